@@ -1,0 +1,7 @@
+"""python -m rigup"""
+
+import sys
+
+from rigup.cli.main import main
+
+sys.exit(main())

@@ -1,0 +1,103 @@
+"""The catalogue: the toolkit's data files, with those of a fleet laid over them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import TypeVar
+
+from rigup.catalogue.checkpoint import CheckpointEntry
+from rigup.catalogue.data_files import read_entries
+from rigup.catalogue.engines import FILES, Engine, load_engines
+from rigup.catalogue.gpu_names import GpuEntry
+from rigup.catalogue.model import Model
+from rigup.errors import InputError
+from rigup.rig import Gpu
+
+DATA = Path(__file__).parent / "data"
+FOLDER = "catalogue"
+
+Item = TypeVar("Item", Gpu, Model, CheckpointEntry)
+
+
+@dataclass(frozen=True, eq=False)
+class Catalogue:
+    """Everything known.
+
+    GPUs are looked up by key or name, models by name, checkpoints by repository and quantisation.
+    """
+
+    gpus: tuple[Gpu, ...]
+    models: tuple[Model, ...]
+    checkpoints: tuple[CheckpointEntry, ...]
+    engines: tuple[Engine, ...]
+
+    @cached_property
+    def models_by_name(self) -> dict[str, Model]:
+        """Models by name."""
+        return {model.name: model for model in self.models}
+
+    @cached_property
+    def engines_by_name(self) -> dict[str, Engine]:
+        """Engines by name."""
+        return {engine.name: engine for engine in self.engines}
+
+    @cached_property
+    def checkpoints_by_model(self) -> dict[str, tuple[CheckpointEntry, ...]]:
+        """The checkpoints of each model, in the catalogue's order."""
+        found: dict[str, list[CheckpointEntry]] = {}
+        for checkpoint in self.checkpoints:
+            found.setdefault(checkpoint.model, []).append(checkpoint)
+        return {name: tuple(entries) for name, entries in found.items()}
+
+
+def load_catalogue(fleet: Path | None = None) -> Catalogue:
+    """Reads the toolkit's files and those under `<fleet>/catalogue/`, which replace entries of the same name.
+
+    Raises InputError naming the file, the entry and the key that cannot be used.
+    """
+    toolkit = _toolkit()
+    own = fleet / FOLDER if fleet else None
+    return toolkit if own is None or not own.is_dir() else _laid_over(toolkit, own)
+
+
+@lru_cache(maxsize=1)
+def _toolkit() -> Catalogue:
+    gpus = tuple(entry.gpu() for entry in read_entries(DATA / "gpus", "gpu", GpuEntry))
+    models = read_entries(DATA / "models", "model", Model)
+    checkpoints = read_entries(DATA / "checkpoints", "checkpoint", CheckpointEntry)
+    return Catalogue(gpus, models, checkpoints, load_engines())
+
+
+def _laid_over(toolkit: Catalogue, folder: Path) -> Catalogue:
+    gpus = (entry.gpu() for entry in read_entries(folder / "gpus", "gpu", GpuEntry))
+    models = read_entries(folder / "models", "model", Model)
+    checkpoints = read_entries(folder / "checkpoints", "checkpoint", CheckpointEntry)
+    engine_files = sorted((folder / "engines").glob("*.toml"))
+    catalogue = Catalogue(
+        _replaced(toolkit.gpus, gpus),
+        _replaced(toolkit.models, models),
+        _replaced(toolkit.checkpoints, checkpoints),
+        load_engines((*FILES, *engine_files)) if engine_files else toolkit.engines,
+    )
+    for checkpoint in checkpoints:
+        if checkpoint.model not in catalogue.models_by_name:
+            known = ", ".join(sorted(catalogue.models_by_name))
+            raise InputError(
+                f'{folder}/checkpoints: {checkpoint.label}: unknown model "{checkpoint.model}"', f"models: {known}"
+            )
+    return catalogue
+
+
+def _replaced(old: tuple[Item, ...], new: Iterable[Item]) -> tuple[Item, ...]:
+    merged = {_identity(item): item for item in old}
+    merged.update({_identity(item): item for item in new})
+    return tuple(merged.values())
+
+
+def _identity(item: Gpu | Model | CheckpointEntry) -> tuple[str, ...]:
+    if isinstance(item, CheckpointEntry):
+        return (item.repo, item.quant)
+    return (item.name,)

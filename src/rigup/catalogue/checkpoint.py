@@ -1,0 +1,68 @@
+"""A checkpoint: one published, quantised set of files of a model, as far as planning needs to know it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from rigup.service import EngineName
+from rigup.units import Frozen
+
+Scheme = Literal["gguf", "bf16", "fp8_block128", "nvfp4", "mxfp8", "int4_g32", "int4_g64", "int4_g128"]
+Scope = Literal["all", "linear", "experts"]
+
+
+class CheckpointEntry(Frozen):
+    """One checkpoint of the catalogue. Every figure's source is in `sources`, by field name.
+
+    model: the name of the catalogue's Model. quant: the name that users and hubs give the quantisation.
+    scheme: how the weights are stored. scope: what is quantised: "all" (GGUF), "linear" (every linear layer but
+    router and head) or "experts" (the rest stays in bf16).
+    bytes: the size of all files; `bytes_exact` says whether it was read or computed.
+    experts: how many experts a layer keeps where some were pruned, else None; `parameters` are those left.
+    entry: the file that the engine is pointed at, "" for the folder.
+    embedding_bits, head_bits, attention_bits: bits a weight of these tensors in a GGUF; attention_bits None means as
+    many as the layers have on average.
+    minimum_versions: the oldest version of each engine that loads it; an engine that is not listed cannot.
+    """
+
+    repo: Annotated[str, Field(pattern=r"^[\w.-]+/[\w.-]+$")]
+    model: str
+    quant: str
+    scheme: Scheme
+    scope: Scope = "all"
+    bytes: Annotated[int, Field(ge=1)]
+    bytes_exact: bool = False
+    experts: Annotated[int, Field(ge=1)] | None = None
+    parameters: Annotated[int, Field(ge=1)] | None = None
+    shards: Annotated[int, Field(ge=1)] | None = None
+    entry: str = ""
+    revision_seen: str | None = None
+    embedding_bits: Annotated[float, Field(gt=0)] = 16
+    head_bits: Annotated[float, Field(gt=0)] = 16
+    attention_bits: Annotated[float, Field(gt=0)] | None = None
+    minimum_versions: dict[EngineName, str]
+    engine_flags: dict[EngineName, dict[str, str]] = {}
+    license: str | None = None
+    notes: tuple[str, ...] = ()
+    sources: dict[str, str] = {}
+
+    def __hash__(self) -> int:
+        """By name: entries of one catalogue are told apart by it, and their tables of sources cannot be hashed."""
+        return hash((self.repo, self.quant, self.bytes))
+
+    @property
+    def pruned(self) -> bool:
+        """Whether experts were removed: fewer weights than the model was trained with."""
+        return self.experts is not None
+
+    @property
+    def weight_format(self) -> str:
+        """The format as engines list it: bf16, fp8, mxfp8, nvfp4, int4 or gguf."""
+        return self.scheme.partition("_")[0]
+
+    @property
+    def label(self) -> str:
+        """How messages name it: repository and quantisation."""
+        return f"{self.repo} {self.quant}"

@@ -1,0 +1,65 @@
+"""Reads catalogue files: TOML with optional [defaults] and one [[table]] an entry, validated."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from rigup.errors import InputError
+from rigup.units import Frozen
+
+Entry = TypeVar("Entry", bound=Frozen)
+
+EXAMPLE_HINT = "compare with the toolkit's own files under rigup/catalogue/data/"
+
+
+def read_entries(folder: Path, table: str, kind: type[Entry]) -> tuple[Entry, ...]:
+    """Every entry of every *.toml in a folder, in the order of file names; no folder means no entries.
+
+    Raises InputError naming the file, the entry and the key that cannot be used.
+    """
+    return tuple(entry for path in sorted(folder.glob("*.toml")) for entry in read_file(path, table, kind))
+
+
+def read_file(path: Path, table: str, kind: type[Entry]) -> tuple[Entry, ...]:
+    """The entries of one file. [defaults] holds keys that every entry starts with."""
+    try:
+        data = tomllib.loads(path.read_text())
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: {error}", EXAMPLE_HINT) from None
+    for key in data:
+        if key not in ("defaults", table):
+            raise InputError(f"{path}: {key}: unknown table", f"entries of this folder are written [[{table}]]")
+    rows, defaults = data.get(table, []), data.get("defaults", {})
+    if not isinstance(rows, list) or not isinstance(defaults, dict):
+        raise InputError(f"{path}: {table}: one table where a list belongs", f"write [[{table}]]")
+    return tuple(_entry(path, f"{table}[{n}]", _merged(defaults, row), kind) for n, row in enumerate(rows))
+
+
+def _merged(defaults: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
+    """A row over the defaults; sources are merged one by one, so that a row may give one and keep the others."""
+    merged = {**defaults, **row}
+    if "sources" in defaults and isinstance(row.get("sources", {}), dict):
+        merged["sources"] = {**defaults["sources"], **row.get("sources", {})}
+    return merged
+
+
+def _entry(path: Path, where: str, data: dict[str, Any], kind: type[Entry]) -> Entry:
+    try:
+        return kind.model_validate(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        keys = "".join(f".{part}" for part in first["loc"])
+        raise InputError(f"{path}: {where}{keys}: {_message(first)}", EXAMPLE_HINT) from None
+
+
+def _message(error: Any) -> str:
+    if error["type"] == "extra_forbidden":
+        return "unknown key"
+    if error["type"] == "missing":
+        return "missing"
+    message: str = error["msg"]
+    return message[0].lower() + message[1:]

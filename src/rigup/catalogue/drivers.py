@@ -1,0 +1,109 @@
+"""NVIDIA's driver as facts: where its packages come from, whose key signs them, and what they are called where.
+
+The figures live in `data/drivers/nvidia.toml`, each with its source.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from rigup.units import Frozen
+
+FILE = Path(__file__).parent / "data" / "drivers" / "nvidia.toml"
+DEBIAN_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+REPOSITORY_ARCHITECTURES = {"x86_64": "x86_64", "aarch64": "sbsa"}
+
+Fingerprint = Annotated[str, Field(pattern=r"^[0-9A-F]{40}$")]
+
+
+class Repository(Frozen):
+    """NVIDIA's repositories: below `address` lies a folder for each distribution, in it one for each architecture."""
+
+    address: str
+    sources: dict[str, str]
+
+
+class Distribution(Frozen):
+    """What depends on the operating system.
+
+    fingerprint: of the key that signs its repository. kernel_flavours: how the releases of its kernels end, as a
+    regular expression; kernel_flavour: the usual one. extra_modules: packages with modules that server kernels lack.
+    """
+
+    os: str
+    folder: str
+    key_file: str
+    fingerprint: Fingerprint
+    persistence_daemon: tuple[str, ...] = ()
+    kernel_flavour: str
+    kernel_flavours: str
+    extra_modules: tuple[str, ...] = ()
+    source: str
+
+
+class Packages(Frozen):
+    """Package names; all but `branch_pin` and `subnet_manager` have the driver's version."""
+
+    open: tuple[str, ...]
+    proprietary: tuple[str, ...]
+    branch_pin: str
+    fabric_manager: tuple[str, ...]
+    subnet_manager: tuple[str, ...]
+    subnet_manager_modules: tuple[str, ...]
+    sources: dict[str, str]
+
+
+class Held(Frozen):
+    """What is kept at the locked version: patterns as apt's preferences take them, and as unattended-upgrades does."""
+
+    patterns: tuple[str, ...]
+    upgrades: tuple[str, ...]
+    source: str
+
+
+class Modules(Frozen):
+    """Kernel modules: the first compute capability that the open ones support, and what stands in their way."""
+
+    open_from: str
+    nouveau: tuple[str, ...]
+    source: str
+
+
+class Reserve(Frozen):
+    """MiB of each GPU that driver branches from `branch` on keep beyond what the planner's constants already hold."""
+
+    branch: int
+    additional_mib: Annotated[int, Field(ge=0)]
+    confidence: Literal["high", "medium", "low"]
+    source: str
+
+
+class DriverFacts(Frozen):
+    """Everything that is known about NVIDIA's driver and its packages."""
+
+    repository: Repository
+    distributions: tuple[Distribution, ...]
+    packages: Packages
+    held: Held
+    modules: Modules
+    reserves: tuple[Reserve, ...]
+
+    def distribution(self, os: str) -> Distribution | None:
+        """What depends on the operating system, by its name as `rig.os` has it ("debian-12")."""
+        return next((known for known in self.distributions if known.os == os), None)
+
+    def reserve(self, branch: int) -> Reserve | None:
+        """The reserve of a branch: of the newest entry that is not newer; None where the constants hold all of it."""
+        known = [entry for entry in self.reserves if entry.branch <= branch]
+        return max(known, key=lambda entry: entry.branch, default=None)
+
+
+@lru_cache(maxsize=1)
+def driver_facts() -> DriverFacts:
+    """Reads the toolkit's file."""
+    return DriverFacts.model_validate(tomllib.loads(FILE.read_text()))

@@ -1,0 +1,290 @@
+"""Engines as facts: which versions rigup supports, what each needs from a host, and which weights it reads how.
+
+The figures live in `data/engines/*.toml`, each with its source. A fleet may add a file of its own with the same keys.
+"""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Literal
+
+from packaging.version import Version
+from pydantic import Field, ValidationError
+
+from rigup.errors import InputError
+from rigup.service import BuildMethod, EngineName
+from rigup.units import Frozen, compute_capability
+
+DATA = Path(__file__).parent / "data" / "engines"
+FILES = tuple(DATA / name for name in ("llama_cpp.toml", "sglang.toml", "vllm.toml"))
+
+WeightFormat = Literal["bf16", "fp8", "mxfp8", "nvfp4", "int4", "gguf"]
+Capability = Annotated[str, Field(pattern=r"^\d+\.\d+$")]
+
+
+class _Ranged(Frozen):
+    """A fact about the versions from `since` (included) to `before` (excluded); no bound means every version."""
+
+    since: str | None = None
+    before: str | None = None
+    source: str
+
+    def holds(self, version: str) -> bool:
+        """Whether the fact is about this version."""
+        key = version_key(version)
+        after_start = self.since is None or version_key(self.since) <= key
+        return after_start and (self.before is None or key < version_key(self.before))
+
+
+class FormatSupport(_Ranged):
+    """How an engine reads one weight format.
+
+    minimum: the lowest compute capability it runs on at all; "0.0" means that a CPU is enough.
+    native: the lowest one whose tensor cores compute in the format; below it `fallback` says what happens and costs.
+    """
+
+    format: WeightFormat
+    minimum: Capability
+    native: Capability
+    fallback: str = ""
+
+    def runs_on(self, capability: str) -> bool:
+        """Whether a GPU of this compute capability can hold such weights at all."""
+        return compute_capability(capability) >= compute_capability(self.minimum)
+
+    def native_on(self, capability: str) -> bool:
+        """Whether a GPU of this compute capability computes in the format itself."""
+        return compute_capability(capability) >= compute_capability(self.native)
+
+
+class Parsers(_Ranged):
+    """The names that one engine gives its parsers for one model family.
+
+    reasoning separates the thinking from the answer; reasoning_inline leaves it in the answer.
+    """
+
+    family: str
+    tool: str
+    reasoning: str
+    reasoning_inline: str | None = None
+
+
+class KvCacheTypes(_Ranged):
+    """The engine's own names for rigup's KV cache types: {"fp8": "fp8_e4m3"}; a missing key is a type it lacks."""
+
+    names: dict[str, str]
+
+
+class KnownBad(Frozen):
+    """Versions that are known to fail on some GPUs (compute capabilities; empty means on every one).
+
+    refuses: whether serving is out of the question, or works with a flaw that is worth a warning.
+    """
+
+    versions: tuple[str, ...]
+    compute_capabilities: tuple[str, ...] = ()
+    refuses: bool = True
+    message: str
+    hint: str
+    source: str
+
+
+class CudaNeeds(Frozen):
+    """What one CUDA major version needs: the lowest driver branch and the lowest compute capability."""
+
+    driver: int
+    compute_capability: Capability
+    source: str
+
+
+class Recipe(Frozen):
+    """How an engine is built from source: CMake flags, targets, and Debian packages to build and to run."""
+
+    flags: tuple[str, ...]
+    targets: tuple[str, ...]
+    packages: tuple[str, ...]
+    runtime_packages: tuple[str, ...]
+    source: str
+
+
+class Release(Frozen):
+    """One pinned release as the file states it. One that is built from source has no wheels, Python or torch.
+
+    wheels: file name to sha256. cuda: what it is linked against. glibc: the lowest that the wheels' tags allow.
+    archive, archive_root: where its source archive is and the folder in it, as `lock.LockedSource` has them.
+    """
+
+    version: str
+    wheels: dict[str, Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]] = {}
+    python: str | None = None
+    torch: str | None = None
+    flashinfer: str | None = None
+    cuda: str | None = None
+    glibc: str | None = None
+    archive: str | None = None
+    archive_root: str = ""
+
+
+class EngineVersion(Release):
+    """One release with everything that is known about it: `Release`, and the facts of the engine that hold for it.
+
+    families: the model families it knows. cuda_needs: None for a release without CUDA.
+    """
+
+    engine: EngineName
+    title: str
+    method: BuildMethod
+    families: frozenset[str]
+    formats: tuple[FormatSupport, ...]
+    parsers: tuple[Parsers, ...]
+    kv_cache_types: dict[str, str]
+    known_bad: tuple[KnownBad, ...]
+    cuda_needs: CudaNeeds | None
+    recipes: dict[Literal["cpu", "cuda"], Recipe]
+    source: str
+
+    @property
+    def key(self) -> Version:
+        """For comparing versions of one engine."""
+        return version_key(self.version)
+
+    def at_least(self, version: str) -> bool:
+        """Whether this release is that one or a later one."""
+        return self.key >= version_key(version)
+
+    def support(self, scheme: str) -> FormatSupport | None:
+        """How it reads weights of a scheme ("nvfp4", "fp8_block128", "int4_g32"), or None if it cannot."""
+        weight_format = scheme.partition("_")[0]
+        return next((known for known in self.formats if known.format == weight_format), None)
+
+    def parsers_of(self, family: str) -> Parsers | None:
+        """Its parser names for a model family, or None if it has no parser of its own for it."""
+        return next((known for known in self.parsers if known.family == family), None)
+
+    def kv_cache_name(self, kv_cache_type: str) -> str | None:
+        """What it calls a KV cache type ("fp8" is "fp8_e4m3" to SGLang), or None if it has no such type."""
+        return self.kv_cache_types.get(kv_cache_type)
+
+    def bad_on(self, capabilities: Iterable[str]) -> tuple[KnownBad, ...]:
+        """What is known to fail in it on any GPU of these compute capabilities, refusals first."""
+        found = set(capabilities)
+        hits = [e for e in self.known_bad if not e.compute_capabilities or found & set(e.compute_capabilities)]
+        return tuple(sorted(hits, key=lambda entry: not entry.refuses))
+
+    def recipe(self, capabilities: Iterable[str]) -> Recipe | None:
+        """How to build it for GPUs of these compute capabilities; none of them means for the CPU."""
+        architectures = [capability.replace(".", "") for capability in capabilities]
+        recipe = self.recipes.get("cuda" if architectures else "cpu")
+        if recipe is None or not architectures:
+            return recipe
+        flag = f"-DCMAKE_CUDA_ARCHITECTURES={';'.join(architectures)}"
+        return recipe.model_copy(update={"flags": (*recipe.flags, flag)})
+
+
+class Engine(Frozen):
+    """One engine. Versions ascend; default_version is what the planner takes when the service names none.
+
+    method: how a build of it gets onto a host unless the service says otherwise.
+    """
+
+    name: EngineName
+    title: str
+    default_version: str
+    method: BuildMethod
+    versions: tuple[EngineVersion, ...]
+
+    def version(self, version: str | None = None) -> EngineVersion | None:
+        """One release (the default one without a name), or None if rigup does not support it."""
+        wanted = version or self.default_version
+        return next((known for known in self.versions if known.version == wanted), None)
+
+
+class _EngineFile(Frozen):
+    """An engine as a file states it: releases, and facts that hold for ranges of them.
+
+    families: model family to the first release that knows it. cuda: by major version.
+    archive, archive_root: of releases that state none of their own; {version} stands for the release.
+    """
+
+    name: EngineName
+    title: str
+    default_version: str
+    source: str
+    method: BuildMethod
+    versions: tuple[Release, ...]
+    formats: tuple[FormatSupport, ...]
+    families: dict[str, str]
+    parsers: tuple[Parsers, ...] = ()
+    kv_cache_types: tuple[KvCacheTypes, ...]
+    known_bad: tuple[KnownBad, ...] = ()
+    cuda: dict[str, CudaNeeds] = {}
+    recipes: dict[Literal["cpu", "cuda"], Recipe] = {}
+    archive: str | None = None
+    archive_root: str = ""
+
+    def resolved(self) -> Engine:
+        """Each release with the facts that hold for it."""
+        releases = sorted(self.versions, key=lambda release: version_key(release.version))
+        versions = tuple(self._resolved(release) for release in releases)
+        return Engine(
+            name=self.name,
+            title=self.title,
+            default_version=self.default_version,
+            method=self.method,
+            versions=versions,
+        )
+
+    def _resolved(self, release: Release) -> EngineVersion:
+        version = release.version
+        types = next((known.names for known in self.kv_cache_types if known.holds(version)), {})
+        if release.archive is None and self.archive is not None:
+            archive, root = (text.replace("{version}", version) for text in (self.archive, self.archive_root))
+            release = release.model_copy(update={"archive": archive, "archive_root": root})
+        return EngineVersion(
+            **dict(release),
+            engine=self.name,
+            title=self.title,
+            method=self.method,
+            families=frozenset(f for f, first in self.families.items() if version_key(first) <= version_key(version)),
+            formats=tuple(known for known in self.formats if known.holds(version)),
+            parsers=tuple(known for known in self.parsers if known.holds(version)),
+            kv_cache_types=types,
+            known_bad=tuple(known for known in self.known_bad if version in known.versions),
+            cuda_needs=self.cuda.get(release.cuda.partition(".")[0]) if release.cuda else None,
+            recipes=self.recipes,
+            source=self.source,
+        )
+
+
+@functools.cache
+def version_key(version: str) -> Version:
+    """Comparable within one engine; llama.cpp's build numbers ("b11434") count as whole numbers."""
+    return Version(version.removeprefix("b"))
+
+
+def load_engines(paths: Iterable[Path] = FILES) -> tuple[Engine, ...]:
+    """Reads engine files in order; a later file replaces an engine of the same name.
+
+    Raises InputError naming the file, the key and what is wrong.
+    """
+    engines: dict[str, Engine] = {}
+    for path in paths:
+        try:
+            engine = _EngineFile.model_validate(tomllib.loads(path.read_text())).resolved()
+        except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise InputError(f"{path}: {error}", "an engine file is TOML; the toolkit's own are the examples") from None
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"])
+            raise InputError(
+                f"{path}: {where}: {first['msg']}", "compare with the toolkit's own engine files"
+            ) from None
+        if engine.version() is None:
+            raise InputError(
+                f"{path}: default_version: {engine.default_version} is not among versions", "name one that is"
+            )
+        engines[engine.name] = engine
+    return tuple(engines.values())

@@ -1,0 +1,92 @@
+"""Which option names, option values and environment variables each pinned engine version knows.
+
+Read from the engines' own packages; `data/engines/flags/*.json` names each package with its sha256. A name there
+is followed by the versions that know it: "0.12.0..0.33.0", or several such ranges.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from rigup.catalogue.engines import version_key
+
+FOLDER = Path(__file__).parent / "data" / "engines" / "flags"
+OWN_PREFIXES = {"vllm": ("VLLM_",), "sglang": ("SGLANG_", "SGL_"), "llama.cpp": ("LLAMA_ARG_", "LLAMA_API_")}
+
+
+@functools.cache
+def known_options(engine: str, version: str) -> frozenset[str]:
+    """Every option name, short and long, that the version's server takes."""
+    return _known(engine, _lists(engine)["options"], version)
+
+
+@functools.cache
+def known_variables(engine: str, version: str) -> frozenset[str]:
+    """Every environment variable of its own that the version reads."""
+    return _known(engine, _lists(engine)["variables"], version)
+
+
+@functools.cache
+def known_values(engine: str, version: str, option: str) -> frozenset[str]:
+    """The values that an option with a fixed choice takes; empty where the choice is open or was not read."""
+    return _known(engine, _lists(engine)["values"].get(option, {}), version)
+
+
+def listed_version(engine: str, version: str) -> str:
+    """The version whose names are taken for this one: itself if they were read, else the newest before it.
+
+    A fleet may add a version that the toolkit has not read yet.
+    """
+    versions: list[str] = _lists(engine)["versions"]
+    older = [listed for listed in versions if version_key(listed) <= version_key(version)]
+    return version if version in versions else (older or versions)[-1 if older else 0]
+
+
+def package(engine: str, version: str) -> dict[str, str]:
+    """The package that the lists were read from: its `file` name and `sha256`."""
+    found: dict[str, str] = _lists(engine)["packages"].get(version, {})
+    return found
+
+
+def is_own_variable(engine: str, name: str) -> bool:
+    """Whether a variable is the engine's to know. Others (NCCL_, CUDA_, OMP_) are libraries' and pass unchecked."""
+    return name.startswith(OWN_PREFIXES[engine])
+
+
+def last_version_with(engine: str, kind: str, name: str) -> str | None:
+    """The last version that knew an option ("options") or a variable ("variables"), or None if none ever did."""
+    ranges = _lists(engine)[kind].get(name)
+    return ranges.split()[-1].rpartition("..")[2] if ranges else None
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that looks most like this one, or None if none does."""
+    close = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.6)
+    return close[0] if close else None
+
+
+@functools.cache
+def _lists(engine: str) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads((FOLDER / f"{engine.replace('.', '_')}.json").read_text())
+    return data
+
+
+def _known(engine: str, table: dict[str, str], version: str) -> frozenset[str]:
+    listed = listed_version(engine, version)
+    return frozenset(name for name, ranges in table.items() if in_ranges(listed, ranges))
+
+
+@functools.cache
+def in_ranges(version: str, ranges: str) -> bool:
+    """Whether a version lies in one of the ranges: "0.12.0..0.23.0 0.30.0"; no range holds nothing."""
+    key = version_key(version)
+    for span in ranges.split():
+        first, _, last = span.partition("..")
+        if version_key(first) <= key <= version_key(last or first):
+            return True
+    return False

@@ -1,0 +1,75 @@
+"""GPU names: what a catalogue file says about a GPU, and which GPU a user means by a name."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from rigup.rig import Gpu
+from rigup.units import Frozen
+
+_VENDOR = re.compile(r"^(nvidia\s+)?(geforce\s+)?", re.IGNORECASE)
+
+
+class GpuEntry(Frozen):
+    """One [[gpu]] of a catalogue file. Only what planning rests on is required; the rest is derived or unknown.
+
+    memory_mib: what NVML reports as total. memory_bandwidth_gbs: 10**9 bytes per second.
+    """
+
+    name: str
+    key: str | None = None
+    moe_config_name: str | None = None
+    architecture: str
+    compute_capability: Annotated[str, Field(pattern=r"^\d+\.\d+$")]
+    memory_mib: Annotated[int, Field(ge=1)] | None = None
+    memory_bandwidth_gbs: Annotated[float, Field(gt=0)]
+    unified_memory: bool = False
+    default_power_w: int | None = None
+    power_range_w: tuple[int, int] | None = None
+    open_kernel_module: Literal["supported", "required"] = "supported"
+    nvswitch: bool = False
+    minimum_driver_branch: int | None = None
+    sources: Annotated[dict[str, str], Field(min_length=1)]
+
+    def gpu(self) -> Gpu:
+        """The noun, with key and fused-MoE name derived from the name where the file gives none."""
+        data = self.model_dump()
+        data["key"] = self.key or re.sub(r"[^a-z0-9]+", "-", short_name(self.name).lower()).strip("-")
+        # vLLM 0.33.0 platform_utils.get_device_name_as_file_name: white space and slashes become underscores.
+        data["moe_config_name"] = self.moe_config_name or re.sub(r"[\s/]+", "_", self.name)
+        return Gpu.model_validate(data)
+
+
+def short_name(name: str) -> str:
+    """A name without the "NVIDIA" and "GeForce" that NVML puts in front."""
+    return _VENDOR.sub("", name.strip())
+
+
+def matching(name: str, gpus: Iterable[Gpu]) -> tuple[Gpu, ...]:
+    """The GPUs that a user may mean: one if the name is exact, several if it is ambiguous, none if it is unknown.
+
+    Exact is NVML's name with or without "NVIDIA" and "GeForce", or the catalogue's key, whatever the case.
+    """
+    known = tuple(gpus)
+    wanted = _words(name)
+    exact = tuple(gpu for gpu in known if wanted in (_words(gpu.name), _words(gpu.key)))
+    if exact or not wanted:
+        return exact
+    return tuple(gpu for gpu in known if set(wanted) <= set(_words(gpu.name)))
+
+
+def nearest(name: str, gpus: Iterable[Gpu]) -> str | None:
+    """The known short name that looks most like this one."""
+    names = [short_name(gpu.name) for gpu in gpus]
+    folded = {known.lower(): known for known in names}
+    found = difflib.get_close_matches(short_name(name).lower(), folded, n=1, cutoff=0.5)
+    return folded[found[0]] if found else None
+
+
+def _words(name: str) -> tuple[str, ...]:
+    return tuple(re.split(r"[\s_-]+", short_name(name).lower()))

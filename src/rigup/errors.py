@@ -1,0 +1,50 @@
+"""Every error that rigup shows to a user: one message, one hint, one exit code.
+
+RigupError              something is wrong; `message` says what, `hint` says what to do
+├── InputError          (2) what the user wrote cannot be used; the message starts with the path to the value
+├── Unreachable         (2) a host could not even be asked
+├── MissingTool         (2) the controlling machine lacks something
+├── Refused             (1) the answer is no: a plan that does not fit, a host in use by another apply
+└── HostFailed          (1) a step on a host failed
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class RigupError(Exception):
+    """The root: carries the message and the hint that the CLI prints, and the exit code it ends with."""
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class InputError(RigupError):
+    """Raised when an inventory, group_data file, lock, flag or catalogue file cannot be used as written."""
+
+    exit_code = 2
+
+
+class Unreachable(RigupError):
+    """Raised when a host cannot be asked: it does not resolve, refuses SSH, rejects the key or sudo."""
+
+    exit_code = 2
+
+
+class MissingTool(RigupError):
+    """Raised when the controlling machine lacks a program or a right that a verb needs."""
+
+    exit_code = 2
+
+
+class Refused(RigupError):
+    """Raised when rigup understood the question and the answer is no."""
+
+
+class HostFailed(RigupError):
+    """Raised when a step on a host failed; the message names the host and the step."""

@@ -1,0 +1,169 @@
+"""`rigup.lock`: every version, revision and hash that a plan rests on. TOML, sorted, readable in a diff."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field, ValidationError, model_validator
+
+from rigup.errors import InputError
+from rigup.units import Frozen
+
+SCHEMA = 1
+RESTORE_HINT = "the lock is written by rigup lock: restore it from version control, or delete the entry and lock again"
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class LockedFile(Frozen):
+    """One file of a checkpoint: its path inside the repository, size in bytes and sha256."""
+
+    model_config = ConfigDict(regex_engine="python-re")  # the default engine has no look-ahead
+
+    path: Annotated[str, Field(pattern=r"^(?!/)(?!.*(^|/)\.\.(/|$))[\w.+ /-]+$")]
+    size: Annotated[int, Field(ge=0)]
+    sha256: Sha256
+
+
+class LockedCheckpoint(Frozen):
+    """One checkpoint at one revision. `files` is complete: what is not listed is not downloaded."""
+
+    repo: Annotated[str, Field(pattern=r"^[\w.-]+/[\w.-]+$")]
+    quant: str
+    revision: Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
+    files: tuple[LockedFile, ...]
+
+    @property
+    def bytes(self) -> int:
+        """The whole download, in bytes."""
+        return sum(file.size for file in self.files)
+
+
+class LockedSource(Frozen):
+    """A source archive of an engine.
+
+    address: an https URL, or `pypi:PROJECT==VERSION` for the sdist of that release on the index that pip is set up for.
+    root: the folder inside the archive that holds the tree to build.
+    """
+
+    engine: str
+    version: str
+    address: str
+    sha256: Sha256
+    root: str
+
+
+class LockedDriver(Frozen):
+    """NVIDIA's driver: its version as NVIDIA writes it, without a package's revision, and the branch to stay in."""
+
+    version: Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+){1,2}$")]
+    branch: Annotated[str, Field(pattern=r"^[0-9]+$")]
+
+    @model_validator(mode="after")
+    def _of_its_branch(self) -> LockedDriver:
+        if self.version.partition(".")[0] != self.branch:
+            raise ValueError(f"version {self.version} is not of branch {self.branch}")
+        return self
+
+
+class LockedCudaToolkit(Frozen):
+    """The CUDA toolkit: its version, and by package name the version of each package that rigup installs of it."""
+
+    version: Annotated[str, Field(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$")]
+    packages: dict[str, Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)+$")]]
+
+
+class Lock(Frozen):
+    """The whole file. Look things up with `source` and `checkpoint`; both return None when the lock lacks them.
+
+    inputs: for each inventory that was locked, by its path below the fleet's folder, the digest of what was asked for.
+    """
+
+    schema_version: Annotated[int, Field(alias="schema", ge=1)] = SCHEMA
+    inputs: dict[str, Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]] = {}
+    driver: LockedDriver | None = None
+    cuda_toolkit: LockedCudaToolkit | None = None
+    sources: tuple[LockedSource, ...] = ()
+    checkpoints: tuple[LockedCheckpoint, ...] = ()
+
+    def source(self, engine: str, version: str) -> LockedSource | None:
+        """The source archive of one engine version."""
+        return next((s for s in self.sources if (s.engine, s.version) == (engine, version)), None)
+
+    def checkpoint(self, repo: str, quant: str) -> LockedCheckpoint | None:
+        """One quantisation of one repository."""
+        return next((c for c in self.checkpoints if (c.repo, c.quant) == (repo, quant)), None)
+
+
+def load_lock(path: Path) -> Lock:
+    """Reads a lock; a missing file is an empty lock. Raises InputError naming file, line, key and what is wrong."""
+    if not path.exists():
+        return Lock()
+    try:
+        text = path.read_text()
+        data = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: {error}", RESTORE_HINT) from None
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}", "it must be a file that you may read") from None
+    schema = data.get("schema")
+    if isinstance(schema, int) and schema > SCHEMA:
+        raise InputError(f"{path}: schema: {schema} is newer than this rigup understands ({SCHEMA})", "upgrade rigup")
+    try:
+        lock = Lock.model_validate(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InputError(f"{_place(path, text, first['loc'])}: {_message(first)}", RESTORE_HINT) from None
+    _refuse_twins(path, text, lock)
+    return lock
+
+
+def _refuse_twins(path: Path, text: str, lock: Lock) -> None:
+    """Two entries of one name contradict each other, even where they are equal today."""
+    checkpoints = [f"{entry.repo} {entry.quant}" for entry in lock.checkpoints]
+    sources = [f"{entry.engine} {entry.version}" for entry in lock.sources]
+    for table, names in (("checkpoints", checkpoints), ("sources", sources)):
+        for number, name in enumerate(names):
+            if name in names[:number]:
+                raise InputError(f"{_place(path, text, (table, number))}: {name} stands there twice", RESTORE_HINT)
+
+
+def _place(path: Path, text: str, keys: tuple[int | str, ...]) -> str:
+    """Where a value stands, "rigup.lock:12: checkpoints[0].files[1].size"; a missing one at its table."""
+    words = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys).removeprefix(".")
+    return f"{path}:{_line(text, keys)}: {words}"
+
+
+def _line(text: str, keys: tuple[int | str, ...]) -> int:
+    """The line of a value, counted from 1, in a file that has one key a line; tomllib does not keep positions."""
+    lines, at, table = text.splitlines(), 0, ""
+    for key in keys:
+        if isinstance(key, int):
+            heads = _starting(rf"\[\[{re.escape(table)}\]\]", lines, at, len(lines))
+            at = heads[key] if key < len(heads) else at
+            continue
+        table = f"{table}.{key}".removeprefix(".")
+        end = next((number for number in range(at + 1, len(lines)) if lines[number].startswith("[")), len(lines))
+        here = _starting(rf'"?{re.escape(key)}"?\s*=', lines, at, end)
+        at = next(iter(here or _starting(rf"\[{re.escape(table)}\]", lines, at, len(lines))), at)
+    return at + 1
+
+
+def _starting(pattern: str, lines: list[str], first: int, end: int) -> list[int]:
+    """Which of lines[first:end] start with a pattern."""
+    return [number for number in range(first, end) if re.match(pattern, lines[number])]
+
+
+def _message(error: Any) -> str:
+    """What is wrong with a value, in words of the file rather than of the validator."""
+    kind, value = error["type"], error["input"]
+    if kind == "missing":
+        return "missing"
+    if kind == "extra_forbidden":
+        return "unknown key"
+    if kind == "string_pattern_mismatch":
+        return f'"{value}" is not what belongs there'
+    message: str = error["msg"].removeprefix("Value error, ")
+    return message[0].lower() + message[1:]

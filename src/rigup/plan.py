@@ -1,0 +1,158 @@
+"""The plan: rig + service + catalogue + lock, decided. All that passes from the pure side to the effects side."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from rigup.lock import LockedFile
+from rigup.rig import Rig
+from rigup.service import Service
+from rigup.units import Frozen
+
+
+class DriverPlan(Frozen):
+    """The NVIDIA driver that a rig gets, at exactly `version`.
+
+    flavour: of the kernel modules. floor: the lowest branch that the engine's CUDA and the cards accept.
+    fabric_manager: whether the cards need one whatever the bus shows. subnet_manager: for NVLink 5.
+    """
+
+    version: str
+    branch: str
+    flavour: Literal["open", "proprietary"]
+    floor: int = 0
+    fabric_manager: bool = False
+    subnet_manager: bool = False
+
+
+class Finding(Frozen):
+    """What one rule has to say. A refusal has a hint; a warning may."""
+
+    rule: str
+    message: str
+    hint: str = ""
+    source: str = ""
+
+
+class Alternative(Frozen):
+    """Something that would fit on this rig, or a runner-up that lost; `why` says which and for what reason."""
+
+    engine: str
+    checkpoint: str
+    context: int
+    why: str
+
+
+class Build(Frozen):
+    """One pinned engine build and how it gets onto the host.
+
+    address, sha256, root: the source archive (see lock.LockedSource). flags: CMake flags. packages, runtime_packages:
+    Debian packages needed to build and to run. pinned_packages, pinned_runtime_packages: NVIDIA's, by name with the
+    version that the lock has. None of it depends on a host beyond what the rig says.
+    """
+
+    engine: Literal["vllm", "sglang", "llama.cpp"]
+    version: str
+    method: Literal["wheel", "source", "image"]
+    address: str | None = None
+    sha256: str | None = None
+    root: str = ""
+    flags: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+    runtime_packages: tuple[str, ...] = ()
+    pinned_packages: dict[str, str] = {}
+    pinned_runtime_packages: dict[str, str] = {}
+
+
+class Checkpoint(Frozen):
+    """The files that are served. `files` is empty and `revision` None where the lock does not pin the checkpoint yet.
+
+    entry: what the engine is pointed at, relative to the revision's folder ("" for the folder itself).
+    """
+
+    repo: str
+    quant: str
+    bytes: int
+    revision: str | None = None
+    files: tuple[LockedFile, ...] = ()
+    entry: str = ""
+
+
+class Parallel(Frozen):
+    """How the model is spread: sizes of each kind; `expert` is 1 where experts are not split."""
+
+    tensor: int = 1
+    pipeline: int = 1
+    data: int = 1
+    expert: int = 1
+
+
+class GpuMemory(Frozen):
+    """What one GPU will hold, MiB. The four parts add up to the capacity."""
+
+    gpu: int
+    capacity_mib: int
+    weights_mib: int
+    kv_cache_mib: int
+    overhead_mib: int
+    free_mib: int
+
+
+class Speed(Frozen):
+    """Estimated decode tokens per second, as a range."""
+
+    low: float
+    high: float
+
+
+class MoeConfig(Frozen):
+    """The fused-MoE kernel config that the engine will look for, and whether anyone has one."""
+
+    file: str
+    status: Literal["engine", "files", "missing"]
+
+
+class Figure(Frozen):
+    """One figure that a decision rests on, for `--explain`."""
+
+    subject: str
+    figure: str
+    value: str
+    source: str
+
+
+class Plan(Frozen):
+    """Decided for one service on one host. `verdict` "refused" leaves everything after `service` at its default.
+
+    context: tokens. kv_tokens: how many tokens fit into the KV cache. host_memory_mib: what it takes of host memory.
+    command: argv[0] is relative to the build's folder; paths under the weights root are absolute.
+    """
+
+    host: str
+    group: str
+    verdict: Literal["ok", "refused"]
+    rig: Rig
+    service: Service
+    build: Build | None = None
+    checkpoint: Checkpoint | None = None
+    parallel: Parallel | None = None
+    context: int | None = None
+    kv_cache_type: str | None = None
+    kv_tokens: int | None = None
+    memory: tuple[GpuMemory, ...] = ()
+    host_memory_mib: int | None = None
+    decode_tokens_per_second: Speed | None = None
+    decode_at_concurrency: Speed | None = None
+    command: tuple[str, ...] = ()
+    environment: dict[str, str] = {}
+    health_path: str = "/health"
+    served_name: str = ""
+    start_timeout_s: int = 600
+    moe_config: MoeConfig | None = None
+    driver: DriverPlan | None = None
+    warnings: tuple[Finding, ...] = ()
+    refusals: tuple[Finding, ...] = ()
+    silenced: tuple[str, ...] = ()
+    alternatives: tuple[Alternative, ...] = ()
+    figures: tuple[Figure, ...] = ()

@@ -1,0 +1,63 @@
+"""The rig: the hardware of a group of equal hosts. `RigInput` is what the user writes, `Rig` is what it means."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from rigup.units import Frozen
+
+SUPPORTED_OS = ("debian-12", "debian-13", "ubuntu-22.04", "ubuntu-24.04")
+
+
+class RigInput(Frozen):
+    """`rig` in group_data, as written. Only `gpus` is required: "4x RTX 3090", a list of names, or [] for none.
+
+    power_limit_w: watts, for each GPU.
+    """
+
+    gpus: str | tuple[str, ...]
+    host_memory_gib: Annotated[float, Field(gt=0, le=65536)] | None = None
+    os: str | None = None
+    power_limit_w: Annotated[int, Field(ge=1, le=10000)] | None = None
+
+
+class Gpu(Frozen):
+    """One GPU of a rig, with the figures that planning rests on. Each figure's source is in `sources`, by field name.
+
+    memory_mib: what NVML reports as total, MiB; None where NVML answers "not supported" (GB10: the host's memory).
+    memory_bandwidth_gbs: 10**9 bytes per second.
+    moe_config_name: the device name in the engines' fused-MoE config files.
+    """
+
+    key: str
+    name: str
+    moe_config_name: str
+    architecture: str
+    compute_capability: str
+    memory_mib: int | None
+    memory_bandwidth_gbs: float
+    unified_memory: bool = False
+    default_power_w: int | None = None
+    power_range_w: tuple[int, int] | None = None
+    open_kernel_module: str = "supported"
+    nvswitch: bool = False
+    minimum_driver_branch: int | None = None
+    sources: dict[str, str] = {}
+
+
+class Rig(Frozen):
+    """A rig with every name resolved. An empty `gpus` is a CPU-only machine."""
+
+    gpus: tuple[Gpu, ...]
+    host_memory_gib: float | None = None
+    os: str | None = None
+    power_limit_w: int | None = None
+
+    @property
+    def compute_capabilities(self) -> tuple[str, ...]:
+        """The distinct compute capabilities, ascending: what a CUDA build must be compiled for."""
+        return tuple(
+            sorted({gpu.compute_capability for gpu in self.gpus}, key=lambda c: [int(p) for p in c.split(".")])
+        )

@@ -1,0 +1,54 @@
+"""The service: what the user wants served. Every key of a `services` entry in group_data is a field here."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from rigup.units import Frozen
+
+Count = Annotated[int, Field(ge=1, le=65536)]
+FlagValue = bool | int | float | str | list[Any] | dict[str, Any]
+
+EngineName = Literal["vllm", "sglang", "llama.cpp"]
+BuildMethod = Literal["wheel", "source", "image"]
+KvCacheType = Literal["auto", "f16", "bf16", "fp8", "q8_0", "q5_1", "q4_0"]
+
+
+class Service(Frozen):
+    """One entry of `services`. `model` or `checkpoint` is required; None means "the planner decides".
+
+    context: tokens. concurrency: requests in flight. gpus: indices or UUIDs; None means every GPU of the rig.
+    offload: "none" keeps every weight in VRAM, "experts" puts experts into host memory, "auto" does so when nothing
+    else fits.
+    flags: extra options for the engine (True means a bare switch). allow: ids of rules to silence.
+    """
+
+    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,30}$")]
+    model: str | None = None
+    checkpoint: str | None = None
+    quant: str | None = None
+    engine: EngineName | None = None
+    version: str | None = None
+    build: BuildMethod | None = None
+    context: Annotated[int, Field(ge=1, le=16_777_216)] | None = None
+    kv_cache_type: KvCacheType = "auto"
+    concurrency: Count = 1
+    tensor_parallel: Count | None = None
+    pipeline_parallel: Count | None = None
+    data_parallel: Count | None = None
+    expert_parallel: bool | None = None
+    offload: Literal["auto", "none", "experts"] = "auto"
+    gpus: tuple[int | str, ...] | None = None
+    listen: str = "127.0.0.1"
+    port: Annotated[int, Field(ge=1, le=65535)] = 8000
+    api_key_file: str | None = None
+    served_name: str | None = None
+    tools: bool = False
+    reasoning: bool = False
+    sampling: dict[str, float] = {}
+    trust_remote_code: bool = False
+    flags: dict[str, FlagValue] = {}
+    environment: dict[str, str] = {}
+    allow: tuple[str, ...] = ()

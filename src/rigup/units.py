@@ -1,0 +1,44 @@
+"""Sizes and small value types. Memory is MiB (2**20 bytes), files are bytes, and nothing is called "GB" in code."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+MIB = 2**20
+GIB = 2**30
+
+
+class Frozen(BaseModel):
+    """The base of every noun: immutable, and an unknown key is an error rather than a silent typo."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def bytes_text(count: float) -> str:
+    """A size for people, in the decimal units that disks and hubs use: 98000000 -> '98.0 MB'."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if abs(count) < 1000:
+            return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.2f} TB"
+
+
+def seconds_text(seconds: float) -> str:
+    """A duration for people: 0.42 s, 12.3 s, 7 min 05 s, 2 h 03 min."""
+    if seconds < 10:
+        return f"{seconds:.2f} s"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min"
+
+
+def compute_capability(text: str) -> tuple[int, int]:
+    """'8.6' -> (8, 6), for comparing; raises ValueError on anything else."""
+    major, dot, minor = text.partition(".")
+    if not dot:
+        raise ValueError(f'compute capability must look like "8.6", not "{text}"')
+    return int(major), int(minor)

@@ -1,0 +1,173 @@
+"""What else there is: runners-up and why they lost, what fits instead of a refusal, what to buy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from rigup.catalogue import Catalogue
+from rigup.catalogue.gpu_names import short_name
+from rigup.lock import Lock
+from rigup.plan import Alternative
+from rigup.planner.candidate import Candidate
+from rigup.planner.choice import Merit, allowed_context, ranked, why_lost, with_largest_context
+from rigup.planner.enumeration import Question
+from rigup.planner.locked import asked
+from rigup.planner.memory import Shortfall
+from rigup.planner.survey import Survey, allowed, survey
+from rigup.planner.weights import bits_per_weight
+from rigup.rig import Rig
+from rigup.service import Service
+from rigup.units import bytes_text
+
+_MOST = 4
+_MOST_ADDED_GPUS = 8
+_PLENTY_GIB = 4096.0
+# What belongs to one engine or one placement, and means nothing once that is left open.
+_PLACEMENT_KEYS: dict[str, object] = {
+    "tensor_parallel": None,
+    "pipeline_parallel": None,
+    "data_parallel": None,
+    "expert_parallel": None,
+    "kv_cache_type": "auto",
+}
+_ENGINE_KEYS: dict[str, object] = {
+    **_PLACEMENT_KEYS,
+    "engine": None,
+    "version": None,
+    "build": None,
+    "flags": {},
+    "environment": {},
+}
+
+
+def runners_up(order: tuple[Merit, ...], found: Survey, winner: Candidate) -> tuple[Alternative, ...]:
+    """The next best of each other engine and checkpoint with why it lost, then what is better but does not fit."""
+    best: dict[tuple[str, str], Merit] = {}
+    for entry in order:
+        best.setdefault(_pair(entry.candidate), entry)
+    lost = [entry for pair, entry in best.items() if pair != _pair(winner)][:_MOST]
+    listed = [_alternative(entry.candidate, why_lost(entry, order[0])) for entry in lost]
+    return (*listed, *_too_large(found, winner, set(best)))
+
+
+def _too_large(found: Survey, winner: Candidate, fitting: set[tuple[str, str]]) -> Iterator[Alternative]:
+    """The nearest miss among the checkpoints with more bits a weight than the winner."""
+    bits = bits_per_weight(winner.checkpoint, winner.model)
+    near: dict[tuple[str, str], Shortfall] = {}
+    for entry in found.rejected:
+        pair, short = _pair(entry.candidate), entry.shortfall
+        better = bits_per_weight(entry.candidate.checkpoint, winner.model) > bits
+        if short is None or pair in fitting or not better or not short.missing_mib:
+            continue
+        if pair not in near or short.missing_mib < near[pair].missing_mib:
+            near[pair] = short
+    nearest = sorted(near.values(), key=lambda short: short.missing_mib)
+    for short in islice((short for short in nearest if allowed(short.candidate) is not None), 1):
+        yield _alternative(short.candidate, f"does not fit: lacks {short.missing_mib:,} MiB of GPU memory")
+
+
+def _pair(candidate: Candidate) -> tuple[str, str]:
+    return candidate.engine.name, candidate.checkpoint.label
+
+
+def _alternative(candidate: Candidate, why: str) -> Alternative:
+    return Alternative(
+        engine=candidate.engine.name, checkpoint=candidate.checkpoint.label, context=candidate.context, why=why
+    )
+
+
+def would_fit(question: Question, catalogue: Catalogue, lock: Lock) -> tuple[Alternative, ...]:
+    """What fits on this rig if one thing after another is left open, nearest to what was asked first."""
+    found: dict[tuple[str, str, int], Alternative] = {}
+    before = None
+    for service, why in _relaxations(question):
+        if service == before:
+            continue
+        before, nothing_new = service, service == question.service
+        best = None if nothing_new else _best(question.rig, service, catalogue, lock)
+        if best is None:
+            best = _best(question.rig, service.model_copy(update={"context": None}), catalogue, lock)
+            why = "a shorter context" if nothing_new else f"{why} and a shorter context"
+        if best is not None:
+            found.setdefault((*_pair(best), best.context), _alternative(best, f"{why}: {described(best)}"))
+    return tuple(found.values())[:_MOST]
+
+
+def _relaxations(question: Question) -> Iterator[tuple[Service, str]]:
+    """Services that ask for less and less, each with what it gives up."""
+    service = question.service
+    open_engine = service.model_copy(update=_ENGINE_KEYS)
+    yield service.model_copy(update={"kv_cache_type": "auto"}), "another KV cache type"
+    yield service.model_copy(update=_PLACEMENT_KEYS), "another placement"
+    yield open_engine, "another engine"
+    yield open_engine.model_copy(update=_any_checkpoint(question)), "another quantisation"
+
+
+def _any_checkpoint(question: Question) -> dict[str, object]:
+    return {"model": question.resolved.model.name, "checkpoint": None, "quant": None}
+
+
+def _best(rig: Rig, service: Service, catalogue: Catalogue, lock: Lock) -> Candidate | None:
+    """The best candidate for a service, at the context it asks for or else the longest that fits."""
+    found = survey(asked(rig, service, catalogue, lock))
+    if found.fitting:
+        winner = ranked(found.fitting)[0].candidate
+        return winner if service.context is not None else allowed_context(winner)
+    return _shortened(found) if service.context is None else None
+
+
+def _shortened(found: Survey) -> Candidate | None:
+    """The possibility that holds most context, where none holds the default; the best of those that hold as much."""
+    near = (r.candidate for r in found.rejected if r.shortfall and r.shortfall.kind == "context")
+    short = (permitted for candidate in near if (permitted := allowed(candidate)) is not None)
+    settled = tuple(larger for candidate in short if (larger := with_largest_context(candidate)) is not None)
+    order = [entry.candidate for entry in ranked(settled)]
+    return max(order, key=lambda candidate: candidate.context) if order else None
+
+
+def described(candidate: Candidate) -> str:
+    """One candidate in a few words: quantisation, engine, placement and context."""
+    parallel = candidate.parallel
+    sizes = (("TP", parallel.tensor), ("PP", parallel.pipeline), ("DP", parallel.data), ("EP", parallel.expert))
+    spread = " ".join(f"{name}{size}" for name, size in sizes if size > 1)
+    if not spread and len(candidate.gpu_indices) > 1:
+        spread = f"over {len(candidate.gpu_indices)} GPUs"
+    words = [candidate.checkpoint.quant, "on", candidate.engine.title, spread]
+    words.append(f"with {candidate.context:,} tokens of {candidate.kv_cache_type} KV cache")
+    if candidate.cpu_moe_layers:
+        words.append(f"and the experts of {candidate.cpu_moe_layers} layers in host memory")
+    if candidate.cpu_offload_gib:
+        words.append(f"and {candidate.cpu_offload_gib} GiB of each GPU's weights in host memory")
+    return " ".join(word for word in words if word)
+
+
+def purchase(question: Question, catalogue: Catalogue, lock: Lock) -> str:
+    """One line on what to add to the rig so that the model can be served, for when nothing fits."""
+    offers = [*_more_gpus(question, catalogue, lock), *_more_host_memory(question, catalogue, lock)]
+    if offers:
+        return "; or ".join(offers)
+    smallest = min(question.resolved.checkpoints, key=lambda entry: entry.bytes)
+    return f"nothing fits: the smallest checkpoint, {smallest.label}, has {bytes_text(smallest.bytes)} of weights"
+
+
+def _more_gpus(question: Question, catalogue: Catalogue, lock: Lock) -> Iterator[str]:
+    rig = question.rig
+    wanted = question.service.model_copy(update={**_ENGINE_KEYS, **_any_checkpoint(question), "gpus": None})
+    for added in range(1, _MOST_ADDED_GPUS + 1) if rig.gpus else ():
+        larger = rig.model_copy(update={"gpus": (*rig.gpus, *(rig.gpus[-1],) * added)})
+        best = _best(larger, wanted, catalogue, lock)
+        if best is not None:
+            yield f"add {added} more {short_name(rig.gpus[-1].name)}: then {described(best)} fits"
+            return
+
+
+def _more_host_memory(question: Question, catalogue: Catalogue, lock: Lock) -> Iterator[str]:
+    """The least that the host would need to hold experts of a checkpoint that the service allows."""
+    plenty = question.rig.model_copy(update={"host_memory_gib": _PLENTY_GIB})
+    service = question.service.model_copy(update=_ENGINE_KEYS)
+    fitting = survey(asked(plenty, service, catalogue, lock)).fitting
+    if fitting:
+        least = min(fitting, key=lambda candidate: candidate.host_memory_mib)
+        needed = -(-least.host_memory_mib // 1024)
+        yield f"have {needed} GiB of host memory (rig.host_memory_gib): then {described(least)} fits"

@@ -1,0 +1,89 @@
+"""Puts a decided candidate, or a refusal, into a Plan."""
+
+from __future__ import annotations
+
+from rigup.lock import Lock
+from rigup.plan import Alternative, Build, Checkpoint, Finding, Plan
+from rigup.planner.candidate import Candidate
+from rigup.planner.enumeration import Question
+from rigup.planner.figures import figures_of
+from rigup.planner.locked import entry_of
+from rigup.planner.rules import check
+from rigup.planner.speed import decode_speed
+
+
+def assembled(host: str, group: str, candidate: Candidate, lock: Lock) -> Plan:
+    """The plan that a settled candidate is, without command and environment."""
+    concurrency = candidate.service.concurrency
+    judged = check(candidate)
+    return Plan(
+        host=host,
+        group=group,
+        verdict="ok",
+        rig=candidate.rig,
+        service=candidate.service,
+        build=build_of(candidate, lock),
+        checkpoint=checkpoint_of(candidate, lock),
+        parallel=candidate.parallel,
+        context=candidate.context,
+        kv_cache_type=candidate.kv_cache_type,
+        kv_tokens=candidate.kv_tokens,
+        memory=candidate.memory,
+        host_memory_mib=candidate.host_memory_mib,
+        decode_tokens_per_second=decode_speed(candidate),
+        decode_at_concurrency=decode_speed(candidate, concurrency) if concurrency > 1 else None,
+        warnings=judged.warnings,
+        silenced=judged.silenced,
+        figures=figures_of(candidate),
+    )
+
+
+def refused(
+    host: str, group: str, question: Question, findings: tuple[Finding, ...], alternatives: tuple[Alternative, ...]
+) -> Plan:
+    """The plan that a refusal is."""
+    return Plan(
+        host=host,
+        group=group,
+        verdict="refused",
+        rig=question.rig,
+        service=question.service,
+        refusals=findings,
+        alternatives=alternatives,
+    )
+
+
+def build_of(candidate: Candidate, lock: Lock) -> Build:
+    """The pinned build. A build from source is made for exactly the compute capabilities of the rig."""
+    source = lock.source(candidate.engine.name, candidate.version)
+    pins = lock.cuda_toolkit.packages if lock.cuda_toolkit else {}
+    recipe = candidate.release.recipe(candidate.rig.compute_capabilities) if candidate.build == "source" else None
+    needed, runtime = (recipe.packages, recipe.runtime_packages) if recipe else ((), ())
+    return Build(
+        engine=candidate.engine.name,
+        version=candidate.version,
+        method=candidate.build,
+        address=source.address if source else None,
+        sha256=source.sha256 if source else None,
+        root=source.root if source else "",
+        flags=recipe.flags if recipe else (),
+        targets=recipe.targets if recipe else (),
+        packages=tuple(name for name in needed if name not in pins),
+        runtime_packages=tuple(name for name in runtime if name not in pins),
+        pinned_packages=dict(pins) if any(name in pins for name in needed) else {},
+        pinned_runtime_packages={name: pins[name] for name in runtime if name in pins},
+    )
+
+
+def checkpoint_of(candidate: Candidate, lock: Lock) -> Checkpoint:
+    """The files that are served, from the lock where it pins them."""
+    entry = candidate.checkpoint
+    locked = lock.checkpoint(entry.repo, entry.quant)
+    return Checkpoint(
+        repo=entry.repo,
+        quant=entry.quant,
+        bytes=locked.bytes if locked else entry.bytes,
+        revision=locked.revision if locked else None,
+        files=locked.files if locked else (),
+        entry=entry_of(entry, locked),
+    )

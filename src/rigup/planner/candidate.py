@@ -1,0 +1,139 @@
+"""One possibility: everything that a rule or a renderer needs to know about serving this service in this one way."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rigup.catalogue.checkpoint import CheckpointEntry
+from rigup.catalogue.model import Model
+from rigup.plan import GpuMemory, Parallel
+from rigup.rig import Gpu, Rig
+from rigup.service import BuildMethod, Service
+from rigup.units import MIB
+
+if TYPE_CHECKING:
+    from rigup.catalogue.drivers import Reserve
+    from rigup.catalogue.engines import Engine, EngineVersion
+
+
+@dataclass(frozen=True, slots=True)
+class GpuUsage:
+    """Bytes on one GPU, of `capacity` bytes."""
+
+    capacity: float
+    weights: float
+    kv_cache: float
+    overhead: float
+
+    def row(self, gpu: int) -> GpuMemory:
+        """The same in MiB: what is counted rounded up, so that the four parts add up to the capacity."""
+        capacity = int(self.capacity // MIB)
+        weights, cache, overhead = mib(self.weights), mib(self.kv_cache), mib(self.overhead)
+        return GpuMemory(
+            gpu=gpu,
+            capacity_mib=capacity,
+            weights_mib=weights,
+            kv_cache_mib=cache,
+            overhead_mib=overhead,
+            free_mib=capacity - weights - cache - overhead,
+        )
+
+    @property
+    def free_mib(self) -> int:
+        """What stays free, MiB; negative if it does not fit."""
+        return int(self.capacity // MIB) - mib(self.weights) - mib(self.kv_cache) - mib(self.overhead)
+
+
+def mib(count: float) -> int:
+    """Bytes to MiB, up: what is counted must be there."""
+    return math.ceil(count / MIB)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One way to serve `service` on `rig`. What the user left open is decided here; what the user said is obeyed.
+
+    gpu_indices: the GPUs used, as indices into rig.gpus; empty on a CPU-only rig.
+    engine, release: the engine's facts and the one version of it. build: how that gets onto the host.
+    context: tokens that one request may use. kv_cache_type: never "auto": f16, bf16, fp8, q8_0, q5_1 or q4_0.
+    sequences: requests that run at once (--max-num-seqs, --max-running-requests, --parallel).
+    batched_tokens: prompt tokens in one step (--max-num-batched-tokens, --chunked-prefill-size, --ubatch-size).
+    memory_fraction: vLLM's --gpu-memory-utilization, SGLang's --mem-fraction-static; 0 for llama.cpp.
+    attempts: the (memory_fraction, batched_tokens, sequences) that may be tried, in order; the first is the
+    engine's default.
+    fraction_given: whether the service's flags fix memory_fraction.
+    eager: CUDA graphs are off because the service says so.
+    pipeline_partition: layers of each pipeline stage, adding up to the model's; () without pipeline parallelism.
+    asked_partition: the partition that the service's environment asks for, () if none.
+    tensor_split: llama.cpp's --tensor-split: layers on each GPU, the output counted as one; () on fewer than two GPUs.
+    cpu_moe_layers: llama.cpp's --n-cpu-moe. cpu_offload_gib: vLLM's --cpu-offload-gb, for each GPU.
+    driver_reserve: what the driver's branch keeps of each GPU beyond the calibrated constants; None for nothing.
+    usage, kv_tokens, host_memory_mib: what `rigup.planner.memory` worked out; empty and 0 before that.
+    """
+
+    rig: Rig
+    service: Service
+    gpu_indices: tuple[int, ...]
+    model: Model
+    checkpoint: CheckpointEntry
+    engine: Engine
+    release: EngineVersion
+    build: BuildMethod
+    parallel: Parallel
+    context: int
+    kv_cache_type: str
+    sequences: int = 1
+    batched_tokens: int = 512
+    memory_fraction: float = 0.0
+    attempts: tuple[tuple[float, int, int], ...] = ()
+    fraction_given: bool = False
+    eager: bool = False
+    pipeline_partition: tuple[int, ...] = ()
+    tensor_split: tuple[int, ...] = ()
+    asked_partition: tuple[int, ...] = ()
+    cpu_moe_layers: int = 0
+    cpu_offload_gib: int = 0
+    driver_reserve: Reserve | None = None
+    usage: tuple[GpuUsage, ...] = ()
+    kv_tokens: int = 0
+    host_memory_mib: int = 0
+
+    @property
+    def memory(self) -> tuple[GpuMemory, ...]:
+        """What each GPU will hold; empty before the memory is worked out."""
+        return tuple(use.row(index) for index, use in zip(self.gpu_indices, self.usage, strict=False))
+
+    @property
+    def driver_bytes(self) -> int:
+        """Bytes of each GPU that the driver keeps beyond the calibrated constants."""
+        return self.driver_reserve.additional_mib * MIB if self.driver_reserve else 0
+
+    @property
+    def version(self) -> str:
+        """The engine's version, as users write it."""
+        return self.release.version
+
+    @property
+    def gpus(self) -> tuple[Gpu, ...]:
+        """The GPUs used, in order."""
+        return tuple(self.rig.gpus[index] for index in self.gpu_indices)
+
+    @property
+    def experts(self) -> int:
+        """Experts a layer in this checkpoint, after pruning; 0 for a dense model."""
+        return self.checkpoint.experts or self.model.experts
+
+    @property
+    def sequences_held(self) -> int:
+        """Requests whose whole context the KV cache must hold: every slot of llama.cpp, one elsewhere."""
+        return self.sequences if self.engine.name == "llama.cpp" else 1
+
+    @property
+    def expert_shards(self) -> int:
+        """Into how many parts each expert's matrices are cut: 1 where whole experts are spread instead."""
+        if self.parallel.expert > 1:
+            return 1
+        # vLLM cuts experts over all tensor and data parallel ranks; SGLang's data parallel replicas are whole.
+        return self.parallel.tensor * (self.parallel.data if self.engine.name == "vllm" else 1)

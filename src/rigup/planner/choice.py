@@ -1,0 +1,118 @@
+"""Which of the possibilities that fit is best: everything in GPU memory, then quality, then speed, then simplicity."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from rigup.planner.candidate import Candidate
+from rigup.planner.judgement import is_refused
+from rigup.planner.memory import Shortfall, settle
+from rigup.planner.speed import decode_speed
+from rigup.planner.weights import bits_per_weight
+
+CONTEXT_STEP = 1024
+# llama-server b11434 --help: --fit-target, the margin a GPU that it leaves when it picks the context itself.
+_LLAMA_CPP_MARGIN_MIB = 1024
+_LOSSY_CACHE = ("q5_1", "q4_0")
+_FULL_CACHE = ("f16", "bf16")
+_SPEED_STEP = 1.1
+_ORDER = {"vllm": 0, "sglang": 1, "llama.cpp": 2}
+_WHY = (
+    "keeps experts in host memory",
+    "quantises the KV cache to fewer than eight bits",
+    "has experts pruned away",
+    "spends fewer bits on a weight",
+    "keeps the KV cache in eight bits",
+    "is estimated to be slower",
+    "needs more parallelism or more GPUs",
+    "does as well, on an engine that comes later",
+    "does as well, and comes later in the catalogue",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Merit:
+    """How good a candidate is; the smaller tuple wins. `place` is its turn in the enumeration, for a stable order.
+
+    Quality is counted in quarters of a bit a weight, up to what the maker publishes: nothing in the catalogue
+    says that a smaller difference can be noticed. Speed is counted in steps of a tenth.
+    """
+
+    candidate: Candidate
+    key: tuple[float, ...]
+
+
+def merit(candidate: Candidate, place: int) -> Merit:
+    """Ranks one candidate that fits."""
+    model, parallel = candidate.model, candidate.parallel
+    bits = min(bits_per_weight(candidate.checkpoint, model), model.reference_bits)
+    speed = decode_speed(candidate, candidate.service.concurrency)
+    offloaded = candidate.cpu_moe_layers > 0 or candidate.cpu_offload_gib > 0
+    asked_to_offload = candidate.service.offload == "experts"
+    # Stages wait for each other, ranks do not: a pipeline counts double.
+    sizes = (parallel.tensor, parallel.pipeline, parallel.pipeline, parallel.data, parallel.expert)
+    key = (
+        float(offloaded and not asked_to_offload),
+        float(candidate.kv_cache_type in _LOSSY_CACHE),
+        float(candidate.checkpoint.pruned),
+        -float(round(bits * 4)),
+        float(candidate.kv_cache_type not in _FULL_CACHE),
+        -_speed_class((speed.low * speed.high) ** 0.5),
+        float(sum(size > 1 for size in sizes) + len(candidate.gpu_indices)),
+        float(_ORDER[candidate.engine.name]),
+        float(place),
+    )
+    return Merit(candidate, key)
+
+
+def _speed_class(tokens_per_second: float) -> float:
+    steps, value = 0, 1.0
+    while value < tokens_per_second:
+        value *= _SPEED_STEP
+        steps += 1
+    return float(steps)
+
+
+def ranked(candidates: tuple[Candidate, ...]) -> tuple[Merit, ...]:
+    """Best first. The same candidates always come in the same order."""
+    return tuple(sorted((merit(c, place) for place, c in enumerate(candidates)), key=lambda m: m.key))
+
+
+def why_lost(loser: Merit, winner: Merit) -> str:
+    """The first thing, in order of weight, that the winner does better."""
+    for lost, won, reason in zip(loser.key, winner.key, _WHY, strict=True):
+        if lost > won:
+            return reason
+    return _WHY[-1]
+
+
+def allowed_context(candidate: Candidate) -> Candidate:
+    """A candidate that fits, with the longest context that fits as well and that no rule refuses."""
+    larger = with_largest_context(candidate)
+    return candidate if larger is None or larger.context < candidate.context or is_refused(larger) else larger
+
+
+def with_largest_context(candidate: Candidate) -> Candidate | None:
+    """The candidate with the longest context that fits, up to the model's, in steps of 1,024 tokens; None if none does.
+
+    llama.cpp keeps the room free that it would keep itself. What is offloaded stays as it is.
+    """
+    if (whole := _settled_with(candidate, candidate.model.context)) is not None:
+        return whole
+    best, low, high = None, 1, candidate.model.context // CONTEXT_STEP
+    while low <= high:
+        middle = (low + high) // 2
+        settled = _settled_with(candidate, middle * CONTEXT_STEP)
+        if settled is None:
+            high = middle - 1
+        else:
+            best, low = settled, middle + 1
+    return best
+
+
+def _settled_with(candidate: Candidate, context: int) -> Candidate | None:
+    settled = settle(replace(candidate, context=context))
+    if isinstance(settled, Shortfall):
+        return None
+    tight = min((use.free_mib for use in settled.usage), default=_LLAMA_CPP_MARGIN_MIB) < _LLAMA_CPP_MARGIN_MIB
+    return None if tight and settled.engine.name == "llama.cpp" else settled

@@ -1,0 +1,75 @@
+"""Which NVIDIA driver a rig gets: the lock's version, the flavour that its cards need, and whether that is enough."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from rigup.catalogue.drivers import Reserve, driver_facts
+from rigup.lock import Lock
+from rigup.plan import DriverPlan, Finding
+from rigup.rig import Rig
+from rigup.units import compute_capability
+
+
+def driver_plan(rig: Rig, lock: Lock, engine_floor: int = 0) -> DriverPlan | None:
+    """The driver of a rig; None where rigup leaves it alone: no GPU, none in the lock, or a rig that came with it.
+
+    engine_floor: the lowest driver branch that the engine's CUDA accepts.
+    A GPU with unified memory (GB10) comes with its maker's system, whose driver belongs to its kernel.
+    """
+    if not _installs(rig) or lock.driver is None:
+        return None
+    return DriverPlan(
+        version=lock.driver.version,
+        branch=lock.driver.branch,
+        flavour=_flavour(rig),
+        floor=max(engine_floor, *(gpu.minimum_driver_branch or 0 for gpu in rig.gpus)),
+        fabric_manager=any(gpu.nvswitch for gpu in rig.gpus),
+        subnet_manager=any(gpu.nvswitch and compute_capability(gpu.compute_capability) >= (10, 0) for gpu in rig.gpus),
+    )
+
+
+def driver_reserve(rig: Rig, lock: Lock) -> Reserve | None:
+    """What the locked driver keeps of each GPU beyond the planner's constants; None without a locked driver."""
+    return driver_facts().reserve(int(lock.driver.branch)) if _installs(rig) and lock.driver else None
+
+
+def driver_refusals(rig: Rig, driver: DriverPlan | None) -> tuple[Finding, ...]:
+    """What speaks against the locked driver on this rig."""
+    if driver is None:
+        return ()
+    found: list[Finding] = []
+    if int(driver.branch) < driver.floor:
+        found.append(
+            Finding(
+                rule="driver-too-old",
+                message=f"the lock pins driver {driver.version}; engine and cards need {driver.floor} or later",
+                hint=f"rigup lock --upgrade driver={driver.floor}, or an engine version that accepts {driver.branch}",
+                source="docs.nvidia.com/deploy/cuda-compatibility; the first driver branch of each card",
+            )
+        )
+    old = [gpu for gpu in rig.gpus if not _takes_open_modules(gpu.compute_capability)]
+    required = [gpu for gpu in rig.gpus if gpu.open_kernel_module == "required"]
+    if old and required:
+        found.append(
+            Finding(
+                rule="driver-flavour",
+                message=f"{required[0].name} needs the open kernel modules, and {old[0].name} has none",
+                hint="put them into different machines",
+                source=driver_facts().modules.source,
+            )
+        )
+    return tuple(found)
+
+
+def _installs(rig: Rig) -> bool:
+    return bool(rig.gpus) and not any(gpu.unified_memory for gpu in rig.gpus)
+
+
+def _flavour(rig: Rig) -> Literal["open", "proprietary"]:
+    """Open wherever every card takes it: from Turing on that is NVIDIA's default, and Blackwell has no other."""
+    return "open" if all(_takes_open_modules(gpu.compute_capability) for gpu in rig.gpus) else "proprietary"
+
+
+def _takes_open_modules(capability: str) -> bool:
+    return compute_capability(capability) >= compute_capability(driver_facts().modules.open_from)

@@ -1,0 +1,150 @@
+"""Every way that a service's words leave open, before asking whether it fits or breaks a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from rigup.catalogue import CheckpointEntry
+from rigup.catalogue.drivers import Reserve
+from rigup.catalogue.engines import Engine, EngineVersion, version_key
+from rigup.plan import Parallel
+from rigup.planner.candidate import Candidate
+from rigup.planner.resolution import Resolved
+from rigup.planner.settings import Settings, settings_of
+from rigup.rig import Rig
+from rigup.service import Service
+from rigup.units import compute_capability
+
+DEFAULT_CONTEXT = 32_768
+_TENSOR_SIZES = (1, 2, 4, 8, 16)
+_KV_TYPES = {"llama.cpp": ("f16", "q8_0", "q4_0"), "vllm": ("bf16", "fp8"), "sglang": ("bf16", "fp8")}
+_FP8_CAPABILITY = (8, 9)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One service on one rig, with its names looked up. driver_reserve: what the driver keeps beyond the constants."""
+
+    rig: Rig
+    service: Service
+    resolved: Resolved
+    driver_reserve: Reserve | None = None
+
+    @property
+    def context(self) -> int:
+        """The context that must fit: what the service asks for, else 32,768 or all that the model has."""
+        return self.service.context or min(self.resolved.model.context, DEFAULT_CONTEXT)
+
+
+def candidates(question: Question) -> Iterator[Candidate]:
+    """Every possibility, in the catalogue's order. Pairs that cannot work come only if the service names both parts."""
+    for checkpoint in question.resolved.checkpoints:
+        for engine, release in question.resolved.engines:
+            if loads(checkpoint, engine, release) or _insists(question.service):
+                yield from _spread(question, checkpoint, engine, release)
+
+
+def loads(checkpoint: CheckpointEntry, engine: Engine, release: EngineVersion) -> bool:
+    """Whether that release of the engine loads that checkpoint at all."""
+    oldest = checkpoint.minimum_versions.get(engine.name)
+    return oldest is not None and version_key(oldest) <= release.key
+
+
+def _insists(service: Service) -> bool:
+    """Whether the service names an engine and a checkpoint: then rules say what is wrong with the pair."""
+    return service.engine is not None and (service.checkpoint is not None or service.quant is not None)
+
+
+def _spread(
+    question: Question, checkpoint: CheckpointEntry, engine: Engine, release: EngineVersion
+) -> Iterator[Candidate]:
+    service = question.service
+    layouts = _llama_cpp_layouts(question) if engine.name == "llama.cpp" else _tensor_layouts(question)
+    for gpus, parallel in layouts:
+        settings = settings_of(engine, service, question.rig, gpus)
+        for kv_cache_type in kv_cache_types(question, engine, gpus):
+            yield _candidate(question, checkpoint, engine, release, gpus, parallel, kv_cache_type, settings)
+
+
+def _candidate(
+    question: Question,
+    checkpoint: CheckpointEntry,
+    engine: Engine,
+    release: EngineVersion,
+    gpus: tuple[int, ...],
+    parallel: Parallel,
+    kv_cache_type: str,
+    settings: Settings,
+) -> Candidate:
+    fraction, batched_tokens, sequences = settings.attempts[0]
+    return Candidate(
+        rig=question.rig,
+        service=question.service,
+        driver_reserve=question.driver_reserve,
+        gpu_indices=gpus,
+        model=question.resolved.model,
+        checkpoint=checkpoint,
+        engine=engine,
+        release=release,
+        build=question.service.build or release.method,
+        parallel=parallel,
+        context=question.context,
+        kv_cache_type=kv_cache_type,
+        sequences=sequences,
+        batched_tokens=batched_tokens,
+        memory_fraction=fraction,
+        attempts=settings.attempts,
+        fraction_given=settings.fraction_given,
+        eager=settings.eager,
+        cpu_offload_gib=settings.cpu_offload_gib,
+        asked_partition=settings.asked_partition if parallel.pipeline > 1 else (),
+    )
+
+
+def kv_cache_types(question: Question, engine: Engine, gpus: tuple[int, ...]) -> tuple[str, ...]:
+    """The KV cache types to try, best first. fp8 is left out by default where a GPU does not compute in it."""
+    asked = question.service.kv_cache_type
+    if asked != "auto":
+        return (asked,)
+    capabilities = (question.rig.gpus[index].compute_capability for index in gpus)
+    old = any(compute_capability(capability) < _FP8_CAPABILITY for capability in capabilities)
+    return tuple(kind for kind in _KV_TYPES[engine.name] if not (kind == "fp8" and old))
+
+
+def _llama_cpp_layouts(question: Question) -> Iterator[tuple[tuple[int, ...], Parallel]]:
+    """All GPUs by layer split, and the first alone unless the service names its GPUs."""
+    indices = question.resolved.gpu_indices
+    yield indices, Parallel()
+    if len(indices) > 1 and question.service.gpus is None:
+        yield indices[:1], Parallel()
+
+
+def _tensor_layouts(question: Question) -> Iterator[tuple[tuple[int, ...], Parallel]]:
+    """Tensor sizes, each with as many pipeline stages as there are GPUs for, and one GPU alone.
+
+    What the service names is taken as it is, even if there are too few GPUs: then the refusal can say so.
+    """
+    service, indices = question.service, question.resolved.gpu_indices
+    data = service.data_parallel or 1
+    for tensor in (service.tensor_parallel,) if service.tensor_parallel else _TENSOR_SIZES:
+        most = max(1, len(indices) // (tensor * data))
+        pipelines = (service.pipeline_parallel,) if service.pipeline_parallel else (most, 1) if tensor == 1 else (most,)
+        for pipeline in dict.fromkeys(pipelines):
+            ranks = tensor * pipeline * data
+            if indices and (ranks <= len(indices) or service.tensor_parallel):
+                expert = tensor * data if service.expert_parallel else 1
+                yield indices[:ranks], Parallel(tensor=tensor, pipeline=pipeline, data=data, expert=expert)
+
+
+def with_expert_parallel(candidate: Candidate) -> Candidate | None:
+    """The same with whole experts spread over the GPUs; None if the service or the model does not allow it.
+
+    vLLM spreads them over the data parallel ranks as well.
+    """
+    parallel = candidate.parallel
+    size = parallel.tensor * (parallel.data if candidate.engine.name == "vllm" else 1)
+    open_to_it = candidate.service.expert_parallel is None and candidate.engine.name != "llama.cpp"
+    if size == 1 or not open_to_it or not candidate.model.experts:
+        return None
+    return replace(candidate, parallel=parallel.model_copy(update={"expert": size}))

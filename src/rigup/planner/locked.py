@@ -1,0 +1,45 @@
+"""What the lock adds to a question: the real sizes of a checkpoint's files, and what the driver keeps of a GPU."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rigup.catalogue import Catalogue, CheckpointEntry
+from rigup.lock import Lock, LockedCheckpoint
+from rigup.planner.driver import driver_reserve
+from rigup.planner.enumeration import Question
+from rigup.planner.resolution import Resolved, resolve
+from rigup.rig import Rig
+from rigup.service import Service
+
+_WEIGHT_FILES = (".gguf", ".safetensors")
+
+
+def asked(rig: Rig, service: Service, catalogue: Catalogue, lock: Lock) -> Question:
+    """The question that a service on a rig is under a lock. Raises InputError as `resolve` does."""
+    resolved = with_locked_sizes(resolve(service, rig, catalogue), lock)
+    return Question(rig, service, resolved, driver_reserve(rig, lock))
+
+
+def with_locked_sizes(resolved: Resolved, lock: Lock) -> Resolved:
+    """The same choices, with the size of each locked checkpoint's weight files in place of the catalogue's figure."""
+    if not lock.checkpoints:
+        return resolved
+    return replace(resolved, checkpoints=tuple(_measured(entry, lock) for entry in resolved.checkpoints))
+
+
+def _measured(entry: CheckpointEntry, lock: Lock) -> CheckpointEntry:
+    locked = lock.checkpoint(entry.repo, entry.quant)
+    size = sum(file.size for file in locked.files if file.path.endswith(_WEIGHT_FILES)) if locked else 0
+    if not size or size == entry.bytes:
+        return entry
+    sources = {**entry.sources, "bytes": "rigup.lock: sizes of the weight files"}
+    return entry.model_copy(update={"bytes": size, "bytes_exact": True, "sources": sources})
+
+
+def entry_of(entry: CheckpointEntry, locked: LockedCheckpoint | None) -> str:
+    """What the engine is pointed at: the first GGUF that the lock lists, else what the catalogue says."""
+    if entry.scheme != "gguf" or locked is None:
+        return entry.entry
+    files = sorted(file.path for file in locked.files if file.path.endswith(".gguf"))
+    return files[0] if files else entry.entry

@@ -1,0 +1,101 @@
+"""Whether a candidate fits, and what each GPU and the host will hold if it does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from rigup.planner.candidate import Candidate, mib
+from rigup.planner.memory_llama_cpp import place_llama_cpp
+from rigup.planner.memory_tensor_engines import place_tensor_engine
+from rigup.planner.usage import Placement, capacities
+from rigup.units import GIB, MIB
+
+# What a machine without GPUs is taken to have when its rig does not say: enough to rehearse on, too little
+# for a large model.
+_ASSUMED_HOST_GIB = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Shortfall:
+    """Why a candidate does not fit.
+
+    kind: "weights" do not fit, the "context" does not, the "host" memory does not, the capacity is "unknown",
+    there are too few "gpus", or the "partition" that the service gives is none of this model.
+    missing_mib: what is lacking. message says it in one sentence, without a full stop.
+    """
+
+    candidate: Candidate
+    kind: Literal["weights", "context", "host", "unknown", "gpus", "partition"]
+    missing_mib: int
+    message: str
+
+
+def settle(candidate: Candidate) -> Candidate | Shortfall:
+    """The candidate with its memory worked out, or why it does not fit."""
+    limits = capacities(candidate)
+    if None in limits:
+        message = (
+            "this GPU shares the host's memory, and the rig does not say how much that is: set rig.host_memory_gib"
+        )
+        return Shortfall(candidate, "unknown", 0, message)
+    rooms = [float(limit or 0) for limit in limits]
+    llama_cpp = candidate.engine.name == "llama.cpp"
+    placement = place_llama_cpp(candidate, rooms) if llama_cpp else place_tensor_engine(candidate, rooms)
+    if placement.missing > 0:
+        return _gpu_shortfall(candidate, placement)
+    free = min((use.free_mib for use in placement.gpus), default=0)
+    if free < 0:
+        return _gpu_shortfall(candidate, replace(placement, missing=MIB * -free))
+    settled = replace(
+        candidate,
+        usage=placement.gpus,
+        kv_tokens=placement.kv_tokens,
+        host_memory_mib=mib(placement.host),
+        memory_fraction=placement.memory_fraction,
+        pipeline_partition=placement.pipeline_partition,
+        tensor_split=placement.tensor_split,
+    )
+    return _host_shortfall(settled) or settled
+
+
+def _gpu_shortfall(candidate: Candidate, placement: Placement) -> Shortfall:
+    missing = mib(placement.missing)
+    what = f"{candidate.checkpoint.label} on {candidate.engine.title}"
+    if placement.kind == "weights":
+        message = f"{what}: weights and engine lack {missing:,} MiB of GPU memory"
+    else:
+        message = (
+            f"{what}: {candidate.context * candidate.sequences_held:,} tokens of {candidate.kv_cache_type} KV cache "
+            f"lack {missing:,} MiB of GPU memory beside the weights"
+        )
+    return Shortfall(candidate, placement.kind, missing, message + _driver_share(candidate))
+
+
+def _driver_share(candidate: Candidate) -> str:
+    """What of it the driver's branch is to blame for."""
+    reserve = candidate.driver_reserve
+    if reserve is None or not reserve.additional_mib:
+        return ""
+    return f"; driver branches from {reserve.branch} on keep {reserve.additional_mib:,} MiB more of each GPU"
+
+
+def _host_shortfall(candidate: Candidate) -> Shortfall | None:
+    """Host memory is checked where the rig declares it.
+
+    Offloading needs the declaration, and so does much on a CPU alone.
+    """
+    declared = candidate.rig.host_memory_gib
+    needed = candidate.host_memory_mib
+    if any(gpu.unified_memory for gpu in candidate.gpus):
+        needed += sum(mib(use.weights + use.kv_cache + use.overhead) for use in candidate.usage)
+    offloads = candidate.cpu_moe_layers > 0 or candidate.cpu_offload_gib > 0
+    if declared is None and not offloads and candidate.gpu_indices:
+        return None
+    assumed = 0 if offloads else _ASSUMED_HOST_GIB
+    missing = needed - int((declared or assumed) * GIB // MIB)
+    if missing <= 0:
+        return None
+    have = f"the rig has {declared:g} GiB" if declared else "the rig does not say how much it has (rig.host_memory_gib)"
+    message = f"{candidate.checkpoint.label} needs {needed:,} MiB of host memory and {have}"
+    return Shortfall(candidate, "host", missing, message)

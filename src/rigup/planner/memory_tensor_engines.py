@@ -1,0 +1,129 @@
+"""vLLM and SGLang: shards of every layer on each tensor-parallel rank, runs of layers on each pipeline stage.
+
+Sources: vllm/v1/worker/gpu_worker.py (0.33.0): the KV cache is what --gpu-memory-utilization leaves after weights
+and the profiled peak, and every stage gets as many tokens as the poorest one has. SGLang's --mem-fraction-static
+covers weights and KV cache alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from rigup.planner.candidate import Candidate, GpuUsage
+from rigup.planner.kv_cache import layer_token_bytes
+from rigup.planner.overhead import TENSOR_ENGINE_HOST, TENSOR_ENGINE_RUNTIME, sampler, tensor_engine_activations
+from rigup.planner.placement import fits, partition
+from rigup.planner.usage import Placement
+from rigup.planner.weights import weights_of
+from rigup.units import GIB
+
+_BLOCK_TOKENS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """Bytes on one rank: of a layer's weights, of a token in a layer's KV cache, and of each stage beside layers."""
+
+    layer: float
+    token: float
+    extras: tuple[float, ...]
+    overheads: tuple[float, ...]
+
+
+def place_tensor_engine(candidate: Candidate, rooms: Sequence[float]) -> Placement:
+    """Places the model on the ranks, which both engines number by data parallel, then pipeline, then tensor."""
+    parallel = candidate.parallel
+    shape = _shape(candidate)
+    fraction = _fraction(candidate, shape, min(rooms))
+    offload = candidate.cpu_offload_gib * GIB
+    budgets = _budgets(candidate, rooms, shape, fraction)
+    stages = [budget - extra + offload for budget, extra in zip(budgets, shape.extras, strict=True)]
+    counts = _counts(candidate, shape, stages)
+    if counts is None:
+        cache = shape.token * candidate.context
+        whole = candidate.model.layers * (shape.layer + cache) - sum(stages)
+        if not fits([shape.layer] * candidate.model.layers, stages):
+            return Placement(missing=max(whole - candidate.model.layers * cache, shape.layer), kind="weights")
+        return Placement(missing=max(whole, shape.layer), kind="context")
+    left = [stage - count * shape.layer for stage, count in zip(stages, counts, strict=True)]
+    tokens = min(int(rest // (count * shape.token)) for rest, count in zip(left, counts, strict=True))
+    tokens -= tokens % _BLOCK_TOKENS
+    if tokens < candidate.context:
+        return _lacking(candidate, shape, left, counts)
+    return Placement(
+        gpus=_usage(candidate, shape, counts, tokens, rooms),
+        host=len(rooms) * (TENSOR_ENGINE_HOST + offload),
+        kv_tokens=tokens * parallel.data,
+        memory_fraction=fraction,
+        pipeline_partition=counts if parallel.pipeline > 1 else (),
+    )
+
+
+def _shape(candidate: Candidate) -> _Shape:
+    model, parallel = candidate.model, candidate.parallel
+    weights = weights_of(candidate.checkpoint, model)
+    tensor, stages = parallel.tensor, parallel.pipeline
+    expert_ranks = tensor * (parallel.data if candidate.engine.name == "vllm" else 1)
+    layer = (weights.attention + weights.dense) / tensor + weights.router + weights.experts / expert_ranks
+    extras = [0.0] * stages
+    extras[0] += weights.embedding / tensor
+    extras[-1] += (weights.head or (weights.embedding if stages > 1 else 0.0)) / tensor
+    activations = tensor_engine_activations(model, candidate.expert_shards, tensor, candidate.batched_tokens)
+    overheads = [TENSOR_ENGINE_RUNTIME + candidate.driver_bytes + activations] * stages
+    overheads[-1] += sampler(model, candidate.sequences)
+    token = layer_token_bytes(model, candidate.kv_cache_type, tensor)
+    return _Shape(layer, token, tuple(extras), tuple(overheads))
+
+
+def _fraction(candidate: Candidate, shape: _Shape, room: float) -> float:
+    """The part of the GPUs in use. SGLang's does not cover the overhead, so that there must be room beside it."""
+    fraction = candidate.memory_fraction
+    if candidate.engine.name == "vllm" or candidate.fraction_given:
+        return fraction
+    return max(0.01, min(fraction, int(100 * (1 - max(shape.overheads) / room)) / 100))
+
+
+def _budgets(candidate: Candidate, rooms: Sequence[float], shape: _Shape, fraction: float) -> list[float]:
+    """Bytes for weights and KV cache on the poorest GPU of each stage."""
+    parallel = candidate.parallel
+    budgets = []
+    for stage in range(parallel.pipeline):
+        first = [
+            replica * parallel.pipeline * parallel.tensor + stage * parallel.tensor for replica in range(parallel.data)
+        ]
+        room = min(rooms[start + rank] for start in first for rank in range(parallel.tensor))
+        overhead = shape.overheads[stage]
+        budgets.append(room * fraction - (overhead if candidate.engine.name == "vllm" else 0))
+    return budgets
+
+
+def _counts(candidate: Candidate, shape: _Shape, stages: Sequence[float]) -> tuple[int, ...] | None:
+    """Layers of each stage: what the service asks for, or what leaves the fullest stage most room."""
+    layers = candidate.model.layers
+    if candidate.asked_partition:
+        return candidate.asked_partition
+    if len(stages) == 1:
+        return (layers,) if layers * shape.layer < stages[0] else None
+    return partition([shape.layer + shape.token * candidate.context] * layers, stages)
+
+
+def _lacking(candidate: Candidate, shape: _Shape, left: Sequence[float], counts: tuple[int, ...]) -> Placement:
+    """What the poorest stage lacks; a block of tokens at least, as the cache is given out in blocks."""
+    missing = (count * shape.token * candidate.context - rest for rest, count in zip(left, counts, strict=True))
+    kind: Literal["weights", "context"] = "weights" if min(left) < 0 else "context"
+    return Placement(missing=max(*missing, _BLOCK_TOKENS * shape.token), kind=kind)
+
+
+def _usage(
+    candidate: Candidate, shape: _Shape, counts: tuple[int, ...], tokens: int, rooms: Sequence[float]
+) -> tuple[GpuUsage, ...]:
+    tensor, offload = candidate.parallel.tensor, candidate.cpu_offload_gib * GIB
+    usage = []
+    for rank, room in enumerate(rooms):
+        stage = rank // tensor % len(counts)
+        weights = counts[stage] * shape.layer + shape.extras[stage]
+        cache = counts[stage] * shape.token * tokens
+        usage.append(GpuUsage(room, weights - min(offload, weights), cache, shape.overheads[stage]))
+    return tuple(usage)

@@ -1,0 +1,64 @@
+"""What an engine takes of a GPU beside weights and KV cache, and of the host. The few calibrated constants are here.
+
+Each constant is explained, with predicted against measured, in docs/memory.md; nothing else in rigup is
+fitted to measurements.
+"""
+
+from __future__ import annotations
+
+from rigup.catalogue import Model
+from rigup.units import GIB, MIB
+
+# Driver reserve, CUDA context, NCCL and all-reduce buffers, attention workspaces, CUDA graphs of one vLLM or
+# SGLang rank.
+TENSOR_ENGINE_RUNTIME = 3.3 * GIB
+# Driver reserve and the CUDA context with all of ggml-cuda's kernels loaded.
+LLAMA_CPP_RUNTIME = 900 * MIB
+# Part of each GPU that a llama.cpp plan leaves free: the figures here are no better than that.
+LLAMA_CPP_RESERVE = 0.01
+# The same of a GPU that shares the host's memory, where the operating system needs some of it: assumed, not measured.
+UNIFIED_MEMORY_RESERVE = 0.05
+# vLLM's sampler at start: logits, probabilities and sorted values in float32 and the sort's int64 indices.
+SAMPLER_BYTES = 20
+# ggml_backend_sched keeps four copies of a step's inputs when it pipelines over several GPUs (GGML_SCHED_MAX_COPIES).
+PIPELINE_COPIES = 4
+# What a server process takes of host memory before any weights: llama-server; one Python rank of vLLM or SGLang.
+LLAMA_CPP_HOST = 300 * MIB
+TENSOR_ENGINE_HOST = 5 * GIB
+
+
+def tensor_engine_activations(model: Model, experts_cut: int, tensor: int, batched_tokens: int) -> float:
+    """Bytes of activations that vLLM and SGLang need for one step of `batched_tokens`, in bf16, on one rank.
+
+    experts_cut: into how many parts each expert is cut. Counts the two fused-MoE caches, q, k and v, and six
+    residual streams.
+    """
+    moe = model.experts_per_token * (
+        max(model.hidden, 2 * model.expert_intermediate // experts_cut) + model.expert_intermediate // experts_cut
+    )
+    dense = 3 * model.intermediate // tensor
+    attention = (model.heads + 2 * model.kv_heads) * model.head_dim // tensor
+    return 2.0 * batched_tokens * (max(moe, dense) + attention + 6 * model.hidden)
+
+
+def sampler(model: Model, sequences: int) -> float:
+    """Bytes that sampling for `sequences` requests needs on the ranks that hold the output head."""
+    return float(SAMPLER_BYTES * sequences * model.vocab)
+
+
+def llama_cpp_compute(model: Model, context_total: int, kv_cache_type: str, gpus: int, micro_batch: int) -> float:
+    """Bytes of llama.cpp's compute buffers on one GPU, but for the output's logits.
+
+    The attention mask (float32, one copy for each pipelined step, and one in float16), quantised K and V
+    turned into float16 for the flash-attention kernels, and the activations of one micro-batch.
+    """
+    copies = PIPELINE_COPIES if gpus > 1 else 1
+    mask = micro_batch * context_total * (4 * copies + 2)
+    conversion = 0 if kv_cache_type in ("f16", "bf16") else 2 * model.kv_elements * context_total
+    width = model.experts_per_token * (3 * model.expert_intermediate + 2 * model.hidden) + 3 * model.intermediate
+    return mask + conversion + 4.0 * micro_batch * (width + 6 * model.hidden)
+
+
+def llama_cpp_logits(model: Model, micro_batch: int) -> float:
+    """Bytes of the logits of one micro-batch, on the GPU with the output head."""
+    return 4.0 * micro_batch * model.vocab

@@ -1,0 +1,50 @@
+"""Which layers go to which GPU: contiguous runs, as llama.cpp's layer split and pipeline parallelism need them."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
+
+_PRECISION = 2**20
+
+
+def partition(costs: Sequence[float], rooms: Sequence[float]) -> tuple[int, ...] | None:
+    """How many consecutive layers each GPU gets, so that the fullest GPU is as empty as can be, to a MiB.
+
+    costs: bytes of each layer, in order. rooms: bytes that each GPU has for layers. Every GPU gets a layer at least.
+    The counts add up to the layers. None if the layers do not fit; the same input always gives the same answer.
+    """
+    totals = [0.0, *accumulate(costs)]
+    best = _filled(totals, rooms, 0.0)
+    if best is None:
+        return None
+    # No split leaves more on its fullest GPU than the average.
+    low, high = 0.0, (sum(rooms) - totals[-1]) / len(rooms)
+    while high - low > _PRECISION:
+        margin = (low + high) / 2
+        tried = _filled(totals, rooms, margin)
+        if tried is None:
+            high = margin
+        else:
+            low, best = margin, tried
+    return best
+
+
+def fits(costs: Sequence[float], rooms: Sequence[float]) -> bool:
+    """Whether there is any such split. Quicker than asking for the best one."""
+    return _filled([0.0, *accumulate(costs)], rooms, 0.0) is not None
+
+
+def _filled(totals: list[float], rooms: Sequence[float], margin: float) -> tuple[int, ...] | None:
+    """Fills each GPU up to `margin` before it is full, leaving a layer for each GPU that follows."""
+    layers, counts, done = len(totals) - 1, [], 0
+    for position, room in enumerate(rooms):
+        following = len(rooms) - position - 1
+        most = bisect_right(totals, totals[done] + room - margin) - 1 - done
+        count = min(most, layers - done - following)
+        if count < 1:
+            return None
+        counts.append(count)
+        done += count
+    return tuple(counts) if done == layers else None

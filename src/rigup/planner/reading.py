@@ -1,0 +1,168 @@
+"""From raw values in a group_data file to Rig and Service.
+
+Every complaint names the file, the path to the value and a way out.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+
+from rigup.catalogue import Catalogue
+from rigup.catalogue.gpu_names import matching, nearest, short_name
+from rigup.errors import InputError
+from rigup.planner.complaints import check_keys, quoted, validated
+from rigup.planner.resolution import resolve
+from rigup.rig import SUPPORTED_OS, Gpu, Rig, RigInput
+from rigup.service import Service
+
+_COUNTED = re.compile(r"^\s*(\d+)\s*[x*]\s*(.+)$", re.IGNORECASE)
+_MOST_GPUS = 64
+_RIG_EXAMPLE = 'for example rig = {"gpus": "4x RTX 3090"}'
+_SERVICES_EXAMPLE = 'for example services = {"chat": {"model": "MiniMax-M2.5"}}'
+
+
+def read_rig(data: object, path: str, catalogue: Catalogue) -> Rig:
+    """The rig that `rig = ...` in the file `path` means.
+
+    gpus: "4x RTX 3090", a list of names, and [] or "none" for a machine without.
+    Raises InputError, whose message begins with the path to the value.
+    """
+    if not isinstance(data, dict):
+        raise InputError(f"{path}: rig: must be a table, not {quoted(data)}", _RIG_EXAMPLE)
+    check_keys(data, RigInput, f"{path}: rig")
+    if "gpus" not in data:
+        raise InputError(f"{path}: rig.gpus: missing", _RIG_EXAMPLE + ", or [] for a machine without")
+    gpus = _read_gpus(data["gpus"], f"{path}: rig.gpus", catalogue)
+    rest = {key: value for key, value in data.items() if key != "gpus"}
+    checked = validated(RigInput, {"gpus": "none", **rest}, f"{path}: rig")
+    if checked.os is not None and checked.os not in SUPPORTED_OS:
+        raise InputError(
+            f"{path}: rig.os: {quoted(checked.os)} is not supported", f"supported: {', '.join(SUPPORTED_OS)}"
+        )
+    _check_power_limit(checked.power_limit_w, gpus, f"{path}: rig.power_limit_w")
+    return Rig(gpus=gpus, host_memory_gib=checked.host_memory_gib, os=checked.os, power_limit_w=checked.power_limit_w)
+
+
+def _check_power_limit(limit: int | None, gpus: tuple[Gpu, ...], where: str) -> None:
+    """Raises InputError where nothing can be limited. The bounds are the boards' own: NVML on the host knows them."""
+    if limit is not None and not gpus:
+        raise InputError(f"{where}: this rig has no GPU to limit", "leave it out")
+    for gpu in gpus if limit is not None else ():
+        if gpu.power_range_w is None:
+            raise InputError(f"{where}: {short_name(gpu.name)} has no power limit that can be set", "leave it out")
+
+
+def _read_gpus(value: object, where: str, catalogue: Catalogue) -> tuple[Gpu, ...]:
+    if value == "none":
+        return ()
+    if isinstance(value, str):
+        return _read_gpu(value, where, catalogue)
+    if not isinstance(value, (list, tuple)):
+        raise InputError(
+            f'{where}: must be a list of names or text like "4x RTX 3090", not {quoted(value)}', _RIG_EXAMPLE
+        )
+    gpus: tuple[Gpu, ...] = ()
+    for number, item in enumerate(value):
+        if not isinstance(item, str):
+            raise InputError(f"{where}[{number}]: must be a GPU's name, not {quoted(item)}", _RIG_EXAMPLE)
+        gpus += _read_gpu(item, f"{where}[{number}]", catalogue)
+    return _limited(gpus, len(gpus), where)
+
+
+def _read_gpu(text: str, where: str, catalogue: Catalogue) -> tuple[Gpu, ...]:
+    counted = _COUNTED.match(text)
+    count, name = (int(counted[1]), counted[2].strip()) if counted else (1, text.strip())
+    if count < 1:
+        raise InputError(f"{where}: {quoted(text)} counts no GPU", "write [] for a machine without GPUs")
+    found = matching(name, catalogue.gpus)
+    if not found:
+        near = nearest(name, catalogue.gpus)
+        hint = (
+            f'did you mean "{near}"?' if near else "add it to catalogue/gpus/ in ten lines, or name one that is known"
+        )
+        raise InputError(f"{where}: unknown GPU {quoted(name)}", hint)
+    if len(found) > 1:
+        candidates = ", ".join(f'"{short_name(gpu.name)}"' for gpu in found)
+        raise InputError(f"{where}: {quoted(name)} is ambiguous", f"write one of {candidates}")
+    return _limited((found[0],), count, where)
+
+
+def _limited(gpus: tuple[Gpu, ...], count: int, where: str) -> tuple[Gpu, ...]:
+    if count > _MOST_GPUS:
+        raise InputError(f"{where}: {count} GPUs are more than one host has", f"write at most {_MOST_GPUS}")
+    return gpus if len(gpus) == count else gpus * count
+
+
+def read_services(
+    data: object, path: str, catalogue: Catalogue | None = None, rig: Rig | None = None
+) -> tuple[Service, ...]:
+    """The services that `services = ...` in the file `path` means, in the order of the file.
+
+    With a catalogue and a rig, what the services name is looked up as well: models, checkpoints, versions, GPUs.
+    Raises InputError, whose message begins with the path to the value.
+    """
+    if not isinstance(data, dict):
+        raise InputError(f"{path}: services: must be a table, not {quoted(data)}", _SERVICES_EXAMPLE)
+    if not data:
+        raise InputError(f"{path}: services: empty", _SERVICES_EXAMPLE)
+    services = tuple(_read_service(name, value, path) for name, value in data.items())
+    _check_ports(services, path)
+    if catalogue is not None and rig is not None:
+        for service in services:
+            _check_names(service, path, catalogue, rig)
+    return services
+
+
+def _read_service(name: object, value: object, path: str) -> Service:
+    where = f"{path}: services.{name}"
+    if not isinstance(name, str) or not re.fullmatch(r"[a-z][a-z0-9-]{0,30}", name):
+        raise InputError(
+            f"{path}: services: {quoted(name)} cannot name a service",
+            "use lower-case letters, digits and dashes, a letter first, at most 31 characters",
+        )
+    if not isinstance(value, dict):
+        raise InputError(f"{where}: must be a table, not {quoted(value)}", _SERVICES_EXAMPLE)
+    if "name" in value:
+        raise InputError(f"{where}.name: unknown key", f'the service is already called "{name}"')
+    check_keys(value, Service, where)
+    if "model" not in value and "checkpoint" not in value:
+        raise InputError(f'{where}: neither "model" nor "checkpoint" is named', _SERVICES_EXAMPLE)
+    service = validated(Service, {**value, "name": name}, where)
+    if not _is_address(service.listen):
+        raise InputError(
+            f"{where}.listen: {quoted(service.listen)} is not an address of a machine",
+            'use "127.0.0.1" for this host alone, "0.0.0.0" for every network, or one of its addresses',
+        )
+    for variable in service.environment:
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", variable):
+            raise InputError(
+                f"{where}.environment: {quoted(variable)} cannot name a variable", "use letters, digits and underscores"
+            )
+    return service
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return text == "localhost"
+    return True
+
+
+def _check_ports(services: tuple[Service, ...], path: str) -> None:
+    taken: dict[int, str] = {}
+    for service in services:
+        if service.port in taken:
+            raise InputError(
+                f"{path}: services.{service.name}.port: {service.port} is taken by {taken[service.port]}",
+                "give every service of a host a port of its own",
+            )
+        taken[service.port] = service.name
+
+
+def _check_names(service: Service, path: str, catalogue: Catalogue, rig: Rig) -> None:
+    try:
+        resolve(service, rig, catalogue)
+    except InputError as error:
+        raise InputError(f"{path}: {error.message}", error.hint) from None

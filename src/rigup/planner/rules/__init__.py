@@ -1,0 +1,91 @@
+"""All rules, and what they say about a candidate together."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from rigup.catalogue.flags import nearest
+from rigup.plan import Finding
+from rigup.planner.candidate import Candidate
+from rigup.planner.rules import engine, formats, host, notes, options, parallel
+from rigup.planner.rules.rule import Rule
+
+RULES: tuple[Rule, ...] = (
+    formats.weight_format,
+    formats.model_support,
+    formats.checkpoint_version,
+    formats.minimum_capability,
+    formats.cuda_capability,
+    engine.known_bad,
+    engine.kv_cache_type,
+    engine.parser,
+    engine.llama_split_tensor,
+    notes.context_limit,
+    parallel.tensor_parallel_heads,
+    parallel.fp8_block,
+    parallel.int4_group,
+    host.glibc,
+    host.python,
+    options.unknown_option,
+    options.unknown_variable,
+    options.unknown_value,
+    options.unknown_sampling,
+    options.decided_option,
+    options.key_in_environment,
+    engine.known_flaw,
+    engine.append_think,
+    formats.format_fallback,
+    parallel.nvfp4_expert_parallel,
+    host.driver_floor,
+    host.sglang_host_memory,
+    options.unread_version,
+    options.sparse_attention,
+    options.expandable_segments,
+    notes.licence,
+    notes.trust_remote_code,
+    notes.pruned_experts,
+    notes.host_offload,
+    notes.untuned_kernel,
+)
+RULES_BY_ID = {rule.id: rule for rule in RULES}
+REFUSING = tuple(rule for rule in RULES if rule.severity == "refuses")
+WARNING = tuple(rule for rule in RULES if rule.severity == "warns")
+
+
+class Findings(NamedTuple):
+    """What the rules say: why not, what to know, and the ids of rules that would have spoken but are silenced."""
+
+    refusals: tuple[Finding, ...]
+    warnings: tuple[Finding, ...]
+    silenced: tuple[str, ...]
+
+
+def refusals(candidate: Candidate) -> tuple[Finding, ...]:
+    """Every reason why this candidate cannot be served, less those that the service allows."""
+    allowed = candidate.service.allow
+    return tuple(finding for rule in REFUSING if rule.id not in allowed for finding in rule(candidate))
+
+
+def check(candidate: Candidate) -> Findings:
+    """Everything that the rules say about a candidate, refusals and warnings, all of it at once."""
+    allowed = candidate.service.allow
+    warnings = tuple(finding for rule in WARNING if rule.id not in allowed for finding in rule(candidate))
+    silenced = tuple(rule_id for rule_id in dict.fromkeys(allowed) if _speaks(rule_id, candidate))
+    return Findings(refusals(candidate), (*warnings, *_unknown_rules(allowed)), silenced)
+
+
+def _speaks(rule_id: str, candidate: Candidate) -> bool:
+    rule = RULES_BY_ID.get(rule_id)
+    return rule is not None and bool(rule(candidate))
+
+
+def _unknown_rules(allowed: tuple[str, ...]) -> tuple[Finding, ...]:
+    return tuple(
+        Finding(
+            rule="unknown-rule",
+            message=f'allow names "{rule_id}", and there is no such rule',
+            hint=f'did you mean "{close}"?' if (close := nearest(rule_id, RULES_BY_ID)) else "see docs/rules.md",
+        )
+        for rule_id in allowed
+        if rule_id not in RULES_BY_ID
+    )

@@ -1,0 +1,76 @@
+"""Options that the plan decides, each with the key of the service that asks for it.
+
+Not here: the options about memory that the planner reads from the flags itself (`rigup.planner.settings`).
+"""
+
+from __future__ import annotations
+
+_VLLM = {
+    "--model": "checkpoint",
+    "--served-model-name": "served_name",
+    "--host": "listen",
+    "--port": "port",
+    "--max-model-len": "context",
+    "--tensor-parallel-size": "tensor_parallel",
+    "-tp": "tensor_parallel",
+    "--pipeline-parallel-size": "pipeline_parallel",
+    "-pp": "pipeline_parallel",
+    "--data-parallel-size": "data_parallel",
+    "-dp": "data_parallel",
+    "--enable-expert-parallel": "expert_parallel",
+    "-ep": "expert_parallel",
+    "--kv-cache-dtype": "kv_cache_type",
+    "--trust-remote-code": "trust_remote_code",
+    "--api-key": "api_key_file",
+}
+_SGLANG = {
+    "--model-path": "checkpoint",
+    "--model": "checkpoint",
+    "--served-model-name": "served_name",
+    "--host": "listen",
+    "--port": "port",
+    "--context-length": "context",
+    "--tp-size": "tensor_parallel",
+    "--tp": "tensor_parallel",
+    "--tensor-parallel-size": "tensor_parallel",
+    "--pp-size": "pipeline_parallel",
+    "--pipeline-parallel-size": "pipeline_parallel",
+    "--dp-size": "data_parallel",
+    "--dp": "data_parallel",
+    "--data-parallel-size": "data_parallel",
+    "--ep-size": "expert_parallel",
+    "--ep": "expert_parallel",
+    "--expert-parallel-size": "expert_parallel",
+    "--kv-cache-dtype": "kv_cache_type",
+    "--trust-remote-code": "trust_remote_code",
+    "--api-key": "api_key_file",
+    "--config": "api_key_file",
+}
+_LLAMA_CPP = {
+    "--model": "checkpoint",
+    "-m": "checkpoint",
+    "--hf-repo": "checkpoint",
+    "-hf": "checkpoint",
+    "--alias": "served_name",
+    "-a": "served_name",
+    "--host": "listen",
+    "--port": "port",
+    "--ctx-size": "context",
+    "-c": "context",
+    "--cache-type-k": "kv_cache_type",
+    "-ctk": "kv_cache_type",
+    "--cache-type-v": "kv_cache_type",
+    "-ctv": "kv_cache_type",
+    "--n-gpu-layers": "offload",
+    "--gpu-layers": "offload",
+    "-ngl": "offload",
+    "--n-cpu-moe": "offload",
+    "-ncmoe": "offload",
+    "--cpu-moe": "offload",
+    "-cmoe": "offload",
+    "--tensor-split": "gpus",
+    "-ts": "gpus",
+    "--api-key": "api_key_file",
+    "--api-key-file": "api_key_file",
+}
+DECIDED = {"vllm": _VLLM, "sglang": _SGLANG, "llama.cpp": _LLAMA_CPP}

@@ -1,0 +1,71 @@
+"""What an engine version is known to get wrong, and what it does not have: cache types and parsers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rigup.planner.candidate import Candidate
+from rigup.planner.rules.rule import Complaint, engine_name, refuses, warns
+
+APPEND_THINK = ("minimax_m2_append_think", "minimax-append-think")
+
+
+@refuses("known-bad", "the engines' bug trackers, checked in the wheels; each entry of known_bad names its own")
+def known_bad(candidate: Candidate) -> Iterator[Complaint]:
+    """Versions that are known to crash on these cards."""
+    for entry in candidate.release.bad_on(gpu.compute_capability for gpu in candidate.gpus):
+        if entry.refuses:
+            yield f"{engine_name(candidate)} {entry.message}", entry.hint, entry.source
+
+
+@warns("known-flaw", "the engines' bug trackers; each entry of known_bad names its own")
+def known_flaw(candidate: Candidate) -> Iterator[Complaint]:
+    """Versions that serve with a known flaw."""
+    for entry in candidate.release.bad_on(gpu.compute_capability for gpu in candidate.gpus):
+        if not entry.refuses:
+            yield f"{engine_name(candidate)}: {entry.message}", entry.hint, entry.source
+
+
+@refuses("kv-cache-type", "vLLM CacheDType, SGLang --kv-cache-dtype and llama.cpp --cache-type-k, per version")
+def kv_cache_type(candidate: Candidate) -> Iterator[Complaint]:
+    """The engine version must have the KV cache type that was asked for."""
+    if candidate.release.kv_cache_name(candidate.kv_cache_type) is None:
+        known = ", ".join(name for name in candidate.release.kv_cache_types if name != "auto")
+        yield f"{engine_name(candidate)} has no KV cache type {candidate.kv_cache_type}", f"it has {known}"
+
+
+@refuses("parser", "the parser registries in the engine's wheel, per version")
+def parser(candidate: Candidate) -> Iterator[Complaint]:
+    """Tool calls and separated reasoning need a parser that the engine version has for the model."""
+    service = candidate.service
+    if candidate.engine.name == "llama.cpp" or candidate.release.parsers_of(candidate.model.family):
+        return
+    wanted = [name for name, asked in (("tools", service.tools), ("reasoning", service.reasoning)) if asked]
+    if wanted:
+        yield (
+            f"{engine_name(candidate)} has no parser of {candidate.model.name} for {' and '.join(wanted)}",
+            f"leave {' and '.join(wanted)} out, or serve it with llama.cpp, which goes by the model's template",
+        )
+
+
+@warns(
+    "append-think", "vLLM minimax_m2_reasoning_parser.py and vllm#34625 (by design); SGLang MiniMaxAppendThinkDetector"
+)
+def append_think(candidate: Candidate) -> Iterator[Complaint]:
+    """The append-think parsers leave the thinking in the answer."""
+    asked = candidate.service.flags.get("--reasoning-parser")
+    parsers = candidate.release.parsers_of(candidate.model.family)
+    if parsers and asked is not None and asked == parsers.reasoning_inline:
+        yield (
+            f"{asked} leaves <think> in the answer, by design; clients find no separate reasoning",
+            f"use {parsers.reasoning} (reasoning: True) to have it apart",
+        )
+
+
+@refuses("llama-split-tensor", "llama.cpp b11434 sources: split mode tensor has no minimax-m2")
+def llama_split_tensor(candidate: Candidate) -> Iterator[Complaint]:
+    """llama.cpp cannot split MiniMax by tensor."""
+    flags = candidate.service.flags
+    asked = flags.get("--split-mode", flags.get("-sm"))
+    if candidate.engine.name == "llama.cpp" and asked == "tensor" and candidate.model.family == "minimax_m2":
+        yield f"llama.cpp {candidate.version} cannot split {candidate.model.name} by tensor", "leave it at layer"

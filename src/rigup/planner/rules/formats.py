@@ -1,0 +1,93 @@
+"""Which weights an engine version reads on which GPUs, and what it costs where cards do not compute in the format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rigup.catalogue.engines import version_key
+from rigup.planner.candidate import Candidate
+from rigup.planner.rules.rule import Complaint, engine_name, refuses, warns
+from rigup.rig import Gpu
+from rigup.units import compute_capability
+
+SCHEME_NAMES = {"gguf": "GGUF", "nvfp4": "NVFP4", "mxfp8": "MXFP8", "bf16": "BF16", "fp8": "FP8", "int4": "INT4"}
+
+
+@refuses("weight-format", "the engines' own loaders; GGUF on vLLM: vllm#33229, and the loader left the tree in 0.24.0")
+def weight_format(candidate: Candidate) -> Iterator[Complaint]:
+    """The engine must be able to read the checkpoint's weights."""
+    scheme = candidate.checkpoint.scheme
+    if candidate.release.support(scheme) is not None:
+        return
+    if scheme == "gguf":
+        yield f"{engine_name(candidate)} cannot serve {candidate.model.name} from GGUF", "GGUF is llama.cpp's format"
+    elif candidate.engine.name == "llama.cpp":
+        yield f"llama.cpp cannot read {_format(scheme)} safetensors", "take a GGUF checkpoint, or vLLM or SGLang"
+    else:
+        yield f"{engine_name(candidate)} cannot read {_format(scheme)}", "take a later version or another checkpoint"
+
+
+@refuses("compute-capability", "get_min_capability of each quantisation in the engine's wheel, per version")
+def minimum_capability(candidate: Candidate) -> Iterator[Complaint]:
+    """Every GPU must reach the compute capability that the engine asks for the weights' format."""
+    support = candidate.release.support(candidate.checkpoint.scheme)
+    lacking = [gpu for gpu in candidate.gpus if support and not support.runs_on(gpu.compute_capability)]
+    if support and lacking:
+        yield (
+            f"{engine_name(candidate)} needs compute capability {support.minimum} for "
+            f"{_format(candidate.checkpoint.scheme)}; {_cards(lacking)}",
+            "take a checkpoint in a format that these cards can hold, or another engine",
+        )
+
+
+@refuses("cuda-compute-capability", "docs.nvidia.com/deploy/cuda-compatibility and the CUDA 13 release notes")
+def cuda_capability(candidate: Candidate) -> Iterator[Complaint]:
+    """Every GPU must still be supported by the CUDA that the engine is built with."""
+    needs = candidate.release.cuda_needs
+    if needs is None:
+        return
+    floor = compute_capability(needs.compute_capability)
+    lacking = [gpu for gpu in candidate.gpus if compute_capability(gpu.compute_capability) < floor]
+    if lacking:
+        yield (
+            f"CUDA {candidate.release.cuda} starts at compute capability {needs.compute_capability}; {_cards(lacking)}",
+            "take a version built with an older CUDA",
+        )
+
+
+@warns("format-fallback", "capability checks and Marlin fallbacks in the engine's wheel, per version")
+def format_fallback(candidate: Candidate) -> Iterator[Complaint]:
+    """Weights in a format that the cards do not compute in are converted on the fly."""
+    support = candidate.release.support(candidate.checkpoint.scheme)
+    converted = [gpu for gpu in candidate.gpus if support and not support.native_on(gpu.compute_capability)]
+    if support and support.fallback and converted and not any(minimum_capability(candidate)):
+        scheme = _format(candidate.checkpoint.scheme)
+        yield f"{scheme} is not native here: {support.fallback} ({_cards(converted)})", ""
+
+
+@refuses("checkpoint-version", "the catalogue's minimum_versions of the checkpoint")
+def checkpoint_version(candidate: Candidate) -> Iterator[Complaint]:
+    """The engine must be new enough for the checkpoint."""
+    oldest = candidate.checkpoint.minimum_versions.get(candidate.engine.name)
+    if oldest is not None and candidate.release.key < version_key(oldest):
+        yield (
+            f"{candidate.checkpoint.repo} needs {candidate.engine.title} {oldest} or later",
+            f"set version to {oldest}",
+        )
+
+
+@refuses("model-support", "the model files in the engine's wheel, per version")
+def model_support(candidate: Candidate) -> Iterator[Complaint]:
+    """The engine version must know the model's architecture."""
+    if candidate.model.family not in candidate.release.families:
+        newest = candidate.engine.default_version
+        yield f"{engine_name(candidate)} does not know {candidate.model.architecture}", f"{newest} is the newest here"
+
+
+def _format(scheme: str) -> str:
+    return SCHEME_NAMES.get(scheme.partition("_")[0], scheme)
+
+
+def _cards(gpus: list[Gpu]) -> str:
+    kinds = dict.fromkeys((gpu.name, gpu.compute_capability) for gpu in gpus)
+    return ", ".join(f"{name} has {capability}" for name, capability in kinds)

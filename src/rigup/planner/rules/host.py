@@ -1,0 +1,76 @@
+"""What the host must bring: glibc, Python and a driver that the engine's build accepts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from packaging.specifiers import SpecifierSet
+
+from rigup.planner.candidate import Candidate
+from rigup.planner.rules.rule import Complaint, engine_name, refuses, warns
+
+# Versions that each supported release ships: packages libc6 and python3.
+GLIBC = {"debian-12": (2, 36), "debian-13": (2, 41), "ubuntu-22.04": (2, 35), "ubuntu-24.04": (2, 39)}
+PYTHON = {"debian-12": "3.11", "debian-13": "3.13", "ubuntu-22.04": "3.10", "ubuntu-24.04": "3.12"}
+
+
+@refuses("glibc", "the manylinux tag of the engine's wheel; package libc6 of each Debian and Ubuntu release")
+def glibc(candidate: Candidate) -> Iterator[Complaint]:
+    """The host's C library must be as new as the wheel was built for."""
+    there, needed = GLIBC.get(candidate.rig.os or ""), candidate.release.glibc
+    if there and needed and there < _numbers(needed):
+        yield (
+            f"the wheel of {engine_name(candidate)} needs glibc {needed}; {candidate.rig.os} has {_text(there)}",
+            f"use {_newer_than(needed)}, or a version whose wheel asks for less",
+        )
+
+
+@refuses("python", "Requires-Python in the METADATA of the engine's wheel; package python3 of each release")
+def python(candidate: Candidate) -> Iterator[Complaint]:
+    """The host's Python must be one that the wheel accepts."""
+    there, needed = PYTHON.get(candidate.rig.os or ""), candidate.release.python
+    if candidate.build != "wheel" or not there or not needed or SpecifierSet(needed).contains(there):
+        return
+    older = [v.version for v in candidate.engine.versions if v.python and SpecifierSet(v.python).contains(there)]
+    yield (
+        f"{engine_name(candidate)} needs Python {needed}; {candidate.rig.os} has {there}",
+        f"set version to {older[-1]}, the newest that takes it" if older else "use another release of the system",
+    )
+
+
+@warns("driver-floor", "docs.nvidia.com/deploy/cuda-compatibility; the first driver branch of each card")
+def driver_floor(candidate: Candidate) -> Iterator[Complaint]:
+    """The driver that the engine's CUDA and the cards need, for whoever installs it."""
+    needs = candidate.release.cuda_needs
+    if needs is None or not candidate.gpus:
+        return
+    branch = max(needs.driver, *(gpu.minimum_driver_branch or 0 for gpu in candidate.gpus))
+    yield f"needs NVIDIA driver {branch} or later (CUDA {candidate.release.cuda})", ""
+
+
+@warns(
+    "sglang-host-memory", "two reports of SGLang 0.5.9 with NVFP4: killed on a host of 32 GB, works on one of 128 GB"
+)
+def sglang_host_memory(candidate: Candidate) -> Iterator[Complaint]:
+    """SGLang has been killed while loading NVFP4 on hosts with little memory."""
+    there = candidate.rig.host_memory_gib
+    if candidate.engine.name != "sglang" or candidate.checkpoint.scheme != "nvfp4":
+        return
+    if there is None or there < 128:
+        told = f"this rig declares {there:g} GiB" if there is not None else "this rig declares none"
+        yield (
+            f"SGLang has been killed while loading NVFP4 on hosts with less than 128 GB of memory; {told}",
+            "declare host_memory_gib if it has more, or use vLLM",
+        )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
+
+
+def _text(version: tuple[int, ...]) -> str:
+    return ".".join(str(part) for part in version)
+
+
+def _newer_than(needed: str) -> str:
+    return " or ".join(name for name, there in GLIBC.items() if there >= _numbers(needed))

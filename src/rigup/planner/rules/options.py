@@ -1,0 +1,162 @@
+"""The user's own flags and variables: known to the engine version, not decided by the plan, and of some effect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rigup.catalogue.flags import (
+    is_own_variable,
+    known_options,
+    known_values,
+    known_variables,
+    last_version_with,
+    listed_version,
+    nearest,
+)
+from rigup.planner.candidate import Candidate
+from rigup.planner.rules.decided import DECIDED
+from rigup.planner.rules.rule import Complaint, engine_name, refuses, warns
+
+PACKAGE = "the option and variable names in the engine's own package, per version"
+KEY_VARIABLES = {
+    "VLLM_API_KEY": "write api_key_file in the service instead",
+    "LLAMA_API_KEY": "write api_key_file in the service instead",
+    "HF_TOKEN": "leave it out: the service downloads nothing",
+    "HUGGING_FACE_HUB_TOKEN": "leave it out: the service downloads nothing",
+}
+SPARSE_ATTENTION = ("--nsa-", "--dsa-")
+
+# What took over where a name is gone. Source: vLLM 0.24.0 and SGLang 0.5.23 against the releases before.
+SUCCESSORS = {
+    "VLLM_USE_FLASHINFER_MOE_FP4": "--moe-backend",
+    "VLLM_USE_FLASHINFER_MOE_FP8": "--moe-backend",
+    "VLLM_USE_FLASHINFER_MOE_FP16": "--moe-backend",
+    "VLLM_FLASHINFER_MOE_BACKEND": "--moe-backend",
+    "VLLM_NVFP4_GEMM_BACKEND": "--linear-backend",
+    "VLLM_ATTENTION_BACKEND": "--attention-backend",
+    "VLLM_ALL2ALL_BACKEND": "--all2all-backend",
+    "--nsa-prefill-backend": "--dsa-prefill-backend",
+    "--nsa-decode-backend": "--dsa-decode-backend",
+    "--cuda-graph-max-bs": "--cuda-graph-max-bs-decode",
+    "--cuda-graph-bs": "--cuda-graph-bs-decode",
+    "--no-mmap": "--load-mode",
+    "--mlock": "--load-mode",
+    "--mmap": "--load-mode",
+}
+
+
+@refuses("unknown-option", PACKAGE)
+def unknown_option(candidate: Candidate) -> Iterator[Complaint]:
+    """Every flag of the user must be one that the engine version takes."""
+    known = known_options(candidate.engine.name, candidate.version)
+    for option in candidate.service.flags:
+        if option.partition(".")[0].replace("_", "-") not in known:
+            yield _unknown(candidate, "options", option, known)
+
+
+@refuses("unknown-variable", PACKAGE)
+def unknown_variable(candidate: Candidate) -> Iterator[Complaint]:
+    """Every variable of the user that is the engine's to read must be one that the version reads."""
+    known = known_variables(candidate.engine.name, candidate.version)
+    for name in candidate.service.environment:
+        if is_own_variable(candidate.engine.name, name) and name not in known:
+            yield _unknown(candidate, "variables", name, known)
+
+
+@refuses("unknown-value", "the fixed choices in the engine's own package, per version")
+def unknown_value(candidate: Candidate) -> Iterator[Complaint]:
+    """A flag with a fixed choice must have one of its values."""
+    for option, value in candidate.service.flags.items():
+        known = known_values(candidate.engine.name, candidate.version, option)
+        if known and isinstance(value, str) and value not in known:
+            close = _own_parser(candidate, option) or nearest(value, known)
+            choices = ", ".join(sorted(known))
+            yield (
+                f'{engine_name(candidate)}: {option} takes no "{value}"',
+                f'did you mean "{close}"?' if close else f"it takes {choices}",
+            )
+
+
+@refuses("decided-option", "the plan: memory, placement and names rest on these options")
+def decided_option(candidate: Candidate) -> Iterator[Complaint]:
+    """What the plan decides is asked for in the service, so that the memory is counted."""
+    for option in candidate.service.flags:
+        if (key := DECIDED[candidate.engine.name].get(option)) is not None:
+            yield f"{option} is decided by the plan", f"write {key} in the service instead"
+
+
+@refuses("key-in-environment", "a unit's environment is world-readable: systemctl show prints it")
+def key_in_environment(candidate: Candidate) -> Iterator[Complaint]:
+    """An API key belongs into a file that only the service reads, not into its environment."""
+    for name in candidate.service.environment:
+        if name in KEY_VARIABLES:
+            yield f"{name} would stand in the unit for everyone to read", KEY_VARIABLES[name]
+
+
+@warns("unread-version", PACKAGE)
+def unread_version(candidate: Candidate) -> Iterator[Complaint]:
+    """A version whose option names nobody has read is held against the newest before it."""
+    listed = listed_version(candidate.engine.name, candidate.version)
+    if listed != candidate.version:
+        yield (
+            f"the option names of {engine_name(candidate)} have not been read; those of {listed} are assumed",
+            "try the command on a host by hand before relying on it",
+        )
+
+
+@warns("sparse-attention", "MiniMax M2's config: attn_type_list is full attention in all 62 layers")
+def sparse_attention(candidate: Candidate) -> Iterator[Complaint]:
+    """Flags for DeepSeek's sparse attention do nothing for a model with full attention."""
+    for option in candidate.service.flags:
+        if option.startswith(SPARSE_ATTENTION) and candidate.model.family in ("minimax_m2", "llama"):
+            yield f"{option} has no effect: {candidate.model.name} has no sparse attention", "leave it out"
+
+
+@warns("expandable-segments", "vllm#42609")
+def expandable_segments(candidate: Candidate) -> Iterator[Complaint]:
+    """PyTorch's expandable segments break the custom all-reduce of tensor parallelism."""
+    setting = candidate.service.environment.get("PYTORCH_CUDA_ALLOC_CONF", "")
+    if "expandable_segments:True" in setting and candidate.parallel.tensor > 1:
+        yield "expandable_segments breaks the custom all-reduce of tensor parallelism", "leave it out"
+
+
+@refuses("unknown-sampling", "the OpenAI-compatible servers of the three engines")
+def unknown_sampling(candidate: Candidate) -> Iterator[Complaint]:
+    """Sampling defaults must be parameters that every engine has."""
+    for name in candidate.service.sampling:
+        if name not in SAMPLING_PARAMETERS:
+            close = nearest(name, SAMPLING_PARAMETERS)
+            known = ", ".join(SAMPLING_PARAMETERS)
+            yield f'unknown sampling parameter "{name}"', f'did you mean "{close}"?' if close else f"known: {known}"
+
+
+SAMPLING_PARAMETERS = (
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "repetition_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+)
+
+
+def _own_parser(candidate: Candidate, option: str) -> str | None:
+    """The engine's parser for the model: names are easily taken from another engine, where they differ."""
+    parsers = candidate.release.parsers_of(candidate.model.family)
+    if parsers is None:
+        return None
+    return {"--tool-call-parser": parsers.tool, "--reasoning-parser": parsers.reasoning}.get(option)
+
+
+def _unknown(candidate: Candidate, kind: str, name: str, known: frozenset[str]) -> Complaint:
+    last = last_version_with(candidate.engine.name, kind, name)
+    what = "option" if kind == "options" else "variable"
+    message = f"{engine_name(candidate)} has no {what} {name}"
+    if last is not None and candidate.release.at_least(last):
+        message += f"; {last} was the last that had it"
+    successor = SUCCESSORS.get(name)
+    if successor and successor in known_options(candidate.engine.name, candidate.version):
+        return message, f"use the option {successor}"
+    close = nearest(name, known)
+    return message, f"did you mean {close}?" if close else "leave it out"

@@ -1,0 +1,88 @@
+"""How a model may be cut: attention heads, FP8 blocks and INT4 groups must come out whole on every GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rigup.planner.candidate import Candidate
+from rigup.planner.rules.rule import Complaint, engine_name, refuses, warns
+
+FP8_BLOCK = 128
+MARLIN_TILE = 64
+# Beyond sixteen the engines span hosts.
+LARGEST_TENSOR_PARALLEL = 16
+
+
+@refuses(
+    "tensor-parallel-heads",
+    "vLLM and SGLang model code: attention heads and KV heads are split evenly, KV heads repeated beyond their number",
+)
+def tensor_parallel_heads(candidate: Candidate) -> Iterator[Complaint]:
+    """Attention heads and KV heads must divide over the tensor parallel GPUs."""
+    model, size = candidate.model, candidate.parallel.tensor
+    if candidate.engine.name == "llama.cpp" or heads_divide(candidate, size):
+        return
+    sizes = ", ".join(str(n) for n in range(1, LARGEST_TENSOR_PARALLEL + 1) if heads_divide(candidate, n))
+    yield (
+        f"tensor_parallel {size} does not divide {model.heads} attention heads and {model.kv_heads} KV heads",
+        f"{model.name} can be cut into {sizes}; use pipeline_parallel or llama.cpp for other numbers of GPUs",
+    )
+
+
+def heads_divide(candidate: Candidate, size: int) -> bool:
+    """Whether every one of `size` GPUs gets whole attention heads and whole, or repeated, KV heads."""
+    model = candidate.model
+    kv_whole = model.kv_heads % size == 0 if size <= model.kv_heads else size % model.kv_heads == 0
+    return model.heads % size == 0 and kv_whole
+
+
+@refuses(
+    "fp8-block",
+    'vLLM 0.15.1 and 0.33.0 fp8.py, SGLang fp8.py: "not divisible by weight quantization block_n = 128"; sglang#23265',
+)
+def fp8_block(candidate: Candidate) -> Iterator[Complaint]:
+    """Each GPU's slice of an expert must be a whole number of FP8 blocks."""
+    width, shards = candidate.model.expert_intermediate, candidate.expert_shards
+    if candidate.checkpoint.scheme != "fp8_block128" or not width or _whole(width, shards, FP8_BLOCK):
+        return
+    yield (
+        f"FP8 blocks of {FP8_BLOCK} do not divide the experts' {width}/{shards} = {_slice(width, shards)}",
+        f"set expert_parallel to True: each GPU then keeps whole experts, {width} wide",
+    )
+
+
+@refuses(
+    "int4-group",
+    "vLLM Marlin MoE: the slice must be a multiple of max(64, group size); group sizes 32, 64 and 128",
+)
+def int4_group(candidate: Candidate) -> Iterator[Complaint]:
+    """Each GPU's slice of an expert must be a whole number of INT4 groups."""
+    scheme, width, shards = candidate.checkpoint.scheme, candidate.model.expert_intermediate, candidate.expert_shards
+    if not scheme.startswith("int4_g") or not width:
+        return
+    group = int(scheme.removeprefix("int4_g"))
+    if not _whole(width, shards, max(MARLIN_TILE, group)):
+        yield (
+            f"INT4 groups of {group} do not divide the experts' {width}/{shards} = {_slice(width, shards)}",
+            "set expert_parallel to True, use fewer GPUs, or a checkpoint with groups of 32",
+        )
+
+
+@warns("nvfp4-expert-parallel", "vllm#32826 (closed as stale): M2.1 NVFP4 with expert parallel failed in GEMM on SM120")
+def nvfp4_expert_parallel(candidate: Candidate) -> Iterator[Complaint]:
+    """NVFP4 with expert parallelism has failed on SM120 cards."""
+    on_sm120 = any(gpu.compute_capability.startswith("12.") for gpu in candidate.gpus)
+    is_vllm = candidate.engine.name == "vllm"
+    if is_vllm and candidate.checkpoint.scheme == "nvfp4" and candidate.parallel.expert > 1 and on_sm120:
+        yield (
+            f"NVFP4 with expert parallelism has failed on these cards in older releases than {engine_name(candidate)}",
+            "leave expert_parallel off: NVFP4 divides over 2, 4 and 8 GPUs without it",
+        )
+
+
+def _whole(width: int, shards: int, unit: int) -> bool:
+    return width % shards == 0 and (width // shards) % unit == 0
+
+
+def _slice(width: int, shards: int) -> str:
+    return str(width // shards) if width % shards == 0 else f"{width / shards:.1f}"

@@ -1,0 +1,77 @@
+"""An estimate of decode speed: a range, from bytes read and bandwidth. docs/memory.md says how far it is off.
+
+The high end is an empty context with the best efficiencies that were measured, the low end the whole context
+with the worst.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rigup.plan import Speed
+from rigup.planner.candidate import Candidate
+from rigup.planner.kv_cache import layer_token_bytes, token_bytes
+from rigup.planner.weights import active_bytes, weights_of
+
+
+@dataclass(frozen=True, slots=True)
+class _Efficiency:
+    """One end of the range. Bandwidths as parts of the card's; seconds for a step and for each of its sequences."""
+
+    weights: float
+    cache: float
+    step_s: float
+    sequence_s: float
+    host_bytes_per_s: float
+    host_flops_per_s: float
+    filled: float
+
+
+_HIGH = _Efficiency(0.9, 0.8, 0.005, 0.0, 60e9, 500e9, 0.0)
+_LOW = _Efficiency(0.6, 0.5, 0.012, 50e-6, 20e9, 20e9, 1.0)
+
+
+def decode_speed(candidate: Candidate, concurrency: int = 1) -> Speed:
+    """Estimated decode tokens per second of `concurrency` requests together."""
+    ends = (_LOW, _HIGH)
+    if candidate.engine.name == "llama.cpp":
+        seconds = [_llama_cpp_step(candidate, concurrency, end) for end in ends]
+    else:
+        replicas = candidate.parallel.data
+        seconds = [_tensor_engine_step(candidate, max(1, concurrency // replicas), end) for end in ends]
+    low, high = (round(concurrency / each, 1) for each in seconds)
+    return Speed(low=low, high=high)
+
+
+def _tensor_engine_step(candidate: Candidate, sequences: int, end: _Efficiency) -> float:
+    """Ranks of a stage read side by side, stages one after the other."""
+    model, parallel = candidate.model, candidate.parallel
+    weights = active_bytes(candidate.checkpoint, model, sequences) / parallel.tensor
+    tokens = min(candidate.context * sequences, candidate.kv_tokens // parallel.data) * end.filled
+    cache = model.layers * layer_token_bytes(model, candidate.kv_cache_type, parallel.tensor) * tokens
+    shares = candidate.pipeline_partition or (model.layers,)
+    seconds = end.step_s + end.sequence_s * sequences
+    for stage, layers in enumerate(shares):
+        bandwidth = candidate.gpus[stage * parallel.tensor].memory_bandwidth_gbs * 1e9
+        share = layers / model.layers
+        seconds += share * (weights / (end.weights * bandwidth) + cache / (end.cache * bandwidth))
+    return seconds
+
+
+def _llama_cpp_step(candidate: Candidate, sequences: int, end: _Efficiency) -> float:
+    """GPUs work one after the other; experts on the host are read at the host's pace."""
+    model = candidate.model
+    total = active_bytes(candidate.checkpoint, model, sequences)
+    cache = token_bytes(model, candidate.kv_cache_type) * candidate.context * end.filled * sequences
+    if not candidate.gpu_indices:
+        flops = 2.0 * model.active_parameters * sequences
+        return (total + cache) / end.host_bytes_per_s + flops / end.host_flops_per_s
+    experts = weights_of(candidate.checkpoint, model).experts * candidate.cpu_moe_layers
+    touched = 1 - (1 - model.experts_per_token / candidate.experts) ** sequences if candidate.experts else 0.0
+    on_host = experts * touched
+    split = candidate.tensor_split or (1,)
+    seconds = end.step_s + end.sequence_s * sequences + on_host / end.host_bytes_per_s
+    for gpu, layers in zip(candidate.gpus, split, strict=True):
+        bandwidth, share = gpu.memory_bandwidth_gbs * 1e9, layers / sum(split)
+        seconds += share * ((total - on_host) / (end.weights * bandwidth) + cache / (end.cache * bandwidth))
+    return seconds

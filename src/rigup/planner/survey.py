@@ -1,0 +1,209 @@
+"""Sorts the possibilities of a question into those that fit and those that do not, each with its reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from rigup.plan import Finding
+from rigup.planner.candidate import Candidate
+from rigup.planner.enumeration import Question, candidates, with_expert_parallel
+from rigup.planner.judgement import is_refused
+from rigup.planner.memory import Shortfall, settle
+from rigup.planner.rules import refusals
+from rigup.planner.settings import Attempt
+from rigup.planner.weights import weights_of
+from rigup.units import GIB, MIB
+
+_MEMORY_SOURCE = "docs/memory.md"
+# Shortfalls of shape: rules cannot look at what has no shape.
+_SHAPES = ("gpus", "partition")
+_RULES = {"host": "host-memory", "unknown": "host-memory", "gpus": "gpu-count", "partition": "pipeline-partition"}
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A possibility that came to nothing: it does not fit, or rules refuse it, or both."""
+
+    candidate: Candidate
+    shortfall: Shortfall | None
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Every violation, the rules' first."""
+        shapeless = self.shortfall is not None and self.shortfall.kind in _SHAPES
+        found = () if shapeless else refusals(allowed(self.candidate) or self.candidate)
+        return (*found, memory_finding(self.shortfall)) if self.shortfall else found
+
+    @property
+    def refused(self) -> bool:
+        """Whether rules refuse it, whatever its memory."""
+        if self.shortfall is None:
+            return True
+        return self.shortfall.kind not in _SHAPES and allowed(self.candidate) is None
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """Smallest is nearest to fitting: rules that refuse weigh more than memory that lacks."""
+        weight = 2 * self.refused + (self.shortfall is not None)
+        return weight, self.shortfall.missing_mib if self.shortfall else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """Every possibility. `fitting` ones are settled and pass the rules."""
+
+    fitting: tuple[Candidate, ...]
+    rejected: tuple[Rejected, ...]
+
+
+def survey(question: Question) -> Survey:
+    """Tries everything in GPU memory, and experts on the host only when asked or when nothing else fits."""
+    fitting: list[Candidate] = []
+    rejected: list[Rejected] = []
+    for candidate in candidates(question):
+        outcome = _as_hopeless(candidate, rejected) or _tried(candidate)
+        if isinstance(outcome, Rejected):
+            rejected.append(outcome)
+        else:
+            fitting.append(outcome)
+    if question.service.offload == "experts" or (question.service.offload == "auto" and not fitting):
+        fitting += _offloaded(question, rejected)
+    return Survey(tuple(fitting), tuple(rejected))
+
+
+def _as_hopeless(candidate: Candidate, rejected: list[Rejected]) -> Rejected | None:
+    """The shortfall of the possibility before, if that differs in the KV cache alone and its weights do not fit."""
+    if not rejected or rejected[-1].shortfall is None or rejected[-1].shortfall.kind != "weights":
+        return None
+    if _layout(candidate) != _layout(rejected[-1].candidate):
+        return None
+    return Rejected(candidate, replace(rejected[-1].shortfall, candidate=candidate))
+
+
+def _layout(candidate: Candidate) -> tuple[object, ...]:
+    return id(candidate.checkpoint), candidate.engine.name, candidate.gpu_indices, candidate.parallel
+
+
+def _tried(candidate: Candidate) -> Candidate | Rejected:
+    settled = misshapen(candidate) or fitted(candidate)
+    if isinstance(settled, Shortfall):
+        return Rejected(candidate, settled)
+    permitted = allowed(settled)
+    if permitted is None or permitted is settled:
+        return permitted or Rejected(candidate, None)
+    again = fitted(permitted)
+    return Rejected(permitted, again) if isinstance(again, Shortfall) else again
+
+
+def allowed(candidate: Candidate) -> Candidate | None:
+    """The candidate, or the same with experts spread, not yet settled, where only that breaks no rule."""
+    if not is_refused(candidate):
+        return candidate
+    spread = with_expert_parallel(candidate)
+    return None if spread is None or is_refused(spread) else spread
+
+
+def misshapen(candidate: Candidate) -> Shortfall | None:
+    """What is wrong with the sizes that the service names: too few GPUs for them, or a partition of other layers."""
+    parallel, asked = candidate.parallel, candidate.asked_partition
+    ranks = parallel.tensor * parallel.pipeline * parallel.data
+    if candidate.engine.name != "llama.cpp" and ranks != len(candidate.gpu_indices):
+        sizes = f"tensor {parallel.tensor} x pipeline {parallel.pipeline} x data {parallel.data}"
+        there = len(candidate.gpu_indices)
+        return Shortfall(candidate, "gpus", 0, f"{sizes} need {ranks} GPUs and the service has {there}")
+    layers = candidate.model.layers
+    if asked and (len(asked) != parallel.pipeline or sum(asked) != layers or min(asked) < 1):
+        given = ",".join(str(count) for count in asked)
+        message = f"the pipeline partition {given} does not give {layers} layers to {parallel.pipeline} stages"
+        return Shortfall(candidate, "partition", 0, message)
+    return None
+
+
+def fitted(candidate: Candidate) -> Candidate | Shortfall:
+    """The candidate settled. An engine gets more of a GPU than its default only where the default is not enough."""
+    settled = settle(candidate)
+    if isinstance(settled, Candidate) or settled.kind not in ("weights", "context") or len(candidate.attempts) < 2:
+        return settled
+    last = _attempted(candidate, candidate.attempts[-1])
+    if isinstance(last, Shortfall):
+        return last
+    tried = (_attempted(candidate, attempt) for attempt in candidate.attempts[1:-1])
+    return next((found for found in tried if isinstance(found, Candidate)), last)
+
+
+def _attempted(candidate: Candidate, attempt: Attempt) -> Candidate | Shortfall:
+    fraction, tokens, sequences = attempt
+    return settle(replace(candidate, memory_fraction=fraction, batched_tokens=tokens, sequences=sequences))
+
+
+def _offloaded(question: Question, rejected: list[Rejected]) -> Iterator[Candidate]:
+    """Each possibility on all GPUs that only lacks GPU memory, with the least offload that makes it fit.
+
+    Of those that differ in the KV cache alone, the first: a smaller cache would be no better.
+    """
+    everything = question.resolved.gpu_indices
+    found: Candidate | None = None
+    for entry in rejected:
+        short, candidate = entry.shortfall, entry.candidate
+        if short is None or short.kind not in ("weights", "context") or candidate.gpu_indices != everything:
+            continue
+        if not everything or (found is not None and _layout(found) == _layout(candidate)):
+            continue
+        settled = least_offload(short)
+        permitted = allowed(settled) if settled is not None else None
+        if permitted is not settled and permitted is not None:
+            settled = least_offload(replace(short, candidate=permitted))
+        if permitted is not None and settled is not None:
+            found = candidate
+            yield settled
+
+
+def least_offload(shortfall: Shortfall) -> Candidate | None:
+    """The candidate with as little on the host as makes it fit: whole layers' experts, or GiB of each GPU for vLLM.
+
+    None where the engine cannot offload, the rig does not declare its host memory, or that is too small.
+    """
+    candidate = shortfall.candidate
+    low, high, best = 1, _most_offload(shortfall), None
+    while low <= high:
+        middle = (low + high) // 2
+        settled = fitted(_offloading(candidate, middle))
+        if isinstance(settled, Shortfall) and settled.kind != "host":
+            low = middle + 1
+        else:
+            best = settled if isinstance(settled, Candidate) else best
+            high = middle - 1
+    return best
+
+
+def _most_offload(shortfall: Shortfall) -> int:
+    """The most that the host could take, or 0 if that is less than what lacks."""
+    candidate, host = shortfall.candidate, (shortfall.candidate.rig.host_memory_gib or 0) * GIB
+    if shortfall.missing_mib * MIB > host:
+        return 0
+    if candidate.engine.name == "llama.cpp" and candidate.model.experts:
+        experts = weights_of(candidate.checkpoint, candidate.model).experts
+        return min(candidate.model.layers, int(host // experts))
+    if candidate.engine.name == "vllm" and not candidate.cpu_offload_gib:
+        return int(host / len(candidate.gpu_indices) / GIB)
+    return 0
+
+
+def _offloading(candidate: Candidate, amount: int) -> Candidate:
+    if candidate.engine.name == "llama.cpp":
+        return replace(candidate, cpu_moe_layers=amount)
+    return replace(candidate, cpu_offload_gib=amount)
+
+
+def memory_finding(shortfall: Shortfall) -> Finding:
+    """A shortfall as a refusal."""
+    hint = {
+        "weights": "take a smaller quantisation, more GPUs, or experts in host memory",
+        "context": "take a shorter context, a smaller KV cache type or a smaller quantisation",
+        "host": "declare or add host memory, or keep every weight in GPU memory",
+        "unknown": "write rig.host_memory_gib",
+        "gpus": "take smaller sizes or more GPUs",
+        "partition": "leave the variable out: the plan works out a partition that fits",
+    }[shortfall.kind]
+    rule = _RULES.get(shortfall.kind, "gpu-memory")
+    return Finding(rule=rule, message=shortfall.message, hint=hint, source=_MEMORY_SOURCE)

@@ -1,0 +1,37 @@
+"""What the memory models of the engines hand back, in bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from rigup.planner.candidate import Candidate, GpuUsage
+from rigup.units import GIB, MIB
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where everything lies, or how many bytes are `missing` and of which `kind`; then the rest means nothing.
+
+    gpus: in the order of Candidate.gpu_indices. host: bytes of host memory. The other fields are Candidate's.
+    """
+
+    gpus: tuple[GpuUsage, ...] = ()
+    host: float = 0.0
+    kv_tokens: int = 0
+    memory_fraction: float = 0.0
+    pipeline_partition: tuple[int, ...] = ()
+    tensor_split: tuple[int, ...] = ()
+    missing: float = 0.0
+    kind: Literal["weights", "context"] = "weights"
+
+
+def capacities(candidate: Candidate) -> list[float | None]:
+    """Bytes that each used GPU has.
+
+    GPUs without memory of their own share the host's; None if the rig does not declare it.
+    """
+    declared = candidate.rig.host_memory_gib
+    sharing = sum(gpu.memory_mib is None for gpu in candidate.gpus)
+    shared = declared * GIB / sharing if declared and sharing else None
+    return [shared if gpu.memory_mib is None else float(gpu.memory_mib * MIB) for gpu in candidate.gpus]

@@ -1,0 +1,40 @@
+"""From a decided candidate to the words of a command and its environment, the same way for every engine."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from rigup.plan import Checkpoint
+from rigup.planner.candidate import Candidate
+from rigup.render import llama_cpp, sglang, vllm
+from rigup.render.names import served_name
+from rigup.render.options import overlaid, words
+from rigup.render.start import start_timeout_s
+
+ENGINES = {"llama.cpp": llama_cpp, "sglang": sglang, "vllm": vllm}
+
+
+class Command(NamedTuple):
+    """What a service runs. `words[0]` is relative to the build's folder; start_timeout_s is how long it may load."""
+
+    words: tuple[str, ...]
+    environment: dict[str, str]
+    served_name: str
+    start_timeout_s: int
+
+
+def command(candidate: Candidate, checkpoint: Checkpoint) -> Command:
+    """The whole command of a candidate, the user's flags and variables laid over it.
+
+    checkpoint: the files as the lock pins them.
+    """
+    engine = ENGINES[candidate.engine.name]
+    options = overlaid(engine.options(candidate, checkpoint), candidate.service.flags)
+    return Command(
+        words=(*engine.program(candidate, checkpoint), *words(options)),
+        environment=dict(
+            sorted({**engine.environment(candidate, checkpoint), **candidate.service.environment}.items())
+        ),
+        served_name=served_name(candidate),
+        start_timeout_s=start_timeout_s(checkpoint),
+    )

@@ -1,0 +1,54 @@
+"""The lock as text: TOML, sorted, one key a line. Equal locks are equal bytes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+
+from rigup.lock import Lock, LockedCheckpoint
+from rigup.units import Frozen
+
+BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def lock_text(lock: Lock) -> str:
+    """The whole file. What is empty is left out; a new kind of entry is one more block here."""
+    blocks = [f"schema = {lock.schema_version}"]
+    if lock.inputs:
+        blocks.append(_block("[inputs]", dict(sorted(lock.inputs.items()))))
+    if lock.driver:
+        blocks.append(_block("[driver]", _scalars(lock.driver)))
+    if lock.cuda_toolkit:
+        blocks.append(_block("[cuda_toolkit]", {"version": lock.cuda_toolkit.version}))
+        blocks.append(_block("[cuda_toolkit.packages]", dict(sorted(lock.cuda_toolkit.packages.items()))))
+    for checkpoint in sorted(lock.checkpoints, key=lambda entry: (entry.repo, entry.quant)):
+        blocks += _checkpoint(checkpoint)
+    for source in sorted(lock.sources, key=lambda entry: (entry.engine, entry.version)):
+        blocks.append(_block("[[sources]]", _scalars(source)))
+    return "\n\n".join(blocks) + "\n"
+
+
+def _checkpoint(checkpoint: LockedCheckpoint) -> Iterable[str]:
+    identity = {"repo": checkpoint.repo, "quant": checkpoint.quant, "revision": checkpoint.revision}
+    yield _block("[[checkpoints]]", identity)
+    for file in sorted(checkpoint.files, key=lambda entry: entry.path):
+        yield _block("[[checkpoints.files]]", _scalars(file))
+
+
+def _block(heading: str, values: Mapping[str, str | int]) -> str:
+    return "\n".join([heading, *(f"{_key(key)} = {_value(value)}" for key, value in values.items())])
+
+
+def _scalars(entry: Frozen) -> dict[str, str | int]:
+    """The fields of an entry, in the order in which its class names them."""
+    return dict(entry.model_dump())
+
+
+def _key(key: str) -> str:
+    return key if BARE_KEY.fullmatch(key) else _value(key)
+
+
+def _value(value: str | int) -> str:
+    """A TOML string is a JSON string but for DEL, which TOML wants escaped."""
+    return str(value) if isinstance(value, int) else json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,29 @@
+"""The one call that the command line and the deploys make: decide, then put into words."""
+
+from __future__ import annotations
+
+from rigup.catalogue import Catalogue
+from rigup.lock import Lock
+from rigup.plan import Plan
+from rigup.planner import decide
+from rigup.planner.moe_config import moe_config
+from rigup.render.command import command
+from rigup.rig import Rig
+from rigup.service import Service
+
+
+def plan_service(host: str, group: str, rig: Rig, service: Service, catalogue: Catalogue, lock: Lock) -> Plan:
+    """What `host` will run for `service`, with its command; or a refusal with every reason and what would fit."""
+    decision = decide(host, group, rig, service, catalogue, lock)
+    if decision.candidate is None or decision.plan.checkpoint is None:
+        return decision.plan
+    rendered = command(decision.candidate, decision.plan.checkpoint)
+    return decision.plan.model_copy(
+        update={
+            "command": rendered.words,
+            "environment": rendered.environment,
+            "served_name": rendered.served_name,
+            "start_timeout_s": rendered.start_timeout_s,
+            "moe_config": moe_config(decision.candidate),
+        }
+    )

@@ -1,0 +1,106 @@
+"""SGLang: the command line of `sglang.launch_server`, in the names that each version knows."""
+
+from __future__ import annotations
+
+from rigup.catalogue.flags import known_values
+from rigup.plan import Checkpoint
+from rigup.planner.candidate import Candidate
+from rigup.planner.moe_config import folder_on_host, moe_config
+from rigup.render.api_key import wants_key
+from rigup.render.environment import gpu_variables
+from rigup.render.kv_cache import says_kv_cache_type
+from rigup.render.names import model_path, served_name
+from rigup.render.options import Options
+from rigup.render.sampling import sampling_json
+from rigup.units import compute_capability
+
+# SGLang takes a key as an option or from a configuration file: the unit writes the file where only the service reads.
+KEY_FILE = "${RUNTIME_DIRECTORY}/api-key.yaml"
+
+
+def program(candidate: Candidate, checkpoint: Checkpoint) -> tuple[str, ...]:
+    """The first words: the interpreter of the build and the server's module."""
+    return ("bin/python", "-m", "sglang.launch_server")
+
+
+def options(candidate: Candidate, checkpoint: Checkpoint) -> Options:
+    """The options for this candidate, in the order they are shown."""
+    service, parallel = candidate.service, candidate.parallel
+    chosen: Options = {
+        "--model-path": model_path(candidate, checkpoint),
+        "--served-model-name": served_name(candidate),
+        "--host": service.listen,
+        "--port": service.port,
+        "--context-length": candidate.context,
+        "--tp-size": parallel.tensor,
+    }
+    if parallel.pipeline > 1:
+        chosen["--pp-size"] = parallel.pipeline
+    if parallel.data > 1:
+        chosen["--dp-size"] = parallel.data
+    if parallel.expert > 1:
+        chosen["--ep-size"] = parallel.expert
+    chosen |= _memory(candidate)
+    chosen.update(candidate.checkpoint.engine_flags.get("sglang", {}))
+    chosen |= _backends(candidate)
+    if service.trust_remote_code:
+        chosen["--trust-remote-code"] = True
+    chosen["--enable-metrics"] = True
+    chosen |= _parsers(candidate)
+    if text := sampling_json(candidate):
+        chosen["--preferred-sampling-params"] = text
+    if wants_key(service):
+        chosen["--config"] = KEY_FILE
+    return chosen
+
+
+def environment(candidate: Candidate, checkpoint: Checkpoint) -> dict[str, str]:
+    """Variables: offline, the GPUs, the pipeline's partition and the folder of tuned kernel configs."""
+    variables = {"HF_HUB_OFFLINE": "1", **gpu_variables(candidate)}
+    if candidate.pipeline_partition:
+        variables["SGLANG_PP_LAYER_PARTITION"] = ",".join(str(part) for part in candidate.pipeline_partition)
+    config = moe_config(candidate)
+    if config is not None and config.status == "files":
+        variables["SGLANG_MOE_CONFIG_DIR"] = folder_on_host("sglang")
+    return variables
+
+
+def _memory(candidate: Candidate) -> Options:
+    chosen: Options = {
+        "--mem-fraction-static": candidate.memory_fraction,
+        "--max-running-requests": candidate.sequences,
+        "--chunked-prefill-size": candidate.batched_tokens,
+    }
+    if says_kv_cache_type(candidate) and (name := candidate.release.kv_cache_name(candidate.kv_cache_type)):
+        chosen["--kv-cache-dtype"] = name
+    if candidate.eager:
+        chosen["--disable-cuda-graph"] = True
+    return chosen
+
+
+def _backends(candidate: Candidate) -> Options:
+    """Kernels that are known to be right where the automatic choice is known to be wrong.
+
+    FP8 on SM100 and SM120, and NVFP4 on SM120: sglang#26324, sglang#19971 (garbage from flashinfer_trtllm on B200).
+    """
+    capabilities = [compute_capability(gpu.compute_capability) for gpu in candidate.gpus]
+    if not capabilities or min(capabilities) < (10, 0):
+        return {}
+    chosen: Options = {}
+    if candidate.checkpoint.scheme == "fp8_block128":
+        chosen = {"--fp8-gemm-backend": "triton", "--moe-runner-backend": "triton"}
+    elif candidate.checkpoint.scheme == "nvfp4":
+        chosen = {"--moe-runner-backend": "flashinfer_cutlass"}
+    return {o: v for o, v in chosen.items() if v in known_values("sglang", candidate.version, o)}
+
+
+def _parsers(candidate: Candidate) -> Options:
+    parsers = candidate.release.parsers_of(candidate.model.family)
+    chosen: Options = {}
+    if parsers is None:
+        return chosen
+    if candidate.service.tools:
+        chosen["--tool-call-parser"] = parsers.tool
+    if candidate.service.reasoning:
+        chosen["--reasoning-parser"] = parsers.reasoning
+    return chosen

@@ -1,0 +1,132 @@
+"""The systemd unit of a service: its own user, only the devices it needs, and a sandbox around the rest."""
+
+from __future__ import annotations
+
+import hashlib
+
+from rigup.layout import WEIGHTS, service_folder
+from rigup.plan import Plan
+from rigup.render.api_key import CREDENTIAL_NAME, is_loopback, wants_key
+from rigup.render.key_wrapper import wrapped
+from rigup.render.quoting import command_line, environment_line, plain_text
+
+# Linux allows 32 bytes for a user name, systemd one less.
+LONGEST_USER = 31
+SYSTEM_CALLS = "@system-service"
+
+SANDBOX = (
+    "NoNewPrivileges=yes",
+    "CapabilityBoundingSet=",
+    "AmbientCapabilities=",
+    "LockPersonality=yes",
+    "PrivateTmp=yes",
+    "ProtectClock=yes",
+    "ProtectControlGroups=yes",
+    "ProtectHome=yes",
+    "ProtectHostname=yes",
+    "ProtectKernelLogs=yes",
+    "ProtectKernelModules=yes",
+    "ProtectKernelTunables=yes",
+    "ProtectProc=invisible",
+    "ProtectSystem=strict",
+    "RemoveIPC=yes",
+    "RestrictNamespaces=yes",
+    "RestrictRealtime=yes",
+    "RestrictSUIDSGID=yes",
+    "SystemCallArchitectures=native",
+    f"SystemCallFilter={SYSTEM_CALLS}",
+    "SystemCallErrorNumber=EPERM",
+    "UMask=0077",
+)
+
+
+def unit(plan: Plan, build_folder: str) -> str:
+    """The unit file of a plan that is not refused, for a build that lies in `build_folder`; ends with a newline."""
+    if plan.build is None or not plan.command:
+        raise ValueError(f"no command to run: the plan for {plan.host} is {plan.verdict}")
+    sections = {
+        "Unit": _unit_section(plan),
+        "Service": (*_process(plan, build_folder), *_folders(plan, build_folder), *_sandbox(plan)),
+        "Install": ("WantedBy=multi-user.target",),
+    }
+    return "\n".join(f"[{name}]\n" + "".join(f"{line}\n" for line in lines) for name, lines in sections.items())
+
+
+def user_name(service: str) -> str:
+    """The user that a service runs as: rigup-<service>, shortened with a hash where that is too long for Linux."""
+    name = f"rigup-{service}"
+    if len(name) <= LONGEST_USER:
+        return name
+    digest = hashlib.sha256(service.encode()).hexdigest()[:8]
+    return f"{name[: LONGEST_USER - 9]}-{digest}"
+
+
+def _unit_section(plan: Plan) -> tuple[str, ...]:
+    assert plan.build is not None
+    what = f"{plan.served_name} on {plan.build.engine} {plan.build.version}"
+    after = "network-online.target nvidia-persistenced.service" if plan.rig.gpus else "network-online.target"
+    return (
+        f"Description={plain_text(f'rigup service {plan.service.name}: {what}')}",
+        "Wants=network-online.target",
+        f"After={after}",
+        "StartLimitIntervalSec=900",
+        "StartLimitBurst=5",
+    )
+
+
+def _process(plan: Plan, build_folder: str) -> tuple[str, ...]:
+    assert plan.build is not None
+    words = (f"{build_folder}/{plan.command[0]}", *plan.command[1:])
+    if wants_key(plan.service):
+        words = wrapped(plan.build.engine, words)
+    home = f"/var/cache/rigup/{plan.service.name}"
+    variables = {"HOME": home, **plan.environment}
+    return (
+        "Type=exec",
+        f"ExecStart={command_line(words)}",
+        *(f"Environment={environment_line(name, value)}" for name, value in variables.items()),
+        "Restart=on-failure",
+        "RestartSec=10",
+        f"TimeoutStartSec={plan.start_timeout_s}",
+        "TimeoutStopSec=60",
+        "KillMode=mixed",
+        "LimitNOFILE=1048576",
+        *(("LimitMEMLOCK=infinity",) if plan.rig.gpus else ()),
+        "StandardOutput=journal",
+        "StandardError=journal",
+        f"SyslogIdentifier=rigup-{plan.service.name}",
+    )
+
+
+def _folders(plan: Plan, build_folder: str) -> tuple[str, ...]:
+    name = plan.service.name
+    credential = f"LoadCredential={CREDENTIAL_NAME}:{service_folder(name)}/{CREDENTIAL_NAME}"
+    return (
+        "DynamicUser=yes",
+        f"User={user_name(name)}",
+        f"CacheDirectory=rigup/{name}",
+        "CacheDirectoryMode=0700",
+        f"RuntimeDirectory=rigup-{name}",
+        "RuntimeDirectoryMode=0700",
+        f"WorkingDirectory=/var/cache/rigup/{name}",
+        f"ReadOnlyPaths={WEIGHTS} {build_folder}",
+        *((credential,) if wants_key(plan.service) else ()),
+    )
+
+
+def _sandbox(plan: Plan) -> tuple[str, ...]:
+    assert plan.build is not None
+    lines = list(SANDBOX)
+    if plan.rig.gpus:
+        # PrivateDevices would hide the cards; CUDA, Triton and torch.compile write code and then run it.
+        lines += ["DevicePolicy=closed", "DeviceAllow=char-nvidia* rw"]
+        lines += ["RestrictAddressFamilies=AF_INET AF_INET6 AF_NETLINK AF_UNIX"]
+        return tuple(lines)
+    lines += ["PrivateDevices=yes", "PrivateUsers=yes"]
+    if plan.build.engine == "llama.cpp":
+        lines += ["MemoryDenyWriteExecute=yes", "RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX"]
+        if is_loopback(plan.service.listen):
+            lines += ["IPAddressDeny=any", "IPAddressAllow=localhost"]
+    else:
+        lines += ["RestrictAddressFamilies=AF_INET AF_INET6 AF_NETLINK AF_UNIX"]
+    return tuple(lines)

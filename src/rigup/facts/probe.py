@@ -1,0 +1,59 @@
+"""The probe: what a host really has, read in one round trip."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyinfra.api import FactBase
+
+from rigup.errors import HostFailed
+from rigup.facts.gpus import FabricManager, Gpu, GpuPair, Nvidia, PcieLink, PciGpu, PowerLimits
+from rigup.facts.host import Disk, Listener, NumaNode, Probe, UnattendedUpgrades, UnitState
+from rigup.facts.probe_parsing import parse
+from rigup.facts.probe_script import script
+
+PROBE_SECONDS = 120
+
+__all__ = [
+    "Disk",
+    "FabricManager",
+    "Gpu",
+    "GpuPair",
+    "HostProbe",
+    "Listener",
+    "NumaNode",
+    "Nvidia",
+    "PciGpu",
+    "PcieLink",
+    "PowerLimits",
+    "Probe",
+    "UnattendedUpgrades",
+    "UnitState",
+    "parse",
+    "read_probe",
+]
+
+
+class HostProbe(FactBase[Probe]):
+    """Runs the probe's script. Not to be asked for without its standard input: use `read_probe`."""
+
+    @staticmethod
+    def default() -> Probe:
+        return Probe()
+
+    def command(self) -> str:
+        return "sh -s"
+
+    def process(self, output: list[str]) -> Probe:
+        return parse(output)
+
+
+def read_probe(host: Any) -> Probe:
+    """What this host is now. Raises HostFailed when nothing came back within PROBE_SECONDS.
+
+    The script goes over standard input, whole, with what asks NVML: one round trip, and nothing is left on the host.
+    """
+    probe: Probe = host.get_fact(HostProbe, _stdin=script(), _timeout=PROBE_SECONDS)
+    if not probe.os:
+        raise HostFailed(f"{host.name}: the probe did not come back", "can you log in there and run a command?")
+    return probe

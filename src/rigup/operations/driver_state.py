@@ -1,0 +1,74 @@
+"""A driver plan held against what a host has, in words: what the packages lack, and what the kernel runs. Pure."""
+
+from __future__ import annotations
+
+import re
+from fnmatch import fnmatch
+
+from rigup.catalogue.drivers import driver_facts
+from rigup.facts.probe import Probe
+from rigup.operations.apt_commands import upstream
+from rigup.plan import DriverPlan
+from rigup.planner.driver_packages import DriverPackages
+
+# What tells the driver's own versions from those of tools that come beside it.
+_DRIVER_VERSION = re.compile(r"\d{3}\.\d+(\.\d+)?")
+
+
+def booting_kernel(probe: Probe) -> str:
+    """The release of the kernel that the next boot will start: the newest that is installed."""
+    return probe.kernels[-1] if probe.kernels else probe.kernel
+
+
+def strays(probe: Probe, driver: DriverPlan) -> dict[str, str]:
+    """The driver's packages that are installed at another version than the plan's, with theirs."""
+    patterns = driver_facts().held.patterns
+    return {
+        name: upstream(version)
+        for name, version in probe.nvidia.packages.items()
+        if any(fnmatch(name, pattern) for pattern in patterns)
+        and _DRIVER_VERSION.fullmatch(upstream(version))
+        and upstream(version) != driver.version
+    }
+
+
+def package_problem(probe: Probe, driver: DriverPlan, packages: DriverPackages, module: bool) -> str:
+    """What is wrong with the installed driver, for one line; "" where it is as planned.
+
+    module: whether the kernel that will boot has a module of NVIDIA's.
+    """
+    there = probe.nvidia.packages
+    main = packages.at_version[0]
+    if probe.nvidia.unconfigured:
+        return f"dpkg was interrupted: {', '.join(probe.nvidia.unconfigured)}"
+    if others := strays(probe, driver):
+        return _another(others.get(main) or next(iter(others.values())), driver)
+    if main not in there:
+        return "not installed" if not probe.nvidia.installed else f"{probe.nvidia.installed} is not from {main}"
+    if missing := [name for name in (packages.pin, *packages.at_version, *packages.beside) if name not in there]:
+        return f"{', '.join(missing)} missing"
+    if packages.kernel not in probe.headers:
+        return f"no headers of kernel {packages.kernel}, which will boot"
+    return "" if module else f"no kernel module for {packages.kernel}, which will boot"
+
+
+def _another(version: str, driver: DriverPlan) -> str:
+    """Another version than the lock's, and which ways there are."""
+    branch = int(version.partition(".")[0])
+    if branch < driver.floor:
+        return f"{version} is installed, below {driver.floor}, which this plan needs"
+    return f"{version} is installed (to keep it: rigup lock --upgrade driver={version})"
+
+
+def loading_problem(probe: Probe, driver: DriverPlan) -> str:
+    """What is wrong with the driver that the kernel runs, for one line; "" where it is the planned one."""
+    loaded = probe.nvidia.loaded
+    if probe.nvidia.nouveau:
+        return "nouveau has the cards"
+    if not loaded:
+        return "the kernel runs none"
+    if loaded != driver.version:
+        return f"the kernel runs {loaded}"
+    if probe.nvidia.flavour and probe.nvidia.flavour != driver.flavour:
+        return f"the kernel runs its {probe.nvidia.flavour} modules, the cards need the {driver.flavour} ones"
+    return ""

@@ -1,0 +1,158 @@
+"""Long steps (compile, download) run under systemd on the host, so they outlive a lost connection or a killed rigup.
+
+A job is a transient unit with a fixed name: the next run finds it and picks it up instead of starting a second one.
+Cancelling (Ctrl-C) stops the unit; nothing is left running.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import gevent
+
+from rigup.errors import HostFailed, RigupError
+from rigup.layout import WORKER_USER
+from rigup.operations import remote
+from rigup.operations.progress import Progress, report
+
+POLL_SECONDS = 1.0
+RECONNECT_SECONDS = 180.0
+SHOWN = "LoadState,ActiveState,Result,ExecMainStatus,StatusText"
+
+
+class Cancelled(RigupError):
+    """Raised in a host's work when the user asked to stop."""
+
+    exit_code = 130
+
+
+@dataclass(frozen=True)
+class Job:
+    """One long step: `unit` names it on the host, `command` is its argv, `writable` all it may write to."""
+
+    unit: str
+    step: str
+    command: tuple[str, ...]
+    writable: tuple[str, ...]
+    unit_of_progress: str = ""
+    private_network: bool = False
+
+
+_cancelled = False
+
+
+def cancel() -> None:
+    """From now on every running job is stopped and every waiting one refuses to start."""
+    global _cancelled
+    _cancelled = True
+
+
+def cancelled() -> bool:
+    """Whether the user asked to stop."""
+    return _cancelled
+
+
+def run(host: Any, job: Job) -> None:
+    """Starts the job, or picks up the one that is running, and returns when it has ended well.
+
+    Raises HostFailed with the job's own last words, or Cancelled. What the job made is for the caller to check.
+    """
+    if _cancelled:
+        raise Cancelled(f"{host.name}: {job.step}: cancelled before it started")
+    if _state(host, job)["ActiveState"] not in ("active", "activating"):
+        _start(host, job)
+    try:
+        _follow(host, job)
+    except BaseException:
+        if _cancelled:
+            _stop(host, job)
+        raise
+
+
+def _start(host: Any, job: Job) -> None:
+    properties = (
+        "NotifyAccess=all",
+        "NoNewPrivileges=yes",
+        "PrivateTmp=yes",
+        "PrivateDevices=yes",
+        "ProtectSystem=strict",
+        "ProtectHome=yes",
+        "ProtectKernelTunables=yes",
+        "ProtectControlGroups=yes",
+        "RestrictSUIDSGID=yes",
+        "Nice=5",
+        f"PrivateNetwork={'yes' if job.private_network else 'no'}",
+        f"ReadWritePaths={' '.join(job.writable)}",
+    )
+    # a unit that failed in an earlier run keeps its name until it is reset
+    remote.ask(host, "systemctl", "reset-failed", job.unit)
+    remote.tell(
+        host,
+        "systemd-run",
+        "--quiet",
+        "--service-type=exec",
+        f"--unit={job.unit}",
+        f"--description=rigup: {job.step}",
+        f"--uid={WORKER_USER}",
+        f"--gid={WORKER_USER}",
+        *(f"--property={value}" for value in properties),
+        *job.command,
+    )
+
+
+def _follow(host: Any, job: Job) -> None:
+    lost_since: float | None = None
+    while not _cancelled:
+        try:
+            state = _state(host, job)
+        except remote.LOST:
+            lost_since = lost_since or time.monotonic()
+            if time.monotonic() - lost_since > RECONNECT_SECONDS:
+                raise HostFailed(
+                    f"{host.name}: {job.step}: connection lost for {RECONNECT_SECONDS:.0f} s",
+                    "the step goes on there by itself: run rigup apply again when the host answers",
+                ) from None
+            report(Progress(host.name, job.step, text="connection lost, trying again"))
+            gevent.sleep(POLL_SECONDS)
+            remote.reconnect(host)
+            continue
+        lost_since = None
+        if state["ActiveState"] == "failed":
+            raise HostFailed(
+                f"{host.name}: {job.step}: {_last_words(host, job)}", f"on the host: journalctl -u {job.unit}"
+            )
+        if state["ActiveState"] not in ("active", "activating", "deactivating"):
+            return
+        _report(host, job, state["StatusText"])
+        gevent.sleep(POLL_SECONDS)
+    raise Cancelled(f"{host.name}: {job.step}: cancelled")
+
+
+def _state(host: Any, job: Job) -> dict[str, str]:
+    output = remote.ask(host, "systemctl", "show", job.unit, f"--property={SHOWN}", timeout=15)
+    found = dict(line.split("=", 1) for line in output.stdout.splitlines() if "=" in line)
+    if "ActiveState" not in found:
+        raise OSError(f"systemctl show {job.unit}: {output.last_line}")
+    return {"StatusText": ""} | found
+
+
+def _report(host: Any, job: Job, status: str) -> None:
+    counted = re.match(r"(\d+)/(\d+)\s*(.*)", status)
+    done, total, text = (int(counted[1]), int(counted[2]), counted[3]) if counted else (0, 0, status)
+    report(Progress(host.name, job.step, done, total, job.unit_of_progress, text))
+
+
+def _last_words(host: Any, job: Job) -> str:
+    lines = remote.ask(host, "journalctl", "--no-pager", "-o", "cat", "-n", "40", "-u", job.unit).stdout.splitlines()
+    own = [line for line in lines if line.strip() and not line.startswith((f"{job.unit}", "Started ", "Starting "))]
+    return own[-1].strip() if own else "it ended without a word"
+
+
+def _stop(host: Any, job: Job) -> None:
+    try:
+        remote.ask(host, "systemctl", "stop", job.unit, timeout=30)
+    except remote.LOST:
+        report(Progress(host.name, job.step, text="could not be stopped: the connection is gone"))

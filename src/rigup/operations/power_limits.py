@@ -1,0 +1,80 @@
+"""A power limit for every GPU, set now and at every boot, within what NVML says the cards take."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from pyinfra import host
+from pyinfra.api import FunctionCommand, operation
+
+from rigup.errors import HostFailed
+from rigup.facts.probe import Gpu, Probe, read_probe
+from rigup.operations import remote
+from rigup.operations.service_units import State, UnitStates
+from rigup.operations.steps import step
+from rigup.operations.text_files import TextFiles
+from rigup.render.power_unit import NVIDIA_SMI, PATH, UNIT, power_unit
+
+
+@operation()
+def power_limit(limit_w: int | None, probe: Probe, restart: bool = False) -> Generator[FunctionCommand, None, None]:
+    """Have every GPU limited to so many watts, also after a reboot; None takes the limit away.
+
+    + limit_w: watts
+    + probe: what the host was when it was asked
+    + restart: set it anew whatever the probe says: the driver is loaded anew in between
+    """
+    text = power_unit(limit_w) if limit_w is not None else ""
+    there = host.get_fact(TextFiles, paths=(PATH,)).get(PATH, "")
+    if limit_w is None:
+        if there:
+            yield step(_remove)
+        else:
+            host.noop("no power limit is set by rigup")
+        return
+    if wrong := outside(limit_w, probe.gpus):
+        raise HostFailed(f"{host.name}: rig.power_limit_w: {wrong}", "choose a value that every card takes")
+    unit: State = host.get_fact(UnitStates, units=(UNIT,)).get(UNIT, State())
+    limited = bool(probe.gpus) and all(gpu.power.limit_w == limit_w for gpu in probe.gpus)
+    if there == text.strip() and unit.is_right and limited and not restart:
+        host.noop(f"every GPU is limited to {limit_w} W")
+        return
+    yield step(_limit, limit_w, text)
+
+
+def outside(limit_w: int, gpus: tuple[Gpu, ...]) -> str:
+    """Which GPUs do not take this limit, with their bounds; "" for none. A GPU that does not say is not counted."""
+    wrong = [
+        f"GPU {gpu.index} ({gpu.name}) takes {gpu.power.least_w:g} to {gpu.power.most_w:g} W"
+        for gpu in gpus
+        if gpu.power.least_w is not None
+        and gpu.power.most_w is not None
+        and not gpu.power.least_w <= limit_w <= gpu.power.most_w
+    ]
+    return f"{limit_w} W is out of bounds: {', '.join(wrong)}" if wrong else ""
+
+
+def _limit(host: Any, limit_w: int, text: str) -> None:
+    if wrong := outside(limit_w, read_probe(host).gpus):
+        raise HostFailed(f"{host.name}: rig.power_limit_w: {wrong}", "choose a value that every card takes")
+    remote.write_file(host, PATH, text.rstrip("\n"))
+    start = 'systemctl daemon-reload; systemctl --quiet enable "$1" 2>&1; systemctl restart "$1"'
+    said = remote.ask(host, "sh", "-c", start, "rigup", UNIT, timeout=120)
+    held = {gpu.index: gpu.power.limit_w for gpu in read_probe(host).gpus}
+    if not said.ok or any(watts != limit_w for watts in held.values()):
+        shown = ", ".join(f"GPU {index}: {watts} W" for index, watts in held.items())
+        raise HostFailed(
+            f"{host.name}: the power limit of {limit_w} W did not take: {shown or said.last_line}",
+            f"on the host: journalctl -u {UNIT}",
+        )
+
+
+def _remove(host: Any) -> None:
+    """Takes the unit away and gives each card its own limit back."""
+    remote.script(
+        host, 'systemctl --quiet disable --now "$1" 2>&1 || true; rm -f "$2"; systemctl daemon-reload', UNIT, PATH
+    )
+    for gpu in read_probe(host).gpus:
+        if gpu.power.default_w is not None and gpu.power.limit_w != gpu.power.default_w:
+            remote.tell(host, NVIDIA_SMI, "-i", str(gpu.index), f"--power-limit={gpu.power.default_w:g}")

@@ -1,0 +1,217 @@
+"""Numbered releases of a service. `current` points at one; a new one must answer, or the previous one comes back.
+
+A rig whose memory holds one model cannot run old and new side by side, so the order is: everything staged, stop, start,
+ask for a real generation, and put the old release back when no answer comes. A release that has answered is marked so:
+one that was cut short before (a killed rigup, a lost connection) is started and asked again by the next run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any
+
+from pyinfra import host
+from pyinfra.api import FactBase, FunctionCommand, operation
+
+from rigup import layout
+from rigup.errors import HostFailed, RigupError
+from rigup.operations import jobs, reboots, remote
+from rigup.operations.progress import Progress, report
+from rigup.operations.steps import step
+from rigup.render.api_key import CREDENTIAL_NAME
+
+KEPT = 3
+UNITS = "/etc/systemd/system"
+ANSWERED = "answered"
+
+_LISTED = """
+mkdir -p "$1/releases"; cd "$1/releases"; basename "$(readlink ../current || echo none)"
+for n in [0-9]*; do [ -d "$n" ] || continue; if [ -e "$n/$2" ]; then echo "$n yes"; else echo "$n no"; fi; done
+"""
+
+Check = Callable[[Any], None]
+
+
+@dataclass(frozen=True)
+class Release:
+    """What a release consists of: the unit's text, and what it was made from (build, checkpoint, argv, environment)."""
+
+    service: str
+    unit: str
+    manifest: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Running:
+    """What the host has of a service: which release is current, its texts, what is installed, whether it runs.
+
+    answered: "yes" when the current release has answered once. key: "stale" when the service runs with another API key
+    than the one that lies in its file.
+    """
+
+    current: str = ""
+    unit: str = ""
+    manifest: str = ""
+    installed: str = ""
+    active: str = ""
+    enabled: str = ""
+    answered: str = ""
+    key: str = ""
+
+
+_MARK = "##rigup-part##"
+
+
+class CurrentRelease(FactBase[Running]):
+    """Reads a `Running` in one command."""
+
+    @staticmethod
+    def default() -> Running:
+        return Running()
+
+    def command(self, service: str) -> str:
+        folder, unit = layout.service_folder(service), layout.unit_name(service)
+        kept, loaded = f"{folder}/{CREDENTIAL_NAME}", f"/run/credentials/{unit}/{CREDENTIAL_NAME}"
+        parts = (
+            f'basename "$(readlink {folder}/current)"',
+            f"cat {folder}/current/unit",
+            f"cat {folder}/current/release.json",
+            f"cat {UNITS}/{unit}",
+            f"systemctl is-active {unit}",
+            f"systemctl is-enabled {unit}",
+            f"test -e {folder}/current/{ANSWERED} && echo yes",
+            f"grep -q ^LoadCredential= {UNITS}/{unit} && ! cmp -s {kept} {loaded} && echo stale",
+        )
+        return "; ".join(f"{{ {part}; }} 2>/dev/null; echo '{_MARK}'" for part in parts)
+
+    def process(self, output: list[str]) -> Running:
+        parts: list[list[str]] = [[]]
+        for line in output:
+            if line == _MARK:
+                parts.append([])
+            else:
+                parts[-1].append(line)
+        texts = ["\n".join(part) for part in parts[:8]]
+        return Running(*(text if index in (1, 2, 3) else text.strip() for index, text in enumerate(texts)))
+
+
+@operation()
+def release(wanted: Release, check: Check, restart: bool = False) -> Generator[FunctionCommand, None, None]:
+    """Have a service run as this release, and have it answer.
+
+    + wanted: the release
+    + check: called with the host once the unit is started; raises when the service does not answer
+    + restart: make a new start even when nothing of the release changed (a secret did)
+    """
+    running = host.get_fact(CurrentRelease, service=wanted.service)
+    same = running.unit == wanted.unit.rstrip("\n") and running.manifest == _manifest(wanted)
+    installed = running.installed == running.unit and running.enabled == "enabled"
+    runs = running.active == "active" and running.answered == "yes" and running.key != "stale"
+    if same and installed and runs and not restart:
+        host.noop(f"{wanted.service} runs release {running.current}")
+        return
+    yield step(_activate, wanted, check, running.current if same else None, same and installed)
+
+
+def _manifest(wanted: Release) -> str:
+    return json.dumps(wanted.manifest, sort_keys=True)
+
+
+def _activate(host: Any, wanted: Release, check: Check, existing: str | None, installed: bool) -> None:
+    """Stages the release (unless it is there already), switches to it, and goes back when it does not answer.
+
+    An installed release that a reboot of this run has started is fresh: it is asked, and not started once more.
+    """
+    number, previous = _stage(host, wanted, existing)
+    report(Progress(host.name, "service", text=f"starting {wanted.service}, release {number}"))
+    try:
+        if not (installed and reboots.rebooted(host) and _runs(host, wanted.service)):
+            switch(host, wanted.service, number)
+        check(host)
+    except (RigupError, *remote.LOST) as error:
+        _explain(host, wanted.service)
+        raise _go_back(host, wanted.service, number, previous, error, check) from None
+    _keep(host, wanted.service, number)
+
+
+def _runs(host: Any, service: str) -> bool:
+    return remote.ask(host, "systemctl", "is-active", "--quiet", layout.unit_name(service)).ok
+
+
+def _stage(host: Any, wanted: Release, existing: str | None) -> tuple[str, str | None]:
+    """Writes the release under the next number. Returns that number and the one to go back to: it has answered once."""
+    folder = layout.service_folder(wanted.service)
+    current, *listed = remote.script(host, _LISTED, folder, ANSWERED).splitlines()
+    releases = {int(number): answered == "yes" for number, answered in (line.split() for line in listed)}
+    good = [str(number) for number in sorted(releases) if releases[number] and str(number) != existing]
+    previous = current if current in good else next(reversed(good), None)
+    if existing:
+        return existing, previous
+    number = str(max(releases, default=0) + 1)
+    staged = f"{folder}/releases/.{number}"
+    remote.script(host, 'rm -rf "$1"; mkdir "$1"', staged)
+    remote.write_file(host, f"{staged}/unit", wanted.unit.rstrip("\n"))
+    remote.write_file(host, f"{staged}/release.json", _manifest(wanted))
+    remote.script(host, 'mv -T "$1" "$2"', staged, f"{folder}/releases/{number}")
+    return number, previous
+
+
+def switch(host: Any, service: str, number: str) -> None:
+    """Makes a staged release the current one. Returns once systemd has started it, not when it answers."""
+    folder, unit = layout.service_folder(service), layout.unit_name(service)
+    point = (
+        'ln -s "releases/$2" "$1/.current"; mv -T "$1/.current" "$1/current"; '
+        'cp "$1/current/unit" "$4/.$3.new"; mv "$4/.$3.new" "$4/$3"; '
+        'systemctl daemon-reload; systemctl reset-failed "$3" 2>/dev/null || true; systemctl --quiet enable "$3" 2>&1; '
+        'systemctl stop "$3"; systemctl start "$3" || true'
+    )
+    remote.script(host, 'rm -f "$1/.current"; ' + point, folder, number, unit, UNITS, timeout=180)
+
+
+def _go_back(
+    host: Any, service: str, number: str, previous: str | None, error: BaseException, check: Check
+) -> RigupError:
+    """Puts the previous release back, or stops what never answered; returns the error that says so."""
+    said = error.message if isinstance(error, RigupError) else f"{host.name}: {type(error).__name__}: {error}"
+    if jobs.cancelled():
+        return jobs.Cancelled(said)
+    hint = f"on the host: journalctl -u {layout.unit_name(service)}"
+    try:
+        if previous is None:
+            _withdraw(host, service)
+            return HostFailed(f"{said}; release {number} was stopped, there is no earlier one to go back to", hint)
+        report(Progress(host.name, "service", text=f"putting release {previous} back"))
+        switch(host, service, previous)
+        check(host)
+    except (RigupError, *remote.LOST) as second:
+        return HostFailed(f"{said}; and release {previous or number} could not be put right either: {second}", hint)
+    return HostFailed(f"{said}; release {previous} was put back and answers", hint)
+
+
+def _withdraw(host: Any, service: str) -> None:
+    folder, unit = layout.service_folder(service), layout.unit_name(service)
+    stop = 'systemctl --quiet disable --now "$2" 2>&1 || true; systemctl reset-failed "$2" 2>/dev/null || true; '
+    remote.script(host, stop + 'rm -f "$1/current" "$3/$2"; systemctl daemon-reload', folder, unit, UNITS, timeout=180)
+
+
+def _explain(host: Any, service: str) -> None:
+    """Shows the unit's last log lines, while they are still those of the release that failed."""
+    try:
+        words = ("journalctl", "--no-pager", "-o", "cat", "-n", "15", "-u", layout.unit_name(service))
+        lines = remote.ask(host, *words, timeout=20).stdout
+    except remote.LOST:
+        return
+    for line in lines.splitlines():
+        report(Progress(host.name, "log", text=line))
+
+
+def _keep(host: Any, service: str, number: str) -> None:
+    """Marks the current release as one that has answered. Of those the last few stay; those that never did go."""
+    keep = (
+        'cd "$1/releases"; [ -e "$2/$3" ] || { touch "$2/$3"; sync "$2/$3"; }; '
+        'for n in *; do [ -e "$n/$3" ] || rm -rf "$n"; done; '
+        'ls | sort -n | head -n -"$4" | while read -r n; do [ "$n" = "$2" ] || rm -rf "$n"; done'
+    )
+    remote.script(host, keep, layout.service_folder(service), number, ANSWERED, str(KEPT))

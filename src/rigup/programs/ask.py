@@ -1,0 +1,100 @@
+"""Runs on a host: asks the service there a real question, and says in one line of JSON what came back.
+
+usage: ask.py REQUEST.json     (or - for standard input)
+
+The request: {"url", "health", "model", "question", "max_tokens", "key_file", "unit", "wait_s", "timeout_s"}.
+The answer: {"state": "answered", "answer", "reasoning", "tokens", "seconds", "tokens_per_second"},
+or {"state": "starting" | "failed", "why"}.
+"starting" means that asking again makes sense. Python 3.10 standard library only.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+# a proxy in the environment must never see a request to this machine itself
+OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+def unit_state(unit: str) -> tuple[str, int]:
+    """The unit's state, and how often systemd has restarted it since it was started."""
+    shown = subprocess.run(
+        ["systemctl", "show", unit, "--property=ActiveState,NRestarts"], capture_output=True, text=True, timeout=20
+    ).stdout
+    found = dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
+    return found.get("ActiveState", "unknown"), int(found.get("NRestarts") or 0)
+
+
+def healthy(request: dict[str, Any]) -> bool:
+    """Whether the endpoint says that it is ready: necessary, and not enough."""
+    try:
+        with OPENER.open(request["url"] + request["health"], timeout=5) as response:
+            return bool(response.status == 200)
+    except (OSError, urllib.error.URLError):
+        return False
+
+
+def complete(request: dict[str, Any]) -> dict[str, Any]:
+    """One chat completion at temperature 0; raises OSError or ValueError when it is not one."""
+    headers = {"Content-Type": "application/json"}
+    if request.get("key_file"):
+        headers["Authorization"] = "Bearer " + Path(request["key_file"]).read_text().strip()
+    body = {
+        "model": request["model"],
+        "messages": [{"role": "user", "content": request["question"]}],
+        "max_tokens": request["max_tokens"],
+        "temperature": 0,
+    }
+    began = time.monotonic()
+    call = urllib.request.Request(request["url"] + "/v1/chat/completions", json.dumps(body).encode(), headers)
+    with OPENER.open(call, timeout=request["timeout_s"]) as response:
+        answer = json.load(response)
+    seconds = time.monotonic() - began
+    message = answer["choices"][0]["message"]
+    text, reasoning = message.get("content") or "", message.get("reasoning_content") or message.get("reasoning") or ""
+    tokens = int(answer["usage"]["completion_tokens"])
+    if tokens < 1 or not (text or reasoning):
+        raise ValueError("the answer is empty")
+    measured = (answer.get("timings") or {}).get("predicted_per_second") if tokens > 1 else None
+    speed = float(measured) if measured else tokens / seconds
+    return {
+        "state": "answered",
+        "answer": text,
+        "reasoning": reasoning,
+        "tokens": tokens,
+        "seconds": round(seconds, 3),
+        "tokens_per_second": round(speed, 2),
+    }
+
+
+def ask(request: dict[str, Any]) -> dict[str, Any]:
+    """Waits up to wait_s for the endpoint, then asks."""
+    deadline = time.monotonic() + request["wait_s"]
+    while not healthy(request):
+        state, restarts = unit_state(request["unit"])
+        if state in ("failed", "inactive"):
+            return {"state": "failed", "why": f"the unit is {state}"}
+        if restarts >= 2:
+            return {"state": "failed", "why": f"systemd had to restart it {restarts} times"}
+        if time.monotonic() > deadline:
+            return {"state": "starting", "why": "it does not say that it is healthy yet"}
+        time.sleep(0.2)
+    try:
+        return complete(request)
+    except urllib.error.HTTPError as error:
+        told = error.read().decode(errors="replace")[:300]
+        return {"state": "starting" if error.code == 503 else "failed", "why": f"HTTP {error.code}: {told}"}
+    except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
+        return {"state": "failed", "why": f"no usable answer: {type(error).__name__}: {error}"}
+
+
+if __name__ == "__main__":
+    source = sys.argv[1] if len(sys.argv) > 1 else "-"
+    print(json.dumps(ask(json.loads(sys.stdin.read() if source == "-" else Path(source).read_text()))))

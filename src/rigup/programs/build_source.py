@@ -1,0 +1,107 @@
+"""Runs on a host, as an unprivileged user: builds one engine from a source archive into a folder of its own.
+
+usage: build_source.py JOB.json
+
+The job: {"archive", "sha256", "root", "flags": [cmake flags], "targets": [...], "work": folder for the build,
+"result": folder for what is installed, "check": argv whose output must hold "expect"}. The archive is verified first;
+`result` gets a manifest.json last, so a result without one is unfinished. Python 3.10 standard library only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any
+
+STEP = re.compile(r"^\[(\d+)/(\d+)\]\s*(.*)")
+
+
+def notify(status: str) -> None:
+    """Tells systemd how far we are; rigup reads it from the unit's StatusText."""
+    address = os.environ.get("NOTIFY_SOCKET")
+    if address:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+            sock.sendto(f"STATUS={status}".encode(), address.replace("@", "\0", 1))
+
+
+def verify(archive: Path, sha256: str) -> None:
+    """Exits with both hashes when the archive is not the pinned one."""
+    digest = hashlib.sha256()
+    with archive.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    if digest.hexdigest() != sha256:
+        sys.exit(f"{archive.name}: sha256 is {digest.hexdigest()}, the lock says {sha256}")
+
+
+def unpack(archive: Path, root: str, work: Path) -> Path:
+    """Unpacks the archive and returns the folder that holds the tree to build."""
+    notify("unpacking")
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    with tarfile.open(archive) as tar:
+        if hasattr(tarfile, "data_filter"):
+            tar.extractall(work, filter="data")
+        else:
+            tar.extractall(work)
+    tree = work / root
+    if not (tree / "CMakeLists.txt").is_file():
+        sys.exit(f"{archive.name}: no CMakeLists.txt in {root}/")
+    return tree
+
+
+def run(command: list[str]) -> None:
+    """Runs a build command, with ninja's counter passed on to systemd; exits with its last line if it fails."""
+    last = ""
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            line = line.rstrip()
+            print(line, flush=True)
+            step = STEP.match(line)
+            if step:
+                notify(f"{step[1]}/{step[2]} compiling")
+            if re.search(r"error|fatal", line, re.IGNORECASE) or not last:
+                last = line
+    if process.returncode:
+        sys.exit(f"{command[0]} {command[1]}: exit status {process.returncode}: {last}")
+
+
+def main(job: dict[str, Any]) -> None:
+    """Verify, unpack, configure, build, install, check, and only then say so in the manifest."""
+    archive, work, result = Path(job["archive"]), Path(job["work"]), Path(job["result"])
+    verify(archive, job["sha256"])
+    tree = unpack(archive, job["root"], work / "source")
+    build = work / "build"
+    notify("configuring")
+    shutil.rmtree(build, ignore_errors=True)
+    run(["cmake", "-S", str(tree), "-B", str(build), "-G", "Ninja", *job["flags"]])
+    run(["cmake", "--build", str(build), "--target", *job["targets"]])
+    shutil.rmtree(result, ignore_errors=True)
+    (result / "bin").mkdir(parents=True)
+    for target in job["targets"]:
+        shutil.copy2(build / "bin" / target, result / "bin" / target)
+    check = subprocess.run(
+        [str(result / job["check"][0]), *job["check"][1:]], capture_output=True, text=True, timeout=60
+    )
+    said = (check.stdout + check.stderr).strip()
+    if check.returncode or job["expect"] not in said:
+        sys.exit(f'{" ".join(job["check"])}: expected "{job["expect"]}" in its answer, got: {said[-300:]}')
+    (result / "manifest.json").write_text(
+        json.dumps({**job["manifest"], "version_output": said}, indent=1, sort_keys=True)
+    )
+    shutil.rmtree(work, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main(json.loads(Path(sys.argv[1]).read_text()))

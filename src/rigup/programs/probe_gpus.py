@@ -1,0 +1,272 @@
+"""Asks NVML about every GPU of this machine and prints what it says, one JSON object a line.
+
+    python3 probe_gpus.py            (with pynvml.py of nvidia-ml-py beside it)
+
+    {"system": {"driver": ..., "cuda": ...}} or {"error": ...}     NVML as a whole
+    {"gpu": 0, "name": ..., ...} or {"gpu": 0, "error": ...}       each GPU; a figure that it does not have is null
+    {"pair": [0, 1], "path": ..., "peer": ..., "nvlinks": ...}     how two GPUs reach each other
+
+A call into a driver that is in trouble may never come back, and its process cannot even be killed then. So a child
+asks, and says before each step what it is about to ask; one that takes too long is left
+behind, and another child goes on after it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pynvml
+
+START_SECONDS = 30.0
+STEP_SECONDS = 10.0
+MOST_SECONDS = 45.0
+MIB = 2**20
+# pynvml's own names for these are tuples in some of its releases, which C does not take
+_READ, _NVLINK = 0, 2
+_PATHS = {0: "internal", 10: "single", 20: "multiple", 30: "host-bridge", 40: "node", 50: "system"}
+_REASONS = {
+    0x04: "power cap",
+    0x08: "hardware slowdown",
+    0x20: "software thermal",
+    0x40: "hardware thermal",
+    0x80: "power brake",
+}
+_FATAL = (pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_REQUIRED)
+_FABRIC = {1: "not started", 2: "in progress", 3: "completed"}
+
+Line = dict[str, Any]
+
+
+def main() -> int:
+    """Prints everything that can be learned within MOST_SECONDS. Always 0: what went wrong is in the lines."""
+    deadline = time.monotonic() + MOST_SECONDS
+    silent: list[int] = []
+    while time.monotonic() < deadline:
+        stuck = _follow(_start(silent), deadline)
+        if stuck is None:
+            return 0
+        step, waited = stuck
+        said = f"NVML did not answer within {waited:.0f} s"
+        if isinstance(step, int):
+            _show({"gpu": step, "error": said})
+            silent.append(step)
+        else:
+            _show({"error": f"{said} ({step})"})
+            return 0
+    return 0
+
+
+def _start(silent: list[int]) -> tuple[int, int]:
+    """A child that asks what is left after the GPUs that `silent` names did not answer; its process id and a pipe."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child:
+        os.close(writing)
+        return child, reading
+    # whoever reads our output must not have to wait for a child that cannot end
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 2):
+        os.dup2(nothing, stream)
+    os.dup2(writing, 1)
+    os.close(writing)
+    os.close(reading)
+    try:
+        for line in ask(silent):
+            os.write(1, json.dumps(line).encode() + b"\n")
+    finally:
+        os._exit(0)
+
+
+def _follow(started: tuple[int, int], deadline: float) -> tuple[int | str, float] | None:
+    """Passes a child's lines on until it ends; where it got stuck, and for how long, if it did not."""
+    child, pipe = started
+    step: int | str = "start"
+    rest = b""
+    while True:
+        limit = START_SECONDS if step == "start" else STEP_SECONDS
+        limit = max(0.1, min(limit, deadline - time.monotonic()))
+        if not select.select([pipe], [], [], limit)[0]:
+            os.kill(child, signal.SIGKILL)
+            return step, limit
+        chunk = os.read(pipe, 65536)
+        if not chunk:
+            os.waitpid(child, 0)
+            return None
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            said = json.loads(line)
+            if "asking" in said:
+                step = said["asking"]
+            else:
+                _show(said)
+
+
+def _show(line: Line) -> None:
+    print("nvml", json.dumps(line), flush=True)
+
+
+def ask(silent: list[int]) -> Iterator[Line]:
+    """Everything, as lines, each step announced by {"asking": STEP}.
+
+    silent: GPUs, ascending, that must not be asked again; all up to the last of them have been told of already.
+    """
+    try:
+        yield {"asking": "start"}
+        pynvml.nvmlInit()
+        if not silent:
+            yield {"system": _system()}
+        count = pynvml.nvmlDeviceGetCount()
+    except pynvml.NVMLError as error:
+        yield {"error": _words(error)}
+        return
+    told = silent[-1] + 1 if silent else 0
+    handles: dict[int, Any] = {}
+    for index in range(count):
+        if index in silent:
+            continue
+        yield {"asking": index}
+        try:
+            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+            line = _gpu(index, handle) if index >= told else None
+            handles[index] = handle
+        except pynvml.NVMLError as error:
+            line = {"gpu": index, "error": _words(error)} if index >= told else None
+        if line:
+            yield line
+    yield {"asking": "topology"}
+    for first in handles:
+        for second in handles:
+            if first < second:
+                yield _pair(first, second, handles)
+
+
+def _words(error: Exception) -> str:
+    return str(error).rstrip(".") or type(error).__name__
+
+
+def _system() -> Line:
+    cuda = _maybe(pynvml.nvmlSystemGetCudaDriverVersion)
+    return {
+        "driver": _maybe(pynvml.nvmlSystemGetDriverVersion),
+        "cuda": f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else None,
+    }
+
+
+def _maybe(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What NVML answers; None for what this GPU, this driver or this library does not know. A lost GPU raises."""
+    try:
+        return function(*arguments)
+    except pynvml.NVMLError as error:
+        if getattr(error, "value", None) in _FATAL:
+            raise
+        return None
+
+
+def _gpu(index: int, handle: Any) -> Line:
+    memory = _memory(handle)
+    limits = _maybe(pynvml.nvmlDeviceGetPowerManagementLimitConstraints, handle) or (None, None)
+    capability = _maybe(pynvml.nvmlDeviceGetCudaComputeCapability, handle)
+    reasons = _maybe(pynvml.nvmlDeviceGetCurrentClocksEventReasons, handle)
+    pci = _maybe(pynvml.nvmlDeviceGetPciInfo, handle)
+    return {
+        "gpu": index,
+        "name": _text(pynvml.nvmlDeviceGetName(handle)),
+        "uuid": _text(pynvml.nvmlDeviceGetUUID(handle)),
+        "bus": _text(pci.busId) if pci else None,
+        "memory_total_mib": memory.total // MIB if memory else None,
+        "memory_used_mib": memory.used // MIB if memory else None,
+        "memory_reserved_mib": memory.reserved // MIB if hasattr(memory, "reserved") else None,
+        "compute_capability": "{}.{}".format(*capability) if capability else None,
+        "temperature_c": _maybe(pynvml.nvmlDeviceGetTemperature, handle, 0),
+        "pcie_generation": _maybe(pynvml.nvmlDeviceGetCurrPcieLinkGeneration, handle),
+        "pcie_generation_most": _maybe(pynvml.nvmlDeviceGetMaxPcieLinkGeneration, handle),
+        "pcie_width": _maybe(pynvml.nvmlDeviceGetCurrPcieLinkWidth, handle),
+        "pcie_width_most": _maybe(pynvml.nvmlDeviceGetMaxPcieLinkWidth, handle),
+        "power_limit_w": _watts(_maybe(pynvml.nvmlDeviceGetPowerManagementLimit, handle)),
+        "power_default_w": _watts(_maybe(pynvml.nvmlDeviceGetPowerManagementDefaultLimit, handle)),
+        "power_least_w": _watts(limits[0]),
+        "power_most_w": _watts(limits[1]),
+        "persistence": _switch(_maybe(pynvml.nvmlDeviceGetPersistenceMode, handle)),
+        "ecc": _mode(_maybe(pynvml.nvmlDeviceGetEccMode, handle)),
+        "mig": _mode(_maybe(pynvml.nvmlDeviceGetMigMode, handle)),
+        "throttled": None if reasons is None else [text for bit, text in _REASONS.items() if reasons & bit],
+        "nvlinks": _nvlinks(handle),
+        "fabric": _fabric(handle),
+    }
+
+
+def _memory(handle: Any) -> Any:
+    """With what the driver keeps for itself told apart where the library can, else as `used`."""
+    version = getattr(pynvml, "nvmlMemory_v2", None)
+    memory = _maybe(pynvml.nvmlDeviceGetMemoryInfo, handle, version) if version else None
+    return memory or _maybe(pynvml.nvmlDeviceGetMemoryInfo, handle)
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _watts(milliwatts: int | None) -> float | None:
+    return None if milliwatts is None else milliwatts / 1000
+
+
+def _switch(value: int | None) -> bool | None:
+    return None if value is None else bool(value)
+
+
+def _mode(current_and_pending: Any) -> bool | None:
+    return None if current_and_pending is None else bool(current_and_pending[0])
+
+
+def _nvlinks(handle: Any) -> int | None:
+    """How many NVLinks are up; None on a GPU without any."""
+    states: list[int] = []
+    for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
+        state = _maybe(pynvml.nvmlDeviceGetNvLinkState, handle, link)
+        if state is None:
+            break
+        states.append(state)
+    return sum(states) if states else None
+
+
+def _fabric(handle: Any) -> str | None:
+    """How far the fabric manager has got with this GPU; None where there is no fabric."""
+    try:
+        information = pynvml.c_nvmlGpuFabricInfo_v2_t()
+        information.version = pynvml.nvmlGpuFabricInfo_v2
+        pynvml.nvmlDeviceGetGpuFabricInfoV(handle, pynvml.byref(information))
+    except (pynvml.NVMLError, AttributeError):
+        return None
+    return _FABRIC.get(information.state)
+
+
+def _pair(first: int, second: int, handles: dict[int, Any]) -> Line:
+    """A pair's line. `peer`: whether one can read the other's memory without going through the host's."""
+    one, other = handles[first], handles[second]
+    path = _pair_answer(pynvml.nvmlDeviceGetTopologyCommonAncestor, one, other)
+    peer = _pair_answer(pynvml.nvmlDeviceGetP2PStatus, one, other, _READ)
+    nvlink = _pair_answer(pynvml.nvmlDeviceGetP2PStatus, one, other, _NVLINK)
+    return {
+        "pair": [first, second],
+        "path": _PATHS.get(path),
+        "peer": None if peer is None else peer == 0,
+        "nvlink": None if nvlink is None else nvlink == 0,
+    }
+
+
+def _pair_answer(function: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return function(*arguments)
+    except pynvml.NVMLError:
+        return None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,152 @@
+"""What a folder of weights should hold (the job), what it was found to hold (the receipt), and whether the two agree.
+
+Part of fetch_weights.py: the two lie side by side on a host. Python 3.10 standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+EXIT_COMPLETE = 0
+EXIT_FAILED = 1
+EXIT_INPUT = 2
+EXIT_DISK = 3
+EXIT_DENIED = 4
+EXIT_HASH = 5
+
+RECEIPT = ".rigup-receipt.json"
+BLOCK = 2**20
+
+
+class FetchError(Exception):
+    """The program ends: one message for the last line of output, and the exit code."""
+
+    def __init__(self, exit_code: int, message: str) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+@dataclass(frozen=True)
+class File:
+    """One wanted file: path inside the repository, size in bytes, sha256 as hex."""
+
+    path: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to fetch from where, as read from the job file. A check needs no more than `folder` and `files`.
+
+    reserve_bytes: what must stay free on the disk. attempts: tries without progress before giving up.
+    stall_s: seconds without data before a transfer is cut.
+    """
+
+    folder: Path
+    files: tuple[File, ...]
+    hub: str = ""
+    repo: str = ""
+    revision: str = ""
+    parallel: int = 4
+    reserve_bytes: int = 0
+    token_file: str | None = None
+    attempts: int = 10
+    stall_s: int = 30
+
+
+def load_job(path: Path) -> Job:
+    """Reads a job file ("-": standard input). Raises FetchError where it is none or a path would leave the folder."""
+    try:
+        data: dict[str, Any] = json.loads(sys.stdin.read() if str(path) == "-" else path.read_text())
+        files = tuple(File(str(f["path"]), int(f["size"]), str(f["sha256"])) for f in data["files"])
+        job = Job(**{**data, "files": files, "folder": Path(data["folder"]), "hub": data.get("hub", "").rstrip("/")})
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise FetchError(EXIT_INPUT, f"{path}: not a job: {error!r}") from None
+    for file in files:
+        parts = PurePosixPath(file.path).parts
+        if not parts or parts[0] == "/" or ".." in parts or not file.path.isprintable():
+            raise FetchError(EXIT_INPUT, f"{path}: files: {file.path!r} is not a path inside the repository")
+    return job
+
+
+def sync_folder(path: Path) -> None:
+    """Makes renames in a folder survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def size_of(path: Path) -> int | None:
+    """The size of a regular file, or None."""
+    return path.stat().st_size if path.is_file() else None
+
+
+def hash_file(path: Path, stop: threading.Event | None = None) -> str:
+    """The sha256 of a file, as hex. Raises InterruptedError soon after `stop` is set."""
+    digest, buffer = hashlib.sha256(), memoryview(bytearray(BLOCK))
+    with path.open("rb", buffering=0) as file:
+        while count := file.readinto(buffer):
+            digest.update(buffer[:count])
+            if stop is not None and stop.is_set():
+                raise InterruptedError(f"{path}: stopped")
+    return digest.hexdigest()
+
+
+class Receipt:
+    """What a folder holds, as verified: each file's size, sha256, mtime and inode, so that none is hashed again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.entries: dict[str, dict[str, Any]] = {}
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # no receipt vouches for nothing
+            self.entries = {entry["path"]: entry for entry in json.loads((folder / RECEIPT).read_text())["files"]}
+
+    def add(self, file: File) -> None:
+        """Notes a file that was just verified under its final name."""
+        self.entries[file.path] = self._entry(file)
+
+    def covers(self, file: File) -> bool:
+        """True when the file is there, is what the job wants, and nothing has touched it since it was verified."""
+        try:
+            return self.entries.get(file.path) == self._entry(file) and size_of(self.folder / file.path) == file.size
+        except OSError:
+            return False
+
+    def write(self, job: Job) -> None:
+        """Replaces the receipt on disk, in one step."""
+        content = {"schema": 1, "repo": job.repo, "revision": job.revision}
+        temporary = self.folder / (RECEIPT + ".new")
+        with temporary.open("w") as file:
+            json.dump({**content, "files": [self.entries[path] for path in sorted(self.entries)]}, file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(self.folder / RECEIPT)
+        sync_folder(self.folder)
+
+    def _entry(self, file: File) -> dict[str, Any]:
+        status = (self.folder / file.path).stat()
+        entry = {"path": file.path, "size": status.st_size, "sha256": file.sha256}
+        return {**entry, "mtime_ns": status.st_mtime_ns, "inode": status.st_ino}
+
+
+def check(job: Job, deep: bool) -> dict[str, Any]:
+    """Whether the folder holds the job's files, by the receipt; with `deep`, every file is hashed as well."""
+    receipt, missing, bad = Receipt(job.folder), [], []
+    for file in job.files:
+        path = job.folder / file.path
+        if not path.is_file():
+            missing.append(file.path)
+        elif not receipt.covers(file) or (deep and hash_file(path) != file.sha256):
+            bad.append(file.path)
+    return {"complete": not missing and not bad, "missing": missing, "bad": bad}

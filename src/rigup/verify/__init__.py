@@ -1,0 +1,1 @@
+"""Proof that a service works: a real generation, asked on the host itself."""

@@ -1,0 +1,94 @@
+"""Waits for a service to be healthy, then asks it a question: /health alone says nothing about the model."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import gevent
+
+from rigup import layout
+from rigup.errors import HostFailed
+from rigup.operations import jobs, remote
+from rigup.operations.progress import Progress, report
+from rigup.plan import Plan
+from rigup.render.api_key import wants_key
+
+QUESTION = "What is the capital of France? Answer in one sentence."
+ROUND_SECONDS = 5
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the service said. `seconds`: the whole request; `tokens_per_second`: as the engine reports it."""
+
+    host: str
+    service: str
+    text: str
+    tokens: int
+    seconds: float
+    tokens_per_second: float
+
+
+def ask_service(
+    host: Any, plan: Plan, question: str = QUESTION, max_tokens: int = 48, wait_s: float | None = None
+) -> Answer:
+    """Asks the plan's service on this host. Raises HostFailed after `wait_s` (default: the plan's)."""
+    name = plan.service.name
+    request = {
+        "url": endpoint(plan),
+        "health": plan.health_path,
+        "model": plan.served_name,
+        "question": question,
+        "max_tokens": max_tokens,
+        "key_file": f"{layout.service_folder(name)}/api-key" if wants_key(plan.service) else None,
+        "unit": layout.unit_name(name),
+        "wait_s": ROUND_SECONDS,
+        "timeout_s": 300,
+    }
+    deadline = time.monotonic() + (plan.start_timeout_s if wait_s is None else wait_s)
+    began = time.monotonic()
+    while True:
+        if jobs.cancelled():
+            raise jobs.Cancelled(f"{host.name}: {name}: cancelled while waiting for its answer")
+        try:
+            said = _ask_once(host, request)
+        except remote.LOST:  # a model may load for many minutes: that the connection holds so long is not asked of it
+            said = {"state": "starting", "why": "connection lost, trying again"}
+            remote.reconnect(host)
+        if said["state"] == "answered":
+            return _keep(host, name, said)
+        if said["state"] == "failed":
+            raise HostFailed(f"{host.name}: {name} does not answer: {said['why']}")
+        if time.monotonic() > deadline:
+            waited = time.monotonic() - began
+            raise HostFailed(f"{host.name}: {name} does not answer after {waited:.0f} s: {said['why']}")
+        report(Progress(host.name, "service", text=f"waiting for {name}: {said['why']}"))
+        gevent.sleep(0.2)
+
+
+def _keep(host: Any, service: str, said: dict[str, Any]) -> Answer:
+    """Makes the answer, and leaves it with the host for whoever reports on the run."""
+    text, speed = said["answer"] or said["reasoning"], said["tokens_per_second"]
+    answer = Answer(host.name, service, text, said["tokens"], said["seconds"], speed)
+    host.connector_data.setdefault("rigup_answers", {})[service] = answer
+    return answer
+
+
+def _ask_once(host: Any, request: dict[str, Any]) -> dict[str, Any]:
+    program = f"{layout.PROGRAMS}/ask.py"
+    output = remote.ask(host, "python3", program, stdin=json.dumps(request), timeout=request["timeout_s"] + 60)
+    for line in reversed(output.stdout.splitlines()):
+        if line.startswith("{"):
+            answer: dict[str, Any] = json.loads(line)
+            return answer
+    return {"state": "failed", "why": output.last_line}
+
+
+def endpoint(plan: Plan) -> str:
+    """The service's address as seen from its own host."""
+    listen = plan.service.listen
+    address = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(listen, f"[{listen}]" if ":" in listen else listen)
+    return f"http://{address}:{plan.service.port}"

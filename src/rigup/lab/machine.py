@@ -1,0 +1,204 @@
+"""One machine of a lab, and the faults that a rehearsal needs: a cut cable, a power cut, a full disk."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from rigup.errors import HostFailed, InputError
+from rigup.lab import addresses, holder, network, process
+from rigup.lab.access import host_data
+from rigup.lab.cgroup import Cgroup
+from rigup.lab.folder import LabFolder, LabRecord
+
+BOOT_SECONDS = 60
+RATE = re.compile(r"^[1-9][0-9]*[kmg]bit$")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Machine `index` (from 1) of the lab that `record` describes."""
+
+    record: LabRecord
+    index: int
+
+    @property
+    def name(self) -> str:
+        """Its host name, and its name in the lab's ssh_config and inventory."""
+        return f"{self.record.name}{self.index}"
+
+    @property
+    def address(self) -> str:
+        """The loopback address at which this machine reaches its SSH."""
+        return addresses.loopback_address(self.record.number, self.index)
+
+    @property
+    def inner_address(self) -> str:
+        """Its own address, which only the other machines of the lab reach."""
+        return addresses.machine_address(self.record.number, self.index)
+
+    @property
+    def inventory(self) -> tuple[str, dict[str, str | int]]:
+        """The machine as an entry of a pyinfra inventory, as root."""
+        return self.name, host_data(self.record, self.lab, self.index)
+
+    @property
+    def lab(self) -> LabFolder:
+        return LabFolder(self.record.name)
+
+    @property
+    def folder(self) -> Path:
+        return self.lab.machine(self.index)
+
+    @property
+    def log(self) -> Path:
+        """The console of every boot."""
+        return self.folder / "holder.log"
+
+    @property
+    def on(self) -> bool:
+        """Whether it has power: it may still be booting."""
+        return self._cgroup.populated
+
+    @property
+    def cable(self) -> network.Cable:
+        """How its network cable is: plugged or cut, limited or not."""
+        return network.read_cable(self.folder)
+
+    @property
+    def _holder(self) -> int | None:
+        """The process that holds its disk, or None where that has ended."""
+        return process.running(self.folder / "holder.pid")
+
+    @property
+    def _cgroup(self) -> Cgroup:
+        return Cgroup(self.record.number, self.index)
+
+    def ssh(
+        self,
+        command: str,
+        user: str = "root",
+        input: str | None = None,
+        timeout: float | None = 120,
+        options: tuple[str, ...] = (),
+        check: bool = False,
+    ) -> subprocess.CompletedProcess[str]:
+        """Runs a shell command over SSH, host key checked; `options` are ssh's own. Output is text, rc 255 is ssh's."""
+        words = ["ssh", *options, "-F", str(self.lab.ssh_config), "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"]
+        return subprocess.run(
+            [*words, f"{user}@{self.name}", command],
+            input=input,
+            stdin=subprocess.DEVNULL if input is None else None,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=check,
+        )
+
+    def boot_id(self) -> str:
+        """Which boot this is."""
+        return self.ssh("cat /proc/sys/kernel/random/boot_id", check=True).stdout.strip()
+
+    def reboot(self) -> None:
+        """Reboots it as an administrator does, and waits for SSH of the next boot."""
+        before = self.boot_id()
+        self.ssh("systemctl reboot")
+
+        def rebooted() -> bool:
+            try:
+                done = self.ssh("cat /proc/sys/kernel/random/boot_id", options=("-o", "ConnectTimeout=2"), timeout=5)
+            except subprocess.TimeoutExpired:
+                return False  # Connected just before the machine went down, which tells nobody
+            return done.returncode == 0 and done.stdout.strip() != before
+
+        if not process.wait_for(rebooted, BOOT_SECONDS):
+            raise HostFailed(
+                f"{self.name}: did not come back from a reboot\n{process.tail(self.log)}", f"see {self.log}"
+            )
+
+    def power_off(self) -> None:
+        """Cuts the power: no process gets to say goodbye, no connection is closed, the disk stays as it is."""
+        network.plug(self.record.number, self.index, network.Cable(plugged=False))
+        self._cgroup.kill()
+        network.disconnect(self.record.number, self.index)
+
+    def power_on(self, wait: bool = True) -> None:
+        """Boots a machine that is off, and waits for SSH; one that is on is left alone."""
+        off = self.folder / holder.OFF
+        process.wait_for(lambda: self.on or off.exists() or self._holder is None, 10)
+        if not self.on:
+            pid = self._holder
+            if pid is None:
+                raise HostFailed(
+                    f"{self.name}: its disk is gone", f"rigup lab up --name {self.record.name} makes a new one"
+                )
+            self.connect()
+            os.kill(pid, holder.POWER_BUTTON)
+            process.wait_for(lambda: self.on, 10)
+        if wait:
+            self.wait_for_ssh()
+
+    def connect(self) -> None:
+        """Gives a machine that is off a network card, its cable as it was left."""
+        network.connect(self.record.number, self.index, self.cable)
+
+    def start(self) -> None:
+        """Starts a machine and does not wait: a new one boots from the image, one that is off from its disk."""
+        if self._holder:
+            self.power_on(wait=False)
+            return
+        self._cgroup.kill()
+        (self.folder / holder.OFF).unlink(missing_ok=True)
+        self.connect()
+        alone = ["unshare", "--mount", "--propagation", "slave"]
+        arguments = (self.record.name, str(self.index))
+        process.start(self.folder, "holder", "rigup.lab.holder", *arguments, within=alone)
+
+    def dismantle(self) -> None:
+        """Ends every process of a machine whose holder has ended, and takes away its network card."""
+        self._cgroup.kill()
+        self._cgroup.remove()
+        network.disconnect(self.record.number, self.index)
+
+    def wait_for_ssh(self, seconds: float = BOOT_SECONDS) -> None:
+        """Waits until its SSH server answers; raises HostFailed with the console's last lines where it does not."""
+        process.wait_for(lambda: self._ssh_answers() or self._holder is None, seconds)
+        if not self._ssh_answers():
+            console = process.tail(self.log)
+            raise HostFailed(f"{self.name}: SSH did not answer within {seconds:.0f} s\n{console}", f"see {self.log}")
+
+    def cut(self) -> None:
+        """Pulls the network cable; connections hang, as they do in life."""
+        self._set_cable(plugged=False)
+
+    def heal(self) -> None:
+        """Plugs the network cable in."""
+        self._set_cable(plugged=True)
+
+    def rate(self, rate: str | None) -> None:
+        """Limits the network in each direction, in tc's words ("8mbit"); None for no limit."""
+        if rate and not RATE.match(rate):
+            raise InputError(f"rate: {rate}: must be a rate in tc's words", 'such as "8mbit" or "500kbit", or "off"')
+        self._set_cable(rate=rate)
+
+    def fill_disk(self, leave_mib: int = 0) -> None:
+        """Fills the disk but for `leave_mib` MiB; `ssh("rm /var/filler")` frees it again."""
+        free = f"$(($(df --output=avail --block-size=1 / | tail -1) - {leave_mib} * 1048576))"
+        self.ssh(f"fallocate --length {free} /var/filler", check=True)
+
+    def _set_cable(self, **changes: bool | str | None) -> None:
+        cable = self.cable.model_copy(update=changes)
+        network.keep_cable(self.folder, cable)
+        if self.on:
+            network.plug(self.record.number, self.index, cable)
+
+    def _ssh_answers(self) -> bool:
+        try:
+            with socket.create_connection((self.address, self.record.ssh_port), timeout=2) as connection:
+                return connection.recv(4) == b"SSH-"
+        except OSError:
+            return False

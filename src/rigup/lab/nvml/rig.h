@@ -1,0 +1,138 @@
+/*
+ * Where the stand-in's answers come from, on the machine:
+ *   /etc/lab-gpus/rig     what GPUs the machine has: lines of "key value", keys of GPU 0 begin with "gpu0."
+ *   /run/lab-gpus/<key>   what has happened to them since the boot: a file whose content replaces the value of that key
+ * A key that is in neither is a figure that the GPU does not have: NVML_ERROR_NOT_SUPPORTED.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define RIG "/etc/lab-gpus/rig"
+#define STATE "/run/lab-gpus/"
+#define MOST_GPUS 64
+#define LINE 512
+
+typedef int Return;
+enum {
+    SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NO_PERMISSION = 4, NOT_FOUND = 6,
+    INSUFFICIENT_SIZE = 7, DRIVER_NOT_LOADED = 9, GPU_IS_LOST = 15, LIB_RM_VERSION_MISMATCH = 18,
+    ARGUMENT_VERSION_MISMATCH = 25, UNKNOWN = 999
+};
+
+typedef struct { unsigned index; } *Device;
+static struct { unsigned index; } devices[MOST_GPUS];
+static unsigned device_count, initialised;
+
+static int first_line(const char *path, char *line)
+{
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return 0;
+    int read = fgets(line, LINE, file) != NULL;
+    fclose(file);
+    if (read)
+        line[strcspn(line, "\n")] = 0;
+    return read;
+}
+
+/* The value of a key: from /run/lab-gpus if it is there, else from the rig's description. */
+static int value_of(const char *key, char *value)
+{
+    char path[LINE + sizeof STATE], line[LINE];
+    snprintf(path, sizeof path, STATE "%s", key);
+    if (first_line(path, value))
+        return 1;
+    FILE *file = fopen(RIG, "r");
+    int found = 0;
+    size_t length = strlen(key);
+    while (file && !found && fgets(line, sizeof line, file)) {
+        line[strcspn(line, "\n")] = 0;
+        found = !strncmp(line, key, length) && line[length] == ' ';
+        if (found)
+            strcpy(value, line + length + 1);
+    }
+    if (file)
+        fclose(file);
+    return found;
+}
+
+static const char *key_of(unsigned index, const char *name)
+{
+    static __thread char key[LINE];
+    snprintf(key, sizeof key, "gpu%u.%s", index, name);
+    return key;
+}
+
+static int has(unsigned index, const char *name)
+{
+    char value[LINE];
+    return value_of(key_of(index, name), value);
+}
+
+static Return check(Device device)
+{
+    if (!initialised)
+        return UNINITIALIZED;
+    for (unsigned index = 0; index < device_count; index++)
+        if ((void *)device == &devices[index]) {
+            while (has(index, "hang"))
+                sleep(1);
+            return has(index, "lost") ? GPU_IS_LOST : SUCCESS;
+        }
+    return INVALID_ARGUMENT;
+}
+
+static Return text(Device device, const char *name, char *into)
+{
+    Return checked = check(device);
+    if (checked != SUCCESS)
+        return checked;
+    return value_of(key_of(device->index, name), into) ? SUCCESS : NOT_SUPPORTED;
+}
+
+static Return wide(Device device, const char *name, unsigned long long *into)
+{
+    char value[LINE];
+    Return found = text(device, name, value);
+    if (found == SUCCESS && into)
+        *into = strtoull(value, NULL, 0);
+    return found == SUCCESS && !into ? INVALID_ARGUMENT : found;
+}
+
+static Return number(Device device, const char *name, unsigned *into)
+{
+    unsigned long long value;
+    Return found = wide(device, name, &value);
+    if (found == SUCCESS && into)
+        *into = (unsigned)value;
+    return found == SUCCESS && !into ? INVALID_ARGUMENT : found;
+}
+
+static Return copy(const char *value, char *into, unsigned size)
+{
+    if (strlen(value) + 1 > size)
+        return INSUFFICIENT_SIZE;
+    strcpy(into, value);
+    return SUCCESS;
+}
+
+static Return text_copy(Device device, const char *name, char *into, unsigned size)
+{
+    char value[LINE];
+    Return found = text(device, name, value);
+    return found == SUCCESS ? copy(value, into, size) : found;
+}
+
+/* Notes what was set, until the machine boots again. */
+static Return set(Device device, const char *name, unsigned value)
+{
+    char path[LINE + sizeof STATE];
+    snprintf(path, sizeof path, STATE "%s", key_of(device->index, name));
+    FILE *file = fopen(path, "w");
+    if (!file)
+        return UNKNOWN;
+    fprintf(file, "%u\n", value);
+    return fclose(file) ? UNKNOWN : SUCCESS;
+}

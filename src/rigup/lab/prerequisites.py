@@ -1,0 +1,46 @@
+"""What this machine must have to run a lab. One message names all that is missing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from rigup.errors import MissingTool
+from rigup.lab.cgroup import hierarchy
+from rigup.lab.process import environment, run
+
+PACKAGE_OF = {
+    "mmdebstrap": "mmdebstrap",
+    "systemd-nspawn": "systemd-container",
+    "ip": "iproute2",
+    "tc": "iproute2",
+    "ssh": "openssh-client",
+    "ssh-keygen": "openssh-client",
+    "unshare": "util-linux",
+    "setpriv": "util-linux",
+}
+KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+
+
+def check() -> None:
+    """Raises MissingTool with everything that is missing and how to get it; returns where a lab can run."""
+    if sys.platform != "linux":
+        raise MissingTool(f"the lab boots Linux machines and needs Linux, not {sys.platform}", "use a Linux machine")
+    missing = [tool for tool in PACKAGE_OF if shutil.which(tool, path=environment()["PATH"]) is None]
+    packages = {PACKAGE_OF[tool] for tool in missing}
+    if not KEYRING.exists():
+        missing.append(str(KEYRING))
+        packages.add("debian-archive-keyring")
+    install = f"apt-get install --no-install-recommends {' '.join(sorted(packages))}"
+    if missing:
+        root = " and root" if os.geteuid() else ""
+        raise MissingTool(f"the lab needs {', '.join(missing)}{root}", install)
+    if os.geteuid():
+        raise MissingTool("the lab needs root: it makes network namespaces and mounts", "sudo rigup lab ...")
+    hierarchy()
+    if run(["unshare", "--mount", "--net", "true"], check=False).returncode:
+        raise MissingTool(
+            "the lab may not make namespaces here", "run it outside the container, or in a privileged one"
+        )

@@ -1,0 +1,97 @@
+"""`rigup apply`: shows what would change, asks, makes it so, and ends with an answer from the model."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import select
+import sys
+from typing import TYPE_CHECKING, Any
+
+from rigup.cli import hosts
+from rigup.errors import InputError
+
+if TYPE_CHECKING:
+    from rigup.fleet.result import HostResult
+
+EPILOG = """\
+examples:
+  rigup apply                                 the only inventory: show the changes, ask, make them
+  rigup apply inventories/homelab.py --yes    without asking
+  rigup apply --limit gpu1.lan --json         one host, the result for a script
+  rigup apply --yes --reboot                  also reboot hosts whose driver cannot be loaded otherwise
+
+exit codes: 0 every host is right and its services answered, 1 a host failed or you said no, 2 could not ask,
+130 cancelled with Ctrl-C (long steps on the hosts are stopped; once more to leave at once)
+"""
+
+LOOK_SECONDS = 0.2
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of every verb that talks to hosts, --yes and --reboot."""
+    hosts.add_arguments(parser)
+    parser.add_argument("--yes", "-y", action="store_true", help="make the changes without asking")
+    parser.add_argument("--reboot", action="store_true", help="with --yes: reboot a host where a change needs it")
+
+
+def run(args: argparse.Namespace) -> int:
+    """The whole of an apply."""
+    hosts.patch_for_many_hosts()
+    from rich.console import Console
+
+    from rigup.cli import live, summary
+    from rigup.fleet.interrupt import stop_on_signals
+    from rigup.fleet.result import exit_code
+    from rigup.operations import progress, reboots
+    from rigup.verify.generation import QUESTION
+
+    _, opened = hosts.open_run(args)
+    console = Console(stderr=args.json)
+    with opened as run, stop_on_signals():
+        view = live.view()
+        progress.listen(view.show)
+        with view:
+            run.connect(take_lease=True)
+            run.compare()
+        results = list(run.results.values())
+        if summary.show_changes(results, console) and not args.yes and not _agreed(console):
+            return 1
+        if args.reboot or not args.yes:
+            reboots.permit()  # whoever was asked has read which step may reboot
+        with view:
+            run.execute()
+    if args.json:
+        json.dump(summary.as_json(results), sys.stdout, indent=1)
+        print()
+    else:
+        summary.show_answers(results, QUESTION, console)
+        _how_to_look_around(results, run.plans, console)
+        summary.show_results(results, console)
+    return exit_code(results)
+
+
+def _agreed(console: Any) -> bool:
+    from rigup.operations import jobs
+
+    if not sys.stdin.isatty():
+        raise InputError("apply asks before it changes anything, and nobody can answer here", "add --yes")
+    console.print("Make these changes? [y/N] ", end="", markup=False)
+    while not select.select([sys.stdin], [], [], LOOK_SECONDS)[0]:  # unlike input(), it lets leases be renewed
+        if jobs.cancelled():
+            raise jobs.Cancelled("cancelled: nothing was changed")
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _how_to_look_around(results: list[HostResult], plans: dict[str, Any], console: Any) -> None:
+    from rigup.layout import unit_name
+
+    for result in results:
+        for plan in plans[result.host] if result.ok and result.changes else ():
+            address = f"{plan.service.listen}:{plan.service.port}"
+            console.print(
+                f"\n{result.host} serves {plan.served_name} on {address}: "
+                f"systemctl status {unit_name(plan.service.name)}, journalctl -u {unit_name(plan.service.name)}",
+                highlight=False,
+                soft_wrap=True,
+            )

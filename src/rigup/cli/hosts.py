@@ -1,0 +1,101 @@
+"""What the verbs that talk to hosts share: their arguments, and opening a run."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import os
+from typing import TYPE_CHECKING
+
+from rigup.errors import RigupError
+
+if TYPE_CHECKING:
+    from rigup.fleet.inventory import Project
+    from rigup.fleet.runner import Run
+    from rigup.plan import Plan
+
+SUDO_PASSWORD_VARIABLE = "RIGUP_SUDO_PASSWORD"
+LOCK_HINT = "rigup lock pins it; the controlling machine must reach the hub and the archive for that"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """INVENTORY, --limit, --json and how to become root."""
+    parser.add_argument("inventory", nargs="?", metavar="INVENTORY", help="default: the only file in inventories/")
+    parser.add_argument("--limit", metavar="GROUP_OR_HOST", help="only these; several with commas, patterns allowed")
+    parser.add_argument("--json", action="store_true", help="the result as JSON on standard output")
+    add_sudo_password(parser)
+
+
+def add_sudo_password(parser: argparse.ArgumentParser) -> None:
+    """How to become root."""
+    parser.add_argument(
+        "--ask-sudo-password",
+        action="store_true",
+        help=f"ask once for the password that sudo wants there (or set {SUDO_PASSWORD_VARIABLE})",
+    )
+
+
+def patch_for_many_hosts() -> None:
+    """Lets one process talk to many hosts at once; must run before anything imports sockets for real."""
+    from gevent import monkey
+
+    monkey.patch_all()
+
+
+class Refusals(RigupError):
+    """Raised when plans are refused: nothing was asked of any host."""
+
+    def __init__(self, plans: list[Plan]) -> None:
+        findings = [(plan, finding) for plan in plans for finding in plan.refusals]
+        lines = [f"{p.host}: {p.service.name}: {f.message} [{f.rule}]" for p, f in findings]
+        hints = dict.fromkeys(f.hint for _, f in findings if f.hint)
+        super().__init__("\n       ".join(lines), "; ".join([*hints, "rigup plan shows what fits instead"]))
+
+
+def open_run(args: argparse.Namespace) -> tuple[Project, Run]:
+    """Reads the fleet, plans it, and prepares the run. Raises before any host is asked when something cannot be."""
+    from rigup.fleet.inventory import load_project
+    from rigup.fleet.planning import plan_project, plans_by_host
+    from rigup.fleet.runner import Run
+    from rigup.fleet.settings import read_settings
+
+    project = load_project(args.inventory, args.limit)
+    plans = plan_project(project)
+    if refused := [plan for plan in plans if plan.verdict == "refused"]:
+        raise Refusals(refused)
+    by_host = plans_by_host(plans)
+    check_installable(plans)
+    settings = {
+        host.name: read_settings(host.data, by_host[host.name], project.root, host.origins) for host in project.hosts
+    }
+    return project, Run(project, by_host, settings, sudo_password(args))
+
+
+def check_installable(plans: tuple[Plan, ...]) -> None:
+    """Refuses what can be planned but not installed: no role for the engine's build, or nothing pinned in the lock."""
+    from rigup.fleet.runner import installable_builds
+
+    for plan in plans:
+        assert plan.build is not None and plan.checkpoint is not None
+        kind = (plan.build.engine, plan.build.method)
+        if kind not in installable_builds():
+            known = ", ".join(f"{engine} from {method}" for engine, method in sorted(installable_builds()))
+            raise RigupError(
+                f"{plan.host}: {plan.service.name}: {kind[0]} as a {kind[1]} build can be planned, not installed yet",
+                f"this version installs: {known}",
+            )
+        if plan.build.sha256 is None:
+            raise RigupError(f"{plan.host}: {kind[0]} {plan.build.version} is not in rigup.lock", LOCK_HINT)
+        packages = (*plan.build.packages, *plan.build.runtime_packages)
+        if unpinned := [name for name in packages if name.startswith(("cuda-", "libcublas-"))]:
+            raise RigupError(f"{plan.host}: {', '.join(unpinned)} is not in rigup.lock", "run: rigup lock")
+        if not plan.checkpoint.files:
+            what = f"{plan.checkpoint.repo} {plan.checkpoint.quant}"
+            raise RigupError(f"{plan.host}: {what} is not in rigup.lock", LOCK_HINT)
+
+
+def sudo_password(args: argparse.Namespace) -> str | None:
+    """The password that sudo wants on the hosts: asked for, or from the environment, which it is taken out of."""
+    if args.ask_sudo_password:
+        return getpass.getpass("sudo password on the hosts: ")
+    return os.environ.pop(SUDO_PASSWORD_VARIABLE, None)

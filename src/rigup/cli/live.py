@@ -1,0 +1,115 @@
+"""Live progress on standard error: bars in a terminal, plain lines when piped."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Protocol
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bars
+
+from rigup.operations.progress import Progress
+from rigup.units import bytes_text, seconds_text
+
+PLAIN_EVERY_SECONDS = 10
+
+
+class View(Protocol):
+    """Something that shows reports while it is entered."""
+
+    def __enter__(self) -> View: ...
+    def __exit__(self, *exception: object) -> None: ...
+    def show(self, progress: Progress) -> None:
+        """Takes one report."""
+
+
+def view() -> View:
+    """The view that suits where standard error goes."""
+    return Terminal() if sys.stderr.isatty() else Plain()
+
+
+def counted(progress: Progress) -> str:
+    """How far a report says we are, in words: "98.0 MB of 98.4 MB", "123 of 211 steps"."""
+    if not progress.total:
+        return ""
+    if progress.unit == "bytes":
+        return f"{bytes_text(progress.done)} of {bytes_text(progress.total)}"
+    return f"{progress.done} of {progress.total} {progress.unit}"
+
+
+class Terminal:
+    """One line a host: step, bar where the length is known, elapsed time of the step. Log lines stay above."""
+
+    def __init__(self) -> None:
+        self.console = Console(stderr=True, highlight=False)
+        columns = ("[bold]{task.fields[host]}", "{task.fields[step]}", "{task.description}")
+        self.bars = Bars(
+            SpinnerColumn(),
+            *(TextColumn(column) for column in columns),
+            BarColumn(bar_width=20),
+            TimeElapsedColumn(),
+            console=self.console,
+            transient=True,
+            refresh_per_second=8,
+        )
+        self.tasks: dict[str, TaskID] = {}
+        self.steps: dict[str, str] = {}
+
+    def __enter__(self) -> Terminal:
+        self.bars.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.bars.stop()
+
+    def show(self, progress: Progress) -> None:
+        if progress.step in ("log", "api key"):
+            self.bars.console.print(f"  [bold]{progress.host}[/] {progress.step}: {escape(progress.text)}")
+            return
+        if progress.host not in self.tasks:
+            self.tasks[progress.host] = self.bars.add_task("", host=progress.host, step="", total=None)
+        task = self.tasks[progress.host]
+        if self.steps.get(progress.host) != progress.step:
+            self.steps[progress.host] = progress.step
+            self.bars.reset(task, total=None, description="", host=progress.host, step=progress.step)
+        text = " ".join(part for part in (progress.text, counted(progress)) if part)
+        self.bars.update(
+            task, total=progress.total or None, completed=progress.done, step=progress.step, description=escape(text)
+        )
+
+
+class Plain:
+    """A line when a host's step or its text changes, and every few seconds while it counts."""
+
+    def __init__(self) -> None:
+        self.began: dict[str, tuple[str, float]] = {}
+        self.shown: dict[str, tuple[str, float]] = {}
+
+    def __enter__(self) -> Plain:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        return None
+
+    def show(self, progress: Progress) -> None:
+        now = time.monotonic()
+        step, began = self.began.get(progress.host, ("", now))
+        if step != progress.step:
+            began = now
+            self.began[progress.host] = (progress.step, now)
+        words, last = self.shown.get(progress.host, ("", 0.0))
+        said = f"{progress.step}: {progress.text}"
+        log = progress.step in ("log", "api key")
+        if log or said.split(":")[:2] != words.split(":")[:2] or now - last >= PLAIN_EVERY_SECONDS:
+            self.shown[progress.host] = (said, now)
+            elapsed = seconds_text(now - began)
+            parts = [
+                f"{progress.host}  {progress.step}",
+                progress.text,
+                counted(progress),
+                f"({elapsed})" if not log else "",
+            ]
+            print("  ".join(part for part in parts if part), file=sys.stderr, flush=True)

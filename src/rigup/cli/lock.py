@@ -1,0 +1,112 @@
+"""`rigup lock`: resolve and pin what the plans of a fleet rest on, or check that the lock still does."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rigup.fleet.locking import Resolved
+
+SCHEMA = 1
+SIGNS = {"added": "+", "moved": "~", "dropped": "-"}
+
+EPILOG = """\
+examples:
+  rigup lock                                  pin what the plans of the only inventory need
+  rigup lock --check                          for CI: is everything pinned? asks nobody
+  rigup lock --upgrade driver=590.48.01       move one thing, keep the rest
+  rigup lock --upgrade unsloth/MiniMax-M2.5-GGUF
+  rigup lock --prune                          drop what no plan uses any more
+
+exit codes: 0 locked, 1 stale or missing (--check) or nothing to lock, 2 could not even ask; then the lock is as it was
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """INVENTORY, --limit, --json, --check, --upgrade and --prune."""
+    parser.add_argument("inventory", nargs="?", metavar="INVENTORY", help="default: the only file in inventories/")
+    parser.add_argument("--limit", metavar="GROUP_OR_HOST", help="only these; several with commas, patterns allowed")
+    parser.add_argument("--json", action="store_true", help="the result as JSON on standard output")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--check", action="store_true", help="say what is stale or missing, and write nothing")
+    what.add_argument(
+        "--upgrade",
+        metavar="NAME[=VERSION]",
+        help="move this: a repository, llama.cpp, driver or cuda-toolkit; default version: main of a repository, "
+        "the catalogue's of the rest",
+    )
+    parser.add_argument("--prune", action="store_true", help="drop what no plan uses")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Locks, or checks the lock; returns 1 where --check finds it stale."""
+    from rigup.catalogue import load_catalogue
+    from rigup.errors import InputError
+    from rigup.fleet import locking
+    from rigup.fleet.inventory import load_project
+    from rigup.fleet.lock_resolving import Resolver
+    from rigup.fleet.lock_upgrade import Upgrade
+
+    if args.prune and (args.limit or args.check):
+        other = "--limit" if args.limit else "--check"
+        raise InputError(f"--prune: not together with {other}", "what nobody uses shows only when all is planned")
+    project = load_project(args.inventory, args.limit)
+    catalogue, whole = load_catalogue(project.root), args.limit is None
+    if args.check:
+        return _show_check(locking.stale(project, catalogue, whole), args.json)
+    upgrade = Upgrade.read(args.upgrade) if args.upgrade else None
+    resolver = Resolver(project, catalogue, say=lambda line: print(line, file=sys.stderr))
+    resolved = locking.resolve_lock(project, resolver, upgrade, args.prune, whole)
+    written = locking.write_lock(resolved.path, resolved.after)
+    if args.json:
+        print(json.dumps(as_json(resolved, resolver.warnings, written), indent=1))
+    else:
+        show(resolved, resolver.warnings, written)
+    return 0
+
+
+def _show_check(found: tuple[str, ...], as_json: bool) -> int:
+    if as_json:
+        print(json.dumps({"schema": SCHEMA, "stale": list(found)}, indent=1))
+    elif found:
+        print("rigup.lock is stale:", *found, sep="\n  ")
+        print("hint: rigup lock", file=sys.stderr)
+    else:
+        print("rigup.lock pins everything")
+    return 1 if found else 0
+
+
+def as_json(resolved: Resolved, warnings: list[str], written: bool) -> dict[str, Any]:
+    """What happened, for scripts. Keys are only added within a schema."""
+    changes = [
+        {"name": change.name, "change": change.kind, "before": change.before, "after": change.after}
+        for change in resolved.changes
+    ]
+    return {
+        "schema": SCHEMA,
+        "lock": str(resolved.path),
+        "written": written,
+        "changes": changes,
+        "warnings": warnings,
+        "not_locked": list(resolved.needs.later),
+        "refused": [{"host": plan.host, "service": plan.service.name} for plan in resolved.needs.refused],
+    }
+
+
+def show(resolved: Resolved, warnings: list[str], written: bool) -> None:
+    """What happened, a line for each entry that is not as it was; what to know about it on standard error."""
+    for change in resolved.changes:
+        pins = " -> ".join(text for text in (change.before, change.after) if text is not None)
+        print(f"{SIGNS[change.kind]} {change.name}  {pins}")
+    if not resolved.changes:
+        print("rigup.lock: its inputs are recorded, no pin moved" if written else "rigup.lock: nothing to change")
+    for warning in warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    for build in resolved.needs.later:
+        print(f"not locked yet: {build}", file=sys.stderr)
+    if count := len(resolved.needs.refused):
+        services = f"{count} service{' is' if count == 1 else 's are'}"
+        print(f"{services} refused, and nothing is locked for them: rigup plan says why", file=sys.stderr)

@@ -1,0 +1,91 @@
+"""`rigup`: reads the command line, runs one verb, and turns an error into one message, one hint and an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import sys
+from collections.abc import Sequence
+
+from rigup import __version__
+from rigup.errors import RigupError
+
+VERBS = {
+    "init": "probe a box, write its inventory entry and its group_data file",
+    "plan": "offline: what each rig will serve, memory per GPU, argv, refusals and what fits instead",
+    "lock": "resolve and pin what the plans rest on: checkpoints, source archives, driver and toolkit",
+    "diff": "over SSH, read-only: what apply would change",
+    "apply": "make it so: from a bare machine to a service that has answered",
+    "status": "one line a service: build, checkpoint, health by a real generation, drift",
+    "lab": "booted disposable machines to rehearse on",
+}
+
+EPILOG = """\
+examples:
+  rigup init ada@gpu1.lan                     describe a box as it is found
+  rigup plan inventories/homelab.py           what would each rig serve, and why not
+  rigup lock inventories/homelab.py           pin revisions, files and hashes in rigup.lock
+  rigup apply inventories/homelab.py          show the changes, ask, make them, ask the model a question
+  rigup apply --limit gpu1.lan --yes          one host of the only inventory, without asking
+  rigup status --json                         for scripts
+  rigup lab up --hosts 2                      two booted machines to rehearse on
+
+exit codes: 0 yes (feasible, in sync, healthy, done), 1 no (refused, differs, failed), 2 could not even ask,
+130 cancelled
+"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The whole command line. A verb's module is imported for its arguments only; what it needs to run comes later."""
+    parser = argparse.ArgumentParser(
+        prog="rigup",
+        description="Fits out multi-GPU boxes: says what a rig can serve, then takes it there over SSH, on exact pins.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"rigup {__version__}")
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    for verb, purpose in VERBS.items():
+        module = importlib.import_module(f"rigup.cli.{verb}")
+        sub = verbs.add_parser(
+            verb,
+            help=purpose,
+            description=purpose[0].upper() + purpose[1:] + ".",
+            epilog=getattr(module, "EPILOG", None),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        module.add_arguments(sub)
+        sub.set_defaults(run=module.run)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command and returns its exit code."""
+    args = build_parser().parse_args(arguments)
+    try:
+        return int(args.run(args))
+    except RigupError as error:
+        show_error(error, bool(getattr(args, "json", False)))
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("cancelled", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # whoever read our output has left; Python would complain once more when it flushes
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def show_error(error: RigupError, as_json: bool) -> None:
+    """One message and one hint on standard error; as JSON on standard output as well, for who reads that."""
+    if as_json:
+        print(json.dumps({"schema": 1, "error": {"message": error.message, "hint": error.hint}}))
+    print(f"rigup: {error.message}", file=sys.stderr)
+    if error.hint:
+        print(f"hint: {error.hint}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

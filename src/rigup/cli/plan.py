@@ -1,0 +1,45 @@
+"""`rigup plan`: offline, what each rig will serve and why not."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+EPILOG = """\
+examples:
+  rigup plan                                  the only inventory
+  rigup plan inventories/homelab.py --explain with the figures that each decision rests on, and their sources
+  rigup plan --limit quad_3090 --json         one group, for a script
+
+exit codes: 0 everything fits, 1 at least one service is refused, 2 could not even ask
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """INVENTORY, --limit, --json and --explain."""
+    parser.add_argument("inventory", nargs="?", metavar="INVENTORY", help="default: the only file in inventories/")
+    parser.add_argument("--limit", metavar="GROUP_OR_HOST", help="only these; several with commas, patterns allowed")
+    output = parser.add_mutually_exclusive_group()
+    output.add_argument("--json", action="store_true", help="the plans as JSON on standard output")
+    output.add_argument("--explain", action="store_true", help="also the figures that each plan rests on, with sources")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Plans every service of every host, shows it, and returns 1 if any is refused."""
+    from rigup.fleet.inventory import load_project
+    from rigup.fleet.planning import plan_project
+
+    plans = plan_project(load_project(args.inventory, args.limit))
+    if args.json:
+        from rigup.cli.plan_json import as_json
+
+        json.dump(as_json(plans), sys.stdout, indent=1)
+        print()
+    else:
+        from rich.console import Console
+
+        from rigup.cli.plan_table import show
+
+        show(plans, Console(highlight=False), explain=args.explain)
+    return 1 if any(plan.verdict == "refused" for plan in plans) else 0

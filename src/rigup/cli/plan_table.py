@@ -1,0 +1,195 @@
+"""How plans are shown to people: a block for each rig, with a bar for each GPU, the command, and what to know."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from rigup.cli.memory_bars import bars
+from rigup.plan import Alternative, Finding, Plan
+from rigup.units import bytes_text
+
+SHOWN_HOSTS = 3
+
+
+def show(plans: Iterable[Plan], console: Console, explain: bool = False) -> None:
+    """Prints every plan once, equal hosts of a group together, and a last line that counts."""
+    plans = tuple(plans)
+    for index, (plan, hosts) in enumerate(_alike(plans)):
+        if index:
+            console.print()
+        _show_heading(plan, hosts, console)
+        if plan.verdict == "ok":
+            _show_decided(plan, console)
+        _show_findings("refused", plan.refusals, console)
+        _show_findings("warning", plan.warnings, console)
+        if plan.silenced:
+            console.print(f"  silenced: {', '.join(plan.silenced)}", soft_wrap=True)
+        _show_alternatives(plan, console)
+        if explain:
+            _show_figures(plan, console)
+    refused = sum(plan.verdict == "refused" for plan in plans)
+    count = f"{len(plans)} service{'' if len(plans) == 1 else 's'} planned"
+    console.print(f"\n{count}, {refused} refused" if refused else f"\n{count}, none refused")
+
+
+def _alike(plans: Sequence[Plan]) -> list[tuple[Plan, list[str]]]:
+    """Plans that differ in the host only, once, with their hosts."""
+    found: list[tuple[Plan, list[str]]] = []
+    by_service: dict[tuple[str, str], list[tuple[Plan, list[str]]]] = {}
+    for plan in plans:
+        seen = by_service.setdefault((plan.group, plan.service.name), [])
+        equal = next((hosts for first, hosts in seen if plan.model_copy(update={"host": first.host}) == first), None)
+        if equal is None:
+            equal = []
+            seen.append((plan, equal))
+            found.append((plan, equal))
+        equal.append(plan.host)
+    return found
+
+
+def _show_heading(plan: Plan, hosts: list[str], console: Console) -> None:
+    names = ", ".join(hosts[:SHOWN_HOSTS]) + (", ..." if len(hosts) > SHOWN_HOSTS else "")
+    where = names if len(hosts) == 1 else f"{len(hosts)} hosts: {names}"
+    verdict = Text(" REFUSED", "bold red") if plan.verdict == "refused" else Text("")
+    console.print(
+        Text.assemble((f"{plan.group} / {plan.service.name}", "bold"), verdict, f"  ({where})"), soft_wrap=True
+    )
+    console.print(f"  {rig_text(plan)}", soft_wrap=True)
+
+
+def rig_text(plan: Plan) -> str:
+    """The rig in a line: "4x NVIDIA GeForce RTX 3090, 64 GiB host memory"."""
+    counts = Counter(gpu.name for gpu in plan.rig.gpus)
+    parts = [f"{count}x {name}" for name, count in counts.items()] or ["no GPU"]
+    if plan.rig.host_memory_gib is not None:
+        parts.append(f"{plan.rig.host_memory_gib:g} GiB host memory")
+    if plan.rig.os is not None:
+        parts.append(plan.rig.os)
+    return ", ".join(parts)
+
+
+def _show_decided(plan: Plan, console: Console) -> None:
+    assert plan.build is not None and plan.checkpoint is not None
+    checkpoint = f"{plan.checkpoint.repo} {plan.checkpoint.quant} ({bytes_text(plan.checkpoint.bytes)})"
+    _show_line(console, "serves", checkpoint)
+    _show_line(
+        console, "with", f"{plan.build.engine} {plan.build.version} ({plan.build.method}), {parallel_text(plan)}"
+    )
+    _show_line(console, "context", context_text(plan))
+    if plan.decode_tokens_per_second is not None:
+        _show_line(console, "estimate", speed_text(plan))
+    if plan.host_memory_mib:
+        _show_line(console, "host", f"{plan.host_memory_mib / 1024:.1f} GiB of host memory")
+    if plan.memory:
+        names = {index: gpu.name for index, gpu in enumerate(plan.rig.gpus)}
+        console.print()
+        for line in bars(plan.memory, names, _ascii_only(console)):
+            console.print(Text("  ").append_text(line), soft_wrap=True)
+    if plan.moe_config is not None:
+        _show_line(console, "kernel", f"{plan.moe_config.file} ({plan.moe_config.status})")
+    console.print()
+    _show_command(plan, console)
+
+
+def _show_line(console: Console, label: str, text: str) -> None:
+    console.print(Text.assemble(("  " + label.ljust(9), "dim"), text), soft_wrap=True)
+
+
+def parallel_text(plan: Plan) -> str:
+    """How the model is spread, in words: "tensor parallel 4", "layers over 3 GPUs", "on the CPU"."""
+    if plan.parallel is None or not plan.rig.gpus:
+        return "on the CPU"
+    sizes = {kind: size for kind, size in plan.parallel.model_dump().items() if size > 1}
+    if sizes:
+        return ", ".join(f"{kind} parallel {size}" for kind, size in sizes.items())
+    return f"layers over {len(plan.memory)} GPUs" if len(plan.memory) > 1 else "on one GPU"
+
+
+def context_text(plan: Plan) -> str:
+    """The context, the cache type and how many tokens fit."""
+    text = f"{plan.context:,} tokens, KV cache {plan.kv_cache_type}"
+    return f"{text}, room for {plan.kv_tokens:,} tokens" if plan.kv_tokens else text
+
+
+def speed_text(plan: Plan) -> str:
+    """The estimated decode speed, for one request and for as many as the service asks for."""
+    alone, together = plan.decode_tokens_per_second, plan.decode_at_concurrency
+    text = f"{alone.low:.0f} to {alone.high:.0f} tokens/s for one request" if alone else ""
+    if together is None:
+        return text
+    return f"{text}, {together.low:.0f} to {together.high:.0f} for {plan.service.concurrency} together"
+
+
+def _show_command(plan: Plan, console: Console) -> None:
+    variables = [f"{name}={shlex.quote(value)}" for name, value in plan.environment.items()]
+    words = [shlex.quote(word) for word in plan.command]
+    for line in command_lines([*variables, *words], console.width - 4):
+        console.print(Text(f"  {line}"), soft_wrap=True)
+
+
+def command_lines(words: Sequence[str], width: int) -> list[str]:
+    """Words packed into lines of a shell command; an option stays with its value."""
+    pieces: list[str] = []
+    for word in words:
+        if pieces and pieces[-1].startswith("-") and " " not in pieces[-1] and not word.startswith("-"):
+            pieces[-1] += f" {word}"
+        else:
+            pieces.append(word)
+    lines: list[str] = []
+    for piece in pieces:
+        if lines and len(lines[-1]) + len(piece) + 3 <= width:
+            lines[-1] += f" {piece}"
+        else:
+            lines.append(piece if not lines else f"  {piece}")
+    return [f"{line} \\" for line in lines[:-1]] + lines[-1:]
+
+
+def _show_findings(kind: str, findings: Iterable[Finding], console: Console) -> None:
+    style = "red" if kind == "refused" else "yellow"
+    for finding in findings:
+        text = Text.assemble((f"{kind}: ", style), finding.message, (f" [{finding.rule}]", "dim"))
+        _show_indented(text, 2, console)
+        if finding.hint:
+            _show_indented(Text(f"hint: {finding.hint}"), 4, console)
+
+
+def _show_alternatives(plan: Plan, console: Console) -> None:
+    if not plan.alternatives:
+        return
+    console.print("  what fits instead:" if plan.verdict == "refused" else "  also possible:")
+    for other in plan.alternatives:
+        _show_indented(Text(f"- {alternative_text(other, plan.verdict)}"), 4, console)
+
+
+def alternative_text(other: Alternative, verdict: str) -> str:
+    """What else is possible. Under a refusal `why` already names engine and context."""
+    if verdict == "refused":
+        return f"{other.checkpoint.partition(' ')[0]}, {other.why}"
+    return f"{other.checkpoint} on {other.engine}, {other.context:,} tokens: {other.why}"
+
+
+def _show_figures(plan: Plan, console: Console) -> None:
+    if plan.figures:
+        console.print("  rests on:")
+    for figure in plan.figures:
+        text = Text.assemble(f"{figure.subject}: {figure.figure} = {figure.value}", (f"  ({figure.source})", "dim"))
+        _show_indented(text, 4, console)
+    for finding in (*plan.refusals, *plan.warnings):
+        if finding.source:
+            _show_indented(Text.assemble(f"rule {finding.rule}", (f"  ({finding.source})", "dim")), 4, console)
+
+
+def _show_indented(text: Text, indent: int, console: Console) -> None:
+    """Wrapped to the terminal, with two more spaces from the second line on and none at the ends."""
+    for number, line in enumerate(text.wrap(console, console.width - indent - 2)):
+        line.rstrip()
+        console.print(Text(" " * (indent + (2 if number else 0))).append_text(line), soft_wrap=True)
+
+
+def _ascii_only(console: Console) -> bool:
+    return not console.encoding.lower().startswith("utf")

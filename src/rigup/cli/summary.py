@@ -1,0 +1,78 @@
+"""How the results of a run are shown: changes by host, answers, failures with their hints; or the same as JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from rigup.fleet.result import HostResult
+from rigup.units import seconds_text
+
+COLOURS = {"unchanged": "green", "changed": "yellow", "differs": "yellow"}
+
+
+def show_changes(results: list[HostResult], console: Console) -> int:
+    """What would change, by host; returns how many steps that is."""
+    for result in results:
+        if not result.changes:
+            continue
+        console.print(f"[bold]{result.host}[/]: {len(result.changes)} to change")
+        for change in result.changes:
+            console.print(f"  [yellow]~[/] {change.role:<8} {escape(change.step)}", highlight=False, soft_wrap=True)
+    return sum(len(result.changes) for result in results)
+
+
+def show_results(results: list[HostResult], console: Console) -> None:
+    """What came of each host: a line, its errors, and what its services answered."""
+    for result in results:
+        colour = COLOURS.get(result.state, "red")
+        count = len(result.changes)
+        said = {
+            "unchanged": "no changes",
+            "changed": f"{count} change{'s' if count != 1 else ''}",
+            "differs": f"{count} to change",
+            "pending": "no changes",
+        }.get(result.state, result.state)
+        console.print(f"[{colour}]{result.host}: {said}[/] in {seconds_text(result.seconds)}", highlight=False)
+        for error in result.errors:
+            console.print(f"  [red]{escape(error.message)}[/]", highlight=False, soft_wrap=True)
+            if error.hint:
+                console.print(f"  hint: {escape(error.hint)}", highlight=False, soft_wrap=True)
+
+
+def show_answers(results: list[HostResult], question: str, console: Console) -> None:
+    """The question and what each newly started service said to it."""
+    for result in results:
+        for answer in result.answers:
+            if answer.tokens > 1:
+                console.print(f"\n[bold]{answer.host} {answer.service}[/] was asked: {question}", highlight=False)
+                console.print(f"  {escape(answer.text.strip())}", highlight=False, soft_wrap=True)
+                speed = f"{answer.tokens_per_second:.1f} tokens/s"
+                console.print(f"  {answer.tokens} tokens in {seconds_text(answer.seconds)}, {speed}", highlight=False)
+
+
+def as_json(results: list[HostResult]) -> dict[str, Any]:
+    """The results for scripts; schema 1."""
+    return {"schema": 1, "hosts": [_host(result) for result in results]}
+
+
+def _host(result: HostResult) -> dict[str, Any]:
+    return {
+        "host": result.host,
+        "state": {"pending": "unchanged"}.get(result.state, result.state),
+        "changes": [{"role": change.role, "step": change.step} for change in result.changes],
+        "errors": [{"message": error.message, "hint": error.hint} for error in result.errors],
+        "answers": [
+            {
+                "service": answer.service,
+                "text": answer.text,
+                "tokens": answer.tokens,
+                "seconds": answer.seconds,
+                "tokens_per_second": answer.tokens_per_second,
+            }
+            for answer in result.answers
+        ],
+        "seconds": round(result.seconds, 3),
+    }

@@ -1,0 +1,182 @@
+"""Puts a host into a fleet's files: a group of its own, or one more host of a group whose rig is the same.
+
+What a person wrote is never overwritten. An inventory gets one host more, or a group at its end; where even that cannot
+be done safely, the text to paste is the hint of the refusal.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rigup.catalogue import Catalogue
+from rigup.errors import InputError, Refused
+from rigup.fleet.inventory import GROUP_DATA, INVENTORIES, HostEntry, load_project
+from rigup.fleet.preflight_rig import HOST_MEMORY_TOLERANCE
+from rigup.planner.reading import read_rig
+from rigup.rig import Rig
+
+
+@dataclass(frozen=True)
+class Change:
+    """One file as it will be; `action` is "new", or what is added to it."""
+
+    path: Path
+    text: str
+    action: str
+
+    def write(self) -> None:
+        """Writes the whole file or nothing. Raises InputError where the folder cannot be written to."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            new = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+            new.write_text(self.text)
+            new.replace(self.path)
+        except OSError as error:
+            raise InputError(f"{self.path}: {error.strerror}", "name another folder with --fleet") from None
+
+
+@dataclass(frozen=True)
+class Member:
+    """A host that is in the fleet already, with the inventory that has it."""
+
+    inventory: Path
+    entry: HostEntry
+
+
+def entry_of(name: str, data: dict[str, Any]) -> str:
+    """A host as an inventory has it: its name, or name and data."""
+    text = f'"{name}"'
+    pairs = ", ".join(f'"{key}": "{value}"' for key, value in data.items())
+    return f"({text}, {{{pairs}}})" if data else text
+
+
+def members(root: Path) -> list[Member]:
+    """Every host of every inventory of a fleet folder."""
+    return [
+        Member(path, host)
+        for path in sorted((root / INVENTORIES).glob("*.py"))
+        for host in load_project(str(path)).hosts
+    ]
+
+
+def check_new(name: str, there: list[Member]) -> None:
+    """Raises InputError where a host is in the fleet already, under this name or with another user."""
+    for member in there:
+        known = member.entry.name
+        if known.rpartition("@")[2] == name.rpartition("@")[2]:
+            raise InputError(
+                f"{member.inventory}: {known} is in group {member.entry.group} already", f"rigup plan --limit {known}"
+            )
+
+
+def equal_rigs(first: Rig, second: Rig) -> bool:
+    """Whether two rigs are one: the same GPUs in the same order, release, and host memory but for what kernels keep."""
+    if [gpu.key for gpu in first.gpus] != [gpu.key for gpu in second.gpus]:
+        return False
+    if first.os and second.os and first.os != second.os:
+        return False
+    one, other = first.host_memory_gib, second.host_memory_gib
+    return one is None or other is None or abs(one - other) <= HOST_MEMORY_TOLERANCE * one
+
+
+def group_for(rig: Rig, wanted: str | None, there: list[Member], catalogue: Catalogue) -> Member | None:
+    """A host of the group that the new one belongs to, if there is such a group.
+
+    Raises Refused where the group that the user wants is another rig.
+    """
+    for member in there:
+        declared = read_rig(member.entry.data["rig"], member.entry.data_path, catalogue)
+        if wanted is None and equal_rigs(declared, rig):
+            return member
+        if wanted == member.entry.group:
+            if equal_rigs(declared, rig):
+                return member
+            raise Refused(
+                f"{member.entry.data_path}: group {wanted} is another rig: declared: {rig_text(declared)};"
+                f" found: {rig_text(rig)}",
+                "choose another name with --group",
+            )
+    return None
+
+
+def rig_text(rig: Rig) -> str:
+    """A rig in a line, for messages."""
+    names = [gpu.name for gpu in rig.gpus]
+    parts = [f"{names.count(name)}x {name}" for name in dict.fromkeys(names)] or ["no GPU"]
+    parts += [f"{rig.host_memory_gib:g} GiB"] if rig.host_memory_gib is not None else []
+    return ", ".join([*parts, *([rig.os] if rig.os else [])])
+
+
+def join_group(member: Member, host: str) -> Change:
+    """One host more in the group of `member`; `host` is its entry. Raises Refused where the list is not a plain one."""
+    path, group = member.inventory, member.entry.group
+    text = path.read_text()
+    elements = _elements(text, group)
+    if elements:
+        new = _with_one_more(text, elements[-1], host)
+        now = _elements(new, group)
+        if now and ast.dump(now[-1]) == ast.dump(ast.parse(host, mode="eval").body) and len(now) == len(elements) + 1:
+            return Change(path, new, f"{group}: one host more")
+    raise Refused(f"{path}: {group} is not a plain list that a host could be added to", f"add it yourself: {host}")
+
+
+def _with_one_more(text: str, last: ast.expr, host: str) -> str:
+    """The text with `host` after the last element: on a line of its own where that one has one."""
+    assert last.end_lineno is not None and last.end_col_offset is not None
+    lines = text.splitlines(keepends=True)
+    line = lines[last.end_lineno - 1].encode()
+    before, rest = line[: last.end_col_offset], line[last.end_col_offset :]
+    begins_line = not lines[last.lineno - 1].encode()[: last.col_offset].strip()
+    comma = rest.lstrip().startswith(b",")
+    if begins_line and rest.strip().lstrip(b",").strip()[:1] in (b"", b"#"):
+        own = " " * last.col_offset + host + ",\n"
+        lines[last.end_lineno - 1] = (before + (b"" if comma else b",") + rest).decode() + own
+    else:
+        lines[last.end_lineno - 1] = (before + f", {host}".encode() + rest).decode()
+    return "".join(lines)
+
+
+def _elements(text: str, group: str) -> list[ast.expr]:
+    """The elements of the list that a group is, where it is written out, once."""
+    values = [
+        node.value
+        for node in ast.parse(text).body
+        if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == [group]
+    ]
+    value = values[0] if len(values) == 1 else None
+    if isinstance(value, ast.Tuple) and value.elts:
+        value = value.elts[0]
+    return value.elts if isinstance(value, ast.List) else []
+
+
+def new_group(root: Path, group: str, host: str, data: str) -> list[Change]:
+    """A group of its own: at the end of the only inventory, else in a new one, with its group_data.
+
+    Raises InputError for a name that cannot be one, Refused where a file is there already.
+    """
+    if not group.isidentifier() or group.startswith("_"):
+        raise InputError(f'--group: "{group}" cannot name a group', "use letters, digits and underscores")
+    line = f"{group} = [{host}]\n"
+    described = root / GROUP_DATA / f"{group}.py"
+    inventories = sorted((root / INVENTORIES).glob("*.py"))
+    inventory = inventories[0] if len(inventories) == 1 else root / INVENTORIES / f"{group}.py"
+    for path, text in ((described, data), *(() if len(inventories) == 1 else ((inventory, line),))):
+        if path.exists():
+            raise Refused(
+                f"{path} is there already, and yours",
+                f"choose another name with --group, or write there:\n{_indented(text)}\nand in an inventory: {line}",
+            )
+    if len(inventories) != 1:
+        return [Change(described, data, "new"), Change(inventory, line, "new")]
+    text = inventory.read_text()
+    if any(ast.unparse(node).startswith(f"{group} =") for node in ast.parse(text).body):
+        raise Refused(f"{inventory}: {group} is there already", f"choose another name with --group, or add {host}")
+    return [Change(described, data, "new"), Change(inventory, f"{text.rstrip()}\n{line}", f"group {group}")]
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"    {line}" for line in text.splitlines())

@@ -1,0 +1,134 @@
+"""One apply at a time per host: a lease on the host, renewed while rigup lives, named to whoever comes second.
+
+A lease that nobody renewed for EXPIRES_SECONDS is dead (its controller lost power or network). One whose controller is
+this very machine, and whose process is gone, is dead at once.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import socket
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import gevent
+
+from rigup.errors import Refused
+from rigup.layout import RUNTIME
+from rigup.operations import remote
+
+EXPIRES_SECONDS = 60
+RENEW_SECONDS = 15
+FILE = f"{RUNTIME}/lease.json"
+
+_TAKE = r"""
+mkdir -p "$1"; exec 9>"$1/lease.lock"; flock -w 10 9
+if [ -f "$2" ]; then
+  age=$(( $(date +%s) - $(stat -c %Y "$2") ))
+  if [ "$age" -lt "$3" ] && [ "$(cat "$2")" != "$5" ]; then printf '%s %s' "$age" "$(cat "$2")"; exit 0; fi
+fi
+umask 022; printf %s "$4" > "$2"; echo taken
+"""
+_RENEW = 'if [ "$(cat "$1")" = "$2" ]; then touch "$1"; else exit 1; fi'
+_RELEASE = 'if [ "$(cat "$1" 2>/dev/null)" = "$2" ]; then rm -f "$1"; fi'
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who holds a host: a person at a machine, and the process that the lease lives with. `since` is UTC."""
+
+    who: str
+    since: str
+    machine: str
+    pid: int
+    started: str
+
+    def __str__(self) -> str:
+        return f"{self.who} (process {self.pid}) since {self.since}"
+
+
+def myself() -> Holder:
+    """This process."""
+    machine = Path("/etc/machine-id")
+    return Holder(
+        f"{getpass.getuser()}@{socket.gethostname()}",
+        time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
+        (machine.read_text().strip() if machine.exists() else "") or socket.gethostname(),
+        os.getpid(),
+        _started(os.getpid()),
+    )
+
+
+class Lease:
+    """The lease of one host. `take` it before anything is changed, `release` it at the end; it renews itself."""
+
+    def __init__(self, host: Any, holder: Holder) -> None:
+        self.host = host
+        self.text = json.dumps(asdict(holder))
+        self._renewing: Any = None
+
+    def take(self) -> None:
+        """Raises Refused, naming the holder, when somebody else has this host."""
+        self.claim()
+        self._renewing = gevent.spawn(self._renew)
+
+    def claim(self) -> None:
+        """Writes the lease, as at the first time or anew after a reboot has taken it away. Raises as `take` does."""
+        answer = self._try("")
+        if answer != "taken":
+            age, _, text = answer.partition(" ")
+            if self._is_dead(text):
+                answer = self._try(text)
+        if answer != "taken":
+            age, _, text = answer.partition(" ")
+            raise Refused(
+                f"{self.host.name}: another rigup apply is at work: {_named(text)}, last sign of life {age} s ago",
+                f"wait for it; if it is dead its claim ends {EXPIRES_SECONDS} s after its last sign of life",
+            )
+
+    def release(self) -> None:
+        """Gives the host back; quiet when the host cannot be reached any more."""
+        if self._renewing is not None:
+            self._renewing.kill()
+            self._renewing = None
+            try:
+                remote.ask(self.host, "sh", "-c", _RELEASE, "rigup", FILE, self.text, timeout=15)
+            except remote.LOST:
+                return
+
+    def _try(self, dead: str) -> str:
+        return remote.script(self.host, _TAKE, RUNTIME, FILE, str(EXPIRES_SECONDS), self.text, dead).strip()
+
+    def _renew(self) -> None:
+        while True:
+            gevent.sleep(RENEW_SECONDS)
+            try:
+                remote.ask(self.host, "sh", "-c", _RENEW, "rigup", FILE, self.text, timeout=RENEW_SECONDS)
+            except remote.LOST:
+                continue
+
+    def _is_dead(self, text: str) -> bool:
+        try:
+            holder = Holder(**json.loads(text))
+        except (ValueError, TypeError):
+            return False
+        return holder.machine == myself().machine and _started(holder.pid) != holder.started
+
+
+def _named(text: str) -> str:
+    try:
+        return str(Holder(**json.loads(text)))
+    except (ValueError, TypeError):
+        return "a holder that cannot be read"
+
+
+def _started(pid: int) -> str:
+    """When a process of this machine started, in clock ticks since boot; empty when there is none (or no /proc)."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19]
+    except (OSError, IndexError):
+        return ""

@@ -1,0 +1,78 @@
+"""Changing a lock, entry by entry, and saying what changed. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from rigup.fleet.lock_needs import Name
+from rigup.lock import Lock, LockedCheckpoint, LockedSource
+from rigup.units import bytes_text
+
+
+@dataclass(frozen=True)
+class Change:
+    """One entry that is not as it was. before, after: what it pins, None where it was not or is no more."""
+
+    name: str
+    before: str | None
+    after: str | None
+
+    @property
+    def kind(self) -> Literal["added", "moved", "dropped"]:
+        """What happened to it."""
+        if self.before is None:
+            return "added"
+        return "moved" if self.after is not None else "dropped"
+
+
+def changes(before: Lock, after: Lock) -> tuple[Change, ...]:
+    """What differs between two locks, by name."""
+    old, new = _pins(before), _pins(after)
+    return tuple(
+        Change(name, old[name][1] if name in old else None, new[name][1] if name in new else None)
+        for name in sorted(old.keys() | new.keys())
+        if old.get(name) != new.get(name)
+    )
+
+
+def with_checkpoints(lock: Lock, entries: Iterable[LockedCheckpoint]) -> Lock:
+    """The lock with these in place of those of the same name."""
+    merged = {(e.repo, e.quant): e for e in (*lock.checkpoints, *entries)}
+    return lock.model_copy(update={"checkpoints": tuple(merged[name] for name in sorted(merged))})
+
+
+def with_sources(lock: Lock, entries: Iterable[LockedSource]) -> Lock:
+    """The lock with these in place of those of the same name."""
+    merged = {(e.engine, e.version): e for e in (*lock.sources, *entries)}
+    return lock.model_copy(update={"sources": tuple(merged[name] for name in sorted(merged))})
+
+
+def only(lock: Lock, checkpoints: Iterable[Name], sources: Iterable[Name], driver: bool, cuda_toolkit: bool) -> Lock:
+    """The lock without whatever is not named."""
+    kept, built = set(checkpoints), set(sources)
+    return lock.model_copy(
+        update={
+            "driver": lock.driver if driver else None,
+            "cuda_toolkit": lock.cuda_toolkit if cuda_toolkit else None,
+            "checkpoints": tuple(e for e in lock.checkpoints if (e.repo, e.quant) in kept),
+            "sources": tuple(e for e in lock.sources if (e.engine, e.version) in built),
+        }
+    )
+
+
+def _pins(lock: Lock) -> dict[str, tuple[object, str]]:
+    """Each entry by name: itself, and what of it a person tells versions by."""
+    found: dict[str, tuple[object, str]] = {}
+    if lock.driver:
+        found["driver"] = (lock.driver, lock.driver.version)
+    if lock.cuda_toolkit:
+        found["cuda-toolkit"] = (lock.cuda_toolkit, lock.cuda_toolkit.version)
+    for entry in lock.checkpoints:
+        count = f"{len(entry.files)} file{'' if len(entry.files) == 1 else 's'}"
+        text = f"{entry.revision[:12]} ({count}, {bytes_text(entry.bytes)})"
+        found[f"checkpoint {entry.repo} {entry.quant}"] = (entry, text)
+    for source in lock.sources:
+        found[f"source {source.engine} {source.version}"] = (source, f"{source.address} sha256 {source.sha256[:12]}")
+    return found

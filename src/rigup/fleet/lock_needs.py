@@ -1,0 +1,119 @@
+"""What plans need of the lock, what it lacks of that, and the digest of what was asked for."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from rigup.catalogue import Catalogue
+from rigup.catalogue.driver_versions import locked_driver, nvidia_versions
+from rigup.fleet.inventory import HostEntry, Project
+from rigup.lock import Lock
+from rigup.plan import Plan
+from rigup.planner.driver import driver_plan
+from rigup.planner.reading import read_rig, read_services
+from rigup.planner.resolution import resolve
+
+Name = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Needs:
+    """By name, the first plan that needs it: checkpoints by (repository, quantisation), sources by (engine, version).
+
+    driver, cuda_toolkit: whether any plan needs one. later: builds that no lock can pin yet, by name.
+    refused: plans that need nothing because they are refused.
+    """
+
+    checkpoints: dict[Name, Plan]
+    sources: dict[Name, Plan]
+    driver: bool
+    cuda_toolkit: bool
+    later: tuple[str, ...]
+    refused: tuple[Plan, ...]
+
+    def missing(self, lock: Lock) -> Needs:
+        """What of it a lock lacks. A checkpoint without files is as good as none."""
+        have = {(entry.repo, entry.quant) for entry in lock.checkpoints if entry.files}
+        return Needs(
+            {name: plan for name, plan in self.checkpoints.items() if name not in have},
+            {name: plan for name, plan in self.sources.items() if lock.source(*name) is None},
+            self.driver and lock.driver is None,
+            self.cuda_toolkit and lock.cuda_toolkit is None,
+            (),
+            (),
+        )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Everything that is needed, as messages call it."""
+        checkpoints = (f"checkpoint {repo} {quant}" for repo, quant in sorted(self.checkpoints))
+        sources = (f"source {engine} {version}" for engine, version in sorted(self.sources))
+        return (*(["driver"] * self.driver), *(["cuda-toolkit"] * self.cuda_toolkit), *checkpoints, *sources)
+
+
+def needs_of(plans: Iterable[Plan]) -> Needs:
+    """What the accepted ones among plans need."""
+    plans = tuple(plans)
+    checkpoints: dict[Name, Plan] = {}
+    sources: dict[Name, Plan] = {}
+    later: dict[str, None] = {}
+    accepted = [plan for plan in plans if plan.verdict == "ok"]
+    for plan in accepted:
+        assert plan.build is not None and plan.checkpoint is not None
+        checkpoints.setdefault((plan.checkpoint.repo, plan.checkpoint.quant), plan)
+        if plan.build.method == "source":
+            sources.setdefault((plan.build.engine, plan.build.version), plan)
+        else:
+            later[f"{plan.build.engine} {plan.build.version} ({plan.build.method})"] = None
+    return Needs(
+        checkpoints,
+        sources,
+        driver=any(_needs_driver(plan) for plan in accepted),
+        cuda_toolkit=any(_needs_toolkit(plan) for plan in accepted),
+        later=tuple(sorted(later)),
+        refused=tuple(plan for plan in plans if plan.verdict == "refused"),
+    )
+
+
+def _needs_driver(plan: Plan) -> bool:
+    return driver_plan(plan.rig, Lock(driver=locked_driver(nvidia_versions().driver.default))) is not None
+
+
+def _needs_toolkit(plan: Plan) -> bool:
+    """Whether the build takes NVIDIA's packages: pinned ones, or ones that some toolkit would pin."""
+    assert plan.build is not None
+    known = {name for toolkit in nvidia_versions().cuda_toolkits for name in toolkit.packages}
+    unpinned = known.intersection((*plan.build.packages, *plan.build.runtime_packages))
+    return bool(unpinned or plan.build.pinned_packages or plan.build.pinned_runtime_packages)
+
+
+def inputs_digest(project: Project, catalogue: Catalogue) -> str:
+    """The digest of what a lock follows from: rigs and services as written, and what the catalogue offers for them.
+
+    Neither hosts nor the lock itself count, so that a hundred equal boxes are as one, and locking is repeatable.
+    """
+    asked = {
+        _canonical([host.data["rig"], host.data.get("services"), _offered(host, catalogue)]) for host in project.hosts
+    }
+    return f"sha256:{hashlib.sha256(_canonical(sorted(asked)).encode()).hexdigest()}"
+
+
+def _offered(host: HostEntry, catalogue: Catalogue) -> list[Any]:
+    """The checkpoints and engine releases that the services of a host may end up with, by name."""
+    rig = read_rig(host.data["rig"], host.data_path, catalogue)
+    services = read_services(host.data.get("services"), host.origins["services"], catalogue, rig)
+    found: list[Any] = []
+    for service in services:
+        choices = resolve(service, rig, catalogue)
+        checkpoints = [[entry.repo, entry.quant, entry.entry] for entry in choices.checkpoints]
+        engines = [[release.engine, release.version, release.archive] for _, release in choices.engines]
+        found.append([service.name, checkpoints, engines])
+    return found
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":"), default=str)

@@ -1,0 +1,131 @@
+"""From names to pins: a checkpoint at its hub to revision, files and sha256, a release to its archive."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Callable
+
+from pydantic import ValidationError
+
+from rigup.cache import cache_folder
+from rigup.catalogue import Catalogue, CheckpointEntry
+from rigup.errors import InputError
+from rigup.fleet.gguf_files import gguf_files
+from rigup.fleet.hub import Hub, HubFile
+from rigup.fleet.inventory import HostEntry, Project
+from rigup.fleet.lock_needs import Name
+from rigup.fleet.safetensors_files import INDEX, safetensors_files
+from rigup.fleet.settings import read_settings
+from rigup.lock import LockedCheckpoint, LockedFile, LockedSource
+from rigup.operations.sources import pin_source
+from rigup.plan import Plan
+from rigup.units import bytes_text
+
+HUB_VARIABLE = "HF_ENDPOINT"
+WEIGHTS = (".gguf", ".safetensors")
+EXACT_TOLERANCE, TOLERANCE = 0.001, 0.05
+
+
+class Resolver:
+    """Asks hubs and archives for one fleet. `say` gets a line for what takes a while, `warnings` collects the rest.
+
+    pause: how it waits between tries, in seconds.
+    """
+
+    def __init__(
+        self,
+        project: Project,
+        catalogue: Catalogue,
+        say: Callable[[str], None],
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.catalogue = catalogue
+        self.say = say
+        self.warnings: list[str] = []
+        self._project = project
+        self._pause = pause
+        self._hubs: dict[tuple[str, str | None], Hub] = {}
+        self._listings: dict[tuple[str, str, str], tuple[str, dict[str, HubFile]]] = {}
+        self._hosts = {host.name: host for host in project.hosts}
+
+    def checkpoint(self, name: Name, plan: Plan, revision: str = "main", asked: str | None = None) -> LockedCheckpoint:
+        """One checkpoint at a revision of its repository: branch, tag or commit.
+
+        plan: the one that needs it, whose hub is asked. asked: what messages begin with, instead of its service.
+        Raises InputError for what the hub does not have, and Unreachable.
+        """
+        repo, quant = name
+        host = self._hosts[plan.host]
+        hub = self._hub(host)
+        self.say(f"asking {hub.name} for {repo} {quant}")
+        try:
+            return self._locked(hub, self._entry(name), revision)
+        except InputError as error:
+            where = asked or f"{host.origins['services']}: services.{plan.service.name}"
+            raise InputError(f"{where}: {error.message}", error.hint) from None
+
+    def source(self, name: Name) -> LockedSource:
+        """The source archive of an engine's release, downloaded and hashed. Raises InputError and Unreachable."""
+        engine, version = name
+        release = next((e.version(version) for e in self.catalogue.engines if e.name == engine), None)
+        if release is None or release.archive is None:
+            raise InputError(
+                f"{engine} {version}: the catalogue does not say where its source archive is",
+                "write archive and archive_root in the engine's file",
+            )
+        self.say(f"downloading {engine} {version}: {release.archive}")
+        return pin_source(engine, version, release.archive, release.archive_root, cache_folder() / "sources")
+
+    def _locked(self, hub: Hub, entry: CheckpointEntry, revision: str) -> LockedCheckpoint:
+        commit, there = self._listing(hub, entry.repo, revision)
+        if entry.scheme == "gguf":
+            paths = gguf_files(entry.repo, entry.quant, entry.entry, there)
+        else:
+            index = hub.content(entry.repo, commit, there[INDEX]) if INDEX in there else None
+            paths = safetensors_files(entry.repo, there, index)
+        try:
+            files = tuple(self._file(hub, entry.repo, commit, there[path]) for path in sorted(paths))
+            locked = LockedCheckpoint(repo=entry.repo, quant=entry.quant, revision=commit, files=files)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise InputError(f"{entry.repo}: {first['loc'][-1]} {first['input']!r} cannot be locked") from None
+        self._compare(entry, locked)
+        return locked
+
+    def _listing(self, hub: Hub, repo: str, revision: str) -> tuple[str, dict[str, HubFile]]:
+        """The commit behind a revision, and its files; asked once, however many quantisations are in it."""
+        key = (hub.address, repo)
+        if (*key, revision) not in self._listings:
+            commit = hub.commit(repo, revision)
+            found = self._listings.get((*key, commit)) or (commit, hub.files(repo, commit))
+            self._listings[*key, revision] = self._listings[*key, commit] = found
+        return self._listings[*key, revision]
+
+    def _file(self, hub: Hub, repo: str, commit: str, file: HubFile) -> LockedFile:
+        sha256 = file.sha256 or hashlib.sha256(hub.content(repo, commit, file)).hexdigest()
+        return LockedFile(path=file.path, size=file.size, sha256=sha256)
+
+    def _compare(self, entry: CheckpointEntry, locked: LockedCheckpoint) -> None:
+        """Warns where the weights are not as large as the catalogue says; plans take the lock's figure."""
+        found = sum(file.size for file in locked.files if file.path.endswith(WEIGHTS))
+        if abs(found - entry.bytes) > entry.bytes * (EXACT_TOLERANCE if entry.bytes_exact else TOLERANCE):
+            self.warnings.append(
+                f"{entry.label}: {bytes_text(found)} of weights at the hub, {bytes_text(entry.bytes)} in the catalogue"
+                "; plans go by the hub"
+            )
+
+    def _entry(self, name: Name) -> CheckpointEntry:
+        return next(entry for entry in self.catalogue.checkpoints if (entry.repo, entry.quant) == name)
+
+    def _hub(self, host: HostEntry) -> Hub:
+        """The hub of a host: its own `hub`, else what the environment says, else the public one."""
+        settings = read_settings(host.data, (), self._project.root, host.origins)
+        address = settings.hub if "hub" in host.data else os.environ.get(HUB_VARIABLE) or settings.hub
+        if not address.startswith(("https://", "http://")):
+            raise InputError(f'{HUB_VARIABLE}: "{address}" is not an address', f"export {HUB_VARIABLE}={settings.hub}")
+        key = (address, settings.hub_token)
+        if key not in self._hubs:
+            self._hubs[key] = Hub(address, settings.hub_token, self._pause)
+        return self._hubs[key]

@@ -1,0 +1,209 @@
+"""`rigup lock`: from a fleet and the lock it has to one that pins what its plans rest on. Written whole or not."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from rigup.catalogue import Catalogue
+from rigup.catalogue.driver_versions import locked_driver, nvidia_versions
+from rigup.errors import InputError, Refused
+from rigup.fleet.inventory import LOCK, Project, load_project
+from rigup.fleet.lock_entries import Change, changes, only, with_checkpoints, with_sources
+from rigup.fleet.lock_needs import Name, Needs, inputs_digest, needs_of
+from rigup.fleet.lock_resolving import Resolver
+from rigup.fleet.lock_upgrade import Upgrade, upgraded_checkpoints, upgraded_sources, with_upgraded_nvidia
+from rigup.fleet.planning import plan_project
+from rigup.lock import Lock, LockedCheckpoint, load_lock
+from rigup.plan import Plan
+from rigup.render.lock_text import lock_text
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A lock that is not written yet, the one that it replaces, and what the plans under it need."""
+
+    path: Path
+    before: Lock
+    after: Lock
+    needs: Needs
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """What is not as it was."""
+        return changes(self.before, self.after)
+
+
+def own_lock(project: Project) -> Path:
+    """The lock that `rigup lock` writes: the fleet's own, also where the toolkit's stands in for it until then."""
+    return project.root / LOCK
+
+
+def resolve_lock(
+    project: Project, resolver: Resolver, upgrade: Upgrade | None = None, prune: bool = False, whole: bool = True
+) -> Resolved:
+    """Plans the fleet, and resolves what the plans need and the lock lacks, until the plans under it need no more.
+
+    What is locked is kept as it is, but for what `upgrade` names. prune: what no plan of a locked inventory uses goes.
+    whole: whether `project` is a whole inventory, so that the digest of its inputs can be recorded.
+    Raises InputError, Unreachable or MissingTool, with nothing written.
+    """
+    path = own_lock(project)
+    kept = load_lock(project.lock_path)
+    before = kept if path.exists() else Lock()
+    if upgrade is not None:
+        kept = _upgraded(project, kept, upgrade, resolver)
+    begin = Lock(inputs=before.inputs) if prune or not path.exists() else kept
+    after, needs = _settled(project, begin, kept, resolver)
+    if prune:
+        after, needs = _settled(project, _with_used_by_others(project, after, kept), kept, resolver)
+    if upgrade is not None:
+        _refuse_losses(upgrade, project, before, needs)
+    if not needs.checkpoints:
+        raise _nothing_accepted(needs)
+    if whole:
+        inputs = {**after.inputs, inventory_key(project): inputs_digest(project, resolver.catalogue)}
+        after = after.model_copy(update={"inputs": inputs})
+    return Resolved(path, before, after, needs)
+
+
+def inventory_key(project: Project) -> str:
+    """How the lock names the inventory: by its path below the fleet's folder."""
+    return project.inventory.resolve().relative_to(project.root.resolve()).as_posix()
+
+
+def _settled(project: Project, lock: Lock, kept: Lock, resolver: Resolver) -> tuple[Lock, Needs]:
+    """A lock under which the plans need nothing else.
+
+    More than one round may be needed: the real size of a checkpoint can turn a plan to another one. Each round adds an
+    entry, so it ends.
+    """
+    while True:
+        needs = needs_of(plan_project(project, lock))
+        missing = needs.missing(lock)
+        if not missing.names:
+            return lock, needs
+        lock = _supplied(lock, missing, kept, resolver)
+
+
+def _supplied(lock: Lock, missing: Needs, kept: Lock, resolver: Resolver) -> Lock:
+    """The lock with what is missing in it: as it was locked before, else resolved now."""
+    if missing.driver:
+        default = locked_driver(nvidia_versions().driver.default)
+        lock = lock.model_copy(update={"driver": kept.driver or default})
+    if missing.cuda_toolkit:
+        lock = lock.model_copy(update={"cuda_toolkit": kept.cuda_toolkit or nvidia_versions().cuda_toolkit()})
+    for name, plan in missing.checkpoints.items():
+        lock = with_checkpoints(lock, [_checkpoint(name, plan, lock, kept, resolver)])
+    for name in missing.sources:
+        lock = with_sources(lock, [kept.source(*name) or resolver.source(name)])
+    return lock
+
+
+def _checkpoint(name: Name, plan: Plan, lock: Lock, kept: Lock, resolver: Resolver) -> LockedCheckpoint:
+    """One checkpoint; a repository that is locked already stays at its revision."""
+    found = kept.checkpoint(*name)
+    if found is not None and found.files:
+        return found
+    revisions = [entry.revision for entry in (*kept.checkpoints, *lock.checkpoints) if entry.repo == name[0]]
+    return resolver.checkpoint(name, plan, next(iter(revisions), "main"))
+
+
+def _upgraded(project: Project, lock: Lock, upgrade: Upgrade, resolver: Resolver) -> Lock:
+    """The lock with what an upgrade names resolved anew."""
+    moved = with_upgraded_nvidia(upgrade, lock)
+    if moved is not None:
+        return moved
+    needs = needs_of(plan_project(project, lock))
+    if sources := upgraded_sources(upgrade, needs, resolver.catalogue):
+        return with_sources(lock, [resolver.source(name) for name in sources])
+    names = upgraded_checkpoints(upgrade, needs, lock, resolver.catalogue)
+    used = [plan for name, plan in needs.checkpoints.items() if name in names]
+    plan = next(iter(used), None) or next(iter(needs.checkpoints.values()), None)
+    if plan is None:
+        raise _nothing_accepted(needs)
+    revision, asked = upgrade.version or "main", str(upgrade)
+    return with_checkpoints(lock, [resolver.checkpoint(name, plan, revision, asked) for name in names])
+
+
+def _with_used_by_others(project: Project, lock: Lock, kept: Lock) -> Lock:
+    """The lock with what other inventories of the fleet use of the one before; those that are gone are forgotten."""
+    own = inventory_key(project)
+    others = [key for key in sorted(lock.inputs) if key != own and (project.root / key).is_file()]
+    found = [needs_of(plan_project(load_project(str(project.root / key)), kept)) for key in others]
+    names = {name for needs in found for name in needs.checkpoints}
+    builds = {name for needs in found for name in needs.sources}
+    used = only(kept, names, builds, any(n.driver for n in found), any(n.cuda_toolkit for n in found))
+    lock = with_sources(with_checkpoints(lock, used.checkpoints), used.sources)
+    return lock.model_copy(
+        update={
+            "driver": lock.driver or used.driver,
+            "cuda_toolkit": lock.cuda_toolkit or used.cuda_toolkit,
+            "inputs": {key: lock.inputs[key] for key in (own, *others) if key in lock.inputs},
+        }
+    )
+
+
+def _refuse_losses(upgrade: Upgrade, project: Project, before: Lock, needs: Needs) -> None:
+    """Raises InputError where a plan that was accepted is refused after an upgrade."""
+    refused = {(plan.host, plan.service.name): plan for plan in needs.refused}
+    for plan in plan_project(project, before) if refused else ():
+        lost = refused.get((plan.host, plan.service.name))
+        if plan.verdict == "ok" and lost is not None:
+            finding = lost.refusals[0]
+            raise InputError(
+                f"{upgrade}: {plan.host}: {plan.service.name} would be refused: {finding.message} [{finding.rule}]",
+                finding.hint,
+            )
+
+
+def _nothing_accepted(needs: Needs) -> Refused:
+    first = needs.refused[0]
+    message = f"no plan is accepted, so there is nothing to lock; {first.host}: {first.service.name}: "
+    return Refused(message + first.refusals[0].message, "rigup plan says why, and what would fit")
+
+
+def stale(project: Project, catalogue: Catalogue, whole: bool = True) -> tuple[str, ...]:
+    """What is wrong with the lock of a fleet, in words; () where it pins everything. Asks nobody and writes nothing."""
+    path = own_lock(project)
+    if not path.exists():
+        return (f"{LOCK} does not exist",)
+    lock = load_lock(path)
+    missing = needs_of(plan_project(project, lock)).missing(lock)
+    found = [f"{name} is missing" for name in missing.names]
+    key = inventory_key(project)
+    if whole and key not in lock.inputs:
+        found.append(f"it was not made for {key}")
+    elif whole and lock.inputs[key] != inputs_digest(project, catalogue):
+        found.append(f"rigs, services or the catalogue behind {key} are not what it was made from")
+    return tuple(found)
+
+
+def write_lock(path: Path, lock: Lock) -> bool:
+    """Writes a lock in one step, unless the file says the same already; returns whether it was written.
+
+    Raises InputError where it cannot be written; what was there is then still there.
+    """
+    path = path.resolve()
+    text = lock_text(lock).encode()
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        if path.exists() and path.read_bytes() == text:
+            return False
+        try:
+            with fresh.open("xb") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            if path.exists():
+                shutil.copymode(path, fresh)
+            fresh.replace(path)
+        finally:
+            fresh.unlink(missing_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"{path}: cannot be written: {error.strerror}", "may you write there, and is there room?"
+        ) from None
+    return True

@@ -1,0 +1,97 @@
+"""What must be true of a host before anything on it is changed: plan against probe, all findings at once. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rigup import layout
+from rigup.facts.probe import Probe
+from rigup.fleet.preflight_rig import differences
+from rigup.plan import Finding, Plan
+from rigup.rig import SUPPORTED_OS
+from rigup.units import GIB, bytes_text
+
+CLOCK_SKEW_SECONDS = 300
+SPACE_FOR_A_BUILD = 2 * GIB
+SPACE_FOR_WEIGHTS_SHARE = 0.02
+
+
+def preflight(probe: Probe, plans: tuple[Plan, ...], now: float) -> tuple[Finding, ...]:
+    """All that speaks against applying these plans to this host. `now`: this machine's time, seconds since 1970."""
+    return (
+        *_operating_system(probe),
+        *_clock(probe, now),
+        *_disks(probe, plans),
+        *(differences(plans[0].rig, probe) if plans else ()),
+        *(found for plan in plans for found in _port(probe, plan)),
+    )
+
+
+def _operating_system(probe: Probe) -> Iterator[Finding]:
+    if probe.os not in SUPPORTED_OS:
+        name = probe.os_name or probe.os or "unknown"
+        yield Finding(rule="host-os", message=f"{name} is not supported", hint=f"supported: {', '.join(SUPPORTED_OS)}")
+    elif probe.init != "systemd":
+        yield Finding(
+            rule="host-init", message=f"process 1 is {probe.init}, not systemd", hint="rigup needs a machine that boots"
+        )
+    if probe.architecture not in ("x86_64", "aarch64"):
+        yield Finding(
+            rule="host-architecture", message=f"{probe.architecture} is not supported", hint="x86_64 and aarch64 are"
+        )
+
+
+def _clock(probe: Probe, now: float) -> Iterator[Finding]:
+    skew = probe.clock - now
+    if abs(skew) > CLOCK_SKEW_SECONDS:
+        way = "ahead of" if skew > 0 else "behind"
+        yield Finding(
+            rule="host-clock",
+            message=f"its clock is {abs(skew):.0f} s {way} this machine's: certificates and apt would fail",
+            hint="set it: timedatectl set-ntp true",
+        )
+
+
+def _disks(probe: Probe, plans: tuple[Plan, ...]) -> Iterator[Finding]:
+    for disk in probe.disks:
+        if not disk.writable:
+            yield Finding(
+                rule="host-disk", message=f"{disk.folder} cannot be written to", hint="is it mounted read-only?"
+            )
+    needed = {
+        layout.BUILDS: SPACE_FOR_A_BUILD if any(plan.build and plan.build.method == "source" for plan in plans) else 0,
+        layout.WEIGHTS: sum(size for plan in plans if (size := _missing_weights(probe, plan))),
+    }
+    what = {layout.BUILDS: "a build needs", layout.WEIGHTS: "the weights need"}
+    for folder, size in needed.items():
+        there = probe.disk(folder)
+        built = folder == layout.BUILDS and probe.builds
+        if there and there.writable and not built and size > there.free_bytes:
+            free = bytes_text(there.free_bytes)
+            yield Finding(
+                rule="host-disk",
+                message=f"{what[folder]} {bytes_text(size)} in {there.folder}, {free} are free",
+                hint="make room, or mount a larger disk there",
+            )
+
+
+def _missing_weights(probe: Probe, plan: Plan) -> int:
+    if plan.checkpoint is None or plan.checkpoint.revision is None:
+        return 0
+    folder = layout.weights_folder(plan.checkpoint.repo, plan.checkpoint.revision)
+    if folder in probe.weights:
+        return 0
+    return max(0, int(plan.checkpoint.bytes * (1 + SPACE_FOR_WEIGHTS_SHARE)) - probe.incoming.get(folder, 0))
+
+
+def _port(probe: Probe, plan: Plan) -> Iterator[Finding]:
+    own = layout.unit_name(plan.service.name)
+    for listener in probe.listeners:
+        if listener.port == plan.service.port and listener.unit != own:
+            holder = listener.unit or listener.program or "another program"
+            yield Finding(
+                rule="host-port",
+                message=f"port {listener.port} of service {plan.service.name} is in use by {holder}",
+                hint="stop that, or give the service another port",
+            )
+            return

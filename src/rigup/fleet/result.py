@@ -1,0 +1,63 @@
+"""What came of one host in one run. The exit code of a verb is made from these, never from a library's exit code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from rigup.errors import RigupError
+from rigup.facts.probe import Probe
+from rigup.verify.generation import Answer
+
+State = Literal["pending", "unchanged", "changed", "differs", "failed", "unreachable", "refused", "cancelled"]
+
+
+@dataclass(frozen=True)
+class Change:
+    """One step that would change, or did change, a host."""
+
+    role: str
+    step: str
+
+    @classmethod
+    def of(cls, name: str) -> Change:
+        """From an operation's full name, "role | step"."""
+        role, _, step = name.rpartition(" | ")
+        return cls(role.rpartition(" | ")[2], step)
+
+
+@dataclass
+class HostResult:
+    """One host's part of a run. `changes` are those foreseen until the host was worked on, then those made."""
+
+    host: str
+    state: State = "pending"
+    changes: list[Change] = field(default_factory=list)
+    errors: list[RigupError] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
+    probe: Probe | None = None
+    seconds: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        """Whether this host is as it should be."""
+        return self.state in ("unchanged", "changed")
+
+    def fail(self, state: State, *errors: RigupError) -> None:
+        """Notes why this host takes no further part."""
+        self.state = state
+        self.errors += errors
+
+
+def exit_code(results: list[HostResult]) -> int:
+    """0 when every host is right; 2 when not one of them could even be asked; 130 when cancelled; else 1."""
+    if any(result.state == "cancelled" for result in results):
+        return 130
+    if all(result.ok for result in results):
+        return 0
+    unasked = all(result.state in ("unreachable", "refused") and _codes(result) == {2} for result in results)
+    return 2 if unasked else 1
+
+
+def _codes(result: HostResult) -> set[int]:
+    return {error.exit_code for error in result.errors}

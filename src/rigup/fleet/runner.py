@@ -1,0 +1,239 @@
+"""Runs roles over hosts on pyinfra's API: connect, probe, compare, and, for apply, carry out and verify.
+
+Each host goes through its own operations at its own pace (a compile here does not hold up a download there), and its
+operations are keyed to it alone, so hosts with different roles in one run are never mixed up. A failure stays its own.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import gevent
+from pyinfra.api import Config, Inventory, State
+from pyinfra.api.exceptions import ConnectError
+from pyinfra.api.operations import run_host_op
+from pyinfra.api.state import StateStage
+from pyinfra.context import ctx_config, ctx_host, ctx_state
+
+from rigup.errors import HostFailed, InputError, RigupError, Unreachable
+from rigup.facts.probe import read_probe
+from rigup.fleet.host_keys import keep_pyinfra_from_asking, name_jump_hosts_as_ssh_does
+from rigup.fleet.inventory import Project, toolkit_root
+from rigup.fleet.lease import Lease, myself
+from rigup.fleet.preflight import preflight
+from rigup.fleet.result import Change, HostResult
+from rigup.fleet.settings import Settings
+from rigup.fleet.ssh import CarefulSSH
+from rigup.fleet.ssh_config import connection_data
+from rigup.fleet.sudo import settle_sudo
+from rigup.fleet.unreachable import explain
+from rigup.operations import jobs, reboots, remote
+from rigup.operations.progress import Progress, report
+from rigup.operations.steps import error_of
+from rigup.plan import Plan
+from rigup.verify.generation import Answer, ask_service
+
+CONNECT_TIMEOUT_SECONDS = 10
+PARALLEL_HOSTS = 50
+
+
+class Run:
+    """One run over the hosts of a project. A context manager: leaving it returns leases and closes connections."""
+
+    def __init__(
+        self,
+        project: Project,
+        plans: dict[str, tuple[Plan, ...]],
+        settings: dict[str, Settings],
+        sudo_password: str | None,
+    ) -> None:
+        logging.getLogger("pyinfra").addHandler(logging.NullHandler())
+        logging.getLogger("pyinfra").propagate = False
+        logging.getLogger("paramiko").setLevel(logging.CRITICAL)
+        keep_pyinfra_from_asking()
+        name_jump_hosts_as_ssh_does()
+        self.plans, self.settings, self.sudo_password = plans, settings, sudo_password
+        self.results = {host.name: HostResult(host.name) for host in project.hosts}
+        self.leases: dict[str, Lease] = {}
+        names = [(host.name, connection_data(host.name, host.data)) for host in project.hosts]
+        inventory = Inventory((names, {}))
+        for index, host in enumerate(inventory):
+            host.connector_cls = CarefulSSH
+            # pyinfra's API tells operations apart by position alone; this makes the host part of it
+            host.loop_position = [index]
+        parallel = min(PARALLEL_HOSTS, len(names))
+        self.state = State(inventory, Config(CONNECT_TIMEOUT=CONNECT_TIMEOUT_SECONDS, PARALLEL=parallel))
+        self.state.cwd = str(toolkit_root())
+
+    def __enter__(self) -> Run:
+        ctx_state.set(self.state)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for lease in self.leases.values():
+            lease.release()
+        for host in self.state.inventory:
+            if host.connected:
+                host.connector.disconnect()
+                if host.connector.client is not None:
+                    host.connector.client.close()
+        ctx_state.reset()
+
+    def connect(self, take_lease: bool) -> None:
+        """Connects to every host, probes it, and holds the plan against it."""
+        self.state.set_stage(StateStage.Connect)
+        self._each(lambda host: self._connect(host, take_lease))
+
+    def compare(self) -> None:
+        """Finds out what would change, host by host; changes nothing."""
+        self.state.set_stage(StateStage.Prepare)
+        provision = load_provision()
+        self._each(lambda host: self._compare(host, provision))
+
+    def execute(self) -> None:
+        """Carries out what `compare` found, then asks every service for a real generation."""
+        self.state.set_stage(StateStage.Execute)
+        self.state.is_executing = True
+        self._each(self._execute)
+
+    def verify(self) -> None:
+        """Asks every service of every host; for `status`."""
+        self._each(self._verify)
+
+    def _each(self, work: Callable[[Any], None]) -> None:
+        """Does `work` for all hosts that still take part, side by side; what it raises becomes that host's failure."""
+        hosts = [host for host in self.state.inventory if self.results[host.name].state in ("pending", "differs")]
+        greenlets = [self.state.pool.spawn(self._guarded, work, host) for host in hosts]
+        gevent.joinall(greenlets, raise_error=True)
+
+    def _guarded(self, work: Callable[[Any], None], host: Any) -> None:
+        result, began = self.results[host.name], time.monotonic()
+        try:
+            with ctx_config.use(self.state.config.copy()), ctx_host.use(host):
+                work(host)
+        except jobs.Cancelled as error:
+            result.fail("cancelled", error)
+        except Unreachable as error:
+            result.fail("unreachable", error)
+        except RigupError as error:
+            result.fail("failed", error)
+        except remote.LOST as error:
+            what = f"{type(error).__name__}: {error}".removesuffix(": ")
+            result.fail("failed", HostFailed(f"{host.name}: connection lost ({what})", "run the same command again"))
+        except Exception as error:
+            logging.getLogger("rigup").debug("unexpected", exc_info=True)
+            result.fail("failed", HostFailed(f"{host.name}: {type(error).__name__}: {error}"))
+        finally:
+            ctx_host.reset()
+            result.seconds += time.monotonic() - began
+
+    def _connect(self, host: Any, take_lease: bool) -> None:
+        report(Progress(host.name, "connect"))
+        try:
+            host.connect(show_errors=False, raise_exceptions=True)
+        except ConnectError as error:
+            raise explain(host.name, str(error)) from None
+        except Exception as error:  # paramiko lets some key errors through as they are
+            raise explain(host.name, f"{type(error).__name__}: {error}") from None
+        self.state.activate_host(host)
+        settle_sudo(host, self.sudo_password)
+        result, plans = self.results[host.name], self.plans[host.name]
+        result.probe = read_probe(host)
+        found = preflight(result.probe, plans, time.time())
+        if found:
+            result.fail("refused", *(InputError(f"{host.name}: {f.message}", f.hint) for f in found))
+        elif take_lease:
+            lease = Lease(host, myself())
+            lease.take()
+            reboots.afterwards(host, lease.claim)
+            self.leases[host.name] = lease
+
+    def _compare(self, host: Any, provision: Callable[..., None]) -> None:
+        report(Progress(host.name, "compare"))
+        result = self.results[host.name]
+        provision(self.plans[host.name], result.probe, self.settings[host.name])
+        result.changes = [Change.of(self._name(op)) for op in host.op_hash_order if self._meta(host, op).will_change]
+        result.state = "differs" if result.changes else "pending"
+
+    def _execute(self, host: Any) -> None:
+        result = self.results[host.name]
+        if result.changes:
+            result.changes = []
+            for operation in list(host.op_hash_order):
+                if jobs.cancelled():
+                    raise jobs.Cancelled(f"{host.name}: cancelled before {self._name(operation)}")
+                self._carry_out(host, operation)
+                if self._meta(host, operation).did_change():
+                    result.changes.append(Change.of(self._name(operation)))
+        self._verify(host)
+        result.state = "changed" if result.changes else "unchanged"
+
+    def _carry_out(self, host: Any, operation: str) -> None:
+        change = Change.of(self._name(operation))
+        report(Progress(host.name, change.role, text=change.step))
+        if run_host_op(self.state, host, operation):
+            return
+        reason = error_of(host)
+        if isinstance(reason, RigupError):
+            raise reason
+        if reason is not None and isinstance(reason, remote.LOST):
+            raise HostFailed(f"{host.name}: {change.step}: connection lost", "run the same command again") from None
+        said = reason or self._last_words(host, operation)
+        raise HostFailed(f"{host.name}: {change.role}: {change.step}: {said}")
+
+    def _verify(self, host: Any) -> None:
+        """A service that was asked when it started need not be asked again; any other answers one short question."""
+        result = self.results[host.name]
+        errors: list[HostFailed] = []
+        for plan in self.plans[host.name]:
+            try:
+                result.answers.append(self._answer(host, plan))
+            except HostFailed as error:
+                errors.append(error)
+        if errors:
+            result.errors += errors[:-1]
+            raise errors[-1]
+
+    def _answer(self, host: Any, plan: Plan) -> Answer:
+        name, probe = plan.service.name, self.results[host.name].probe
+        answered: dict[str, Answer] = host.connector_data.get("rigup_answers", {})
+        if name in answered:
+            return answered[name]
+        if probe is not None and name not in probe.releases:
+            raise HostFailed(f"{host.name}: {name} was never applied here", "rigup diff shows what apply would do")
+        return ask_service(host, plan, max_tokens=1, wait_s=60)
+
+    def _meta(self, host: Any, operation: str) -> Any:
+        return self.state.get_op_data_for_host(host, operation).operation_meta
+
+    def _name(self, operation: str) -> str:
+        return str(next(iter(self.state.get_op_meta(operation).names)))
+
+    def _last_words(self, host: Any, operation: str) -> str:
+        meta = self._meta(host, operation)
+        lines = (
+            [line for line in (*meta.stderr_lines, *meta.stdout_lines) if line.strip()] if meta.is_complete() else []
+        )
+        return lines[-1].strip() if lines else "failed without a word"
+
+
+def load_provision() -> Callable[..., None]:
+    """`roles.site.provision` of the toolkit that this package runs from."""
+    root = str(toolkit_root())
+    if root not in sys.path:
+        sys.path.insert(0, root)
+    from roles.site import provision
+
+    return provision
+
+
+def installable_builds() -> set[tuple[str, str]]:
+    """The (engine, build method) pairs that the toolkit has a role for."""
+    load_provision()
+    from roles.site import ENGINES
+
+    return set(ENGINES)

@@ -1,0 +1,98 @@
+"""What an inventory says beside `rig` and `services`: where the hub is, and secrets in files of the user's.
+
+Secrets are read here, on the controlling machine, and go to the host over standard input; no plan or lock holds them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rigup.errors import InputError
+from rigup.plan import Plan
+
+HUB = "https://huggingface.co"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """`api_keys` are by service; a service without one gets a key made for it when it needs one.
+
+    nvidia_repository: what stands in for NVIDIA's package repositories. nvidia_key_fingerprint: of the key to it.
+    """
+
+    hub: str = HUB
+    nvidia_repository: str | None = None
+    nvidia_key_fingerprint: str | None = None
+    hub_token: str | None = field(default=None, repr=False)
+    api_keys: dict[str, str] = field(default_factory=dict, repr=False)
+
+
+def read_settings(
+    data: Mapping[str, Any], plans: tuple[Plan, ...], root: Path, origins: Mapping[str, str] | None = None
+) -> Settings:
+    """Settings from a host's data: `hub`, `hub_token_file`, the services' `api_key_file`, relative to `root`, and
+    `nvidia_repository` with `nvidia_key_fingerprint`.
+
+    origins: the file that each key of `data` was read from, for messages.
+    Raises InputError when the address is not one, or a file is missing, empty or readable by others.
+    """
+    try:
+        return _read(data, plans, root)
+    except InputError as error:
+        origin = (origins or {}).get(error.message.split(":")[0].split(".")[0])
+        raise InputError(f"{origin}: {error.message}" if origin else error.message, error.hint) from None
+
+
+def _read(data: Mapping[str, Any], plans: tuple[Plan, ...], root: Path) -> Settings:
+    hub = str(data.get("hub", HUB)).rstrip("/")
+    if not hub.startswith(("https://", "http://")):
+        raise InputError(f'hub: "{hub}" is not an address', f'write hub = "{HUB}"')
+    token_file = data.get("hub_token_file")
+    return Settings(
+        hub,
+        *_nvidia(data),
+        _secret(root, "hub_token_file", str(token_file)) if token_file else None,
+        {
+            plan.service.name: _secret(root, f"services.{plan.service.name}.api_key_file", plan.service.api_key_file)
+            for plan in plans
+            if plan.service.api_key_file
+        },
+    )
+
+
+def _nvidia(data: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    """Where NVIDIA's packages come from, and the fingerprint of the key that signs them; None is NVIDIA's own."""
+    address, fingerprint = data.get("nvidia_repository"), data.get("nvidia_key_fingerprint")
+    if address is not None and not re.fullmatch(r"https?://[^\s]+", str(address)):
+        raise InputError(
+            f'nvidia_repository: "{address}" is not an address',
+            "leave it out for NVIDIA's own, or name a mirror with the same folders: https://mirror.lan/compute/cuda/repos",
+        )
+    if fingerprint is None:
+        return address, None
+    digits = re.sub(r"\s", "", str(fingerprint)).upper()
+    if not re.fullmatch(r"[0-9A-F]{40}", digits):
+        raise InputError(
+            f'nvidia_key_fingerprint: "{fingerprint}" is not a whole fingerprint',
+            "40 hexadecimal digits, as gpg --show-keys prints them; the short form can be forged",
+        )
+    return address, digits
+
+
+def _secret(root: Path, key: str, name: str) -> str:
+    path = root / Path(name).expanduser()
+    if not path.is_file():
+        raise InputError(f"{key}: {name} does not exist", f"looked in {root}")
+    if path.stat().st_mode & 0o077:
+        raise InputError(f"{key}: {name} can be read by others", f"chmod 600 {name}")
+    if not os.access(path, os.R_OK):
+        raise InputError(f"{key}: {name} cannot be read", "who owns it?")
+    secret = path.read_text().strip()
+    if not secret or "\n" in secret:
+        raise InputError(f"{key}: {name} must hold one secret on one line", "it is empty, or has more")
+    return secret

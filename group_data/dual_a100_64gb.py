@@ -1,0 +1,17 @@
+"""Two cards of 64 GB: 67 GB of weights each, before any cache."""
+
+rig = {"gpus": "2x A100-SXM-64GB", "host_memory_gib": 512}
+services = {
+    "minimax": {
+        "checkpoint": "mconcat/MiniMax-M2.5-NVFP4",
+        "engine": "vllm",
+        "version": "0.33.0",
+        "tensor_parallel": 2,
+        "context": 4096,
+        "concurrency": 64,
+        "sampling": {"temperature": 0.7},
+        "tools": True,
+        "reasoning": True,
+        "flags": {"--enforce-eager": True, "--gpu-memory-utilization": 0.95},
+    }
+}

@@ -1,0 +1,14 @@
+"""Four RTX 3090, as quad_3090_m2_1 but with M2.5."""
+
+rig = {"gpus": "4x RTX 3090", "host_memory_gib": 64}
+services = {
+    "minimax": {
+        "checkpoint": "unsloth/MiniMax-M2.5-GGUF",
+        "quant": "UD-IQ2_M",
+        "engine": "llama.cpp",
+        "context": 65536,
+        "kv_cache_type": "q8_0",
+        "sampling": {"temperature": 1.0, "top_p": 0.95, "top_k": 40},
+        "tools": True,
+    }
+}

@@ -1,0 +1,6 @@
+"""Three cards on PCIe: a number that attention heads do not divide by, so layers are split instead."""
+
+rig = {"gpus": "3x RTX PRO 6000 Blackwell Workstation Edition", "host_memory_gib": 128}
+services = {
+    "minimax": {"checkpoint": "nvidia/MiniMax-M2.5-NVFP4", "engine": "vllm", "pipeline_parallel": 3, "context": 131072}
+}

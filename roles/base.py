@@ -1,0 +1,33 @@
+"""What every host needs before anything else: a few Debian packages, the worker user, rigup's folders and programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyinfra.api import deploy
+from pyinfra.operations import files
+
+import rigup.programs
+from rigup import layout
+from rigup.operations.packages import debian_packages
+from rigup.operations.users import system_user
+
+PACKAGES = ("ca-certificates", "curl", "python3")
+PROGRAMS = ("ask.py", "build_source.py", "fetch_weights.py", "weights_folder.py", "curl_transfers.py")
+
+
+@deploy("base")
+def base(packages: tuple[str, ...]) -> None:
+    """Have the packages, the worker user, the folders under the three roots, and the programs that run on the host."""
+    debian_packages({*PACKAGES, *packages})
+    system_user(
+        name=f"user {layout.WORKER_USER}",
+        user=layout.WORKER_USER,
+        description="rigup worker, compiles and downloads",
+        home="/var/lib/rigup",
+    )
+    for folder in (layout.BUILDS, layout.PROGRAMS, layout.WEIGHTS, f"{layout.CONFIGURATION}/services"):
+        files.directory(name=f"folder {folder}", path=folder, mode="755", user="root", group="root")
+    for program in PROGRAMS:
+        source = Path(rigup.programs.__file__).parent / program
+        files.put(name=f"program {program}", src=str(source), dest=f"{layout.PROGRAMS}/{program}", mode="644")

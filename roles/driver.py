@@ -1,0 +1,60 @@
+"""NVIDIA's driver at the locked version: packages, what keeps them there, the kernel that runs it, and its daemons."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyinfra import host
+from pyinfra.api import deploy
+
+from rigup.facts.probe import Probe
+from rigup.operations.driver_loading import loaded_driver
+from rigup.operations.driver_packages import KernelModule, driver_packages
+from rigup.operations.driver_state import loading_problem, package_problem, strays
+from rigup.operations.service_units import running_units
+from rigup.operations.text_files import text_files
+from rigup.plan import DriverPlan
+from rigup.planner.driver_packages import DriverPackages, DriverRepository
+from rigup.render.driver_files import BLACKLIST, driver_files
+
+UPDATE_INITRAMFS = ("sh", "-c", "if command -v update-initramfs >/dev/null; then update-initramfs -u -k all; fi")
+
+
+@deploy("driver")
+def driver(
+    plan: DriverPlan,
+    packages: DriverPackages,
+    repository: DriverRepository,
+    probe: Probe,
+    check: Callable[[Probe], None],
+) -> bool:
+    """Have the driver installed, held, loaded, and its daemons running. Returns whether the driver itself changes.
+
+    check: called with a fresh probe once the driver was loaded; raises when the host is not the declared rig.
+    """
+    text_files(
+        name=f"driver held at {plan.version}, nouveau off",
+        files=driver_files(plan, packages),
+        then=((BLACKLIST, UPDATE_INITRAMFS),),
+    )
+    module = bool(host.get_fact(KernelModule, kernel=packages.kernel))
+    problem = package_problem(probe, plan, packages, module)
+    installed = driver_packages(
+        name=f"driver {plan.version}" + (f": {problem}" if problem else ""),
+        driver=plan,
+        packages=packages,
+        repository=repository,
+        problem=problem,
+        strays=tuple(strays(probe, plan)),
+    )
+    problem = loading_problem(probe, plan)
+    loaded = loaded_driver(
+        name=f"load driver {plan.version}" + (f": {problem}; reboots where it must" if problem else ""),
+        driver=plan,
+        problem=problem,
+        check=check,
+    )
+    changes = bool(installed.will_change or loaded.will_change)
+    running_units(name=" and ".join(unit.removesuffix(".service") for unit in packages.units),
+                  units=packages.units, restart=changes)  # fmt: skip
+    return changes

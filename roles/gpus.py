@@ -1,0 +1,50 @@
+"""What the GPUs of a host need before an engine can use them: driver, CUDA libraries, power limit."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from rigup.errors import HostFailed
+from rigup.facts.probe import Probe
+from rigup.fleet.preflight_rig import differences
+from rigup.fleet.settings import Settings
+from rigup.operations.driver_state import booting_kernel
+from rigup.operations.secure_boot import check_secure_boot
+from rigup.plan import Plan
+from rigup.planner.driver_packages import driver_packages, driver_repository
+from rigup.rig import Rig
+from roles.cuda import cuda
+from roles.driver import driver
+from roles.power import power
+from roles.repository import repository
+
+
+def gpus(plans: tuple[Plan, ...], probe: Probe, settings: Settings) -> bool:
+    """Calls the roles that make GPUs usable; none for a rig without. Returns whether the driver changes."""
+    rig = plans[0].rig
+    if not rig.gpus:
+        return False
+    wanted = plans[0].driver
+    pins = {name: version for plan in plans if plan.build for name, version in plan.build.pinned_packages.items()}
+    runtime = {n: v for plan in plans if plan.build for n, v in plan.build.pinned_runtime_packages.items()}
+    source = driver_repository(
+        probe.os, probe.architecture, settings.nvidia_repository, settings.nvidia_key_fingerprint
+    )
+    if wanted or pins or runtime:
+        repository(source)
+    changes = False
+    if wanted:
+        check_secure_boot(probe)
+        packages = driver_packages(wanted, probe.os, probe.architecture, booting_kernel(probe), probe.nvidia.nvswitches)
+        changes = driver(wanted, packages, source, probe, partial(check_rig, rig))
+    if pins or runtime:
+        cuda({**pins, **runtime}, runtime, probe)
+    power(rig.power_limit_w, probe, changes)
+    return changes
+
+
+def check_rig(rig: Rig, probe: Probe) -> None:
+    """Raises HostFailed where the GPUs that answer now are not those that were declared."""
+    found = differences(rig, probe)
+    if found:
+        raise HostFailed("; ".join(finding.message for finding in found), found[0].hint)

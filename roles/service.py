@@ -1,0 +1,47 @@
+"""A service as a systemd unit: its release, its API key, and the question that it must answer."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from pyinfra.api import deploy
+
+from rigup import layout
+from rigup.operations.releases import Release, release
+from rigup.operations.secrets import secret_file
+from rigup.plan import Plan
+from rigup.render.api_key import wants_key
+from rigup.render.unit import unit
+from rigup.verify.generation import ask_service
+
+
+@deploy("service")
+def service(plan: Plan, build_name: str, api_key: str | None, restart: bool = False) -> None:
+    """Have the plan's service running its release and answering; `restart` has it started anew whatever it does."""
+    if wants_key(plan.service):
+        key = secret_file(
+            name=f"API key of {plan.service.name}",
+            path=f"{layout.service_folder(plan.service.name)}/api-key",
+            value=api_key,
+        )
+        restart = restart or key.will_change
+    release(
+        name=f"release of {plan.service.name}",
+        wanted=release_of(plan, build_name),
+        check=partial(ask_service, plan=plan),
+        restart=restart,
+    )
+
+
+def release_of(plan: Plan, build_name: str) -> Release:
+    """What the service's release consists of; equal plans on equal builds give equal releases."""
+    checkpoint = plan.checkpoint
+    manifest: dict[str, Any] = {
+        "build": build_name,
+        "checkpoint": checkpoint
+        and {"repo": checkpoint.repo, "quant": checkpoint.quant, "revision": checkpoint.revision},
+        "command": list(plan.command),
+        "environment": plan.environment,
+    }
+    return Release(plan.service.name, unit(plan, f"{layout.BUILDS}/{build_name}"), manifest)

@@ -1,0 +1,33 @@
+"""Everything, in order: what a host needs, then for each service its build, its weights, and the service itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rigup.facts.probe import Probe
+from rigup.fleet.settings import Settings
+from rigup.operations.builds import name_of
+from rigup.plan import Build, Plan
+from roles.base import base
+from roles.engine_llama_cpp import engine_llama_cpp
+from roles.gpus import gpus
+from roles.service import service
+from roles.weights import weights
+
+ENGINES: dict[tuple[str, str], Callable[[Build, str], None]] = {("llama.cpp", "source"): engine_llama_cpp}
+
+
+def provision(plans: tuple[Plan, ...], probe: Probe, settings: Settings) -> None:
+    """Calls the roles for one host, in the order in which things must be there."""
+    packages = {p for plan in plans if plan.build for p in plan.build.runtime_packages}
+    base(tuple(packages))
+    driver_changes = gpus(plans, probe, settings)
+    staged: list[tuple[Plan, str]] = []
+    for plan in plans:
+        assert plan.build is not None and plan.checkpoint is not None
+        name = name_of(plan.build, probe.architecture, probe.os)
+        ENGINES[plan.build.engine, plan.build.method](plan.build, name)
+        weights(plan.checkpoint, settings.hub, settings.hub_token)
+        staged.append((plan, name))
+    for plan, name in staged:
+        service(plan, name, settings.api_keys.get(plan.service.name), restart=driver_changes)

@@ -1,0 +1,25 @@
+"""The files of a checkpoint, from the hub, verified."""
+
+from __future__ import annotations
+
+from pyinfra.api import deploy
+
+from rigup import layout
+from rigup.operations.secrets import secret_file
+from rigup.operations.weights import checkpoint_files
+from rigup.plan import Checkpoint
+
+TOKEN = f"{layout.CONFIGURATION}/hub-token"
+
+
+@deploy("weights")
+def weights(checkpoint: Checkpoint, hub: str, token: str | None) -> None:
+    """Have every locked file. The token, where the repository is gated, is readable by root and the worker only."""
+    if token:
+        secret_file(name="hub token", path=TOKEN, value=token, group=layout.WORKER_USER)
+    checkpoint_files(
+        name=f"weights {checkpoint.repo} {checkpoint.quant}",
+        checkpoint=checkpoint,
+        hub=hub,
+        token_file=TOKEN if token else None,
+    )

@@ -1,0 +1,29 @@
+"""The lists of option and variable names, against the wheels that they were read from. Needs the package index."""
+
+from __future__ import annotations
+
+import pytest
+
+from rigup.catalogue.flags import known_options, known_variables, package
+from tests.golden.engine_names import sglang_options, sglang_variables, vllm_options, vllm_variables
+from tests.golden.remote_wheel import open_wheel
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("version", ["0.12.0", "0.16.0", "0.24.0", "0.33.0"])
+def test_vllm(version: str) -> None:
+    found = package("vllm", version)
+    wheel, sha256 = open_wheel("vllm", found["file"])
+    assert sha256 in ("", found["sha256"])
+    assert vllm_options(wheel) == known_options("vllm", version)
+    assert vllm_variables(wheel) == known_variables("vllm", version)
+
+
+@pytest.mark.parametrize("version", ["0.5.9", "0.5.14", "0.5.23"])
+def test_sglang(version: str) -> None:
+    found = package("sglang", version)
+    wheel, sha256 = open_wheel("sglang", found["file"])
+    assert sha256 in ("", found["sha256"])
+    assert sglang_options(wheel) == known_options("sglang", version)
+    assert sglang_variables(wheel) == known_variables("sglang", version)

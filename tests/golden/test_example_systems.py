@@ -1,0 +1,42 @@
+"""Every example system: what `rigup plan` prints for it, and its command, word by word."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from rigup.cli.plan_table import show
+from rigup.fleet.inventory import load_project
+from rigup.fleet.planning import plan_project
+from rigup.plan import Plan
+from tests.golden.golden import FOLDER, assert_golden
+
+INVENTORY = Path(__file__).parents[2] / "inventories" / "seeds.py"
+PLANS = plan_project(load_project(str(INVENTORY)))
+
+
+def group(plan: Plan) -> str:
+    return plan.group
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=group)
+def test_text(plan: Plan) -> None:
+    file = io.StringIO()
+    show((plan,), Console(file=file, width=80, highlight=False))
+    assert_golden(f"plans/{plan.group}.txt", file.getvalue())
+
+
+@pytest.mark.parametrize("plan", [plan for plan in PLANS if plan.verdict == "ok"], ids=group)
+def test_command(plan: Plan) -> None:
+    rendered = {"command": plan.command, "environment": plan.environment}
+    assert_golden(f"commands/{plan.group}.json", json.dumps(rendered, indent=1) + "\n")
+
+
+def test_no_golden_file_is_left_over() -> None:
+    known = {plan.group for plan in PLANS}
+    kept = {path.stem for folder in ("plans", "commands") for path in (FOLDER / folder).iterdir()}
+    assert kept - known == set()

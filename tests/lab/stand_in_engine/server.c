@@ -1,0 +1,174 @@
+/* Stands for llama.cpp's llama-server in tests: same options, same endpoints, and one fixed answer.
+
+   How it behaves is read at start from /run/rigup-test/behaviour-<ctx-size>, so that every release of a service can
+   have a behaviour of its own: "crash" (ends at once), "unhealthy" (never ready), "empty" (an answer without text).
+   Without that file it answers. It must be able to read the model, and wants the API key where it is given one. */
+
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define STRING_OF(x) #x
+#define STRING(x) STRING_OF(x)
+#define ANSWER "The capital of France is Paris."
+
+static const char *model = "", *listen_at = "127.0.0.1", *context = "0", *key_file = NULL;
+static int port = 8080;
+static char key[256], behaviour[64];
+
+static void fail(const char *what, const char *about)
+{
+    fprintf(stderr, "stand-in: %s: %s\n", what, about);
+    exit(1);
+}
+
+static int first_line(const char *path, char *text, int size)
+{
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return 0;
+    if (!fgets(text, size, file))
+        text[0] = 0;
+    text[strcspn(text, "\r\n")] = 0;
+    fclose(file);
+    return 1;
+}
+
+static void read_options(int count, char **words)
+{
+    static const char *const with_value[] = {
+        "--model", "--alias", "--host", "--port", "--ctx-size", "--parallel", "--fit", "--api-key-file",
+        "--n-gpu-layers", "--flash-attn", "--split-mode", "--tensor-split", NULL};
+    static const char *const switches[] = {"--jinja", "--metrics", "--no-ui", "--offline", NULL};
+    for (int at = 1; at < count; at++) {
+        const char *word = words[at];
+        int known = 0;
+        for (int i = 0; switches[i]; i++)
+            known |= !strcmp(word, switches[i]);
+        if (known)
+            continue;
+        for (int i = 0; with_value[i]; i++)
+            known |= !strcmp(word, with_value[i]);
+        if (!known || at + 1 == count)
+            fail("unknown option", word);
+        const char *value = words[++at];
+        if (!strcmp(word, "--model"))
+            model = value;
+        else if (!strcmp(word, "--host"))
+            listen_at = value;
+        else if (!strcmp(word, "--port"))
+            port = atoi(value);
+        else if (!strcmp(word, "--ctx-size"))
+            context = value;
+        else if (!strcmp(word, "--api-key-file"))
+            key_file = value;
+    }
+}
+
+static void start_up(void)
+{
+    char path[128];
+    snprintf(path, sizeof path, "/run/rigup-test/behaviour-%s", context);
+    first_line(path, behaviour, sizeof behaviour);
+    FILE *weights = fopen(model, "rb");
+    if (!weights)
+        fail("cannot read the model", model);
+    fclose(weights);
+    if (key_file && (!first_line(key_file, key, sizeof key) || !key[0]))
+        fail("no API key in", key_file);
+    if (!strcmp(behaviour, "crash"))
+        fail("rehearsed crash, context", context);
+}
+
+static void reply(int client, const char *status, const char *body)
+{
+    char head[256];
+    snprintf(head, sizeof head,
+             "HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\nConnection: close\r\n\r\n", status,
+             strlen(body));
+    if (write(client, head, strlen(head)) < 0 || write(client, body, strlen(body)) < 0)
+        perror("stand-in: write");
+}
+
+/* Reads a whole request, headers and body, into `text`; returns its length, 0 for none. */
+static int read_request(int client, char *text, int size)
+{
+    int have = 0, need = -1;
+    while (have < size - 1 && (need < 0 || have < need)) {
+        int got = (int)read(client, text + have, (size_t)(size - 1 - have));
+        if (got <= 0)
+            break;
+        have += got;
+        text[have] = 0;
+        char *end = strstr(text, "\r\n\r\n");
+        if (need < 0 && end) {
+            char *length = strcasestr(text, "\r\nContent-Length:");
+            need = (int)(end + 4 - text) + (length && length < end ? atoi(length + 17) : 0);
+        }
+    }
+    return have;
+}
+
+static int may_ask(const char *request)
+{
+    char wanted[300];
+    snprintf(wanted, sizeof wanted, "Authorization: Bearer %s\r\n", key);
+    return !key[0] || strstr(request, wanted) != NULL;
+}
+
+static void serve(int client)
+{
+    static char request[65536];
+    char body[512];
+    const char *text = strcmp(behaviour, "empty") ? ANSWER : "";
+    if (!read_request(client, request, sizeof request))
+        return;
+    if (!strncmp(request, "GET /health ", 12)) {
+        if (strcmp(behaviour, "unhealthy"))
+            reply(client, "200 OK", "{\"status\":\"ok\"}");
+        else
+            reply(client, "503 Service Unavailable", "{\"error\":{\"message\":\"Loading model\"}}");
+    } else if (strncmp(request, "POST /v1/chat/completions ", 26)) {
+        reply(client, "404 Not Found", "{\"error\":{\"message\":\"File Not Found\"}}");
+    } else if (!may_ask(request)) {
+        reply(client, "401 Unauthorized", "{\"error\":{\"message\":\"Invalid API Key\"}}");
+    } else {
+        snprintf(body, sizeof body,
+                 "{\"choices\":[{\"message\":{\"role\":\"assistant\",\"content\":\"%s\"}}],"
+                 "\"usage\":{\"completion_tokens\":%d},\"timings\":{\"predicted_per_second\":100.0}}",
+                 text, text[0] ? 7 : 0);
+        reply(client, "200 OK", body);
+    }
+}
+
+int main(int count, char **words)
+{
+    if (count == 2 && !strcmp(words[1], "--version")) {
+        puts("version: " STRING(BUILD_NUMBER) " (stand-in)");
+        return 0;
+    }
+    signal(SIGPIPE, SIG_IGN);
+    read_options(count, words);
+    start_up();
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((unsigned short)port)};
+    int server = socket(AF_INET, SOCK_STREAM, 0), yes = 1;
+    setsockopt(server, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    if (!inet_pton(AF_INET, listen_at, &address.sin_addr) ||
+        bind(server, (struct sockaddr *)&address, sizeof address) || listen(server, 16))
+        fail("cannot listen at", listen_at);
+    fprintf(stderr, "stand-in: context %s, listening on %s:%d\n", context, listen_at, port);
+    for (;;) {
+        int client = accept(server, NULL, NULL);
+        if (client < 0)
+            continue;
+        serve(client);
+        close(client);
+    }
+}

@@ -1,0 +1,170 @@
+"""The toolkit's catalogue is whole and sourced, and a fleet's files are laid over it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rigup.catalogue import Catalogue, load_catalogue
+from rigup.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def catalogue() -> Catalogue:
+    return load_catalogue()
+
+
+def write(fleet: Path, name: str, text: str) -> None:
+    path = fleet / "catalogue" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_it_knows_the_models_and_gpus_of_the_example_systems(catalogue: Catalogue) -> None:
+    assert {"MiniMax-M2", "MiniMax-M2.1", "MiniMax-M2.5", "MiniMax-M2.7", "MiniMax-M3"} <= set(catalogue.models_by_name)
+    assert "SmolLM2-135M-Instruct" in catalogue.models_by_name
+    assert {"RTX 3090", "B200", "GB10"} <= {
+        gpu.name.removeprefix("NVIDIA ").removeprefix("GeForce ") for gpu in catalogue.gpus
+    }
+    assert set(catalogue.engines_by_name) == {"vllm", "sglang", "llama.cpp"}
+
+
+def test_every_figure_that_planning_rests_on_has_a_source(catalogue: Catalogue) -> None:
+    for gpu in catalogue.gpus:
+        assert gpu.sources["memory_bandwidth_gbs"]
+        assert gpu.sources["unified_memory" if gpu.memory_mib is None else "memory_mib"]
+    for model in catalogue.models:
+        assert model.sources["layers"] and model.sources["parameters"]
+    for checkpoint in catalogue.checkpoints:
+        assert checkpoint.sources["bytes"]
+
+
+def test_every_checkpoint_is_of_a_known_model_and_loads_in_a_known_engine(catalogue: Catalogue) -> None:
+    for checkpoint in catalogue.checkpoints:
+        assert checkpoint.model in catalogue.models_by_name
+        assert checkpoint.minimum_versions
+        for engine, version in checkpoint.minimum_versions.items():
+            newest = catalogue.engines_by_name[engine].versions[-1]
+            assert newest.at_least(version)
+
+
+def test_checkpoints_and_gpus_are_named_once(catalogue: Catalogue) -> None:
+    pairs = [(entry.repo, entry.quant) for entry in catalogue.checkpoints]
+    assert len(set(pairs)) == len(pairs)
+    assert len({gpu.key for gpu in catalogue.gpus}) == len(catalogue.gpus)
+
+
+@pytest.mark.parametrize("name", ["MiniMax-M2", "MiniMax-M2.1", "MiniMax-M2.5", "MiniMax-M2.7"])
+def test_the_shape_of_minimax_adds_up_to_its_parameters(catalogue: Catalogue, name: str) -> None:
+    model = catalogue.models_by_name[name]
+    norms = model.layers * (2 * model.hidden + model.head_dim * (model.heads + model.kv_heads)) + model.hidden
+    routers = model.layers * model.experts * (model.hidden + 1)
+    experts = model.layers * model.experts * model.expert_parameters
+    attention = model.layers * model.attention_parameters
+    assert 2 * model.embedding_parameters + attention + experts + routers + norms == model.parameters
+
+
+def test_ten_lines_add_a_gpu_and_a_checkpoint(tmp_path: Path) -> None:
+    gpu = """[[gpu]]
+name = "NVIDIA A100-SXM-96GB"
+architecture = "Ampere"
+compute_capability = "8.0"
+memory_mib = 98304
+memory_bandwidth_gbs = 1638
+sources = { memory_mib = "nvidia-smi on our own host" }
+"""
+    checkpoint = """[[checkpoint]]
+repo = "ours/MiniMax-M2.5-NVFP4"
+model = "MiniMax-M2.5"
+quant = "NVFP4"
+scheme = "nvfp4"
+scope = "experts"
+bytes = 134498893824
+minimum_versions = { vllm = "0.20.2" }
+sources = { bytes = "du on our own host" }
+"""
+    write(tmp_path, "gpus/ours.toml", gpu)
+    write(tmp_path, "checkpoints/ours.toml", checkpoint)
+    found = load_catalogue(tmp_path)
+    added = next(item for item in found.gpus if item.name == "NVIDIA A100-SXM-96GB")
+    assert (added.key, added.moe_config_name) == ("a100-sxm-96gb", "NVIDIA_A100-SXM-96GB")
+    assert any(entry.repo == "ours/MiniMax-M2.5-NVFP4" for entry in found.checkpoints_by_model["MiniMax-M2.5"])
+    assert len(load_catalogue().gpus) == len(found.gpus) - 1
+
+
+def test_a_fleet_replaces_what_the_toolkit_has(tmp_path: Path) -> None:
+    text = """[[gpu]]
+name = "NVIDIA GeForce RTX 3090"
+key = "rtx-3090"
+architecture = "Ampere"
+compute_capability = "8.6"
+memory_mib = 24000
+memory_bandwidth_gbs = 936
+sources = { memory_mib = "ours" }
+"""
+    write(tmp_path, "gpus/ours.toml", text)
+    found = [gpu for gpu in load_catalogue(tmp_path).gpus if gpu.key == "rtx-3090"]
+    assert [gpu.memory_mib for gpu in found] == [24000]
+
+
+def test_defaults_and_sources_are_shared_by_the_entries_of_a_file(tmp_path: Path) -> None:
+    text = """[defaults]
+repo = "ours/GGUF"
+model = "MiniMax-M2.5"
+scheme = "gguf"
+minimum_versions = { "llama.cpp" = "b11434" }
+sources = { embedding_bits = "header" }
+[[checkpoint]]
+quant = "Q2"
+bytes = 80000000000
+sources = { bytes = "du" }
+[[checkpoint]]
+quant = "Q3"
+bytes = 90000000000
+"""
+    write(tmp_path, "checkpoints/ours.toml", text)
+    two, three = (entry for entry in load_catalogue(tmp_path).checkpoints if entry.repo == "ours/GGUF")
+    assert two.sources == {"embedding_bits": "header", "bytes": "du"}
+    assert three.sources == {"embedding_bits": "header"}
+
+
+GPU_LINES = 'architecture = "X"\nmemory_bandwidth_gbs = 1\nmemory_mib = 1\nsources = { memory_mib = "x" }\n'
+CHECKPOINT_LINES = 'repo = "a/b"\nquant = "Q"\nscheme = "gguf"\nminimum_versions = {}\n'
+BROKEN = {
+    "not TOML": ("gpus/a.toml", "[[gpu]\n", "{file}: Expected ']]' at the end of an array declaration"),
+    "wrong table": ("gpus/a.toml", "[[gpus]]\n", "{file}: gpus: unknown table"),
+    "table for list": ("gpus/a.toml", "[gpu]\n", "{file}: gpu: one table where a list belongs"),
+    "unknown key": (
+        "gpus/a.toml",
+        f'[[gpu]]\nname = "A"\ncompute_capability = "8.0"\nspeed = 3\n{GPU_LINES}',
+        "{file}: gpu[0].speed: unknown key",
+    ),
+    "missing key": ("gpus/a.toml", f'[[gpu]]\nname = "A"\n{GPU_LINES}', "{file}: gpu[0].compute_capability: missing"),
+    "no source": (
+        "gpus/a.toml",
+        '[[gpu]]\nname = "A"\ncompute_capability = "8.0"\narchitecture = "X"\nmemory_bandwidth_gbs = 1\nsources = {}\n',
+        "{file}: gpu[0].sources: dictionary should have at least 1 item after validation, not 0",
+    ),
+    "bad range": (
+        "checkpoints/a.toml",
+        f'[[checkpoint]]\nmodel = "MiniMax-M2"\nbytes = 0\n{CHECKPOINT_LINES}',
+        "{file}: checkpoint[0].bytes: input should be greater than or equal to 1",
+    ),
+    "unknown model": (
+        "checkpoints/a.toml",
+        f'[[checkpoint]]\nmodel = "MiniMax-M9"\nbytes = 9\n{CHECKPOINT_LINES}',
+        '{folder}: a/b Q: unknown model "MiniMax-M9"',
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_broken_file_is_reported_by_path_and_key(tmp_path: Path, case: str) -> None:
+    name, text, message = BROKEN[case]
+    write(tmp_path, name, text)
+    path = tmp_path / "catalogue" / name
+    with pytest.raises(InputError) as caught:
+        load_catalogue(tmp_path)
+    assert caught.value.message.startswith(message.format(file=path, folder=path.parent))
+    assert caught.value.hint

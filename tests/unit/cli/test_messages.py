@@ -1,0 +1,111 @@
+"""The command line itself: help, exit codes, streams, colours, and bad input that no host is needed for."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rigup.cli.main import VERBS
+from tests.command_line import DESCRIPTION, CommandLine
+
+ESCAPE = "\x1b"
+
+
+@pytest.fixture
+def line(tmp_path: Path) -> CommandLine:
+    made = CommandLine(tmp_path)
+    made.describe(["a.example", "b.example"])
+    return made
+
+
+@pytest.mark.parametrize("words", [(), *((verb,) for verb in VERBS)], ids=lambda words: " ".join(words) or "rigup")
+def test_help_has_examples_of_the_very_verb(line: CommandLine, words: tuple[str, ...]) -> None:
+    done = line.run(*words, "--help")
+    assert (done.code, done.err) == (0, "")
+    examples = done.out.partition("\nexamples:\n")[2]
+    assert f"rigup {' '.join(words)}".strip() in examples
+    assert "exit codes:" in done.out or words == ("lab",)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("nonsense",), "argument VERB: invalid choice: 'nonsense'"),
+        (("diff", "--nonsense"), "unrecognized arguments: --nonsense"),
+        ((), "the following arguments are required: VERB"),
+        (("plan", "--limit"), "argument --limit: expected one argument"),
+    ],
+    ids=" ".join,
+)
+def test_what_argparse_refuses_is_exit_code_2(line: CommandLine, words: tuple[str, ...], message: str) -> None:
+    done = line.run(*words)
+    assert (done.code, done.out) == (2, "")
+    assert message in done.err
+
+
+def test_exit_codes_of_plan(line: CommandLine) -> None:
+    assert line.run("plan").code == 0
+    line.write("group_data/boxes.py", DESCRIPTION.replace('Instruct"', 'Instruct", "context": 10**6'))
+    assert line.run("plan").code == 1
+    assert line.run("plan", "gone.py").code == 2
+
+
+def test_a_refused_plan_is_told_before_any_host_is_asked(line: CommandLine) -> None:
+    line.write("group_data/boxes.py", DESCRIPTION.replace('Instruct"', 'Instruct", "flags": {"--nosuch": 1}'))
+    done = line.run("apply", "--yes", "--json", "--limit", "a.example")
+    assert done.code == 1
+    ((message, hint),) = done.errors
+    assert message == "a.example: chat: llama.cpp b11434 has no option --nosuch [unknown-option]"
+    assert hint.endswith("rigup plan shows what fits instead")
+
+
+def test_json_is_all_of_standard_output(line: CommandLine) -> None:
+    done = line.run("plan", "--json")
+    assert [host["verdict"] for host in done.json["hosts"]] == ["ok", "ok"]
+    assert done.err == ""
+
+
+def test_an_error_with_json_is_json_and_words_on_standard_error(line: CommandLine) -> None:
+    done = line.run("plan", "--json", "gone.py")
+    assert done.json == {
+        "schema": 1,
+        "error": {"message": "gone.py: no such inventory", "hint": "inventories here: inventories/fleet.py"},
+    }
+    assert done.err == "rigup: gone.py: no such inventory\nhint: inventories here: inventories/fleet.py\n"
+
+
+def test_limit(line: CommandLine) -> None:
+    assert [host["host"] for host in line.run("plan", "--json", "--limit", "b.*").json["hosts"]] == ["b.example"]
+
+
+def test_piped_output_holds_no_escape_codes(line: CommandLine) -> None:
+    assert ESCAPE not in line.run("plan").text
+
+
+def test_a_terminal_gets_colours_unless_no_color_says_otherwise(line: CommandLine) -> None:
+    assert f"{ESCAPE}[1m" in line.on_terminal("plan").out
+    line.write("group_data/boxes.py", DESCRIPTION.replace('Instruct"', 'Instruct", "flags": {"--nosuch": 1}'))
+    assert f"{ESCAPE}[31mrefused" in line.on_terminal("plan").out
+    plain = line.on_terminal("plan", NO_COLOR="1").out
+    assert "refused: " in plain
+    assert f"{ESCAPE}[3" not in plain
+
+
+def test_a_reader_that_leaves_early_is_no_error(line: CommandLine) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [sys.executable, "-m", "rigup", "plan"],
+        cwd=line.fleet,
+        env=line.environment(),
+        stdout=write,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+    )
+    os.close(write)
+    assert done.stderr == ""

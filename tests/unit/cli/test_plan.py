@@ -1,0 +1,188 @@
+"""`rigup plan`: exit codes, the JSON contract, and a table that is readable anywhere."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from rigup.cli.main import main
+from rigup.cli.memory_bars import WIDTH, bar
+from rigup.cli.plan_table import command_lines, show
+from rigup.fleet.inventory import load_project
+from rigup.fleet.planning import plan_project
+from rigup.plan import GpuMemory
+
+DEMO = {"rig": {"gpus": []}, "services": {"chat": {"model": "SmolLM2-135M-Instruct"}}}
+TOO_LARGE = {"rig": {"gpus": "2x RTX 3090"}, "services": {"minimax": {"model": "MiniMax-M2.5", "quant": "Q4_K_M"}}}
+FOUR_3090 = {
+    "rig": {"gpus": "4x RTX 3090", "host_memory_gib": 64},
+    "services": {"minimax": {"model": "MiniMax-M2.5", "quant": "UD-IQ2_M", "kv_cache_type": "q8_0", "context": 65536}},
+}
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Writes a fleet of groups, each with hosts and data, and makes its folder the current one."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(**groups: tuple[list[str], dict[str, Any]]) -> Path:
+        (tmp_path / "inventories").mkdir()
+        (tmp_path / "group_data").mkdir()
+        inventory = tmp_path / "inventories" / "fleet.py"
+        inventory.write_text("".join(f"{name} = {hosts!r}\n" for name, (hosts, _) in groups.items()))
+        for name, (_, data) in groups.items():
+            text = "".join(f"{key} = {value!r}\n" for key, value in data.items())
+            (tmp_path / "group_data" / f"{name}.py").write_text(text)
+        return inventory
+
+    return write
+
+
+def shown(inventory: Path, width: int = 80, explain: bool = False, **console: Any) -> str:
+    file = io.StringIO()
+    plans = plan_project(load_project(str(inventory)))
+    show(plans, Console(file=file, width=width, highlight=False, **console), explain=explain)
+    return file.getvalue()
+
+
+def test_everything_fits(fleet: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    fleet(demo=(["a"], DEMO))
+    assert main(["plan"]) == 0
+    assert "bin/llama-server" in capsys.readouterr().out
+
+
+def test_a_refusal_is_exit_code_1_and_says_why(fleet: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    fleet(demo=(["a"], DEMO), dual=(["b"], TOO_LARGE))
+    assert main(["plan"]) == 1
+    said = capsys.readouterr().out
+    assert "dual / minimax REFUSED  (b)" in said
+    assert "[gpu-memory]" in said
+    assert said.endswith("2 services planned, 1 refused\n")
+
+
+def test_bad_input_is_exit_code_2(fleet: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    fleet(demo=(["a"], {**DEMO, "rig": {"gpus": ["RTX 3900"]}}))
+    assert main(["plan"]) == 2
+    said = capsys.readouterr().err
+    assert 'group_data/demo.py: rig.gpus[0]: unknown GPU "RTX 3900"' in said
+    assert "Traceback" not in said
+
+
+def test_json_and_explain_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["plan", "--json", "--explain"])
+    assert caught.value.code == 2
+    assert "not allowed with" in capsys.readouterr().err
+
+
+KEYS = [
+    *("host", "group", "verdict", "rig", "service", "engine", "checkpoint", "parallel", "context", "kv_cache_type"),
+    *("kv_tokens", "memory", "host_memory_mib", "decode_tokens_per_second", "command", "environment", "moe_config"),
+    *("warnings", "refusals", "alternatives"),
+]
+
+
+def test_json_is_the_contract(fleet: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    fleet(quad=(["a"], FOUR_3090))
+    assert main(["plan", "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert list(data) == ["schema", "hosts"]
+    assert data["schema"] == 1
+    (host,) = data["hosts"]
+    assert list(host) == KEYS
+    assert (host["host"], host["group"], host["verdict"]) == ("a", "quad", "ok")
+    gpu = {"index": 0, "name": "NVIDIA GeForce RTX 3090", "memory_mib": 24576, "compute_capability": "8.6"}
+    assert host["rig"]["gpus"][0] == gpu
+    assert host["rig"]["host_memory_gib"] == 64
+    assert host["service"] == {"name": "minimax", "port": 8000}
+    assert host["engine"] == {"name": "llama.cpp", "version": "b11434", "build": "source"}
+    assert host["checkpoint"] == {"repo": "unsloth/MiniMax-M2.5-GGUF", "quant": "UD-IQ2_M", "bytes": 78_000_000_000}
+    assert list(host["parallel"]) == ["tensor", "pipeline", "data", "expert"]
+    assert (host["context"], host["kv_cache_type"]) == (65536, "q8_0")
+    parts = ["gpu", "capacity_mib", "weights_mib", "kv_cache_mib", "overhead_mib", "free_mib"]
+    assert [list(entry) for entry in host["memory"]] == [parts] * 4
+    assert list(host["decode_tokens_per_second"]) == ["low", "high"]
+    assert host["command"][0] == "bin/llama-server"
+    assert host["environment"] == {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    assert host["moe_config"] is None
+    assert all(list(warning) == ["rule", "message", "source"] for warning in host["warnings"])
+    assert host["refusals"] == []
+
+
+def test_json_of_a_refusal_keeps_only_what_is_known(fleet: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    fleet(dual=(["a"], TOO_LARGE))
+    assert main(["plan", "--json"]) == 1
+    (host,) = json.loads(capsys.readouterr().out)["hosts"]
+    assert list(host) == KEYS
+    kept = {key for key in KEYS if host[key] is not None}
+    assert kept == {"host", "group", "verdict", "rig", "service", "refusals", "alternatives"}
+    assert [list(refusal) for refusal in host["refusals"]] == [["rule", "message", "hint", "source"]]
+
+
+def test_equal_hosts_of_a_group_are_shown_once(fleet: Any) -> None:
+    hosts = [f"gpu{number}" for number in range(5)]
+    said = shown(fleet(quad=(hosts, FOUR_3090)))
+    assert said.count("serves ") == 1
+    assert "(5 hosts: gpu0, gpu1, gpu2, ...)" in said
+    assert said.endswith("5 services planned, none refused\n")
+
+
+def test_eighty_columns_hold_everything_but_what_must_not_be_broken(fleet: Any) -> None:
+    said = shown(fleet(quad=(["a"], FOUR_3090), dual=(["b"], TOO_LARGE)))
+    too_long = [line for line in said.splitlines() if len(line) > 80]
+    # The path of the weights is one word of a command that people copy.
+    assert [line.split()[0] for line in too_long] == ["--model"]
+    assert all(line == line.rstrip() for line in said.splitlines())
+
+
+def test_there_is_no_colour_where_nobody_asked(fleet: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    fleet(dual=(["a"], TOO_LARGE))
+    main(["plan"])
+    assert "\x1b" not in capsys.readouterr().out
+
+
+def test_no_color_is_obeyed_on_a_terminal(fleet: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    inventory = fleet(dual=(["a"], TOO_LARGE))
+    coloured = shown(inventory, force_terminal=True, color_system="standard")
+    assert "\x1b[31m" in coloured
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[31m" not in shown(inventory, force_terminal=True, color_system="standard")
+
+
+def test_explain_prints_figures_with_their_sources(fleet: Any) -> None:
+    inventory = fleet(quad=(["a"], FOUR_3090))
+    assert "rests on:" not in shown(inventory)
+    said = shown(inventory, width=200, explain=True)
+    assert "rests on:" in said
+    assert "nvidia-smi rows in public logs" in said
+    assert "rule driver-floor" in said
+
+
+def test_silenced_rules_are_shown(fleet: Any) -> None:
+    service = {**FOUR_3090["services"]["minimax"], "allow": ["driver-floor"]}
+    said = shown(fleet(quad=(["a"], {**FOUR_3090, "services": {"minimax": service}})))
+    assert "silenced: driver-floor" in said
+    assert "warning: needs NVIDIA driver" not in said
+
+
+@pytest.mark.parametrize("parts", [(0, 0, 0, 24576), (24576, 0, 0, 0), (18000, 3000, 2000, 1576), (1, 1, 1, 24573)])
+@pytest.mark.parametrize("ascii_only", [True, False])
+def test_a_bar_has_the_same_length_whatever_is_in_it(parts: tuple[int, int, int, int], ascii_only: bool) -> None:
+    weights, kv, overhead, free = parts
+    memory = GpuMemory(
+        gpu=0, capacity_mib=24576, weights_mib=weights, kv_cache_mib=kv, overhead_mib=overhead, free_mib=free
+    )
+    text = bar(memory, ascii_only).plain
+    assert len(text) == WIDTH
+    assert not ascii_only or text.isascii()
+
+
+def test_an_option_stays_with_its_value() -> None:
+    words = ["bin/x", "--host", "127.0.0.1", "--jinja", "--port", "8000"]
+    assert command_lines(words, 30) == ["bin/x --host 127.0.0.1 \\", "  --jinja --port 8000"]
+    assert " ".join(line.rstrip("\\").strip() for line in command_lines(words, 10)) == " ".join(words)

@@ -1,0 +1,119 @@
+"""`rigup status` of hosts that were probed by hand: what it shows of the driver, and what counts as drift."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from rigup.catalogue.driver_versions import locked_driver
+from rigup.cli.status import table
+from rigup.cli.status_rows import driver_standing, row, settle
+from rigup.facts.probe import Nvidia, Probe, UnitState
+from rigup.fleet.result import HostResult, exit_code
+from rigup.lock import Lock
+from rigup.operations.builds import name_of
+from rigup.plan import DriverPlan, Plan
+from rigup.planner.reading import read_rig, read_services
+from rigup.render import plan_service
+from rigup.verify.generation import Answer
+from roles.service import release_of
+from tests.unit.planner.asking import FILE, catalogue
+
+LOCK = Lock(driver=locked_driver("580.178.04"))
+PLANNED = DriverPlan(version="580.178.04", branch="580", flavour="open")
+SMOL = {"model": "SmolLM2-135M-Instruct", "engine": "llama.cpp"}
+
+
+def planned(gpus: object = "RTX 3090", lock: Lock = LOCK) -> Plan:
+    rig = read_rig({"gpus": gpus}, FILE, catalogue())
+    (service,) = read_services({"chat": SMOL}, FILE, catalogue(), rig)
+    return plan_service("gpu1", "group", rig, service, catalogue(), lock)
+
+
+def result_of(plan: Plan, nvidia: Nvidia) -> HostResult:
+    """A host on which the plan's release runs and answers, with this driver."""
+    assert plan.build is not None
+    release = release_of(plan, name_of(plan.build, "x86_64", "debian-12")).manifest
+    probe = Probe(
+        os="debian-12",
+        architecture="x86_64",
+        nvidia=nvidia,
+        current={"chat": "1"},
+        releases={"chat": release},
+        units={"chat": UnitState(active="active")},
+    )
+    return HostResult("gpu1", probe=probe, answers=[Answer("gpu1", "chat", "hello", 1, 0.5, 80.0)])
+
+
+def asked(plan: Plan, nvidia: Nvidia) -> tuple[dict[str, Any], int]:
+    """The row, and the exit code."""
+    result = result_of(plan, nvidia)
+    found = row(result, plan)
+    settle([result], [found])
+    return found, exit_code([result])
+
+
+def having(loaded: str, installed: str | None = None) -> Nvidia:
+    return Nvidia(loaded=loaded, installed=loaded if installed is None else installed)
+
+
+@pytest.mark.parametrize(
+    ("nvidia", "words"),
+    [
+        (having("590.48.01"), "590.48.01, lock 580.178.04"),
+        (having(""), "none, lock 580.178.04"),
+        (having("580.178.04", "590.48.01"), "580.178.04, 590.48.01 installed"),
+        (having("590.48.01", "580.178.04"), "590.48.01, 580.178.04 installed, lock 580.178.04"),
+    ],
+)
+def test_a_driver_that_is_not_the_locks_has_drifted(nvidia: Nvidia, words: str) -> None:
+    found, code = asked(planned(), nvidia)
+    assert (found["driver"], found["drift"], code) == (words, "driver", 1)
+
+
+def test_the_locked_driver_is_in_sync() -> None:
+    found, code = asked(planned(), having("580.178.04"))
+    assert (found["driver"], found["drift"], found["health"], code) == ("580.178.04", "none", "answers", 0)
+
+
+def test_a_driver_that_rigup_leaves_alone_is_only_told() -> None:
+    found, code = asked(planned(lock=Lock()), having("595.71.05"))
+    assert (found["driver"], found["drift"], code) == ("595.71.05", "none", 0)
+
+
+def test_a_host_without_gpus_has_none() -> None:
+    found, code = asked(planned([]), having(""))
+    assert (found["driver"], found["drift"], code) == (None, "none", 0)
+    assert driver_standing(having(""), PLANNED) == ("none", "lock 580.178.04")
+
+
+def test_the_driver_is_named_beside_what_else_drifted() -> None:
+    plan = planned()
+    result = result_of(plan, having("590.48.01"))
+    assert result.probe is not None
+    result.probe.releases["chat"]["command"] = ["bin/llama-server"]
+    assert row(result, plan)["drift"] == "command, driver"
+    result.probe.releases.clear()
+    assert row(result, plan)["drift"] == "not applied, driver"
+
+
+def test_a_host_that_failed_stays_failed() -> None:
+    result = HostResult("gpu1", state="unreachable")
+    found = row(result, planned())
+    settle([result], [found])
+    assert (found["health"], found["drift"], result.state) == ("unreachable", "unknown", "unreachable")
+
+
+def shown(plan: Plan, nvidia: Nvidia) -> str:
+    file = io.StringIO()
+    Console(file=file, width=200).print(table([asked(plan, nvidia)[0]]))
+    return file.getvalue()
+
+
+def test_the_table_has_a_column_for_it_where_there_is_one() -> None:
+    text = shown(planned(), having("590.48.01"))
+    assert "driver" in text.splitlines()[0] and "590.48.01, lock 580.178.04" in text.splitlines()[1]
+    assert "driver" not in shown(planned([]), having(""))

@@ -1,0 +1,76 @@
+"""Images are kept by the content of their recipe. The build itself is replaced here: it makes an empty folder."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from rigup.errors import InputError
+from rigup.lab import base
+from rigup.lab.folder import LabFolder, LabRecord, make_folder
+
+
+@pytest.fixture
+def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the recipe that may be changed, and a cache folder of its own."""
+    copy = tmp_path / "recipe"
+    shutil.copytree(base.RECIPE, copy)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(base, "image_name", lambda suite, name=base.image_name: name(suite, copy))
+    monkeypatch.setattr(base, "_build", lambda suite, name: base.image(name).mkdir())
+    return copy
+
+
+def silent(line: str) -> None:
+    pass
+
+
+@pytest.mark.parametrize("file", ["packages.txt", "customise", "kernel-settings.service"])
+def test_a_changed_recipe_is_another_image(tmp_path: Path, file: str) -> None:
+    copy = tmp_path / "recipe"
+    shutil.copytree(base.RECIPE, copy)
+    assert base.image_name("bookworm", copy) == base.image_name("bookworm")
+    with (copy / file).open("a") as changed:
+        changed.write("# one more line\n")
+    assert base.image_name("bookworm", copy) != base.image_name("bookworm")
+    assert base.image_name("trixie") != base.image_name("bookworm")
+
+
+def test_an_image_is_built_once_and_an_older_one_of_the_suite_goes(recipe: Path) -> None:
+    said: list[str] = []
+    first = base.ensure("bookworm", said.append)
+    other_suite = base.ensure("trixie", silent)
+    assert len(said) == 2
+    assert base.ensure("bookworm", said.append) == first
+    assert len(said) == 2
+
+    (recipe / "packages.txt").write_text("systemd\n")
+    second = base.ensure("bookworm", silent)
+    assert second != first
+    assert not base.image(first).exists()
+    assert base.image(second).exists()
+    assert base.image(other_suite).exists()
+
+
+def test_an_image_that_a_lab_uses_stays(recipe: Path) -> None:
+    first = base.ensure("bookworm", silent)
+    make_folder(LabFolder("b").path)
+    record = LabRecord(name="b", number=1, network=1, suite="bookworm", base=first, disk="4g", hosts=1)
+    LabFolder("b").keep(record)
+    (recipe / "packages.txt").write_text("systemd\n")
+    base.ensure("bookworm", silent)
+    assert base.image(first).exists()
+
+
+def test_what_a_killed_build_left_goes(recipe: Path) -> None:
+    left = base.image(".bookworm-0123456789ab.77")
+    (left / "usr").mkdir(parents=True)
+    base.ensure("bookworm", silent)
+    assert not left.exists()
+
+
+def test_an_unknown_suite_is_refused() -> None:
+    with pytest.raises(InputError, match=r"^--suite: sid: the lab knows bookworm and trixie$"):
+        base.ensure("sid", silent)

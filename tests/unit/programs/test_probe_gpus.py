@@ -1,0 +1,127 @@
+"""What the program says that asks NVML, on hosts that are well and hosts that are not."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+LOST, UNKNOWN, MISMATCH = 15, 999, 18
+FAKE = Path(__file__).parent / "fake_nvml.py"
+CARD: dict[str, Any] = {
+    "GetName": "NVIDIA GeForce RTX 3090",
+    "GetUUID": "GPU-aaaa",
+    "GetPciInfo": {"busId": "00000000:01:00.0"},
+    "GetMemoryInfo": {"total": 24576 * 2**20, "used": 100 * 2**20, "reserved": 300 * 2**20},
+    "GetCudaComputeCapability": [8, 6],
+    "GetTemperature": 41,
+    "GetCurrPcieLinkGeneration": 1,
+    "GetMaxPcieLinkGeneration": 4,
+    "GetCurrPcieLinkWidth": 8,
+    "GetMaxPcieLinkWidth": 16,
+    "GetPowerManagementLimit": 280000,
+    "GetPowerManagementDefaultLimit": 350000,
+    "GetPowerManagementLimitConstraints": [100000, 350000],
+    "GetPersistenceMode": 1,
+    "GetEccMode": [0, 1],
+    "GetCurrentClocksEventReasons": 0x4 | 0x40 | 0x1,
+    "GetTopologyCommonAncestor": 30,
+    "GetP2PStatus": {"0": 1, "2": 5},
+}
+
+
+def run(*gpus: dict[str, Any], **more: Any) -> list[dict[str, Any]]:
+    words = [sys.executable, str(FAKE), json.dumps({"gpus": gpus, **more})]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert all(line.startswith("nvml {") for line in lines)
+    return [json.loads(line.removeprefix("nvml ")) for line in lines]
+
+
+def card(number: int, **more: Any) -> dict[str, Any]:
+    return {**CARD, "GetUUID": f"GPU-{number}", **more}
+
+
+def test_everything_that_a_card_says() -> None:
+    system, gpu = run(CARD)
+    assert system == {"system": {"driver": "580.95.05", "cuda": "13.1"}}
+    assert gpu == {
+        "gpu": 0,
+        "name": "NVIDIA GeForce RTX 3090",
+        "uuid": "GPU-aaaa",
+        "bus": "00000000:01:00.0",
+        "memory_total_mib": 24576,
+        "memory_used_mib": 100,
+        "memory_reserved_mib": 300,
+        "compute_capability": "8.6",
+        "temperature_c": 41,
+        "pcie_generation": 1,
+        "pcie_generation_most": 4,
+        "pcie_width": 8,
+        "pcie_width_most": 16,
+        "power_limit_w": 280.0,
+        "power_default_w": 350.0,
+        "power_least_w": 100.0,
+        "power_most_w": 350.0,
+        "persistence": True,
+        "ecc": False,
+        "mig": None,
+        "throttled": ["power cap", "hardware thermal"],
+        "nvlinks": None,
+        "fabric": None,
+    }
+
+
+def test_a_card_that_supports_next_to_nothing() -> None:
+    _, gpu = run({"GetName": "NVIDIA GB10", "GetUUID": "GPU-b"})
+    assert (gpu["name"], gpu["uuid"]) == ("NVIDIA GB10", "GPU-b")
+    assert {value for key, value in gpu.items() if key not in ("gpu", "name", "uuid")} == {None}
+
+
+def test_how_two_cards_reach_each_other() -> None:
+    *_, pair = run(card(0), card(1))
+    assert pair == {"pair": [0, 1], "path": "host-bridge", "peer": False, "nvlink": False}
+
+
+def test_a_library_that_does_not_match_the_module() -> None:
+    assert run(init={"code": MISMATCH}) == [{"error": "RM has detected an NVML/RM version mismatch"}]
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        pytest.param({"handle": {"code": LOST}}, id="no handle"),
+        pytest.param(card(1, GetTemperature={"code": LOST}), id="in the middle"),
+    ],
+)
+def test_a_lost_card_is_told_and_the_others_are_read(second: dict[str, Any]) -> None:
+    lines = run(card(0), second, card(2))
+    assert [line.get("uuid") or line.get("error") for line in lines if "gpu" in line] == [
+        "GPU-0",
+        "GPU is lost",
+        "GPU-2",
+    ]
+    assert [line["pair"] for line in lines if "pair" in line] == [[0, 2]]
+
+
+def test_a_card_without_a_name_is_in_error() -> None:
+    assert run({"GetName": {"code": UNKNOWN}})[1] == {"gpu": 0, "error": "Unknown Error"}
+
+
+def test_a_card_that_hangs_is_left_behind() -> None:
+    began = time.monotonic()
+    lines = run(card(0), card(1, GetEccMode="hang"), card(2), step_seconds=1)
+    told = [(line["gpu"], line.get("error")) for line in lines if "gpu" in line]
+    assert told == [(0, None), (1, "NVML did not answer within 1 s"), (2, None)]
+    assert [line["pair"] for line in lines if "pair" in line] == [[0, 2]]
+    assert time.monotonic() - began < 30
+
+
+def test_a_driver_that_hangs_is_told() -> None:
+    assert run(CARD, init="hang", step_seconds=1) == [{"error": "NVML did not answer within 1 s (start)"}]

@@ -1,0 +1,56 @@
+"""The lock as text: the checked-in one byte for byte, sorted whatever the order, and read back as what it was."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+from rigup.lock import Lock, LockedCheckpoint, LockedFile, LockedSource, load_lock
+from rigup.render.lock_text import lock_text
+
+CHECKED_IN = Path(__file__).parents[3] / "rigup.lock"
+
+
+def checkpoint(repo: str, quant: str, *paths: str) -> LockedCheckpoint:
+    files = tuple(LockedFile(path=path, size=len(path), sha256="0" * 64) for path in paths)
+    return LockedCheckpoint(repo=repo, quant=quant, revision="1" * 40, files=files)
+
+
+def source(engine: str, version: str) -> LockedSource:
+    return LockedSource(engine=engine, version=version, address="https://host/a", sha256="2" * 64, root="a")
+
+
+def test_the_checked_in_lock_is_as_rigup_writes_it() -> None:
+    assert lock_text(load_lock(CHECKED_IN)) == CHECKED_IN.read_text()
+
+
+def test_an_empty_lock_is_read_back(tmp_path: Path) -> None:
+    (tmp_path / "lock").write_text(lock_text(Lock()))
+    assert (tmp_path / "lock").read_text() == "schema = 1\n"
+    assert load_lock(tmp_path / "lock") == Lock()
+
+
+def test_order_does_not_matter_and_nothing_is_lost(tmp_path: Path) -> None:
+    checkpoints = [
+        checkpoint("a/b", "Q4_1", "z.gguf", "sub/a b+c.gguf"),
+        checkpoint("a/b", "FP8", "x"),
+        checkpoint("A/c", "F", "x"),
+    ]
+    sources = [source("llama.cpp", "b2"), source("llama.cpp", "b1")]
+    inputs = {f'inventories/{name}".py': f"sha256:{'3' * 64}" for name in ("b", "a", "ä\\")}
+    full = Lock(inputs=inputs, checkpoints=tuple(checkpoints), sources=tuple(sources))
+    text = lock_text(full)
+    (tmp_path / "lock").write_text(text)
+    read = load_lock(tmp_path / "lock")
+    assert {**read.inputs} == inputs
+    assert {c.repo + c.quant: set(c.files) for c in read.checkpoints} == {
+        c.repo + c.quant: set(c.files) for c in checkpoints
+    }
+    assert set(read.sources) == set(sources)
+    for seed in range(5):
+        random.Random(seed).shuffle(checkpoints)
+        random.Random(seed).shuffle(sources)
+        shuffled = [c.model_copy(update={"files": c.files[::-1]}) for c in checkpoints]
+        mixed = Lock(inputs=dict(reversed(inputs.items())), checkpoints=tuple(shuffled), sources=tuple(sources))
+        assert lock_text(mixed) == text
+    assert lock_text(read) == text

@@ -1,0 +1,134 @@
+"""The user's own flags and variables."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from rigup.planner.candidate import Candidate
+from rigup.planner.rules import options
+from tests.unit.rules.builder import candidate
+
+FP8, GGUF = "MiniMaxAI/MiniMax-M2.5", "unsloth/MiniMax-M2.5-GGUF"
+
+
+def asked(engine: str = "vllm", version: str | None = None, **service: Any) -> Candidate:
+    repo, quant = (GGUF, "UD-IQ2_M") if engine == "llama.cpp" else (FP8, None)
+    return candidate("4x H200", repo, engine, version, quant, parallel={"tensor": 4}, service=service)
+
+
+def test_a_known_flag_passes() -> None:
+    assert options.unknown_option(asked(flags={"--enforce-eager": True, "--no-enable-prefix-caching": True})) == ()
+    assert options.unknown_option(asked("llama.cpp", flags={"-ub": 1024, "--load-mode": "mmap"})) == ()
+
+
+def test_an_unknown_flag_is_refused_with_the_nearest() -> None:
+    (finding,) = options.unknown_option(asked(flags={"--enforce-eagerly": True}))
+    assert finding.message == "vLLM 0.33.0 has no option --enforce-eagerly"
+    assert finding.hint == "did you mean --enforce-eager?"
+
+
+def test_every_unknown_flag_is_reported() -> None:
+    assert len(options.unknown_option(asked(flags={"--nonsense-one": 1, "--nonsense-two": 2}))) == 2
+
+
+def test_dotted_and_underscored_spellings_are_the_engines_own() -> None:
+    flags = {"--compilation-config.cudagraph_mode": "PIECEWISE", "--max_num_batched_tokens": 4096}
+    assert options.unknown_option(asked(flags=flags)) == ()
+
+
+@pytest.mark.parametrize(
+    ("engine", "version", "flag", "last", "hint"),
+    [
+        ("vllm", "0.33.0", "--swap-space", "0.17.1", None),
+        ("sglang", "0.5.23", "--nsa-prefill-backend", "0.5.19", "use the option --dsa-prefill-backend"),
+        ("sglang", "0.5.23", "--cuda-graph-max-bs", "0.5.19", "use the option --cuda-graph-max-bs-decode"),
+    ],
+)
+def test_a_flag_that_is_gone_names_its_last_version_and_successor(
+    engine: str, version: str, flag: str, last: str, hint: str | None
+) -> None:
+    (finding,) = options.unknown_option(asked(engine, version, flags={flag: "x"}))
+    assert finding.message.endswith(f"; {last} was the last that had it")
+    assert hint is None or finding.hint == hint
+
+
+def test_removed_llama_cpp_switches_point_to_load_mode() -> None:
+    (finding,) = options.unknown_option(asked("llama.cpp", flags={"--no-mmap": True}))
+    assert finding.hint == "use the option --load-mode"
+
+
+def test_a_dead_variable_is_refused_where_it_is_dead() -> None:
+    environment = {"VLLM_USE_FLASHINFER_MOE_FP4": "0"}
+    assert options.unknown_variable(asked("vllm", "0.23.0", environment=environment)) == ()
+    (finding,) = options.unknown_variable(asked("vllm", "0.24.0", environment=environment))
+    assert finding.message == (
+        "vLLM 0.24.0 has no variable VLLM_USE_FLASHINFER_MOE_FP4; 0.23.0 was the last that had it"
+    )
+    assert finding.hint == "use the option --moe-backend"
+
+
+def test_variables_of_libraries_pass() -> None:
+    environment = {"NCCL_P2P_LEVEL": "PHB", "CUDA_VISIBLE_DEVICES": "0", "OMP_NUM_THREADS": "8"}
+    assert options.unknown_variable(asked(environment=environment)) == ()
+
+
+@pytest.mark.parametrize(
+    ("engine", "flag", "value", "hint"),
+    [
+        ("vllm", "--moe-backend", "tritton", 'did you mean "triton"?'),
+        ("sglang", "--reasoning-parser", "minimax_m2", 'did you mean "minimax"?'),
+        ("vllm", "--tool-call-parser", "minimax-m2", 'did you mean "minimax_m2"?'),
+    ],
+)
+def test_a_fixed_choice_is_checked(engine: str, flag: str, value: str, hint: str) -> None:
+    (finding,) = options.unknown_value(asked(engine, flags={flag: value}))
+    assert f'{flag} takes no "{value}"' in finding.message
+    assert finding.hint == hint
+
+
+def test_what_the_plan_decides_is_asked_for_in_the_service() -> None:
+    for engine, flag, key in (
+        ("vllm", "--tensor-parallel-size", "tensor_parallel"),
+        ("sglang", "--context-length", "context"),
+        ("llama.cpp", "-ngl", "offload"),
+    ):
+        (finding,) = options.decided_option(asked(engine, flags={flag: 4}))
+        assert finding.hint == f"write {key} in the service instead"
+    assert options.decided_option(asked(flags={"--gpu-memory-utilization": 0.92})) == ()
+
+
+def test_a_key_does_not_go_into_the_environment() -> None:
+    (finding,) = options.key_in_environment(asked(environment={"VLLM_API_KEY": "sk-1", "NCCL_DEBUG": "INFO"}))
+    assert "VLLM_API_KEY" in finding.message
+    assert "sk-1" not in finding.model_dump_json()
+    assert finding.hint == "write api_key_file in the service instead"
+
+
+def test_sparse_attention_flags_mean_nothing_to_minimax_m2() -> None:
+    (finding,) = options.sparse_attention(asked("sglang", "0.5.9", flags={"--nsa-prefill-backend": "flashmla_auto"}))
+    assert "no effect" in finding.message
+
+
+def test_expandable_segments_warn_with_tensor_parallelism() -> None:
+    environment = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
+    assert options.expandable_segments(asked(environment=environment))
+    alone = candidate("1x H200", FP8, service={"environment": environment})
+    assert options.expandable_segments(alone) == ()
+
+
+def test_a_version_that_was_not_read_is_held_against_the_newest_before_it() -> None:
+    read = asked(flags={"--watchdog-config": "{}", "--nonsense": 1})
+    newer = replace(read, release=read.release.model_copy(update={"version": "0.34.0"}))
+    assert options.unread_version(read) == ()
+    (finding,) = options.unread_version(newer)
+    assert "those of 0.33.0 are assumed" in finding.message
+    assert [found.message for found in options.unknown_option(newer)] == ["vLLM 0.34.0 has no option --nonsense"]
+
+
+def test_sampling_parameters_are_known_by_name() -> None:
+    (finding,) = options.unknown_sampling(asked(sampling={"temprature": 0.7}))
+    assert finding.hint == 'did you mean "temperature"?'
+    assert options.unknown_sampling(asked(sampling={"temperature": 0.7, "top_k": 40})) == ()

@@ -1,0 +1,72 @@
+"""How long planning takes: every example system, and a fleet of 1,000 hosts in 100 groups. Run it as a script.
+
+Import time is printed apart: it is paid once, whatever is planned. Planning is one thread that waits for nothing, so
+that processor time is what it takes on an idle machine; the limits hold for that, and the clock is printed beside it.
+Exits 1 if a limit is passed.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+ROOT = Path(__file__).resolve().parents[1]
+LIMITS_S = {"example systems": 0.5, "1,000 hosts in 100 groups": 2.0}
+HOSTS, GROUPS = 1000, 100
+CARDS = ("RTX 3090", "RTX 5090", "RTX PRO 6000 Max-Q", "H200", "B200")
+SERVICES = (
+    '{"model": "MiniMax-M2.5"}',
+    '{"model": "MiniMax-M2.1", "context": 65536}',
+    '{"checkpoint": "MiniMaxAI/MiniMax-M2.5", "engine": "vllm"}',
+    '{"checkpoint": "lukealonso/MiniMax-M2.5-NVFP4", "concurrency": 16}',
+)
+
+
+def main() -> int:
+    """Measures both and prints one line each."""
+    clock, processor = time.perf_counter(), time.process_time()
+    from rigup.fleet.inventory import load_project
+    from rigup.fleet.planning import plan_project
+
+    print(f"{'import':28} {elapsed(clock, processor)}")
+    late = False
+    with TemporaryDirectory() as folder:
+        for name, inventory in (
+            ("example systems", ROOT / "inventories" / "seeds.py"),
+            ("1,000 hosts in 100 groups", write_fleet(Path(folder))),
+        ):
+            clock, processor = time.perf_counter(), time.process_time()
+            plans = plan_project(load_project(str(inventory)))
+            late = late or time.process_time() - processor > LIMITS_S[name]
+            refused = sum(plan.verdict == "refused" for plan in plans)
+            print(f"{name:28} {elapsed(clock, processor)}, limit {LIMITS_S[name]} s: {len(plans)} plans, {refused} no")
+    return int(late)
+
+
+def elapsed(clock: float, processor: float) -> str:
+    """Time since both readings: of the processor, and by the clock."""
+    return f"{time.process_time() - processor:6.3f} s ({time.perf_counter() - clock:.3f} s by the clock)"
+
+
+def write_fleet(folder: Path) -> Path:
+    """A fleet on disk in which no two groups are alike."""
+    (folder / "inventories").mkdir()
+    (folder / "group_data").mkdir()
+    each = HOSTS // GROUPS
+    lines = []
+    for number in range(GROUPS):
+        hosts = [f"host{number * each + n}.example" for n in range(each)]
+        lines.append(f"group{number} = {hosts!r}")
+        rig = {"gpus": f"{1 << number % 4}x {CARDS[number % len(CARDS)]}", "host_memory_gib": 64 + number}
+        service = SERVICES[number % len(SERVICES)]
+        text = f'rig = {rig!r}\nservices = {{"chat": {service}}}\n'
+        (folder / "group_data" / f"group{number}.py").write_text(text)
+    inventory = folder / "inventories" / "fleet.py"
+    inventory.write_text("\n".join(lines) + "\n")
+    return inventory
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -9,12 +9,12 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
+from rigup.environment import Architecture, LockedEnvironment, LockedImage, LockedUv, Sha256, Variant
 from rigup.errors import InputError
 from rigup.units import Frozen
 
 SCHEMA = 1
 RESTORE_HINT = "the lock is written by rigup lock: restore it from version control, or delete the entry and lock again"
-Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
 class LockedFile(Frozen):
@@ -76,21 +76,38 @@ class LockedCudaToolkit(Frozen):
 
 
 class Lock(Frozen):
-    """The whole file. Look things up with `source` and `checkpoint`; both return None when the lock lacks them.
+    """The whole file. Look things up with its methods; each returns None when the lock lacks what is asked for.
 
     inputs: for each inventory that was locked, by its path below the fleet's folder, the digest of what was asked for.
+    moe_configs: tuned fused-MoE configs by their path below `files/moe_configs`.
     """
 
     schema_version: Annotated[int, Field(alias="schema", ge=1)] = SCHEMA
     inputs: dict[str, Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]] = {}
     driver: LockedDriver | None = None
     cuda_toolkit: LockedCudaToolkit | None = None
+    uv: LockedUv | None = None
     sources: tuple[LockedSource, ...] = ()
+    environments: tuple[LockedEnvironment, ...] = ()
+    images: tuple[LockedImage, ...] = ()
     checkpoints: tuple[LockedCheckpoint, ...] = ()
+    moe_configs: dict[str, Sha256] = {}
 
     def source(self, engine: str, version: str) -> LockedSource | None:
         """The source archive of one engine version."""
         return next((s for s in self.sources if (s.engine, s.version) == (engine, version)), None)
+
+    def environment(
+        self, engine: str, version: str, variant: Variant, architecture: Architecture
+    ) -> LockedEnvironment | None:
+        """The Python environment of one engine version on one kind of machine."""
+        wanted = (engine, version, variant, architecture)
+        return next((e for e in self.environments if (e.engine, e.version, e.variant, e.architecture) == wanted), None)
+
+    def image(self, engine: str, version: str, architecture: Architecture) -> LockedImage | None:
+        """The container image of one engine version."""
+        wanted = (engine, version, architecture)
+        return next((i for i in self.images if (i.engine, i.version, i.architecture) == wanted), None)
 
     def checkpoint(self, repo: str, quant: str) -> LockedCheckpoint | None:
         """One quantisation of one repository."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from rigup.environment import Architecture, LockedEnvironment, LockedImage, LockedUv, Variant
 from rigup.lock import LockedFile
 from rigup.rig import Rig
 from rigup.service import Service
@@ -48,7 +49,8 @@ class Build(Frozen):
 
     address, sha256, root: the source archive (see lock.LockedSource). flags: CMake flags. packages, runtime_packages:
     Debian packages needed to build and to run. pinned_packages, pinned_runtime_packages: NVIDIA's, by name with the
-    version that the lock has. None of it depends on a host beyond what the rig says.
+    version that the lock has. environment, uv: of a wheel build; image: of an image build; None while not locked.
+    None of it depends on a host beyond what the rig says.
     """
 
     engine: Literal["vllm", "sglang", "llama.cpp"]
@@ -63,6 +65,11 @@ class Build(Frozen):
     runtime_packages: tuple[str, ...] = ()
     pinned_packages: dict[str, str] = {}
     pinned_runtime_packages: dict[str, str] = {}
+    variant: Variant = "cuda"
+    architecture: Architecture = "x86_64"
+    environment: LockedEnvironment | None = None
+    uv: LockedUv | None = None
+    image: LockedImage | None = None
 
 
 class Checkpoint(Frozen):

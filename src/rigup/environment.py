@@ -1,0 +1,53 @@
+"""What an engine build consists of where it is not compiled: a Python environment or a container image, pinned."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from rigup.service import EngineName
+from rigup.units import Frozen
+
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Architecture = Literal["x86_64", "aarch64"]
+Variant = Literal["cuda", "cpu"]
+
+
+class LockedEnvironment(Frozen):
+    """Every Python package of one build of an engine, as uv resolved them: one wheel a package.
+
+    python: the version exactly as uv provides it ("3.12.12"); of the OS's own Python only "3.11".
+    files: wheel file name to sha256. addresses: where those lie that the package index does not have, by file name.
+    """
+
+    engine: EngineName
+    version: str
+    variant: Variant = "cuda"
+    architecture: Architecture = "x86_64"
+    python: Annotated[str, Field(pattern=r"^3\.[0-9]+(\.[0-9]+)?$")]
+    python_from: Literal["uv", "os"] = "uv"
+    files: dict[Annotated[str, Field(pattern=r"^[\w.+!-]+\.whl$")], Sha256]
+    addresses: dict[str, Annotated[str, Field(pattern=r"^https://")]] = {}
+
+
+class LockedUv(Frozen):
+    """uv, which makes the environments: its version, and its wheels by file name, one for each architecture in use."""
+
+    version: str
+    files: dict[Annotated[str, Field(pattern=r"^uv-[\w.+-]+\.whl$")], Sha256]
+
+
+class LockedImage(Frozen):
+    """A container image of an engine by digest. repository: with its registry, "docker.io/vllm/vllm-openai"."""
+
+    engine: EngineName
+    version: str
+    architecture: Architecture = "x86_64"
+    repository: Annotated[str, Field(pattern=r"^[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)+$")]
+    digest: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
+
+    @property
+    def reference(self) -> str:
+        """As container tools take it: repository@sha256:..."""
+        return f"{self.repository}@{self.digest}"

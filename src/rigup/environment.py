@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from rigup.service import EngineName
 from rigup.units import Frozen
@@ -29,6 +29,17 @@ class LockedEnvironment(Frozen):
     python_from: Literal["uv", "os"] = "uv"
     files: dict[Annotated[str, Field(pattern=r"^[\w.+!-]+\.whl$")], Sha256]
     addresses: dict[str, Annotated[str, Field(pattern=r"^https://")]] = {}
+
+    @model_validator(mode="after")
+    def _addresses_of_its_files(self) -> LockedEnvironment:
+        if stray := sorted(self.addresses.keys() - self.files.keys()):
+            raise ValueError(f"addresses names {stray[0]}, which is not among files")
+        return self
+
+    @property
+    def name(self) -> tuple[str, str, str, str]:
+        """What tells it from others: engine, version, variant and architecture."""
+        return self.engine, self.version, self.variant, self.architecture
 
 
 class LockedUv(Frozen):

@@ -102,7 +102,7 @@ class Lock(Frozen):
     ) -> LockedEnvironment | None:
         """The Python environment of one engine version on one kind of machine."""
         wanted = (engine, version, variant, architecture)
-        return next((e for e in self.environments if (e.engine, e.version, e.variant, e.architecture) == wanted), None)
+        return next((e for e in self.environments if e.name == wanted), None)
 
     def image(self, engine: str, version: str, architecture: Architecture) -> LockedImage | None:
         """The container image of one engine version."""
@@ -141,7 +141,10 @@ def _refuse_twins(path: Path, text: str, lock: Lock) -> None:
     """Two entries of one name contradict each other, even where they are equal today."""
     checkpoints = [f"{entry.repo} {entry.quant}" for entry in lock.checkpoints]
     sources = [f"{entry.engine} {entry.version}" for entry in lock.sources]
-    for table, names in (("checkpoints", checkpoints), ("sources", sources)):
+    environments = [" ".join(entry.name) for entry in lock.environments]
+    images = [f"{entry.engine} {entry.version} {entry.architecture}" for entry in lock.images]
+    tables = {"checkpoints": checkpoints, "sources": sources, "environments": environments, "images": images}
+    for table, names in tables.items():
         for number, name in enumerate(names):
             if name in names[:number]:
                 raise InputError(f"{_place(path, text, (table, number))}: {name} stands there twice", RESTORE_HINT)
@@ -149,6 +152,7 @@ def _refuse_twins(path: Path, text: str, lock: Lock) -> None:
 
 def _place(path: Path, text: str, keys: tuple[int | str, ...]) -> str:
     """Where a value stands, "rigup.lock:12: checkpoints[0].files[1].size"; a missing one at its table."""
+    keys = tuple(key for key in keys if key != "[key]")  # the validator's mark for "the key itself"
     words = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys).removeprefix(".")
     return f"{path}:{_line(text, keys)}: {words}"
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from rigup.environment import Architecture
 from rigup.units import Frozen
 
 SUPPORTED_OS = ("debian-12", "debian-13", "ubuntu-22.04", "ubuntu-24.04")
@@ -29,6 +30,7 @@ class Gpu(Frozen):
     memory_mib: what NVML reports as total, MiB; None where NVML answers "not supported" (GB10: the host's memory).
     memory_bandwidth_gbs: 10**9 bytes per second.
     moe_config_name: the device name in the engines' fused-MoE config files.
+    host_architecture: of the machine that it is in; a GPU on a card is taken to be in an x86_64 one.
     """
 
     key: str
@@ -43,6 +45,7 @@ class Gpu(Frozen):
     power_range_w: tuple[int, int] | None = None
     open_kernel_module: str = "supported"
     nvswitch: bool = False
+    host_architecture: Architecture = "x86_64"
     minimum_driver_branch: int | None = None
     sources: dict[str, str] = {}
 
@@ -54,6 +57,11 @@ class Rig(Frozen):
     host_memory_gib: float | None = None
     os: str | None = None
     power_limit_w: int | None = None
+
+    @property
+    def architecture(self) -> Architecture:
+        """The processors of its hosts."""
+        return next((gpu.host_architecture for gpu in self.gpus), "x86_64")
 
     @property
     def compute_capabilities(self) -> tuple[str, ...]:

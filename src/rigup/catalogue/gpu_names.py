@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from rigup.environment import Architecture
 from rigup.rig import Gpu
 from rigup.units import Frozen
 
@@ -33,6 +34,7 @@ class GpuEntry(Frozen):
     power_range_w: tuple[int, int] | None = None
     open_kernel_module: Literal["supported", "required"] = "supported"
     nvswitch: bool = False
+    host_architecture: Architecture = "x86_64"
     minimum_driver_branch: int | None = None
     sources: Annotated[dict[str, str], Field(min_length=1)]
 

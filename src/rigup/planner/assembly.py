@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rigup.environment import Variant
 from rigup.lock import Lock
 from rigup.plan import Alternative, Build, Checkpoint, Finding, Plan
 from rigup.planner.candidate import Candidate
@@ -55,13 +56,16 @@ def refused(
 
 def build_of(candidate: Candidate, lock: Lock) -> Build:
     """The pinned build. A build from source is made for exactly the compute capabilities of the rig."""
-    source = lock.source(candidate.engine.name, candidate.version)
+    engine, version, architecture = candidate.engine.name, candidate.version, candidate.rig.architecture
+    variant: Variant = "cuda" if candidate.rig.gpus else "cpu"
+    installed = candidate.build == "wheel"
+    source = lock.source(engine, version)
     pins = lock.cuda_toolkit.packages if lock.cuda_toolkit else {}
     recipe = candidate.release.recipe(candidate.rig.compute_capabilities) if candidate.build == "source" else None
     needed, runtime = (recipe.packages, recipe.runtime_packages) if recipe else ((), ())
     return Build(
-        engine=candidate.engine.name,
-        version=candidate.version,
+        engine=engine,
+        version=version,
         method=candidate.build,
         address=source.address if source else None,
         sha256=source.sha256 if source else None,
@@ -72,6 +76,10 @@ def build_of(candidate: Candidate, lock: Lock) -> Build:
         runtime_packages=tuple(name for name in runtime if name not in pins),
         pinned_packages=dict(pins) if any(name in pins for name in needed) else {},
         pinned_runtime_packages={name: pins[name] for name in runtime if name in pins},
+        variant=variant,
+        architecture=architecture,
+        environment=lock.environment(engine, version, variant, architecture) if installed else None,
+        uv=lock.uv if installed else None,
     )
 
 

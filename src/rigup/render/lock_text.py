@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 
+from rigup.environment import LockedEnvironment
 from rigup.lock import Lock, LockedCheckpoint
 from rigup.units import Frozen
 
@@ -22,10 +23,15 @@ def lock_text(lock: Lock) -> str:
     if lock.cuda_toolkit:
         blocks.append(_block("[cuda_toolkit]", {"version": lock.cuda_toolkit.version}))
         blocks.append(_block("[cuda_toolkit.packages]", dict(sorted(lock.cuda_toolkit.packages.items()))))
+    if lock.uv:
+        blocks.append(_block("[uv]", {"version": lock.uv.version}))
+        blocks.append(_block("[uv.files]", dict(sorted(lock.uv.files.items()))))
     for checkpoint in sorted(lock.checkpoints, key=lambda entry: (entry.repo, entry.quant)):
         blocks += _checkpoint(checkpoint)
     for source in sorted(lock.sources, key=lambda entry: (entry.engine, entry.version)):
         blocks.append(_block("[[sources]]", _scalars(source)))
+    for environment in sorted(lock.environments, key=lambda entry: entry.name):
+        blocks += _environment(environment)
     return "\n\n".join(blocks) + "\n"
 
 
@@ -34,6 +40,14 @@ def _checkpoint(checkpoint: LockedCheckpoint) -> Iterable[str]:
     yield _block("[[checkpoints]]", identity)
     for file in sorted(checkpoint.files, key=lambda entry: entry.path):
         yield _block("[[checkpoints.files]]", _scalars(file))
+
+
+def _environment(environment: LockedEnvironment) -> Iterable[str]:
+    """Identity first, then a line for each wheel: a package that moves is one line of a diff."""
+    yield _block("[[environments]]", environment.model_dump(exclude={"files", "addresses"}))
+    yield _block("[environments.files]", dict(sorted(environment.files.items())))
+    if environment.addresses:
+        yield _block("[environments.addresses]", dict(sorted(environment.addresses.items())))
 
 
 def _block(heading: str, values: Mapping[str, str | int]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+from rigup.environment import LockedEnvironment, LockedUv
 from rigup.lock import Lock, LockedCheckpoint, LockedFile, LockedSource, load_lock
 from rigup.render.lock_text import lock_text
 
@@ -54,3 +55,63 @@ def test_order_does_not_matter_and_nothing_is_lost(tmp_path: Path) -> None:
         mixed = Lock(inputs=dict(reversed(inputs.items())), checkpoints=tuple(shuffled), sources=tuple(sources))
         assert lock_text(mixed) == text
     assert lock_text(read) == text
+
+
+def test_environments_and_uv_are_read_back_a_wheel_a_line(tmp_path: Path) -> None:
+    wheels = {"zlib_ng-1.0-cp312-cp312-linux_x86_64.whl": "a" * 64, "vllm-0.19.1+cu130-cp38-abi3-any.whl": "b" * 64}
+    address = "https://wheels.example/0.19.1/vllm-0.19.1%2Bcu130-cp38-abi3-any.whl"
+    cuda = LockedEnvironment(
+        engine="vllm",
+        version="0.19.1",
+        python="3.12.12",
+        files=wheels,
+        addresses={"vllm-0.19.1+cu130-cp38-abi3-any.whl": address},
+    )
+    cpu = cuda.model_copy(update={"variant": "cpu", "python": "3.11", "python_from": "os", "addresses": {}})
+    uv = LockedUv(version="0.13.9", files={"uv-0.13.9-py3-none-b.whl": "d" * 64, "uv-0.13.9-py3-none-a.whl": "c" * 64})
+    text = lock_text(Lock(uv=uv, environments=(cuda, cpu)))
+    (tmp_path / "lock").write_text(text)
+    read = load_lock(tmp_path / "lock")
+    assert (read.uv, read.environments) == (uv, (cpu, cuda))
+    assert read.environment("vllm", "0.19.1", "cpu", "x86_64") == cpu
+    assert read.environment("vllm", "0.19.1", "cpu", "aarch64") is None
+    assert lock_text(read) == text
+    assert (
+        text
+        == f"""schema = 1
+
+[uv]
+version = "0.13.9"
+
+[uv.files]
+"uv-0.13.9-py3-none-a.whl" = "{"c" * 64}"
+"uv-0.13.9-py3-none-b.whl" = "{"d" * 64}"
+
+[[environments]]
+engine = "vllm"
+version = "0.19.1"
+variant = "cpu"
+architecture = "x86_64"
+python = "3.11"
+python_from = "os"
+
+[environments.files]
+"vllm-0.19.1+cu130-cp38-abi3-any.whl" = "{"b" * 64}"
+"zlib_ng-1.0-cp312-cp312-linux_x86_64.whl" = "{"a" * 64}"
+
+[[environments]]
+engine = "vllm"
+version = "0.19.1"
+variant = "cuda"
+architecture = "x86_64"
+python = "3.12.12"
+python_from = "uv"
+
+[environments.files]
+"vllm-0.19.1+cu130-cp38-abi3-any.whl" = "{"b" * 64}"
+"zlib_ng-1.0-cp312-cp312-linux_x86_64.whl" = "{"a" * 64}"
+
+[environments.addresses]
+"vllm-0.19.1+cu130-cp38-abi3-any.whl" = "{address}"
+"""
+    )

@@ -59,7 +59,8 @@ def build_of(candidate: Candidate, lock: Lock) -> Build:
     engine, version, architecture = candidate.engine.name, candidate.version, candidate.rig.architecture
     variant: Variant = "cuda" if candidate.rig.gpus else "cpu"
     installed = candidate.build == "wheel"
-    source = lock.source(engine, version)
+    # An archive of an engine that is not compiled holds its tuner, which no build depends on.
+    source = lock.source(engine, version) if candidate.build == "source" else None
     pins = lock.cuda_toolkit.packages if lock.cuda_toolkit else {}
     recipe = candidate.release.recipe(candidate.rig.compute_capabilities) if candidate.build == "source" else None
     needed, runtime = (recipe.packages, recipe.runtime_packages) if recipe else ((), ())

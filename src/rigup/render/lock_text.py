@@ -26,6 +26,8 @@ def lock_text(lock: Lock) -> str:
     if lock.uv:
         blocks.append(_block("[uv]", {"version": lock.uv.version}))
         blocks.append(_block("[uv.files]", dict(sorted(lock.uv.files.items()))))
+    if lock.moe_configs:
+        blocks.append(_block("[moe_configs]", dict(sorted(lock.moe_configs.items()))))
     for checkpoint in sorted(lock.checkpoints, key=lambda entry: (entry.repo, entry.quant)):
         blocks += _checkpoint(checkpoint)
     for source in sorted(lock.sources, key=lambda entry: (entry.engine, entry.version)):

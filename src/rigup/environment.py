@@ -54,9 +54,15 @@ class LockedImage(Frozen):
 
     engine: EngineName
     version: str
+    variant: Variant = "cuda"
     architecture: Architecture = "x86_64"
     repository: Annotated[str, Field(pattern=r"^[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)+$")]
     digest: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
+
+    @property
+    def name(self) -> tuple[str, str, Variant, Architecture]:
+        """What identifies it in a lock."""
+        return self.engine, self.version, self.variant, self.architecture
 
     @property
     def reference(self) -> str:

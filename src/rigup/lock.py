@@ -104,10 +104,10 @@ class Lock(Frozen):
         wanted = (engine, version, variant, architecture)
         return next((e for e in self.environments if e.name == wanted), None)
 
-    def image(self, engine: str, version: str, architecture: Architecture) -> LockedImage | None:
-        """The container image of one engine version."""
-        wanted = (engine, version, architecture)
-        return next((i for i in self.images if (i.engine, i.version, i.architecture) == wanted), None)
+    def image(self, engine: str, version: str, variant: Variant, architecture: Architecture) -> LockedImage | None:
+        """The container image of one engine version for one kind of machine."""
+        wanted = (engine, version, variant, architecture)
+        return next((i for i in self.images if i.name == wanted), None)
 
     def checkpoint(self, repo: str, quant: str) -> LockedCheckpoint | None:
         """One quantisation of one repository."""
@@ -142,7 +142,7 @@ def _refuse_twins(path: Path, text: str, lock: Lock) -> None:
     checkpoints = [f"{entry.repo} {entry.quant}" for entry in lock.checkpoints]
     sources = [f"{entry.engine} {entry.version}" for entry in lock.sources]
     environments = [" ".join(entry.name) for entry in lock.environments]
-    images = [f"{entry.engine} {entry.version} {entry.architecture}" for entry in lock.images]
+    images = [" ".join(entry.name) for entry in lock.images]
     tables = {"checkpoints": checkpoints, "sources": sources, "environments": environments, "images": images}
     for table, names in tables.items():
         for number, name in enumerate(names):

@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 from packaging.version import Version
 from pydantic import Field, ValidationError
 
+from rigup.environment import Variant
 from rigup.errors import InputError
 from rigup.service import BuildMethod, EngineName
 from rigup.units import Frozen, compute_capability
@@ -100,6 +101,19 @@ class CudaNeeds(Frozen):
     source: str
 
 
+class Image(_Ranged):
+    """The engine's own container image.
+
+    repository: with its registry. tag: where {version} stands for the release. program: what is run in it in place of
+    its own entry point, so that no release's entry point matters; looked up in the image's PATH.
+    """
+
+    variant: Variant = "cuda"
+    repository: str
+    tag: str
+    program: str
+
+
 class Recipe(Frozen):
     """How an engine is built from source: CMake flags, targets, and Debian packages to build and to run."""
 
@@ -144,6 +158,7 @@ class EngineVersion(Release):
     known_bad: tuple[KnownBad, ...]
     cuda_needs: CudaNeeds | None
     recipes: dict[Literal["cpu", "cuda"], Recipe]
+    images: tuple[Image, ...] = ()
     source: str
 
     @property
@@ -173,6 +188,11 @@ class EngineVersion(Release):
         found = set(capabilities)
         hits = [e for e in self.known_bad if not e.compute_capabilities or found & set(e.compute_capabilities)]
         return tuple(sorted(hits, key=lambda entry: not entry.refuses))
+
+    def image(self, variant: Variant) -> Image | None:
+        """Its container image for GPUs or for the CPU, the tag filled in; None if its makers publish none."""
+        found = next((known for known in self.images if known.variant == variant), None)
+        return found and found.model_copy(update={"tag": found.tag.replace("{version}", self.version)})
 
     def recipe(self, capabilities: Iterable[str]) -> Recipe | None:
         """How to build it for GPUs of these compute capabilities; none of them means for the CPU."""
@@ -224,6 +244,7 @@ class _EngineFile(Frozen):
     recipes: dict[Literal["cpu", "cuda"], Recipe] = {}
     archive: str | None = None
     archive_root: str = ""
+    images: tuple[Image, ...] = ()
 
     def resolved(self) -> Engine:
         """Each release with the facts that hold for it."""
@@ -255,6 +276,7 @@ class _EngineFile(Frozen):
             known_bad=tuple(known for known in self.known_bad if version in known.versions),
             cuda_needs=self.cuda.get(release.cuda.partition(".")[0]) if release.cuda else None,
             recipes=self.recipes,
+            images=tuple(known for known in self.images if known.holds(version)),
             source=self.source,
         )
 

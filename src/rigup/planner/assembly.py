@@ -81,6 +81,7 @@ def build_of(candidate: Candidate, lock: Lock) -> Build:
         architecture=architecture,
         environment=lock.environment(engine, version, variant, architecture) if installed else None,
         uv=lock.uv if installed else None,
+        image=lock.image(engine, version, variant, architecture) if candidate.build == "image" else None,
     )
 
 

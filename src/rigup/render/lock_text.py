@@ -34,6 +34,8 @@ def lock_text(lock: Lock) -> str:
         blocks.append(_block("[[sources]]", _scalars(source)))
     for environment in sorted(lock.environments, key=lambda entry: entry.name):
         blocks += _environment(environment)
+    for image in sorted(lock.images, key=lambda entry: entry.name):
+        blocks.append(_block("[[images]]", _scalars(image)))
     return "\n\n".join(blocks) + "\n"
 
 

@@ -1,0 +1,62 @@
+"""Containers as facts: which podman each operating system has, and where NVIDIA's container toolkit comes from.
+
+The figures live in `data/containers/podman.toml`, each with its source.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated
+
+from packaging.version import Version
+from pydantic import Field
+
+from rigup.catalogue.drivers import Fingerprint
+from rigup.units import Frozen
+
+FILE = Path(__file__).parent / "data" / "containers" / "podman.toml"
+
+
+class Podman(Frozen):
+    """The Debian package, its version in each operating system, and the first version that has Quadlet."""
+
+    package: str
+    quadlet_since: str
+    versions: dict[str, str]
+    source: str
+
+    def has_quadlet(self, os: str) -> bool:
+        """Whether the operating system's podman makes units of `.container` files; a system unknown here has none."""
+        there = self.versions.get(os)
+        return there is not None and Version(there) >= Version(self.quadlet_since)
+
+
+class Toolkit(Frozen):
+    """NVIDIA's container toolkit: its repository, the key that signs it, and the one package and version of it.
+
+    address: of a flat repository with a folder for each Debian architecture. refresh_unit: writes the description of
+    the GPUs anew; it runs by itself when driver or toolkit change.
+    """
+
+    address: Annotated[str, Field(pattern=r"^https?://")]
+    key_address: Annotated[str, Field(pattern=r"^https?://")]
+    fingerprint: Fingerprint
+    package: str
+    version: str
+    refresh_unit: str
+    sources: dict[str, str]
+
+
+class ContainerFacts(Frozen):
+    """Everything that is known about containers."""
+
+    podman: Podman
+    toolkit: Toolkit
+
+
+@lru_cache(maxsize=1)
+def container_facts() -> ContainerFacts:
+    """Reads the toolkit's file."""
+    return ContainerFacts.model_validate(tomllib.loads(FILE.read_text()))

@@ -13,7 +13,14 @@ from rigup.operations.packages import debian_packages
 from rigup.operations.users import system_user
 
 PACKAGES = ("ca-certificates", "curl", "python3")
-PROGRAMS = ("ask.py", "build_source.py", "fetch_weights.py", "weights_folder.py", "curl_transfers.py")
+PROGRAMS = (
+    "ask.py",
+    "build_environment.py",
+    "build_source.py",
+    "curl_transfers.py",
+    "fetch_weights.py",
+    "weights_folder.py",
+)
 
 
 @deploy("base")

@@ -7,14 +7,22 @@ from collections.abc import Callable
 from rigup.facts.probe import Probe
 from rigup.fleet.settings import Settings
 from rigup.operations.builds import name_of
+from rigup.operations.driver_state import unsuited_build
+from rigup.operations.wheels import PackageSource
 from rigup.plan import Build, Plan
 from roles.base import base
 from roles.engine_llama_cpp import engine_llama_cpp
+from roles.engine_sglang import engine_sglang
+from roles.engine_vllm import engine_vllm
 from roles.gpus import gpus
 from roles.service import service
 from roles.weights import weights
 
-ENGINES: dict[tuple[str, str], Callable[[Build, str], None]] = {("llama.cpp", "source"): engine_llama_cpp}
+ENGINES: dict[tuple[str, str], Callable[[Build, str, PackageSource], None]] = {
+    ("llama.cpp", "source"): engine_llama_cpp,
+    ("vllm", "wheel"): engine_vllm,
+    ("sglang", "wheel"): engine_sglang,
+}
 
 
 def provision(plans: tuple[Plan, ...], probe: Probe, settings: Settings) -> None:
@@ -26,7 +34,7 @@ def provision(plans: tuple[Plan, ...], probe: Probe, settings: Settings) -> None
     for plan in plans:
         assert plan.build is not None and plan.checkpoint is not None
         name = name_of(plan.build, probe.architecture, probe.os)
-        ENGINES[plan.build.engine, plan.build.method](plan.build, name)
+        ENGINES[plan.build.engine, plan.build.method](plan.build, name, settings.packages)
         weights(plan.checkpoint, settings.hub, settings.hub_token)
         staged.append((plan, name))
     for plan, name in staged:

@@ -6,7 +6,10 @@ BUILDS = "/opt/rigup/builds"
 PROGRAMS = "/opt/rigup/programs"
 WEIGHTS = "/var/lib/rigup/weights"
 CONFIGURATION = "/etc/rigup"
+MOE_CONFIGS = f"{CONFIGURATION}/moe_configs"
 RUNTIME = "/run/rigup"
+# No service can be called that: a service's own cache lies beside it, under the service's name.
+PACKAGES = "/var/cache/rigup/.packages"
 WORKER_USER = "rigup"
 
 

@@ -60,6 +60,8 @@ class Build(Frozen):
     sha256: str | None = None
     root: str = ""
     flags: tuple[str, ...] = ()
+    provides: versions of distributions that the environment stands for without having them.
+    made_for: None for a build that needs no GPU.
     targets: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
     runtime_packages: tuple[str, ...] = ()
@@ -78,6 +80,7 @@ class Checkpoint(Frozen):
     entry: what the engine is pointed at, relative to the revision's folder ("" for the folder itself).
     """
 
+    provides: dict[str, str] = {}
     repo: str
     quant: str
     bytes: int

@@ -11,8 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from rigup.errors import InputError
+from rigup.operations.wheels import PackageSource, missing_in
 from rigup.plan import Plan
 
 HUB = "https://huggingface.co"
@@ -23,6 +25,7 @@ class Settings:
     """`api_keys` are by service; a service without one gets a key made for it when it needs one.
 
     nvidia_repository: what stands in for NVIDIA's package repositories. nvidia_key_fingerprint: of the key to it.
+    packages: where Python packages come from.
     """
 
     hub: str = HUB
@@ -30,13 +33,14 @@ class Settings:
     nvidia_key_fingerprint: str | None = None
     hub_token: str | None = field(default=None, repr=False)
     api_keys: dict[str, str] = field(default_factory=dict, repr=False)
+    packages: PackageSource = field(default_factory=PackageSource)
 
 
 def read_settings(
     data: Mapping[str, Any], plans: tuple[Plan, ...], root: Path, origins: Mapping[str, str] | None = None
 ) -> Settings:
-    """Settings from a host's data: `hub`, `hub_token_file`, the services' `api_key_file`, relative to `root`, and
-    `nvidia_repository` with `nvidia_key_fingerprint`.
+    """Settings from a host's data: `hub`, `hub_token_file`, the services' `api_key_file` and `wheelhouse`, relative to
+    `root`; `package_index`, `python_mirror`; `nvidia_repository` with `nvidia_key_fingerprint`.
 
     origins: the file that each key of `data` was read from, for messages.
     Raises InputError when the address is not one, or a file is missing, empty or readable by others.
@@ -62,7 +66,41 @@ def _read(data: Mapping[str, Any], plans: tuple[Plan, ...], root: Path) -> Setti
             for plan in plans
             if plan.service.api_key_file
         },
+        _packages(data, plans, root),
     )
+
+
+def _packages(data: Mapping[str, Any], plans: tuple[Plan, ...], root: Path) -> PackageSource:
+    """Where Python packages come from. A wheelhouse must have all that the plans' environments consist of."""
+    index, mirror = (_address(data, key) for key in ("package_index", "python_mirror"))
+    folder = data.get("wheelhouse")
+    if folder is None:
+        return PackageSource(index, mirror)
+    wheelhouse = root / Path(str(folder)).expanduser()
+    if not (wheelhouse / "wheels").is_dir():
+        raise InputError(f"wheelhouse: {wheelhouse} has no folder wheels", f"rigup lock --vendor {folder} makes it")
+    for plan in plans:
+        lacking = missing_in(wheelhouse, plan.build) if plan.build and plan.build.environment else []
+        if lacking:
+            more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
+            raise InputError(
+                f"wheelhouse: {wheelhouse}/wheels lacks {lacking[0]}{more}, which rigup.lock pins",
+                f"rigup lock --vendor {folder} adds what is missing",
+            )
+    return PackageSource(index, mirror, wheelhouse)
+
+
+def _address(data: Mapping[str, Any], key: str) -> str | None:
+    """An address that goes to hosts as it is, so no secret may be in it."""
+    value = data.get(key)
+    if value is None:
+        return None
+    address = str(value)
+    if not re.fullmatch(r"(https?|file)://[^\s]+", address):
+        raise InputError(f'{key}: "{address}" is not an address', "https://mirror.lan/simple, for example")
+    if "@" in urlsplit(address).netloc:
+        raise InputError(f"{key}: an address with a password in it", "let the index serve your hosts without one")
+    return address
 
 
 def _nvidia(data: Mapping[str, Any]) -> tuple[str | None, str | None]:

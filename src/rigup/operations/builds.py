@@ -1,4 +1,4 @@
-"""An engine build on a host: compiled once per fleet, immutable, under its name only once it has been checked.
+"""An engine build on a host, from source: compiled once per fleet, immutable, under its name only once it was checked.
 
 The name holds a hash of everything that the binary depends on, so equal hosts share one archive in the controlling
 machine's cache, and a host that has the folder has exactly that build.
@@ -27,13 +27,17 @@ from rigup.operations.packages import debian_packages
 from rigup.operations.progress import Progress, report
 from rigup.operations.sources import fetch_source
 from rigup.operations.steps import step
+from rigup.operations.uploads import send_file
 from rigup.plan import Build
+
+# an environment of gigabytes is written back to a slow disk meanwhile
+PUBLISH_SECONDS = 1200
 
 _ONE_AT_A_TIME: dict[str, RLock] = {}
 
 
 def name_of(build: Build, architecture: str, os_release: str) -> str:
-    """`llama.cpp-b11434-3f2a...`: engine, version and a hash of all that the binary depends on."""
+    """`llama.cpp-b11434-3f2a...`: engine, version and a hash of all that the build depends on."""
     depends = [
         build.engine,
         build.version,
@@ -44,8 +48,16 @@ def name_of(build: Build, architecture: str, os_release: str) -> str:
         architecture,
         os_release,
         *([build.pinned_packages] if build.pinned_packages else []),
+        *([_contents(build)] if build.environment else []),
     ]
     return f"{build.engine}-{build.version}-{hashlib.sha256(json.dumps(depends).encode()).hexdigest()[:12]}"
+
+
+def _contents(build: Build) -> dict[str, Any]:
+    """What an installed environment is made of: not where the files come from, nor which uv unpacks them."""
+    assert build.environment is not None
+    contents = build.environment.model_dump(mode="json", include={"variant", "python", "python_from", "files"})
+    return contents | {"provides": build.provides}
 
 
 @operation(_set_in_op=False)  # the packages that a compile needs are an operation inside this one
@@ -110,7 +122,7 @@ def _compile(host: Any, build: Build, name: str, check: tuple[str, ...], expect:
             remote.write_file(host, f"{work}/job.json", json.dumps(job))
         command = ("python3", f"{layout.PROGRAMS}/build_source.py", f"{work}/job.json")
         jobs.run(host, jobs.Job(unit, "engine", command, (work, result), "steps", private_network=True))
-    _publish(host, name, work, result)
+    publish(host, name, work, result)
 
 
 def _send_source(host: Any, build: Build, work: str) -> None:
@@ -133,12 +145,12 @@ def _send_source(host: Any, build: Build, work: str) -> None:
     send_file(host, archive, f"{work}/source.archive")
 
 
-def _publish(host: Any, name: str, work: str, result: str) -> None:
+def publish(host: Any, name: str, work: str, result: str) -> None:
     """Gives the finished folder to root, makes it read-only in effect, and renames it: from here on it is immutable."""
     if not remote.ask(host, "test", "-f", f"{result}/manifest.json").ok:
         raise HostFailed(f"{host.name}: build {name} ended without a result", "run rigup apply again to build it anew")
-    publish = 'chown -R root:root "$1"; chmod -R u=rwX,go=rX "$1"; sync -f "$1"; mv -T "$1" "$2"; rm -rf "$3"'
-    remote.script(host, publish, result, f"{layout.BUILDS}/{name}", work, timeout=120)
+    put = 'chown -R root:root "$1"; chmod -R u=rwX,go=rX "$1"; sync -f "$1"; mv -T "$1" "$2"; rm -rf "$3"'
+    remote.script(host, put, result, f"{layout.BUILDS}/{name}", work, timeout=PUBLISH_SECONDS)
 
 
 def _pull(host: Any, cached: Path, name: str) -> None:
@@ -178,13 +190,6 @@ def _push(host: Any, cached: Path, name: str, check: tuple[str, ...], expect: st
     publish = 'sync -f "$1"; mv -T "$1/$2" "$3"; rmdir "$1"; rm -rf "$4"'
     remote.script(host, publish, unpacked, name, f"{layout.BUILDS}/{name}", f"{layout.BUILDS}/.work-{name}")
     return True
-
-
-def send_file(host: Any, local: Path, path: str) -> None:
-    """Uploads one file; raises HostFailed when it did not arrive whole."""
-    arguments = {"_sudo": True} if getattr(host.data, "_sudo", None) else {}
-    if not host.put_file(str(local), path, **arguments):
-        raise HostFailed(f"{host.name}: could not send {local.name}", "is the disk of the host full?")
 
 
 def _sha256(path: Path) -> str:

@@ -31,7 +31,10 @@ class Cancelled(RigupError):
 
 @dataclass(frozen=True)
 class Job:
-    """One long step: `unit` names it on the host, `command` is its argv, `writable` all it may write to."""
+    """One long step: `unit` names it on the host, `command` is its argv, `writable` all it may write to.
+
+    shown: what the command sees of a folder, (folder, {path in it: what really lies there}), and nothing else of it.
+    """
 
     unit: str
     step: str
@@ -39,6 +42,7 @@ class Job:
     writable: tuple[str, ...]
     unit_of_progress: str = ""
     private_network: bool = False
+    shown: tuple[str, dict[str, str]] | None = None
 
 
 _cancelled = False
@@ -86,6 +90,7 @@ def _start(host: Any, job: Job) -> None:
         "Nice=5",
         f"PrivateNetwork={'yes' if job.private_network else 'no'}",
         f"ReadWritePaths={' '.join(job.writable)}",
+        *_shown(job),
     )
     # a unit that failed in an earlier run keeps its name until it is reset
     remote.ask(host, "systemctl", "reset-failed", job.unit)
@@ -101,6 +106,13 @@ def _start(host: Any, job: Job) -> None:
         *(f"--property={value}" for value in properties),
         *job.command,
     )
+
+
+def _shown(job: Job) -> tuple[str, ...]:
+    if job.shown is None:
+        return ()
+    folder, paths = job.shown
+    return (f"TemporaryFileSystem={folder}:ro", *(f"BindPaths={real}:{path}" for path, real in paths.items()))
 
 
 def _follow(host: Any, job: Job) -> None:

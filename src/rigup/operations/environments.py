@@ -1,0 +1,107 @@
+"""An engine build that is installed: a Python environment of its own, made on the host by uv from hashes only.
+
+It is made under a temporary name, but at its final path as far as the installer can see, because scripts and
+pyvenv.cfg hold absolute paths; once it has been checked it belongs to root and gets its name by one rename.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Generator
+from typing import Any
+
+from pyinfra import host
+from pyinfra.api import FunctionCommand, operation
+from pyinfra.facts.files import File
+
+from rigup import layout
+from rigup.errors import HostFailed
+from rigup.operations import jobs, remote, wheels
+from rigup.operations.builds import publish
+from rigup.operations.packages import debian_packages
+from rigup.operations.progress import Progress, report
+from rigup.operations.steps import step
+from rigup.operations.wheels import PackageSource
+from rigup.plan import Build
+
+UV_CACHE = f"{layout.PACKAGES}/uv"
+
+Checks = tuple[tuple[tuple[str, ...], str], ...]
+
+
+@operation(_set_in_op=False)  # the Debian packages that it needs are an operation inside this one
+def python_build(
+    build: Build, build_name: str, source: PackageSource, checks: Checks
+) -> Generator[FunctionCommand, None, None]:
+    """Have a Python environment in its own folder under the builds root.
+
+    + build: the plan's build, with its locked environment and uv
+    + build_name: from `name_of`
+    + source: where the packages come from
+    + checks: (argv relative to the folder, what its answer must hold) pairs that prove that it works, without a GPU
+    """
+    if host.get_fact(File, path=f"{layout.BUILDS}/{build_name}/manifest.json"):
+        host.noop(f"build {build_name} is there")
+        return
+    yield step(_provide, build, build_name, source, checks)
+
+
+def _provide(host: Any, build: Build, name: str, source: PackageSource, checks: Checks) -> None:
+    """Makes the environment, or takes up a job of an earlier run that makes it or has made it."""
+    if build.environment is None or build.uv is None:
+        raise HostFailed(f"{host.name}: {build.engine} {build.version} is not in rigup.lock", "run: rigup lock")
+    work, result = f"{layout.BUILDS}/.work-{name}", f"{layout.BUILDS}/.result-{name}"
+    job = _job(name, work, result, source.wheelhouse is not None and build.environment.python_from == "os")
+    finished = remote.ask(host, "test", "-f", f"{result}/manifest.json").ok
+    if not finished:
+        if not remote.ask(host, "systemctl", "is-active", "--quiet", job.unit).ok:
+            debian_packages(build.packages)
+            _prepare(host, build, name, source, checks)
+        jobs.run(host, job)
+    report(Progress(host.name, "engine", text="giving the environment its name"))
+    publish(host, name, work, result)
+
+
+def _job(name: str, work: str, result: str, private_network: bool) -> jobs.Job:
+    final = f"{layout.BUILDS}/{name}"
+    return jobs.Job(
+        unit=f"rigup-build-{re.sub('[^A-Za-z0-9]', '-', name)}",
+        step="engine",
+        command=("python3", f"{layout.PROGRAMS}/build_environment.py", f"{work}/job.json"),
+        writable=(work, final, UV_CACHE),
+        unit_of_progress="files",
+        private_network=private_network,
+        shown=(layout.BUILDS, {work: work, final: result}),
+    )
+
+
+def _prepare(host: Any, build: Build, name: str, source: PackageSource, checks: Checks) -> None:
+    """Sends what the job needs and writes what it is to do."""
+    assert build.environment is not None and build.uv is not None
+    work, result = f"{layout.BUILDS}/.work-{name}", f"{layout.BUILDS}/.result-{name}"
+    locked = build.environment
+    store = wheels.have_wheels(host, build, source.wheelhouse) if source.wheelhouse else None
+    uv = wheels.have_uv(host, build, source)
+    make = (
+        'rm -rf "$1" "$2"; install -d -m 755 -o "$3" -g "$3" "$1" "$2"; '
+        'install -d -m 755 "$(dirname "$4")"; install -d -m 755 -o "$3" -g "$3" "$4"'
+    )
+    remote.script(host, make, work, result, layout.WORKER_USER, UV_CACHE, timeout=300)
+    job = {
+        "uv": {"file": uv, "sha256": build.uv.files[wheels.uv_wheel(build)]},
+        "python": locked.python,
+        "python_from": locked.python_from,
+        "python_mirror": source.python_mirror,
+        "files": locked.files,
+        "addresses": locked.addresses,
+        "wheels": store,
+        "index": source.index,
+        "cache": UV_CACHE,
+        "provides": build.provides,
+        "work": work,
+        "result": f"{layout.BUILDS}/{name}",
+        "checks": checks,
+        "manifest": {"name": name, "build": build.model_dump(mode="json")},
+    }
+    remote.write_file(host, f"{work}/job.json", json.dumps(job))

@@ -1,0 +1,167 @@
+"""Python wheels that the lock pins: found on the controlling machine, sent to a host once, known by their sha256."""
+
+from __future__ import annotations
+
+import hashlib
+import urllib.parse
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import requests
+
+from rigup import layout
+from rigup.cache import cache_folder
+from rigup.errors import HostFailed, InputError, Unreachable
+from rigup.lock import LockedSource
+from rigup.operations import package_index, remote
+from rigup.operations.progress import Progress, report
+from rigup.operations.sources import fetch_source
+from rigup.operations.uploads import send_file
+from rigup.plan import Build
+from rigup.units import bytes_text
+
+STORE = f"{layout.PACKAGES}/wheels"
+STEP = "engine"
+HASHING_SECONDS = 600
+ROOM_TO_UNPACK = 1.05
+
+
+@dataclass(frozen=True)
+class PackageSource:
+    """Where a host gets Python packages from.
+
+    index: a simple index that the host itself asks; None is uv's default, the public one. python_mirror: where uv gets
+    Python from, as its UV_PYTHON_INSTALL_MIRROR. wheelhouse: a folder of this machine whose `wheels` are sent instead.
+    """
+
+    index: str | None = None
+    python_mirror: str | None = None
+    wheelhouse: Path | None = None
+
+
+def uv_wheel(build: Build) -> str:
+    """The file name of uv's wheel for the build's architecture. Raises InputError where the lock has none."""
+    for name in build.uv.files if build.uv else ():
+        if build.architecture in name:
+            return name
+    raise InputError(f"rigup.lock: uv: no wheel for {build.architecture}", "run: rigup lock")
+
+
+def missing_in(wheelhouse: Path, build: Build) -> list[str]:
+    """The files of an environment, uv's among them, that a wheelhouse lacks."""
+    assert build.environment is not None
+    names = [*build.environment.files, uv_wheel(build)]
+    return sorted(name for name in names if not (wheelhouse / "wheels" / name).is_file())
+
+
+def have_uv(host: Any, build: Build, source: PackageSource) -> str:
+    """Puts uv's wheel onto the host; returns its path there."""
+    assert build.uv is not None
+    name = uv_wheel(build)
+    sha256 = build.uv.files[name]
+    if source.wheelhouse:
+        local = source.wheelhouse / "wheels" / name
+    else:
+        local = _from_index(host, name, build.uv.version, sha256)
+    _send(host, {name: local}, {name: sha256})
+    return f"{STORE}/{name}"
+
+
+def have_wheels(host: Any, build: Build, wheelhouse: Path) -> str:
+    """Puts every wheel of an environment onto the host, where there is room for them; returns their folder there."""
+    assert build.environment is not None
+    files = {name: wheelhouse / "wheels" / name for name in build.environment.files}
+    _check_room(host, build, files)
+    _send(host, files, build.environment.files)
+    return STORE
+
+
+def _from_index(host: Any, name: str, version: str, sha256: str) -> Path:
+    """uv's wheel in this machine's cache, from the index that pip is set up for here."""
+
+    def progress(done: int, total: int) -> None:
+        report(Progress(host.name, STEP, done, total, "bytes", "fetching uv"))
+
+    cached = cache_folder() / "sources" / sha256
+    if cached.is_file():
+        return cached
+    locked = LockedSource(engine="uv", version=version, address=_address(name), sha256=sha256, root="")
+    return fetch_source(locked, cache_folder() / "sources", progress)
+
+
+def _address(name: str) -> str:
+    """Where a wheel lies on pip's index. Raises Unreachable or InputError."""
+    page = f"{package_index.index_url().rstrip('/')}/{name.split('-')[0].replace('_', '-').lower()}/"
+    try:
+        answer = requests.get(page, headers={"Accept": package_index.ACCEPT}, timeout=package_index.TIMEOUT_S)
+        answer.raise_for_status()
+    except requests.RequestException:
+        raise Unreachable(
+            f"{name}: pip's package index cannot be asked", "is this machine online? else use a wheelhouse"
+        ) from None
+    for link in package_index.file_links(answer):
+        if urllib.parse.unquote(urllib.parse.urlsplit(link).path.rpartition("/")[2]) == name:
+            return link
+    raise InputError(f"{name}: pip's package index has no such file", "rigup lock --upgrade uv takes one that is there")
+
+
+def _check_room(host: Any, build: Build, files: dict[str, Path]) -> None:
+    """Raises HostFailed with both sizes where the environment would not fit, before anything is sent."""
+    needed = int(ROOM_TO_UNPACK * sum(_unpacked(path) for path in files.values()))
+    lines = remote.tell(host, "df", "--output=avail", "-B1", layout.BUILDS).split()
+    free = int(lines[-1])
+    if needed > free:
+        what = f"the environment of {build.engine} {build.version} needs {bytes_text(needed)}"
+        raise HostFailed(
+            f"{host.name}: {what} in {layout.BUILDS}, {bytes_text(free)} are free",
+            "make room (rigup prune), or mount a larger disk there",
+        )
+
+
+def _unpacked(wheel: Path) -> int:
+    try:
+        with zipfile.ZipFile(wheel) as packed:
+            return sum(member.file_size for member in packed.infolist())
+    except zipfile.BadZipFile:
+        return 0  # its hash will be wrong, and that is what has to be said
+
+
+def _send(host: Any, files: dict[str, Path], hashes: dict[str, str]) -> None:
+    """Sends what the host lacks or has otherwise; each file is the pinned one when it leaves and when it is there."""
+    listed = remote.script(
+        host,
+        'install -d -m 755 "$1"; cd "$1"; shift; for f in "$@"; do [ ! -f "$f" ] || sha256sum "$f"; done',
+        STORE,
+        *files,
+        timeout=HASHING_SECONDS,
+    )
+    there = {name: sha256 for sha256, name in (line.split(maxsplit=1) for line in listed.splitlines())}
+    missing = {name: path for name, path in files.items() if there.get(name) != hashes[name]}
+    for name, path in missing.items():
+        _check(name, path, hashes[name])
+    total, done = sum(path.stat().st_size for path in missing.values()), 0
+    for name, path in missing.items():
+        report(Progress(host.name, STEP, done, total, "bytes", "sending wheels"))
+        _send_one(host, name, path, hashes[name])
+        done += path.stat().st_size
+
+
+def _check(name: str, path: Path, sha256: str) -> None:
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != sha256:
+        raise HostFailed(
+            f"{name}: sha256 is {found}, the lock says {sha256}",
+            f"{path.parent} holds another file under that name; nothing was sent",
+        )
+
+
+def _send_one(host: Any, name: str, path: Path, sha256: str) -> None:
+    part = f"{STORE}/{name}.part"
+    send_file(host, path, part)
+    settle = 'echo "$3  $1" | sha256sum --check --status; chmod 644 "$1"; chown root:root "$1"; mv -f "$1" "$2"'
+    if not remote.ask(host, "sh", "-ec", settle, "rigup", part, f"{STORE}/{name}", sha256, timeout=HASHING_SECONDS).ok:
+        remote.ask(host, "rm", "-f", part)
+        raise HostFailed(f"{host.name}: {name} did not arrive as it was sent", "run the same command again")

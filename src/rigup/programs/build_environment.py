@@ -1,0 +1,256 @@
+"""Runs on a host, as an unprivileged user: makes the Python environment of one engine build, from hashes only.
+
+usage: build_environment.py JOB.json
+
+The job: {"uv": {"file", "sha256"}, "python", "python_from": "uv" | "os", "python_mirror", "files": {wheel: sha256},
+"addresses": {wheel: url}, "wheels": folder that holds every wheel (then nothing is asked of any index) or null,
+"index": simple index or null for uv's own default, "cache": uv's cache, "provides": {distribution: version}, "work",
+"result", "checks": [[argv, what its answer must hold]], "manifest"}. `result` must be the environment's path for good,
+since scripts and pyvenv.cfg hold it: systemd shows the unfinished folder there. It gets a manifest.json last, so a
+result without one is unfinished. Python 3.10 standard library only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import zipfile
+from email.parser import HeaderParser
+from pathlib import Path
+from typing import Any
+
+MISMATCH = re.compile(r"Hash mismatch for `([^`]+)`.*?Expected:\s*sha256:(\w+).*?Computed:\s*sha256:(\w+)", re.DOTALL)
+CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
+CHECK_SECONDS = 600
+MARGIN = 1.05
+
+
+def notify(status: str) -> None:
+    """Tells systemd how far we are; rigup reads it from the unit's StatusText."""
+    print(status, flush=True)
+    address = os.environ.get("NOTIFY_SOCKET")
+    if address:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+            sock.sendto(f"STATUS={status}".encode(), address.replace("@", "\0", 1))
+
+
+def verify(path: Path, sha256: str) -> None:
+    """Exits with both hashes when a file is not the pinned one."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    if digest.hexdigest() != sha256:
+        sys.exit(f"{path.name}: sha256 is {digest.hexdigest()}, the lock says {sha256}")
+
+
+def distribution(wheel: str) -> tuple[str, str]:
+    """The normalised name and the version that a wheel's file name says."""
+    name, version = wheel.split("-")[:2]
+    return normalised(name), version
+
+
+def normalised(name: str) -> str:
+    """A distribution's name as all its spellings compare."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def requirements(files: dict[str, str], addresses: dict[str, str]) -> str:
+    """A requirements file in which every line names one wheel by version, or by address, and by hash."""
+    lines = []
+    for wheel, sha256 in sorted(files.items()):
+        name, version = distribution(wheel)
+        what = f"{name} @ {addresses[wheel]}" if wheel in addresses else f"{name}=={version}"
+        lines.append(f"{what} --hash=sha256:{sha256}\n")
+    return "".join(lines)
+
+
+def unpack_uv(wheel: Path, sha256: str, work: Path) -> Path:
+    """The program out of uv's wheel, which is checked first."""
+    verify(wheel, sha256)
+    with zipfile.ZipFile(wheel) as packed:
+        member = next((n for n in packed.namelist() if n.endswith(".data/scripts/uv")), None)
+        if member is None:
+            sys.exit(f"{wheel.name}: no uv in it")
+        uv = work / "uv"
+        uv.write_bytes(packed.read(member))
+    uv.chmod(0o755)
+    return uv
+
+
+def check_wheels(folder: Path, files: dict[str, str], result: Path) -> None:
+    """Every wheel verified, and room for what they unpack to; exits with the file's name or both sizes."""
+    unpacked = 0
+    for number, (wheel, sha256) in enumerate(sorted(files.items()), start=1):
+        notify(f"{number}/{len(files)} verifying wheels")
+        if not (folder / wheel).is_file():
+            sys.exit(f"{wheel}: missing in {folder}")
+        verify(folder / wheel, sha256)
+        with zipfile.ZipFile(folder / wheel) as packed:
+            unpacked += sum(member.file_size for member in packed.infolist())
+    needed, free = int(unpacked * MARGIN), shutil.disk_usage(result).free
+    if needed > free:
+        sys.exit(f"the environment unpacks to {needed / 1e9:.1f} GB, {free / 1e9:.1f} GB are free in {result.parent}")
+
+
+def environment(job: dict[str, Any]) -> dict[str, str]:
+    """uv's variables: nothing of whoever started us, no settings files, everything it writes in folders of ours."""
+    variables = {
+        "HOME": str(job["work"]),
+        "PATH": "/usr/bin:/bin",
+        "TMPDIR": str(job["work"]),
+        "LC_ALL": "C.UTF-8",
+        "UV_NO_CONFIG": "1",
+        "UV_NO_PROGRESS": "1",
+        "UV_CACHE_DIR": f"{job['result']}/.cache" if job["wheels"] else job["cache"],
+        "UV_PYTHON_INSTALL_DIR": f"{job['result']}/python",
+        # hard links out of a cache that others may write to would not be immutable; this one goes with the build
+        "UV_LINK_MODE": "hardlink" if job["wheels"] else "copy",
+        "UV_HTTP_TIMEOUT": "120",
+    }
+    if Path(CERTIFICATES).exists():
+        variables["SSL_CERT_FILE"] = CERTIFICATES
+    if job["python_mirror"]:
+        variables["UV_PYTHON_INSTALL_MIRROR"] = job["python_mirror"]
+    proxies = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+    return variables | {name: os.environ[name] for name in proxies if name in os.environ}
+
+
+def run(words: list[str], variables: dict[str, str], files: dict[str, str]) -> None:
+    """Runs uv; exits with what it could not do in one line."""
+    lines: list[str] = []
+    with subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env=variables
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            lines.append(line.rstrip())
+            print(lines[-1], flush=True)
+            if lines[-1].lstrip().startswith(("Downloading", "Downloaded", "Prepared", "Installed", "Bytecode")):
+                notify(lines[-1].strip())
+    if process.returncode:
+        sys.exit(reason("\n".join(lines), files) or f"uv {words[1]}: exit status {process.returncode}")
+
+
+def reason(output: str, files: dict[str, str]) -> str:
+    """uv's complaint in one line: both hashes of a file that is not the pinned one, a full disk, or its own words."""
+    if found := MISMATCH.search(output):
+        name, _, version = found[1].partition("==")
+        wheel = next((w for w in files if distribution(w) == (normalised(name), version)), found[1])
+        return f"{wheel}: sha256 is {found[3]}, the lock says {found[2]}"
+    if "No space left on device" in output:
+        return "the disk is full: No space left on device (os error 28)"
+    lines = [re.sub(r"^[^\w`(]+", "", line) for line in output.splitlines()]
+    own = [line for line in lines if line and not line.startswith(("hint:", "Using Python", "warning:", "WARNING:"))]
+    return ": ".join(own[-3:])[-600:]
+
+
+def make(job: dict[str, Any], uv: Path) -> None:
+    """The environment with its Python and every locked wheel."""
+    result, work, variables = Path(job["result"]), Path(job["work"]), environment(job)
+    python = job["python"]
+    if job["python_from"] == "uv":
+        notify(f"getting Python {python}")
+        run([str(uv), "python", "install", "--no-bin", "--managed-python", python], variables, {})
+        choice = ["--managed-python", "--no-python-downloads", "--python", python]
+    else:
+        said = subprocess.run(["/usr/bin/python3", "--version"], capture_output=True, text=True).stdout.split()[-1]
+        if said != python and not said.startswith(f"{python}."):
+            sys.exit(f"this host's own Python is {said}, the lock wants {python}")
+        choice = ["--no-managed-python", "--no-python-downloads", "--python", "/usr/bin/python3"]
+    run([str(uv), "venv", "--allow-existing", *choice, str(result)], variables, {})
+    listed = work / "requirements.txt"
+    addresses = {} if job["wheels"] else job["addresses"]
+    listed.write_text(requirements(job["files"], addresses))
+    where = ["--offline", "--no-index", "--find-links", job["wheels"]] if job["wheels"] else []
+    where += ["--default-index", job["index"]] if job["index"] and not job["wheels"] else []
+    fixed = ["--no-deps", "--require-hashes", "--only-binary", ":all:", "--compile-bytecode"]
+    notify(f"installing {len(job['files'])} packages")
+    run([str(uv), "pip", "install", "--python", f"{result}/bin/python", *fixed, *where, "-r", str(listed)],
+        variables, job["files"])  # fmt: skip
+    shutil.rmtree(result / ".cache", ignore_errors=True)
+
+
+def site_packages(result: Path) -> Path:
+    """Where the environment's packages lie."""
+    return next((result / "lib").glob("python3.*/site-packages"))
+
+
+def provide(folder: Path, provides: dict[str, str]) -> None:
+    """Metadata of distributions that another one stands for: code that asks for their version finds one."""
+    for name, version in provides.items():
+        shim = folder / f"{name.replace('-', '_')}-{version}.dist-info"
+        shim.mkdir()
+        (shim / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        (shim / "INSTALLER").write_text("rigup\n")
+        (shim / "RECORD").write_text("")
+
+
+def check_complete(folder: Path, files: dict[str, str]) -> None:
+    """Exits unless exactly the locked distributions are there."""
+    found = set()
+    for metadata in folder.glob("*.dist-info/METADATA"):
+        fields = HeaderParser().parsestr(metadata.read_text(errors="replace"))
+        found.add((normalised(str(fields["Name"])), str(fields["Version"])))
+    wanted = {distribution(wheel) for wheel in files}
+    if found != wanted:
+        lacking, strange = (sorted("==".join(d) for d in these) for these in (wanted - found, found - wanted))
+        sys.exit(f"not what the lock says: missing {', '.join(lacking) or 'nothing'}, there {', '.join(strange)}")
+
+
+def check_runs(job: dict[str, Any]) -> list[str]:
+    """What each check said; exits where one fails or says something else."""
+    answers = []
+    for words, expected in job["checks"]:
+        notify(f"checking: {' '.join(words)[:60]}")
+        said = subprocess.run(
+            [f"{job['result']}/{words[0]}", *words[1:]],
+            capture_output=True,
+            text=True,
+            timeout=CHECK_SECONDS,
+            env={**environment(job), "PATH": f"{job['result']}/bin:/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"},
+        )
+        answer = (said.stdout + said.stderr).strip()
+        if said.returncode or expected not in answer:
+            sys.exit(f'{" ".join(words)}: expected "{expected}" in its answer, got: {answer[-300:]}')
+        answers.append(said.stdout.strip()[-300:])
+    return answers
+
+
+def main(job: dict[str, Any]) -> None:
+    """Unpack uv, verify, make, check, and only then say so in the manifest."""
+    result, work = Path(job["result"]), Path(job["work"])
+    empty(result)
+    uv = unpack_uv(Path(job["uv"]["file"]), job["uv"]["sha256"], work)
+    if job["wheels"]:
+        check_wheels(Path(job["wheels"]), job["files"], result)
+    make(job, uv)
+    packages = site_packages(result)
+    check_complete(packages, job["files"])
+    provide(packages, job["provides"])
+    answers = check_runs(job)
+    manifest = {**job["manifest"], "answers": answers}
+    (result / "manifest.json").write_text(json.dumps(manifest, indent=1, sort_keys=True))
+
+
+def empty(folder: Path) -> None:
+    """Removes what is in a folder; the folder itself is a mount."""
+    for entry in folder.iterdir():
+        shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+
+
+if __name__ == "__main__":
+    wanted = json.loads(Path(sys.argv[1]).read_text())
+    try:
+        main(wanted)
+    except BaseException as error:
+        empty(Path(wanted["result"]))  # gigabytes that nobody could use
+        if isinstance(error, OSError):
+            sys.exit(f"{error.filename or 'the environment'}: {error.strerror}")
+        raise

@@ -84,8 +84,10 @@ def check_installable(plans: tuple[Plan, ...]) -> None:
                 f"{plan.host}: {plan.service.name}: {kind[0]} as a {kind[1]} build can be planned, not installed yet",
                 f"this version installs: {known}",
             )
-        if plan.build.sha256 is None:
+        if plan.build.method == "source" and plan.build.sha256 is None:
             raise RigupError(f"{plan.host}: {kind[0]} {plan.build.version} is not in rigup.lock", LOCK_HINT)
+        if plan.build.method == "wheel" and (plan.build.environment is None or plan.build.uv is None):
+            raise RigupError(f"{plan.host}: {kind[0]} {plan.build.version} is not in rigup.lock", "run: rigup lock")
         packages = (*plan.build.packages, *plan.build.runtime_packages)
         if unpinned := [name for name in packages if name.startswith(("cuda-", "libcublas-"))]:
             raise RigupError(f"{plan.host}: {', '.join(unpinned)} is not in rigup.lock", "run: rigup lock")

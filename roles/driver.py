@@ -14,8 +14,9 @@ from rigup.operations.driver_state import loading_problem, package_problem, stra
 from rigup.operations.service_units import running_units
 from rigup.operations.text_files import text_files
 from rigup.plan import DriverPlan
-from rigup.planner.driver_packages import DriverPackages, DriverRepository
+from rigup.planner.driver_packages import FABRIC_MANAGER_UNIT, DriverPackages, DriverRepository
 from rigup.render.driver_files import BLACKLIST, driver_files
+from roles.fabric import fabric
 
 UPDATE_INITRAMFS = ("sh", "-c", "if command -v update-initramfs >/dev/null; then update-initramfs -u -k all; fi")
 
@@ -28,7 +29,7 @@ def driver(
     probe: Probe,
     check: Callable[[Probe], None],
 ) -> bool:
-    """Have the driver installed, held, loaded, and its daemons running. Returns whether the driver itself changes.
+    """Have the driver installed, held, loaded, its daemons and the fabric ready. Returns whether the driver changes.
 
     check: called with a fresh probe once the driver was loaded; raises when the host is not the declared rig.
     """
@@ -55,6 +56,8 @@ def driver(
         check=check,
     )
     changes = bool(installed.will_change or loaded.will_change)
-    running_units(name=" and ".join(unit.removesuffix(".service") for unit in packages.units),
-                  units=packages.units, restart=changes)  # fmt: skip
+    daemons = running_units(name=" and ".join(unit.removesuffix(".service") for unit in packages.units),
+                            units=packages.units, restart=changes)  # fmt: skip
+    if FABRIC_MANAGER_UNIT in packages.units:
+        fabric(probe, restarted=bool(daemons.will_change))
     return changes

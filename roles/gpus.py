@@ -6,15 +6,16 @@ from functools import partial
 
 from rigup.errors import HostFailed
 from rigup.facts.probe import Probe
+from rigup.fleet.preflight_driver import too_old
 from rigup.fleet.preflight_rig import differences
 from rigup.fleet.settings import Settings
 from rigup.operations.driver_state import booting_kernel
 from rigup.operations.secure_boot import check_secure_boot
 from rigup.plan import Plan
 from rigup.planner.driver_packages import driver_packages, driver_repository
-from rigup.rig import Rig
 from roles.cuda import cuda
 from roles.driver import driver
+from roles.fabric import fabric
 from roles.power import power
 from roles.repository import repository
 
@@ -36,15 +37,20 @@ def gpus(plans: tuple[Plan, ...], probe: Probe, settings: Settings) -> bool:
     if wanted:
         check_secure_boot(probe)
         packages = driver_packages(wanted, probe.os, probe.architecture, booting_kernel(probe), probe.nvidia.nvswitches)
-        changes = driver(wanted, packages, source, probe, partial(check_rig, rig))
+        changes = driver(wanted, packages, source, probe, partial(check_host, plans))
+    elif any(gpu.nvswitch for gpu in rig.gpus) or probe.nvidia.nvswitches:
+        fabric(probe, restarted=False)
     if pins or runtime:
         cuda({**pins, **runtime}, runtime, probe)
     power(rig.power_limit_w, probe, changes)
     return changes
 
 
-def check_rig(rig: Rig, probe: Probe) -> None:
-    """Raises HostFailed where the GPUs that answer now are not those that were declared."""
-    found = differences(rig, probe)
+def check_host(plans: tuple[Plan, ...], probe: Probe) -> None:
+    """Raises HostFailed where the GPUs that answer now are not those declared, or their driver is too old."""
+    found = differences(plans[0].rig, probe)
     if found:
         raise HostFailed("; ".join(finding.message for finding in found), found[0].hint)
+    for plan in plans:
+        if problem := too_old(plan, probe):
+            raise HostFailed(problem, "rigup lock --upgrade driver")

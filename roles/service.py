@@ -17,8 +17,11 @@ from rigup.verify.generation import ask_service
 
 
 @deploy("service")
-def service(plan: Plan, build_name: str, api_key: str | None, restart: bool = False) -> None:
-    """Have the plan's service running its release and answering; `restart` has it started anew whatever it does."""
+def service(plan: Plan, build_name: str, api_key: str | None, restart: bool = False, why: str = "") -> None:
+    """Have the plan's service running its release and answering; `restart` has it started anew whatever it does.
+
+    why: what is wrong with the build that it runs now, for the step's name.
+    """
     if wants_key(plan.service):
         key = secret_file(
             name=f"API key of {plan.service.name}",
@@ -27,7 +30,7 @@ def service(plan: Plan, build_name: str, api_key: str | None, restart: bool = Fa
         )
         restart = restart or key.will_change
     release(
-        name=f"release of {plan.service.name}",
+        name=f"release of {plan.service.name}" + (f": {why}" if why else ""),
         wanted=release_of(plan, build_name),
         check=partial(ask_service, plan=plan),
         restart=restart,

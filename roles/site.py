@@ -8,6 +8,7 @@ from rigup.facts.probe import Probe
 from rigup.fleet.settings import Settings
 from rigup.operations.builds import name_of
 from rigup.operations.driver_state import unsuited_build
+from rigup.operations.driver_state import unsuited_build
 from rigup.operations.wheels import PackageSource
 from rigup.plan import Build, Plan
 from roles.base import base
@@ -38,4 +39,5 @@ def provision(plans: tuple[Plan, ...], probe: Probe, settings: Settings) -> None
         weights(plan.checkpoint, settings.hub, settings.hub_token)
         staged.append((plan, name))
     for plan, name in staged:
-        service(plan, name, settings.api_keys.get(plan.service.name), restart=driver_changes)
+        why = unsuited_build(probe, plan.service.name, plan.build)
+        service(plan, name, settings.api_keys.get(plan.service.name), restart=driver_changes, why=why)

@@ -44,12 +44,23 @@ class Alternative(Frozen):
     why: str
 
 
+class MadeFor(Frozen):
+    """What a build was made against: a CUDA release ("13.0", "13.0.2"), and the compute capabilities of its code.
+
+    compute_capabilities: ascending; () for wheels and images, which hold code for many.
+    """
+
+    cuda: str
+    compute_capabilities: tuple[str, ...] = ()
+
+
 class Build(Frozen):
     """One pinned engine build and how it gets onto the host.
 
     address, sha256, root: the source archive (see lock.LockedSource). flags: CMake flags. packages, runtime_packages:
     Debian packages needed to build and to run. pinned_packages, pinned_runtime_packages: NVIDIA's, by name with the
     version that the lock has. environment, uv: of a wheel build; image: of an image build; None while not locked.
+    made_for: None for a build that needs no GPU.
     None of it depends on a host beyond what the rig says.
     """
 
@@ -72,6 +83,7 @@ class Build(Frozen):
     environment: LockedEnvironment | None = None
     uv: LockedUv | None = None
     image: LockedImage | None = None
+    made_for: MadeFor | None = None
 
 
 class Checkpoint(Frozen):
@@ -137,6 +149,7 @@ class Plan(Frozen):
 
     context: tokens. kv_tokens: how many tokens fit into the KV cache. host_memory_mib: what it takes of host memory.
     command: argv[0] is relative to the build's folder; paths under the weights root are absolute.
+    driver: None where rigup leaves the host's own alone. driver_floor: the lowest branch that engine and cards accept.
     """
 
     host: str
@@ -161,6 +174,7 @@ class Plan(Frozen):
     start_timeout_s: int = 600
     moe_config: MoeConfig | None = None
     driver: DriverPlan | None = None
+    driver_floor: int = 0
     warnings: tuple[Finding, ...] = ()
     refusals: tuple[Finding, ...] = ()
     silenced: tuple[str, ...] = ()

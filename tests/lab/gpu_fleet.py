@@ -18,6 +18,7 @@ from tests.lab.fleet_fixtures import made_site
 
 RIG = "4x RTX 3090"
 OLD, NEW, OTHER_BRANCH = "580.95.05", "580.178.04", "590.48.01"
+TOO_OLD = "570.133.20"
 TOOLKIT = {"cuda-cudart-13-0": "13.0.96", "cuda-toolkit-13-0": "13.0.2", "libcublas-13-0": "13.1.0.3"}
 PACKAGES = "dpkg-query -W -f '${Package} ${Version} ${db:Status-Status}\\n'"
 
@@ -43,8 +44,8 @@ class GpuFleet(Fleet):
         self.address = f"{self.repository['nvidia_repository']}/debian12/x86_64/"
         self.base_lock = (root / "rigup.lock").read_text().partition("\n[driver]")[0]
 
-    def describe_gpus(self, version: str, rig: dict[str, Any] | None = None, **data: Any) -> None:
-        """Writes a fleet whose lock has this driver; `rig` is added to the GPUs, `data` to what group_data says."""
+    def describe_gpus(self, version: str | None, rig: dict[str, Any] | None = None, **data: Any) -> None:
+        """Writes a fleet whose lock has this driver, or none; `rig` is added to the GPUs, `data` to group_data."""
         self.describe(gpus=[0])
         said = {
             "rig": {"gpus": RIG, **(rig or {})},
@@ -55,9 +56,10 @@ class GpuFleet(Fleet):
         }
         (self.root / "group_data/boxes.py").write_text("".join(f"{key} = {value!r}\n" for key, value in said.items()))
         packages = "".join(f'{name} = "{pinned}"\n' for name, pinned in TOOLKIT.items())
+        branch = version and version.partition(".")[0]
+        driver = f'[driver]\nversion = "{version}"\nbranch = "{branch}"\n' if version else ""
         (self.root / "rigup.lock").write_text(
-            f'{self.base_lock}\n[driver]\nversion = "{version}"\nbranch = "{version.partition(".")[0]}"\n'
-            f'[cuda_toolkit]\nversion = "13.0.2"\n[cuda_toolkit.packages]\n{packages}'
+            f'{self.base_lock}\n{driver}[cuda_toolkit]\nversion = "13.0.2"\n[cuda_toolkit.packages]\n{packages}'
         )
 
     def loaded(self) -> str:
@@ -70,7 +72,7 @@ class GpuFleet(Fleet):
         return {
             name: version.removesuffix("-1")
             for name, version, state in lines
-            if version.startswith(("580.", "590.")) and state == "installed"
+            if version.startswith(("570.", "580.", "590.")) and state == "installed"
         }
 
     @contextmanager

@@ -6,15 +6,18 @@ The tests go on from one another, in this order: a driver is not installed anew 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
 
+from rigup.lab.gpus import SimulatedGpus
 from tests.lab.fleet import wait_for
 from tests.lab.gpu_fleet import NEW, OLD, OTHER_BRANCH, GpuFleet, error, made_gpu_fleet, steps
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
+NEXT_KERNEL = "6.99.0-lab-amd64"
 IMPATIENT = "import rigup.operations.reboots as reboots; reboots.BOOT_SECONDS = 6.0"
 
 
@@ -70,16 +73,36 @@ def test_an_upgrade_by_hand_is_one_line_and_taken_back(fleet: GpuFleet) -> None:
     assert fleet.apply().json["hosts"][0]["state"] == "unchanged"
 
 
-def test_the_lock_moves_and_the_host_follows_with_its_power_limit(fleet: GpuFleet) -> None:
+def test_a_power_limit_is_one_change(fleet: GpuFleet) -> None:
     fleet.describe_gpus(OLD, rig={"power_limit_w": 280})
     assert fleet.apply().json["hosts"][0]["changes"] == [{"role": "power", "step": "power limit 280 W"}]
     assert fleet.limits() == {"280.00"}
-    weights, boot = fleet.weights(), fleet.boots()
 
+
+def test_cards_in_use_keep_their_modules_and_who_uses_them_is_named(fleet: GpuFleet) -> None:
     fleet.describe_gpus(NEW, rig={"power_limit_w": 280})
-    fleet.apply("--reboot")
+    boot, gpus = fleet.boots(), SimulatedGpus(fleet.host.machine)
+    gpus.use(1)
+    try:
+        said = error(fleet.apply(expect=1))
+    finally:
+        gpus.free()
+    why = rf"the kernel runs {OLD}, and python3 \(process \d+\) use the cards"
+    assert re.fullmatch(
+        rf"{fleet.host.name}: driver: needs a reboot \({why}\), and nobody allowed one", said["message"]
+    )
+    assert said["hint"] == "rigup apply --reboot; or reboot it yourself and run rigup apply again"
+    assert (fleet.loaded(), fleet.boots()) == (OLD, boot)
+    assert set(fleet.installed().values()) == {NEW}
 
-    assert fleet.boots() != boot
+
+def test_idle_cards_get_the_new_modules_without_a_reboot(fleet: GpuFleet) -> None:
+    weights, boot = fleet.weights(), fleet.boots()
+    shown = steps(fleet.rigup("diff", "--json", expect=1))
+    assert shown[0] == f"load driver {NEW}: the kernel runs {OLD}; reboots where it must"
+    fleet.apply()
+
+    assert fleet.boots() == boot
     assert fleet.loaded() == NEW and set(fleet.installed().values()) == {NEW}
     assert fleet.limits() == {"280.00"}
     assert fleet.host.answers()
@@ -111,6 +134,19 @@ def test_what_an_interrupted_dpkg_has_left_is_finished(fleet: GpuFleet) -> None:
     assert fleet.host.answers()
 
 
+def test_a_kernel_that_moved_gets_headers_and_a_module(fleet: GpuFleet) -> None:
+    boot, packages = fleet.boots(), f"linux-image-{NEXT_KERNEL} linux-headers-{NEXT_KERNEL}"
+    fleet.host.tell(f"apt-get install -q -y linux-image-{NEXT_KERNEL}")
+    shown = fleet.rigup("diff", "--json", expect=1)
+    assert steps(shown)[0] == f"driver {NEW}: no headers of kernel {NEXT_KERNEL}, which will boot"
+    fleet.apply()
+    assert fleet.host.tell(f"modinfo -F version /lib/modules/{NEXT_KERNEL}/updates/dkms/nvidia.ko") == NEW
+    assert (fleet.loaded(), fleet.boots()) == (NEW, boot)
+    assert fleet.host.answers()
+    assert fleet.apply().json["hosts"][0]["state"] == "unchanged"
+    fleet.host.tell(f"apt-get purge -q -y {packages}; rm -rf /lib/modules/{NEXT_KERNEL}")
+
+
 def test_a_host_that_boots_an_old_kernel_is_told_of(fleet: GpuFleet) -> None:
     fleet.host.tell("mkdir -p /boot; touch /boot/vmlinuz-6.99.0-lab-amd64")
     # the kernel that runs has no module, as where DKMS built it for the newest one only
@@ -125,7 +161,8 @@ def test_a_host_that_boots_an_old_kernel_is_told_of(fleet: GpuFleet) -> None:
 
 
 def test_a_reboot_that_never_ends_is_a_failure_with_a_way_to_look(fleet: GpuFleet) -> None:
-    # sshd of the next boot starts late, and rigup gives up early
+    # sshd of the next boot starts late, and rigup gives up early; without modprobe it must be a reboot
+    fleet.host.tell("mv /usr/local/sbin/modprobe /root/")
     drop_in = "/etc/systemd/system/ssh.service.d"
     fleet.host.tell(f"mkdir -p {drop_in}; printf '[Service]\\nExecStartPre=sleep 14\\n' >{drop_in}/late.conf")
     run = fleet.start("apply", "--yes", "--reboot", "--json", before=IMPATIENT)
@@ -134,7 +171,7 @@ def test_a_reboot_that_never_ends_is_a_failure_with_a_way_to_look(fleet: GpuFlee
     assert "did not come back within 6.00 s after the reboot" in said["message"]
     assert "console" in said["hint"]
 
-    wait_for(lambda: fleet.host.says(f"rm -r {drop_in}"), "the machine")
+    wait_for(lambda: fleet.host.says(f"rm -r {drop_in}; mv /root/modprobe /usr/local/sbin/"), "the machine")
     fleet.apply("--reboot")
     assert fleet.loaded() == OLD
     assert fleet.host.answers()

@@ -9,9 +9,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from rigup.facts.probe import Probe, parse
+from rigup.facts.probe_script import script
 from rigup.fleet.inventory import toolkit_root
+from rigup.lab.gpus import SimulatedGpus
 from rigup.lab.lab import Lab
+from rigup.lab.machine import Machine
 from rigup.lock import load_lock
+from tests.lab.fleet import wait_for
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
@@ -29,12 +34,12 @@ def lab(labs_can_run: None) -> Iterator[Lab]:
         lab.down()
 
 
-def pyinfra(lab: Lab) -> str:
-    """Runs deploy/driver.py from the root of the toolkit; returns what it said."""
+def pyinfra(lab: Lab, expect: int = 0) -> str:
+    """Runs deploy/driver.py from the root of the toolkit to this exit code; returns what it said."""
     inventory = str(lab.folder.path / "inventory.py")
     words = [sys.executable, "-m", "pyinfra", inventory, "deploy/driver.py", "--data", "reboot=yes", "-y"]
     done = subprocess.run(words, cwd=toolkit_root(), capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == expect, done.stdout + done.stderr
     return done.stdout + done.stderr
 
 
@@ -42,10 +47,11 @@ def test_the_fabric_manager_follows_the_driver(lab: Lab) -> None:
     (machine,) = lab.machines
     locked = load_lock(toolkit_root() / "rigup.lock").driver
     assert locked is not None
+    SimulatedGpus(machine).fabric(seconds=8)
     pyinfra(lab)
     assert machine.ssh(MANAGER).stdout == f"{locked.version}-1"
     assert machine.ssh("cat /etc/modules-load.d/rigup-nvidia.conf; dpkg-query -W nvlsm").stdout.split()[-3] == "ib_umad"
-    assert machine.ssh(FABRIC).stdout.strip() == "3", "the fabric is not ready"
+    assert machine.ssh(FABRIC).stdout.strip() == "3", "the fabric was not waited for"
 
     words = "apt-get install -q -y --allow-downgrades nvidia-fabricmanager=580.95.05-1"
     machine.ssh(f"DEBIAN_FRONTEND=noninteractive {words}; systemctl restart nvidia-fabricmanager", check=False)
@@ -55,3 +61,26 @@ def test_the_fabric_manager_follows_the_driver(lab: Lab) -> None:
     assert machine.ssh(MANAGER).stdout == f"{locked.version}-1"
     assert machine.ssh("systemctl is-active nvidia-fabricmanager").stdout.strip() == "active"
     assert machine.boot_id() == boot
+
+
+def test_a_fabric_that_is_not_ready_is_waited_for_and_one_that_fails_is_told(lab: Lab) -> None:
+    (machine,) = lab.machines
+    gpus = SimulatedGpus(machine)
+    assert {gpu.fabric for gpu in probe(machine).gpus} == {"completed"}
+
+    gpus.fabric(seconds=8)
+    machine.ssh("systemctl restart nvidia-fabricmanager", check=True)
+    assert {gpu.fabric for gpu in probe(machine).gpus} == {"in progress"}
+    assert "fabric ready: in progress on GPU 0, 1, 2, 3, 4, 5, 6, 7" in pyinfra(lab)
+    assert {gpu.fabric for gpu in probe(machine).gpus} == {"completed"}, "it was not waited for"
+
+    gpus.fabric(error=999)
+    machine.ssh("systemctl restart nvidia-fabricmanager", check=True)
+    wait_for(lambda: machine.ssh(FABRIC).stdout.strip() == "3", "the fabric manager")
+    assert {gpu.fabric for gpu in probe(machine).gpus} == {"failed: Unknown Error"}
+    assert "fabric ready: failed: Unknown Error on GPU 0" in pyinfra(lab, expect=1)
+
+
+def probe(machine: Machine) -> Probe:
+    """What the probe says of it now."""
+    return parse(machine.ssh("sh -s", input=script(), check=True).stdout.splitlines())

@@ -32,7 +32,8 @@ class Gpu:
     error: why it does not answer; everything that was not learned otherwise is unset then.
     memory_of_host: the GPU has no memory of its own; `memory_total_mib` is the host's.
     throttled: reasons, in words, for which it runs slower than it could right now.
-    fabric: how far the fabric manager has got with it, where there is an NVSwitch.
+    fabric: how far the fabric manager has got with it, where there is an NVSwitch: "not started", "in progress",
+    "completed", or "failed: " and NVML's error; "" where there is none.
     """
 
     name: str

@@ -50,6 +50,14 @@ class UnitState:
 
 
 @dataclass(frozen=True)
+class BuiltFor:
+    """What a build on the host was made against, as `rigup.plan.MadeFor` has it."""
+
+    cuda: str
+    compute_capabilities: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class UnattendedUpgrades:
     """Whether packages are upgraded by themselves, and the patterns of those that are left alone."""
 
@@ -65,6 +73,7 @@ class Probe:
     clock: its time in seconds since 1970. kernels, headers: releases of the kernels that are installed, and of those
     whose headers are. secure_boot: "on", "off", or "none" where the firmware knows none. held: packages on hold.
     pci_gpus: what the bus shows, driver or not. gpus: what NVML says, else what the kernel's module says.
+    built_for: by build, of those for GPUs.
     weights: folders of complete checkpoints. incoming: bytes of those that are being downloaded, by folder.
     current, releases, units: by service, the release's number, its contents, its unit.
     """
@@ -92,6 +101,7 @@ class Probe:
     gpus: tuple[Gpu, ...] = ()
     gpu_pairs: tuple[GpuPair, ...] = ()
     builds: tuple[str, ...] = ()
+    built_for: dict[str, BuiltFor] = field(default_factory=dict)
     weights: tuple[str, ...] = ()
     incoming: dict[str, int] = field(default_factory=dict)
     current: dict[str, str] = field(default_factory=dict)

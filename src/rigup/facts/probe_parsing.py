@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from rigup.facts.host import Disk, Listener, NumaNode, Probe, UnattendedUpgrades, UnitState
+from rigup.facts.host import BuiltFor, Disk, Listener, NumaNode, Probe, UnattendedUpgrades, UnitState
 from rigup.facts.nvidia_parsing import NvidiaLines
 
 _TEXT = {
@@ -110,6 +110,12 @@ def _incoming(found: _Found, rest: str) -> None:
     found.values.setdefault("incoming", {})[folder] = int(kib) * 1024
 
 
+def _built_for(found: _Found, rest: str) -> None:
+    name, _, text = rest.partition(" ")
+    made = json.loads(text)
+    found.values.setdefault("built_for", {})[name] = BuiltFor(made["cuda"], tuple(made["compute_capabilities"]))
+
+
 def _service(found: _Found, rest: str) -> None:
     name, release = rest.split()
     found.values.setdefault("current", {})[name] = release
@@ -167,6 +173,7 @@ _READERS: dict[str, Callable[[_Found, str], None]] = {
     "numa": _numa,
     "port": _port,
     "incoming": _incoming,
+    "built_for": _built_for,
     "service": _service,
     "release": _release,
     "unit": _unit,

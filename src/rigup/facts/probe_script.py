@@ -72,7 +72,10 @@ done
 [ -n "$library" ] && echo "library $(basename "$(readlink -f "$library")")"
 within 10 systemctl show nvidia-fabricmanager.service --property=LoadState,ActiveState,UnitFileState |
 sed 's/^/fabric /'
-for build in @BUILDS@/*/manifest.json; do [ -f "$build" ] && echo "build $(basename "$(dirname "$build")")"; done
+for build in @BUILDS@/*/manifest.json; do
+  [ -f "$build" ] || continue; name=${build%/manifest.json}; name=${name##*/}; echo "build $name"
+  tr -d ' \n' < "$build" | grep -o '"made_for":{[^}]*}' | sed "s/^\"made_for\":/built_for $name /"
+done
 for receipt in @WEIGHTS@/*/*/*/.rigup-receipt.json; do [ -f "$receipt" ] && echo "weights $(dirname "$receipt")"; done
 for part in @WEIGHTS@/*/*/*.incoming; do
   [ -d "$part" ] && echo "incoming ${part%.incoming} $(du -sk "$part" | cut -f1)"

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from rigup import layout
 from rigup.facts.probe import Probe
+from rigup.fleet.preflight_driver import driver_findings
 from rigup.fleet.preflight_rig import differences
 from rigup.plan import Finding, Plan
 from rigup.rig import SUPPORTED_OS
@@ -23,6 +24,7 @@ def preflight(probe: Probe, plans: tuple[Plan, ...], now: float) -> tuple[Findin
         *_clock(probe, now),
         *_disks(probe, plans),
         *(differences(plans[0].rig, probe) if plans else ()),
+        *driver_findings(plans, probe),
         *(found for plan in plans for found in _port(probe, plan)),
     )
 

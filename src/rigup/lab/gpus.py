@@ -30,6 +30,7 @@ RIG = "etc/lab-gpus/rig"
 """The same on the machine."""
 STATE = "/run/lab-gpus"
 LOAD_UNIT = "lab-nvidia-load.service"
+USER = "lab-uses-a-gpu.service"
 
 ARCHITECTURES = {"Ampere": 7, "Ada": 8, "Hopper": 9, "Blackwell": 10}
 """NVML_DEVICE_ARCH_*, by the first word of the catalogue's architecture (nvidia-ml-py 13)."""
@@ -182,6 +183,23 @@ class SimulatedGpus:
     def secure_boot(self, on: bool) -> None:
         """Switches Secure Boot in the firmware, from the next boot on: a module that DKMS built is then not loaded."""
         self._run("touch /etc/lab-gpus/secure_boot" if on else "rm -f /etc/lab-gpus/secure_boot")
+
+    def use(self, index: int) -> None:
+        """A process has the card open, until `free`: no module can be unloaded."""
+        device = f"/dev/nvidia{index}"
+        program = f"import os, time; os.open('{device}', os.O_PATH); time.sleep(86400)"
+        seen = f"ls -l /proc/[0-9]*/fd 2>/dev/null | grep -q ' {device}$'"
+        start = f'systemd-run --quiet --collect --unit={USER} python3 -c "{program}"'
+        self._write(index, f"{start} && for _ in $(seq 50); do {seen} && exit 0; sleep 0.1; done; exit 1")
+
+    def free(self) -> None:
+        """That process ends."""
+        self._run(f"systemctl stop {USER}")
+
+    def fabric(self, seconds: int = 0, error: int = 0) -> None:
+        """What comes of the fabric from the fabric manager's next start on: ready, how much later, which NVML error."""
+        folder = Path(f"/{RIG}").parent
+        self._run(f"echo {seconds} >{folder}/fabric_seconds; echo {error} >{folder}/fabric_error")
 
     def reload_module(self) -> None:
         """Unloads the kernel module and loads the one that is installed now, as `modprobe -r` and `modprobe` would."""

@@ -15,6 +15,12 @@ from rigup.lab.gpus import FILE, LOAD_UNIT, NVML, RIG, describe
 from rigup.lab.nvidia_repository import SERVER
 
 SERVER_SECONDS = 30
+PROGRAMS = {
+    "usr/local/lib/lab/nvidia-load": "nvidia-load",
+    "usr/local/sbin/modprobe": "modprobe",
+    "usr/local/sbin/rmmod": "modprobe",
+}
+"""What a machine with GPUs has from the start, and the file of nvml/ that it is."""
 
 
 def check(rig: str | Mapping[str, Any]) -> None:
@@ -55,10 +61,11 @@ def fit_out(folder: Path, root: Path) -> None:
     (root / RIG).write_text(description.read_text())
     # The kernel that boots: a machine with a driver to build has one, where others of the lab do without.
     (root / "boot" / f"vmlinuz-{os.uname().release}").touch()
-    program = root / "usr/local/lib/lab/nvidia-load"
-    program.parent.mkdir(parents=True, exist_ok=True)
-    program.write_text((NVML / "nvidia-load").read_text())
-    program.chmod(0o755)
+    for place, source in PROGRAMS.items():
+        program = root / place
+        program.parent.mkdir(parents=True, exist_ok=True)
+        program.write_text((NVML / source).read_text())
+        program.chmod(0o755)
     units = root / "etc/systemd/system"
     (units / LOAD_UNIT).write_text((NVML / LOAD_UNIT).read_text())
     wanted = units / "sysinit.target.wants" / LOAD_UNIT

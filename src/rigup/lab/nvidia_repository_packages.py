@@ -14,7 +14,7 @@ from rigup.lab.gpus import NVML
 from rigup.lab.process import run
 from rigup.units import Frozen
 
-DRIVERS = {"580.95.05": 13000, "580.178.04": 13000, "590.48.01": 13010}
+DRIVERS = {"570.133.20": 12080, "580.95.05": 13000, "580.178.04": 13000, "590.48.01": 13010}
 """The driver versions on offer, and the CUDA version that each supports, as NVML writes it."""
 REVISION = "1"
 PINNED = "nvidia-open cuda-drivers nvidia-driver-cuda nvidia-kernel-* nvidia-persistenced nvidia-fabricmanager"

@@ -8,7 +8,7 @@ from fnmatch import fnmatch
 from rigup.catalogue.drivers import driver_facts
 from rigup.facts.probe import Probe
 from rigup.operations.apt_commands import upstream
-from rigup.plan import DriverPlan
+from rigup.plan import Build, DriverPlan
 from rigup.planner.driver_packages import DriverPackages
 
 # What tells the driver's own versions from those of tools that come beside it.
@@ -58,6 +58,31 @@ def _another(version: str, driver: DriverPlan) -> str:
     if branch < driver.floor:
         return f"{version} is installed, below {driver.floor}, which this plan needs"
     return f"{version} is installed (to keep it: rigup lock --upgrade driver={version})"
+
+
+def unsuited_build(probe: Probe, service: str, build: Build | None) -> str:
+    """Why the build of a service's current release no longer suits the plan's GPUs or CUDA, in a line; "" if it does.
+
+    A release whose build says nothing of what it was made for (none for GPUs, or one that is gone) is taken to suit.
+    """
+    name = str(probe.releases.get(service, {}).get("build", ""))
+    made, wanted = probe.built_for.get(name), build.made_for if build else None
+    if made is None or wanted is None:
+        return ""
+    compiled = made.compute_capabilities and wanted.compute_capabilities
+    if compiled and made.compute_capabilities != wanted.compute_capabilities:
+        had, has = (", ".join(found.compute_capabilities) for found in (made, wanted))
+        return f"build {name} was made for {had}, the rig has {has}"
+    return f"build {name} was made with CUDA {made.cuda}, now it is {wanted.cuda}" if made.cuda != wanted.cuda else ""
+
+
+def fabric_problem(probe: Probe) -> str:
+    """Which GPUs the fabric of the NVSwitches is not ready for, for one line; "" for none, or no fabric."""
+    unready: dict[str, list[str]] = {}
+    for gpu in probe.gpus:
+        if gpu.fabric not in ("", "completed"):
+            unready.setdefault(gpu.fabric, []).append(str(gpu.index))
+    return "; ".join(f"{state} on GPU {', '.join(indices)}" for state, indices in unready.items())
 
 
 def loading_problem(probe: Probe, driver: DriverPlan) -> str:

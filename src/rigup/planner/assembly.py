@@ -6,6 +6,7 @@ from rigup.environment import Variant
 from rigup.lock import Lock
 from rigup.plan import Alternative, Build, Checkpoint, Finding, Plan
 from rigup.planner.candidate import Candidate
+from rigup.planner.driver import made_for
 from rigup.planner.enumeration import Question
 from rigup.planner.figures import figures_of
 from rigup.planner.locked import entry_of
@@ -82,6 +83,7 @@ def build_of(candidate: Candidate, lock: Lock) -> Build:
         environment=lock.environment(engine, version, variant, architecture) if installed else None,
         uv=lock.uv if installed else None,
         image=lock.image(engine, version, variant, architecture) if candidate.build == "image" else None,
+        made_for=made_for(candidate.rig, candidate.release, candidate.build, lock),
     )
 
 

@@ -11,7 +11,7 @@ from rigup.planner.alternatives import purchase, runners_up, would_fit
 from rigup.planner.assembly import assembled, refused
 from rigup.planner.candidate import Candidate
 from rigup.planner.choice import allowed_context, ranked
-from rigup.planner.driver import driver_plan, driver_refusals
+from rigup.planner.driver import driver_floor, driver_plan, driver_refusals
 from rigup.planner.enumeration import Question
 from rigup.planner.locked import asked
 from rigup.planner.survey import Rejected, Survey, survey
@@ -46,13 +46,13 @@ def decide(host: str, group: str, rig: Rig, service: Service, catalogue: Catalog
     if service.context is None:
         winner = allowed_context(winner)
     needs = winner.release.cuda_needs
-    driver = driver_plan(rig, lock, needs.driver if needs else 0)
+    floor = driver_floor(rig, needs.driver if needs else 0)
+    driver = driver_plan(rig, lock, floor)
     if findings := driver_refusals(rig, driver):
         return Decision(refused(host, group, question, findings, ()), None)
     made = assembled(host, group, winner, lock)
-    return Decision(
-        made.model_copy(update={"alternatives": runners_up(order, found, winner), "driver": driver}), winner
-    )
+    found_besides = {"alternatives": runners_up(order, found, winner), "driver": driver, "driver_floor": floor}
+    return Decision(made.model_copy(update=found_besides), winner)
 
 
 def _refusal(host: str, group: str, question: Question, found: Survey, catalogue: Catalogue, lock: Lock) -> Plan:

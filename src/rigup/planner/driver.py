@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Literal
 
 from rigup.catalogue.drivers import Reserve, driver_facts
+from rigup.catalogue.engines import EngineVersion
 from rigup.lock import Lock
-from rigup.plan import DriverPlan, Finding
+from rigup.plan import DriverPlan, Finding, MadeFor
 from rigup.rig import Rig
+from rigup.service import BuildMethod
 from rigup.units import compute_capability
 
 
@@ -23,10 +25,25 @@ def driver_plan(rig: Rig, lock: Lock, engine_floor: int = 0) -> DriverPlan | Non
         version=lock.driver.version,
         branch=lock.driver.branch,
         flavour=_flavour(rig),
-        floor=max(engine_floor, *(gpu.minimum_driver_branch or 0 for gpu in rig.gpus)),
+        floor=driver_floor(rig, engine_floor),
         fabric_manager=any(gpu.nvswitch for gpu in rig.gpus),
         subnet_manager=any(gpu.nvswitch and compute_capability(gpu.compute_capability) >= (10, 0) for gpu in rig.gpus),
     )
+
+
+def driver_floor(rig: Rig, engine_floor: int) -> int:
+    """The lowest driver branch that the engine's CUDA and the cards accept; 0 without a GPU."""
+    return max(engine_floor, *(gpu.minimum_driver_branch or 0 for gpu in rig.gpus)) if rig.gpus else 0
+
+
+def made_for(rig: Rig, release: EngineVersion, method: BuildMethod, lock: Lock) -> MadeFor | None:
+    """What a build of this release is made against on this rig; None for one without CUDA."""
+    if not rig.gpus or release.cuda is None:
+        return None
+    if method != "source":
+        return MadeFor(cuda=release.cuda)
+    toolkit = lock.cuda_toolkit.version if lock.cuda_toolkit else release.cuda
+    return MadeFor(cuda=toolkit, compute_capabilities=rig.compute_capabilities)
 
 
 def driver_reserve(rig: Rig, lock: Lock) -> Reserve | None:

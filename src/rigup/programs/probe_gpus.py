@@ -39,7 +39,8 @@ _REASONS = {
     0x80: "power brake",
 }
 _FATAL = (pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_REQUIRED)
-_FABRIC = {1: "not started", 2: "in progress", 3: "completed"}
+_COMPLETED = 3
+_FABRIC = {1: "not started", 2: "in progress", _COMPLETED: "completed"}
 
 Line = dict[str, Any]
 
@@ -237,13 +238,16 @@ def _nvlinks(handle: Any) -> int | None:
 
 
 def _fabric(handle: Any) -> str | None:
-    """How far the fabric manager has got with this GPU; None where there is no fabric."""
+    """How far the fabric manager has got with this GPU, or why it failed; None where there is no fabric."""
     try:
         information = pynvml.c_nvmlGpuFabricInfo_v2_t()
         information.version = pynvml.nvmlGpuFabricInfo_v2
         pynvml.nvmlDeviceGetGpuFabricInfoV(handle, pynvml.byref(information))
     except (pynvml.NVMLError, AttributeError):
         return None
+    # nvml.h: the status counts once the state is "completed"
+    if information.state == _COMPLETED and information.status != pynvml.NVML_SUCCESS:
+        return f"failed: {_words(pynvml.NVMLError(information.status))}"
     return _FABRIC.get(information.state)
 
 

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from rigup import layout
 from rigup.facts.probe import (
+    BuiltFor,
     Disk,
     FabricManager,
     Gpu,
@@ -241,6 +243,19 @@ def test_the_script_runs_in_a_plain_shell_and_says_what_this_machine_is() -> Non
     assert probe.memory_kib > 0
     assert {disk.folder for disk in probe.disks} == {"/opt", "/var/lib", "/etc", "/tmp"}
     assert all(0 < disk.free_bytes <= disk.size_bytes for disk in probe.disks)
+
+
+def test_what_a_build_was_made_for_is_read_from_its_manifest(tmp_path: Path) -> None:
+    made = {"made_for": {"cuda": "13.0.2", "compute_capabilities": ["8.6", "12.0"]}}
+    manifests = {"for-gpus": {"build": made}, "for-cpus": {"build": {"made_for": None}}, "of-old": {"build": {}}}
+    for name, manifest in manifests.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "manifest.json").write_text(json.dumps(manifest, indent=1, sort_keys=True))
+    text = script().replace(layout.BUILDS, str(tmp_path))
+    done = subprocess.run(["sh", "-s"], input=text, capture_output=True, text=True, timeout=60)
+    probe = parse(done.stdout.splitlines())
+    assert set(probe.builds) == set(manifests)
+    assert probe.built_for == {"for-gpus": BuiltFor("13.0.2", ("8.6", "12.0"))}
 
 
 @pytest.fixture

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from rigup.lock import Lock, LockedCudaToolkit
 from rigup.operations.builds import name_of
-from rigup.plan import Build
+from rigup.plan import Build, MadeFor
+from rigup.planner.reading import read_rig, read_services
+from rigup.render import plan_service
+from tests.unit.planner.asking import FILE, catalogue
 
 BUILD = Build(engine="llama.cpp", version="b1", method="source", sha256="0" * 64, flags=("-DX=1",), targets=("t",))
 
@@ -32,3 +36,33 @@ def test_whatever_the_binary_depends_on_changes_the_name(
 ) -> None:
     other = name_of(BUILD.model_copy(update=changed), architecture, os_release)
     assert other != name_of(BUILD, "x86_64", "debian-12")
+
+
+def planned(gpus: object, toolkit: str | None) -> Build:
+    """The build of llama.cpp that a rig gets under a lock with this release of the toolkit."""
+    packages = {"cuda-toolkit-13-0": toolkit, "cuda-cudart-13-0": "13.0.96"} if toolkit else {}
+    lock = Lock(cuda_toolkit=LockedCudaToolkit(version=toolkit, packages=packages) if toolkit else None)
+    rig = read_rig({"gpus": gpus}, FILE, catalogue())
+    smol = {"model": "SmolLM2-135M-Instruct", "engine": "llama.cpp"}
+    (service,) = read_services({"chat": smol}, FILE, catalogue(), rig)
+    build = plan_service("gpu1", "group", rig, service, catalogue(), lock).build
+    assert build is not None
+    return build
+
+
+def test_another_toolkit_or_other_gpus_are_another_build() -> None:
+    names = {
+        name_of(planned(gpus, toolkit), "x86_64", "debian-12")
+        for gpus in ("RTX 3090", "RTX 5090", ["RTX 3090", "RTX 5090"])
+        for toolkit in ("13.0.1", "13.0.2")
+    }
+    assert len(names) == 6
+    assert planned("RTX 3090", "13.0.2") == planned("4x RTX 3090", "13.0.2")
+
+
+def test_a_build_says_what_it_is_made_for() -> None:
+    mixed = planned(["RTX 5090", "RTX 3090"], "13.0.2")
+    assert mixed.made_for == MadeFor(cuda="13.0.2", compute_capabilities=("8.6", "12.0"))
+    assert mixed.model_dump(mode="json")["made_for"] == {"cuda": "13.0.2", "compute_capabilities": ["8.6", "12.0"]}
+    assert planned("RTX 3090", None).made_for == MadeFor(cuda="13.0", compute_capabilities=("8.6",))
+    assert planned([], "13.0.2").made_for is None

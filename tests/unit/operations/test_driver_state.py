@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from rigup.facts.probe import Nvidia, Probe
-from rigup.operations.driver_state import booting_kernel, loading_problem, package_problem, strays
-from rigup.plan import DriverPlan
+from rigup.facts.probe import BuiltFor, Nvidia, Probe
+from rigup.operations.driver_state import booting_kernel, loading_problem, package_problem, strays, unsuited_build
+from rigup.plan import Build, DriverPlan, MadeFor
 from rigup.planner.driver_packages import driver_packages
 
 KERNEL = "6.1.0-25-amd64"
@@ -90,3 +90,36 @@ def test_what_the_kernel_runs(probe: Probe, words: str) -> None:
 def test_the_newest_kernel_is_the_one_that_boots() -> None:
     assert booting_kernel(replace(GOOD, kernels=("6.1.0-9-amd64", "6.1.0-25-amd64"))) == "6.1.0-25-amd64"
     assert booting_kernel(replace(GOOD, kernels=())) == KERNEL
+
+
+@pytest.mark.parametrize(
+    ("built", "wanted", "words"),
+    [
+        (BuiltFor("13.0.2", ("8.6",)), MadeFor(cuda="13.0.2", compute_capabilities=("8.6",)), ""),
+        (
+            BuiltFor("13.0.2", ("8.6",)),
+            MadeFor(cuda="13.0.2", compute_capabilities=("12.0",)),
+            "build old was made for 8.6, the rig has 12.0",
+        ),
+        (
+            BuiltFor("13.0.1", ("8.6",)),
+            MadeFor(cuda="13.0.2", compute_capabilities=("8.6", "12.0")),
+            "build old was made for 8.6, the rig has 8.6, 12.0",
+        ),
+        (
+            BuiltFor("13.0.1", ("8.6",)),
+            MadeFor(cuda="13.0.2", compute_capabilities=("8.6",)),
+            "build old was made with CUDA 13.0.1, now it is 13.0.2",
+        ),
+        (BuiltFor("13.0"), MadeFor(cuda="13.0"), ""),
+        (None, MadeFor(cuda="13.0"), ""),
+        (BuiltFor("13.0.2", ("8.6",)), None, ""),
+    ],
+)
+def test_what_the_build_of_the_current_release_was_made_for(
+    built: BuiltFor | None, wanted: MadeFor | None, words: str
+) -> None:
+    probe = Probe(releases={"chat": {"build": "old"}}, built_for={"old": built} if built else {})
+    build = Build(engine="llama.cpp", version="b1", method="source", made_for=wanted)
+    assert unsuited_build(probe, "chat", build) == words
+    assert unsuited_build(Probe(), "chat", build) == ""

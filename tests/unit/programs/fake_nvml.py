@@ -47,6 +47,16 @@ for function in [name for name in dir(pynvml) if name.startswith("nvmlDeviceGet"
     setattr(pynvml, function, device(function.removeprefix("nvmlDevice")))
 for function in ("GetTopologyCommonAncestor", "GetP2PStatus"):
     setattr(pynvml, f"nvmlDevice{function}", between(function))
+
+
+def fabric(index: int, into: Any) -> None:
+    """Fills the structure that `into`, made by byref, points at."""
+    said = answer(gpus[index].get("GetGpuFabricInfoV", {"code": pynvml.NVML_ERROR_NOT_SUPPORTED}))
+    for name, value in vars(said).items():
+        setattr(into._obj, name, value)
+
+
+pynvml.nvmlDeviceGetGpuFabricInfoV = fabric
 pynvml.nvmlInit = lambda: answer(description.get("init"))
 pynvml.nvmlDeviceGetCount = lambda: len(gpus)
 pynvml.nvmlDeviceGetHandleByIndex = lambda index: answer(gpus[index].get("handle")) or index

@@ -125,3 +125,18 @@ def test_a_card_that_hangs_is_left_behind() -> None:
 
 def test_a_driver_that_hangs_is_told() -> None:
     assert run(CARD, init="hang", step_seconds=1) == [{"error": "NVML did not answer within 1 s (start)"}]
+
+
+@pytest.mark.parametrize(
+    ("said", "fabric"),
+    [
+        ({"state": 0, "status": 0}, None),
+        ({"state": 1, "status": 0}, "not started"),
+        ({"state": 2, "status": UNKNOWN}, "in progress"),
+        ({"state": 3, "status": 0}, "completed"),
+        ({"state": 3, "status": UNKNOWN}, "failed: Unknown Error"),
+        ({"code": 3}, None),
+    ],
+)
+def test_how_far_the_fabric_is(said: dict[str, int], fabric: str | None) -> None:
+    assert run(card(0, GetGpuFabricInfoV=said))[1]["fabric"] == fabric

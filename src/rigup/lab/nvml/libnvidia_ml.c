@@ -316,17 +316,17 @@ Return nvmlDeviceGetMemoryAffinity(Device device, unsigned size, unsigned long *
 struct Fabric1 { unsigned char cluster[16]; Return status; unsigned clique; unsigned state; };
 struct Fabric2 { unsigned version; unsigned char cluster[16]; Return status; unsigned clique; unsigned state, health; };
 
-static unsigned fabric_state(Device device)
+static unsigned fabric(Device device, const char *name)
 {
-    unsigned state;
-    return number(device, "fabric_state", &state) == SUCCESS ? state : 0;
+    unsigned value;
+    return number(device, name, &value) == SUCCESS ? value : 0;
 }
 
 Return nvmlDeviceGetGpuFabricInfo(Device device, struct Fabric1 *into)
 {
     Return checked = check(device);
     if (checked == SUCCESS)
-        *into = (struct Fabric1){.state = fabric_state(device)};
+        *into = (struct Fabric1){.status = (Return)fabric(device, "fabric_status"), .state = fabric(device, "fabric_state")};
     return checked;
 }
 
@@ -335,6 +335,10 @@ Return nvmlDeviceGetGpuFabricInfoV(Device device, struct Fabric2 *into)
 {
     Return checked = check(device);
     if (checked == SUCCESS)
-        *into = (struct Fabric2){.version = into->version, .state = fabric_state(device)};
+        *into = (struct Fabric2){
+            .version = into->version,
+            .status = (Return)fabric(device, "fabric_status"),
+            .state = fabric(device, "fabric_state"),
+        };
     return checked;
 }

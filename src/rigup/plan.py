@@ -60,6 +60,7 @@ class Build(Frozen):
     address, sha256, root: the source archive (see lock.LockedSource). flags: CMake flags. packages, runtime_packages:
     Debian packages needed to build and to run. pinned_packages, pinned_runtime_packages: NVIDIA's, by name with the
     version that the lock has. environment, uv: of a wheel build; image: of an image build; None while not locked.
+    provides: versions of distributions that the environment stands for without having them.
     made_for: None for a build that needs no GPU.
     None of it depends on a host beyond what the rig says.
     """
@@ -71,8 +72,6 @@ class Build(Frozen):
     sha256: str | None = None
     root: str = ""
     flags: tuple[str, ...] = ()
-    provides: versions of distributions that the environment stands for without having them.
-    made_for: None for a build that needs no GPU.
     targets: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
     runtime_packages: tuple[str, ...] = ()
@@ -81,6 +80,7 @@ class Build(Frozen):
     variant: Variant = "cuda"
     architecture: Architecture = "x86_64"
     environment: LockedEnvironment | None = None
+    provides: dict[str, str] = {}
     uv: LockedUv | None = None
     image: LockedImage | None = None
     made_for: MadeFor | None = None
@@ -92,7 +92,6 @@ class Checkpoint(Frozen):
     entry: what the engine is pointed at, relative to the revision's folder ("" for the folder itself).
     """
 
-    provides: dict[str, str] = {}
     repo: str
     quant: str
     bytes: int

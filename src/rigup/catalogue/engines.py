@@ -114,6 +114,26 @@ class Image(_Ranged):
     program: str
 
 
+class EnvironmentRecipe(_Ranged):
+    """How the Python environment of a release is put together.
+
+    project: its name on the package index; the requirement is PROJECT==VERSION. python, python_from: see
+    `environment.LockedEnvironment`; of uv's Python the minor version. overrides: requirements in place of what packages
+    ask for. excludes: packages that are left out, whoever asks for them. indexes: packages that another index has, with
+    its address, {version} standing for the release. provides: names that the project goes by besides its own, and as
+    which version.
+    """
+
+    variant: Variant = "cuda"
+    project: str
+    python: Annotated[str, Field(pattern=r"^3\.[0-9]+$")] = "3.12"
+    python_from: Literal["uv", "os"] = "uv"
+    overrides: tuple[str, ...] = ()
+    excludes: tuple[str, ...] = ()
+    indexes: dict[str, Annotated[str, Field(pattern=r"^https?://[^\s@]+$")]] = {}
+    provides: dict[str, str] = {}
+
+
 class Recipe(Frozen):
     """How an engine is built from source: CMake flags, targets, and Debian packages to build and to run."""
 
@@ -159,6 +179,7 @@ class EngineVersion(Release):
     cuda_needs: CudaNeeds | None
     recipes: dict[Literal["cpu", "cuda"], Recipe]
     images: tuple[Image, ...] = ()
+    environments: tuple[EnvironmentRecipe, ...] = ()
     source: str
 
     @property
@@ -194,6 +215,10 @@ class EngineVersion(Release):
         found = next((known for known in self.images if known.variant == variant), None)
         return found and found.model_copy(update={"tag": found.tag.replace("{version}", self.version)})
 
+    def environment(self, variant: Variant) -> EnvironmentRecipe | None:
+        """How its Python environment is put together, or None if there is no such build of it."""
+        return next((known for known in self.environments if known.variant == variant), None)
+
     def recipe(self, capabilities: Iterable[str]) -> Recipe | None:
         """How to build it for GPUs of these compute capabilities; none of them means for the CPU."""
         architectures = [capability.replace(".", "") for capability in capabilities]
@@ -225,7 +250,8 @@ class Engine(Frozen):
 class _EngineFile(Frozen):
     """An engine as a file states it: releases, and facts that hold for ranges of them.
 
-    families: model family to the first release that knows it. cuda: by major version.
+    families: model family to the first release that knows it. cuda: by major version. environments: the first that
+    holds for a release and variant counts.
     archive, archive_root: of releases that state none of their own; {version} stands for the release.
     """
 
@@ -245,6 +271,7 @@ class _EngineFile(Frozen):
     archive: str | None = None
     archive_root: str = ""
     images: tuple[Image, ...] = ()
+    environments: tuple[EnvironmentRecipe, ...] = ()
 
     def resolved(self) -> Engine:
         """Each release with the facts that hold for it."""
@@ -277,8 +304,17 @@ class _EngineFile(Frozen):
             cuda_needs=self.cuda.get(release.cuda.partition(".")[0]) if release.cuda else None,
             recipes=self.recipes,
             images=tuple(known for known in self.images if known.holds(version)),
+            environments=tuple(_filled_in(known, version) for known in self.environments if known.holds(version)),
             source=self.source,
         )
+
+
+def _filled_in(recipe: EnvironmentRecipe, version: str) -> EnvironmentRecipe:
+    filled = {
+        field: {name: text.replace("{version}", version) for name, text in getattr(recipe, field).items()}
+        for field in ("indexes", "provides")
+    }
+    return recipe.model_copy(update=filled)
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""Where the sdist of a Python package lies, on the index that pip is configured for on this machine.
+"""The files of Python packages, on the index that pip is configured for on this machine.
 
 Asks the index by the simple repository API (PEP 503 and PEP 691: HTML or JSON). pip itself is not used to download: it
 would run the package's own setup code to learn its metadata.
@@ -10,7 +10,10 @@ import os
 import subprocess
 import sys
 import urllib.parse
+from collections.abc import Iterator
+from dataclasses import dataclass
 from html.parser import HTMLParser
+from pathlib import Path
 
 import requests
 from packaging.utils import InvalidSdistFilename, canonicalize_name, parse_sdist_filename
@@ -23,6 +26,15 @@ TIMEOUT_S = 30
 BUILT_IN = "from pip._internal.models.index import PyPI; print(PyPI.simple_url)"
 
 
+@dataclass(frozen=True)
+class IndexFile:
+    """A file on the index. url: absolute. sha256: as the index states it, None where it states none."""
+
+    name: str
+    url: str
+    sha256: str | None
+
+
 def find_sdist(project: str, version: str) -> str:
     """The URL of the sdist of one release.
 
@@ -32,7 +44,19 @@ def find_sdist(project: str, version: str) -> str:
         wanted = (canonicalize_name(project, validate=True), Version(version))
     except ValueError:
         raise InputError(f"pypi:{project}=={version}: not a package and version") from None
-    page = f"{index_url().rstrip('/')}/{wanted[0]}/"
+    for file in project_files(wanted[0], f"pypi:{project}=={version}"):
+        if _release(file.name) == wanted:
+            return file.url
+    hint = "pip config get global.index-url names the index that was asked"
+    raise InputError(f"pypi:{project}=={version}: pip's package index has no sdist of it", hint)
+
+
+def project_files(project: str, what: str | None = None) -> tuple[IndexFile, ...]:
+    """Every file that the index has of a project, yanked ones left out; () where it does not know the project.
+
+    what: what messages begin with, instead of the project. Raises Unreachable where the index does not answer.
+    """
+    page = f"{index_url().rstrip('/')}/{canonicalize_name(project)}/"
     try:
         answer = requests.get(page, headers={"Accept": ACCEPT}, timeout=TIMEOUT_S)
         if answer.status_code != 404:
@@ -40,13 +64,8 @@ def find_sdist(project: str, version: str) -> str:
     except requests.RequestException as error:
         status = f" (HTTP {error.response.status_code})" if error.response is not None else ""
         hint = "is this machine online? pip config get global.index-url"
-        raise Unreachable(f"pypi:{project}=={version}: pip's package index cannot be asked{status}", hint) from None
-    links = file_links(answer) if answer.ok else []
-    for link in links:
-        if _release(link) == wanted:
-            return link
-    hint = "pip config get global.index-url names the index that was asked"
-    raise InputError(f"pypi:{project}=={version}: pip's package index has no sdist of it", hint)
+        raise Unreachable(f"{what or project}: pip's package index cannot be asked{status}", hint) from None
+    return tuple(_index_files(answer)) if answer.ok else ()
 
 
 def pip_settings() -> dict[str, str]:
@@ -73,17 +92,36 @@ def index_url() -> str:
 
 def file_links(answer: requests.Response) -> list[str]:
     """The addresses of the files on a project's page, absolute and without the hash that may follow."""
+    return [file.url for file in _index_files(answer, yanked=True)]
+
+
+def find_links() -> tuple[Path, ...]:
+    """The folders of this machine that pip looks for packages in (its `find-links`)."""
+    words = pip_settings().get("find-links", "").replace("\\n", " ").split()
+    return tuple(Path(word.removeprefix("file://")) for word in words if Path(word.removeprefix("file://")).is_dir())
+
+
+def _index_files(answer: requests.Response, yanked: bool = False) -> Iterator[IndexFile]:
     if answer.headers.get("Content-Type", "").startswith("application/vnd.pypi.simple.v1+json"):
-        found = [str(file["url"]) for file in answer.json()["files"]]
+        listed = answer.json()["files"]
+        found = [(str(e["url"]), e.get("hashes", {}).get("sha256"), e.get("yanked", False)) for e in listed]
     else:
         page = _Links()
         page.feed(answer.text)
         found = page.found
-    return [urllib.parse.urldefrag(urllib.parse.urljoin(answer.url, link)).url for link in found]
+    for link, sha256, gone in found:
+        url, fragment = urllib.parse.urldefrag(urllib.parse.urljoin(answer.url, link))
+        stated = sha256 or (fragment.removeprefix("sha256=") if fragment.startswith("sha256=") else None)
+        if yanked or gone is False:
+            yield IndexFile(file_name(url), url, stated)
 
 
-def _release(link: str) -> tuple[str, Version] | None:
-    name = urllib.parse.unquote(urllib.parse.urlsplit(link).path.rpartition("/")[2])
+def file_name(url: str) -> str:
+    """The last part of a URL's path."""
+    return urllib.parse.unquote(urllib.parse.urlsplit(url).path.rpartition("/")[2])
+
+
+def _release(name: str) -> tuple[str, Version] | None:
     try:
         return parse_sdist_filename(name)
     except (InvalidSdistFilename, InvalidVersion):
@@ -93,7 +131,9 @@ def _release(link: str) -> tuple[str, Version] | None:
 class _Links(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
-        self.found: list[str] = []
+        self.found: list[tuple[str, str | None, object]] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found += [value for key, value in attrs if tag == "a" and key == "href" and value]
+        given = dict(attrs)
+        if tag == "a" and given.get("href"):
+            self.found.append((str(given["href"]), None, "data-yanked" in given))

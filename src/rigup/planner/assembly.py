@@ -64,6 +64,7 @@ def build_of(candidate: Candidate, lock: Lock) -> Build:
     source = lock.source(engine, version) if candidate.build == "source" else None
     pins = lock.cuda_toolkit.packages if lock.cuda_toolkit else {}
     recipe = candidate.release.recipe(candidate.rig.compute_capabilities) if candidate.build == "source" else None
+    packaged = candidate.release.environment(variant) if installed else None
     needed, runtime = (recipe.packages, recipe.runtime_packages) if recipe else ((), ())
     return Build(
         engine=engine,
@@ -82,6 +83,7 @@ def build_of(candidate: Candidate, lock: Lock) -> Build:
         architecture=architecture,
         environment=lock.environment(engine, version, variant, architecture) if installed else None,
         uv=lock.uv if installed else None,
+        provides=packaged.provides if packaged else {},
         image=lock.image(engine, version, variant, architecture) if candidate.build == "image" else None,
         made_for=made_for(candidate.rig, candidate.release, candidate.build, lock),
     )

@@ -1,0 +1,120 @@
+"""Files from the network to the controlling machine's cache: continued where they broke off, kept under their hash."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import requests
+
+from rigup.errors import HostFailed, Unreachable
+
+Progress = Callable[[int, int], None]
+
+CONNECT_TIMEOUT_S = 20
+READ_TIMEOUT_S = 60
+PAUSES_S = (0.2, 1.0, 3.0, 0.0)
+LOCK_POLL_S = 0.1
+BLOCK = 2**20
+
+
+def silent(done: int, total: int) -> None:
+    """Progress that nobody sees."""
+
+
+def fetch(find_url: Callable[[], str], what: str, sha256: str, target: Path, progress: Progress = silent) -> Path:
+    """A file with this sha256 as `target`; downloads it, or the rest of it, where it is not there yet.
+
+    find_url: asked only where something is missing. what: how messages call the file.
+    progress: called with bytes done and bytes in all (0 while unknown). Nothing is unpacked or run.
+    Raises Unreachable where it cannot be had, and HostFailed where it is not what was pinned; that is not kept.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with locked(target.with_name(f"{target.name}.lock")):
+        if target.exists():
+            return target
+        part = target.with_name(f"{target.name}.part")
+        download(find_url(), what, part, progress)
+        found = sha256_of(part)
+        if found != sha256:
+            part.unlink()
+            message = f"{what}: sha256 is {found}, the lock says {sha256}"
+            raise HostFailed(message, "the file was replaced or the lock is wrong; nothing was kept")
+        part.replace(target)
+    return target
+
+
+def download(url: str, what: str, part: Path, progress: Progress = silent) -> None:
+    """Makes `part` whole, continuing what is there, over several connections if it must be. Raises Unreachable."""
+    problem: Exception | None = None
+    for pause in PAUSES_S:
+        try:
+            _continue(url, part, progress)
+            return
+        except (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError) as error:
+            problem = error
+            time.sleep(pause)
+        except requests.RequestException as error:
+            problem = error
+            break
+    answered = isinstance(problem, requests.HTTPError)
+    hint = "is the address still right?" if answered else "is this machine online?"
+    raise Unreachable(f"{what}: {reason(problem)}", hint) from None
+
+
+def _continue(url: str, part: Path, progress: Progress) -> None:
+    """One request for what is missing. Raises requests' errors, also for a body that ends too early."""
+    have = part.stat().st_size if part.exists() else 0
+    wanted = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
+    with requests.get(url, headers=wanted, stream=True, timeout=(CONNECT_TIMEOUT_S, READ_TIMEOUT_S)) as answer:
+        if answer.status_code == 416:
+            return  # nothing is missing, or what is there is wrong: the hash will tell
+        answer.raise_for_status()
+        if answer.status_code != 206:
+            have = 0
+        total = have + int(answer.headers.get("Content-Length", 0))
+        with part.open("ab" if have else "wb") as file:
+            for block in answer.iter_content(BLOCK):
+                file.write(block)
+                have += len(block)
+                progress(have, max(total, have))
+            file.flush()
+            os.fsync(file.fileno())
+        if have < total:
+            raise requests.ConnectionError(f"the connection ended after {have} of {total} bytes")
+
+
+def reason(problem: Exception | None) -> str:
+    """What went wrong, in a few words and without addresses, which may carry a password."""
+    if isinstance(problem, requests.HTTPError):
+        return f"HTTP {problem.response.status_code}"
+    if isinstance(problem, requests.Timeout):
+        return "no answer in time"
+    if isinstance(problem, requests.exceptions.SSLError):
+        return "the server's certificate cannot be verified"
+    return "cannot be reached"
+
+
+def sha256_of(path: Path) -> str:
+    """The sha256 of a file, in hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """One download of a file at a time; whoever waits finds it done."""
+    with path.open("w") as lock:
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                # A blocking flock would stop every greenlet of this process, the one that holds the lock too.
+                time.sleep(LOCK_POLL_S)
+        yield

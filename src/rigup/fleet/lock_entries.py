@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from rigup.fleet.lock_needs import Name
+from rigup.environment import LockedImage
+from rigup.fleet.lock_needs import BuildName, Name, build_label
 from rigup.lock import Lock, LockedCheckpoint, LockedSource
 from rigup.units import bytes_text
 
@@ -49,15 +50,29 @@ def with_sources(lock: Lock, entries: Iterable[LockedSource]) -> Lock:
     return lock.model_copy(update={"sources": tuple(merged[name] for name in sorted(merged))})
 
 
-def only(lock: Lock, checkpoints: Iterable[Name], sources: Iterable[Name], driver: bool, cuda_toolkit: bool) -> Lock:
+def with_images(lock: Lock, entries: Iterable[LockedImage]) -> Lock:
+    """The lock with these in place of those of the same name."""
+    merged = {e.name: e for e in (*lock.images, *entries)}
+    return lock.model_copy(update={"images": tuple(merged[name] for name in sorted(merged))})
+
+
+def only(
+    lock: Lock,
+    checkpoints: Iterable[Name],
+    sources: Iterable[Name],
+    images: Iterable[BuildName],
+    driver: bool,
+    cuda_toolkit: bool,
+) -> Lock:
     """The lock without whatever is not named."""
-    kept, built = set(checkpoints), set(sources)
+    kept, built, pulled = set(checkpoints), set(sources), set(images)
     return lock.model_copy(
         update={
             "driver": lock.driver if driver else None,
             "cuda_toolkit": lock.cuda_toolkit if cuda_toolkit else None,
             "checkpoints": tuple(e for e in lock.checkpoints if (e.repo, e.quant) in kept),
             "sources": tuple(e for e in lock.sources if (e.engine, e.version) in built),
+            "images": tuple(e for e in lock.images if e.name in pulled),
         }
     )
 
@@ -75,4 +90,6 @@ def _pins(lock: Lock) -> dict[str, tuple[object, str]]:
         found[f"checkpoint {entry.repo} {entry.quant}"] = (entry, text)
     for source in lock.sources:
         found[f"source {source.engine} {source.version}"] = (source, f"{source.address} sha256 {source.sha256[:12]}")
+    for image in lock.images:
+        found[f"image {build_label(image.name)}"] = (image, f"{image.repository} {image.digest[:19]}")
     return found

@@ -10,6 +10,7 @@ from typing import Any
 
 from rigup.catalogue import Catalogue
 from rigup.catalogue.driver_versions import locked_driver, nvidia_versions
+from rigup.environment import Architecture, Variant
 from rigup.fleet.inventory import HostEntry, Project
 from rigup.lock import Lock
 from rigup.plan import Plan
@@ -18,11 +19,13 @@ from rigup.planner.reading import read_rig, read_services
 from rigup.planner.resolution import resolve
 
 Name = tuple[str, str]
+BuildName = tuple[str, str, Variant, Architecture]
 
 
 @dataclass(frozen=True)
 class Needs:
-    """By name, the first plan that needs it: checkpoints by (repository, quantisation), sources by (engine, version).
+    """By name, the first plan that needs it: checkpoints by (repository, quantisation), sources by (engine, version),
+    images by (engine, version, variant, architecture).
 
     driver, cuda_toolkit: whether any plan needs one. later: builds that no lock can pin yet, by name.
     refused: plans that need nothing because they are refused.
@@ -30,6 +33,7 @@ class Needs:
 
     checkpoints: dict[Name, Plan]
     sources: dict[Name, Plan]
+    images: dict[BuildName, Plan]
     driver: bool
     cuda_toolkit: bool
     later: tuple[str, ...]
@@ -41,6 +45,7 @@ class Needs:
         return Needs(
             {name: plan for name, plan in self.checkpoints.items() if name not in have},
             {name: plan for name, plan in self.sources.items() if lock.source(*name) is None},
+            {name: plan for name, plan in self.images.items() if lock.image(*name) is None},
             self.driver and lock.driver is None,
             self.cuda_toolkit and lock.cuda_toolkit is None,
             (),
@@ -52,7 +57,15 @@ class Needs:
         """Everything that is needed, as messages call it."""
         checkpoints = (f"checkpoint {repo} {quant}" for repo, quant in sorted(self.checkpoints))
         sources = (f"source {engine} {version}" for engine, version in sorted(self.sources))
-        return (*(["driver"] * self.driver), *(["cuda-toolkit"] * self.cuda_toolkit), *checkpoints, *sources)
+        images = (f"image {build_label(name)}" for name in sorted(self.images))
+        return (*(["driver"] * self.driver), *(["cuda-toolkit"] * self.cuda_toolkit), *checkpoints, *sources, *images)
+
+
+def build_label(name: BuildName) -> str:
+    """A build as messages call it: "vllm 0.20.2", with what is unusual about it in brackets."""
+    engine, version, variant, architecture = name
+    unusual = [*(["cpu"] if variant == "cpu" else []), *([architecture] if architecture != "x86_64" else [])]
+    return f"{engine} {version}" + (f" ({', '.join(unusual)})" if unusual else "")
 
 
 def needs_of(plans: Iterable[Plan]) -> Needs:
@@ -60,18 +73,23 @@ def needs_of(plans: Iterable[Plan]) -> Needs:
     plans = tuple(plans)
     checkpoints: dict[Name, Plan] = {}
     sources: dict[Name, Plan] = {}
+    images: dict[BuildName, Plan] = {}
     later: dict[str, None] = {}
     accepted = [plan for plan in plans if plan.verdict == "ok"]
     for plan in accepted:
-        assert plan.build is not None and plan.checkpoint is not None
+        build = plan.build
+        assert build is not None and plan.checkpoint is not None
         checkpoints.setdefault((plan.checkpoint.repo, plan.checkpoint.quant), plan)
-        if plan.build.method == "source":
-            sources.setdefault((plan.build.engine, plan.build.version), plan)
+        if build.method == "source":
+            sources.setdefault((build.engine, build.version), plan)
+        elif build.method == "image":
+            images.setdefault((build.engine, build.version, build.variant, build.architecture), plan)
         else:
-            later[f"{plan.build.engine} {plan.build.version} ({plan.build.method})"] = None
+            later[f"{build.engine} {build.version} ({build.method})"] = None
     return Needs(
         checkpoints,
         sources,
+        images,
         driver=any(_needs_driver(plan) for plan in accepted),
         cuda_toolkit=any(_needs_toolkit(plan) for plan in accepted),
         later=tuple(sorted(later)),

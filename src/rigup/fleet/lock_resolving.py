@@ -11,11 +11,13 @@ from pydantic import ValidationError
 
 from rigup.cache import cache_folder
 from rigup.catalogue import Catalogue, CheckpointEntry
+from rigup.environment import LockedImage
 from rigup.errors import InputError
 from rigup.fleet.gguf_files import gguf_files
 from rigup.fleet.hub import Hub, HubFile
 from rigup.fleet.inventory import HostEntry, Project
-from rigup.fleet.lock_needs import Name
+from rigup.fleet.lock_needs import BuildName, Name, build_label
+from rigup.fleet.registry import Registry
 from rigup.fleet.safetensors_files import INDEX, safetensors_files
 from rigup.fleet.settings import read_settings
 from rigup.lock import LockedCheckpoint, LockedFile, LockedSource
@@ -77,6 +79,29 @@ class Resolver:
             )
         self.say(f"downloading {engine} {version}: {release.archive}")
         return pin_source(engine, version, release.archive, release.archive_root, cache_folder() / "sources")
+
+    def image(self, name: BuildName, plan: Plan) -> LockedImage:
+        """The official image of an engine's release, by the digest that its tag has now.
+
+        plan: the one that needs it, whose mirrors are asked. Raises InputError and Unreachable.
+        """
+        engine, version, variant, architecture = name
+        release = next((e.version(version) for e in self.catalogue.engines if e.name == engine), None)
+        image = release.image(variant) if release else None
+        if release is None or image is None:
+            raise InputError(f"{build_label(name)}: the catalogue names no image of it", "write images in its file")
+        self.say(f"asking the registry for {image.repository}:{image.tag}")
+        host = self._hosts[plan.host]
+        mirrors = read_settings(host.data, (), self._project.root, host.origins).image_mirrors
+        digest = Registry(mirrors, self._pause).digest(image.repository, image.tag, architecture)
+        return LockedImage(
+            engine=release.engine,
+            version=version,
+            variant=variant,
+            architecture=architecture,
+            repository=image.repository,
+            digest=digest,
+        )
 
     def _locked(self, hub: Hub, entry: CheckpointEntry, revision: str) -> LockedCheckpoint:
         commit, there = self._listing(hub, entry.repo, revision)

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from rigup.catalogue import Catalogue
 from rigup.catalogue.driver_versions import locked_driver, nvidia_versions
 from rigup.errors import InputError
-from rigup.fleet.lock_needs import Name, Needs
+from rigup.fleet.lock_needs import BuildName, Name, Needs
 from rigup.lock import Lock
 from rigup.planner.complaints import suggestion
 
@@ -56,8 +56,18 @@ def with_upgraded_nvidia(upgrade: Upgrade, lock: Lock) -> Lock | None:
     return None
 
 
-def upgraded_sources(upgrade: Upgrade, needs: Needs, catalogue: Catalogue) -> tuple[Name, ...]:
-    """The source archives that an upgrade means; () if it is not of an engine."""
+def upgraded_images(upgrade: Upgrade, needs: Needs) -> tuple[BuildName, ...]:
+    """The images in use that an upgrade means: their tags are looked up anew; () if it is not of an engine."""
+    return tuple(
+        name for name in sorted(needs.images) if name[0] == upgrade.name and upgrade.version in (None, name[1])
+    )
+
+
+def upgraded_sources(upgrade: Upgrade, needs: Needs, catalogue: Catalogue, others: bool = False) -> tuple[Name, ...]:
+    """The source archives that an upgrade means; () if it is not of an engine.
+
+    others: whether the upgrade means other builds of the engine, so that archives are not missed.
+    """
     engine = next((e for e in catalogue.engines if e.name == upgrade.name), None)
     if engine is None:
         return ()
@@ -66,7 +76,7 @@ def upgraded_sources(upgrade: Upgrade, needs: Needs, catalogue: Catalogue) -> tu
         raise InputError(f"{upgrade}: {engine.title} {upgrade.version} is not supported", f"versions: {known}")
     used = [name for name in sorted(needs.sources) if name[0] == engine.name]
     found = tuple(name for name in used if upgrade.version in (None, name[1]))
-    if found:
+    if found or others:
         return found
     if used:
         raise InputError(

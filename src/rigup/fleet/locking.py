@@ -11,10 +11,16 @@ from rigup.catalogue import Catalogue
 from rigup.catalogue.driver_versions import locked_driver, nvidia_versions
 from rigup.errors import InputError, Refused
 from rigup.fleet.inventory import LOCK, Project, load_project
-from rigup.fleet.lock_entries import Change, changes, only, with_checkpoints, with_sources
+from rigup.fleet.lock_entries import Change, changes, only, with_checkpoints, with_images, with_sources
 from rigup.fleet.lock_needs import Name, Needs, inputs_digest, needs_of
 from rigup.fleet.lock_resolving import Resolver
-from rigup.fleet.lock_upgrade import Upgrade, upgraded_checkpoints, upgraded_sources, with_upgraded_nvidia
+from rigup.fleet.lock_upgrade import (
+    Upgrade,
+    upgraded_checkpoints,
+    upgraded_images,
+    upgraded_sources,
+    with_upgraded_nvidia,
+)
 from rigup.fleet.planning import plan_project
 from rigup.lock import Lock, LockedCheckpoint, load_lock
 from rigup.plan import Plan
@@ -99,6 +105,8 @@ def _supplied(lock: Lock, missing: Needs, kept: Lock, resolver: Resolver) -> Loc
         lock = with_checkpoints(lock, [_checkpoint(name, plan, lock, kept, resolver)])
     for name in missing.sources:
         lock = with_sources(lock, [kept.source(*name) or resolver.source(name)])
+    for image, plan in missing.images.items():
+        lock = with_images(lock, [kept.image(*image) or resolver.image(image, plan)])
     return lock
 
 
@@ -117,8 +125,11 @@ def _upgraded(project: Project, lock: Lock, upgrade: Upgrade, resolver: Resolver
     if moved is not None:
         return moved
     needs = needs_of(plan_project(project, lock))
-    if sources := upgraded_sources(upgrade, needs, resolver.catalogue):
-        return with_sources(lock, [resolver.source(name) for name in sources])
+    images = upgraded_images(upgrade, needs)
+    if sources := upgraded_sources(upgrade, needs, resolver.catalogue, bool(images)):
+        lock = with_sources(lock, [resolver.source(name) for name in sources])
+    if sources or images:
+        return with_images(lock, [resolver.image(name, needs.images[name]) for name in images])
     names = upgraded_checkpoints(upgrade, needs, lock, resolver.catalogue)
     used = [plan for name, plan in needs.checkpoints.items() if name in names]
     plan = next(iter(used), None) or next(iter(needs.checkpoints.values()), None)
@@ -135,8 +146,10 @@ def _with_used_by_others(project: Project, lock: Lock, kept: Lock) -> Lock:
     found = [needs_of(plan_project(load_project(str(project.root / key)), kept)) for key in others]
     names = {name for needs in found for name in needs.checkpoints}
     builds = {name for needs in found for name in needs.sources}
-    used = only(kept, names, builds, any(n.driver for n in found), any(n.cuda_toolkit for n in found))
+    images = {name for needs in found for name in needs.images}
+    used = only(kept, names, builds, images, any(n.driver for n in found), any(n.cuda_toolkit for n in found))
     lock = with_sources(with_checkpoints(lock, used.checkpoints), used.sources)
+    lock = with_images(lock, used.images)
     return lock.model_copy(
         update={
             "driver": lock.driver or used.driver,

@@ -18,6 +18,8 @@ from rigup.operations.wheels import PackageSource, missing_in
 from rigup.plan import Plan
 
 HUB = "https://huggingface.co"
+NVIDIA_MIRROR = "https://mirror.lan/compute/cuda/repos"
+TOOLKIT_MIRROR = "https://mirror.lan/libnvidia-container/stable/deb"
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,8 @@ class Settings:
 
     nvidia_repository: what stands in for NVIDIA's package repositories. nvidia_key_fingerprint: of the key to it.
     packages: where Python packages come from.
+    image_mirrors: what stands in for a container registry, by its name: {"docker.io": "https://mirror.lan"}.
+    container_toolkit_repository, container_toolkit_key_fingerprint: the same for NVIDIA's container toolkit.
     """
 
     hub: str = HUB
@@ -34,13 +38,17 @@ class Settings:
     hub_token: str | None = field(default=None, repr=False)
     api_keys: dict[str, str] = field(default_factory=dict, repr=False)
     packages: PackageSource = field(default_factory=PackageSource)
+    image_mirrors: dict[str, str] = field(default_factory=dict)
+    container_toolkit_repository: str | None = None
+    container_toolkit_key_fingerprint: str | None = None
 
 
 def read_settings(
     data: Mapping[str, Any], plans: tuple[Plan, ...], root: Path, origins: Mapping[str, str] | None = None
 ) -> Settings:
     """Settings from a host's data: `hub`, `hub_token_file`, the services' `api_key_file` and `wheelhouse`, relative to
-    `root`; `package_index`, `python_mirror`; `nvidia_repository` with `nvidia_key_fingerprint`.
+    `root`; `package_index`, `python_mirror`; `nvidia_repository` with `nvidia_key_fingerprint`,
+    `container_toolkit_repository` likewise; `image_mirrors`.
 
     origins: the file that each key of `data` was read from, for messages.
     Raises InputError when the address is not one, or a file is missing, empty or readable by others.
@@ -59,7 +67,7 @@ def _read(data: Mapping[str, Any], plans: tuple[Plan, ...], root: Path) -> Setti
     token_file = data.get("hub_token_file")
     return Settings(
         hub,
-        *_nvidia(data),
+        *_repository(data, "nvidia", NVIDIA_MIRROR),
         _secret(root, "hub_token_file", str(token_file)) if token_file else None,
         {
             plan.service.name: _secret(root, f"services.{plan.service.name}.api_key_file", plan.service.api_key_file)
@@ -67,7 +75,22 @@ def _read(data: Mapping[str, Any], plans: tuple[Plan, ...], root: Path) -> Setti
             if plan.service.api_key_file
         },
         _packages(data, plans, root),
+        _mirrors(data.get("image_mirrors", {})),
+        *_repository(data, "container_toolkit", TOOLKIT_MIRROR),
     )
+
+
+def _mirrors(said: Any) -> dict[str, str]:
+    """What stands in for container registries."""
+    hint = 'by the registry\'s name: image_mirrors = {"docker.io": "https://mirror.lan"}'
+    if not isinstance(said, Mapping):
+        raise InputError("image_mirrors: must be a dictionary", hint)
+    for registry, address in said.items():
+        if not re.fullmatch(r"[a-z0-9.-]+(:[0-9]+)?", str(registry)):
+            raise InputError(f'image_mirrors: "{registry}" is not the name of a registry', hint)
+        if not re.fullmatch(r"https?://[\w.-]+(:[0-9]+)?/?", str(address)):
+            raise InputError(f'image_mirrors.{registry}: "{address}" is not the address of a registry', hint)
+    return {str(registry): str(address).rstrip("/") for registry, address in said.items()}
 
 
 def _packages(data: Mapping[str, Any], plans: tuple[Plan, ...], root: Path) -> PackageSource:
@@ -103,20 +126,20 @@ def _address(data: Mapping[str, Any], key: str) -> str | None:
     return address
 
 
-def _nvidia(data: Mapping[str, Any]) -> tuple[str | None, str | None]:
-    """Where NVIDIA's packages come from, and the fingerprint of the key that signs them; None is NVIDIA's own."""
-    address, fingerprint = data.get("nvidia_repository"), data.get("nvidia_key_fingerprint")
+def _repository(data: Mapping[str, Any], kind: str, mirror: str) -> tuple[str | None, str | None]:
+    """Where packages of NVIDIA's come from, and the fingerprint of the key that signs them; None is NVIDIA's own."""
+    address, fingerprint = data.get(f"{kind}_repository"), data.get(f"{kind}_key_fingerprint")
     if address is not None and not re.fullmatch(r"https?://[^\s]+", str(address)):
         raise InputError(
-            f'nvidia_repository: "{address}" is not an address',
-            "leave it out for NVIDIA's own, or name a mirror with the same folders: https://mirror.lan/compute/cuda/repos",
+            f'{kind}_repository: "{address}" is not an address',
+            f"leave it out for NVIDIA's own, or name a mirror with the same folders: {mirror}",
         )
     if fingerprint is None:
         return address, None
     digits = re.sub(r"\s", "", str(fingerprint)).upper()
     if not re.fullmatch(r"[0-9A-F]{40}", digits):
         raise InputError(
-            f'nvidia_key_fingerprint: "{fingerprint}" is not a whole fingerprint',
+            f'{kind}_key_fingerprint: "{fingerprint}" is not a whole fingerprint',
             "40 hexadecimal digits, as gpg --show-keys prints them; the short form can be forged",
         )
     return address, digits

@@ -147,7 +147,7 @@ class Plan(Frozen):
     """Decided for one service on one host. `verdict` "refused" leaves everything after `service` at its default.
 
     context: tokens. kv_tokens: how many tokens fit into the KV cache. host_memory_mib: what it takes of host memory.
-    command: argv[0] is relative to the build's folder; paths under the weights root are absolute.
+    command: argv[0] is relative to the build's folder, or what an image calls its program; paths under the weights root are absolute.
     driver: None where rigup leaves the host's own alone. driver_floor: the lowest branch that engine and cards accept.
     """
 

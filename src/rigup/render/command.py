@@ -15,7 +15,7 @@ ENGINES = {"llama.cpp": llama_cpp, "sglang": sglang, "vllm": vllm}
 
 
 class Command(NamedTuple):
-    """What a service runs. `words[0]` is relative to the build's folder; start_timeout_s is how long it may load."""
+    """What a service runs. `words[0]` is relative to the build's folder, or of its image; start_timeout_s is how long it may load."""
 
     words: tuple[str, ...]
     environment: dict[str, str]
@@ -30,8 +30,10 @@ def command(candidate: Candidate, checkpoint: Checkpoint) -> Command:
     """
     engine = ENGINES[candidate.engine.name]
     options = overlaid(engine.options(candidate, checkpoint), candidate.service.flags)
+    program, *arguments = engine.program(candidate, checkpoint)
+    image = candidate.release.image("cuda" if candidate.rig.gpus else "cpu") if candidate.build == "image" else None
     return Command(
-        words=(*engine.program(candidate, checkpoint), *words(options)),
+        words=(image.program if image else program, *arguments, *words(options)),
         environment=dict(
             sorted({**engine.environment(candidate, checkpoint), **candidate.service.environment}.items())
         ),

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from rigup.catalogue.flags import nearest
 from rigup.plan import Finding
 from rigup.planner.candidate import Candidate
-from rigup.planner.rules import engine, formats, host, notes, options, parallel
+from rigup.planner.rules import engine, formats, host, images, notes, options, parallel
 from rigup.planner.rules.rule import Rule
 
 RULES: tuple[Rule, ...] = (
@@ -26,6 +26,8 @@ RULES: tuple[Rule, ...] = (
     parallel.int4_group,
     host.glibc,
     host.python,
+    images.image,
+    images.quadlet,
     options.unknown_option,
     options.unknown_variable,
     options.unknown_value,

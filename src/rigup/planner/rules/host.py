@@ -18,7 +18,7 @@ PYTHON = {"debian-12": "3.11", "debian-13": "3.13", "ubuntu-22.04": "3.10", "ubu
 def glibc(candidate: Candidate) -> Iterator[Complaint]:
     """The host's C library must be as new as the wheel was built for."""
     there, needed = GLIBC.get(candidate.rig.os or ""), candidate.release.glibc
-    if there and needed and there < _numbers(needed):
+    if candidate.build != "image" and there and needed and there < _numbers(needed):
         yield (
             f"the wheel of {engine_name(candidate)} needs glibc {needed}; {candidate.rig.os} has {_text(there)}",
             f"use {_newer_than(needed)}, or a version whose wheel asks for less",

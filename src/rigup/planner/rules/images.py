@@ -1,0 +1,42 @@
+"""What a build as a container image rests on: an image that is published, and a podman that makes units of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rigup.catalogue.containers import container_facts
+from rigup.planner.candidate import Candidate
+from rigup.planner.rules.rule import Complaint, engine_name, refuses
+
+
+@refuses("image", "the images that each engine's makers publish, in the catalogue with their sources")
+def image(candidate: Candidate) -> Iterator[Complaint]:
+    """An image build needs an image that the engine's makers publish for such machines."""
+    variant = "cuda" if candidate.rig.gpus else "cpu"
+    if candidate.build == "image" and candidate.release.image(variant) is None:
+        machines = "GPUs" if variant == "cuda" else "machines without a GPU"
+        yield (
+            f"no image of {engine_name(candidate)} for {machines} is in the catalogue",
+            f'leave build out, which means "{candidate.engine.method}", or add it to the engine\'s file',
+        )
+
+
+@refuses("quadlet", container_facts().podman.source)
+def quadlet(candidate: Candidate) -> Iterator[Complaint]:
+    """An image build needs an operating system whose podman has Quadlet."""
+    os = candidate.rig.os
+    if candidate.build == "image" and os is not None and (problem := without_quadlet(os)):
+        yield problem
+
+
+def without_quadlet(os: str) -> tuple[str, str] | None:
+    """Why an operating system cannot run an image as a unit, and what to do; None where it can."""
+    podman = container_facts().podman
+    if podman.has_quadlet(os):
+        return None
+    there = f"has podman {podman.versions[os]}" if os in podman.versions else "has no podman that is known here"
+    enough = " or ".join(known for known in podman.versions if podman.has_quadlet(known))
+    return (
+        f"{os} {there}; units for containers (Quadlet) need {podman.quadlet_since} or later",
+        f"use {enough}, or leave build out and have the engine installed without a container",
+    )

@@ -128,10 +128,29 @@ class Speed(Frozen):
 
 
 class MoeConfig(Frozen):
-    """The fused-MoE kernel config that the engine will look for, and whether anyone has one."""
+    """The fused-MoE kernel config that the engine will look for, and whether anyone has one.
+
+    path, sha256: of the file below `files/moe_configs` that is taken, "" where the status is another than "files".
+    """
 
     file: str
     status: Literal["engine", "files", "missing"]
+    path: str = ""
+    sha256: str = ""
+
+
+class MoeFolder(Frozen):
+    """The folder of tuned kernel configs that a service is pointed at, on the host.
+
+    path: holds a digest of all that is in it, so that another content is another folder. files: text by path below it.
+    packaged: folders of the build, below its site-packages; the first that exists is copied to `copied_to` beneath them,
+    because the engine takes this folder in place of its own.
+    """
+
+    path: str
+    files: dict[str, str]
+    packaged: tuple[str, ...] = ()
+    copied_to: str = ""
 
 
 class Figure(Frozen):
@@ -172,6 +191,7 @@ class Plan(Frozen):
     served_name: str = ""
     start_timeout_s: int = 600
     moe_config: MoeConfig | None = None
+    moe_folder: MoeFolder | None = None
     driver: DriverPlan | None = None
     driver_floor: int = 0
     warnings: tuple[Finding, ...] = ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TypeVar
@@ -13,6 +13,9 @@ from rigup.catalogue.data_files import read_entries
 from rigup.catalogue.engines import FILES, Engine, load_engines
 from rigup.catalogue.gpu_names import GpuEntry
 from rigup.catalogue.model import Model
+from rigup.catalogue.moe_configs import FOLDER as MOE_CONFIGS
+from rigup.catalogue.moe_configs import TOOLKIT as TOOLKIT_MOE_CONFIGS
+from rigup.catalogue.moe_configs import MoeConfigFile, load_moe_configs
 from rigup.errors import InputError
 from rigup.rig import Gpu
 
@@ -33,6 +36,7 @@ class Catalogue:
     models: tuple[Model, ...]
     checkpoints: tuple[CheckpointEntry, ...]
     engines: tuple[Engine, ...]
+    moe_configs: tuple[MoeConfigFile, ...] = ()
 
     @cached_property
     def models_by_name(self) -> dict[str, Model]:
@@ -56,11 +60,17 @@ class Catalogue:
 def load_catalogue(fleet: Path | None = None) -> Catalogue:
     """Reads the toolkit's files and those under `<fleet>/catalogue/`, which replace entries of the same name.
 
+    So do tuned kernels under `<fleet>/files/moe_configs/`.
     Raises InputError naming the file, the entry and the key that cannot be used.
     """
     toolkit = _toolkit()
-    own = fleet / FOLDER if fleet else None
-    return toolkit if own is None or not own.is_dir() else _laid_over(toolkit, own)
+    if fleet is None:
+        return toolkit
+    tuned = fleet / MOE_CONFIGS
+    if tuned.is_dir() and tuned.resolve() != TOOLKIT_MOE_CONFIGS:
+        toolkit = replace(toolkit, moe_configs=load_moe_configs(TOOLKIT_MOE_CONFIGS, tuned))
+    own = fleet / FOLDER
+    return _laid_over(toolkit, own) if own.is_dir() else toolkit
 
 
 @lru_cache(maxsize=1)
@@ -68,7 +78,7 @@ def _toolkit() -> Catalogue:
     gpus = tuple(entry.gpu() for entry in read_entries(DATA / "gpus", "gpu", GpuEntry))
     models = read_entries(DATA / "models", "model", Model)
     checkpoints = read_entries(DATA / "checkpoints", "checkpoint", CheckpointEntry)
-    return Catalogue(gpus, models, checkpoints, load_engines())
+    return Catalogue(gpus, models, checkpoints, load_engines(), load_moe_configs(TOOLKIT_MOE_CONFIGS))
 
 
 def _laid_over(toolkit: Catalogue, folder: Path) -> Catalogue:
@@ -81,6 +91,7 @@ def _laid_over(toolkit: Catalogue, folder: Path) -> Catalogue:
         _replaced(toolkit.models, models),
         _replaced(toolkit.checkpoints, checkpoints),
         load_engines((*FILES, *engine_files)) if engine_files else toolkit.engines,
+        toolkit.moe_configs,
     )
     for checkpoint in checkpoints:
         if checkpoint.model not in catalogue.models_by_name:

@@ -72,7 +72,7 @@ def _decided(plan: Plan) -> dict[str, Any]:
         "decode_tokens_per_second": _dumped(plan.decode_tokens_per_second),
         "command": list(plan.command),
         "environment": dict(plan.environment),
-        "moe_config": _dumped(plan.moe_config),
+        "moe_config": plan.moe_config and plan.moe_config.model_dump(include={"file", "status"}),
         "warnings": [warning.model_dump(exclude={"hint"}) for warning in plan.warnings],
     }
 

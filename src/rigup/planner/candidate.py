@@ -16,6 +16,7 @@ from rigup.units import MIB
 if TYPE_CHECKING:
     from rigup.catalogue.drivers import Reserve
     from rigup.catalogue.engines import Engine, EngineVersion
+    from rigup.catalogue.moe_configs import MoeConfigFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,7 @@ class Candidate:
     asked_partition: the partition that the service's environment asks for, () if none.
     tensor_split: llama.cpp's --tensor-split: layers on each GPU, the output counted as one; () on fewer than two GPUs.
     cpu_moe_layers: llama.cpp's --n-cpu-moe. cpu_offload_gib: vLLM's --cpu-offload-gb, for each GPU.
+    moe_configs: every tuned kernel that there is. triton: the locked version of it, None while that is not known.
     driver_reserve: what the driver's branch keeps of each GPU beyond the calibrated constants; None for nothing.
     usage, kv_tokens, host_memory_mib: what `rigup.planner.memory` worked out; empty and 0 before that.
     """
@@ -95,6 +97,8 @@ class Candidate:
     asked_partition: tuple[int, ...] = ()
     cpu_moe_layers: int = 0
     cpu_offload_gib: int = 0
+    moe_configs: tuple[MoeConfigFile, ...] = ()
+    triton: str | None = None
     driver_reserve: Reserve | None = None
     usage: tuple[GpuUsage, ...] = ()
     kv_tokens: int = 0

@@ -14,6 +14,7 @@ from rigup.planner.choice import allowed_context, ranked
 from rigup.planner.driver import driver_floor, driver_plan, driver_refusals
 from rigup.planner.enumeration import Question
 from rigup.planner.locked import asked
+from rigup.planner.moe_config import locked_otherwise
 from rigup.planner.survey import Rejected, Survey, survey
 from rigup.rig import Rig
 from rigup.service import Service
@@ -48,7 +49,7 @@ def decide(host: str, group: str, rig: Rig, service: Service, catalogue: Catalog
     needs = winner.release.cuda_needs
     floor = driver_floor(rig, needs.driver if needs else 0)
     driver = driver_plan(rig, lock, floor)
-    if findings := driver_refusals(rig, driver):
+    if findings := (*driver_refusals(rig, driver), *locked_otherwise(winner, lock)):
         return Decision(refused(host, group, question, findings, ()), None)
     made = assembled(host, group, winner, lock)
     found_besides = {"alternatives": runners_up(order, found, winner), "driver": driver, "driver_floor": floor}

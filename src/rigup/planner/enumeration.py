@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from rigup.catalogue import CheckpointEntry
 from rigup.catalogue.drivers import Reserve
 from rigup.catalogue.engines import Engine, EngineVersion, version_key
+from rigup.catalogue.moe_configs import MoeConfigFile
 from rigup.plan import Parallel
 from rigup.planner.candidate import Candidate
 from rigup.planner.resolution import Resolved
@@ -24,12 +25,17 @@ _FP8_CAPABILITY = (8, 9)
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One service on one rig, with its names looked up. driver_reserve: what the driver keeps beyond the constants."""
+    """One service on one rig, with its names looked up. driver_reserve: what the driver keeps beyond the constants.
+
+    moe_configs: every tuned kernel. triton: its locked version by engine and version.
+    """
 
     rig: Rig
     service: Service
     resolved: Resolved
     driver_reserve: Reserve | None = None
+    moe_configs: tuple[MoeConfigFile, ...] = ()
+    triton: Mapping[tuple[str, str], str | None] = field(default_factory=dict)
 
     @property
     def context(self) -> int:
@@ -82,6 +88,8 @@ def _candidate(
         rig=question.rig,
         service=question.service,
         driver_reserve=question.driver_reserve,
+        moe_configs=question.moe_configs,
+        triton=question.triton.get((engine.name, release.version)),
         gpu_indices=gpus,
         model=question.resolved.model,
         checkpoint=checkpoint,

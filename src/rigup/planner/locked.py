@@ -8,6 +8,7 @@ from rigup.catalogue import Catalogue, CheckpointEntry
 from rigup.lock import Lock, LockedCheckpoint
 from rigup.planner.driver import driver_reserve
 from rigup.planner.enumeration import Question
+from rigup.planner.moe_config import triton_version
 from rigup.planner.resolution import Resolved, resolve
 from rigup.rig import Rig
 from rigup.service import Service
@@ -18,7 +19,10 @@ _WEIGHT_FILES = (".gguf", ".safetensors")
 def asked(rig: Rig, service: Service, catalogue: Catalogue, lock: Lock) -> Question:
     """The question that a service on a rig is under a lock. Raises InputError as `resolve` does."""
     resolved = with_locked_sizes(resolve(service, rig, catalogue), lock)
-    return Question(rig, service, resolved, driver_reserve(rig, lock))
+    triton: dict[tuple[str, str], str | None] = {
+        (entry.engine, entry.version): triton_version(entry) for entry in lock.environments
+    }
+    return Question(rig, service, resolved, driver_reserve(rig, lock), catalogue.moe_configs, triton)
 
 
 def with_locked_sizes(resolved: Resolved, lock: Lock) -> Resolved:

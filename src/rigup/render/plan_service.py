@@ -8,6 +8,7 @@ from rigup.plan import Plan
 from rigup.planner import decide
 from rigup.planner.moe_config import moe_config
 from rigup.render.command import command
+from rigup.render.moe_configs import moe_folder, variables
 from rigup.rig import Rig
 from rigup.service import Service
 
@@ -18,12 +19,17 @@ def plan_service(host: str, group: str, rig: Rig, service: Service, catalogue: C
     if decision.candidate is None or decision.plan.checkpoint is None:
         return decision.plan
     rendered = command(decision.candidate, decision.plan.checkpoint)
+    assert decision.plan.build is not None
+    folder = moe_folder(decision.candidate, decision.plan.build)
+    # What the user says of a variable counts.
+    environment = {**variables(decision.plan.build.engine, folder), **rendered.environment}
     return decision.plan.model_copy(
         update={
             "command": rendered.words,
-            "environment": rendered.environment,
+            "environment": dict(sorted(environment.items())),
             "served_name": rendered.served_name,
             "start_timeout_s": rendered.start_timeout_s,
             "moe_config": moe_config(decision.candidate),
+            "moe_folder": folder,
         }
     )

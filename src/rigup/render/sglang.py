@@ -5,7 +5,7 @@ from __future__ import annotations
 from rigup.catalogue.flags import known_values
 from rigup.plan import Checkpoint
 from rigup.planner.candidate import Candidate
-from rigup.planner.moe_config import folder_on_host, moe_config
+from rigup.planner.moe_config import moe_config
 from rigup.render.api_key import wants_key
 from rigup.render.environment import gpu_variables
 from rigup.render.kv_cache import says_kv_cache_type
@@ -55,13 +55,10 @@ def options(candidate: Candidate, checkpoint: Checkpoint) -> Options:
 
 
 def environment(candidate: Candidate, checkpoint: Checkpoint) -> dict[str, str]:
-    """Variables: offline, the GPUs, the pipeline's partition and the folder of tuned kernel configs."""
+    """Variables: offline, the GPUs and the pipeline's partition."""
     variables = {"HF_HUB_OFFLINE": "1", **gpu_variables(candidate)}
     if candidate.pipeline_partition:
         variables["SGLANG_PP_LAYER_PARTITION"] = ",".join(str(part) for part in candidate.pipeline_partition)
-    config = moe_config(candidate)
-    if config is not None and config.status == "files":
-        variables["SGLANG_MOE_CONFIG_DIR"] = folder_on_host("sglang")
     return variables
 
 
@@ -84,10 +81,14 @@ def _backends(candidate: Candidate) -> Options:
     FP8 on SM100 and SM120, and NVFP4 on SM120: sglang#26324, sglang#19971 (garbage from flashinfer_trtllm on B200).
     """
     capabilities = [compute_capability(gpu.compute_capability) for gpu in candidate.gpus]
-    if not capabilities or min(capabilities) < (10, 0):
+    config = moe_config(candidate)
+    tuned = config is not None and config.status == "files"  # which only Triton's kernels read
+    if not capabilities or (min(capabilities) < (10, 0) and not tuned):
         return {}
     chosen: Options = {}
-    if candidate.checkpoint.scheme == "fp8_block128":
+    if tuned and min(capabilities) < (10, 0):
+        chosen = {"--moe-runner-backend": "triton"}
+    elif candidate.checkpoint.scheme == "fp8_block128":
         chosen = {"--fp8-gemm-backend": "triton", "--moe-runner-backend": "triton"}
     elif candidate.checkpoint.scheme == "nvfp4":
         chosen = {"--moe-runner-backend": "flashinfer_cutlass"}

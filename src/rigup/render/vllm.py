@@ -5,7 +5,8 @@ from __future__ import annotations
 from rigup.catalogue.flags import known_options, known_values, known_variables
 from rigup.plan import Checkpoint
 from rigup.planner.candidate import Candidate
-from rigup.planner.moe_config import folder_on_host, moe_config
+from rigup.planner.memory_cpu import cache_gib
+from rigup.planner.moe_config import moe_config
 from rigup.render.environment import gpu_variables
 from rigup.render.kv_cache import says_kv_cache_type
 from rigup.render.names import model_path, served_name
@@ -61,10 +62,8 @@ def environment(candidate: Candidate, checkpoint: Checkpoint) -> dict[str, str]:
     if _nvfp4_backend(candidate) and "--moe-backend" not in _options_of(candidate):
         # The default FlashInfer path re-lays the weights out while loading and can run out of memory doing so.
         variables["VLLM_USE_FLASHINFER_MOE_FP4"] = "0"
-    if _tuned(candidate):
-        variables["VLLM_TUNED_CONFIG_FOLDER"] = folder_on_host("vllm")
-        if "--moe-backend" not in _options_of(candidate):
-            variables |= {"VLLM_USE_DEEP_GEMM": "0", "VLLM_USE_FLASHINFER_MOE_FP8": "0"}
+    if _tuned(candidate) and "--moe-backend" not in _options_of(candidate):
+        variables |= {"VLLM_USE_DEEP_GEMM": "0", "VLLM_USE_FLASHINFER_MOE_FP8": "0"}
     known = known_variables("vllm", candidate.version)
     return {name: value for name, value in variables.items() if not name.startswith("VLLM_") or name in known}
 

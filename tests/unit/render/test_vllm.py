@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rigup.plan import Checkpoint
-from rigup.planner import moe_config
 from rigup.planner.candidate import Candidate
 from rigup.render import vllm
 from rigup.render.command import command
-from tests.unit.rules.builder import MAX_Q, PRO_6000, candidate
+from tests.unit.rules.builder import PRO_6000, candidate
 
 FP8, NVFP4 = "MiniMaxAI/MiniMax-M2.5", "lukealonso/MiniMax-M2.5-NVFP4"
 CHECKPOINT = Checkpoint(repo=FP8, quant="FP8", bytes=230_134_260_592)
@@ -89,19 +87,6 @@ def test_the_users_flags_have_the_last_word() -> None:
 def test_a_key_is_never_in_the_command() -> None:
     words = command(candidate("4x H200", FP8, service={"api_key_file": "secrets/x.key"}), CHECKPOINT).words
     assert not any("key" in word for word in words)
-
-
-def test_a_tuned_config_is_named_by_a_variable_and_makes_triton_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = candidate(f"8x {MAX_Q}", FP8, parallel={"tensor": 8, "expert": 8})
-    assert "VLLM_TUNED_CONFIG_FOLDER" not in vllm.environment(asked, CHECKPOINT)
-    monkeypatch.setattr(moe_config, "TOOLKIT_FILES", tmp_path)
-    config = tmp_path / "vllm" / moe_config.file_name(asked)
-    config.parent.mkdir()
-    config.write_text("{}")
-    assert vllm.environment(asked, CHECKPOINT)["VLLM_TUNED_CONFIG_FOLDER"] == "/etc/rigup/moe_configs/vllm"
-    assert options(asked)["--moe-backend"] == "triton"
 
 
 def test_the_engines_own_patience_is_the_units() -> None:

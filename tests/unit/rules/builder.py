@@ -44,6 +44,7 @@ def candidate(
         "context": 32768,
         "kv_cache_type": "f16" if engine_name == "llama.cpp" else "bf16",
         "memory_fraction": 0.0 if engine_name == "llama.cpp" else 0.9,
+        "build": chosen.method,
         **changes,
     }
     return Candidate(
@@ -53,7 +54,6 @@ def candidate(
         checkpoint=entry,
         engine=chosen,
         release=release,
-        build=chosen.method,
         parallel=Parallel(**(parallel or {})),
         **fields,
     )

@@ -50,6 +50,9 @@ RULES: tuple[Rule, ...] = (
     notes.untuned_kernel,
 )
 RULES_BY_ID = {rule.id: rule for rule in RULES}
+    notes.unread_config,
+    notes.config_beside_an_image,
+    notes.config_of_another_triton,
 REFUSING = tuple(rule for rule in RULES if rule.severity == "refuses")
 WARNING = tuple(rule for rule in RULES if rule.severity == "warns")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rigup.planner.candidate import Candidate
-from rigup.planner.moe_config import moe_config
+from rigup.planner.moe_config import moe_config, own_files, unread_because, used_files
 from rigup.planner.rules.rule import Complaint, refuses, warns
 
 
@@ -74,5 +74,36 @@ def untuned_kernel(candidate: Candidate) -> Iterator[Complaint]:
     if config is not None and config.status == "missing" and on_sm120:
         yield (
             f"{candidate.engine.title} has no tuned expert kernel for this card and shape: decoding could be faster",
-            "the engine's own tuner makes one on such a rig",
+            "the engine's own tuner makes one on such a rig: rigup tune",
         )
+
+
+@warns("moe-config-unread", "which kernels read a config: callers of try_get_optimal_moe_config in vLLM and SGLang")
+def unread_config(candidate: Candidate) -> Iterator[Complaint]:
+    """A tuned kernel config is there, and flags of the service make kernels run that do not read it."""
+    because, used = unread_because(candidate), own_files(candidate)
+    if because and used:
+        yield (
+            f"{because} reads no tuned kernel: files/moe_configs/{used[0].path} is not used, and would change nothing",
+            "leave the flag out to have Triton's kernels with it, or delete the file",
+        )
+
+
+@warns("moe-config-image", "an image's file system is the engine's own")
+def config_beside_an_image(candidate: Candidate) -> Iterator[Complaint]:
+    """A tuned kernel config is there, and the service runs from an image, which does not get it."""
+    used = own_files(candidate)
+    if candidate.build == "image" and used:
+        yield f"files/moe_configs/{used[0].path} is not used: a service from an image gets no tuned kernels", ""
+
+
+@warns("moe-config-triton", "SGLang fused_moe_triton_config.py: one of Triton 3.1.0 was slower than none with 3.2.0")
+def config_of_another_triton(candidate: Candidate) -> Iterator[Complaint]:
+    """The tuned kernel config was made with another version of Triton than the build has."""
+    for file in used_files(candidate):
+        if candidate.triton and file.tuned.triton != candidate.triton:
+            yield (
+                f"files/moe_configs/{file.path} was tuned with Triton {file.tuned.triton}, the build has "
+                f"{candidate.triton}: it may be slower than none",
+                "rigup tune measures it against the engine's own",
+            )

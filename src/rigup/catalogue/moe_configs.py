@@ -1,0 +1,154 @@
+"""Tuned fused-MoE kernels in the one form that rigup keeps them in, each with its provenance.
+
+One TOML file a kernel, in any folder below `files/moe_configs/` of the toolkit or of a fleet. A fleet's file replaces
+the toolkit's for the same kernel and Triton version. How an engine spells it is not of interest here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+from packaging.version import Version
+from pydantic import Field, ValidationError
+
+from rigup.errors import InputError
+from rigup.units import Frozen
+
+FOLDER = "files/moe_configs"
+TOOLKIT = Path(__file__).resolve().parents[3] / FOLDER
+FORM_HINT = "docs/moe_configs.md shows the form; rigup tune writes it"
+
+Size = Annotated[int, Field(ge=1, le=2**20)]
+
+
+class Launch(Frozen):
+    """How the kernel is launched for one number of tokens, in the names that the engines and Triton use."""
+
+    BLOCK_SIZE_M: Size
+    BLOCK_SIZE_N: Size
+    BLOCK_SIZE_K: Size
+    GROUP_SIZE_M: Size
+    num_warps: Size
+    num_stages: Size
+    SPLIT_K: Size | None = None
+    num_ctas: Size | None = None
+
+
+class Measurement(Frozen):
+    """Kernel times for one number of tokens without and with the table: microseconds, medians of several runs."""
+
+    tokens: Size
+    baseline_us: Annotated[float, Field(gt=0)]
+    tuned_us: Annotated[float, Field(gt=0)]
+
+
+class Provenance(Frozen):
+    """Where a table comes from.
+
+    measured_by: who. measured_on: machine, driver. engine: and its version. baseline: what it was measured against.
+    gain: what that gave, in words. source: where it can be read up. licence: SPDX, or how it may be used.
+    """
+
+    measured_by: str
+    measured_on: str
+    engine: str
+    baseline: str
+    gain: str
+    source: str
+    licence: str
+
+
+class TunedKernel(Frozen):
+    """One tuned kernel.
+
+    experts: held by one GPU. width: of an expert's slice on it. dtype: as the engines name it ("fp8_w8a8"), "" for
+    16 bits. block_shape: of the weights' scales. device: the card as NVML names it. triton: the version that it was
+    tuned with. launches: by number of tokens.
+    """
+
+    experts: Size
+    width: Size
+    dtype: Annotated[str, Field(pattern=r"^([a-z]+[0-9]*_w[0-9]+a[0-9]+)?$")]
+    block_shape: tuple[Size, Size] | None = None
+    device: Annotated[str, Field(min_length=1)]
+    triton: Annotated[str, Field(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$")]
+    provenance: Provenance
+    launches: Annotated[dict[Size, Launch], Field(min_length=1)]
+    measurements: tuple[Measurement, ...] = ()
+
+    @property
+    def kernel(self) -> tuple[Any, ...]:
+        """What an engine looks a table up by: everything but the version of Triton."""
+        return (self.experts, self.width, self.dtype, self.block_shape, self.device)
+
+    @property
+    def title(self) -> str:
+        """For messages: "E=32,N=1536 fp8_w8a8 on NVIDIA H200, Triton 3.6.0"."""
+        dtype = self.dtype or "16 bits"
+        return f"E={self.experts},N={self.width} {dtype} on {self.device}, Triton {self.triton}"
+
+
+class MoeConfigFile(NamedTuple):
+    """A kernel with the file that it was read from: its path below `files/moe_configs`, and the sha256 of its bytes."""
+
+    path: str
+    sha256: str
+    tuned: TunedKernel
+
+
+def load_moe_configs(*folders: Path) -> tuple[MoeConfigFile, ...]:
+    """Every tuned kernel of these folders, by path; those of a later folder replace those of an earlier one.
+
+    Raises InputError naming the file and the key that cannot be used, or the two files that are about one kernel.
+    """
+    found: dict[tuple[Any, ...], MoeConfigFile] = {}
+    for folder in dict.fromkeys(path.resolve() for path in folders):
+        own: dict[tuple[Any, ...], MoeConfigFile] = {}
+        for path in sorted(folder.rglob("*.toml")):
+            entry = _read(folder, path)
+            key = (*entry.tuned.kernel, entry.tuned.triton)
+            if key in own:
+                raise InputError(f"{path}: {entry.tuned.title} is in {own[key].path} too", "one of the two must go")
+            own[key] = entry
+        paths = {entry.path for entry in own.values()}
+        found = {key: entry for key, entry in found.items() if entry.path not in paths} | own
+    return tuple(sorted(found.values(), key=lambda entry: entry.path))
+
+
+def best_for(files: tuple[MoeConfigFile, ...], kernel: tuple[Any, ...], triton: str | None) -> MoeConfigFile | None:
+    """The file for a kernel: tuned with this version of Triton, else with the last before it, else with the first."""
+    fitting = sorted((f for f in files if f.tuned.kernel == kernel), key=lambda f: Version(f.tuned.triton))
+    if triton is None or not fitting:
+        return fitting[-1] if fitting else None
+    older = [file for file in fitting if Version(file.tuned.triton) <= Version(triton)]
+    return older[-1] if older else fitting[0]
+
+
+def path_of(tuned: TunedKernel) -> str:
+    """Where rigup puts a kernel of its own below `files/moe_configs`: the card's folder, and a name without spaces."""
+    block = "_" + "x".join(str(size) for size in tuned.block_shape) if tuned.block_shape else ""
+    dtype = f"_{tuned.dtype}" if tuned.dtype else ""
+    name = f"E{tuned.experts}_N{tuned.width}{dtype}{block}_triton-{tuned.triton}.toml"
+    return f"{re.sub(r'[^A-Za-z0-9-]+', '_', tuned.device)}/{name}"
+
+
+def _read(folder: Path, path: Path) -> MoeConfigFile:
+    try:
+        content = path.read_bytes()
+        tuned = TunedKernel.model_validate(tomllib.loads(content.decode()))
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: {error}", FORM_HINT) from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        keys = ".".join(str(part) for part in first["loc"] if part != "[key]")
+        words = {"missing": "missing", "extra_forbidden": "unknown key"}.get(first["type"], _lower(first["msg"]))
+        raise InputError(f"{path}: {keys}: {words}", FORM_HINT) from None
+    return MoeConfigFile(path.relative_to(folder).as_posix(), hashlib.sha256(content).hexdigest(), tuned)
+
+
+def _lower(message: str) -> str:
+    return message[0].lower() + message[1:]

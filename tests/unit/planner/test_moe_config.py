@@ -1,0 +1,164 @@
+"""Names of fused-MoE configs, in each engine's spelling, who has them, and whether the kernels that run read them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rigup.environment import LockedEnvironment
+from rigup.lock import Lock
+from rigup.planner.candidate import Candidate
+from rigup.planner.moe_config import locked_otherwise, moe_config, spelled, triton_version, unread_because, used_files
+from rigup.planner.rules import check
+from tests.tuned_kernels import file_of, kernel
+from tests.unit.rules.builder import MAX_Q, candidate
+
+FP8, NVFP4 = "MiniMaxAI/MiniMax-M2.5", "lukealonso/MiniMax-M2.5-NVFP4"
+MAX_Q_FILE = "NVIDIA_RTX_PRO_6000_Blackwell_Max-Q_Workstation_Edition,dtype=fp8_w8a8"
+FILE = file_of(kernel())
+
+
+def eight(engine: str = "vllm", version: str | None = None, **changes: Any) -> Candidate:
+    """Eight cards with whole experts, and a tuned kernel for them."""
+    parallel = {"tensor": 8, "expert": 8}
+    return candidate(f"8x {MAX_Q}", FP8, engine, version, parallel=parallel, **{"moe_configs": (FILE,), **changes})
+
+
+def warned(asked: Candidate) -> dict[str, str]:
+    return {finding.rule: finding.message for finding in check(asked).warnings if finding.rule.startswith("moe-config")}
+
+
+@pytest.mark.parametrize(("engine", "block"), [("vllm", "[128,128]"), ("sglang", "[128, 128]")])
+def test_eight_cards_with_whole_experts(engine: str, block: str) -> None:
+    found = moe_config(eight(engine, moe_configs=()))
+    assert found is not None
+    assert found.file == f"E=32,N=1536,device_name={MAX_Q_FILE},block_shape={block}.json"
+    assert (found.status, found.path) == ("missing", "")
+    assert warned(eight(engine, moe_configs=())).keys() == {"moe-config"}
+
+
+@pytest.mark.parametrize(
+    ("engine", "parallel", "shape"),
+    [
+        ("vllm", {"tensor": 4}, "E=256,N=384,"),
+        ("vllm", {"tensor": 2, "data": 2}, "E=256,N=384,"),
+        ("sglang", {"tensor": 2, "data": 2}, "E=256,N=768,"),
+        ("vllm", {"tensor": 2, "data": 2, "expert": 4}, "E=64,N=1536,"),
+        ("sglang", {"tensor": 4, "expert": 4}, "E=64,N=1536,"),
+        ("vllm", {"pipeline": 4}, "E=256,N=1536,"),
+    ],
+)
+def test_experts_and_width_follow_how_the_model_is_spread(engine: str, parallel: dict[str, int], shape: str) -> None:
+    found = moe_config(candidate("4x H200", FP8, engine, parallel=parallel))
+    assert found is not None
+    assert found.file.startswith(shape)
+
+
+@pytest.mark.parametrize(("version", "status"), [("0.33.0", "engine"), ("0.12.0", "missing")])
+def test_a_config_counts_as_shipped_from_the_version_that_ships_it(version: str, status: str) -> None:
+    gpus = "4x RTX PRO 6000 Blackwell Server Edition"
+    found = moe_config(candidate(gpus, FP8, "vllm", version, parallel={"tensor": 4}))
+    assert found is not None
+    assert found.file.startswith("E=256,N=384,")
+    assert found.status == status
+
+
+def test_only_fp8_experts_on_cards_that_compute_in_fp8_have_one() -> None:
+    assert moe_config(candidate("2x B200", NVFP4)) is None
+    assert moe_config(candidate("8x RTX 3090", FP8, parallel={"pipeline": 8})) is None
+    assert moe_config(candidate("4x H200", "unsloth/MiniMax-M2.5-GGUF", "llama.cpp", quant="Q8_0")) is None
+
+
+def test_the_family_of_the_h200_is_one_card_to_vllm_only() -> None:
+    assert "device_name=NVIDIA_H200,dtype" in spelled("vllm", 256, 384, "NVIDIA_H200_NVL")
+    assert "device_name=NVIDIA_H200_NVL,dtype" in spelled("sglang", 256, 384, "NVIDIA_H200_NVL")
+    assert "device_name=NVIDIA_GH200_480GB,dtype" in spelled("vllm", 256, 384, "NVIDIA_GH200_480GB")
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_a_file_for_the_kernel_is_taken_with_its_hash(engine: str) -> None:
+    found = moe_config(eight(engine))
+    assert found is not None
+    assert (found.status, found.path, found.sha256) == ("files", "max-q.toml", FILE.sha256)
+    assert used_files(eight(engine)) == (FILE,)
+    assert warned(eight(engine)) == {}
+
+
+def test_cards_of_two_kinds_want_a_file_each() -> None:
+    rig = {"gpus": [MAX_Q, "RTX PRO 6000 Blackwell Workstation Edition"]}
+    parallel = {"pipeline": 2}
+    one = file_of(kernel(experts=256))
+    asked = candidate("", FP8, rig=rig, parallel=parallel, gpu_indices=(0, 1), moe_configs=(one,))
+    found = moe_config(asked)
+    assert found is not None and found.status == "missing"
+    assert "device_name=NVIDIA_RTX_PRO_6000_Blackwell_Workstation_Edition" in found.file
+    other = file_of(kernel(experts=256, device="NVIDIA RTX PRO 6000 Blackwell Workstation Edition"), "ws.toml")
+    both = candidate("", FP8, rig=rig, parallel=parallel, gpu_indices=(0, 1), moe_configs=(one, other))
+    assert [file.path for file in used_files(both)] == ["max-q.toml", "ws.toml"]
+
+
+@pytest.mark.parametrize(
+    ("engine", "version", "service", "because"),
+    [
+        ("vllm", None, {"flags": {"--moe-backend": "marlin"}}, "--moe-backend marlin"),
+        ("vllm", None, {"flags": {"--moe_backend": "deep_gemm"}}, "--moe-backend deep_gemm"),
+        ("sglang", None, {"flags": {"--moe-runner-backend": "cutlass"}}, "--moe-runner-backend cutlass"),
+        ("vllm", "0.12.0", {"environment": {"VLLM_USE_DEEP_GEMM": "1"}}, "VLLM_USE_DEEP_GEMM=1"),
+    ],
+)
+def test_kernels_that_read_no_config_make_a_file_useless_and_that_is_said(
+    engine: str, version: str | None, service: dict[str, Any], because: str
+) -> None:
+    asked = eight(engine, version, service=service)
+    assert unread_because(asked) == because
+    assert moe_config(asked) is None
+    assert used_files(asked) == ()
+    assert warned(asked) == {
+        "moe-config-unread": f"{because} reads no tuned kernel: files/moe_configs/max-q.toml is not used, "
+        "and would change nothing"
+    }
+    assert warned(eight(engine, version, service=service, moe_configs=())) == {}
+
+
+@pytest.mark.parametrize(
+    ("engine", "version", "service"),
+    [
+        ("vllm", None, {"flags": {"--moe-backend": "batched_triton"}}),
+        ("vllm", None, {"environment": {"VLLM_USE_DEEP_GEMM": "1"}}),
+        ("vllm", "0.12.0", {"environment": {"VLLM_USE_DEEP_GEMM": "0"}}),
+        ("sglang", None, {"flags": {"--moe-runner-backend": "triton"}}),
+    ],
+)
+def test_kernels_that_read_it_keep_it(engine: str, version: str | None, service: dict[str, Any]) -> None:
+    assert used_files(eight(engine, version, service=service)) == (FILE,)
+
+
+def test_an_image_gets_none_and_that_is_said() -> None:
+    asked = eight(build="image")
+    assert used_files(asked) == ()
+    assert "files/moe_configs/max-q.toml is not used" in warned(asked)["moe-config-image"]
+
+
+def test_another_triton_than_the_builds_is_said() -> None:
+    assert warned(eight(triton="3.6.0")) == {}
+    assert warned(eight(triton="3.8.0")) == {
+        "moe-config-triton": "files/moe_configs/max-q.toml was tuned with Triton 3.6.0, the build has 3.8.0: "
+        "it may be slower than none"
+    }
+
+
+def test_the_locks_wheel_says_which_triton_a_build_has() -> None:
+    files = {"torch-2.14.0-cp312-x.whl": "0" * 64, "triton-3.8.0-cp312-x.whl": "0" * 64}
+    locked = LockedEnvironment(engine="vllm", version="0.33.0", python="3.12.12", files=files)
+    assert triton_version(locked) == "3.8.0"
+    assert triton_version(None) is None
+
+
+def test_a_file_that_is_not_the_locked_one_is_refused_with_both_hashes() -> None:
+    assert locked_otherwise(eight(), Lock()) == ()
+    assert locked_otherwise(eight(), Lock(moe_configs={"max-q.toml": FILE.sha256})) == ()
+    (finding,) = locked_otherwise(eight(), Lock(moe_configs={"max-q.toml": "0" * 64}))
+    assert finding.message == (f"files/moe_configs/max-q.toml: sha256 is {FILE.sha256}, the lock says {'0' * 64}")
+    unread = eight(service={"flags": {"--moe-backend": "marlin"}})
+    assert locked_otherwise(unread, Lock(moe_configs={"max-q.toml": "0" * 64})) == ()

@@ -145,7 +145,9 @@ def test_init_writes_what_plans(driven: Machine, tmp_path: Path) -> None:
     said: dict[str, Any] = json.loads(done.stdout)
     assert [gpu["name"] for gpu in said["probe"]["gpus"]] == NAMES
     assert [plan["verdict"] for plan in said["plans"]] == ["ok"]
-    assert sorted(Path(file["path"]).parent.name for file in said["files"]) == ["group_data", "inventories"]
+    written = [str(Path(file["path"]).with_suffix("")) for file in said["files"]]
+    assert written == [".gitignore", "group_data/mixed", "inventories/mixed"]
+    assert "secrets/\n" in (tmp_path / ".gitignore").read_text()
     again = init(driven, tmp_path)
     assert (again.returncode, "in group mixed already" in again.stderr) == (2, True)
 

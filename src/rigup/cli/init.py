@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     hosts.patch_for_many_hosts()
     from rigup.catalogue import load_catalogue
     from rigup.fleet.inventory import load_project
-    from rigup.fleet.joining import check_new, members
+    from rigup.fleet.joining import check_new, members, new_folder
     from rigup.fleet.planning import plan_project
 
     root = Path(args.fleet).expanduser()
@@ -53,6 +53,7 @@ def run(args: argparse.Namespace) -> int:
     data = {"ssh_config_file": str(Path(args.ssh_config).expanduser().resolve())} if args.ssh_config else {}
     probe = _probe(args, root, data)
     changes, inventory = _changes(args, root, data, probe, catalogue)
+    changes = [*new_folder(root), *changes]
     for change in changes:
         change.write()
     plans = plan_project(load_project(str(inventory), args.host))

@@ -11,12 +11,15 @@ from pyinfra.api.exceptions import DeployError
 from rigup.catalogue import load_catalogue
 from rigup.errors import RigupError
 from rigup.facts.probe import Probe, read_probe
-from rigup.fleet.inventory import LOCK, HostEntry, toolkit_root
+from rigup.fleet.inventory import LOCK, HostEntry
 from rigup.fleet.planning import plan_host
 from rigup.fleet.preflight import preflight
 from rigup.fleet.settings import Settings, read_settings
 from rigup.lock import load_lock
 from rigup.plan import Plan
+from rigup.toolkit import find_roles, toolkit_root
+
+find_roles()  # a deploy script imports them after this, and plain pyinfra knows the working directory only
 
 
 class Deployment(NamedTuple):

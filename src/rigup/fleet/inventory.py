@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rigup.errors import InputError
+from rigup.toolkit import toolkit_root as toolkit_root
 
 INVENTORIES = "inventories"
 GROUP_DATA = "group_data"
@@ -47,14 +48,9 @@ class Project:
 
     @property
     def lock_path(self) -> Path:
-        """The fleet's own lock; where it has none, that of the toolkit's checkout."""
+        """The fleet's own lock; where it has none, that of the toolkit."""
         own = self.root / LOCK
         return own if own.exists() or not (toolkit_root() / LOCK).exists() else toolkit_root() / LOCK
-
-
-def toolkit_root() -> Path:
-    """The folder that holds roles/ and deploy/: the checkout that this package runs from."""
-    return Path(__file__).resolve().parents[3]
 
 
 def load_project(path: str | None, limit: str | None = None) -> Project:

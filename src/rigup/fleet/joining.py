@@ -19,6 +19,13 @@ from rigup.fleet.preflight_rig import HOST_MEMORY_TOLERANCE
 from rigup.planner.reading import read_rig
 from rigup.rig import Rig
 
+IGNORED = """\
+# Keys and tokens stay on this machine; reports are for whoever you send them to.
+secrets/
+rigup-report-*
+__pycache__/
+"""
+
 
 @dataclass(frozen=True)
 class Change:
@@ -151,6 +158,12 @@ def _elements(text: str, group: str) -> list[ast.expr]:
     if isinstance(value, ast.Tuple) and value.elts:
         value = value.elts[0]
     return value.elts if isinstance(value, ast.List) else []
+
+
+def new_folder(root: Path) -> list[Change]:
+    """What a fleet's folder needs before its first host: git told what is never to be committed."""
+    path = root / ".gitignore"
+    return [] if (root / INVENTORIES).exists() or path.exists() else [Change(path, IGNORED, "new")]
 
 
 def new_group(root: Path, group: str, host: str, data: str) -> list[Change]:

@@ -9,7 +9,7 @@ import pytest
 from rigup.catalogue import Catalogue, load_catalogue
 from rigup.errors import InputError, Refused
 from rigup.fleet.inventory import load_project
-from rigup.fleet.joining import check_new, entry_of, equal_rigs, group_for, join_group, members, new_group
+from rigup.fleet.joining import check_new, entry_of, equal_rigs, group_for, join_group, members, new_folder, new_group
 from rigup.planner.reading import read_rig
 from rigup.rig import Rig
 
@@ -134,3 +134,13 @@ def test_a_folder_that_cannot_be_written_to(tmp_path: Path) -> None:
     (tmp_path / "group_data").write_text("a file")
     with pytest.raises(InputError, match=r"group_data/pairs\.py"):
         new_group(tmp_path, "pairs", '"two"', DATA)[0].write()
+
+
+def test_a_new_folder_keeps_secrets_out_of_git_and_a_file_of_the_users_stays(tmp_path: Path) -> None:
+    (change,) = new_folder(tmp_path)
+    change.write()
+    assert "secrets/" in (tmp_path / ".gitignore").read_text().splitlines()
+    assert new_folder(tmp_path) == []
+    (tmp_path / ".gitignore").unlink()
+    (tmp_path / "inventories").mkdir()
+    assert new_folder(tmp_path) == []

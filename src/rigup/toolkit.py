@@ -1,0 +1,29 @@
+"""Where roles/, deploy/, files/, group_data/ and the toolkit's own lock lie.
+
+In a checkout that is its top. An installed wheel has them in a folder inside the package.
+`python -m rigup.toolkit` prints it, for plain pyinfra: pyinfra INVENTORY "$(python -m rigup.toolkit)/deploy/site.py"
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parent
+_SHIPPED = _PACKAGE / "shipped"
+
+
+def toolkit_root() -> Path:
+    """The folder that holds roles/ and deploy/."""
+    return _SHIPPED if _SHIPPED.is_dir() else _PACKAGE.parents[1]
+
+
+def find_roles() -> None:
+    """Lets `import roles` find the toolkit's, behind those of a fleet that has its own."""
+    root = str(toolkit_root())
+    if root not in sys.path:
+        sys.path.append(root)
+
+
+if __name__ == "__main__":
+    print(toolkit_root())

@@ -12,7 +12,7 @@ from rigup.operations.releases import Release, release
 from rigup.operations.secrets import secret_file
 from rigup.plan import Plan
 from rigup.render.api_key import wants_key
-from rigup.render.unit import unit
+from rigup.render.quadlet import service_file
 from rigup.verify.generation import ask_service
 
 
@@ -47,4 +47,4 @@ def release_of(plan: Plan, build_name: str) -> Release:
         "command": list(plan.command),
         "environment": plan.environment,
     }
-    return Release(plan.service.name, unit(plan, f"{layout.BUILDS}/{build_name}"), manifest)
+    return Release(plan.service.name, service_file(plan, f"{layout.BUILDS}/{build_name}"), manifest)

@@ -34,6 +34,7 @@ class Job:
     """One long step: `unit` names it on the host, `command` is its argv, `writable` all it may write to.
 
     shown: what the command sees of a folder, (folder, {path in it: what really lies there}), and nothing else of it.
+    as_root: for what unpacks a file system, with its owners and set-user-id files; else it runs as the worker.
     """
 
     unit: str
@@ -42,6 +43,7 @@ class Job:
     writable: tuple[str, ...]
     unit_of_progress: str = ""
     private_network: bool = False
+    as_root: bool = False
     shown: tuple[str, dict[str, str]] | None = None
 
 
@@ -81,12 +83,11 @@ def _start(host: Any, job: Job) -> None:
         "NotifyAccess=all",
         "NoNewPrivileges=yes",
         "PrivateTmp=yes",
-        "PrivateDevices=yes",
         "ProtectSystem=strict",
         "ProtectHome=yes",
         "ProtectKernelTunables=yes",
         "ProtectControlGroups=yes",
-        "RestrictSUIDSGID=yes",
+        *(() if job.as_root else ("PrivateDevices=yes", "RestrictSUIDSGID=yes")),
         "Nice=5",
         f"PrivateNetwork={'yes' if job.private_network else 'no'}",
         f"ReadWritePaths={' '.join(job.writable)}",
@@ -101,8 +102,7 @@ def _start(host: Any, job: Job) -> None:
         "--service-type=exec",
         f"--unit={job.unit}",
         f"--description=rigup: {job.step}",
-        f"--uid={WORKER_USER}",
-        f"--gid={WORKER_USER}",
+        *(() if job.as_root else (f"--uid={WORKER_USER}", f"--gid={WORKER_USER}")),
         *(f"--property={value}" for value in properties),
         *job.command,
     )

@@ -24,7 +24,10 @@ from rigup.render.api_key import CREDENTIAL_NAME
 
 KEPT = 3
 UNITS = "/etc/systemd/system"
+QUADLETS = "/etc/containers/systemd"
 ANSWERED = "answered"
+# A unit that podman has made of a Quadlet file is there at every boot, if the file says so: it cannot be enabled.
+ENABLED = ("enabled", "generated")
 
 _LISTED = """
 mkdir -p "$1/releases"; cd "$1/releases"; basename "$(readlink ../current || echo none)"
@@ -36,7 +39,10 @@ Check = Callable[[Any], None]
 
 @dataclass(frozen=True)
 class Release:
-    """What a release consists of: the unit's text, and what it was made from (build, checkpoint, argv, environment)."""
+    """What a release consists of, and what it was made from (build, checkpoint, argv, environment).
+
+    unit: the text of a unit, or of a Quadlet file, of which podman makes one; the latter has a section [Container].
+    """
 
     service: str
     unit: str
@@ -74,15 +80,16 @@ class CurrentRelease(FactBase[Running]):
     def command(self, service: str) -> str:
         folder, unit = layout.service_folder(service), layout.unit_name(service)
         kept, loaded = f"{folder}/{CREDENTIAL_NAME}", f"/run/credentials/{unit}/{CREDENTIAL_NAME}"
+        files = f"{UNITS}/{unit} {quadlet_file(service)}"
         parts = (
             f'basename "$(readlink {folder}/current)"',
             f"cat {folder}/current/unit",
             f"cat {folder}/current/release.json",
-            f"cat {UNITS}/{unit}",
+            f"cat {files}",
             f"systemctl is-active {unit}",
             f"systemctl is-enabled {unit}",
             f"test -e {folder}/current/{ANSWERED} && echo yes",
-            f"grep -q ^LoadCredential= {UNITS}/{unit} && ! cmp -s {kept} {loaded} && echo stale",
+            f"cat {files} | grep -q ^LoadCredential= && ! cmp -s {kept} {loaded} && echo stale",
         )
         return "; ".join(f"{{ {part}; }} 2>/dev/null; echo '{_MARK}'" for part in parts)
 
@@ -107,7 +114,7 @@ def release(wanted: Release, check: Check, restart: bool = False) -> Generator[F
     """
     running = host.get_fact(CurrentRelease, service=wanted.service)
     same = running.unit == wanted.unit.rstrip("\n") and running.manifest == _manifest(wanted)
-    installed = running.installed == running.unit and running.enabled == "enabled"
+    installed = running.installed == running.unit and running.enabled in ENABLED
     runs = running.active == "active" and running.answered == "yes" and running.key != "stale"
     if same and installed and runs and not restart:
         host.noop(f"{wanted.service} runs release {running.current}")
@@ -158,16 +165,31 @@ def _stage(host: Any, wanted: Release, existing: str | None) -> tuple[str, str |
     return number, previous
 
 
+# $3 the unit, $4 where units lie, $5 the Quadlet file. One of the two kinds is installed, never both: a unit would hide
+# what podman makes of the other. What is replaced by another kind is stopped while systemd still knows how.
+_INSTALL = """
+if grep -q '^\[Container\]$' "$1/current/unit"; then wanted="$5"; other="$4/$3"; else wanted="$4/$3"; other="$5"; fi
+if [ -e "$other" ]; then
+  systemctl stop "$3"; [ "$other" = "$5" ] || systemctl --quiet disable "$3" 2>&1 || true; rm -f "$other"
+fi
+mkdir -p "$(dirname "$wanted")"
+cp "$1/current/unit" "$wanted.new"; mv "$wanted.new" "$wanted"
+systemctl daemon-reload; systemctl reset-failed "$3" 2>/dev/null || true
+[ "$wanted" = "$5" ] || systemctl --quiet enable "$3" 2>&1
+systemctl stop "$3"; systemctl start "$3" || true
+"""
+
+
+def quadlet_file(service: str) -> str:
+    """Where the Quadlet file of a service lies that runs from an image."""
+    return f"{QUADLETS}/{layout.unit_name(service).removesuffix('.service')}.container"
+
+
 def switch(host: Any, service: str, number: str) -> None:
     """Makes a staged release the current one. Returns once systemd has started it, not when it answers."""
     folder, unit = layout.service_folder(service), layout.unit_name(service)
-    point = (
-        'ln -s "releases/$2" "$1/.current"; mv -T "$1/.current" "$1/current"; '
-        'cp "$1/current/unit" "$4/.$3.new"; mv "$4/.$3.new" "$4/$3"; '
-        'systemctl daemon-reload; systemctl reset-failed "$3" 2>/dev/null || true; systemctl --quiet enable "$3" 2>&1; '
-        'systemctl stop "$3"; systemctl start "$3" || true'
-    )
-    remote.script(host, 'rm -f "$1/.current"; ' + point, folder, number, unit, UNITS, timeout=180)
+    point = 'rm -f "$1/.current"; ln -s "releases/$2" "$1/.current"; mv -T "$1/.current" "$1/current"\n'
+    remote.script(host, point + _INSTALL, folder, number, unit, UNITS, quadlet_file(service), timeout=180)
 
 
 def _go_back(
@@ -192,8 +214,9 @@ def _go_back(
 
 def _withdraw(host: Any, service: str) -> None:
     folder, unit = layout.service_folder(service), layout.unit_name(service)
-    stop = 'systemctl --quiet disable --now "$2" 2>&1 || true; systemctl reset-failed "$2" 2>/dev/null || true; '
-    remote.script(host, stop + 'rm -f "$1/current" "$3/$2"; systemctl daemon-reload', folder, unit, UNITS, timeout=180)
+    stop = 'systemctl stop "$2" || true; systemctl --quiet disable "$2" 2>&1 || true; '
+    remove = 'systemctl reset-failed "$2" 2>/dev/null || true; rm -f "$1/current" "$3/$2" "$4"; systemctl daemon-reload'
+    remote.script(host, stop + remove, folder, unit, UNITS, quadlet_file(service), timeout=180)
 
 
 def _explain(host: Any, service: str) -> None:

@@ -15,7 +15,10 @@ ENGINES = {"llama.cpp": llama_cpp, "sglang": sglang, "vllm": vllm}
 
 
 class Command(NamedTuple):
-    """What a service runs. `words[0]` is relative to the build's folder, or of its image; start_timeout_s is how long it may load."""
+    """What a service runs. `words[0]` is relative to the build's folder, or of its image.
+
+    start_timeout_s is how long it may load.
+    """
 
     words: tuple[str, ...]
     environment: dict[str, str]

@@ -45,7 +45,7 @@ def unit(plan: Plan, build_folder: str) -> str:
     if plan.build is None or not plan.command:
         raise ValueError(f"no command to run: the plan for {plan.host} is {plan.verdict}")
     sections = {
-        "Unit": _unit_section(plan),
+        "Unit": unit_section(plan),
         "Service": (*_process(plan, build_folder), *_folders(plan, build_folder), *_sandbox(plan)),
         "Install": ("WantedBy=multi-user.target",),
     }
@@ -61,7 +61,8 @@ def user_name(service: str) -> str:
     return f"{name[: LONGEST_USER - 9]}-{digest}"
 
 
-def _unit_section(plan: Plan) -> tuple[str, ...]:
+def unit_section(plan: Plan) -> tuple[str, ...]:
+    """The lines of [Unit], which every kind of build has."""
     assert plan.build is not None
     what = f"{plan.served_name} on {plan.build.engine} {plan.build.version}"
     after = "network-online.target nvidia-persistenced.service" if plan.rig.gpus else "network-online.target"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
 from pyinfra.api import deploy
@@ -17,11 +17,24 @@ from rigup.verify.generation import ask_service
 
 
 @deploy("service")
-def service(plan: Plan, build_name: str, api_key: str | None, restart: bool = False, why: str = "") -> None:
+def service(
+    plan: Plan,
+    build_name: str,
+    api_key: str | None,
+    restart: bool = False,
+    why: str = "",
+    afterwards: Callable[[Any], None] = lambda host: None,
+) -> None:
     """Have the plan's service running its release and answering; `restart` has it started anew whatever it does.
 
-    why: what is wrong with the build that it runs now, for the step's name.
+    why: what is wrong with the build that it runs now, for the step's name. afterwards: called with the host once the
+    service has answered.
     """
+
+    def check(host: Any) -> None:
+        ask_service(host, plan)
+        afterwards(host)
+
     if wants_key(plan.service):
         key = secret_file(
             name=f"API key of {plan.service.name}",
@@ -32,7 +45,7 @@ def service(plan: Plan, build_name: str, api_key: str | None, restart: bool = Fa
     release(
         name=f"release of {plan.service.name}" + (f": {why}" if why else ""),
         wanted=release_of(plan, build_name),
-        check=partial(ask_service, plan=plan),
+        check=check,
         restart=restart,
     )
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
+from rigup import layout
 from rigup.facts.probe import Probe
 from rigup.fleet.settings import Settings
 from rigup.operations.builds import name_of
 from rigup.operations.driver_state import unsuited_build
-from rigup.operations.driver_state import unsuited_build
+from rigup.operations.moe_configs import after_start
 from rigup.operations.wheels import PackageSource
 from rigup.plan import Build, Plan
 from roles.base import base
@@ -16,6 +18,7 @@ from roles.engine_llama_cpp import engine_llama_cpp
 from roles.engine_sglang import engine_sglang
 from roles.engine_vllm import engine_vllm
 from roles.gpus import gpus
+from roles.moe_configs import moe_configs
 from roles.service import service
 from roles.weights import weights
 
@@ -37,7 +40,12 @@ def provision(plans: tuple[Plan, ...], probe: Probe, settings: Settings) -> None
         name = name_of(plan.build, probe.architecture, probe.os)
         ENGINES[plan.build.engine, plan.build.method](plan.build, name, settings.packages)
         weights(plan.checkpoint, settings.hub, settings.hub_token)
+        if plan.moe_folder is not None:
+            moe_configs(plan.moe_folder, f"{layout.BUILDS}/{name}")
         staged.append((plan, name))
+    kernels = tuple(plan.moe_folder.path for plan in plans if plan.moe_folder)
     for plan, name in staged:
         why = unsuited_build(probe, plan.service.name, plan.build)
-        service(plan, name, settings.api_keys.get(plan.service.name), restart=driver_changes, why=why)
+        after = partial(after_start, plan=plan, keep=kernels)
+        key = settings.api_keys.get(plan.service.name)
+        service(plan, name, key, restart=driver_changes, why=why, afterwards=after)

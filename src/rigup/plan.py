@@ -130,13 +130,14 @@ class Speed(Frozen):
 class MoeConfig(Frozen):
     """The fused-MoE kernel config that the engine will look for, and whether anyone has one.
 
-    path, sha256: of the file below `files/moe_configs` that is taken, "" where the status is another than "files".
+    pins: the files that are taken, one for each kind of card: path below `files/moe_configs` to sha256.
+    unlocked: those of them that the lock does not have.
     """
 
     file: str
     status: Literal["engine", "files", "missing"]
-    path: str = ""
-    sha256: str = ""
+    pins: dict[str, str] = {}
+    unlocked: tuple[str, ...] = ()
 
 
 class MoeFolder(Frozen):

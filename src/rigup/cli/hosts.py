@@ -91,6 +91,9 @@ def check_installable(plans: tuple[Plan, ...]) -> None:
         packages = (*plan.build.packages, *plan.build.runtime_packages)
         if unpinned := [name for name in packages if name.startswith(("cuda-", "libcublas-"))]:
             raise RigupError(f"{plan.host}: {', '.join(unpinned)} is not in rigup.lock", "run: rigup lock")
+        if plan.moe_config and plan.moe_config.unlocked:
+            what = ", ".join(f"files/moe_configs/{path}" for path in plan.moe_config.unlocked)
+            raise RigupError(f"{plan.host}: {what} is not in rigup.lock", "run: rigup lock")
         if not plan.checkpoint.files:
             what = f"{plan.checkpoint.repo} {plan.checkpoint.quant}"
             raise RigupError(f"{plan.host}: {what} is not in rigup.lock", LOCK_HINT)

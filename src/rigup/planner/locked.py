@@ -20,7 +20,7 @@ def asked(rig: Rig, service: Service, catalogue: Catalogue, lock: Lock) -> Quest
     """The question that a service on a rig is under a lock. Raises InputError as `resolve` does."""
     resolved = with_locked_sizes(resolve(service, rig, catalogue), lock)
     triton: dict[tuple[str, str], str | None] = {
-        (entry.engine, entry.version): triton_version(entry) for entry in lock.environments
+        (entry.engine, entry.version): triton_version(entry) for entry in lock.environments if entry.variant == "cuda"
     }
     return Question(rig, service, resolved, driver_reserve(rig, lock), catalogue.moe_configs, triton)
 

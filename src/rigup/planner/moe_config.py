@@ -38,15 +38,19 @@ def moe_config(candidate: Candidate) -> MoeConfig | None:
     if not has_tuned_kernels(candidate) or unread_because(candidate):
         return None
     found = [_of_card(candidate, gpu) for gpu in _cards(candidate)]
-    return next((config for config in found if config.status == "missing"), found[0])
+    told = next((config for config in found if config.status == "missing"), found[0])
+    return told.model_copy(update={"pins": {file.path: file.sha256 for file in used_files(candidate)}})
 
 
 def used_files(candidate: Candidate) -> tuple[MoeConfigFile, ...]:
-    """The files of rigup's or the fleet's that the engine will be given, one for each kind of card; () for none.
+    """The files of rigup's or the fleet's that the engine will be given, one for each kind of card; () for none."""
+    return () if unread_because(candidate) or hides_its_own(candidate) else own_files(candidate)
 
-    An image has a file system of its own, so an engine in one gets none.
-    """
-    return () if unread_because(candidate) or candidate.build == "image" else own_files(candidate)
+
+def hides_its_own(candidate: Candidate) -> bool:
+    """Whether a folder of ours would hide the engine's own configs: SGLang reads one or the other, and out of an image
+    its own cannot be copied."""
+    return candidate.build == "image" and candidate.engine.name == "sglang"
 
 
 def own_files(candidate: Candidate) -> tuple[MoeConfigFile, ...]:
@@ -55,6 +59,13 @@ def own_files(candidate: Candidate) -> tuple[MoeConfigFile, ...]:
         return ()
     found = (_own(candidate, gpu) for gpu in _cards(candidate))
     return tuple(file for file in found if file is not None)
+
+
+def against_the_lock(config: MoeConfig | None, lock: Lock) -> MoeConfig | None:
+    """The config with the files named that the lock does not pin."""
+    if config is None:
+        return None
+    return config.model_copy(update={"unlocked": tuple(path for path in config.pins if path not in lock.moe_configs)})
 
 
 def has_tuned_kernels(candidate: Candidate) -> bool:
@@ -133,8 +144,8 @@ def _of_card(candidate: Candidate, gpu: Gpu) -> MoeConfig:
     engine = candidate.engine.name
     name = spelled(engine, *shape(candidate), gpu.moe_config_name)
     own = _own(candidate, gpu)
-    if own is not None and candidate.build != "image":
-        return MoeConfig(file=name, status="files", path=own.path, sha256=own.sha256)
+    if own is not None and not hides_its_own(candidate):
+        return MoeConfig(file=name, status="files")
     shipped = flags.in_ranges(candidate.version, _shipped()[engine].get(name, ""))
     return MoeConfig(file=name, status="engine" if shipped else "missing")
 

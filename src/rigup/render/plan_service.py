@@ -6,7 +6,7 @@ from rigup.catalogue import Catalogue
 from rigup.lock import Lock
 from rigup.plan import Plan
 from rigup.planner import decide
-from rigup.planner.moe_config import moe_config
+from rigup.planner.moe_config import against_the_lock, moe_config
 from rigup.render.command import command
 from rigup.render.moe_configs import moe_folder, variables
 from rigup.rig import Rig
@@ -29,7 +29,7 @@ def plan_service(host: str, group: str, rig: Rig, service: Service, catalogue: C
             "environment": dict(sorted(environment.items())),
             "served_name": rendered.served_name,
             "start_timeout_s": rendered.start_timeout_s,
-            "moe_config": moe_config(decision.candidate),
+            "moe_config": against_the_lock(moe_config(decision.candidate), lock),
             "moe_folder": folder,
         }
     )

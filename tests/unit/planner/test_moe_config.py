@@ -34,7 +34,7 @@ def test_eight_cards_with_whole_experts(engine: str, block: str) -> None:
     found = moe_config(eight(engine, moe_configs=()))
     assert found is not None
     assert found.file == f"E=32,N=1536,device_name={MAX_Q_FILE},block_shape={block}.json"
-    assert (found.status, found.path) == ("missing", "")
+    assert (found.status, found.pins) == ("missing", {})
     assert warned(eight(engine, moe_configs=())).keys() == {"moe-config"}
 
 
@@ -80,7 +80,7 @@ def test_the_family_of_the_h200_is_one_card_to_vllm_only() -> None:
 def test_a_file_for_the_kernel_is_taken_with_its_hash(engine: str) -> None:
     found = moe_config(eight(engine))
     assert found is not None
-    assert (found.status, found.path, found.sha256) == ("files", "max-q.toml", FILE.sha256)
+    assert (found.status, found.pins) == ("files", {"max-q.toml": FILE.sha256})
     assert used_files(eight(engine)) == (FILE,)
     assert warned(eight(engine)) == {}
 
@@ -134,10 +134,13 @@ def test_kernels_that_read_it_keep_it(engine: str, version: str | None, service:
     assert used_files(eight(engine, version, service=service)) == (FILE,)
 
 
-def test_an_image_gets_none_and_that_is_said() -> None:
-    asked = eight(build="image")
+def test_sglang_in_an_image_keeps_its_own_and_that_is_said() -> None:
+    asked = eight("sglang", build="image")
     assert used_files(asked) == ()
-    assert "files/moe_configs/max-q.toml is not used" in warned(asked)["moe-config-image"]
+    assert warned(asked)["moe-config-image"] == (
+        "files/moe_configs/max-q.toml is not used: SGLang in an image would lose its own kernels for it"
+    )
+    assert used_files(eight("vllm", build="image")) == (FILE,)
 
 
 def test_another_triton_than_the_builds_is_said() -> None:

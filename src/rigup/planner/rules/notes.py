@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rigup.planner.candidate import Candidate
-from rigup.planner.moe_config import moe_config, own_files, unread_because, used_files
+from rigup.planner.moe_config import hides_its_own, moe_config, own_files, unread_because, used_files
 from rigup.planner.rules.rule import Complaint, refuses, warns
 
 
@@ -89,12 +89,12 @@ def unread_config(candidate: Candidate) -> Iterator[Complaint]:
         )
 
 
-@warns("moe-config-image", "an image's file system is the engine's own")
+@warns("moe-config-image", "SGLang reads SGLANG_MOE_CONFIG_DIR in place of its own folder, which lies in the image")
 def config_beside_an_image(candidate: Candidate) -> Iterator[Complaint]:
-    """A tuned kernel config is there, and the service runs from an image, which does not get it."""
+    """A tuned kernel config is there, and SGLang runs from an image, where it would lose its own ones."""
     used = own_files(candidate)
-    if candidate.build == "image" and used:
-        yield f"files/moe_configs/{used[0].path} is not used: a service from an image gets no tuned kernels", ""
+    if hides_its_own(candidate) and used:
+        yield f"files/moe_configs/{used[0].path} is not used: SGLang in an image would lose its own kernels for it", ""
 
 
 @warns("moe-config-triton", "SGLang fused_moe_triton_config.py: one of Triton 3.1.0 was slower than none with 3.2.0")

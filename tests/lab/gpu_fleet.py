@@ -44,7 +44,9 @@ class GpuFleet(Fleet):
         self.address = f"{self.repository['nvidia_repository']}/debian12/x86_64/"
         self.base_lock = (root / "rigup.lock").read_text().partition("\n[driver]")[0]
 
-    def describe_gpus(self, version: str | None, rig: dict[str, Any] | None = None, **data: Any) -> None:
+    def describe_gpus(
+        self, version: str | None, rig: dict[str, Any] | None = None, toolkit: str = "13.0.2", **data: Any
+    ) -> None:
         """Writes a fleet whose lock has this driver, or none; `rig` is added to the GPUs, `data` to group_data."""
         self.describe(gpus=[0])
         said = {
@@ -55,11 +57,12 @@ class GpuFleet(Fleet):
             **data,
         }
         (self.root / "group_data/boxes.py").write_text("".join(f"{key} = {value!r}\n" for key, value in said.items()))
-        packages = "".join(f'{name} = "{pinned}"\n' for name, pinned in TOOLKIT.items())
+        pins = {**TOOLKIT, "cuda-toolkit-13-0": toolkit}
+        packages = "".join(f'{name} = "{pinned}"\n' for name, pinned in pins.items())
         branch = version and version.partition(".")[0]
         driver = f'[driver]\nversion = "{version}"\nbranch = "{branch}"\n' if version else ""
         (self.root / "rigup.lock").write_text(
-            f'{self.base_lock}\n{driver}[cuda_toolkit]\nversion = "13.0.2"\n[cuda_toolkit.packages]\n{packages}'
+            f'{self.base_lock}\n{driver}[cuda_toolkit]\nversion = "{toolkit}"\n[cuda_toolkit.packages]\n{packages}'
         )
 
     def loaded(self) -> str:

@@ -14,6 +14,9 @@ Architecture = Literal["x86_64", "aarch64"]
 Variant = Literal["cuda", "cpu"]
 
 
+ARCHITECTURES: tuple[Architecture, ...] = ("x86_64", "aarch64")
+
+
 class LockedEnvironment(Frozen):
     """Every Python package of one build of an engine, as uv resolved them: one wheel a package.
 
@@ -48,9 +51,16 @@ class LockedUv(Frozen):
     version: str
     files: dict[Annotated[str, Field(pattern=r"^uv-[\w.+-]+\.whl$")], Sha256]
 
+    def wheel(self, architecture: Architecture) -> str | None:
+        """The name of the wheel for an architecture."""
+        return next((name for name in self.files if name.endswith(f"_{architecture}.whl")), None)
+
 
 class LockedImage(Frozen):
-    """A container image of an engine by digest. repository: with its registry, "docker.io/vllm/vllm-openai"."""
+    """A container image of an engine by digest.
+
+    repository: with its registry, "docker.io/vllm/vllm-openai". bytes: of its layers, packed as they are downloaded.
+    """
 
     engine: EngineName
     version: str
@@ -58,6 +68,7 @@ class LockedImage(Frozen):
     architecture: Architecture = "x86_64"
     repository: Annotated[str, Field(pattern=r"^[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)+$")]
     digest: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
+    bytes: Annotated[int, Field(ge=0)] = 0
 
     @property
     def name(self) -> tuple[str, str, Variant, Architecture]:

@@ -11,6 +11,7 @@ from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from rigup.environment import Architecture, LockedEnvironment, LockedImage, LockedUv, Sha256, Variant
 from rigup.errors import InputError
+from rigup.service import EngineName
 from rigup.units import Frozen
 
 SCHEMA = 1
@@ -78,12 +79,14 @@ class LockedCudaToolkit(Frozen):
 class Lock(Frozen):
     """The whole file. Look things up with its methods; each returns None when the lock lacks what is asked for.
 
+    engines: the version that `rigup lock --upgrade ENGINE=VERSION` chose for services that name none.
     inputs: for each inventory that was locked, by its path below the fleet's folder, the digest of what was asked for.
     moe_configs: tuned fused-MoE configs by their path below `files/moe_configs`.
     """
 
     schema_version: Annotated[int, Field(alias="schema", ge=1)] = SCHEMA
     inputs: dict[str, Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]] = {}
+    engines: dict[EngineName, Annotated[str, Field(pattern=r"^b?[0-9][\w.+!]*$")]] = {}
     driver: LockedDriver | None = None
     cuda_toolkit: LockedCudaToolkit | None = None
     uv: LockedUv | None = None

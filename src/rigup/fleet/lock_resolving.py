@@ -11,8 +11,8 @@ from pydantic import ValidationError
 
 from rigup.cache import cache_folder
 from rigup.catalogue import Catalogue, CheckpointEntry
-from rigup.environment import LockedImage
-from rigup.errors import InputError
+from rigup.environment import LockedEnvironment, LockedImage, LockedUv
+from rigup.errors import InputError, Unreachable
 from rigup.fleet.gguf_files import gguf_files
 from rigup.fleet.hub import Hub, HubFile
 from rigup.fleet.inventory import HostEntry, Project
@@ -21,7 +21,9 @@ from rigup.fleet.registry import Registry
 from rigup.fleet.safetensors_files import INDEX, safetensors_files
 from rigup.fleet.settings import read_settings
 from rigup.lock import LockedCheckpoint, LockedFile, LockedSource
+from rigup.operations.environment_resolution import resolve_environment
 from rigup.operations.sources import pin_source
+from rigup.operations.uv import pin_uv, uv_program
 from rigup.plan import Plan
 from rigup.units import bytes_text
 
@@ -80,6 +82,32 @@ class Resolver:
         self.say(f"downloading {engine} {version}: {release.archive}")
         return pin_source(engine, version, release.archive, release.archive_root, cache_folder() / "sources")
 
+    def uv(self, version: str | None = None, asked: str = "uv") -> LockedUv:
+        """A release of uv, or the newest. Raises InputError and Unreachable."""
+        self.say("asking the package index for uv")
+        return pin_uv(version, asked)
+
+    def environment(self, name: BuildName, uv: LockedUv, asked: str | None = None) -> LockedEnvironment:
+        """The Python environment of an engine's release, as this uv resolves it. Raises InputError and Unreachable.
+
+        asked: what messages begin with.
+        """
+        engine, version, variant, architecture = name
+        release = next((e.version(version) for e in self.catalogue.engines if e.name == engine), None)
+        if release is None:
+            raise InputError(f"{engine} {version}: the catalogue does not know this release", "rigup plan")
+        self.say(f"resolving the packages of {build_label(name)} with uv {uv.version}")
+        try:
+            found = resolve_environment(uv_program(uv), release, variant, architecture)
+        except (InputError, Unreachable) as error:
+            raise type(error)(f"{asked}: {error.message}" if asked else error.message, error.hint) from None
+        for file in found.local:
+            self.warnings.append(
+                f"{build_label(name)}: {file} lies in a folder of this machine only: hosts need a wheelhouse"
+                " (rigup lock --vendor)"
+            )
+        return found.environment
+
     def image(self, name: BuildName, plan: Plan) -> LockedImage:
         """The official image of an engine's release, by the digest that its tag has now.
 
@@ -93,7 +121,7 @@ class Resolver:
         self.say(f"asking the registry for {image.repository}:{image.tag}")
         host = self._hosts[plan.host]
         mirrors = read_settings(host.data, (), self._project.root, host.origins).image_mirrors
-        digest = Registry(mirrors, self._pause).digest(image.repository, image.tag, architecture)
+        digest, size = Registry(mirrors, self._pause).digest(image.repository, image.tag, architecture)
         return LockedImage(
             engine=release.engine,
             version=version,
@@ -101,6 +129,7 @@ class Resolver:
             architecture=architecture,
             repository=image.repository,
             digest=digest,
+            bytes=size,
         )
 
     def _locked(self, hub: Hub, entry: CheckpointEntry, revision: str) -> LockedCheckpoint:

@@ -16,13 +16,12 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
 from rigup.cache import cache_folder
-from rigup.environment import Architecture, LockedUv
+from rigup.environment import ARCHITECTURES, Architecture, LockedUv
 from rigup.errors import HostFailed, InputError, MissingTool
 from rigup.operations.downloads import fetch
 from rigup.operations.package_index import IndexFile, index_url, pip_settings, project_files
 from rigup.operations.wheel_tags import best_wheel, target_tags
 
-ARCHITECTURES: tuple[Architecture, ...] = ("x86_64", "aarch64")
 TIMEOUT_S = 600
 
 

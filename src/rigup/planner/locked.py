@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
 from rigup.catalogue import Catalogue, CheckpointEntry
+from rigup.errors import InputError
 from rigup.lock import Lock, LockedCheckpoint
 from rigup.planner.driver import driver_reserve
 from rigup.planner.enumeration import Question
@@ -18,11 +20,30 @@ _WEIGHT_FILES = (".gguf", ".safetensors")
 
 def asked(rig: Rig, service: Service, catalogue: Catalogue, lock: Lock) -> Question:
     """The question that a service on a rig is under a lock. Raises InputError as `resolve` does."""
-    resolved = with_locked_sizes(resolve(service, rig, catalogue), lock)
+    resolved = with_locked_sizes(resolve(service, rig, with_chosen_versions(catalogue, lock)), lock)
     triton: dict[tuple[str, str], str | None] = {
         (entry.engine, entry.version): triton_version(entry) for entry in lock.environments if entry.variant == "cuda"
     }
     return Question(rig, service, resolved, driver_reserve(rig, lock), catalogue.moe_configs, triton)
+
+
+def with_chosen_versions(catalogue: Catalogue, lock: Lock) -> Catalogue:
+    """The catalogue with the lock's version of an engine as its default. Raises InputError for an unknown one."""
+    return _with_defaults(catalogue, tuple(sorted(lock.engines.items()))) if lock.engines else catalogue
+
+
+@lru_cache(maxsize=8)
+def _with_defaults(catalogue: Catalogue, chosen: tuple[tuple[str, str], ...]) -> Catalogue:
+    versions, engines = dict(chosen), []
+    for engine in catalogue.engines:
+        version = versions.get(engine.name, engine.default_version)
+        if engine.version(version) is None:
+            known = ", ".join(release.version for release in engine.versions)
+            raise InputError(
+                f"rigup.lock: engines.{engine.name}: {engine.title} {version} is not supported", f"versions: {known}"
+            )
+        engines.append(engine.model_copy(update={"default_version": version}))
+    return replace(catalogue, engines=tuple(engines))
 
 
 def with_locked_sizes(resolved: Resolved, lock: Lock) -> Resolved:

@@ -18,6 +18,8 @@ def lock_text(lock: Lock) -> str:
     blocks = [f"schema = {lock.schema_version}"]
     if lock.inputs:
         blocks.append(_block("[inputs]", dict(sorted(lock.inputs.items()))))
+    if lock.engines:
+        blocks.append(_block("[engines]", dict(sorted(lock.engines.items()))))
     if lock.driver:
         blocks.append(_block("[driver]", _scalars(lock.driver)))
     if lock.cuda_toolkit:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -56,6 +56,11 @@ def with_images(lock: Lock, entries: Iterable[LockedImage]) -> Lock:
     return lock.model_copy(update={"images": tuple(merged[name] for name in sorted(merged))})
 
 
+def with_moe_configs(lock: Lock, entries: Mapping[str, str]) -> Lock:
+    """The lock with these tuned kernels, path to sha256, in place of those of the same path."""
+    return lock.model_copy(update={"moe_configs": dict(sorted({**lock.moe_configs, **entries}.items()))})
+
+
 def only(
     lock: Lock,
     checkpoints: Iterable[Name],
@@ -92,4 +97,6 @@ def _pins(lock: Lock) -> dict[str, tuple[object, str]]:
         found[f"source {source.engine} {source.version}"] = (source, f"{source.address} sha256 {source.sha256[:12]}")
     for image in lock.images:
         found[f"image {build_label(image.name)}"] = (image, f"{image.repository} {image.digest[:19]}")
+    for path, sha256 in lock.moe_configs.items():
+        found[f"moe-config {path}"] = (sha256, f"sha256 {sha256[:12]}")
     return found

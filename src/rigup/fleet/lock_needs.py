@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from rigup.catalogue import Catalogue
@@ -28,7 +28,7 @@ class Needs:
     images by (engine, version, variant, architecture).
 
     driver, cuda_toolkit: whether any plan needs one. later: builds that no lock can pin yet, by name.
-    refused: plans that need nothing because they are refused.
+    refused: plans that need nothing because they are refused. moe_configs: tuned kernels, path to sha256.
     """
 
     checkpoints: dict[Name, Plan]
@@ -38,6 +38,7 @@ class Needs:
     cuda_toolkit: bool
     later: tuple[str, ...]
     refused: tuple[Plan, ...]
+    moe_configs: dict[str, str] = field(default_factory=dict)
 
     def missing(self, lock: Lock) -> Needs:
         """What of it a lock lacks. A checkpoint without files is as good as none."""
@@ -50,6 +51,7 @@ class Needs:
             self.cuda_toolkit and lock.cuda_toolkit is None,
             (),
             (),
+            moe_configs={path: sha256 for path, sha256 in self.moe_configs.items() if path not in lock.moe_configs},
         )
 
     @property
@@ -58,7 +60,9 @@ class Needs:
         checkpoints = (f"checkpoint {repo} {quant}" for repo, quant in sorted(self.checkpoints))
         sources = (f"source {engine} {version}" for engine, version in sorted(self.sources))
         images = (f"image {build_label(name)}" for name in sorted(self.images))
-        return (*(["driver"] * self.driver), *(["cuda-toolkit"] * self.cuda_toolkit), *checkpoints, *sources, *images)
+        kernels = (f"moe-config {path}" for path in sorted(self.moe_configs))
+        nvidia = (*(["driver"] * self.driver), *(["cuda-toolkit"] * self.cuda_toolkit))
+        return (*nvidia, *checkpoints, *sources, *images, *kernels)
 
 
 def build_label(name: BuildName) -> str:
@@ -94,6 +98,7 @@ def needs_of(plans: Iterable[Plan]) -> Needs:
         cuda_toolkit=any(_needs_toolkit(plan) for plan in accepted),
         later=tuple(sorted(later)),
         refused=tuple(plan for plan in plans if plan.verdict == "refused"),
+        moe_configs={path: sha for plan in accepted if plan.moe_config for path, sha in plan.moe_config.pins.items()},
     )
 
 

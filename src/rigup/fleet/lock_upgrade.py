@@ -13,12 +13,15 @@ from rigup.fleet.lock_needs import BuildName, Name, Needs
 from rigup.lock import Lock
 from rigup.planner.complaints import suggestion
 
-DRIVER, CUDA_TOOLKIT = "driver", "cuda-toolkit"
+DRIVER, CUDA_TOOLKIT, MOE_CONFIGS = "driver", "cuda-toolkit", "moe-configs"
 
 
 @dataclass(frozen=True)
 class Upgrade:
-    """One thing to move: a repository, an engine, `driver` or `cuda-toolkit`; no version means the newest known."""
+    """One thing to move: a repository, an engine, `driver` or `cuda-toolkit`; no version means the newest known.
+
+    `moe-configs` takes the tuned kernels as their files are now.
+    """
 
     name: str
     version: str | None = None

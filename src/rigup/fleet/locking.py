@@ -11,10 +11,19 @@ from rigup.catalogue import Catalogue
 from rigup.catalogue.driver_versions import locked_driver, nvidia_versions
 from rigup.errors import InputError, Refused
 from rigup.fleet.inventory import LOCK, Project, load_project
-from rigup.fleet.lock_entries import Change, changes, only, with_checkpoints, with_images, with_sources
+from rigup.fleet.lock_entries import (
+    Change,
+    changes,
+    only,
+    with_checkpoints,
+    with_images,
+    with_moe_configs,
+    with_sources,
+)
 from rigup.fleet.lock_needs import Name, Needs, inputs_digest, needs_of
 from rigup.fleet.lock_resolving import Resolver
 from rigup.fleet.lock_upgrade import (
+    MOE_CONFIGS,
     Upgrade,
     upgraded_checkpoints,
     upgraded_images,
@@ -107,7 +116,7 @@ def _supplied(lock: Lock, missing: Needs, kept: Lock, resolver: Resolver) -> Loc
         lock = with_sources(lock, [kept.source(*name) or resolver.source(name)])
     for image, plan in missing.images.items():
         lock = with_images(lock, [kept.image(*image) or resolver.image(image, plan)])
-    return lock
+    return with_moe_configs(lock, {path: kept.moe_configs.get(path, sha) for path, sha in missing.moe_configs.items()})
 
 
 def _checkpoint(name: Name, plan: Plan, lock: Lock, kept: Lock, resolver: Resolver) -> LockedCheckpoint:
@@ -124,6 +133,8 @@ def _upgraded(project: Project, lock: Lock, upgrade: Upgrade, resolver: Resolver
     moved = with_upgraded_nvidia(upgrade, lock)
     if moved is not None:
         return moved
+    if upgrade.name == MOE_CONFIGS:
+        return lock.model_copy(update={"moe_configs": {}})  # the plans will ask for those that are in use, as they are
     needs = needs_of(plan_project(project, lock))
     images = upgraded_images(upgrade, needs)
     if sources := upgraded_sources(upgrade, needs, resolver.catalogue, bool(images)):
@@ -150,6 +161,8 @@ def _with_used_by_others(project: Project, lock: Lock, kept: Lock) -> Lock:
     used = only(kept, names, builds, images, any(n.driver for n in found), any(n.cuda_toolkit for n in found))
     lock = with_sources(with_checkpoints(lock, used.checkpoints), used.sources)
     lock = with_images(lock, used.images)
+    kernels = {path for needs in found for path in needs.moe_configs} & kept.moe_configs.keys()
+    lock = with_moe_configs(lock, {path: kept.moe_configs[path] for path in kernels})
     return lock.model_copy(
         update={
             "driver": lock.driver or used.driver,

@@ -114,11 +114,15 @@ done
 def after_start(host: Any, plan: Plan, keep: tuple[str, ...]) -> None:
     """Once a service has answered: says which kernels it took, and clears away folders that nobody names.
 
-    keep: the folders of this run's plans, of which some may not have a release yet.
+    keep: the folders of this run's plans, of which some may not have a release yet. A service that answers is not put
+    back because one of these two failed.
     """
-    remote.script(host, _SWEEP, layout.MOE_CONFIGS, f"{layout.CONFIGURATION}/services", *keep)
-    if plan.moe_folder is not None:
-        said = kernels_in_use(host, plan)
+    try:
+        remote.script(host, _SWEEP, layout.MOE_CONFIGS, f"{layout.CONFIGURATION}/services", *keep)
+        said = kernels_in_use(host, plan) if plan.moe_folder else ""
+    except (HostFailed, *remote.LOST) as error:
+        said = f"could not be looked up: {error}"
+    if said:
         report(Progress(host.name, "log", text=f"{plan.service.name}: moe config: {said}"))
 
 

@@ -18,6 +18,7 @@ PROGRAMS = (
     "build_environment.py",
     "build_source.py",
     "curl_transfers.py",
+    "pull_image.py",
     "fetch_weights.py",
     "weights_folder.py",
 )

@@ -14,6 +14,7 @@ from rigup.operations.moe_configs import after_start
 from rigup.operations.wheels import PackageSource
 from rigup.plan import Build, Plan
 from roles.base import base
+from roles.engine_image import containers, engine_image
 from roles.engine_llama_cpp import engine_llama_cpp
 from roles.engine_sglang import engine_sglang
 from roles.engine_vllm import engine_vllm
@@ -26,6 +27,7 @@ ENGINES: dict[tuple[str, str], Callable[[Build, str, PackageSource], None]] = {
     ("llama.cpp", "source"): engine_llama_cpp,
     ("vllm", "wheel"): engine_vllm,
     ("sglang", "wheel"): engine_sglang,
+    **{(name, "image"): engine_image for name in ("llama.cpp", "vllm", "sglang")},
 }
 
 
@@ -34,6 +36,7 @@ def provision(plans: tuple[Plan, ...], probe: Probe, settings: Settings) -> None
     packages = {p for plan in plans if plan.build for p in plan.build.runtime_packages}
     base(tuple(packages))
     driver_changes = gpus(plans, probe, settings)
+    containers(plans, probe, settings)
     staged: list[tuple[Plan, str]] = []
     for plan in plans:
         assert plan.build is not None and plan.checkpoint is not None

@@ -36,12 +36,12 @@ class Podman(Frozen):
 class Toolkit(Frozen):
     """NVIDIA's container toolkit: its repository, the key that signs it, and the one package and version of it.
 
-    address: of a flat repository with a folder for each Debian architecture. refresh_unit: writes the description of
-    the GPUs anew; it runs by itself when driver or toolkit change.
+    address: of flat repositories, in a folder for each Debian architecture. key_file: from there.
+    refresh_unit: writes the description of the GPUs anew; it runs by itself when driver or toolkit change.
     """
 
     address: Annotated[str, Field(pattern=r"^https?://")]
-    key_address: Annotated[str, Field(pattern=r"^https?://")]
+    key_file: str
     fingerprint: Fingerprint
     package: str
     version: str

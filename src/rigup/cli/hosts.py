@@ -88,6 +88,9 @@ def check_installable(plans: tuple[Plan, ...]) -> None:
             raise RigupError(f"{plan.host}: {kind[0]} {plan.build.version} is not in rigup.lock", LOCK_HINT)
         if plan.build.method == "wheel" and (plan.build.environment is None or plan.build.uv is None):
             raise RigupError(f"{plan.host}: {kind[0]} {plan.build.version} is not in rigup.lock", "run: rigup lock")
+        if plan.build.method == "image" and plan.build.image is None:
+            what = f"the image of {kind[0]} {plan.build.version}"
+            raise RigupError(f"{plan.host}: {what} is not in rigup.lock", "run: rigup lock")
         packages = (*plan.build.packages, *plan.build.runtime_packages)
         if unpinned := [name for name in packages if name.startswith(("cuda-", "libcublas-"))]:
             raise RigupError(f"{plan.host}: {', '.join(unpinned)} is not in rigup.lock", "run: rigup lock")

@@ -9,6 +9,7 @@ from rigup.facts.probe import Probe
 from rigup.fleet.preflight_driver import driver_findings
 from rigup.fleet.preflight_rig import differences
 from rigup.plan import Finding, Plan
+from rigup.planner.rules.images import without_quadlet
 from rigup.rig import SUPPORTED_OS
 from rigup.units import GIB, bytes_text
 
@@ -26,7 +27,14 @@ def preflight(probe: Probe, plans: tuple[Plan, ...], now: float) -> tuple[Findin
         *(differences(plans[0].rig, probe) if plans else ()),
         *driver_findings(plans, probe),
         *(found for plan in plans for found in _port(probe, plan)),
+        *_containers(probe, plans),
     )
+
+
+def _containers(probe: Probe, plans: tuple[Plan, ...]) -> Iterator[Finding]:
+    wanted = any(plan.build and plan.build.method == "image" for plan in plans)
+    if wanted and (problem := without_quadlet(probe.os)):
+        yield Finding(rule="host-quadlet", message=problem[0], hint=problem[1])
 
 
 def _operating_system(probe: Probe) -> Iterator[Finding]:

@@ -41,8 +41,8 @@ class Registry:
         self.session = requests.Session()
         self._tokens: dict[str, str] = {}
 
-    def digest(self, repository: str, tag: str, architecture: Architecture) -> str:
-        """The digest ("sha256:...") of the manifest that a tag has for Linux on an architecture.
+    def digest(self, repository: str, tag: str, architecture: Architecture) -> tuple[str, int]:
+        """The digest ("sha256:...") of the manifest that a tag has for Linux on an architecture, and its layers' bytes.
 
         That of the architecture, not that of the index over all of them: it names exactly one set of files, and it is
         what a host is asked for after the pull.
@@ -62,13 +62,18 @@ class Registry:
         if found is None:
             known = ", ".join(sorted(key for key in there if "unknown" not in key)) or "none"
             raise InputError(f"{name}: there is no image for linux/{wanted}", f"platforms: {known}")
-        return found
+        if found != digest:
+            found, manifest = self._manifest(repository, found, name)
+        try:
+            return found, sum(int(layer["size"]) for layer in manifest["layers"])
+        except (KeyError, TypeError, ValueError):
+            raise _nonsense(name) from None
 
     def _manifest(self, repository: str, reference: str, name: str) -> tuple[str, dict[str, Any]]:
         """A manifest or index, with the digest of its bytes."""
         answer = self._get(repository, f"manifests/{reference}", name)
         digest = f"sha256:{hashlib.sha256(answer.content).hexdigest()}"
-        stated = answer.headers.get("Docker-Content-Digest", digest)
+        stated = answer.headers.get("Docker-Content-Digest", reference if ":" in reference else digest)
         if stated != digest:
             raise Unreachable(
                 f"{name}: arrives damaged: its digest is {digest}, the registry says {stated}", "is a proxy between?"

@@ -48,6 +48,7 @@ def name_of(build: Build, architecture: str, os_release: str) -> str:
         architecture,
         os_release,
         *([build.pinned_packages] if build.pinned_packages else []),
+        *([build.image.reference] if build.image else []),
         *([_contents(build)] if build.environment else []),
     ]
     return f"{build.engine}-{build.version}-{hashlib.sha256(json.dumps(depends).encode()).hexdigest()[:12]}"

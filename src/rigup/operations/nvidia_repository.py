@@ -105,7 +105,7 @@ def refuse_trusted(name: str, there: Sources) -> None:
 
 
 def _provide(host: Any, repository: DriverRepository) -> None:
-    key = _fetched_key(host, repository)
+    key = fetched_key(host, repository)
     for path in _active(host.get_fact(NvidiaSources)):
         # apt stops at two sources for one address with different keys; files that end in .disabled are passed over
         remote.tell(host, "mv", path, f"{path}.disabled")
@@ -114,15 +114,18 @@ def _provide(host: Any, repository: DriverRepository) -> None:
     remote.write_file(host, SOURCE, source(repository))
 
 
-def _fetched_key(host: Any, repository: DriverRepository) -> bytes:
-    """The key that the repository offers, fetched by the host, checked here. Raises HostFailed where it is another."""
+def fetched_key(host: Any, repository: DriverRepository, setting: str = "nvidia") -> bytes:
+    """The key that the repository offers, fetched by the host, checked here. Raises HostFailed where it is another.
+
+    setting: how the keys of group_data begin that name another repository, or another key to it.
+    """
     fetch = 'curl --fail --silent --show-error --location --max-time 60 --output - "$1" | base64 -w0'
     said = remote.ask(host, "sh", "-c", fetch, "rigup", repository.key_address, timeout=90)
     data = _decoded(said.stdout.strip())
     if not data:
         raise HostFailed(
             f"{host.name}: {repository.key_address}: cannot be fetched from there: {said.last_line}",
-            "can the host reach it? nvidia_repository in group_data names a mirror",
+            f"can the host reach it? {setting}_repository in group_data names a mirror",
         )
     try:
         found = openpgp.fingerprints(data)
@@ -132,7 +135,7 @@ def _fetched_key(host: Any, repository: DriverRepository) -> bytes:
         raise HostFailed(
             f"{host.name}: {repository.key_address}: the key's fingerprint is {' and '.join(found)}, "
             f"pinned is {repository.fingerprint}",
-            "nothing was changed: find out why before you trust it (nvidia_key_fingerprint pins another key)",
+            f"nothing was changed: find out why before you trust it ({setting}_key_fingerprint pins another key)",
         )
     return openpgp.binary(data)
 

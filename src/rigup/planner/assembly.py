@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rigup.catalogue.containers import container_facts
 from rigup.environment import Variant
 from rigup.lock import Lock
 from rigup.plan import Alternative, Build, Checkpoint, Finding, Plan
@@ -76,7 +77,7 @@ def build_of(candidate: Candidate, lock: Lock) -> Build:
         flags=recipe.flags if recipe else (),
         targets=recipe.targets if recipe else (),
         packages=tuple(name for name in needed if name not in pins),
-        runtime_packages=tuple(name for name in runtime if name not in pins),
+        runtime_packages=tuple(name for name in runtime if name not in pins) or container_packages(candidate),
         pinned_packages=dict(pins) if any(name in pins for name in needed) else {},
         pinned_runtime_packages={name: pins[name] for name in runtime if name in pins},
         variant=variant,
@@ -87,6 +88,11 @@ def build_of(candidate: Candidate, lock: Lock) -> Build:
         image=lock.image(engine, version, variant, architecture) if candidate.build == "image" else None,
         made_for=made_for(candidate.rig, candidate.release, candidate.build, lock),
     )
+
+
+def container_packages(candidate: Candidate) -> tuple[str, ...]:
+    """The Debian packages that run an image."""
+    return (container_facts().podman.package,) if candidate.build == "image" else ()
 
 
 def checkpoint_of(candidate: Candidate, lock: Lock) -> Checkpoint:

@@ -6,7 +6,7 @@ Source: podman-systemd.unit(5).
 
 from __future__ import annotations
 
-from rigup.layout import CONFIGURATION, service_folder, weights_folder
+from rigup.layout import service_folder, weights_folder
 from rigup.plan import Plan
 from rigup.render.api_key import CREDENTIAL_NAME, wants_key
 from rigup.render.key_wrapper import wrapped
@@ -105,7 +105,7 @@ def _mounts(plan: Plan) -> tuple[str, ...]:
     """
     assert plan.checkpoint is not None and plan.checkpoint.revision is not None
     weights = weights_folder(plan.checkpoint.repo, plan.checkpoint.revision)
-    configs = sorted({value for value in plan.environment.values() if value.startswith(f"{CONFIGURATION}/")})
+    configs = (plan.moe_folder.path,) if plan.moe_folder else ()
     return (
         *(f"Volume={folder}:{folder}:ro" for folder in (weights, *configs)),
         f"Volume=/var/cache/rigup/{plan.service.name}:{HOME}:U",

@@ -28,8 +28,8 @@ def test_of_an_index_the_manifest_of_the_architecture_is_taken(registry: StandIn
     images = {architecture: registry.image(architecture, architecture.encode()) for architecture in ("amd64", "arm64")}
     registry.tag("vllm/vllm-openai", "v0.20.2", registry.index(images))
     asked = client(registry)
-    assert asked.digest(NAME, "v0.20.2", "x86_64") == images["amd64"]
-    assert asked.digest(NAME, "v0.20.2", "aarch64") == images["arm64"]
+    assert asked.digest(NAME, "v0.20.2", "x86_64") == (images["amd64"], len("amd64"))
+    assert asked.digest(NAME, "v0.20.2", "aarch64") == (images["arm64"], len("arm64"))
     # one token is enough, and it is for this repository alone
     assert [path for path in registry.requests if path.startswith("/token")] == [
         "/token?service=stand-in&scope=repository%3Avllm%2Fvllm-openai%3Apull"
@@ -39,7 +39,7 @@ def test_of_an_index_the_manifest_of_the_architecture_is_taken(registry: StandIn
 def test_an_image_without_an_index_is_asked_for_its_architecture(registry: StandIn) -> None:
     digest = registry.image("amd64", b"layer")
     registry.tag("vllm/vllm-openai", "v0.20.2", digest)
-    assert client(registry).digest(NAME, "v0.20.2", "x86_64") == digest
+    assert client(registry).digest(NAME, "v0.20.2", "x86_64") == (digest, len("layer"))
     with pytest.raises(InputError) as error:
         client(registry).digest(NAME, "v0.20.2", "aarch64")
     assert (error.value.message, error.value.hint) == (
@@ -51,7 +51,7 @@ def test_an_image_without_an_index_is_asked_for_its_architecture(registry: Stand
 def test_a_registry_that_wants_no_token(registry: StandIn) -> None:
     registry.want_token = False
     registry.tag("vllm/vllm-openai", "v1", registry.image())
-    assert client(registry).digest(NAME, "v1", "x86_64").startswith("sha256:")
+    assert client(registry).digest(NAME, "v1", "x86_64")[0].startswith("sha256:")
 
 
 def test_a_tag_that_is_not_there(registry: StandIn) -> None:

@@ -1,0 +1,124 @@
+"""NVIDIA's container toolkit on a host, at the pinned version, and the description of its GPUs that podman reads."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any
+
+from pyinfra import host
+from pyinfra.api import FactBase, FunctionCommand, operation
+
+from rigup.catalogue.containers import container_facts
+from rigup.errors import HostFailed
+from rigup.operations import apt_commands, openpgp, remote
+from rigup.operations.nvidia_repository import fetched_key
+from rigup.operations.steps import step
+from rigup.planner.driver_packages import DriverRepository
+from rigup.render.container_files import KEYRING, SOURCE, toolkit_files
+
+STEP = "container toolkit"
+SETTING = "container_toolkit"
+# Where a description may lie; the toolkit's own unit writes the first. Source: NVIDIA's CDI support page.
+DESCRIPTIONS = "/run/cdi/nvidia.yaml /etc/cdi/nvidia.yaml"
+REFRESH_SECONDS = 120
+_MARK = "##rigup-part##"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What a host has: the toolkit's version without revision, the key, and the driver that the description names."""
+
+    version: str = ""
+    keyring: bytes = b""
+    described: tuple[str, ...] = ()
+
+
+class ToolkitStanding(FactBase[Standing]):
+    """Reads a `Standing` in one command."""
+
+    @staticmethod
+    def default() -> Standing:
+        return Standing()
+
+    def command(self, package: str) -> str:
+        parts = (
+            f"dpkg-query -W -f='${{Version}}' {package}",
+            f"base64 -w0 {KEYRING}",
+            rf"grep -hoE 'libcuda\.so\.[0-9.]+' {DESCRIPTIONS}",
+        )
+        return "; ".join(f"{{ {part}; }} 2>/dev/null; echo; echo '{_MARK}'" for part in parts)
+
+    def process(self, output: list[str]) -> Standing:
+        parts: list[list[str]] = [[]]
+        for line in output:
+            if line == _MARK:
+                parts.append([])
+            elif line.strip():
+                parts[-1].append(line.strip())
+        version, keyring, described = [*parts, [], [], []][:3]
+        return Standing(
+            apt_commands.upstream(version[0]) if version else "",
+            base64.b64decode(keyring[0]) if keyring else b"",
+            tuple(sorted({name.removeprefix("libcuda.so.") for name in described} - {"1"})),
+        )
+
+
+@operation()
+def container_toolkit(repository: DriverRepository, driver: str) -> Generator[FunctionCommand, None, None]:
+    """Have NVIDIA's container toolkit at the pinned version, and the GPUs described for the driver that runs.
+
+    + repository: from `toolkit_repository`
+    + driver: its version
+    """
+    toolkit = container_facts().toolkit
+    there = host.get_fact(ToolkitStanding, package=toolkit.package)
+    installed = there.version == toolkit.version and _trusts(there.keyring, repository)
+    if installed and there.described == (driver,):
+        host.noop(f"{toolkit.package} {toolkit.version} describes driver {driver}")
+        return
+    yield step(_have, repository, driver, installed)
+
+
+def _trusts(keyring: bytes, repository: DriverRepository) -> bool:
+    try:
+        return openpgp.fingerprints(keyring) == (repository.fingerprint,)
+    except ValueError:
+        return False
+
+
+def _have(host: Any, repository: DriverRepository, driver: str, installed: bool) -> None:
+    toolkit = container_facts().toolkit
+    if not installed:
+        _install(host, repository)
+    # It runs by itself when a driver is installed, but by then the driver may not be loaded.
+    said = remote.ask(host, "systemctl", "restart", toolkit.refresh_unit, timeout=REFRESH_SECONDS)
+    described = host.get_fact(ToolkitStanding, package=toolkit.package).described
+    if described != (driver,):
+        what = f"driver {', '.join(described)}" if described else "no driver"
+        raise HostFailed(
+            f"{host.name}: {STEP}: the GPUs are described to podman for {what}, not for {driver}"
+            + ("" if said.ok else f": {said.last_line}"),
+            f"on the host: journalctl -u {toolkit.refresh_unit}; is an old /etc/cdi/nvidia.yaml in the way?",
+        )
+
+
+def _install(host: Any, repository: DriverRepository) -> None:
+    toolkit = container_facts().toolkit
+    key = fetched_key(host, repository, SETTING)
+    keep = 'install -d -m 755 "$(dirname "$1")"; base64 -d > "$1.new"; chmod 644 "$1.new"; mv "$1.new" "$1"'
+    remote.tell(host, "sh", "-c", f"set -eu\n{keep}", "rigup", KEYRING, stdin=base64.b64encode(key).decode())
+    for path, text in toolkit_files(repository).items():
+        remote.write_file(host, path, text.rstrip("\n"))
+    try:
+        apt_commands.update(host, STEP, SOURCE)
+    except HostFailed as error:
+        raise HostFailed(
+            error.message.replace(f"{host.name}: {STEP}:", f"{host.name}: {repository.address}:", 1),
+            f"can the host reach it? {SETTING}_repository in group_data names a mirror",
+        ) from None
+    wanted = {toolkit.package: toolkit.version}
+    apt_commands.install(
+        host, STEP, apt_commands.exact(host.name, wanted, apt_commands.versions(host, [toolkit.package]))
+    )

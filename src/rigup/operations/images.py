@@ -1,0 +1,135 @@
+"""A build that is a container image: pulled by digest, verified, and noted under its name like any other build.
+
+The note, a folder with nothing but a manifest, is what probes, `rigup status` and pruning see; podman has the image.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Iterable
+from typing import Any
+
+from pyinfra import host
+from pyinfra.api import FactBase, FunctionCommand, operation
+
+from rigup import layout
+from rigup.environment import LockedImage
+from rigup.errors import HostFailed
+from rigup.operations import jobs, remote
+from rigup.operations.builds import publish
+from rigup.operations.progress import Progress, report
+from rigup.operations.steps import step
+from rigup.plan import Build
+from rigup.units import bytes_text
+
+# All that podman writes while it pulls.
+WRITABLE = ("/var/lib/containers", "/run/containers", "/run/libpod", "/run/lock")
+# Whose ids the users in containers get on the host; the ranges are those that podman-run(1) proposes for --userns=auto.
+OWNER = "containers"
+IDS = f"{OWNER}:2147483647:2147483648"
+_OWNED = f"grep -qs ^{OWNER}: /etc/subuid && grep -qs ^{OWNER}: /etc/subgid"
+
+
+class ImageProvided(FactBase[bool]):
+    """Whether a build's note is there, podman has its image, and its users have ids."""
+
+    @staticmethod
+    def default() -> bool:
+        return False
+
+    def command(self, build_name: str, reference: str) -> str:
+        note = f"{layout.BUILDS}/{build_name}/manifest.json"
+        return f"{{ test -f {note} && {_OWNED} && podman image exists {reference} && echo yes; }} 2>/dev/null; true"
+
+    def process(self, output: list[str]) -> bool:
+        return any(line.strip() == "yes" for line in output)
+
+
+class PulledImages(FactBase[dict[str, str]]):
+    """The images that rigup has pulled: by the name of the build, the reference by which podman knows it.
+
+    One whose build is pruned goes by `podman image rm REFERENCE`; podman refuses that while a container uses it.
+    """
+
+    @staticmethod
+    def default() -> dict[str, str]:
+        return {}
+
+    def command(self) -> str:
+        each = '[ -f "$note" ] && tr -d \'\\n\' <"$note" && echo'
+        return f"for note in {layout.BUILDS}/*/manifest.json; do {each}; done; true"
+
+    def process(self, output: list[str]) -> dict[str, str]:
+        return images_in(output)
+
+
+def images_in(manifests: Iterable[str]) -> dict[str, str]:
+    """The references of the images among the manifests of builds, one a line, by the build's name."""
+    found = {}
+    for line in manifests:
+        try:
+            manifest = json.loads(line)
+            image = manifest["build"]["image"]
+            if image is not None:
+                found[str(manifest["name"])] = f"{image['repository']}@{image['digest']}"
+        except (ValueError, KeyError, TypeError):
+            continue  # a folder that something else has made
+    return found
+
+
+@operation()
+def image_build(build: Build, build_name: str) -> Generator[FunctionCommand, None, None]:
+    """Have a container image, by digest, and the note of it under the builds root.
+
+    + build: the plan's build, with its locked image
+    + build_name: from `builds.name_of`
+    """
+    reference = build.image.reference if build.image else ""
+    if reference and host.get_fact(ImageProvided, build_name=build_name, reference=reference):
+        host.noop(f"image {reference} is there")
+        return
+    yield step(_provide, build, build_name)
+
+
+def _provide(host: Any, build: Build, name: str) -> None:
+    if build.image is None:
+        raise HostFailed(f"{host.name}: the image of {build.engine} {build.version} is not in rigup.lock", "rigup lock")
+    reference = build.image.reference
+    remote.script(host, 'mkdir -p "$@"', *WRITABLE)
+    for file in ("/etc/subuid", "/etc/subgid"):
+        remote.script(host, 'grep -qs "^$2:" "$1" || echo "$3" >>"$1"', file, OWNER, IDS)
+    if not remote.ask(host, "podman", "image", "exists", reference).ok:
+        _check_space(host, build.image)
+        report(Progress(host.name, "engine", text=f"pulling {reference}"))
+        command = ("python3", f"{layout.PROGRAMS}/pull_image.py", reference)
+        unit = f"rigup-build-{name.replace('.', '-')}"
+        jobs.run(host, jobs.Job(unit, "engine", command, WRITABLE, as_root=True))
+    found = remote.ask(host, "podman", "image", "inspect", "--format", "{{.Digest}}", reference)
+    if not found.ok:
+        raise HostFailed(f"{host.name}: podman does not have {reference}: {found.last_line}", "run rigup apply again")
+    if found.stdout.strip() != build.image.digest:
+        raise HostFailed(
+            f"{host.name}: podman has {found.stdout.strip()} for {build.image.repository}, "
+            f"rigup.lock says {build.image.digest}",
+            "something stands between the host and the registry; the image is not used",
+        )
+    _note(host, build, name)
+
+
+def _check_space(host: Any, image: LockedImage) -> None:
+    """Raises HostFailed where not even the packed layers would fit; unpacked they are larger."""
+    free = int(remote.script(host, 'df --output=avail -B1 "$1" | tail -n 1', WRITABLE[0]).strip())
+    if free < image.bytes:
+        raise HostFailed(
+            f"{host.name}: the image of {image.engine} {image.version} is {bytes_text(image.bytes)} packed, "
+            f"{bytes_text(free)} are free in {WRITABLE[0]}",
+            "make room, or mount a larger disk there",
+        )
+
+
+def _note(host: Any, build: Build, name: str) -> None:
+    result = f"{layout.BUILDS}/.result-{name}"
+    remote.script(host, 'rm -rf "$1" "$2"; mkdir "$1"', result, f"{layout.BUILDS}/{name}")
+    manifest = json.dumps({"name": name, "build": build.model_dump(mode="json")})
+    remote.write_file(host, f"{result}/manifest.json", manifest)
+    publish(host, name, f"{layout.BUILDS}/.work-{name}", result)

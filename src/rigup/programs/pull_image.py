@@ -1,0 +1,62 @@
+"""Runs on a host, as root: pulls one container image by digest and says how far it is.
+
+usage: pull_image.py REPOSITORY@sha256:DIGEST
+
+podman keeps each layer that is whole, so a pull that was cut short goes on where it was. Python 3.10 standard library
+only.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+STORAGE = "/var/lib/containers"
+SECONDS = 1.0
+
+
+def notify(status: str) -> None:
+    """Tells systemd how far we are; rigup reads it from the unit's StatusText."""
+    address = os.environ.get("NOTIFY_SOCKET")
+    if address:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+            sock.sendto(f"STATUS={status}".encode(), address.replace("@", "\0", 1))
+
+
+def used() -> int:
+    """Bytes in use where images lie."""
+    return shutil.disk_usage(STORAGE).used
+
+
+def main(reference: str) -> int:
+    """Pulls; podman's last words go to the journal, where rigup looks for them."""
+    os.makedirs(STORAGE, exist_ok=True)
+    before = used()
+    lines: list[str] = []
+    # Without a socket to systemd podman does not take itself for a service.
+    environment = {name: value for name, value in os.environ.items() if name != "NOTIFY_SOCKET"}
+    pull = subprocess.Popen(
+        ["podman", "pull", reference], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    assert pull.stderr is not None
+    reader = threading.Thread(target=lambda: lines.extend(line.strip() for line in pull.stderr or ()), daemon=True)
+    reader.start()
+    while pull.poll() is None:
+        layers = sum(line.startswith("Copying blob") for line in lines)
+        notify(f"{layers} layers begun, {max(0, used() - before) / 1e9:.1f} GB written")
+        time.sleep(SECONDS)
+    reader.join(10)
+    if pull.returncode:
+        print("\n".join(lines[-5:]) or "podman pull failed without a word", file=sys.stderr)
+    return pull.returncode
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    sys.exit(main(sys.argv[1]))

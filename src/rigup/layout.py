@@ -8,8 +8,9 @@ WEIGHTS = "/var/lib/rigup/weights"
 CONFIGURATION = "/etc/rigup"
 MOE_CONFIGS = f"{CONFIGURATION}/moe_configs"
 RUNTIME = "/run/rigup"
+CACHE = "/var/cache/rigup"
 # No service can be called that: a service's own cache lies beside it, under the service's name.
-PACKAGES = "/var/cache/rigup/.packages"
+PACKAGES = f"{CACHE}/.packages"
 WORKER_USER = "rigup"
 
 

@@ -37,9 +37,9 @@ def add_sudo_password(parser: argparse.ArgumentParser) -> None:
 
 def patch_for_many_hosts() -> None:
     """Lets one process talk to many hosts at once; must run before anything imports sockets for real."""
-    from gevent import monkey
+    from rigup.fleet import startup
 
-    monkey.patch_all()
+    startup.patch_for_many_hosts()
 
 
 class Refusals(RigupError):
@@ -52,8 +52,11 @@ class Refusals(RigupError):
         super().__init__("\n       ".join(lines), "; ".join([*hints, "rigup plan shows what fits instead"]))
 
 
-def open_run(args: argparse.Namespace) -> tuple[Project, Run]:
-    """Reads the fleet, plans it, and prepares the run. Raises before any host is asked when something cannot be."""
+def open_run(args: argparse.Namespace, kind: type[Run] | None = None) -> tuple[Project, Run]:
+    """Reads the fleet, plans it, and prepares the run. Raises before any host is asked when something cannot be.
+
+    kind: of the run, where it is not the usual one.
+    """
     from rigup.fleet.inventory import load_project
     from rigup.fleet.planning import plan_project, plans_by_host
     from rigup.fleet.runner import Run
@@ -68,7 +71,7 @@ def open_run(args: argparse.Namespace) -> tuple[Project, Run]:
     settings = {
         host.name: read_settings(host.data, by_host[host.name], project.root, host.origins) for host in project.hosts
     }
-    return project, Run(project, by_host, settings, sudo_password(args))
+    return project, (kind or Run)(project, by_host, settings, sudo_password(args))
 
 
 def check_installable(plans: tuple[Plan, ...]) -> None:

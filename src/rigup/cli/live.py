@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Protocol
-
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as Bars
+from typing import TYPE_CHECKING, Protocol
 
 from rigup.operations.progress import Progress
 from rigup.units import bytes_text, seconds_text
+
+if TYPE_CHECKING:
+    from rich.progress import TaskID
 
 PLAIN_EVERY_SECONDS = 10
 
@@ -44,6 +42,10 @@ class Terminal:
     """One line a host: step, bar where the length is known, elapsed time of the step. Log lines stay above."""
 
     def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import Progress as Bars
+
         self.console = Console(stderr=True, highlight=False)
         columns = ("[bold]{task.fields[host]}", "{task.fields[step]}", "{task.description}")
         self.bars = Bars(
@@ -66,6 +68,8 @@ class Terminal:
         self.bars.stop()
 
     def show(self, progress: Progress) -> None:
+        from rich.markup import escape
+
         if progress.step in ("log", "api key"):
             self.bars.console.print(f"  [bold]{progress.host}[/] {progress.step}: {escape(progress.text)}")
             return

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import base64
+import importlib.util
 import textwrap
 import zlib
 from functools import lru_cache
 from pathlib import Path
-
-import pynvml
 
 import rigup.programs
 from rigup import layout
@@ -16,7 +15,7 @@ from rigup import layout
 # One function, so that the shell has read all of standard input before anything runs that could read from it too.
 _SCRIPT = r"""
 probe() {
-export LC_ALL=C PATH="$PATH:/usr/sbin:/sbin"
+export LC_ALL=C TZ=UTC PATH="$PATH:/usr/sbin:/sbin"
 within() { timeout -k 2 "$@" 2>/dev/null; }
 . /etc/os-release 2>/dev/null; echo "os ${ID:-unknown}-${VERSION_ID:-}"; echo "os_name ${PRETTY_NAME:-unknown}"
 echo "arch $(uname -m)"; echo "kernel $(uname -r)"; echo "clock $(date +%s)"; echo "hostname $(uname -n)"
@@ -124,7 +123,7 @@ _NVML_SECONDS = 55
 def script() -> str:
     """The whole script, for the standard input of `sh -s`."""
     program = Path(rigup.programs.__file__).parent / "probe_gpus.py"
-    nvml = _NVML.replace("@PYNVML@", _packed(Path(pynvml.__file__))).replace("@PROGRAM@", _packed(program))
+    nvml = _NVML.replace("@PYNVML@", _packed(_nvml_module())).replace("@PROGRAM@", _packed(program))
     return (
         _SCRIPT.replace("@BUILDS@", layout.BUILDS)
         .replace("@WEIGHTS@", layout.WEIGHTS)
@@ -134,5 +133,12 @@ def script() -> str:
     )
 
 
+def _nvml_module() -> Path:
+    """Where nvidia-ml-py's one module lies; it is sent, not imported here."""
+    found = importlib.util.find_spec("pynvml")
+    assert found is not None and found.origin is not None
+    return Path(found.origin)
+
+
 def _packed(path: Path) -> str:
-    return "\n".join(textwrap.wrap(base64.b64encode(zlib.compress(path.read_bytes(), 9)).decode(), 100))
+    return "\n".join(textwrap.wrap(base64.b64encode(zlib.compress(path.read_bytes())).decode(), 100))

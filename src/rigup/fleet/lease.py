@@ -9,8 +9,10 @@ from __future__ import annotations
 import getpass
 import json
 import os
+import shlex
 import socket
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from typing import Any
 import gevent
 
 from rigup.errors import Refused
+from rigup.fleet.fact_reading import harmless
 from rigup.layout import RUNTIME
 from rigup.operations import remote
 
@@ -71,10 +74,18 @@ class Lease:
         self.text = json.dumps(asdict(holder))
         self._renewing: Any = None
 
-    def take(self) -> None:
-        """Raises Refused, naming the holder, when somebody else has this host."""
-        self.claim()
+    def take(self, said: str = "") -> None:
+        """Raises Refused, naming the holder, when somebody else has this host.
+
+        said: what `script` has printed there already.
+        """
+        if said != "taken":
+            self.claim()
         self._renewing = gevent.spawn(self._renew)
+
+    def script(self) -> str:
+        """sh that tries to take it once, and prints "taken" where it could."""
+        return f"set -eu -- {' '.join(shlex.quote(word) for word in self._words(''))}\n{_TAKE}"
 
     def claim(self) -> None:
         """Writes the lease, as at the first time or anew after a reboot has taken it away. Raises as `take` does."""
@@ -90,24 +101,32 @@ class Lease:
                 f"wait for it; if it is dead its claim ends {EXPIRES_SECONDS} s after its last sign of life",
             )
 
-    def release(self) -> None:
-        """Gives the host back; quiet when the host cannot be reached any more."""
-        if self._renewing is not None:
-            self._renewing.kill()
-            self._renewing = None
-            try:
-                remote.ask(self.host, "sh", "-c", _RELEASE, "rigup", FILE, self.text, timeout=15)
-            except remote.LOST:
-                return
+    def release(self, last: tuple[str, tuple[str, ...], str] | None = None) -> None:
+        """Gives the host back; quiet when the host cannot be reached any more.
+
+        last: what else is run there while it is still held: sh, its arguments ($1, ...) and its standard input.
+        """
+        if self._renewing is None:
+            return
+        self._renewing.kill()
+        self._renewing = None
+        text, arguments, stdin = last or ("true", (), None)
+        words = ("sh", "-c", f"( {text} ); shift {len(arguments)}; {_RELEASE}", "rigup", *arguments, FILE, self.text)
+        with suppress(*remote.LOST):
+            remote.ask(self.host, *words, stdin=stdin, timeout=15)
 
     def _try(self, dead: str) -> str:
-        return remote.script(self.host, _TAKE, RUNTIME, FILE, str(EXPIRES_SECONDS), self.text, dead).strip()
+        return remote.script(self.host, _TAKE, *self._words(dead)).strip()
+
+    def _words(self, dead: str) -> tuple[str, ...]:
+        return RUNTIME, FILE, str(EXPIRES_SECONDS), self.text, dead
 
     def _renew(self) -> None:
         while True:
             gevent.sleep(RENEW_SECONDS)
             try:
-                remote.ask(self.host, "sh", "-c", _RENEW, "rigup", FILE, self.text, timeout=RENEW_SECONDS)
+                with harmless():
+                    remote.ask(self.host, "sh", "-c", _RENEW, "rigup", FILE, self.text, timeout=RENEW_SECONDS)
             except remote.LOST:
                 continue
 

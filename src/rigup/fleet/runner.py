@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import gevent
@@ -20,7 +20,9 @@ from pyinfra.api.state import StateStage
 from pyinfra.context import ctx_config, ctx_host, ctx_state
 
 from rigup.errors import HostFailed, InputError, RigupError, Unreachable
-from rigup.facts.probe import read_probe
+from rigup.fleet.fact_batch import digest
+from rigup.fleet.fact_reading import FactReader, harmless
+from rigup.fleet.greeting import remembering
 from rigup.fleet.host_keys import keep_pyinfra_from_asking, name_jump_hosts_as_ssh_does
 from rigup.fleet.inventory import Project, toolkit_root
 from rigup.fleet.lease import Lease, myself
@@ -29,7 +31,7 @@ from rigup.fleet.result import Change, HostResult
 from rigup.fleet.settings import Settings
 from rigup.fleet.ssh import CarefulSSH
 from rigup.fleet.ssh_config import connection_data
-from rigup.fleet.sudo import settle_sudo
+from rigup.fleet.sudo import greet_as_root
 from rigup.fleet.unreachable import explain
 from rigup.operations import jobs, reboots, remote
 from rigup.operations.progress import Progress, report
@@ -59,6 +61,7 @@ class Run:
         self.plans, self.settings, self.sudo_password = plans, settings, sudo_password
         self.results = {host.name: HostResult(host.name) for host in project.hosts}
         self.leases: dict[str, Lease] = {}
+        self.remembered: dict[str, set[str]] = {}
         names = [(host.name, connection_data(host.name, host.data)) for host in project.hosts]
         inventory = Inventory((names, {}))
         for index, host in enumerate(inventory):
@@ -74,19 +77,23 @@ class Run:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        for lease in self.leases.values():
-            lease.release()
-        for host in self.state.inventory:
-            if host.connected:
-                host.connector.disconnect()
-                if host.connector.client is not None:
-                    host.connector.client.close()
+        gevent.joinall([self.state.pool.spawn(self._leave, host) for host in self.state.inventory if host.connected])
         ctx_state.reset()
+
+    def _leave(self, host: Any) -> None:
+        """Gives the host back, and has it remember what it was asked where that is news."""
+        if lease := self.leases.get(host.name):
+            asked = host.connector.facts.questions() if host.connector.facts else []
+            new = {digest(question) for question in asked} - self.remembered.get(host.name, set())
+            lease.release(remembering(asked) if new else None)
+        host.connector.disconnect()
+        if host.connector.client is not None:
+            host.connector.client.close()
 
     def connect(self, take_lease: bool) -> None:
         """Connects to every host, probes it, and holds the plan against it."""
         self.state.set_stage(StateStage.Connect)
-        self._each(lambda host: self._connect(host, take_lease))
+        self._each(lambda host: self._connect(host, take_lease), meanwhile=load_provision)
 
     def compare(self) -> None:
         """Finds out what would change, host by host; changes nothing."""
@@ -104,10 +111,16 @@ class Run:
         """Asks every service of every host; for `status`."""
         self._each(self._verify)
 
-    def _each(self, work: Callable[[Any], None]) -> None:
-        """Does `work` for all hosts that still take part, side by side; what it raises becomes that host's failure."""
+    def _each(self, work: Callable[[Any], None], meanwhile: Callable[[], object] | None = None) -> None:
+        """Does `work` for all hosts that still take part, side by side; what it raises becomes that host's failure.
+
+        meanwhile: what this machine does while it waits for them.
+        """
         hosts = [host for host in self.state.inventory if self.results[host.name].state in ("pending", "differs")]
         greenlets = [self.state.pool.spawn(self._guarded, work, host) for host in hosts]
+        if meanwhile:
+            gevent.joinall(greenlets, timeout=0)  # lets each of them begin
+            meanwhile()
         gevent.joinall(greenlets, raise_error=True)
 
     def _guarded(self, work: Callable[[Any], None], host: Any) -> None:
@@ -140,17 +153,32 @@ class Run:
         except Exception as error:  # paramiko lets some key errors through as they are
             raise explain(host.name, f"{type(error).__name__}: {error}") from None
         self.state.activate_host(host)
-        settle_sudo(host, self.sudo_password)
-        result, plans = self.results[host.name], self.plans[host.name]
-        result.probe = read_probe(host)
-        found = preflight(result.probe, plans, time.time())
+        self._greet(host, Lease(host, myself()) if take_lease else None)
+
+    def _greet(self, host: Any, lease: Lease | None) -> None:
+        """Probes the host, leases it, and learns what it is likely to be asked; refuses one that does not suit."""
+        result, reader = self.results[host.name], FactReader(host)
+        greeting = greet_as_root(host, lease.script() if lease else None, self.sudo_password)
+        if not greeting.probe.os:
+            raise HostFailed(f"{host.name}: the probe did not come back", "can you log in there and run a command?")
+        result.probe = greeting.probe
+        if lease and greeting.lease == "taken":
+            self._hold(host, lease, "taken")
+        found = preflight(result.probe, self.plans[host.name], time.time())
         if found:
             result.fail("refused", *(InputError(f"{host.name}: {f.message}", f.hint) for f in found))
-        elif take_lease:
-            lease = Lease(host, myself())
-            lease.take()
-            reboots.afterwards(host, lease.claim)
-            self.leases[host.name] = lease
+            return
+        if lease and greeting.lease != "taken":
+            self._hold(host, lease, greeting.lease)  # and what was learned before that does not count
+        else:
+            reader.learn(greeting.answers)
+        self.remembered[host.name] = set(greeting.answers)
+        host.connector.facts = reader
+
+    def _hold(self, host: Any, lease: Lease, said: str) -> None:
+        lease.take(said)
+        self.leases[host.name] = lease
+        reboots.afterwards(host, lease.claim)
 
     def _compare(self, host: Any, provision: Callable[..., None]) -> None:
         report(Progress(host.name, "compare"))
@@ -163,14 +191,32 @@ class Run:
         result = self.results[host.name]
         if result.changes:
             result.changes = []
+            self._foresee(host)
             for operation in list(host.op_hash_order):
                 if jobs.cancelled():
                     raise jobs.Cancelled(f"{host.name}: cancelled before {self._name(operation)}")
                 self._carry_out(host, operation)
                 if self._meta(host, operation).did_change():
                     result.changes.append(Change.of(self._name(operation)))
-        self._verify(host)
+        with harmless():
+            self._verify(host)
         result.state = "changed" if result.changes else "unchanged"
+
+    def _foresee(self, host: Any) -> None:
+        """Nothing that was read for the comparison counts any more; what it asked is read anew, in few commands."""
+        reader, order = host.connector.facts, list(host.op_hash_order)
+        changing = {operation for operation in order if self._meta(host, operation).will_change}
+        asked = {operation: list(questions) for operation, questions in reader.asked.items()}
+
+        def forecast() -> Iterator[str]:
+            current = host.executing_op_hash
+            for operation in order[order.index(current) :] if current in order else ():
+                yield from asked.get(operation, ())
+                if operation in changing:
+                    return
+
+        reader.forget()
+        reader.forecast = forecast
 
     def _carry_out(self, host: Any, operation: str) -> None:
         change = Change.of(self._name(operation))

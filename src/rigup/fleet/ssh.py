@@ -7,6 +7,8 @@ with no copy in between. Small packets are sent at once (TCP_NODELAY).
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from paramiko import BadHostKeyException
@@ -16,6 +18,7 @@ from pyinfra.api.util import get_file_io
 from pyinfra.connectors.ssh import SSHConnector
 from pyinfra.connectors.util import CommandOutput, make_unix_command, make_unix_command_for_host
 
+from rigup.fleet.fact_reading import FactReader, asking, is_harmless
 from rigup.fleet.shell_noise import announced, reading, receive, send, without_noise, writing
 from rigup.fleet.ssh_config import ssh_config
 
@@ -27,6 +30,7 @@ class CarefulSSH(SSHConnector):
     """The connector of every host in a rigup run."""
 
     sudo_password: str | None = None
+    facts: FactReader | None = None
 
     def make_paramiko_kwargs(self) -> dict[str, Any]:
         """As pyinfra's, with ssh_config's ConnectTimeout, and a limit on a peer that accepts and then says nothing."""
@@ -52,7 +56,27 @@ class CarefulSSH(SSHConnector):
             transport.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def run_shell_command(self, command: StringCommand, **arguments: Any) -> tuple[bool, CommandOutput]:
-        """As pyinfra's, without what the login shell printed before the command began.
+        """As `_run`; a fact's command may be answered by its reader, and any other makes that forget what it knows."""
+        reader = asking()
+        if reader is not None and reader.host is self.host:
+            return reader.answer(command, arguments, self._run)
+        with self._changing():
+            return self._run(command, **arguments)
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """What is known of the host counts neither for what starts within this nor after it."""
+        if self.facts is None or is_harmless():
+            yield
+            return
+        self.facts.forget()
+        try:
+            yield
+        finally:
+            self.facts.forget()
+
+    def _run(self, command: StringCommand, **arguments: Any) -> tuple[bool, CommandOutput]:
+        """As pyinfra runs it, without what the login shell printed before the command began.
 
         Raises OSError where a reconnection has failed, instead of stumbling over what is not there.
         """
@@ -68,7 +92,7 @@ class CarefulSSH(SSHConnector):
     def put_file(self, filename_or_io: Any, remote_filename: str, *_: Any, **arguments: Any) -> bool:
         """Writes a file there, as whoever the arguments name. Raises OSError when the connection goes silent."""
         command, secret = self._raw(writing(remote_filename), arguments)
-        with get_file_io(filename_or_io) as file:
+        with self._changing(), get_file_io(filename_or_io) as file:
             return send(self.client, command, secret, file)
 
     def get_file(self, remote_filename: str, filename_or_io: Any, *_: Any, **arguments: Any) -> bool:

@@ -7,33 +7,35 @@ from typing import Any
 from pyinfra.api.command import StringCommand
 
 from rigup.errors import Unreachable
+from rigup.fleet.greeting import Greeting, greet
 
 ANSWER_SECONDS = 30
 
-_WHO = r"""
-echo "$(id -u) $(id -un)"
-command -v sudo >/dev/null || echo no-sudo
-sudo -k -n true 2>/dev/null && echo sudo-is-free; true
-"""
 
+def greet_as_root(host: Any, lease: str | None, password: str | None) -> Greeting:
+    """The greeting, from somebody who is root: already, by sudo without a password, or by sudo with the one given.
 
-def settle_sudo(host: Any, password: str | None) -> None:
-    """Finds out how to be root there: already, by sudo without a password, or by sudo with the one that was given.
-
-    Raises Unreachable when none of them works.
+    lease: as for `greet`. Raises Unreachable when none of them works.
     """
     password = password or getattr(host.data, "_sudo_password", None)
     host.data._sudo_password = None  # pyinfra would put it where ps shows it
-    _, output = host.run_shell_command(StringCommand(_WHO), _timeout=ANSWER_SECONDS)
-    identity, user = (*output.stdout.split()[:2], "", "")[:2]
-    lines = output.stdout_lines
-    if identity == "0":
-        return
-    if "no-sudo" in lines:
-        raise Unreachable(f"{host.name}: {user} is not root and there is no sudo", "log in as root, or install sudo")
+    greeting = greet(host, lease)
+    if not greeting.uid:
+        raise Unreachable(f"{host.name}: it does not say who we are there", "can you log in there and run a command?")
+    if greeting.uid == "0":
+        return greeting
+    if greeting.sudo == "none":
+        raise Unreachable(
+            f"{host.name}: {greeting.user} is not root and there is no sudo", "log in as root, or install sudo"
+        )
     host.data._sudo = True
-    if "sudo-is-free" in lines:
-        return
+    if greeting.is_root:
+        return greeting
+    _try_password(host, greeting.user, password)
+    return greet(host, lease, _sudo=True)
+
+
+def _try_password(host: Any, user: str, password: str | None) -> None:
     if password is None:
         raise Unreachable(
             f"{host.name}: sudo wants a password for {user}", "give it with --ask-sudo-password, or log in as root"

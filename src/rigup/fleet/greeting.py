@@ -1,0 +1,87 @@
+"""The first thing said to a host: who are we there, the lease, what is it, and what it was asked last time.
+
+All in one command, since each costs two round trips. The part that needs root runs as root, or not at all where sudo
+wants a password; it is then said again (`sudo.settle`).
+
+The questions of last time lie on the host itself, as the script that asks them, so that any controlling machine can
+use them, and nobody but root there can say what root runs there.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from typing import Any
+
+from pyinfra.api.command import StringCommand
+from pyinfra.connectors.util import CommandOutput
+
+from rigup import layout
+from rigup.facts.host import Probe
+from rigup.facts.probe import PROBE_SECONDS, parse
+from rigup.facts.probe_script import script as probe_script
+from rigup.fleet import fact_batch
+from rigup.fleet.fact_batch import Answer
+
+FILE = f"{layout.CACHE}/.questions"
+SECONDS = PROBE_SECONDS + 60
+
+MARKS = _LEASE, _WHO, _SUDO = "##rigup-lease##", "##rigup-who##", "##rigup-sudo##"
+
+# the script itself comes over standard input, and whoever is root in the end reads it
+_AS_ROOT = f"""
+echo "{_WHO} $(id -u) $(id -un)"
+if [ "$(id -u)" = 0 ]; then exec sh -s; fi
+if ! command -v sudo >/dev/null; then echo "{_SUDO} none"; exec cat >/dev/null; fi
+if sudo -k -n true 2>/dev/null; then echo "{_SUDO} free"; exec sudo -H -n sh -s; fi
+echo "{_SUDO} password"; exec cat >/dev/null
+"""
+
+# NVML and the questions are waited for at the same time; what the questions say on standard error stays apart
+_ASK_AGAIN = f"{{ if [ -O {FILE} ]; then . {FILE}; fi; }} </dev/null | {{ probe </dev/null 2>/dev/null; cat; }}"
+
+_REMEMBER = 'umask 077; mkdir -p -m 755 "$(dirname "$1")"; cat > "$1.new"; mv -f "$1.new" "$1"'
+
+
+@dataclass(frozen=True)
+class Greeting:
+    """What came back. sudo: "none", "free" or "password", "" for root. lease: what the lease's script said."""
+
+    uid: str
+    user: str
+    sudo: str
+    lease: str
+    probe: Probe
+    answers: dict[str, Answer]
+
+    @property
+    def is_root(self) -> bool:
+        """Whether what needs root has been done."""
+        return self.uid == "0" or self.sudo == "free"
+
+
+def greet(host: Any, lease: str | None, **arguments: Any) -> Greeting:
+    """Says it. lease: the script that takes the lease, None for no lease. Raises as running a command does."""
+    words = StringCommand("sh", "-s") if arguments.get("_sudo") else StringCommand("sh", "-c", shlex.quote(_AS_ROOT))
+    _, output = host.run_shell_command(words, _stdin=_script(lease), _timeout=SECONDS, **arguments)
+    return _read(output)
+
+
+def _script(lease: str | None) -> str:
+    take = f'taken=$( {lease}\n); echo "{_LEASE} $taken"\n' if lease else ""
+    definition, _, _ = probe_script().rpartition("probe </dev/null")
+    return f"{fact_batch.ASK}\n{definition}\n{take}{_ASK_AGAIN}\n"
+
+
+def _read(output: CommandOutput) -> Greeting:
+    lines = output.stdout_lines
+    said = {
+        key: rest.strip() for key, _, rest in (line.partition(" ") for line in lines) if key in (_LEASE, _WHO, _SUDO)
+    }
+    uid, user = (*said.get(_WHO, "").split(), "", "")[:2]
+    return Greeting(uid, user, said.get(_SUDO, ""), said.get(_LEASE, ""), parse(lines), fact_batch.answers_in(output))
+
+
+def remembering(questions: list[str]) -> tuple[str, tuple[str, ...], str]:
+    """sh that has the host remember these questions: the text, its arguments, and its standard input."""
+    return _REMEMBER, (FILE,), fact_batch.lines(questions)

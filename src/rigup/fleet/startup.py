@@ -1,0 +1,51 @@
+"""What a verb that talks to hosts does before it imports anything else: a run that finds nothing to do is short."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import sys
+from types import ModuleType
+from typing import Any
+
+# Imported by others in case they need them. invoke: paramiko, for "Match exec" in ssh_config. requests: downloads.
+SELDOM_NEEDED = ("invoke", "requests")
+FEWER_COLLECTIONS = 50_000
+
+
+def patch_for_many_hosts() -> None:
+    """Lets one process talk to many hosts at once; must run before anything imports sockets for real."""
+    gc.set_threshold(FEWER_COLLECTIONS)  # what is imported stays, and need not be looked at again and again
+    import gevent.events
+    from gevent import monkey
+
+    # gevent asks every installed distribution, 25 times over, whether it has a plugin that wants to know of this
+    gevent.events.notify_and_call_entry_points = gevent.events.notify
+    monkey.patch_all()
+    for name in SELDOM_NEEDED:
+        sys.modules.setdefault(name, _Later(name))
+    _import_typeguard()
+
+
+def _import_typeguard() -> None:
+    """pyinfra's type checks know a mock when they see one; the whole of unittest and asyncio is a high price for that."""
+    if "unittest.mock" in sys.modules:
+        return
+    stand_in = ModuleType("unittest.mock")
+    stand_in.__dict__.update(Mock=type("Mock", (), {}), patch=None)
+    sys.modules["unittest.mock"] = stand_in
+    try:
+        importlib.import_module("typeguard")
+    finally:
+        del sys.modules["unittest.mock"]
+
+
+class _Later(ModuleType):
+    """Stands in for a module until somebody looks into it; then the real one is imported, and takes its place."""
+
+    def __getattr__(self, attribute: str) -> Any:
+        if attribute.startswith("__") and attribute != "__path__":
+            raise AttributeError(attribute)
+        if sys.modules.get(self.__name__) is self:
+            del sys.modules[self.__name__]
+        return getattr(importlib.import_module(self.__name__), attribute)

@@ -104,11 +104,24 @@ def test_another_toolkit_in_the_lock_is_another_build(fleet: GpuFleet) -> None:
     assert fleet.host.answers()
 
 
+def test_a_build_from_the_cache_brings_its_libraries_and_no_toolkit(fleet: GpuFleet) -> None:
+    state = "dpkg-query -W -f '${Package} ${db:Status-Status}\\n' cuda-toolkit-13-0 cuda-nvcc-13-0 cuda-cudart-13-0"
+    fleet.host.tell("apt-get purge -q -y 'cuda-toolkit-*' 'cuda-nvcc-*' 'cuda-cudart-*'; rm -r /opt/rigup/builds/*")
+    fleet.describe_gpus(None)
+    run = fleet.apply()
+    assert "sending the build from this machine's cache" in run.text
+    there = [
+        line.split()[0] for line in fleet.host.machine.ssh(state).stdout.splitlines() if "installed" in line.split()
+    ]
+    assert there == ["cuda-cudart-13-0"]
+    assert fleet.host.answers()
+
+
 def test_other_cards_are_another_build(fleet: GpuFleet) -> None:
     build, weights = row(fleet, expect=0)["build"], fleet.weights()
     SimulatedGpus(fleet.host.machine).exchange("4x RTX 5090")
     fleet.host.machine.reboot()
-    fleet.describe_gpus(None, rig={"gpus": "4x RTX 5090"}, toolkit="13.0.1")
+    fleet.describe_gpus(None, rig={"gpus": "4x RTX 5090"})
     shown = steps(fleet.rigup("diff", "--json", expect=1), "service")
     assert shown == [f"release of chat: build {build} was made for 8.6, the rig has 12.0"]
     fleet.apply()

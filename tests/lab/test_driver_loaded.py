@@ -13,7 +13,7 @@ import pytest
 
 from rigup.lab.gpus import SimulatedGpus
 from tests.lab.fleet import wait_for
-from tests.lab.gpu_fleet import NEW, OLD, OTHER_BRANCH, GpuFleet, error, made_gpu_fleet, steps
+from tests.lab.gpu_fleet import NEW, OLD, OTHER_BRANCH, TOO_OLD, GpuFleet, error, made_gpu_fleet, steps
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
@@ -62,6 +62,10 @@ def test_an_upgrade_by_hand_is_one_line_and_taken_back(fleet: GpuFleet) -> None:
 
     shown = steps(fleet.rigup("diff", "--json", expect=1))
     assert shown[0] == f"driver {OLD}: {NEW} is installed (to keep it: rigup lock --upgrade driver={NEW})"
+
+    fleet.upgrade_by_hand(TOO_OLD)
+    shown = steps(fleet.rigup("diff", "--json", expect=1))
+    assert shown[0] == f"driver {OLD}: {TOO_OLD} is installed, below 580, which this plan needs"
     run = fleet.apply("--reboot")
 
     made = run.json["hosts"][0]["changes"]
@@ -110,6 +114,13 @@ def test_idle_cards_get_the_new_modules_without_a_reboot(fleet: GpuFleet) -> Non
     assert fleet.apply().json["hosts"][0]["state"] == "unchanged"
 
 
+def test_a_power_limit_outlives_a_reboot(fleet: GpuFleet) -> None:
+    fleet.host.machine.reboot()
+    limited = "systemctl is-system-running --wait; systemctl is-active --quiet rigup-power-limit"
+    wait_for(lambda: fleet.host.says(limited), "the unit that sets the limit")
+    assert fleet.limits() == {"280.00"}
+
+
 def test_a_power_limit_that_the_cards_do_not_take_is_refused_with_their_bounds(fleet: GpuFleet) -> None:
     fleet.describe_gpus(NEW, rig={"power_limit_w": 500})
     said = error(fleet.rigup("diff", "--json", expect=1))
@@ -140,7 +151,8 @@ def test_a_kernel_that_moved_gets_headers_and_a_module(fleet: GpuFleet) -> None:
     shown = fleet.rigup("diff", "--json", expect=1)
     assert steps(shown)[0] == f"driver {NEW}: no headers of kernel {NEXT_KERNEL}, which will boot"
     fleet.apply()
-    assert fleet.host.tell(f"modinfo -F version /lib/modules/{NEXT_KERNEL}/updates/dkms/nvidia.ko") == NEW
+    module = f"/lib/modules/{NEXT_KERNEL}/updates/dkms/nvidia.ko"
+    assert fleet.host.tell(f"tr '\\0' '\\n' <{module} | sed -n 's/^version=//p'") == NEW
     assert (fleet.loaded(), fleet.boots()) == (NEW, boot)
     assert fleet.host.answers()
     assert fleet.apply().json["hosts"][0]["state"] == "unchanged"

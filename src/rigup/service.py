@@ -22,6 +22,7 @@ class Service(Frozen):
     context: tokens. concurrency: requests in flight. gpus: indices or UUIDs; None means every GPU of the rig.
     offload: "none" keeps every weight in VRAM, "experts" puts experts into host memory, "auto" does so when nothing
     else fits.
+    start_timeout: seconds until it must answer; None means what its size allows for.
     flags: extra options for the engine (True means a bare switch). allow: ids of rules to silence.
     """
 
@@ -49,6 +50,7 @@ class Service(Frozen):
     reasoning: bool = False
     sampling: dict[str, float] = {}
     trust_remote_code: bool = False
+    start_timeout: Annotated[int, Field(ge=1, le=86_400)] | None = None
     flags: dict[str, FlagValue] = {}
     environment: dict[str, str] = {}
     allow: tuple[str, ...] = ()

@@ -58,9 +58,19 @@ def _provide(host: Any, build: Build, name: str, source: PackageSource, checks: 
         if not remote.ask(host, "systemctl", "is-active", "--quiet", job.unit).ok:
             debian_packages(build.packages)
             _prepare(host, build, name, source, checks)
-        jobs.run(host, job)
+        _run(host, job, work, result)
     report(Progress(host.name, "engine", text="giving the environment its name"))
     publish(host, name, work, result)
+
+
+def _run(host: Any, job: jobs.Job, work: str, result: str) -> None:
+    """Runs the job; what one that failed leaves is of no use to the next try."""
+    try:
+        jobs.run(host, job)
+    except HostFailed:
+        if not remote.ask(host, "systemctl", "is-active", "--quiet", job.unit).ok:
+            remote.ask(host, "rm", "-rf", work, result, timeout=300)
+        raise
 
 
 def _job(name: str, work: str, result: str, private_network: bool) -> jobs.Job:
@@ -81,8 +91,7 @@ def _prepare(host: Any, build: Build, name: str, source: PackageSource, checks: 
     assert build.environment is not None and build.uv is not None
     work, result = f"{layout.BUILDS}/.work-{name}", f"{layout.BUILDS}/.result-{name}"
     locked = build.environment
-    store = wheels.have_wheels(host, build, source.wheelhouse) if source.wheelhouse else None
-    uv = wheels.have_uv(host, build, source)
+    uv = wheels.have_packages(host, build, source)
     make = (
         'rm -rf "$1" "$2"; install -d -m 755 -o "$3" -g "$3" "$1" "$2"; '
         'install -d -m 755 "$(dirname "$4")"; install -d -m 755 -o "$3" -g "$3" "$4"'
@@ -95,7 +104,7 @@ def _prepare(host: Any, build: Build, name: str, source: PackageSource, checks: 
         "python_mirror": source.python_mirror,
         "files": locked.files,
         "addresses": locked.addresses,
-        "wheels": store,
+        "wheels": wheels.STORE if source.wheelhouse else None,
         "index": source.index,
         "cache": UV_CACHE,
         "provides": build.provides,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import urllib.parse
 import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,39 +57,35 @@ def missing_in(wheelhouse: Path, build: Build) -> list[str]:
     return sorted(name for name in names if not (wheelhouse / "wheels" / name).is_file())
 
 
-def have_uv(host: Any, build: Build, source: PackageSource) -> str:
-    """Puts uv's wheel onto the host; returns its path there."""
-    assert build.uv is not None
+def have_packages(host: Any, build: Build, source: PackageSource) -> str:
+    """Puts uv's wheel onto the host, and all others of a wheelhouse, where there is room; returns uv's path there."""
+    assert build.uv is not None and build.environment is not None
     name = uv_wheel(build)
-    sha256 = build.uv.files[name]
+    hashes = {name: build.uv.files[name]}
     if source.wheelhouse:
-        local = source.wheelhouse / "wheels" / name
+        hashes |= build.environment.files
+        files = {wheel: source.wheelhouse / "wheels" / wheel for wheel in hashes}
     else:
-        local = _from_index(host, name, build.uv.version, sha256)
-    _send(host, {name: local}, {name: sha256})
+
+        def progress(done: int, total: int) -> None:
+            report(Progress(host.name, STEP, done, total, "bytes", "fetching uv"))
+
+        files = {name: fetch_wheel(name, hashes[name], cache_folder() / "sources", progress)}
+    missing = _missing(host, hashes)
+    _check_room(host, build, list(files.values()), [files[wheel] for wheel in missing])
+    _send(host, {wheel: files[wheel] for wheel in missing}, hashes)
     return f"{STORE}/{name}"
 
 
-def have_wheels(host: Any, build: Build, wheelhouse: Path) -> str:
-    """Puts every wheel of an environment onto the host, where there is room for them; returns their folder there."""
-    assert build.environment is not None
-    files = {name: wheelhouse / "wheels" / name for name in build.environment.files}
-    _check_room(host, build, files)
-    _send(host, files, build.environment.files)
-    return STORE
-
-
-def _from_index(host: Any, name: str, version: str, sha256: str) -> Path:
-    """uv's wheel in this machine's cache, from the index that pip is set up for here."""
-
-    def progress(done: int, total: int) -> None:
-        report(Progress(host.name, STEP, done, total, "bytes", "fetching uv"))
-
-    cached = cache_folder() / "sources" / sha256
-    if cached.is_file():
-        return cached
-    locked = LockedSource(engine="uv", version=version, address=_address(name), sha256=sha256, root="")
-    return fetch_source(locked, cache_folder() / "sources", progress)
+def fetch_wheel(
+    name: str, sha256: str, cache: Path, progress: Callable[[int, int], None] = lambda done, total: None
+) -> Path:
+    """A wheel in a cache of this machine, from the index that pip is set up for here. Raises as `fetch_source` does."""
+    if (cache / sha256).is_file():
+        return cache / sha256
+    project, version = name.split("-")[:2]
+    locked = LockedSource(engine=project, version=version, address=_address(name), sha256=sha256, root="")
+    return fetch_source(locked, cache, progress)
 
 
 def _address(name: str) -> str:
@@ -107,11 +104,10 @@ def _address(name: str) -> str:
     raise InputError(f"{name}: pip's package index has no such file", "rigup lock --upgrade uv takes one that is there")
 
 
-def _check_room(host: Any, build: Build, files: dict[str, Path]) -> None:
+def _check_room(host: Any, build: Build, files: list[Path], missing: list[Path]) -> None:
     """Raises HostFailed with both sizes where the environment would not fit, before anything is sent."""
-    needed = int(ROOM_TO_UNPACK * sum(_unpacked(path) for path in files.values()))
-    lines = remote.tell(host, "df", "--output=avail", "-B1", layout.BUILDS).split()
-    free = int(lines[-1])
+    needed = ROOM_TO_UNPACK * sum(_unpacked(path) for path in files) + sum(path.stat().st_size for path in missing)
+    free = int(remote.tell(host, "df", "--output=avail", "-B1", layout.BUILDS).split()[-1])
     if needed > free:
         what = f"the environment of {build.engine} {build.version} needs {bytes_text(needed)}"
         raise HostFailed(
@@ -128,21 +124,21 @@ def _unpacked(wheel: Path) -> int:
         return 0  # its hash will be wrong, and that is what has to be said
 
 
-def _send(host: Any, files: dict[str, Path], hashes: dict[str, str]) -> None:
-    """Sends what the host lacks or has otherwise; each file is the pinned one when it leaves and when it is there."""
-    listed = remote.script(
-        host,
-        'install -d -m 755 "$1"; cd "$1"; shift; for f in "$@"; do [ ! -f "$f" ] || sha256sum "$f"; done',
-        STORE,
-        *files,
-        timeout=HASHING_SECONDS,
-    )
+def _missing(host: Any, hashes: dict[str, str]) -> list[str]:
+    """The files that the host lacks, or has with other content."""
+    ask = '[ ! -d "$1" ] || cd "$1"; shift; for f in "$@"; do [ ! -f "$f" ] || sha256sum "$f"; done'
+    listed = remote.script(host, ask, STORE, *hashes, timeout=HASHING_SECONDS)
     there = {name: sha256 for sha256, name in (line.split(maxsplit=1) for line in listed.splitlines())}
-    missing = {name: path for name, path in files.items() if there.get(name) != hashes[name]}
-    for name, path in missing.items():
+    return [name for name, sha256 in hashes.items() if there.get(name) != sha256]
+
+
+def _send(host: Any, files: dict[str, Path], hashes: dict[str, str]) -> None:
+    """Sends files, each of them the pinned one when it leaves and when it is there."""
+    for name, path in files.items():
         _check(name, path, hashes[name])
-    total, done = sum(path.stat().st_size for path in missing.values()), 0
-    for name, path in missing.items():
+    remote.tell(host, "install", "-d", "-m", "755", layout.PACKAGES, STORE)
+    total, done = sum(path.stat().st_size for path in files.values()), 0
+    for name, path in files.items():
         report(Progress(host.name, STEP, done, total, "bytes", "sending wheels"))
         _send_one(host, name, path, hashes[name])
         done += path.stat().st_size

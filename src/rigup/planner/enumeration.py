@@ -66,7 +66,7 @@ def _spread(
     question: Question, checkpoint: CheckpointEntry, engine: Engine, release: EngineVersion
 ) -> Iterator[Candidate]:
     service = question.service
-    layouts = _llama_cpp_layouts(question) if engine.name == "llama.cpp" else _tensor_layouts(question)
+    layouts = _layouts(question, engine, release)
     for gpus, parallel in layouts:
         settings = settings_of(engine, service, question.rig, gpus)
         for kv_cache_type in kv_cache_types(question, engine, gpus):
@@ -116,8 +116,22 @@ def kv_cache_types(question: Question, engine: Engine, gpus: tuple[int, ...]) ->
     if asked != "auto":
         return (asked,)
     capabilities = (question.rig.gpus[index].compute_capability for index in gpus)
-    old = any(compute_capability(capability) < _FP8_CAPABILITY for capability in capabilities)
+    old = not gpus or any(compute_capability(capability) < _FP8_CAPABILITY for capability in capabilities)
     return tuple(kind for kind in _KV_TYPES[engine.name] if not (kind == "fp8" and old))
+
+
+def _layouts(
+    question: Question, engine: Engine, release: EngineVersion
+) -> Iterator[tuple[tuple[int, ...], Parallel]]:
+    """How the model may be spread. An engine made for GPUs comes without one only if it is named and built for CPUs."""
+    if engine.name == "llama.cpp":
+        yield from _llama_cpp_layouts(question)
+    elif question.rig.gpus:
+        yield from _tensor_layouts(question)
+    elif question.service.engine == engine.name and release.environment("cpu") is not None:
+        asked = question.service
+        sizes = {"tensor": asked.tensor_parallel, "pipeline": asked.pipeline_parallel, "data": asked.data_parallel}
+        yield (), Parallel(**{name: size for name, size in sizes.items() if size})
 
 
 def _llama_cpp_layouts(question: Question) -> Iterator[tuple[tuple[int, ...], Parallel]]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from rigup.planner.candidate import Candidate, mib
+from rigup.planner.memory_cpu import place_on_cpu
 from rigup.planner.memory_llama_cpp import place_llama_cpp
 from rigup.planner.memory_tensor_engines import place_tensor_engine
 from rigup.planner.usage import Placement, capacities
@@ -40,8 +41,7 @@ def settle(candidate: Candidate) -> Candidate | Shortfall:
         )
         return Shortfall(candidate, "unknown", 0, message)
     rooms = [float(limit or 0) for limit in limits]
-    llama_cpp = candidate.engine.name == "llama.cpp"
-    placement = place_llama_cpp(candidate, rooms) if llama_cpp else place_tensor_engine(candidate, rooms)
+    placement = _place(candidate, rooms)
     if placement.missing > 0:
         return _gpu_shortfall(candidate, placement)
     free = min((use.free_mib for use in placement.gpus), default=0)
@@ -57,6 +57,12 @@ def settle(candidate: Candidate) -> Candidate | Shortfall:
         tensor_split=placement.tensor_split,
     )
     return _host_shortfall(settled) or settled
+
+
+def _place(candidate: Candidate, rooms: list[float]) -> Placement:
+    if candidate.engine.name == "llama.cpp":
+        return place_llama_cpp(candidate, rooms)
+    return place_tensor_engine(candidate, rooms) if rooms else place_on_cpu(candidate)
 
 
 def _gpu_shortfall(candidate: Candidate, placement: Placement) -> Shortfall:

@@ -46,6 +46,8 @@ def decode_speed(candidate: Candidate, concurrency: int = 1) -> Speed:
 def _tensor_engine_step(candidate: Candidate, sequences: int, end: _Efficiency) -> float:
     """Ranks of a stage read side by side, stages one after the other."""
     model, parallel = candidate.model, candidate.parallel
+    if not candidate.gpu_indices:
+        return _host_step(candidate, sequences, end)
     weights = active_bytes(candidate.checkpoint, model, sequences) / parallel.tensor
     tokens = min(candidate.context * sequences, candidate.kv_tokens // parallel.data) * end.filled
     cache = model.layers * layer_token_bytes(model, candidate.kv_cache_type, parallel.tensor) * tokens
@@ -64,8 +66,7 @@ def _llama_cpp_step(candidate: Candidate, sequences: int, end: _Efficiency) -> f
     total = active_bytes(candidate.checkpoint, model, sequences)
     cache = token_bytes(model, candidate.kv_cache_type) * candidate.context * end.filled * sequences
     if not candidate.gpu_indices:
-        flops = 2.0 * model.active_parameters * sequences
-        return (total + cache) / end.host_bytes_per_s + flops / end.host_flops_per_s
+        return _host_step(candidate, sequences, end)
     experts = weights_of(candidate.checkpoint, model).experts * candidate.cpu_moe_layers
     touched = 1 - (1 - model.experts_per_token / candidate.experts) ** sequences if candidate.experts else 0.0
     on_host = experts * touched
@@ -75,3 +76,12 @@ def _llama_cpp_step(candidate: Candidate, sequences: int, end: _Efficiency) -> f
         bandwidth, share = gpu.memory_bandwidth_gbs * 1e9, layers / sum(split)
         seconds += share * ((total - on_host) / (end.weights * bandwidth) + cache / (end.cache * bandwidth))
     return seconds
+
+
+def _host_step(candidate: Candidate, sequences: int, end: _Efficiency) -> float:
+    """Everything is read from host memory and computed there."""
+    model = candidate.model
+    cache = token_bytes(model, candidate.kv_cache_type) * candidate.context * end.filled * sequences
+    flops = 2.0 * model.active_parameters * sequences
+    read = active_bytes(candidate.checkpoint, model, sequences) + cache
+    return read / end.host_bytes_per_s + flops / end.host_flops_per_s

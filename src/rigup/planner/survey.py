@@ -107,7 +107,8 @@ def misshapen(candidate: Candidate) -> Shortfall | None:
     """What is wrong with the sizes that the service names: too few GPUs for them, or a partition of other layers."""
     parallel, asked = candidate.parallel, candidate.asked_partition
     ranks = parallel.tensor * parallel.pipeline * parallel.data
-    if candidate.engine.name != "llama.cpp" and ranks != len(candidate.gpu_indices):
+    on_cpu = not candidate.rig.gpus and ranks == 1
+    if candidate.engine.name != "llama.cpp" and ranks != len(candidate.gpu_indices) and not on_cpu:
         sizes = f"tensor {parallel.tensor} x pipeline {parallel.pipeline} x data {parallel.data}"
         there = len(candidate.gpu_indices)
         return Shortfall(candidate, "gpus", 0, f"{sizes} need {ranks} GPUs and the service has {there}")

@@ -41,5 +41,5 @@ def command(candidate: Candidate, checkpoint: Checkpoint) -> Command:
             sorted({**engine.environment(candidate, checkpoint), **candidate.service.environment}.items())
         ),
         served_name=served_name(candidate),
-        start_timeout_s=start_timeout_s(checkpoint),
+        start_timeout_s=start_timeout_s(checkpoint, candidate.service),
     )

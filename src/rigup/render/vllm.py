@@ -54,9 +54,11 @@ def environment(candidate: Candidate, checkpoint: Checkpoint) -> dict[str, str]:
         "HF_HUB_OFFLINE": "1",
         "VLLM_NO_USAGE_STATS": "1",
         # Its own ten minutes are too short for reading a large model from a slow disk.
-        "VLLM_ENGINE_READY_TIMEOUT_S": str(start_timeout_s(checkpoint)),
+        "VLLM_ENGINE_READY_TIMEOUT_S": str(start_timeout_s(checkpoint, candidate.service)),
         **gpu_variables(candidate),
     }
+    if not candidate.gpus:
+        variables["VLLM_CPU_KVCACHE_SPACE"] = str(cache_gib(candidate))
     if candidate.pipeline_partition:
         variables["VLLM_PP_LAYER_PARTITION"] = ",".join(str(part) for part in candidate.pipeline_partition)
     if _nvfp4_backend(candidate) and "--moe-backend" not in _options_of(candidate):
@@ -70,7 +72,7 @@ def environment(candidate: Candidate, checkpoint: Checkpoint) -> dict[str, str]:
 
 def _memory(candidate: Candidate) -> Options:
     chosen: Options = {
-        "--gpu-memory-utilization": candidate.memory_fraction,
+        **({"--gpu-memory-utilization": candidate.memory_fraction} if candidate.gpus else {}),
         "--max-num-seqs": candidate.sequences,
         "--max-num-batched-tokens": candidate.batched_tokens,
     }
@@ -78,7 +80,8 @@ def _memory(candidate: Candidate) -> Options:
         chosen["--kv-cache-dtype"] = name
     if candidate.cpu_offload_gib:
         chosen["--cpu-offload-gb"] = candidate.cpu_offload_gib
-    if candidate.eager:
+    # compiling for a CPU would need a C++ compiler on the host
+    if candidate.eager or not candidate.gpus:
         chosen["--enforce-eager"] = True
     return chosen
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from rigup.catalogue.flags import nearest
 from rigup.plan import Finding
 from rigup.planner.candidate import Candidate
-from rigup.planner.rules import engine, formats, host, images, notes, options, parallel
+from rigup.planner.rules import cpu, engine, formats, host, images, notes, options, parallel
 from rigup.planner.rules.rule import Rule
 
 RULES: tuple[Rule, ...] = (
@@ -16,6 +16,7 @@ RULES: tuple[Rule, ...] = (
     formats.checkpoint_version,
     formats.minimum_capability,
     formats.cuda_capability,
+    cpu.cpu_format,
     engine.known_bad,
     engine.kv_cache_type,
     engine.parser,
@@ -38,6 +39,7 @@ RULES: tuple[Rule, ...] = (
     engine.append_think,
     formats.format_fallback,
     parallel.nvfp4_expert_parallel,
+    cpu.cpu_routing,
     host.driver_floor,
     host.sglang_host_memory,
     options.unread_version,
@@ -48,11 +50,11 @@ RULES: tuple[Rule, ...] = (
     notes.pruned_experts,
     notes.host_offload,
     notes.untuned_kernel,
-)
-RULES_BY_ID = {rule.id: rule for rule in RULES}
     notes.unread_config,
     notes.config_beside_an_image,
     notes.config_of_another_triton,
+)
+RULES_BY_ID = {rule.id: rule for rule in RULES}
 REFUSING = tuple(rule for rule in RULES if rule.severity == "refuses")
 WARNING = tuple(rule for rule in RULES if rule.severity == "warns")
 

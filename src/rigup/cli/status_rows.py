@@ -4,46 +4,85 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import Any
 
-from rigup.facts.probe import Nvidia
+from rigup.facts.probe import Gpu, Probe
+from rigup.fleet.drift import Drift, driver_standing
 from rigup.fleet.result import HostResult
-from rigup.operations.builds import name_of
-from rigup.plan import DriverPlan, Plan
+from rigup.plan import Plan
+
+SYSTEMD_TIME = "%a %Y-%m-%d %H:%M:%S UTC"
 
 
-def row(result: HostResult, plan: Plan) -> dict[str, Any]:
-    """One service. `drift` names what is not as the plan has it, "none" where all of it is."""
-    from roles.service import release_of
+def row(result: HostResult, plan: Plan, drift: tuple[Drift, ...]) -> dict[str, Any]:
+    """One service. `drift` of the row names what is not as the plan has it, "none" where all of it is.
 
+    drift: all that was found on the host.
+    """
     name, probe = plan.service.name, result.probe
     known: dict[str, Any] = {"host": result.host, "service": name, "health": "unknown", "drift": "unknown"}
     if probe is None:
         return known | {"health": result.state}
     unit, release = probe.units.get(name), probe.releases.get(name)
     answer = next((a for a in result.answers if a.service == name), None)
-    assert plan.build is not None
-    wanted = release_of(plan, name_of(plan.build, probe.architecture, probe.os)).manifest
     standing = driver_standing(probe.nvidia, plan.driver)
-    drift = (
-        *_release_drift(release, wanted),
-        *(["unit overrides"] if unit and unit.overrides else []),
-        *(["driver"] if len(standing) > 1 else []),
-    )
+    own = [found.what for service in (name, "") for found in drift if found.service == service]
     return known | {
         "os": probe.os,
         "driver": ", ".join(standing) or None,
         "gpus": [asdict(gpu) for gpu in probe.gpus],
+        **gpu_figures(probe, plan),
         "release": probe.current.get(name),
         "build": release["build"] if release else None,
         "checkpoint": release["checkpoint"] if release else None,
         "unit": unit.active if unit else "absent",
         "since": unit.since if unit else None,
+        "up_seconds": up_seconds(unit.since, probe.clock) if unit and unit.active == "active" else None,
         "restarts": unit.restarts if unit else None,
         "health": "answers" if answer else "no answer",
         "seconds": answer.seconds if answer else None,
-        "drift": ", ".join(drift) or "none",
+        "drift": ", ".join(dict.fromkeys(own)) or "none",
     }
+
+
+def left_over_row(result: HostResult, drift: Drift) -> dict[str, Any]:
+    """A service that is on a host and in no plan."""
+    unit = result.probe.units.get(drift.service) if result.probe else None
+    state = unit.active if unit else "absent"
+    known = {"host": result.host, "service": drift.service, "unit": state}
+    return known | {"health": "not asked", "drift": drift.what}
+
+
+def gpu_figures(probe: Probe, plan: Plan) -> dict[str, Any]:
+    """The GPUs of a service together: MiB in use, MiB in all, degrees Celsius of the hottest; None where none says."""
+    gpus = _of_service(probe, plan)
+    used = [gpu.memory_used_mib for gpu in gpus if gpu.memory_used_mib is not None]
+    there = [gpu.memory_total_mib for gpu in gpus if gpu.memory_total_mib is not None]
+    warm = [gpu.temperature_c for gpu in gpus if gpu.temperature_c is not None]
+    return {
+        "gpu_memory_used_mib": sum(used) if used else None,
+        "gpu_memory_mib": sum(there) if there else None,
+        "gpu_temperature_c": max(warm) if warm else None,
+    }
+
+
+def _of_service(probe: Probe, plan: Plan) -> list[Gpu]:
+    """The GPUs that a service's release was given; by the plan's indices where it was given none by UUID."""
+    release = probe.releases.get(plan.service.name) or {}
+    named = str((release.get("environment") or {}).get("CUDA_VISIBLE_DEVICES", "")).split(",")
+    chosen = [gpu for gpu in probe.gpus if gpu.uuid in named]
+    indices = {memory.gpu for memory in plan.memory}
+    return chosen or [gpu for gpu in probe.gpus if gpu.index in indices]
+
+
+def up_seconds(since: str, clock: int) -> int | None:
+    """How long a unit has been active by its host's own clock; None where systemd does not say."""
+    try:
+        began = datetime.strptime(since, SYSTEMD_TIME).replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    return max(0, clock - int(began.timestamp()))
 
 
 def settle(results: Iterable[HostResult], rows: Iterable[dict[str, Any]]) -> None:
@@ -52,21 +91,3 @@ def settle(results: Iterable[HostResult], rows: Iterable[dict[str, Any]]) -> Non
     for result in results:
         if result.state == "pending":
             result.state = "differs" if result.host in drifted else "unchanged"
-
-
-def driver_standing(nvidia: Nvidia, planned: DriverPlan | None) -> tuple[str, ...]:
-    """The driver that the kernel runs, then what is at odds with it: another one on disk, another one in the lock.
-
-    planned: None where rigup leaves the driver alone. () where there is no driver, and none is planned.
-    """
-    if not nvidia.loaded and planned is None:
-        return ()
-    on_disk = [f"{nvidia.installed} installed"] if nvidia.mismatched else []
-    in_lock = [f"lock {planned.version}"] if planned and nvidia.loaded != planned.version else []
-    return (nvidia.loaded or "none", *on_disk, *in_lock)
-
-
-def _release_drift(release: dict[str, Any] | None, wanted: dict[str, Any]) -> list[str]:
-    if release is None:
-        return ["not applied"]
-    return [key for key in wanted if release.get(key) != wanted[key]]

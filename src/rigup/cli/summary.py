@@ -32,7 +32,7 @@ def show_results(results: list[HostResult], console: Console) -> None:
         said = {
             "unchanged": "no changes",
             "changed": f"{count} change{'s' if count != 1 else ''}",
-            "differs": f"{count} to change",
+            "differs": f"{count} to change" if count else "not as planned",
             "pending": "no changes",
         }.get(result.state, result.state)
         console.print(f"[{colour}]{result.host}: {said}[/] in {seconds_text(result.seconds)}", highlight=False)

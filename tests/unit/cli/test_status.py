@@ -10,8 +10,10 @@ from rich.console import Console
 
 from rigup.catalogue.driver_versions import locked_driver
 from rigup.cli.status import table
-from rigup.cli.status_rows import driver_standing, row, settle
-from rigup.facts.probe import Nvidia, Probe, UnitState
+from rigup.cli.status_rows import left_over_row, settle, up_seconds
+from rigup.cli.status_rows import row as row_with
+from rigup.facts.probe import Gpu, Nvidia, Probe, UnitState
+from rigup.fleet.drift import drift_of, driver_standing
 from rigup.fleet.result import HostResult, exit_code
 from rigup.lock import Lock
 from rigup.operations.builds import name_of
@@ -35,17 +37,30 @@ def planned(gpus: object = "RTX 3090", lock: Lock = LOCK) -> Plan:
 
 def result_of(plan: Plan, nvidia: Nvidia) -> HostResult:
     """A host on which the plan's release runs and answers, with this driver."""
-    assert plan.build is not None
-    release = release_of(plan, name_of(plan.build, "x86_64", "debian-12")).manifest
+    release = manifest(plan)
+    gpus = [Gpu(gpu.name, 6144, gpu.memory_mib, 61 + index, index) for index, gpu in enumerate(plan.rig.gpus)]
     probe = Probe(
         os="debian-12",
+        clock=1_800_000_000,
+        gpus=tuple(gpus),
+        builds=(release["build"],),
         architecture="x86_64",
         nvidia=nvidia,
         current={"chat": "1"},
         releases={"chat": release},
-        units={"chat": UnitState(active="active")},
+        units={"chat": UnitState(active="active", since="Fri 2027-01-15 06:58:20 UTC")},
     )
     return HostResult("gpu1", probe=probe, answers=[Answer("gpu1", "chat", "hello", 1, 0.5, 80.0)])
+
+
+def manifest(plan: Plan) -> dict[str, Any]:
+    assert plan.build is not None
+    return release_of(plan, name_of(plan.build, "x86_64", "debian-12")).manifest
+
+
+def row(result: HostResult, plan: Plan) -> dict[str, Any]:
+    found = drift_of(result.probe, (plan,), {"chat": manifest(plan)}) if result.probe else ()
+    return row_with(result, plan, found)
 
 
 def asked(plan: Plan, nvidia: Nvidia) -> tuple[dict[str, Any], int]:
@@ -117,3 +132,30 @@ def test_the_table_has_a_column_for_it_where_there_is_one() -> None:
     text = shown(planned(), having("590.48.01"))
     assert "driver" in text.splitlines()[0] and "590.48.01, lock 580.178.04" in text.splitlines()[1]
     assert "driver" not in shown(planned([]), having(""))
+
+
+def test_gpus_have_their_memory_and_the_hottest_temperature() -> None:
+    text = shown(planned(), having("580.178.04"))
+    assert "6.0 of 24.0 GiB" in text and "61 °C" in text
+    found, _ = asked(planned(), having("580.178.04"))
+    assert (found["gpu_memory_used_mib"], found["gpu_memory_mib"], found["gpu_temperature_c"]) == (6144, 24576, 61)
+    assert "gpu memory" not in shown(planned([]), having(""))
+
+
+def test_how_long_a_service_has_been_up() -> None:
+    found, _ = asked(planned([]), having(""))
+    assert found["up_seconds"] == 3700
+    assert "1 h 1 min" in shown(planned([]), having(""))
+    assert up_seconds("", 5) is None and up_seconds("Fri 2027-01-15 06:58:20 CET", 5) is None
+
+
+def test_a_service_that_no_plan_names_has_a_line() -> None:
+    plan = planned([])
+    result = result_of(plan, having(""))
+    assert result.probe is not None
+    result.probe.current["old"], result.probe.units["old"] = "3", UnitState(active="active")
+    (drift,) = drift_of(result.probe, (plan,), {"chat": manifest(plan)})
+    found = left_over_row(result, drift)
+    assert (found["service"], found["unit"], found["drift"]) == ("old", "active", "not in the inventory")
+    settle([result], [found])
+    assert exit_code([result]) == 1

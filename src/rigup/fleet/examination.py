@@ -1,0 +1,78 @@
+"""A run that only looks: what `diff`, `status` and `report` have in common."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rigup.fleet.drift import Drift, drift_of
+from rigup.fleet.drift_asking import ASKED_ROLES, asked_drift
+from rigup.fleet.preflight_rig import differences
+from rigup.fleet.result import HostResult
+from rigup.fleet.runner import Run, load_provision
+from rigup.operations.builds import name_of
+from rigup.plan import Plan
+
+
+class Examination(Run):
+    """As a run, but never with a lease. drift: what differs, by host, once `compare_all` or `note_drift` was called."""
+
+    drift: dict[str, tuple[Drift, ...]]
+
+    def look(self) -> None:
+        """Connects to every host and probes it. A host that is another rig than declared takes part: that is drift."""
+        self.drift = {name: () for name in self.results}
+        self.connect(take_lease=False)
+        for name, result in self.results.items():
+            if result.state == "refused" and result.probe is not None and self.plans[name]:
+                other = {f"{name}: {f.message}" for f in differences(self.plans[name][0].rig, result.probe)}
+                if all(error.message in other for error in result.errors):
+                    result.state, result.errors = "pending", []
+
+    def compare_all(self, deep: bool = False) -> None:
+        """Finds out what apply would change, and everything else that is not as planned.
+
+        deep: hash every file of every checkpoint.
+        """
+        self.compare()
+        self.note_drift()
+        self._each(lambda host: self._ask(host, deep))
+        for name, result in self.results.items():
+            if result.state == "pending":
+                result.state = "differs" if self.drift[name] else "unchanged"
+
+    def note_drift(self) -> None:
+        """Notes what the probes show."""
+        load_provision()
+        for name, result in self.results.items():
+            if result.probe is not None:
+                manifests = {plan.service.name: self._manifest(result, plan) for plan in self.plans[name]}
+                self.drift[name] = drift_of(result.probe, self.plans[name], manifests)
+
+    def refresh(self) -> None:
+        """Looks again and asks again, over the connections that still stand."""
+        for host in self.state.inventory:
+            if host.connected and not _stands(host):
+                host.connected = False
+                host.connector.disconnect()
+            host.connector_data.pop("rigup_answers", None)
+            self.results[host.name] = HostResult(host.name)
+        self.look()
+        self.verify()
+
+    def _ask(self, host: Any, deep: bool) -> None:
+        differing = {change.role for change in self.results[host.name].changes}
+        if deep or differing & ASKED_ROLES:
+            self.drift[host.name] += tuple(asked_drift(host, self.plans[host.name], differing, deep))
+
+    def _manifest(self, result: HostResult, plan: Plan) -> dict[str, Any]:
+        from roles.service import release_of
+
+        assert plan.build is not None and result.probe is not None
+        build = name_of(plan.build, result.probe.architecture, result.probe.os)
+        return dict(release_of(plan, build).manifest)
+
+
+def _stands(host: Any) -> bool:
+    """Whether the connection to a host is there, as far as one can tell without asking the host."""
+    transport = host.connector.client.get_transport() if host.connector.client else None
+    return bool(transport and transport.is_active())

@@ -1,0 +1,98 @@
+"""What a person did to a host by hand, told by `rigup diff` and `rigup status`; what apply mends and what it leaves."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.lab.fleet import MODEL_FILE, REPO, UNIT, UNIT_FILE, WEIGHTS, Fleet, Run, wait_for
+
+pytestmark = pytest.mark.lab
+pytest_plugins = ("tests.lab.fleet_fixtures",)
+
+OVERRIDE = f"{UNIT_FILE}.d/override.conf"
+MODEL = f"{WEIGHTS}/{REPO}/*/{MODEL_FILE}"
+
+
+@pytest.fixture
+def applied(fleet: Fleet) -> Fleet:
+    """The fleet, applied."""
+    fleet.apply()
+    return fleet
+
+
+def drift(run: Run) -> set[tuple[str, str]]:
+    """What has drifted, with the service."""
+    (host,) = run.json["hosts"]
+    return {(found["what"], found["service"]) for found in host["drift"]}
+
+
+def steps(run: Run) -> list[str]:
+    """What apply would change."""
+    return [change["step"] for change in run.json["hosts"][0]["changes"]]
+
+
+def rows(run: Run) -> dict[str, dict[str, Any]]:
+    """The services of a status, by name."""
+    return {row["service"]: row for row in run.json["services"]}
+
+
+def test_what_was_done_by_hand_is_told_and_what_apply_does_not_mend_stays_told(applied: Fleet) -> None:
+    host = applied.host
+    host.tell(
+        f"sed -i 's/--parallel 1/--parallel 2/' {UNIT_FILE}; systemctl disable --quiet {UNIT}; "
+        f"mkdir -p $(dirname {OVERRIDE}) /etc/rigup/services/old/releases; "
+        f"printf '[Service]\\nNice=5\\n' > {OVERRIDE}; systemctl daemon-reload; systemctl stop {UNIT}; "
+        f"touch {MODEL}"
+    )
+
+    told = applied.rigup("diff", "--json", expect=1)
+    by_hand = {("unit overrides", "chat"), ("not in the inventory", "old")}
+    assert drift(told) == by_hand | {("unit", "chat"), ("state", "chat"), ("checkpoint", "chat")}
+    assert steps(told) == [f"weights {REPO} Q4_1", "release of chat"]
+    messages = [found["message"] for found in told.json["hosts"][0]["drift"]]
+    assert f"changed since it was hashed: {MODEL_FILE}" in messages
+    assert f"{UNIT} is inactive" in messages and f"{UNIT} is disabled: it would not start at boot" in messages
+
+    applied.apply()
+    left = applied.rigup("diff", "--json", expect=1)
+    assert (drift(left), steps(left), left.json["hosts"][0]["state"]) == (by_hand, [], "differs")
+    found = rows(applied.rigup("status", "--json", expect=1))
+    assert (found["chat"]["health"], found["chat"]["drift"]) == ("answers", "unit overrides")
+    assert found["old"]["drift"] == "not in the inventory"
+    host.tell(f"systemctl revert {UNIT} 2>/dev/null; rm -rf /etc/rigup/services/old; systemctl restart {UNIT}")
+    wait_for(host.answers, "the service")
+
+
+def test_only_a_deep_diff_finds_bytes_that_rotted_in_silence(applied: Fleet) -> None:
+    rot = (
+        f"m=$(ls {MODEL}); t=$(stat -c %y $m); "
+        'printf rot | dd of=$m bs=1 seek=1000 conv=notrunc status=none; touch -d "$t" $m'
+    )
+    applied.host.tell(rot)
+    assert drift(applied.rigup("diff", "--json")) == set()
+    deep = applied.rigup("diff", "--deep", "--json", expect=1)
+    assert [found["message"] for found in deep.json["hosts"][0]["drift"]] == [f"not as locked: {MODEL_FILE}"]
+    applied.host.tell(f"touch {MODEL}")
+    assert steps(applied.apply()) == [f"weights {REPO} Q4_1"]
+
+
+def test_watch_asks_again_over_the_same_connection_until_it_is_ended(applied: Fleet) -> None:
+    run = applied.start("status", "--watch", "0.2", "--json")
+
+    def refreshes() -> list[dict[str, Any]]:
+        return [json.loads(line)["services"][0] for line in run.stdout.read_text().splitlines()]
+
+    wait_for(lambda: len(refreshes()) >= 2, "two refreshes")
+    logins = "journalctl -u 'ssh*' -o cat | grep -c 'Accepted publickey'"
+    before = int(applied.host.tell(logins))
+    applied.host.tell(f"systemctl stop {UNIT}")
+    wait_for(lambda: refreshes()[-1]["unit"] == "inactive", "the change")
+    assert refreshes()[-1]["health"] == "no answer"
+    assert int(applied.host.tell(logins)) - before <= 3, "it logs in anew each time"
+    run.interrupt()
+    assert run.wait() == 0
+    assert refreshes()[0]["health"] == "answers"
+    applied.host.tell(f"systemctl start {UNIT}")

@@ -1,4 +1,4 @@
-"""Four B200 with the engine as a container image."""
+"""Four B200 with the engine as its makers' container image, which the lock pins by digest."""
 
 rig = {"gpus": "4x B200"}
 services = {

@@ -80,6 +80,8 @@ def _show_decided(plan: Plan, console: Console) -> None:
     _show_line(
         console, "with", f"{plan.build.engine} {plan.build.version} ({plan.build.method}), {parallel_text(plan)}"
     )
+    if plan.build.method == "image":
+        _show_line(console, "image", plan.build.image.reference if plan.build.image else "not locked yet: rigup lock")
     _show_line(console, "context", context_text(plan))
     if plan.decode_tokens_per_second is not None:
         _show_line(console, "estimate", speed_text(plan))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from rigup.errors import RigupError
 
 if TYPE_CHECKING:
+    from rigup.fleet.contact import Contact
     from rigup.fleet.inventory import Project
     from rigup.fleet.runner import Run
     from rigup.plan import Plan
@@ -57,12 +58,27 @@ def open_run(args: argparse.Namespace, kind: type[Run] | None = None) -> tuple[P
 
     kind: of the run, where it is not the usual one.
     """
+    from rigup.fleet.contact import Contact
     from rigup.fleet.inventory import load_project
+    from rigup.fleet.startup import import_by_and_by
+
+    project = load_project(args.inventory, args.limit)
+    password = sudo_password(args)
+    contact = Contact(project, password)
+    contact.begin()
+    import_by_and_by()
+    try:
+        return project, _planned(project, kind, password, contact)
+    except BaseException:
+        contact.leave()
+        raise
+
+
+def _planned(project: Project, kind: type[Run] | None, password: str | None, contact: Contact) -> Run:
     from rigup.fleet.planning import plan_project, plans_by_host
     from rigup.fleet.runner import Run
     from rigup.fleet.settings import read_settings
 
-    project = load_project(args.inventory, args.limit)
     plans = plan_project(project)
     if refused := [plan for plan in plans if plan.verdict == "refused"]:
         raise Refusals(refused)
@@ -71,7 +87,7 @@ def open_run(args: argparse.Namespace, kind: type[Run] | None = None) -> tuple[P
     settings = {
         host.name: read_settings(host.data, by_host[host.name], project.root, host.origins) for host in project.hosts
     }
-    return project, (kind or Run)(project, by_host, settings, sudo_password(args))
+    return (kind or Run)(project, by_host, settings, password, contact)
 
 
 def check_installable(plans: tuple[Plan, ...]) -> None:

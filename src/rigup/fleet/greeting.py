@@ -1,4 +1,4 @@
-"""The first thing said to a host: who are we there, the lease, what is it, and what it was asked last time.
+"""The first thing said to a host: who are we there, what is it, and what it was asked last time. It only reads.
 
 All in one command, since each costs two round trips. The part that needs root runs as root, or not at all where sudo
 wants a password; it is then said again (`sudo.settle`).
@@ -22,6 +22,7 @@ from rigup.facts.probe import PROBE_SECONDS, parse
 from rigup.facts.probe_script import script as probe_script
 from rigup.fleet import fact_batch
 from rigup.fleet.fact_batch import Answer
+from rigup.fleet.lease import stamp
 
 FILE = f"{layout.CACHE}/.questions"
 SECONDS = PROBE_SECONDS + 60
@@ -37,15 +38,12 @@ if sudo -k -n true 2>/dev/null; then echo "{_SUDO} free"; exec sudo -H -n sh -s;
 echo "{_SUDO} password"; exec cat >/dev/null
 """
 
-# NVML and the questions are waited for at the same time; what the questions say on standard error stays apart
-_ASK_AGAIN = f"{{ if [ -O {FILE} ]; then . {FILE}; fi; }} </dev/null | {{ probe </dev/null 2>/dev/null; cat; }}"
-
 _REMEMBER = 'umask 077; mkdir -p -m 755 "$(dirname "$1")"; cat > "$1.new"; mv -f "$1.new" "$1"'
 
 
 @dataclass(frozen=True)
 class Greeting:
-    """What came back. sudo: "none", "free" or "password", "" for root. lease: what the lease's script said."""
+    """What came back. sudo: "none", "free" or "password", "" for root. lease: the stamp of the lease as it was then."""
 
     uid: str
     user: str
@@ -60,17 +58,18 @@ class Greeting:
         return self.uid == "0" or self.sudo == "free"
 
 
-def greet(host: Any, lease: str | None, **arguments: Any) -> Greeting:
-    """Says it. lease: the script that takes the lease, None for no lease. Raises as running a command does."""
+def greet(host: Any, **arguments: Any) -> Greeting:
+    """Says it. arguments: pyinfra's, as whom. Raises as running a command does."""
     words = StringCommand("sh", "-s") if arguments.get("_sudo") else StringCommand("sh", "-c", shlex.quote(_AS_ROOT))
-    _, output = host.run_shell_command(words, _stdin=_script(lease), _timeout=SECONDS, **arguments)
+    _, output = host.run_shell_command(words, _stdin=_script(), _timeout=SECONDS, **arguments)
     return _read(output)
 
 
-def _script(lease: str | None) -> str:
-    take = f'taken=$( {lease}\n); echo "{_LEASE} $taken"\n' if lease else ""
+def _script() -> str:
+    """NVML and the questions are waited for at the same time; what the questions say on standard error stays apart."""
     definition, _, _ = probe_script().rpartition("probe </dev/null")
-    return f"{fact_batch.ASK}\n{definition}\n{take}{_ASK_AGAIN}\n"
+    both = f"{{ if [ -O {FILE} ]; then . {FILE}; fi; }} </dev/null | {{ probe </dev/null 2>/dev/null; cat; }}"
+    return f'{fact_batch.ASK}\n{definition}\necho "{_LEASE} $({stamp()})"\n{both}\n'
 
 
 def _read(output: CommandOutput) -> Greeting:

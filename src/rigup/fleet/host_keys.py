@@ -26,7 +26,7 @@ def keep_pyinfra_from_asking() -> None:
     """Nothing is asked on the terminal in the middle of a run.
 
     pyinfra asks about an unknown jump host: rigup refuses it like any other host. It asks for a password wherever sudo
-    wants one: rigup has settled that before (`settle_sudo`).
+    wants one: rigup has settled that before (`greet_as_root`).
     """
     policies = {"accept-new": AcceptNew, "no": ssh_client.WarningPolicy, "off": ssh_client.WarningPolicy}
     ssh_client.get_missing_host_key_policy = lambda value: policies.get(value, ssh_client.StrictPolicy)()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import getpass
 import json
 import os
-import shlex
 import socket
 import time
 from contextlib import suppress
@@ -29,15 +28,17 @@ RENEW_SECONDS = 15
 FILE = f"{RUNTIME}/lease.json"
 
 _TAKE = r"""
-mkdir -p "$1"; exec 9>"$1/lease.lock"; flock -w 10 9
+mkdir -p "$1"; exec 9>>"$1/lease.lock"; flock -w 10 9
 if [ -f "$2" ]; then
   age=$(( $(date +%s) - $(stat -c %Y "$2") ))
   if [ "$age" -lt "$3" ] && [ "$(cat "$2")" != "$5" ]; then printf '%s %s' "$age" "$(cat "$2")"; exit 0; fi
+  taken_over=yes
 fi
-umask 022; printf %s "$4" > "$2"; echo taken
+echo "taken ${taken_over:-$(stat -c %i-%y "$1/lease.lock" | tr -d ' ')}"
+umask 022; printf %s "$4" > "$2"; touch "$1/lease.lock"
 """
 _RENEW = 'if [ "$(cat "$1")" = "$2" ]; then touch "$1"; else exit 1; fi'
-_RELEASE = 'if [ "$(cat "$1" 2>/dev/null)" = "$2" ]; then rm -f "$1"; fi'
+_RELEASE = 'if [ "$(cat "$1" 2>/dev/null)" = "$2" ]; then touch "$(dirname "$1")/lease.lock"; rm -f "$1"; fi'
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,11 @@ class Holder:
 
     def __str__(self) -> str:
         return f"{self.who} (process {self.pid}) since {self.since}"
+
+
+def stamp() -> str:
+    """sh that prints something which changes whenever somebody takes the lease or gives it back."""
+    return f"stat -c %i-%y {RUNTIME}/lease.lock 2>/dev/null | tr -d ' '"
 
 
 def myself() -> Holder:
@@ -74,32 +80,26 @@ class Lease:
         self.text = json.dumps(asdict(holder))
         self._renewing: Any = None
 
-    def take(self, said: str = "") -> None:
-        """Raises Refused, naming the holder, when somebody else has this host.
-
-        said: what `script` has printed there already.
-        """
-        if said != "taken":
-            self.claim()
+    def take(self) -> str:
+        """Raises Refused, naming the holder, when somebody else has this host. Returns the stamp from before it."""
+        stamp = self.claim()
         self._renewing = gevent.spawn(self._renew)
+        return stamp
 
-    def script(self) -> str:
-        """sh that tries to take it once, and prints "taken" where it could."""
-        return f"set -eu -- {' '.join(shlex.quote(word) for word in self._words(''))}\n{_TAKE}"
-
-    def claim(self) -> None:
+    def claim(self) -> str:
         """Writes the lease, as at the first time or anew after a reboot has taken it away. Raises as `take` does."""
         answer = self._try("")
-        if answer != "taken":
+        if not answer.startswith("taken"):
             age, _, text = answer.partition(" ")
             if self._is_dead(text):
                 answer = self._try(text)
-        if answer != "taken":
-            age, _, text = answer.partition(" ")
+        age, _, text = answer.partition(" ")
+        if age != "taken":
             raise Refused(
                 f"{self.host.name}: another rigup apply is at work: {_named(text)}, last sign of life {age} s ago",
                 f"wait for it; if it is dead its claim ends {EXPIRES_SECONDS} s after its last sign of life",
             )
+        return text
 
     def release(self, last: tuple[str, tuple[str, ...], str] | None = None) -> None:
         """Gives the host back; quiet when the host cannot be reached any more.
@@ -116,10 +116,7 @@ class Lease:
             remote.ask(self.host, *words, stdin=stdin, timeout=15)
 
     def _try(self, dead: str) -> str:
-        return remote.script(self.host, _TAKE, *self._words(dead)).strip()
-
-    def _words(self, dead: str) -> tuple[str, ...]:
-        return RUNTIME, FILE, str(EXPIRES_SECONDS), self.text, dead
+        return remote.script(self.host, _TAKE, RUNTIME, FILE, str(EXPIRES_SECONDS), self.text, dead).strip()
 
     def _renew(self) -> None:
         while True:

@@ -13,34 +13,25 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import gevent
-from pyinfra.api import Config, Inventory, State
-from pyinfra.api.exceptions import ConnectError
 from pyinfra.api.operations import run_host_op
 from pyinfra.api.state import StateStage
 from pyinfra.context import ctx_config, ctx_host, ctx_state
 
 from rigup.errors import HostFailed, InputError, RigupError, Unreachable
+from rigup.fleet.contact import Contact
 from rigup.fleet.fact_batch import digest
 from rigup.fleet.fact_reading import FactReader, harmless
-from rigup.fleet.greeting import remembering
-from rigup.fleet.host_keys import keep_pyinfra_from_asking, name_jump_hosts_as_ssh_does
+from rigup.fleet.greeting import Greeting, remembering
 from rigup.fleet.inventory import Project, toolkit_root
 from rigup.fleet.lease import Lease, myself
 from rigup.fleet.preflight import preflight
 from rigup.fleet.result import Change, HostResult
 from rigup.fleet.settings import Settings
-from rigup.fleet.ssh import CarefulSSH
-from rigup.fleet.ssh_config import connection_data
-from rigup.fleet.sudo import greet_as_root
-from rigup.fleet.unreachable import explain
 from rigup.operations import jobs, reboots, remote
 from rigup.operations.progress import Progress, report
 from rigup.operations.steps import error_of
 from rigup.plan import Plan
 from rigup.verify.generation import Answer, ask_service
-
-CONNECT_TIMEOUT_SECONDS = 10
-PARALLEL_HOSTS = 50
 
 
 class Run:
@@ -52,48 +43,35 @@ class Run:
         plans: dict[str, tuple[Plan, ...]],
         settings: dict[str, Settings],
         sudo_password: str | None,
+        contact: Contact | None = None,
     ) -> None:
-        logging.getLogger("pyinfra").addHandler(logging.NullHandler())
-        logging.getLogger("pyinfra").propagate = False
-        logging.getLogger("paramiko").setLevel(logging.CRITICAL)
-        keep_pyinfra_from_asking()
-        name_jump_hosts_as_ssh_does()
-        self.plans, self.settings, self.sudo_password = plans, settings, sudo_password
+        self.plans, self.settings = plans, settings
         self.results = {host.name: HostResult(host.name) for host in project.hosts}
         self.leases: dict[str, Lease] = {}
         self.remembered: dict[str, set[str]] = {}
-        names = [(host.name, connection_data(host.name, host.data)) for host in project.hosts]
-        inventory = Inventory((names, {}))
-        for index, host in enumerate(inventory):
-            host.connector_cls = CarefulSSH
-            # pyinfra's API tells operations apart by position alone; this makes the host part of it
-            host.loop_position = [index]
-        parallel = min(PARALLEL_HOSTS, len(names))
-        self.state = State(inventory, Config(CONNECT_TIMEOUT=CONNECT_TIMEOUT_SECONDS, PARALLEL=parallel))
-        self.state.cwd = str(toolkit_root())
+        self.contact = contact or Contact(project, sudo_password)
+        self.state = self.contact.state
 
     def __enter__(self) -> Run:
         ctx_state.set(self.state)
         return self
 
     def __exit__(self, *exception: object) -> None:
-        gevent.joinall([self.state.pool.spawn(self._leave, host) for host in self.state.inventory if host.connected])
+        held = [(host, self.leases[host.name]) for host in self.state.inventory if host.name in self.leases]
+        gevent.joinall([self.state.pool.spawn(self._leave, host, lease) for host, lease in held])
+        self.contact.leave()
         ctx_state.reset()
 
-    def _leave(self, host: Any) -> None:
+    def _leave(self, host: Any, lease: Lease) -> None:
         """Gives the host back, and has it remember what it was asked where that is news."""
-        if lease := self.leases.get(host.name):
-            asked = host.connector.facts.questions() if host.connector.facts else []
-            new = {digest(question) for question in asked} - self.remembered.get(host.name, set())
-            lease.release(remembering(asked) if new else None)
-        host.connector.disconnect()
-        if host.connector.client is not None:
-            host.connector.client.close()
+        asked = host.connector.facts.questions() if host.connector.facts else []
+        new = {digest(question) for question in asked} - self.remembered.get(host.name, set())
+        lease.release(remembering(asked) if new else None)
 
     def connect(self, take_lease: bool) -> None:
         """Connects to every host, probes it, and holds the plan against it."""
         self.state.set_stage(StateStage.Connect)
-        self._each(lambda host: self._connect(host, take_lease), meanwhile=load_provision)
+        self._each(lambda host: self._connect(host, take_lease))
 
     def compare(self) -> None:
         """Finds out what would change, host by host; changes nothing."""
@@ -111,16 +89,10 @@ class Run:
         """Asks every service of every host; for `status`."""
         self._each(self._verify)
 
-    def _each(self, work: Callable[[Any], None], meanwhile: Callable[[], object] | None = None) -> None:
-        """Does `work` for all hosts that still take part, side by side; what it raises becomes that host's failure.
-
-        meanwhile: what this machine does while it waits for them.
-        """
+    def _each(self, work: Callable[[Any], None]) -> None:
+        """Does `work` for all hosts that still take part, side by side; what it raises becomes that host's failure."""
         hosts = [host for host in self.state.inventory if self.results[host.name].state in ("pending", "differs")]
         greenlets = [self.state.pool.spawn(self._guarded, work, host) for host in hosts]
-        if meanwhile:
-            gevent.joinall(greenlets, timeout=0)  # lets each of them begin
-            meanwhile()
         gevent.joinall(greenlets, raise_error=True)
 
     def _guarded(self, work: Callable[[Any], None], host: Any) -> None:
@@ -146,39 +118,27 @@ class Run:
 
     def _connect(self, host: Any, take_lease: bool) -> None:
         report(Progress(host.name, "connect"))
-        try:
-            host.connect(show_errors=False, raise_exceptions=True)
-        except ConnectError as error:
-            raise explain(host.name, str(error)) from None
-        except Exception as error:  # paramiko lets some key errors through as they are
-            raise explain(host.name, f"{type(error).__name__}: {error}") from None
-        self.state.activate_host(host)
-        self._greet(host, Lease(host, myself()) if take_lease else None)
-
-    def _greet(self, host: Any, lease: Lease | None) -> None:
-        """Probes the host, leases it, and learns what it is likely to be asked; refuses one that does not suit."""
-        result, reader = self.results[host.name], FactReader(host)
-        greeting = greet_as_root(host, lease.script() if lease else None, self.sudo_password)
+        result, greeting = self.results[host.name], self.contact.greeting(host)
         if not greeting.probe.os:
             raise HostFailed(f"{host.name}: the probe did not come back", "can you log in there and run a command?")
         result.probe = greeting.probe
-        if lease and greeting.lease == "taken":
-            self._hold(host, lease, "taken")
         found = preflight(result.probe, self.plans[host.name], time.time())
         if found:
             result.fail("refused", *(InputError(f"{host.name}: {f.message}", f.hint) for f in found))
             return
-        if lease and greeting.lease != "taken":
-            self._hold(host, lease, greeting.lease)  # and what was learned before that does not count
-        else:
+        reader = FactReader(host)
+        if not take_lease or self._lease(host, greeting):
             reader.learn(greeting.answers)
         self.remembered[host.name] = set(greeting.answers)
         host.connector.facts = reader
 
-    def _hold(self, host: Any, lease: Lease, said: str) -> None:
-        lease.take(said)
+    def _lease(self, host: Any, greeting: Greeting) -> bool:
+        """Takes the lease. Returns whether nobody else can have changed the host since the greeting."""
+        lease = Lease(host, myself())
+        undisturbed = lease.take() == greeting.lease
         self.leases[host.name] = lease
         reboots.afterwards(host, lease.claim)
+        return undisturbed
 
     def _compare(self, host: Any, provision: Callable[..., None]) -> None:
         report(Progress(host.name, "compare"))

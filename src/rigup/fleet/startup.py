@@ -11,6 +11,36 @@ from typing import Any
 # Imported by others in case they need them. invoke: paramiko, for "Match exec" in ssh_config. requests: downloads.
 SELDOM_NEEDED = ("invoke", "requests")
 FEWER_COLLECTIONS = 50_000
+TURNS = 4
+
+# What every run needs once its hosts have been greeted, in pieces of some ten milliseconds.
+NEEDED_LATER = (
+    "pydantic",
+    "rigup.units",
+    "rigup.plan",
+    "rigup.catalogue.checkpoint",
+    "rigup.catalogue.engines",
+    "rigup.catalogue",
+    "rigup.lock",
+    "rigup.planner",
+    "rigup.fleet.planning",
+    "rigup.render",
+    "rigup.verify.generation",
+    "rigup.fleet.settings",
+    "rigup.fleet.runner",
+    "rigup.operations.builds",
+    "rich.console",
+)
+
+
+def import_by_and_by() -> None:
+    """Imports it, and lets connections that have begun get on in between."""
+    import gevent
+
+    for name in NEEDED_LATER:
+        importlib.import_module(name)
+        for _ in range(TURNS):
+            gevent.sleep(0)
 
 
 def patch_for_many_hosts() -> None:
@@ -28,7 +58,7 @@ def patch_for_many_hosts() -> None:
 
 
 def _import_typeguard() -> None:
-    """pyinfra's type checks know a mock when they see one; the whole of unittest and asyncio is a high price for that."""
+    """pyinfra's type checks know a mock when they see one; all of unittest and asyncio is a high price for that."""
     if "unittest.mock" in sys.modules:
         return
     stand_in = ModuleType("unittest.mock")

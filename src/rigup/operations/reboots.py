@@ -37,7 +37,7 @@ def permitted() -> bool:
     return _permitted
 
 
-def afterwards(host: Any, action: Callable[[], None]) -> None:
+def afterwards(host: Any, action: Callable[[], object]) -> None:
     """Has `action` called each time that this host has come back, before anything else is done there."""
     host.connector_data[_AFTERWARDS] = action
 

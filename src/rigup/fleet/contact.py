@@ -1,0 +1,80 @@
+"""Reaching the hosts of a run: connections, and what the greeting of each brings back.
+
+It begins as soon as the inventory is read, while this machine still imports and plans: it only reads, and if the plans
+are refused then nobody hears of it.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import gevent
+from pyinfra.api import Config, Inventory, State
+from pyinfra.api.exceptions import ConnectError
+from pyinfra.api.state import StateStage
+
+from rigup.fleet.greeting import Greeting
+from rigup.fleet.host_keys import keep_pyinfra_from_asking, name_jump_hosts_as_ssh_does
+from rigup.fleet.inventory import Project, toolkit_root
+from rigup.fleet.ssh import CarefulSSH
+from rigup.fleet.ssh_config import connection_data
+from rigup.fleet.sudo import greet_as_root
+from rigup.fleet.unreachable import explain
+
+CONNECT_TIMEOUT_SECONDS = 10
+PARALLEL_HOSTS = 50
+
+
+class Contact:
+    """The connections to all hosts of a project, and pyinfra's state of the run that they are for."""
+
+    def __init__(self, project: Project, sudo_password: str | None) -> None:
+        logging.getLogger("pyinfra").addHandler(logging.NullHandler())
+        logging.getLogger("pyinfra").propagate = False
+        logging.getLogger("paramiko").setLevel(logging.CRITICAL)
+        keep_pyinfra_from_asking()
+        name_jump_hosts_as_ssh_does()
+        self.sudo_password = sudo_password
+        names = [(host.name, connection_data(host.name, host.data)) for host in project.hosts]
+        inventory = Inventory((names, {}))
+        for index, host in enumerate(inventory):
+            host.connector_cls = CarefulSSH
+            # pyinfra's API tells operations apart by position alone; this makes the host part of it
+            host.loop_position = [index]
+        parallel = min(PARALLEL_HOSTS, len(names))
+        self.state = State(inventory, Config(CONNECT_TIMEOUT=CONNECT_TIMEOUT_SECONDS, PARALLEL=parallel))
+        self.state.cwd = str(toolkit_root())
+        self._begun: dict[str, Any] = {}
+
+    def begin(self) -> None:
+        """Starts to reach every host; returns at once. What goes wrong is raised by `greeting`."""
+        self.state.set_stage(StateStage.Connect)
+        self._begun = {host.name: self.state.pool.spawn(self._greet, host) for host in self.state.inventory}
+
+    def greeting(self, host: Any) -> Greeting:
+        """What the greeting brings back: of the one that was begun, else of one that is said now.
+
+        Raises Unreachable, or one of LOST when the connection goes while it is said.
+        """
+        begun = self._begun.pop(host.name, None)
+        greeting: Greeting = begun.get() if begun is not None else self._greet(host)
+        return greeting
+
+    def leave(self) -> None:
+        """Ends every connection, and every attempt at one."""
+        gevent.killall(list(self._begun.values()))
+        for host in self.state.inventory:
+            host.connector.disconnect()
+            if host.connector.client is not None:
+                host.connector.client.close()
+
+    def _greet(self, host: Any) -> Greeting:
+        try:
+            host.connect(show_errors=False, raise_exceptions=True)
+        except ConnectError as error:
+            raise explain(host.name, str(error)) from None
+        except Exception as error:  # paramiko lets some key errors through as they are
+            raise explain(host.name, f"{type(error).__name__}: {error}") from None
+        self.state.activate_host(host)
+        return greet_as_root(host, self.sudo_password)

@@ -1,0 +1,54 @@
+"""Many questions in one command: what comes back is what each would have said by itself."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+from pyinfra.connectors.util import CommandOutput, OutputLine
+
+from rigup.fleet.fact_batch import Answer, answers_in, digest, script
+
+
+def output_of(text: str) -> CommandOutput:
+    done = subprocess.run(["sh", "-s"], input=text, capture_output=True, text=True, timeout=30)
+    streams = (("stdout", done.stdout), ("stderr", done.stderr))
+    return CommandOutput([OutputLine(name, line) for name, text in streams for line in text.split("\n")[:-1]])
+
+
+QUESTIONS = {
+    "echo one; echo two": Answer(True, (("stdout", "one"), ("stdout", "two"))),
+    "printf unfinished": Answer(True, (("stdout", "unfinished"),)),
+    "echo; echo": Answer(True, (("stdout", ""), ("stdout", ""))),
+    "true": Answer(True, ()),
+    "false": Answer(False, ()),
+    'echo out; echo "it\'s wrong" >&2; exit 3': Answer(False, (("stdout", "out"), ("stderr", "it's wrong"))),
+    "cat; echo nothing to read": Answer(True, (("stdout", "nothing to read"),)),
+}
+
+
+def test_each_answer_is_what_the_command_says_by_itself() -> None:
+    questions = QUESTIONS
+    assert answers_in(output_of(script(questions))) == {digest(text): answer for text, answer in questions.items()}
+
+
+def test_noise_around_the_answers_is_nobodys() -> None:
+    noisy = "echo welcome; echo trouble >&2\n" + script(["echo one"]) + "echo bye\n"
+    assert answers_in(output_of(noisy)) == {digest("echo one"): Answer(True, (("stdout", "one"),))}
+
+
+@pytest.mark.parametrize("lines", [3, 4, 5])
+def test_an_answer_that_was_cut_off_is_none(lines: int) -> None:
+    whole = output_of(script(["echo one; echo two", "echo three"]))
+    first = [line for line in whole.combined_lines if line.buffer_name == "stdout"][:lines]
+    cut = CommandOutput([*first, *(line for line in whole.combined_lines if line.buffer_name == "stderr")])
+    expected = {digest("echo one; echo two")} if lines > 4 else set()
+    assert set(answers_in(cut)) == expected
+
+
+def test_a_question_that_hangs_ends_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    from rigup.fleet import fact_batch
+
+    monkeypatch.setattr(fact_batch, "ASK", fact_batch.ASK.replace(str(fact_batch.QUESTION_SECONDS), "0.2"))
+    found = answers_in(output_of(script(["sleep 60", "echo one"])))
+    assert (found[digest("sleep 60")].ok, found[digest("echo one")].ok) == (False, True)

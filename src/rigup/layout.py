@@ -7,6 +7,7 @@ PROGRAMS = "/opt/rigup/programs"
 WEIGHTS = "/var/lib/rigup/weights"
 CONFIGURATION = "/etc/rigup"
 MOE_CONFIGS = f"{CONFIGURATION}/moe_configs"
+TUNING = "/var/lib/rigup/tuning"
 RUNTIME = "/run/rigup"
 CACHE = "/var/cache/rigup"
 # No service can be called that: a service's own cache lies beside it, under the service's name.

@@ -130,12 +130,16 @@ class Speed(Frozen):
 class MoeConfig(Frozen):
     """The fused-MoE kernel config that the engine will look for, and whether anyone has one.
 
+    experts, width: of the kernel (E, N). device: the card, as NVML names it.
     pins: the files that are taken, one for each kind of card: path below `files/moe_configs` to sha256.
     unlocked: those of them that the lock does not have.
     """
 
     file: str
     status: Literal["engine", "files", "missing"]
+    experts: int
+    width: int
+    device: str
     pins: dict[str, str] = {}
     unlocked: tuple[str, ...] = ()
 

@@ -16,10 +16,11 @@ from packaging.version import Version
 from pydantic import Field, ValidationError
 
 from rigup.errors import InputError
+from rigup.toolkit import toolkit_root
 from rigup.units import Frozen
 
 FOLDER = "files/moe_configs"
-TOOLKIT = Path(__file__).resolve().parents[3] / FOLDER
+TOOLKIT = toolkit_root() / FOLDER
 FORM_HINT = "docs/moe_configs.md shows the form; rigup tune writes it"
 
 Size = Annotated[int, Field(ge=1, le=2**20)]

@@ -19,6 +19,7 @@ VERBS = {
     "diff": "over SSH, read-only: what apply would change",
     "apply": "make it so: from a bare machine to a service that has answered",
     "status": "one line a service: build, checkpoint, health by a real generation, drift",
+    "tune": "the engine's own fused-MoE tuner on one host of a group, the kernel brought home if it wins",
     "lab": "booted disposable machines to rehearse on",
 }
 

@@ -20,6 +20,7 @@ from rigup.operations.progress import Progress, report
 
 POLL_SECONDS = 1.0
 RECONNECT_SECONDS = 180.0
+PAUSE_SECONDS = 300
 SHOWN = "LoadState,ActiveState,Result,ExecMainStatus,StatusText"
 
 
@@ -34,6 +35,8 @@ class Job:
     """One long step: `unit` names it on the host, `command` is its argv, `writable` all it may write to.
 
     shown: what the command sees of a folder, (folder, {path in it: what really lies there}), and nothing else of it.
+    gpus: whether it sees the machine's devices. paused: units that are stopped while it runs, and started when it ends
+    in whatever way, by systemd itself.
     as_root: for what unpacks a file system, with its owners and set-user-id files; else it runs as the worker.
     """
 
@@ -44,6 +47,8 @@ class Job:
     unit_of_progress: str = ""
     private_network: bool = False
     as_root: bool = False
+    gpus: bool = False
+    paused: tuple[str, ...] = ()
     shown: tuple[str, dict[str, str]] | None = None
 
 
@@ -78,6 +83,13 @@ def run(host: Any, job: Job) -> None:
         raise
 
 
+def _paused(job: Job) -> tuple[str, ...]:
+    """What stops units before the job and starts them after it, as root ("+"), without waiting until they answer."""
+    stop = (f"ExecStartPre=+systemctl stop {unit}" for unit in job.paused)
+    start = (f"ExecStopPost=+systemctl start --no-block {unit}" for unit in job.paused)
+    return (*stop, *start, f"TimeoutStartSec={PAUSE_SECONDS}") if job.paused else ()
+
+
 def _start(host: Any, job: Job) -> None:
     properties = (
         "NotifyAccess=all",
@@ -87,7 +99,9 @@ def _start(host: Any, job: Job) -> None:
         "ProtectHome=yes",
         "ProtectKernelTunables=yes",
         "ProtectControlGroups=yes",
-        *(() if job.as_root else ("PrivateDevices=yes", "RestrictSUIDSGID=yes")),
+        *(() if job.as_root or job.gpus else ("PrivateDevices=yes",)),
+        *(() if job.as_root else ("RestrictSUIDSGID=yes",)),
+        *_paused(job),
         "Nice=5",
         f"PrivateNetwork={'yes' if job.private_network else 'no'}",
         f"ReadWritePaths={' '.join(job.writable)}",
@@ -105,6 +119,7 @@ def _start(host: Any, job: Job) -> None:
         *(() if job.as_root else (f"--uid={WORKER_USER}", f"--gid={WORKER_USER}")),
         *(f"--property={value}" for value in properties),
         *job.command,
+        timeout=PAUSE_SECONDS if job.paused else 60,
     )
 
 

@@ -142,12 +142,16 @@ def _cards(candidate: Candidate) -> tuple[Gpu, ...]:
 
 def _of_card(candidate: Candidate, gpu: Gpu) -> MoeConfig:
     engine = candidate.engine.name
-    name = spelled(engine, *shape(candidate), gpu.moe_config_name)
-    own = _own(candidate, gpu)
-    if own is not None and not hides_its_own(candidate):
-        return MoeConfig(file=name, status="files")
-    shipped = flags.in_ranges(candidate.version, _shipped()[engine].get(name, ""))
-    return MoeConfig(file=name, status="engine" if shipped else "missing")
+    experts, width = shape(candidate)
+    name = spelled(engine, experts, width, gpu.moe_config_name)
+    if _own(candidate, gpu) is not None and not hides_its_own(candidate):
+        status = "files"
+    else:
+        shipped = flags.in_ranges(candidate.version, _shipped()[engine].get(name, ""))
+        status = "engine" if shipped else "missing"
+    return MoeConfig.model_validate(
+        {"file": name, "status": status, "experts": experts, "width": width, "device": gpu.name}
+    )
 
 
 def _own(candidate: Candidate, gpu: Gpu) -> MoeConfigFile | None:

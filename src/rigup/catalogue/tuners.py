@@ -1,0 +1,40 @@
+"""Where each engine's own tuner of fused-MoE kernels comes from."""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+from pathlib import Path
+
+from rigup.units import Frozen
+
+FILE = Path(__file__).parent / "data" / "tuners.toml"
+
+
+class Tuner(Frozen):
+    """One engine's tuner.
+
+    archive, root: of the source archive that holds it, as `lock.LockedSource` has them; {version} stands for the
+    release. files: below the root, the program first and then what it imports from beside itself.
+    """
+
+    archive: str
+    root: str
+    files: tuple[str, ...]
+    source: str
+
+    def of(self, version: str) -> Tuner:
+        """The tuner of one release."""
+        filled = {key: getattr(self, key).replace("{version}", version) for key in ("archive", "root")}
+        return self.model_copy(update=filled)
+
+
+def tuner(engine: str, version: str) -> Tuner | None:
+    """The tuner of an engine's release; None for an engine without fused-MoE configs."""
+    found = _tuners().get(engine)
+    return found.of(version) if found else None
+
+
+@functools.cache
+def _tuners() -> dict[str, Tuner]:
+    return {name: Tuner.model_validate(entry) for name, entry in tomllib.loads(FILE.read_text()).items()}

@@ -1,0 +1,249 @@
+"""`rigup tune`: an engine's own fused-MoE tuner on one host of a group, its service paused, and what came of it.
+
+The service is stopped and started by the tuner's own systemd unit: it comes back when the tuner ends, fails, is stopped
+or killed, and also where rigup or the connection is gone by then. A second `rigup tune` picks up a run that goes on.
+"""
+
+from __future__ import annotations
+
+import getpass
+import hashlib
+import json
+import socket
+import tarfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import rigup.programs
+from rigup import layout
+from rigup.cache import cache_folder
+from rigup.catalogue.moe_configs import FOLDER, TunedKernel, path_of
+from rigup.catalogue.tuners import Tuner
+from rigup.errors import HostFailed, InputError
+from rigup.facts.probe import Probe
+from rigup.fleet.lease import Lease, myself
+from rigup.fleet.runner import Run
+from rigup.fleet.tuning_gain import Gain, gain_of
+from rigup.lock import LockedSource
+from rigup.operations import jobs, remote
+from rigup.operations.builds import name_of
+from rigup.operations.progress import Progress, report
+from rigup.operations.sources import fetch_source
+from rigup.plan import Plan
+from rigup.planner.moe_config import BLOCK_SHAPE, DTYPE
+from rigup.render.moe_configs import canonical_text
+from rigup.render.tuning import tuning_job
+from rigup.verify.generation import ask_service
+
+PROGRAMS = Path(rigup.programs.__file__).parent
+BASELINES = {
+    "engine": "the config that the engine ships",
+    "missing": "the engine's default, for want of a config",
+    "files": "the config that was in use",
+}
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to tune: a plan's kernel, with the tuner out of a pinned archive. files: the tuner's, text by name."""
+
+    plan: Plan
+    source: LockedSource
+    files: Mapping[str, str]
+    tokens: Sequence[int]
+    runs: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of it on one host."""
+
+    host: str
+    tuned: TunedKernel
+    gain: Gain
+    seconds: float
+
+
+def tuner_files(tuner: Tuner, source: LockedSource, host: str) -> dict[str, str]:
+    """The tuner's files out of its archive, which is fetched where the cache has it not, and checked by its hash.
+
+    Raises InputError where the archive does not hold them, and as `fetch_source` does.
+    """
+
+    def progress(done: int, total: int) -> None:
+        report(Progress(host, "tuner", done, total, "bytes", "fetching the archive that holds the tuner"))
+
+    archive = fetch_source(source, cache_folder() / "sources", progress)
+    wanted = {f"{source.root}/{path}": path.rpartition("/")[2] for path in tuner.files}
+    found: dict[str, str] = {}
+    with tarfile.open(archive) as opened:
+        for member in opened:
+            file = opened.extractfile(member) if member.name in wanted and member.isfile() else None
+            if file is not None:
+                found[wanted[member.name]] = file.read().decode()
+    if missing := [path for path, name in wanted.items() if name not in found]:
+        raise InputError(f"{source.engine} {source.version}: {source.address} holds no {', '.join(missing)}")
+    return {name: found[name] for name in wanted.values()}
+
+
+class TuningRun(Run):
+    """A run over the hosts of a group, of which one tunes."""
+
+    outcome: Outcome | None = None
+
+    def idle_host(self) -> str | None:
+        """The host to tune on: one that could be asked, on which the fewest services run; None where there is none."""
+        asked = [name for name, result in self.results.items() if result.state == "pending" and result.probe]
+        return min(asked, key=lambda name: len(self.serving(name)), default=None)
+
+    def serving(self, host: str) -> tuple[str, ...]:
+        """The services that run there."""
+        probe = self.results[host].probe
+        running = ("active", "activating", "reloading")
+        return tuple(name for name, unit in probe.units.items() if unit.active in running) if probe else ()
+
+    def tune(self, name: str, request: Request) -> None:
+        """Tunes on that host; every other one takes no further part. What came of it is in `outcome`."""
+        self.results = {name: self.results[name]}
+        self._each_of(name, lambda host: self._tune(host, request))
+
+    def _each_of(self, name: str, work: Any) -> None:
+        host = self.state.inventory.get_host(name)
+        self._guarded(work, host)
+
+    def _tune(self, host: Any, request: Request) -> None:
+        result = self.results[host.name]
+        assert result.probe is not None
+        lease = Lease(host, myself())
+        lease.take()
+        self.leases[host.name] = lease
+        paused = self.serving(host.name)
+        try:
+            self.outcome = _tuned(host, request, result.probe, paused)
+        finally:
+            if not jobs.cancelled():
+                self._ask(host, paused)
+        result.state = "changed"
+
+    def _ask(self, host: Any, services: tuple[str, ...]) -> None:
+        """Each service that was paused must answer again."""
+        for plan in self.plans[host.name]:
+            if plan.service.name in services:
+                report(Progress(host.name, "service", text=f"waiting for {plan.service.name} to be back"))
+                ask_service(host, plan, max_tokens=1)
+
+
+def _tuned(host: Any, request: Request, probe: Probe, paused: tuple[str, ...]) -> Outcome:
+    """Stages the tuner, runs it under systemd, and reads what it left."""
+    plan = request.plan
+    build = _require(host, plan, probe)
+    digest = _digest(request, build)
+    work, unit = f"{layout.TUNING}/{digest}", f"rigup-tune-{digest}"
+    program = next(iter(request.files))
+    job = tuning_job(plan, build, work, program, request.tokens, request.runs)
+    done = remote.ask(host, "test", "-f", f"{work}/result.json").ok
+    if not done and not _goes_on(host, unit):
+        _stage(host, work, request.files, job)
+    began = time.monotonic()
+    if not done:
+        units = tuple(layout.unit_name(service) for service in paused)
+        command = ("python3", f"{work}/tune_moe.py", f"{work}/job.json")
+        jobs.run(host, jobs.Job(unit, "tune", command, (work,), private_network=True, gpus=True, paused=units))
+    result = json.loads(remote.tell(host, "cat", f"{work}/result.json"))
+    outcome = Outcome(host.name, *_read(host, request, result, probe), time.monotonic() - began)
+    remote.ask(host, "rm", "-rf", work)
+    return outcome
+
+
+def _goes_on(host: Any, unit: str) -> bool:
+    """Whether this very tuning runs there already. Raises HostFailed where another one does."""
+    words = ("list-units", "--plain", "--no-legend", "--state=active,activating,deactivating", "rigup-tune-*")
+    running = [line.split()[0].removesuffix(".service") for line in remote.tell(host, "systemctl", *words).splitlines()]
+    if others := [name for name in running if name != unit]:
+        raise HostFailed(
+            f"{host.name}: another tuning goes on there: {', '.join(others)}",
+            f"wait for it, or on the host: systemctl stop {others[0]}",
+        )
+    return bool(running)
+
+
+def _require(host: Any, plan: Plan, probe: Probe) -> str:
+    """The folder of the build. Raises HostFailed where build, weights or the configs in use are not there."""
+    assert plan.build is not None and plan.checkpoint is not None
+    name = name_of(plan.build, probe.architecture, probe.os)
+    weights = layout.weights_folder(plan.checkpoint.repo, plan.checkpoint.revision or "")
+    for what, there in ((f"build {name}", name in probe.builds), (plan.checkpoint.repo, weights in probe.weights)):
+        if not there:
+            raise HostFailed(f"{host.name}: {what} is not there, and tuning needs it", "run rigup apply first")
+    if plan.moe_folder and not remote.ask(host, "test", "-d", plan.moe_folder.path).ok:
+        raise HostFailed(f"{host.name}: the kernels to measure against are not there", "run rigup apply first")
+    return f"{layout.BUILDS}/{name}"
+
+
+def _digest(request: Request, build: str) -> str:
+    assert request.plan.moe_config is not None
+    config = request.plan.moe_config
+    asked = [build, config.file, config.pins, list(request.tokens), request.runs, dict(request.files)]
+    return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:12]
+
+
+def _stage(host: Any, work: str, files: Mapping[str, str], job: Mapping[str, Any]) -> None:
+    """Puts the tuner, the program that runs it and its job into a folder of the worker's."""
+    report(Progress(host.name, "tune", text="sending the tuner"))
+    make = 'rm -rf "$1"; install -d -m 755 "$1" "$2" "$2/modules" "$2/modules/ray" "$2/home"'
+    remote.script(host, make, layout.TUNING, work)
+    own = {"tune_moe.py": "tune_moe.py", "modules/ray/__init__.py": "tuner_ray.py"}
+    texts = {**files, **{path: (PROGRAMS / name).read_text() for path, name in own.items()}}
+    for path, text in {**texts, "job.json": json.dumps(job)}.items():
+        remote.write_file(host, f"{work}/{path}", text.removesuffix("\n"))
+    remote.script(host, 'chown -R "$2:$2" "$1"', work, layout.WORKER_USER)
+
+
+def _read(host: Any, request: Request, result: dict[str, Any], probe: Probe) -> tuple[TunedKernel, Gain]:
+    """The kernel with its provenance. Raises HostFailed where the tuner made another one than the plan's."""
+    plan, config = request.plan, request.plan.moe_config
+    assert plan.build is not None and config is not None
+    if result["name"] != config.file:
+        raise HostFailed(
+            f"{host.name}: the tuner made {result['name']}, the plan's kernel is {config.file}",
+            "the plan and the checkpoint's config.json do not agree about the experts",
+        )
+    gain = gain_of(result["times"])
+    machine = f"{host.name}: {config.device}, driver {probe.nvidia.loaded or 'unknown'}, {probe.os}"
+    said = {
+        "measured_by": f"{getpass.getuser()}@{socket.gethostname()} with rigup tune",
+        "measured_on": f"{machine}, {time.strftime('%Y-%m-%d', time.gmtime())}",
+        "engine": f"{plan.build.engine} {plan.build.version}",
+        "baseline": BASELINES[config.status],
+        "gain": gain.text,
+        "source": f"{next(iter(request.files))} of {request.source.address}, sha256 {request.source.sha256}",
+        "licence": "the fleet's own",
+    }
+    tuned = TunedKernel(
+        experts=config.experts,
+        width=config.width,
+        dtype=DTYPE,
+        block_shape=BLOCK_SHAPE,
+        device=config.device,
+        triton=result["triton"],
+        provenance=said,
+        launches=result["table"],
+        measurements=gain.rows,
+    )
+    return tuned, gain
+
+
+def keep(outcome: Outcome, root: Path) -> Path:
+    """Writes the kernel into the fleet's own folder, in one step; returns where. Raises InputError where it cannot."""
+    path = root / FOLDER / path_of(outcome.tuned)
+    fresh = path.with_name(f".{path.name}.new")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh.write_text(canonical_text(outcome.tuned))
+        fresh.replace(path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}", "may you write there?") from None
+    return path

@@ -167,7 +167,7 @@ def _stage(host: Any, wanted: Release, existing: str | None) -> tuple[str, str |
 
 # $3 the unit, $4 where units lie, $5 the Quadlet file. One of the two kinds is installed, never both: a unit would hide
 # what podman makes of the other. What is replaced by another kind is stopped while systemd still knows how.
-_INSTALL = """
+_INSTALL = r"""
 if grep -q '^\[Container\]$' "$1/current/unit"; then wanted="$5"; other="$4/$3"; else wanted="$4/$3"; other="$5"; fi
 if [ -e "$other" ]; then
   systemctl stop "$3"; [ "$other" = "$5" ] || systemctl --quiet disable "$3" 2>&1 || true; rm -f "$other"

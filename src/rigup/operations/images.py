@@ -101,7 +101,7 @@ def _provide(host: Any, build: Build, name: str) -> None:
     if not remote.ask(host, "podman", "image", "exists", reference).ok:
         _check_space(host, build.image)
         report(Progress(host.name, "engine", text=f"pulling {reference}"))
-        command = ("python3", f"{layout.PROGRAMS}/pull_image.py", reference)
+        command = ("python3", f"{layout.PROGRAMS}/pull_image.py", reference, WRITABLE[0])
         unit = f"rigup-build-{name.replace('.', '-')}"
         jobs.run(host, jobs.Job(unit, "engine", command, WRITABLE, as_root=True))
     found = remote.ask(host, "podman", "image", "inspect", "--format", "{{.Digest}}", reference)

@@ -1,6 +1,8 @@
 """Runs on a host, as root: pulls one container image by digest and says how far it is.
 
-usage: pull_image.py REPOSITORY@sha256:DIGEST
+usage: pull_image.py REPOSITORY@sha256:DIGEST FOLDER
+
+FOLDER: where podman keeps images.
 
 podman keeps each layer that is whole, so a pull that was cut short goes on where it was. Python 3.10 standard library
 only.
@@ -16,7 +18,6 @@ import sys
 import threading
 import time
 
-STORAGE = "/var/lib/containers"
 SECONDS = 1.0
 
 
@@ -28,15 +29,9 @@ def notify(status: str) -> None:
             sock.sendto(f"STATUS={status}".encode(), address.replace("@", "\0", 1))
 
 
-def used() -> int:
-    """Bytes in use where images lie."""
-    return shutil.disk_usage(STORAGE).used
-
-
-def main(reference: str) -> int:
+def main(reference: str, folder: str) -> int:
     """Pulls; podman's last words go to the journal, where rigup looks for them."""
-    os.makedirs(STORAGE, exist_ok=True)
-    before = used()
+    before = shutil.disk_usage(folder).used
     lines: list[str] = []
     # Without a socket to systemd podman does not take itself for a service.
     environment = {name: value for name, value in os.environ.items() if name != "NOTIFY_SOCKET"}
@@ -48,7 +43,7 @@ def main(reference: str) -> int:
     reader.start()
     while pull.poll() is None:
         layers = sum(line.startswith("Copying blob") for line in lines)
-        notify(f"{layers} layers begun, {max(0, used() - before) / 1e9:.1f} GB written")
+        notify(f"{layers} layers begun, {max(0, shutil.disk_usage(folder).used - before) / 1e9:.1f} GB written")
         time.sleep(SECONDS)
     reader.join(10)
     if pull.returncode:
@@ -57,6 +52,6 @@ def main(reference: str) -> int:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
+    if len(sys.argv) != 3:
         sys.exit(__doc__)
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))

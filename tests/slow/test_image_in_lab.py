@@ -1,0 +1,230 @@
+"""An engine as a container image on a booted machine: pulled by digest, run by a Quadlet unit, changed, rolled back.
+
+The image is made here, from the stand-in engine and nothing else; the registry is a stand-in that speaks the real
+protocol. podman, crun, conmon and Quadlet are Debian 13's own.
+"""
+
+from __future__ import annotations
+
+import io
+import shutil
+import socket
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rigup.lab import addresses
+from rigup.lab.lab import Lab
+from rigup.lab.network import lab_socket
+from tests.lab.fleet import Fleet
+from tests.lab.fleet_fixtures import made_site
+from tests.registry import Registry
+
+pytestmark = [pytest.mark.slow, pytest.mark.lab]
+pytest_plugins = ("tests.lab.conftest",)
+
+REPOSITORY = "ggml-org/llama.cpp"
+QUADLET = "/etc/containers/systemd/rigup-chat.container"
+UNIT_FILE = "/etc/systemd/system/rigup-chat.service"
+REGISTRY_PORT = 5000
+ENGINE = Path(__file__).parents[1] / "lab/stand_in_engine/server.c"
+CRASHING = '#include <stdio.h>\nint main(void) { fputs("stand-in: rehearsed crash\\n", stderr); return 1; }\n'
+# What systemd-nspawn keeps from a lab's machines: overlay on overlay, keyrings, and BPF programs and controllers for
+# control groups. The container's files, users, namespaces, mounts and capabilities are as on a real machine.
+STORAGE = '[storage]\ndriver = "vfs"\nrunroot = "/run/containers/storage"\ngraphroot = "/var/lib/containers/storage"\n'
+CONTAINERS = """\
+[containers]
+keyring = false
+[engine]
+runtime = "lab"
+[engine.runtimes]
+lab = ["/usr/local/bin/crun-in-lab"]
+"""
+RUNTIME = """\
+#!/usr/bin/python3
+# Stands before crun in the lab: takes limits out of a container's configuration, which a lab's machine may not set.
+import json, os, sys
+words = sys.argv[1:]
+if "create" in words and "--bundle" in words:
+    path = words[words.index("--bundle") + 1] + "/config.json"
+    with open(path) as file:
+        config = json.load(file)
+    config["linux"].pop("resources", None)
+    with open(path, "w") as file:
+        json.dump(config, file)
+os.execv("/usr/bin/crun", ["crun", *words])
+"""
+
+
+def program(source: str, folder: Path) -> bytes:
+    """A static binary of C text."""
+    (folder / "server.c").write_text(source)
+    words = ["gcc", "-static", "-O1", "-DBUILD_NUMBER=11434", "-o", "server", "server.c"]
+    subprocess.run(words, cwd=folder, check=True, capture_output=True)
+    return (folder / "server").read_bytes()
+
+
+def layer(binary: bytes) -> bytes:
+    """A container's whole file system: the program, where the official image has it."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        entry = tarfile.TarInfo("app/llama-server")
+        entry.size, entry.mode = len(binary), 0o755
+        tar.addfile(entry, io.BytesIO(binary))
+    return packed.getvalue()
+
+
+def listening_in(lab: Lab) -> socket.socket:
+    """A socket at which the machines of a lab find a registry."""
+    found = lab_socket(lab.record.name)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    found.bind((addresses.hub_address(lab.record.number), REGISTRY_PORT))
+    found.listen(64)
+    return found
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes]:
+    """The layers of an image that works and of one that crashes."""
+    if shutil.which("gcc") is None:
+        pytest.skip("gcc is not here")
+    folder = tmp_path_factory.mktemp("engine")
+    return layer(program(ENGINE.read_text(), folder)), layer(program(CRASHING, folder))
+
+
+@pytest.fixture(scope="module")
+def made(
+    labs_can_run: None, tmp_path_factory: pytest.TempPathFactory, images: tuple[bytes, bytes]
+) -> Iterator[tuple[Fleet, Registry, str, str]]:
+    """A machine with Debian 13, a registry with two images, and their digests."""
+    with made_site(tmp_path_factory, "images", hosts=1, suite="trixie") as site:
+        registry = Registry(listening_in(site[0]))
+        good, bad = (registry.image("amd64", content) for content in images)
+        registry.tag(REPOSITORY, "server-b11434", registry.index({"amd64": good}))
+        fleet = Fleet(*site)
+        fleet.host.tell("mkdir -p /etc/containers")
+        for path, text in (
+            ("/etc/containers/storage.conf", STORAGE),
+            ("/etc/containers/containers.conf", CONTAINERS),
+            ("/usr/local/bin/crun-in-lab", RUNTIME),
+        ):
+            fleet.host.machine.ssh(f"cat >{path}; chmod 755 {path}", input=text, check=True)
+        yield fleet, registry, good, bad
+        registry.stop()
+
+
+def describe(fleet: Fleet, registry: Registry, digest: str, **service: object) -> None:
+    """The fleet with the service from an image, and a lock that pins it."""
+    fleet.describe(**{"engine": "llama.cpp", "build": "image", **service})
+    with (fleet.root / "group_data/boxes.py").open("a") as file:
+        file.write(f'image_mirrors = {{"ghcr.io": "{registry.address}"}}\n')
+    path = fleet.root / "rigup.lock"
+    without = path.read_text().split("[[images]]")[0]
+    path.write_text(
+        f'{without}[[images]]\nengine = "llama.cpp"\nversion = "b11434"\nvariant = "cpu"\n'
+        f'repository = "ghcr.io/{REPOSITORY}"\ndigest = "{digest}"\n'
+    )
+
+
+def test_a_service_from_an_image(made: tuple[Fleet, Registry, str, str]) -> None:
+    fleet, registry, good, _ = made
+    host = fleet.host
+    describe(fleet, registry, good)
+    fleet.apply()
+
+    assert host.answers()
+    assert f"Image=ghcr.io/{REPOSITORY}@{good}" in host.tell(f"cat {QUADLET}")
+    assert not host.says(f"test -e {UNIT_FILE}")
+    assert host.tell("systemctl is-enabled rigup-chat") == "generated"
+    assert f"/v2/{REPOSITORY}/manifests/{good}" in registry.requests  # by digest, and by no tag
+    assert not [path for path in registry.requests if "server-b11434" in path]
+    confined(fleet)
+    logged = host.tell("journalctl --no-pager -o cat -u rigup-chat -t rigup-chat")
+    assert "stand-in: context 8192, listening on 127.0.0.1:8000" in logged
+
+    asked = len(registry.requests)
+    assert fleet.rigup("diff", "--json").json["hosts"][0]["changes"] == []
+    assert fleet.apply().json["hosts"][0]["changes"] == []
+    assert len(registry.requests) == asked
+    assert fleet.rigup("status", "--json").json["services"][0]["health"] == "answers"
+
+
+def confined(fleet: Fleet) -> None:
+    """Root in the container is nobody on the host, can do nothing there, and sees the weights read-only."""
+    process = fleet.host.tell("pgrep -f /app/llama-server | head -n 1")
+    status = dict(
+        line.split(":", 1) for line in fleet.host.tell(f"cat /proc/{process}/status").splitlines() if ":" in line
+    )
+    assert int(status["Uid"].split()[0]) >= 2147483647
+    assert int(status["CapEff"], 16) == int(status["CapBnd"], 16) == 0
+    assert status["NoNewPrivs"].strip() == "1"
+    mounts = [line.split() for line in fleet.host.tell(f"cat /proc/{process}/mounts").splitlines()]
+    options = {fields[1]: fields[3].split(",") for fields in mounts}
+    weights = next(path for path in options if path.startswith("/var/lib/rigup/weights/"))
+    assert "ro" in options[weights] and "ro" in options["/"]
+
+
+def test_a_key_reaches_the_container_and_nobody_else(made: tuple[Fleet, Registry, str, str]) -> None:
+    fleet, registry, good, _ = made
+    describe(fleet, registry, good, listen="0.0.0.0")
+    fleet.rigup("apply", "--yes")
+    key = fleet.host.tell("cat /etc/rigup/services/chat/api-key")
+    ask = "curl -s -o /dev/null -w '%{http_code}' -X POST -d '{}' http://127.0.0.1:8000/v1/chat/completions"
+    assert fleet.host.tell(f"{ask} -H 'Authorization: Bearer {key}'") == "200"
+    assert fleet.host.tell(ask) == "401"
+    seen = fleet.host.tell(
+        f"ps -eo args; cat {QUADLET}; systemctl show rigup-chat; podman inspect rigup-chat; journalctl -o cat"
+    )
+    assert key not in seen
+    assert fleet.rigup("diff", "--json").json["hosts"][0]["changes"] == []
+
+
+def test_an_image_that_crashes_gives_way_to_the_one_before(made: tuple[Fleet, Registry, str, str]) -> None:
+    fleet, registry, good, bad = made
+    describe(fleet, registry, good)
+    fleet.apply()
+    describe(fleet, registry, bad)
+    run = fleet.apply(expect=1)
+    (error,) = run.json["hosts"][0]["errors"]
+    assert error["message"].endswith("was put back and answers")
+    assert f"@{good}" in fleet.host.tell(f"cat {QUADLET}")
+    assert fleet.host.answers()
+
+
+def test_from_an_image_to_a_build_and_back(made: tuple[Fleet, Registry, str, str]) -> None:
+    fleet, registry, good, _ = made
+    describe(fleet, registry, good, build="source")
+    fleet.apply()
+    assert fleet.host.answers()
+    assert fleet.host.tell(f"test -e {QUADLET} || ls {UNIT_FILE}") == UNIT_FILE
+    assert fleet.host.tell("podman ps -q") == ""
+    describe(fleet, registry, good)
+    fleet.apply()
+    assert fleet.host.answers()
+    assert fleet.host.tell(f"test -e {UNIT_FILE} || ls {QUADLET}") == QUADLET
+    assert fleet.host.tell("podman ps --format '{{.Names}}'") == "rigup-chat"
+
+
+def test_an_image_that_is_not_what_the_lock_says_is_not_taken(made: tuple[Fleet, Registry, str, str]) -> None:
+    fleet, registry, good, _ = made
+    describe(fleet, registry, good)
+    fleet.apply()
+    other = registry.image("amd64", layer(b"another"))
+    media_type, content = registry.content[other]
+    registry.content[other] = (media_type, content + b" ")
+    describe(fleet, registry, other)
+    (error,) = fleet.apply(expect=1).json["hosts"][0]["errors"]
+    assert other.removeprefix("sha256:")[:12] in error["message"]
+    assert fleet.host.answers()
+
+
+def test_debian_12_is_refused_before_anything_is_done(made: tuple[Fleet, Registry, str, str]) -> None:
+    fleet, registry, good, _ = made
+    describe(fleet, registry, good)
+    path = fleet.root / "group_data/boxes.py"
+    path.write_text(path.read_text().replace('"gpus": []', '"gpus": [], "os": "debian-12"'))
+    run = fleet.rigup("apply", "--yes", "--json", expect=1)
+    assert "debian-12 has podman 4.3.1; units for containers (Quadlet) need 4.4 or later" in run.text

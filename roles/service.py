@@ -8,6 +8,7 @@ from typing import Any
 from pyinfra.api import deploy
 
 from rigup import layout
+from rigup.operations.gpu_binding import MANIFEST_KEY
 from rigup.operations.releases import Release, release
 from rigup.operations.secrets import secret_file
 from rigup.plan import Plan
@@ -24,11 +25,12 @@ def service(
     restart: bool = False,
     why: str = "",
     afterwards: Callable[[Any], None] = lambda host: None,
+    settle: Callable[[Any], Plan] | None = None,
 ) -> None:
     """Have the plan's service running its release and answering; `restart` has it started anew whatever it does.
 
     why: what is wrong with the build that it runs now, for the step's name. afterwards: called with the host once the
-    service has answered.
+    service has answered. settle: gives the plan as it is once a driver can be asked which cards there are.
     """
 
     def check(host: Any) -> None:
@@ -47,6 +49,7 @@ def service(
         wanted=release_of(plan, build_name),
         check=check,
         restart=restart,
+        settle=(lambda host: release_of(settle(host), build_name)) if settle else None,
     )
 
 
@@ -60,4 +63,6 @@ def release_of(plan: Plan, build_name: str) -> Release:
         "command": list(plan.command),
         "environment": plan.environment,
     }
+    if plan.gpu_uuids:
+        manifest[MANIFEST_KEY] = [[index, uuid] for index, uuid in plan.gpu_uuids.items()]
     return Release(plan.service.name, service_file(plan, f"{layout.BUILDS}/{build_name}"), manifest)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from rigup import layout
-from rigup.facts.probe import Probe
+from rigup.facts.probe import Probe, read_probe
 from rigup.fleet.settings import Settings
 from rigup.operations.builds import name_of
 from rigup.operations.driver_state import unsuited_build
+from rigup.operations.gpu_binding import bound, waits
 from rigup.operations.moe_configs import after_start
 from rigup.operations.wheels import PackageSource
 from rigup.plan import Build, Plan
@@ -33,6 +35,7 @@ ENGINES: dict[tuple[str, str], Callable[[Build, str, PackageSource], None]] = {
 
 def provision(plans: tuple[Plan, ...], probe: Probe, settings: Settings) -> None:
     """Calls the roles for one host, in the order in which things must be there."""
+    plans = bound(plans, probe)
     packages = {p for plan in plans if plan.build for p in plan.build.runtime_packages}
     base(tuple(packages))
     driver_changes = gpus(plans, probe, settings)
@@ -51,4 +54,10 @@ def provision(plans: tuple[Plan, ...], probe: Probe, settings: Settings) -> None
         why = unsuited_build(probe, plan.service.name, plan.build)
         after = partial(after_start, plan=plan, keep=kernels)
         key = settings.api_keys.get(plan.service.name)
-        service(plan, name, key, restart=driver_changes, why=why, afterwards=after)
+        later = partial(_as_told_now, plans, plan.service.name) if waits(plans) else None
+        service(plan, name, key, restart=driver_changes, why=why, afterwards=after, settle=later)
+
+
+def _as_told_now(plans: tuple[Plan, ...], name: str, host: Any) -> Plan:
+    """The plan of a service with the cards that its host has, now that a driver can be asked."""
+    return next(plan for plan in bound(plans, read_probe(host)) if plan.service.name == name)

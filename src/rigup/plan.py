@@ -173,6 +173,8 @@ class Plan(Frozen):
     context: tokens. kv_tokens: how many tokens fit into the KV cache. host_memory_mib: what it takes of host memory.
     command: argv[0] is relative to the build's folder, or what an image calls its program; paths under the weights root are absolute.
     driver: None where rigup leaves the host's own alone. driver_floor: the lowest branch that engine and cards accept.
+    gpu_uuids: which card of the host each index is, in the order of use; empty until a probe has told, and where the
+    service has every card of a rig of equal ones.
     """
 
     host: str
@@ -198,6 +200,7 @@ class Plan(Frozen):
     moe_config: MoeConfig | None = None
     moe_folder: MoeFolder | None = None
     driver: DriverPlan | None = None
+    gpu_uuids: dict[int, str] = {}
     driver_floor: int = 0
     warnings: tuple[Finding, ...] = ()
     refusals: tuple[Finding, ...] = ()

@@ -13,6 +13,7 @@ from rigup import layout
 from rigup.facts.probe import Nvidia, Probe
 from rigup.fleet.preflight_rig import differences
 from rigup.operations.driver_state import booting_kernel, strays
+from rigup.operations.gpu_binding import MANIFEST_KEY
 from rigup.plan import DriverPlan, Plan
 
 What = Literal[
@@ -37,6 +38,8 @@ What = Literal[
 # Drop-ins that the distribution ships are nobody's doing.
 _SHIPPED_UNITS = ("/usr/lib/", "/lib/")
 _MOST_NAMED = 4
+_KEYS: tuple[What, ...] = ("build", "checkpoint", "command", "environment")
+_RELEASE_KEYS = (*_KEYS, MANIFEST_KEY)
 
 
 @dataclass(frozen=True)
@@ -108,12 +111,15 @@ def _service(probe: Probe, plan: Plan, wanted: dict[str, Any]) -> Iterator[Drift
 
 
 def _release(probe: Probe, name: str, release: dict[str, Any], wanted: dict[str, Any]) -> Iterator[Drift]:
-    for key in ("build", "checkpoint", "command", "environment"):
+    for key in _KEYS:
         if release.get(key) != wanted.get(key):
             yield Drift(key, _moved(key, release.get(key), wanted.get(key)), name)
-    for key in (key for key in wanted if key not in ("build", "checkpoint", "command", "environment")):
-        if release.get(key) != wanted[key]:
-            yield Drift("config", f"{key} is not the plan's", name)
+    if release.get(MANIFEST_KEY) != wanted.get(MANIFEST_KEY):
+        there, now = (", ".join(uuid for _, uuid in said.get(MANIFEST_KEY) or ()) for said in (release, wanted))
+        yield Drift("gpus", f"runs on {there or 'any'}; the plan: {now or 'any'}", name)
+    for other in (key for key in wanted if key not in _RELEASE_KEYS):
+        if release.get(other) != wanted[other]:
+            yield Drift("config", f"{other} is not the plan's", name)
     if (build := str(release.get("build", ""))) and build not in probe.builds:
         yield Drift("build", f"{layout.BUILDS}/{build} is gone", name)
     checkpoint = release.get("checkpoint") or {}

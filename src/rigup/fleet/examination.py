@@ -10,6 +10,7 @@ from rigup.fleet.preflight_rig import differences
 from rigup.fleet.result import HostResult
 from rigup.fleet.runner import Run, load_provision
 from rigup.operations.builds import name_of
+from rigup.operations.gpu_binding import bound
 from rigup.plan import Plan
 
 
@@ -45,7 +46,8 @@ class Examination(Run):
         load_provision()
         for name, result in self.results.items():
             if result.probe is not None:
-                manifests = {plan.service.name: self._manifest(result, plan) for plan in self.plans[name]}
+                plans = bound(self.plans[name], result.probe)
+                manifests = {plan.service.name: self._manifest(result, plan) for plan in plans}
                 self.drift[name] = drift_of(result.probe, self.plans[name], manifests)
 
     def refresh(self) -> None:

@@ -11,6 +11,7 @@ from rigup.fleet.inventory import HostEntry, Project
 from rigup.lock import Lock, load_lock
 from rigup.plan import Plan
 from rigup.planner.reading import read_rig, read_services
+from rigup.planner.together import together
 from rigup.render import plan_service
 
 
@@ -38,7 +39,7 @@ def plan_host(host: HostEntry, catalogue: Catalogue, lock: Lock) -> tuple[Plan, 
     if services is None:
         raise InputError(f"{host.data_path}: services: missing", 'write services = {"chat": {"model": "MiniMax-M2.5"}}')
     wanted = read_services(services, host.origins["services"], catalogue, rig)
-    return tuple(plan_service(host.name, host.group, rig, service, catalogue, lock) for service in wanted)
+    return together(tuple(plan_service(host.name, host.group, rig, service, catalogue, lock) for service in wanted))
 
 
 def plans_by_host(plans: Iterable[Plan]) -> dict[str, tuple[Plan, ...]]:

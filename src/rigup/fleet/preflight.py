@@ -8,6 +8,7 @@ from rigup import layout
 from rigup.facts.probe import Probe
 from rigup.fleet.preflight_driver import driver_findings
 from rigup.fleet.preflight_rig import differences
+from rigup.operations.gpu_binding import strangers
 from rigup.plan import Finding, Plan
 from rigup.planner.rules.images import without_quadlet
 from rigup.rig import SUPPORTED_OS
@@ -26,6 +27,7 @@ def preflight(probe: Probe, plans: tuple[Plan, ...], now: float) -> tuple[Findin
         *_disks(probe, plans),
         *(differences(plans[0].rig, probe) if plans else ()),
         *driver_findings(plans, probe),
+        *_named_gpus(probe, plans),
         *(found for plan in plans for found in _port(probe, plan)),
         *_containers(probe, plans),
     )
@@ -92,6 +94,16 @@ def _missing_weights(probe: Probe, plan: Plan) -> int:
     if folder in probe.weights:
         return 0
     return max(0, int(plan.checkpoint.bytes * (1 + SPACE_FOR_WEIGHTS_SHARE)) - probe.incoming.get(folder, 0))
+
+
+def _named_gpus(probe: Probe, plans: tuple[Plan, ...]) -> Iterator[Finding]:
+    for plan, uuid in strangers(plans, probe):
+        there = ", ".join(gpu.uuid for gpu in probe.gpus)
+        yield Finding(
+            rule="host-gpu-uuid",
+            message=f"services.{plan.service.name}.gpus: there is no {uuid}; found: {there}",
+            hint="rigup status --json lists each GPU with its UUID",
+        )
 
 
 def _port(probe: Probe, plan: Plan) -> Iterator[Finding]:

@@ -105,12 +105,15 @@ class CurrentRelease(FactBase[Running]):
 
 
 @operation()
-def release(wanted: Release, check: Check, restart: bool = False) -> Generator[FunctionCommand, None, None]:
+def release(
+    wanted: Release, check: Check, restart: bool = False, settle: Callable[[Any], Release] | None = None
+) -> Generator[FunctionCommand, None, None]:
     """Have a service run as this release, and have it answer.
 
     + wanted: the release
     + check: called with the host once the unit is started; raises when the service does not answer
     + restart: make a new start even when nothing of the release changed (a secret did)
+    + settle: gives the release instead, once its turn has come: of what nobody could tell when it was compared
     """
     running = host.get_fact(CurrentRelease, service=wanted.service)
     same = running.unit == wanted.unit.rstrip("\n") and running.manifest == _manifest(wanted)
@@ -119,18 +122,21 @@ def release(wanted: Release, check: Check, restart: bool = False) -> Generator[F
     if same and installed and runs and not restart:
         host.noop(f"{wanted.service} runs release {running.current}")
         return
-    yield step(_activate, wanted, check, running.current if same else None, same and installed)
+    yield step(_activate, settle or wanted, check, running.current if same else None, same and installed)
 
 
 def _manifest(wanted: Release) -> str:
     return json.dumps(wanted.manifest, sort_keys=True)
 
 
-def _activate(host: Any, wanted: Release, check: Check, existing: str | None, installed: bool) -> None:
+def _activate(
+    host: Any, release: Release | Callable[[Any], Release], check: Check, existing: str | None, installed: bool
+) -> None:
     """Stages the release (unless it is there already), switches to it, and goes back when it does not answer.
 
     An installed release that a reboot of this run has started is fresh: it is asked, and not started once more.
     """
+    wanted = release if isinstance(release, Release) else release(host)
     number, previous = _stage(host, wanted, existing)
     report(Progress(host.name, "service", text=f"starting {wanted.service}, release {number}"))
     try:

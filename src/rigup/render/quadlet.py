@@ -89,7 +89,7 @@ def _confined(plan: Plan) -> tuple[str, ...]:
 
 def _devices(plan: Plan) -> tuple[str, ...]:
     """The GPUs by their names in CDI: an index of NVML's, a UUID, or all of them."""
-    uuids = tuple(gpu for gpu in plan.service.gpus or () if isinstance(gpu, str))
+    uuids = tuple(plan.gpu_uuids.values()) or tuple(gpu for gpu in plan.service.gpus or () if isinstance(gpu, str))
     used = tuple(row.gpu for row in plan.memory)
     if uuids:
         return uuids

@@ -9,6 +9,7 @@ from rigup.plan import Plan
 from rigup.render.api_key import CREDENTIAL_NAME, is_loopback, wants_key
 from rigup.render.key_wrapper import wrapped
 from rigup.render.quoting import command_line, environment_line, plain_text
+from rigup.render.visible_gpus import with_its_gpus
 
 # Linux allows 32 bytes for a user name, systemd one less.
 LONGEST_USER = 31
@@ -80,6 +81,7 @@ def _process(plan: Plan, build_folder: str) -> tuple[str, ...]:
     words = (f"{build_folder}/{plan.command[0]}", *plan.command[1:])
     if wants_key(plan.service):
         words = wrapped(plan.build.engine, words)
+    words = with_its_gpus(plan, words)
     home = f"/var/cache/rigup/{plan.service.name}"
     variables = {"HOME": home, **plan.environment}
     return (

@@ -1,0 +1,91 @@
+"""From the indices that a plan counts GPUs by to the cards that a host has: by UUID, and for good.
+
+A plan is made offline, and indices are NVML's, by the PCI bus. A card more, or in another slot, gives all the others
+new ones, so a release names its cards by UUID. Which card an index meant when a release was made stands in the release,
+and stays so for as long as the card is there. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rigup.facts.probe import Gpu, Probe
+from rigup.plan import Plan
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+MANIFEST_KEY = "gpus"
+
+
+def bound(plans: tuple[Plan, ...], probe: Probe) -> tuple[Plan, ...]:
+    """The plans of one host with the cards that they get. One whose cards cannot be told yet stays as it is."""
+    known: dict[int, str] = {}
+    for plan in plans:
+        known |= _kept(plan, probe)
+    taken = {*known.values(), *(gpu for plan in plans for gpu in plan.service.gpus or () if isinstance(gpu, str))}
+    wanted = [index for plan in plans if not _by_uuid(plan) for index in _indices(plan)]
+    for index in (index for index in wanted if index not in known):
+        if (card := _card(plans[0], index, probe, taken)) is not None:
+            known[index] = card.uuid
+            taken.add(card.uuid)
+    return tuple(_with(plan, known) for plan in plans)
+
+
+def waits(plans: tuple[Plan, ...]) -> bool:
+    """Whether a plan of these has cards to be told that no probe has told: there was no driver to ask."""
+    return any(_indices(plan) and not plan.gpu_uuids for plan in plans)
+
+
+def strangers(plans: tuple[Plan, ...], probe: Probe) -> Iterator[tuple[Plan, str]]:
+    """Each UUID that a service names and that no card of the host has, with its plan. None while nobody can say."""
+    there = {gpu.uuid for gpu in probe.gpus}
+    for plan in plans:
+        for gpu in plan.service.gpus or ():
+            if isinstance(gpu, str) and there and gpu not in there:
+                yield plan, gpu
+
+
+def _by_uuid(plan: Plan) -> bool:
+    return any(isinstance(gpu, str) for gpu in plan.service.gpus or ())
+
+
+def _indices(plan: Plan) -> tuple[int, ...]:
+    """The indices that need a card, in the order of use: none where all cards are used and all are the same."""
+    used = tuple(memory.gpu for memory in plan.memory)
+    alike = len({gpu.name for gpu in plan.rig.gpus}) == 1
+    return () if alike and used == tuple(range(len(plan.rig.gpus))) and not _by_uuid(plan) else used
+
+
+def _kept(plan: Plan, probe: Probe) -> dict[int, str]:
+    """What the current release says, where it still holds: the same indices, and each card there and of its kind."""
+    if _by_uuid(plan):
+        return {}
+    said = (probe.releases.get(plan.service.name) or {}).get(MANIFEST_KEY) or []
+    cards = {int(index): str(uuid) for index, uuid in said}
+    if not cards or tuple(cards) != _indices(plan):
+        return {}
+    names = {gpu.uuid: gpu.name for gpu in probe.gpus}
+    right = all(names.get(uuid) == plan.rig.gpus[index].name for index, uuid in cards.items())
+    return cards if right or not names else {}
+
+
+def _card(plan: Plan, index: int, probe: Probe, taken: set[str]) -> Gpu | None:
+    """The card of an index: as many of its kind before it on the host as in the rig; else the first that is left."""
+    name = plan.rig.gpus[index].name
+    alike = [gpu for gpu in sorted(probe.gpus, key=lambda gpu: gpu.index) if gpu.name == name and gpu.uuid]
+    place = sum(gpu.name == name for gpu in plan.rig.gpus[:index])
+    free = [gpu for gpu in alike if gpu.uuid not in taken]
+    if place < len(alike) and alike[place] in free:
+        return alike[place]
+    return free[0] if free else None
+
+
+def _with(plan: Plan, known: dict[int, str]) -> Plan:
+    indices = _indices(plan)
+    if _by_uuid(plan):
+        uuids = {index: str((plan.service.gpus or ())[index]) for index in indices}
+    else:
+        uuids = {index: known[index] for index in indices if index in known}
+    if not uuids or len(uuids) < len(indices):
+        return plan
+    environment = {**plan.environment, VISIBLE: ",".join(uuids.values())}
+    return plan.model_copy(update={"gpu_uuids": uuids, "environment": environment})

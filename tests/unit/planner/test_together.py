@@ -1,0 +1,80 @@
+"""Several services on one rig: what they cannot both have is refused, with both names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rigup.lock import Lock
+from rigup.plan import Plan
+from rigup.planner.reading import read_rig, read_services
+from rigup.planner.together import together
+from rigup.render import plan_service
+from tests.unit.planner.asking import FILE, catalogue
+
+
+def plans(services: dict[str, dict[str, Any]], gpus: object = "4x RTX 3090", memory: float = 64) -> tuple[Plan, ...]:
+    rig = read_rig({"gpus": gpus, "host_memory_gib": memory}, FILE, catalogue())
+    small = {"model": "SmolLM2-135M-Instruct", "engine": "llama.cpp"}
+    described = {name: {**small, "port": 8000 + n, **said} for n, (name, said) in enumerate(services.items())}
+    read = read_services(described, FILE, catalogue(), rig)
+    return together(tuple(plan_service("gpu1", "group", rig, one, catalogue(), Lock()) for one in read))
+
+
+def test_two_pairs() -> None:
+    assert [plan.verdict for plan in plans({"a": {"gpus": [0, 1]}, "b": {"gpus": [2, 3]}})] == ["ok", "ok"]
+
+
+@pytest.mark.parametrize(
+    ("services", "rule", "message", "hint"),
+    [
+        (
+            {"a": {"gpus": [0, 1, 2]}, "b": {"gpus": [1, 2]}},
+            "gpu-shared",
+            "services a and b both use GPUs 1, 2",
+            "give each GPUs of its own: services.a.gpus and services.b.gpus",
+        ),
+        (
+            {"a": {}, "b": {}},
+            "gpu-shared",
+            "services a and b both use GPU 0",
+            "give each GPUs of its own: services.a.gpus and services.b.gpus",
+        ),
+        (
+            {"a": {"gpus": ["GPU-x", "GPU-y"]}, "b": {"gpus": ["GPU-y"]}},
+            "gpu-shared",
+            "services a and b both use GPU GPU-y",
+            "give each GPUs of its own: services.a.gpus and services.b.gpus",
+        ),
+        (
+            {"a": {"gpus": ["GPU-x", "GPU-y"]}, "b": {"gpus": [0, 1, 2]}},
+            "gpu-count",
+            "b needs 3 GPUs and 2 of 4 are left",
+            "give it fewer GPUs, or another rig: services.b.gpus",
+        ),
+    ],
+    ids=["index", "all", "uuid", "sum"],
+)
+def test_gpus_are_not_shared(services: dict[str, dict[str, Any]], rule: str, message: str, hint: str) -> None:
+    first, second = plans(services)
+    assert (first.verdict, second.verdict) == ("ok", "refused")
+    (finding,) = second.refusals
+    assert (finding.rule, finding.message, finding.hint) == (rule, message, hint)
+
+
+def test_host_memory_is_summed() -> None:
+    alone = plans({"a": {}}, [], 64)[0].host_memory_mib
+    assert alone is not None and 0 < alone < 1200
+    enough, short = 2 * alone / 1024 + 0.01, 2 * alone / 1024 - 0.1
+    assert [plan.verdict for plan in plans({"a": {}, "b": {}}, [], enough)] == ["ok", "ok"]
+    first, second = plans({"a": {}, "b": {}}, [], short)
+    assert first.verdict == "ok"
+    (finding,) = second.refusals
+    assert finding.rule == "host-memory"
+    assert finding.message.startswith(f"b needs {alone:,} MiB of host memory; of the rig's {short:g} GiB a leaves ")
+
+
+def test_a_refused_plan_takes_nothing_from_the_others() -> None:
+    made = plans({"a": {"gpus": [0]}, "b": {"gpus": [0, 1]}, "c": {"gpus": [1]}})
+    assert [plan.verdict for plan in made] == ["ok", "refused", "ok"]

@@ -267,3 +267,41 @@ def test_an_index_that_has_another_file_is_refused_by_both_hashes(bare: Installe
     bare.lock()
     assert bare.apply().json["hosts"][0]["state"] == "changed"
     assert bare.answers()
+
+
+def test_prune_takes_what_no_kept_release_needs_and_nothing_that_is(serving: Installed) -> None:
+    host, (needed,) = serving.host, serving.builds()
+    unused = "llama.cpp-b1-0123456789ab"
+    old = "/var/lib/rigup/weights/example/old/0123456789abcdef"
+    host.tell(
+        f"mkdir -p {BUILDS}/{unused} {BUILDS}/.result-x {old} {old}1; echo '{{}}' > {BUILDS}/{unused}/manifest.json; "
+        f"touch {old}/.rigup-receipt.json {old}1/mine"
+    )
+    (kept,) = host.tell(f"ls -d /var/lib/rigup/weights/{tiny.REPO}/*/").split()
+
+    asked = serving.rigup("prune", expect=2)
+    assert "prune asks before it changes anything, and nobody can answer here" in asked.text
+    assert unused in asked.text and needed not in asked.text
+    assert host.says(f"test -d {BUILDS}/{unused}")
+
+    host.tell("mkdir -p /etc/rigup/services/z/releases/1; echo '{' > /etc/rigup/services/z/releases/1/release.json")
+    (row,) = serving.rigup("prune", "--yes", "--json", expect=1).json["hosts"]
+    assert row["errors"][0]["message"].startswith(f"{host.name}: what is needed there cannot be told: json.decoder.")
+    assert host.says(f"rm -rf /etc/rigup/services/z && test -d {BUILDS}/{unused}")
+
+    (row,) = serving.rigup("prune", "--yes", "--json").json["hosts"]
+    assert [entry["path"] for entry in row["removed"]] == [
+        f"{BUILDS}/{unused}",
+        f"{BUILDS}/.result-x",
+        "/var/cache/rigup/.packages",
+    ]
+    assert row["removed"][2]["bytes"] > 10_000_000
+    assert (serving.builds(), host.says(f"test -d {old} && test -d {kept}")) == ([needed], True)
+
+    (row,) = serving.rigup("prune", "--yes", "--json", "--weights").json["hosts"]
+    assert [entry["path"] for entry in row["removed"]] == [old]
+    assert host.says(f"test -d {kept} && test -d {old}1")
+    assert serving.answers()
+    assert serving.rigup("prune", "--json").json["hosts"][0] == {
+        "host": host.name, "state": "unchanged", "removed": [], "errors": []
+    }  # fmt: skip

@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
             run.connect(take_lease=True)
             run.compare()
         results = list(run.results.values())
-        if summary.show_changes(results, console) and not args.yes and not _agreed(console):
+        if summary.show_changes(results, console) and not args.yes and not agreed(console):
             return 1
         if args.reboot or not args.yes:
             reboots.permit()  # whoever was asked has read which step may reboot
@@ -71,12 +71,13 @@ def run(args: argparse.Namespace) -> int:
     return exit_code(results)
 
 
-def _agreed(console: Any) -> bool:
+def agreed(console: Any, verb: str = "apply", question: str = "Make these changes?") -> bool:
+    """Whether the user says yes. Raises InputError where there is nobody to ask."""
     from rigup.operations import jobs
 
     if not sys.stdin.isatty():
-        raise InputError("apply asks before it changes anything, and nobody can answer here", "add --yes")
-    console.print("Make these changes? [y/N] ", end="", markup=False)
+        raise InputError(f"{verb} asks before it changes anything, and nobody can answer here", "add --yes")
+    console.print(f"{question} [y/N] ", end="", markup=False)
     while not select.select([sys.stdin], [], [], LOOK_SECONDS)[0]:  # unlike input(), it lets leases be renewed
         if jobs.cancelled():
             raise jobs.Cancelled("cancelled: nothing was changed")

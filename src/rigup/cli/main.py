@@ -18,6 +18,7 @@ VERBS = {
     "lock": "resolve and pin what the plans rest on: checkpoints, source archives, driver and toolkit",
     "diff": "over SSH, read-only: what apply would change",
     "apply": "make it so: from a bare machine to a service that has answered",
+    "prune": "take away builds, caches and weights that no kept release needs",
     "status": "one line a service: build, checkpoint, health by a real generation, drift",
     "tune": "the engine's own fused-MoE tuner on one host of a group, the kernel brought home if it wins",
     "lab": "booted disposable machines to rehearse on",

@@ -1,0 +1,150 @@
+"""Takes away what no kept release and no plan needs of a host: builds, unfinished work, caches; weights if asked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import rigup.programs
+from rigup import layout
+from rigup.errors import HostFailed
+from rigup.fleet.result import Change
+from rigup.fleet.runner import Run
+from rigup.operations import jobs, remote
+from rigup.operations.builds import name_of
+from rigup.operations.progress import Progress, report
+from rigup.plan import Plan
+from rigup.units import bytes_text
+
+LIST_SECONDS = 300
+REMOVE_SECONDS = 900
+SERVICES = f"{layout.CONFIGURATION}/services"
+
+
+@dataclass(frozen=True)
+class Removal:
+    """One thing that goes. what: in words. image: a container image that goes with it, "" for none."""
+
+    what: str
+    path: str
+    bytes: int
+    image: str = ""
+
+    @property
+    def text(self) -> str:
+        """As it is shown: what, and how much room it takes."""
+        return f"{self.what}, {bytes_text(self.bytes)}"
+
+
+def removals(found: dict[str, Any], builds: Iterable[str], weights: Iterable[str] | None) -> tuple[Removal, ...]:
+    """What can go of what `leftovers.py` found on a host.
+
+    builds: names that the plans of the host need, released or not yet. weights: the same of folders; None leaves all.
+    """
+    return (*_builds(found, set(builds)), *_unfinished(found), *_weights(found, weights))
+
+
+def _builds(found: dict[str, Any], planned: set[str]) -> Iterator[Removal]:
+    needed = planned | set(found["needed_builds"]) | set(found["running"])
+    for name, build in sorted(found["builds"].items()):
+        if name not in needed:
+            yield Removal(f"build {name}", f"{layout.BUILDS}/{name}", build["bytes"], build["image"])
+
+
+def _unfinished(found: dict[str, Any]) -> Iterator[Removal]:
+    """What a job that is at work is making, or takes its packages from, stays."""
+    if any(unit.startswith("rigup-build-") for unit in found["jobs"]):
+        return
+    for path, size in sorted(found["unfinished"].items()):
+        yield Removal(f"unfinished {path.rpartition('/')[2]}", path, size)
+    if found["packages"]:
+        yield Removal("Python packages kept for the next build", layout.PACKAGES, found["packages"])
+
+
+def _weights(found: dict[str, Any], planned: Iterable[str] | None) -> Iterator[Removal]:
+    if planned is None:
+        return
+    needed = set(planned) | set(found["needed_weights"])
+    stopped = not any(unit.startswith("rigup-weights-") for unit in found["jobs"])
+    for folder, size in sorted((found["weights"] | (found["incoming"] if stopped else {})).items()):
+        if folder.removesuffix(".incoming") not in needed:
+            yield Removal(f"weights {folder.removeprefix(f'{layout.WEIGHTS}/')}", folder, size)
+
+
+class Pruning(Run):
+    """A run that takes away. found: by host, what can go, once `look` was called."""
+
+    found: dict[str, tuple[Removal, ...]]
+
+    def look(self, weights: bool) -> None:
+        """Connects, takes the lease and finds out what can go. weights: those of no release and no plan as well."""
+        self.found = {}
+        self.connect(take_lease=True)
+        self._each(lambda host: self._look(host, weights))
+
+    def remove(self) -> None:
+        """Takes it away."""
+        self._each(self._remove)
+
+    def _connect(self, host: Any, take_lease: bool) -> None:
+        """Without the preflight of an apply: a disk that is full is what this is for."""
+        report(Progress(host.name, "connect"))
+        greeting = self.contact.greeting(host)
+        if not greeting.probe.os:
+            raise HostFailed(f"{host.name}: the probe did not come back", "can you log in there and run a command?")
+        self.results[host.name].probe = greeting.probe
+        self._lease(host, greeting)
+
+    def _look(self, host: Any, weights: bool) -> None:
+        result, plans = self.results[host.name], self.plans[host.name]
+        assert result.probe is not None
+        names = [name_of(plan.build, result.probe.architecture, result.probe.os) for plan in plans if plan.build]
+        folders = [folder for plan in plans if (folder := _folder(plan))]
+        self.found[host.name] = removals(_list(host), names, folders if weights else None)
+        result.changes = [Change("prune", removal.text) for removal in self.found[host.name]]
+        result.state = "differs" if result.changes else "unchanged"
+
+    def _remove(self, host: Any) -> None:
+        result = self.results[host.name]
+        result.changes = []
+        for removal in self.found[host.name]:
+            if jobs.cancelled():
+                raise jobs.Cancelled(f"{host.name}: cancelled before {removal.what}")
+            report(Progress(host.name, "prune", text=f"removing {removal.text}"))
+            _take_away(host, removal)
+            result.changes.append(Change("prune", removal.text))
+        result.state = "changed"
+
+
+def _folder(plan: Plan) -> str | None:
+    checkpoint = plan.checkpoint
+    return layout.weights_folder(checkpoint.repo, checkpoint.revision) if checkpoint and checkpoint.revision else None
+
+
+def _list(host: Any) -> dict[str, Any]:
+    program = (Path(rigup.programs.__file__).parent / "leftovers.py").read_text()
+    words = ("python3", "-", layout.BUILDS, layout.WEIGHTS, SERVICES, layout.PACKAGES)
+    if not remote.ask(host, "sh", "-c", "command -v python3").ok:
+        return {"builds": {}, "unfinished": {}, "packages": 0, "weights": {}, "incoming": {}} | dict.fromkeys(
+            ("needed_builds", "needed_weights", "running", "jobs"), ()
+        )
+    output = remote.ask(host, *words, stdin=program, timeout=LIST_SECONDS)
+    if not output.ok:
+        raise HostFailed(
+            f"{host.name}: what is needed there cannot be told: {output.last_line}", "nothing was removed; look at "
+            f"{SERVICES}/*/releases/*/release.json"
+        )  # fmt: skip
+    found: dict[str, Any] = json.loads(output.stdout)
+    return found
+
+
+def _take_away(host: Any, removal: Removal) -> None:
+    """Renamed first, so that a build or a checkpoint is never half there under its name."""
+    folder, _, name = removal.path.rpartition("/")
+    gone = f"{folder}/.removed-{name.lstrip('.')}"
+    remote.script(host, 'rm -rf "$2"; mv -T "$1" "$2"; rm -rf "$2"', removal.path, gone, timeout=REMOVE_SECONDS)
+    if removal.image:
+        remote.ask(host, "podman", "image", "rm", removal.image, timeout=REMOVE_SECONDS)

@@ -1,0 +1,89 @@
+"""Runs on a host: lists what rigup has put there in large pieces, and what of it is needed, as one line of JSON.
+
+usage: leftovers.py BUILDS WEIGHTS SERVICES PACKAGES
+
+{"builds": {name: {"bytes", "image"}}, "unfinished": {path: bytes}, "packages": bytes, "weights": {folder: bytes},
+"needed_builds", "needed_weights": of every release that is kept, "running": builds that a process runs from,
+"jobs": units of rigup's that are at work}. Raises where a release cannot be read: nothing must be taken for unneeded
+then. Python 3.10 standard library only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def size(path: Path) -> int:
+    """Bytes on the disk below a path; hard links count once."""
+    words = ["du", "-s", "--block-size=1", str(path)]
+    said = subprocess.run(words, capture_output=True, text=True).stdout.split()
+    return int(said[0]) if said else 0
+
+
+def image_of(build: Path) -> str:
+    """The reference of the image that a build is, "" for any other."""
+    image = json.loads((build / "manifest.json").read_text()).get("build", {}).get("image") or {}
+    return f"{image['repository']}@{image['digest']}" if image else ""
+
+
+def running(builds: Path) -> list[str]:
+    """Builds that the command line or the program of some process lies in."""
+    found = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes().split(b"\0")
+            words.append(os.readlink(process / "exe").encode())
+        except OSError:
+            continue
+        for word in words:
+            if word.startswith(f"{builds}/".encode()):
+                found.add(word.decode(errors="replace").removeprefix(f"{builds}/").split("/")[0])
+    return sorted(found)
+
+
+def jobs() -> list[str]:
+    """Units of rigup's that build, download or pull."""
+    words = ["systemctl", "list-units", "--plain", "--no-legend", "--state=active,activating,deactivating"]
+    said = subprocess.run([*words, "rigup-build-*", "rigup-weights-*"], capture_output=True, text=True).stdout
+    return [line.split()[0] for line in said.splitlines() if line.strip()]
+
+
+def released(services: Path, weights: Path) -> tuple[set[str], set[str]]:
+    """The builds and the folders of weights that some kept release was made from."""
+    builds, folders = set(), set()
+    for note in services.glob("*/releases/[0-9]*/release.json"):
+        release = json.loads(note.read_text())
+        builds.add(release["build"])
+        checkpoint = release.get("checkpoint")
+        if checkpoint:
+            folders.add(f"{weights}/{checkpoint['repo']}/{checkpoint['revision']}")
+    return builds, folders
+
+
+def main(builds: Path, weights: Path, services: Path, packages: Path) -> dict[str, Any]:
+    """The whole list."""
+    finished = [build for build in builds.glob("[!.]*") if (build / "manifest.json").is_file()]
+    unfinished = [path for path in builds.glob("*") if path not in finished] if builds.is_dir() else []
+    unfinished += [path for path in builds.glob(".*") if path not in unfinished]
+    needed_builds, needed_weights = released(services, weights)
+    whole = [path for path in weights.glob("*/*/*") if path.is_dir() and (path / ".rigup-receipt.json").is_file()]
+    return {
+        "builds": {build.name: {"bytes": size(build), "image": image_of(build)} for build in finished},
+        "unfinished": {str(path): size(path) for path in unfinished},
+        "packages": size(packages) if packages.is_dir() else 0,
+        "weights": {str(path): size(path) for path in whole},
+        "incoming": {str(path): size(path) for path in weights.glob("*/*/*.incoming")},
+        "needed_builds": sorted(needed_builds),
+        "needed_weights": sorted(needed_weights),
+        "running": running(builds),
+        "jobs": jobs(),
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(*(Path(word) for word in sys.argv[1:5]))))

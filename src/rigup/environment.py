@@ -40,7 +40,7 @@ class LockedEnvironment(Frozen):
         return self
 
     @property
-    def name(self) -> tuple[str, str, str, str]:
+    def name(self) -> tuple[str, str, Variant, Architecture]:
         """What tells it from others: engine, version, variant and architecture."""
         return self.engine, self.version, self.variant, self.architecture
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rigup.fleet.lock_entries import Change
     from rigup.fleet.locking import Resolved
 
 SCHEMA = 1
@@ -18,6 +20,7 @@ examples:
   rigup lock                                  pin what the plans of the only inventory need
   rigup lock --check                          for CI: is everything pinned? asks nobody
   rigup lock --upgrade driver=590.48.01       move one thing, keep the rest
+  rigup lock --upgrade vllm=0.33.0            an engine, and the packages that come with it
   rigup lock --upgrade unsloth/MiniMax-M2.5-GGUF
   rigup lock --prune                          drop what no plan uses any more
 
@@ -35,8 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--upgrade",
         metavar="NAME[=VERSION]",
-        help="move this: a repository, llama.cpp, driver or cuda-toolkit; default version: main of a repository, "
-        "the catalogue's of the rest",
+        help="move this: a repository, an engine, driver, cuda-toolkit or uv; default version: main of a repository, "
+        "the newest uv, the catalogue's of the rest",
     )
     parser.add_argument("--prune", action="store_true", help="drop what no plan uses")
 
@@ -82,7 +85,14 @@ def _show_check(found: tuple[str, ...], as_json: bool) -> int:
 def as_json(resolved: Resolved, warnings: list[str], written: bool) -> dict[str, Any]:
     """What happened, for scripts. Keys are only added within a schema."""
     changes = [
-        {"name": change.name, "change": change.kind, "before": change.before, "after": change.after}
+        {
+            "name": change.name,
+            "change": change.kind,
+            "before": change.before,
+            "after": change.after,
+            "against": change.against,
+            "packages": [{"name": m.name, "before": m.before, "after": m.after} for m in change.packages],
+        }
         for change in resolved.changes
     ]
     return {
@@ -91,9 +101,16 @@ def as_json(resolved: Resolved, warnings: list[str], written: bool) -> dict[str,
         "written": written,
         "changes": changes,
         "warnings": warnings,
-        "not_locked": list(resolved.needs.later),
+        "not_locked": [],
         "refused": [{"host": plan.host, "service": plan.service.name} for plan in resolved.needs.refused],
     }
+
+
+def moved_text(change: Change) -> str:
+    """How many packages moved with an environment: "against vllm 0.20.2: 120 moved, 30 new, 16 gone"."""
+    new = sum(move.before is None for move in change.packages)
+    gone = sum(move.after is None for move in change.packages)
+    return f"against {change.against}: {len(change.packages) - new - gone} moved, {new} new, {gone} gone"
 
 
 def show(resolved: Resolved, warnings: list[str], written: bool) -> None:
@@ -101,12 +118,17 @@ def show(resolved: Resolved, warnings: list[str], written: bool) -> None:
     for change in resolved.changes:
         pins = " -> ".join(text for text in (change.before, change.after) if text is not None)
         print(f"{SIGNS[change.kind]} {change.name}  {pins}")
+        if change.packages:
+            print(f"  {moved_text(change)}")
+            print(
+                textwrap.fill(
+                    ", ".join(map(str, change.packages)), 110, initial_indent=" " * 4, subsequent_indent=" " * 4
+                )
+            )
     if not resolved.changes:
         print("rigup.lock: its inputs are recorded, no pin moved" if written else "rigup.lock: nothing to change")
     for warning in warnings:
         print(f"warning: {warning}", file=sys.stderr)
-    for build in resolved.needs.later:
-        print(f"not locked yet: {build}", file=sys.stderr)
     if count := len(resolved.needs.refused):
         services = f"{count} service{' is' if count == 1 else 's are'}"
         print(f"{services} refused, and nothing is locked for them: rigup plan says why", file=sys.stderr)

@@ -6,19 +6,25 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from rigup.environment import LockedImage
+from rigup.environment import LockedEnvironment, LockedImage
 from rigup.fleet.lock_needs import BuildName, Name, build_label
+from rigup.fleet.lock_packages import PackageMove, package_moves
 from rigup.lock import Lock, LockedCheckpoint, LockedSource
 from rigup.units import bytes_text
 
 
 @dataclass(frozen=True)
 class Change:
-    """One entry that is not as it was. before, after: what it pins, None where it was not or is no more."""
+    """One entry that is not as it was. before, after: what it pins, None where it was not or is no more.
+
+    packages: what moved with it in a Python environment. against: the environment that it is compared with.
+    """
 
     name: str
     before: str | None
     after: str | None
+    packages: tuple[PackageMove, ...] = ()
+    against: str | None = None
 
     @property
     def kind(self) -> Literal["added", "moved", "dropped"]:
@@ -31,8 +37,14 @@ class Change:
 def changes(before: Lock, after: Lock) -> tuple[Change, ...]:
     """What differs between two locks, by name."""
     old, new = _pins(before), _pins(after)
+    moved = package_moves(before, after)
     return tuple(
-        Change(name, old[name][1] if name in old else None, new[name][1] if name in new else None)
+        Change(
+            name,
+            old[name][1] if name in old else None,
+            new[name][1] if name in new else None,
+            *moved.get(name.removeprefix("environment "), ((), None)),
+        )
         for name in sorted(old.keys() | new.keys())
         if old.get(name) != new.get(name)
     )
@@ -50,6 +62,12 @@ def with_sources(lock: Lock, entries: Iterable[LockedSource]) -> Lock:
     return lock.model_copy(update={"sources": tuple(merged[name] for name in sorted(merged))})
 
 
+def with_environments(lock: Lock, entries: Iterable[LockedEnvironment]) -> Lock:
+    """The lock with these in place of those of the same name."""
+    merged = {e.name: e for e in (*lock.environments, *entries)}
+    return lock.model_copy(update={"environments": tuple(merged[name] for name in sorted(merged))})
+
+
 def with_images(lock: Lock, entries: Iterable[LockedImage]) -> Lock:
     """The lock with these in place of those of the same name."""
     merged = {e.name: e for e in (*lock.images, *entries)}
@@ -65,19 +83,20 @@ def only(
     lock: Lock,
     checkpoints: Iterable[Name],
     sources: Iterable[Name],
-    images: Iterable[BuildName],
+    builds: Iterable[BuildName],
     driver: bool,
     cuda_toolkit: bool,
 ) -> Lock:
     """The lock without whatever is not named."""
-    kept, built, pulled = set(checkpoints), set(sources), set(images)
+    kept, built, made = set(checkpoints), set(sources), set(builds)
     return lock.model_copy(
         update={
             "driver": lock.driver if driver else None,
             "cuda_toolkit": lock.cuda_toolkit if cuda_toolkit else None,
             "checkpoints": tuple(e for e in lock.checkpoints if (e.repo, e.quant) in kept),
             "sources": tuple(e for e in lock.sources if (e.engine, e.version) in built),
-            "images": tuple(e for e in lock.images if e.name in pulled),
+            "environments": tuple(e for e in lock.environments if e.name in made),
+            "images": tuple(e for e in lock.images if e.name in made),
         }
     )
 
@@ -95,6 +114,12 @@ def _pins(lock: Lock) -> dict[str, tuple[object, str]]:
         found[f"checkpoint {entry.repo} {entry.quant}"] = (entry, text)
     for source in lock.sources:
         found[f"source {source.engine} {source.version}"] = (source, f"{source.address} sha256 {source.sha256[:12]}")
+    found |= {f"engine {name}": (version, version) for name, version in lock.engines.items()}
+    if lock.uv:
+        found["uv"] = (lock.uv, lock.uv.version)
+    for environment in lock.environments:
+        text = f"{len(environment.files)} packages, Python {environment.python}"
+        found[f"environment {build_label(environment.name)}"] = (environment, text)
     for image in lock.images:
         found[f"image {build_label(image.name)}"] = (image, f"{image.repository} {image.digest[:19]}")
     for path, sha256 in lock.moe_configs.items():

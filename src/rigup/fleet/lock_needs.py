@@ -10,13 +10,15 @@ from typing import Any
 
 from rigup.catalogue import Catalogue
 from rigup.catalogue.driver_versions import locked_driver, nvidia_versions
-from rigup.environment import Architecture, Variant
+from rigup.catalogue.engines import EngineVersion
+from rigup.environment import ARCHITECTURES, Architecture, Variant
 from rigup.fleet.inventory import HostEntry, Project
 from rigup.lock import Lock
 from rigup.plan import Plan
 from rigup.planner.driver import driver_plan
 from rigup.planner.reading import read_rig, read_services
 from rigup.planner.resolution import resolve
+from rigup.service import EngineName
 
 Name = tuple[str, str]
 BuildName = tuple[str, str, Variant, Architecture]
@@ -25,18 +27,20 @@ BuildName = tuple[str, str, Variant, Architecture]
 @dataclass(frozen=True)
 class Needs:
     """By name, the first plan that needs it: checkpoints by (repository, quantisation), sources by (engine, version),
-    images by (engine, version, variant, architecture).
+    environments and images by (engine, version, variant, architecture).
 
-    driver, cuda_toolkit: whether any plan needs one. later: builds that no lock can pin yet, by name.
+    driver, cuda_toolkit, uv: whether any plan needs one. free: engines of services that name no version.
     refused: plans that need nothing because they are refused. moe_configs: tuned kernels, path to sha256.
     """
 
     checkpoints: dict[Name, Plan]
     sources: dict[Name, Plan]
+    environments: dict[BuildName, Plan]
     images: dict[BuildName, Plan]
     driver: bool
     cuda_toolkit: bool
-    later: tuple[str, ...]
+    uv: bool
+    free: frozenset[EngineName]
     refused: tuple[Plan, ...]
     moe_configs: dict[str, str] = field(default_factory=dict)
 
@@ -46,10 +50,12 @@ class Needs:
         return Needs(
             {name: plan for name, plan in self.checkpoints.items() if name not in have},
             {name: plan for name, plan in self.sources.items() if lock.source(*name) is None},
+            {name: plan for name, plan in self.environments.items() if lock.environment(*name) is None},
             {name: plan for name, plan in self.images.items() if lock.image(*name) is None},
             self.driver and lock.driver is None,
             self.cuda_toolkit and lock.cuda_toolkit is None,
-            (),
+            self.uv and not (lock.uv and all(lock.uv.wheel(architecture) for architecture in ARCHITECTURES)),
+            frozenset(),
             (),
             moe_configs={path: sha256 for path, sha256 in self.moe_configs.items() if path not in lock.moe_configs},
         )
@@ -59,10 +65,11 @@ class Needs:
         """Everything that is needed, as messages call it."""
         checkpoints = (f"checkpoint {repo} {quant}" for repo, quant in sorted(self.checkpoints))
         sources = (f"source {engine} {version}" for engine, version in sorted(self.sources))
+        environments = (f"environment {build_label(name)}" for name in sorted(self.environments))
         images = (f"image {build_label(name)}" for name in sorted(self.images))
         kernels = (f"moe-config {path}" for path in sorted(self.moe_configs))
-        nvidia = (*(["driver"] * self.driver), *(["cuda-toolkit"] * self.cuda_toolkit))
-        return (*nvidia, *checkpoints, *sources, *images, *kernels)
+        single = (*(["driver"] * self.driver), *(["cuda-toolkit"] * self.cuda_toolkit), *(["uv"] * self.uv))
+        return (*single, *checkpoints, *sources, *environments, *images, *kernels)
 
 
 def build_label(name: BuildName) -> str:
@@ -77,8 +84,8 @@ def needs_of(plans: Iterable[Plan]) -> Needs:
     plans = tuple(plans)
     checkpoints: dict[Name, Plan] = {}
     sources: dict[Name, Plan] = {}
+    environments: dict[BuildName, Plan] = {}
     images: dict[BuildName, Plan] = {}
-    later: dict[str, None] = {}
     accepted = [plan for plan in plans if plan.verdict == "ok"]
     for plan in accepted:
         build = plan.build
@@ -86,17 +93,18 @@ def needs_of(plans: Iterable[Plan]) -> Needs:
         checkpoints.setdefault((plan.checkpoint.repo, plan.checkpoint.quant), plan)
         if build.method == "source":
             sources.setdefault((build.engine, build.version), plan)
-        elif build.method == "image":
-            images.setdefault((build.engine, build.version, build.variant, build.architecture), plan)
         else:
-            later[f"{build.engine} {build.version} ({build.method})"] = None
+            builds = images if build.method == "image" else environments
+            builds.setdefault((build.engine, build.version, build.variant, build.architecture), plan)
     return Needs(
         checkpoints,
         sources,
+        environments,
         images,
         driver=any(_needs_driver(plan) for plan in accepted),
         cuda_toolkit=any(_needs_toolkit(plan) for plan in accepted),
-        later=tuple(sorted(later)),
+        uv=bool(environments),
+        free=frozenset(plan.build.engine for plan in accepted if plan.build and plan.service.version is None),
         refused=tuple(plan for plan in plans if plan.verdict == "refused"),
         moe_configs={path: sha for plan in accepted if plan.moe_config for path, sha in plan.moe_config.pins.items()},
     )
@@ -133,9 +141,14 @@ def _offered(host: HostEntry, catalogue: Catalogue) -> list[Any]:
     for service in services:
         choices = resolve(service, rig, catalogue)
         checkpoints = [[entry.repo, entry.quant, entry.entry] for entry in choices.checkpoints]
-        engines = [[release.engine, release.version, release.archive] for _, release in choices.engines]
+        engines = [[r.engine, r.version, r.archive, *_packaged(r)] for _, r in choices.engines]
         found.append([service.name, checkpoints, engines])
     return found
+
+
+def _packaged(release: EngineVersion) -> list[Any]:
+    """How its environments are put together, but for where that is known from."""
+    return [recipe.model_dump(exclude={"source"}) for recipe in release.environments]
 
 
 def _canonical(value: Any) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from pydantic import ValidationError
 
@@ -13,12 +15,14 @@ from rigup.fleet.lock_needs import BuildName, Name, Needs
 from rigup.lock import Lock
 from rigup.planner.complaints import suggestion
 
-DRIVER, CUDA_TOOLKIT, MOE_CONFIGS = "driver", "cuda-toolkit", "moe-configs"
+DRIVER, CUDA_TOOLKIT, UV, MOE_CONFIGS = "driver", "cuda-toolkit", "uv", "moe-configs"
+
+AnyName = TypeVar("AnyName", Name, BuildName)
 
 
 @dataclass(frozen=True)
 class Upgrade:
-    """One thing to move: a repository, an engine, `driver` or `cuda-toolkit`; no version means the newest known.
+    """One thing to move: a repository, an engine, `driver`, `cuda-toolkit` or `uv`; no version means the newest known.
 
     `moe-configs` takes the tuned kernels as their files are now.
     """
@@ -59,34 +63,51 @@ def with_upgraded_nvidia(upgrade: Upgrade, lock: Lock) -> Lock | None:
     return None
 
 
-def upgraded_images(upgrade: Upgrade, needs: Needs) -> tuple[BuildName, ...]:
-    """The images in use that an upgrade means: their tags are looked up anew; () if it is not of an engine."""
-    return tuple(
-        name for name in sorted(needs.images) if name[0] == upgrade.name and upgrade.version in (None, name[1])
-    )
-
-
-def upgraded_sources(upgrade: Upgrade, needs: Needs, catalogue: Catalogue, others: bool = False) -> tuple[Name, ...]:
-    """The source archives that an upgrade means; () if it is not of an engine.
-
-    others: whether the upgrade means other builds of the engine, so that archives are not missed.
-    """
+def is_engine(upgrade: Upgrade, catalogue: Catalogue) -> bool:
+    """Whether an upgrade is of an engine. Raises InputError where that has no such version."""
     engine = next((e for e in catalogue.engines if e.name == upgrade.name), None)
-    if engine is None:
-        return ()
-    if engine.version(upgrade.version) is None:
+    if engine is not None and engine.version(upgrade.version) is None:
         known = ", ".join(release.version for release in engine.versions)
         raise InputError(f"{upgrade}: {engine.title} {upgrade.version} is not supported", f"versions: {known}")
-    used = [name for name in sorted(needs.sources) if name[0] == engine.name]
-    found = tuple(name for name in used if upgrade.version in (None, name[1]))
-    if found or others:
+    return engine is not None
+
+
+def with_chosen_version(upgrade: Upgrade, lock: Lock, needs: Needs) -> Lock:
+    """The lock with an engine's version for services that name none; without a version it is the catalogue's again."""
+    if upgrade.name not in needs.free:
+        return lock
+    chosen = {name: version for name, version in lock.engines.items() if name != upgrade.name}
+    if upgrade.version is not None:
+        chosen |= {name: upgrade.version for name in needs.free if name == upgrade.name}
+    return lock.model_copy(update={"engines": chosen})
+
+
+@dataclass(frozen=True)
+class Builds:
+    """Builds of an engine that an upgrade means."""
+
+    sources: tuple[Name, ...]
+    environments: tuple[BuildName, ...]
+    images: tuple[BuildName, ...]
+
+
+def upgraded_builds(upgrade: Upgrade, needs: Needs) -> Builds:
+    """The builds in use that an upgrade of an engine means. Raises InputError where there is none."""
+
+    def meant(names: Iterable[AnyName]) -> tuple[AnyName, ...]:
+        return tuple(n for n in sorted(names) if n[0] == upgrade.name and upgrade.version in (None, n[1]))
+
+    found = Builds(meant(needs.sources), meant(needs.environments), meant(needs.images))
+    if found.sources or found.environments or found.images:
         return found
+    names = (*needs.sources, *needs.environments, *needs.images)
+    used = sorted({name[1] for name in names if name[0] == upgrade.name})
     if used:
         raise InputError(
-            f"{upgrade}: no service uses this version, but {', '.join(version for _, version in used)}",
+            f"{upgrade}: no service uses this version, but {', '.join(used)}",
             f'write "version": "{upgrade.version}" in the service, then rigup lock',
         )
-    raise InputError(f"{upgrade}: no service uses it from source", "only source archives of engines can be locked yet")
+    raise InputError(f"{upgrade}: no service uses {upgrade.name}", "rigup plan shows what each service uses")
 
 
 def upgraded_checkpoints(upgrade: Upgrade, needs: Needs, lock: Lock, catalogue: Catalogue) -> tuple[Name, ...]:
@@ -96,7 +117,8 @@ def upgraded_checkpoints(upgrade: Upgrade, needs: Needs, lock: Lock, catalogue: 
     names = locked | set(needs.checkpoints)
     found = tuple(sorted(name for name in names if name[0].lower() == upgrade.name.lower()))
     if not found:
-        known = {repo for repo, _ in names} | {engine for engine, _ in needs.sources} | {DRIVER, CUDA_TOOLKIT}
+        builds = (*needs.sources, *needs.environments, *needs.images)
+        known = {repo for repo, _ in names} | {name[0] for name in builds} | {DRIVER, CUDA_TOOLKIT, UV}
         raise InputError(
             f"{upgrade}: nothing of that name is locked or used by a service", suggestion(upgrade.name, known)
         )

@@ -16,6 +16,7 @@ from rigup.fleet.lock_entries import (
     changes,
     only,
     with_checkpoints,
+    with_environments,
     with_images,
     with_moe_configs,
     with_sources,
@@ -24,10 +25,12 @@ from rigup.fleet.lock_needs import Name, Needs, inputs_digest, needs_of
 from rigup.fleet.lock_resolving import Resolver
 from rigup.fleet.lock_upgrade import (
     MOE_CONFIGS,
+    UV,
     Upgrade,
+    is_engine,
+    upgraded_builds,
     upgraded_checkpoints,
-    upgraded_images,
-    upgraded_sources,
+    with_chosen_version,
     with_upgraded_nvidia,
 )
 from rigup.fleet.planning import plan_project
@@ -70,7 +73,7 @@ def resolve_lock(
     before = kept if path.exists() else Lock()
     if upgrade is not None:
         kept = _upgraded(project, kept, upgrade, resolver)
-    begin = Lock(inputs=before.inputs) if prune or not path.exists() else kept
+    begin = Lock(inputs=before.inputs, engines=kept.engines) if prune or not path.exists() else kept
     after, needs = _settled(project, begin, kept, resolver)
     if prune:
         after, needs = _settled(project, _with_used_by_others(project, after, kept), kept, resolver)
@@ -114,6 +117,11 @@ def _supplied(lock: Lock, missing: Needs, kept: Lock, resolver: Resolver) -> Loc
         lock = with_checkpoints(lock, [_checkpoint(name, plan, lock, kept, resolver)])
     for name in missing.sources:
         lock = with_sources(lock, [kept.source(*name) or resolver.source(name)])
+    if missing.uv:
+        lock = lock.model_copy(update={"uv": kept.uv or resolver.uv()})
+    for build in missing.environments:
+        assert lock.uv is not None
+        lock = with_environments(lock, [kept.environment(*build) or resolver.environment(build, lock.uv)])
     for image, plan in missing.images.items():
         lock = with_images(lock, [kept.image(*image) or resolver.image(image, plan)])
     return with_moe_configs(lock, {path: kept.moe_configs.get(path, sha) for path, sha in missing.moe_configs.items()})
@@ -135,12 +143,11 @@ def _upgraded(project: Project, lock: Lock, upgrade: Upgrade, resolver: Resolver
         return moved
     if upgrade.name == MOE_CONFIGS:
         return lock.model_copy(update={"moe_configs": {}})  # the plans will ask for those that are in use, as they are
+    if upgrade.name == UV:
+        return lock.model_copy(update={"uv": resolver.uv(upgrade.version, str(upgrade))})
     needs = needs_of(plan_project(project, lock))
-    images = upgraded_images(upgrade, needs)
-    if sources := upgraded_sources(upgrade, needs, resolver.catalogue, bool(images)):
-        lock = with_sources(lock, [resolver.source(name) for name in sources])
-    if sources or images:
-        return with_images(lock, [resolver.image(name, needs.images[name]) for name in images])
+    if is_engine(upgrade, resolver.catalogue):
+        return _upgraded_engine(project, lock, upgrade, needs, resolver)
     names = upgraded_checkpoints(upgrade, needs, lock, resolver.catalogue)
     used = [plan for name, plan in needs.checkpoints.items() if name in names]
     plan = next(iter(used), None) or next(iter(needs.checkpoints.values()), None)
@@ -150,6 +157,20 @@ def _upgraded(project: Project, lock: Lock, upgrade: Upgrade, resolver: Resolver
     return with_checkpoints(lock, [resolver.checkpoint(name, plan, revision, asked) for name in names])
 
 
+def _upgraded_engine(project: Project, lock: Lock, upgrade: Upgrade, needs: Needs, resolver: Resolver) -> Lock:
+    """The lock with an engine at a version wherever no service names one, and its builds resolved anew."""
+    moved = with_chosen_version(upgrade, lock, needs)
+    if moved.engines != lock.engines:
+        lock, needs = moved, needs_of(plan_project(project, moved))
+    builds = upgraded_builds(upgrade, needs)
+    lock = with_sources(lock, [resolver.source(name) for name in builds.sources])
+    if builds.environments:
+        uv = lock.uv or resolver.uv()
+        found = [resolver.environment(name, uv, str(upgrade)) for name in builds.environments]
+        lock = with_environments(lock, found).model_copy(update={"uv": uv})
+    return with_images(lock, [resolver.image(name, needs.images[name]) for name in builds.images])
+
+
 def _with_used_by_others(project: Project, lock: Lock, kept: Lock) -> Lock:
     """The lock with what other inventories of the fleet use of the one before; those that are gone are forgotten."""
     own = inventory_key(project)
@@ -157,16 +178,17 @@ def _with_used_by_others(project: Project, lock: Lock, kept: Lock) -> Lock:
     found = [needs_of(plan_project(load_project(str(project.root / key)), kept)) for key in others]
     names = {name for needs in found for name in needs.checkpoints}
     builds = {name for needs in found for name in needs.sources}
-    images = {name for needs in found for name in needs.images}
-    used = only(kept, names, builds, images, any(n.driver for n in found), any(n.cuda_toolkit for n in found))
+    made = {name for needs in found for name in (*needs.environments, *needs.images)}
+    used = only(kept, names, builds, made, any(n.driver for n in found), any(n.cuda_toolkit for n in found))
     lock = with_sources(with_checkpoints(lock, used.checkpoints), used.sources)
-    lock = with_images(lock, used.images)
+    lock = with_environments(with_images(lock, used.images), used.environments)
     kernels = {path for needs in found for path in needs.moe_configs} & kept.moe_configs.keys()
     lock = with_moe_configs(lock, {path: kept.moe_configs[path] for path in kernels})
     return lock.model_copy(
         update={
             "driver": lock.driver or used.driver,
             "cuda_toolkit": lock.cuda_toolkit or used.cuda_toolkit,
+            "uv": lock.uv or (kept.uv if used.environments else None),
             "inputs": {key: lock.inputs[key] for key in (own, *others) if key in lock.inputs},
         }
     )

@@ -226,7 +226,7 @@ def test_a_driver_that_keeps_more_memory_than_a_plan_leaves_is_not_locked(fleet:
         ("driver=580.x", "--upgrade driver=580.x: not a version of NVIDIA's driver", "580.178.04"),
         ("cuda-toolkit=1.2", "--upgrade cuda-toolkit=1.2: this release of the toolkit is not known here", "13.0.2"),
         ("llama.cpp=b1", "--upgrade llama.cpp=b1: llama.cpp b1 is not supported", "versions: b11434"),
-        ("vllm", "--upgrade vllm: no service uses it from source", "only source archives"),
+        ("vllm", "--upgrade vllm: no service uses vllm", "rigup plan shows"),
         (M25, f"--upgrade {M25}: nothing of that name is locked or used by a service", M21),
     ],
 )

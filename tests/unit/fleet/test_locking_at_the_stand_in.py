@@ -10,8 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from rigup.catalogue import load_catalogue
+from rigup.environment import LockedEnvironment, LockedUv
 from rigup.lab.hub import Hub
 from rigup.lab.hub_content import commit_id
+from rigup.lock import Lock
+from rigup.render.lock_text import lock_text
 from tests.command_line import CommandLine
 
 REPO = "org/tiny"
@@ -45,6 +49,16 @@ services = {"chat": {"checkpoint": "org/tiny", "engine": "vllm", "tensor_paralle
 """
 
 
+WHEEL = {"vllm-1-py3-none-any.whl": "a" * 64}
+UV = {f"uv-1-py3-none-manylinux_2_28_{architecture}.whl": "b" * 64 for architecture in ("x86_64", "aarch64")}
+VERSION = next(engine.default_version for engine in load_catalogue().engines if engine.name == "vllm")
+# The packages are locked already, so that only the hub is asked here.
+WITH_PACKAGES = Lock(
+    uv=LockedUv(version="1", files=UV),
+    environments=(LockedEnvironment(engine="vllm", version=VERSION, python="3.12.1", files=WHEEL),),
+)
+
+
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
     root = tmp_path_factory.mktemp("hub")
@@ -63,7 +77,7 @@ def line(tmp_path: Path, hub: Hub) -> CommandLine:
     made.describe(["a.example", "b.example"], GROUP_DATA + f'hub = "{hub.url}"\n')
     (made.fleet / "catalogue/checkpoints").mkdir(parents=True)
     made.write("catalogue/checkpoints/own.toml", ENTRY)
-    made.write("rigup.lock", "schema = 1\n")
+    made.write("rigup.lock", lock_text(WITH_PACKAGES))
     return made
 
 
@@ -84,8 +98,7 @@ def test_files_and_hashes_of_one_format(line: CommandLine, hub: Hub) -> None:
     assert text.count("[[checkpoints.files]]") == len(WANTED)
     downloaded = {entry["path"].rpartition("/")[2] for entry in hub.log() if "/resolve/" in entry["path"]}
     assert downloaded == {"chat_template.jinja", "config.json", "model.safetensors.index.json"}
-    (version,) = {engine["engine"]["version"] for engine in line.run("plan", "--json").json["hosts"]}
-    assert done.json["not_locked"] == [f"vllm {version} (wheel)"]
+    assert done.json["not_locked"] == []
     assert commit_id(every) in line.run("plan").out
 
 

@@ -7,6 +7,7 @@ protocol. podman, crun, conmon and Quadlet are Debian 13's own.
 from __future__ import annotations
 
 import io
+import json
 import shutil
 import socket
 import subprocess
@@ -19,9 +20,12 @@ import pytest
 from rigup.lab import addresses
 from rigup.lab.lab import Lab
 from rigup.lab.network import lab_socket
+from rigup.render.key_wrapper import SCRIPTS
+from rigup.render.quadlet import quadlet
 from tests.lab.fleet import Fleet
 from tests.lab.fleet_fixtures import made_site
 from tests.registry import Registry
+from tests.unit.render.test_quadlet import DIGEST, OTHERS, VLLM, planned
 
 pytestmark = [pytest.mark.slow, pytest.mark.lab]
 pytest_plugins = ("tests.lab.conftest",)
@@ -31,6 +35,13 @@ QUADLET = "/etc/containers/systemd/rigup-chat.container"
 UNIT_FILE = "/etc/systemd/system/rigup-chat.service"
 REGISTRY_PORT = 5000
 ENGINE = Path(__file__).parents[1] / "lab/stand_in_engine/server.c"
+SAY = """\
+#!/usr/bin/python3
+# Stands for podman: says what it was given.
+import json, sys
+with open("/run/words/said", "w") as file:
+    json.dump(sys.argv[1:], file)
+"""
 CRASHING = '#include <stdio.h>\nint main(void) { fputs("stand-in: rehearsed crash\\n", stderr); return 1; }\n'
 # What systemd-nspawn keeps from a lab's machines: overlay on overlay, keyrings, and BPF programs and controllers for
 # control groups. The container's files, users, namespaces, mounts and capabilities are as on a real machine.
@@ -180,6 +191,29 @@ def test_a_key_reaches_the_container_and_nobody_else(made: tuple[Fleet, Registry
     )
     assert key not in seen
     assert fleet.rigup("diff", "--json").json["hosts"][0]["changes"] == []
+
+
+def test_quadlet_passes_on_exactly_the_words_and_variables(made: tuple[Fleet, Registry, str, str]) -> None:
+    """podman's generator and systemd each read the text once; a program that is not podman says what it was given."""
+    odd = "a \"b\" $HOME ${HOME} %n \\x 'c' é; |"
+    plan = planned("4x B200", {**VLLM, **OTHERS, "environment": {"ODD": odd}, "served_name": "m $HOME %n"})
+    host = made[0].host
+    host.tell("mkdir -p /run/words; systemctl stop words 2>/dev/null; true")
+    text = quadlet(plan).replace("After=network-online.target nvidia-persistenced.service\n", "")
+    host.machine.ssh("cat >/run/words/words.container", input=text, check=True)
+    host.machine.ssh("cat >/run/words/say; chmod 755 /run/words/say", input=SAY, check=True)
+    generator = "/usr/lib/systemd/system-generators/podman-system-generator"
+    host.tell(f"QUADLET_UNIT_DIRS=/run/words {generator} /run/words /run/words /run/words")
+    edits = "s,^ExecStart=/usr/bin/podman ,ExecStart=/run/words/say ,;/^ExecStartPre/d;/^LoadCred/d;/^ExecStop/d"
+    host.tell(f"sed '{edits};s/^Type=.*/Type=oneshot/' /run/words/words.service >/run/systemd/system/words.service")
+    host.tell("systemctl daemon-reload; systemctl start words")
+    words = json.loads(host.tell("cat /run/words/said"))
+    image = words.index("docker.io/vllm/vllm-openai@" + DIGEST)
+    script, *arguments = words[image + 2 :]
+    assert words[image + 1] == "-c" and script == SCRIPTS["vllm"]
+    assert tuple(arguments) == plan.command
+    assert f"ODD={odd}" in words[:image]
+    assert "--entrypoint=/bin/sh" in words[:image] and "--pull" in words[:image] and "--device" in words[:image]
 
 
 def test_an_image_that_crashes_gives_way_to_the_one_before(made: tuple[Fleet, Registry, str, str]) -> None:

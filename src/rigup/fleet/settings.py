@@ -30,6 +30,7 @@ class Settings:
     packages: where Python packages come from.
     image_mirrors: what stands in for a container registry, by its name: {"docker.io": "https://mirror.lan"}.
     container_toolkit_repository, container_toolkit_key_fingerprint: the same for NVIDIA's container toolkit.
+    remove: whether services that no plan names any more are taken off the host; no file says this, a run does.
     """
 
     hub: str = HUB
@@ -41,6 +42,7 @@ class Settings:
     image_mirrors: dict[str, str] = field(default_factory=dict)
     container_toolkit_repository: str | None = None
     container_toolkit_key_fingerprint: str | None = None
+    remove: bool = False
 
 
 def read_settings(
@@ -68,9 +70,11 @@ def _read(data: Mapping[str, Any], plans: tuple[Plan, ...], root: Path) -> Setti
     return Settings(
         hub,
         *_repository(data, "nvidia", NVIDIA_MIRROR),
-        _secret(root, "hub_token_file", str(token_file)) if token_file else None,
+        read_secret(root, "hub_token_file", str(token_file)) if token_file else None,
         {
-            plan.service.name: _secret(root, f"services.{plan.service.name}.api_key_file", plan.service.api_key_file)
+            plan.service.name: read_secret(
+                root, f"services.{plan.service.name}.api_key_file", plan.service.api_key_file
+            )
             for plan in plans
             if plan.service.api_key_file
         },
@@ -145,7 +149,8 @@ def _repository(data: Mapping[str, Any], kind: str, mirror: str) -> tuple[str | 
     return address, digits
 
 
-def _secret(root: Path, key: str, name: str) -> str:
+def read_secret(root: Path, key: str, name: str) -> str:
+    """The secret in a file of the user's, relative to `root`. Raises InputError, naming `key`, for an unfit file."""
     path = root / Path(name).expanduser()
     if not path.is_file():
         raise InputError(f"{key}: {name} does not exist", f"looked in {root}")

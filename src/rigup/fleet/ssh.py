@@ -19,7 +19,7 @@ from pyinfra.connectors.ssh import SSHConnector
 from pyinfra.connectors.util import CommandOutput, make_unix_command, make_unix_command_for_host
 
 from rigup.fleet.fact_reading import FactReader, asking, is_harmless
-from rigup.fleet.shell_noise import announced, reading, receive, send, without_noise, writing
+from rigup.fleet.shell_noise import QUIET_SECONDS, announced, reading, receive, send, without_noise, writing
 from rigup.fleet.ssh_config import ssh_config
 
 KEEPALIVE_SECONDS = 10
@@ -88,6 +88,17 @@ class CarefulSSH(SSHConnector):
             rest["_stdin"] = [secret, *([stdin] if isinstance(stdin, str) else stdin or [])]
         status, output = super().run_shell_command(wrapped, **rest)
         return status, without_noise(output)
+
+    def start(self, command: StringCommand, text: str, **arguments: Any) -> Any:
+        """Starts a command with a text on its standard input, which stays open, and returns the channel to it.
+
+        What a login shell prints comes first on that channel. Raises OSError when the connection goes silent.
+        """
+        line, secret = self._raw(announced(command), arguments)
+        stdin, _, _ = self.client.exec_command(line, timeout=QUIET_SECONDS)
+        stdin.write(secret + text.encode())
+        stdin.flush()
+        return stdin.channel
 
     def put_file(self, filename_or_io: Any, remote_filename: str, *_: Any, **arguments: Any) -> bool:
         """Writes a file there, as whoever the arguments name. Raises OSError when the connection goes silent."""

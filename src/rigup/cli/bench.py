@@ -1,0 +1,178 @@
+"""`rigup bench`: tokens a second, TTFT, TPOT and ITL of running services; kept, and compared."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rigup.cli import hosts
+from rigup.errors import InputError
+
+if TYPE_CHECKING:
+    from rigup.verify.bench_client import Wanted
+
+EPILOG = """\
+examples:
+  rigup bench                                        five runs of 100 tokens on every service of the only inventory
+  rigup bench --preset sweep --limit gpu1.lan        1 to 1,024 requests at once, 2,048 tokens in, 512 out
+  rigup bench --preset long                          prompts of 20,000 and 100,000 tokens
+  rigup bench --concurrency 1,8,64 --input 512 --output 128 --seconds 20
+  rigup bench --url http://127.0.0.1:8000            any OpenAI-compatible endpoint, without an inventory
+  rigup bench --compare results/a.json results/b.json
+
+exit codes: 0 measured (failed requests are in the table), 1 a level got no answer, or a host failed,
+2 could not ask, 130 cancelled: what had been measured is kept and marked. --compare: 0 nothing is worse, 1 something is
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of every verb that talks to hosts, the endpoint, and what to measure."""
+    hosts.add_arguments(parser)
+    parser.add_argument("--service", metavar="NAME", help="only the services of this name")
+    parser.add_argument("--url", metavar="URL", help="measure this endpoint from here, in place of an inventory's")
+    parser.add_argument("--model", metavar="NAME", help="with --url: which of its models; default: its first")
+    parser.add_argument("--api-key-file", metavar="FILE", help="with --url: the file that holds its API key")
+    parser.add_argument("--preset", choices=("single", "sweep", "long"), help="levels to measure; default: single")
+    parser.add_argument("--concurrency", metavar="N,N,...", help="requests at once")
+    parser.add_argument("--input", metavar="N,N,...", help="tokens of each prompt")
+    parser.add_argument("--output", type=int, metavar="N", help="tokens of each answer")
+    parser.add_argument("--seconds", type=float, metavar="S", help="how long each level is measured")
+    parser.add_argument(
+        "--requests", type=int, metavar="N", help="how many requests a level has, in place of --seconds"
+    )
+    parser.add_argument("--warmup", type=int, default=1, metavar="N", help="requests before the first level (1)")
+    parser.add_argument("--timeout", type=float, default=300, metavar="S", help="how long a stream may be silent (300)")
+    parser.add_argument("--chat", action="store_true", help="ask /v1/chat/completions, where there is nothing else")
+    parser.add_argument("--csv", metavar="FILE", help="a line a level, as CSV, too; - for standard output")
+    parser.add_argument("--compare", nargs=2, metavar=("A", "B"), help="what changed from one stored result to another")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measures, or compares."""
+    if args.compare:
+        return _compare(args)
+    _check(args)
+    wanted = _wanted(args)
+    return _of_url(args, wanted) if args.url else _of_inventory(args, wanted)
+
+
+def _check(args: argparse.Namespace) -> None:
+    if args.csv == "-" and args.json:
+        raise InputError("--csv - and --json: both would go to standard output", "name a file for the CSV")
+    if args.url and (args.inventory or args.limit or args.service):
+        raise InputError("--url: INVENTORY, --limit and --service say nothing about it", "use one way or the other")
+    if not args.url and (args.model or args.api_key_file):
+        raise InputError("--model and --api-key-file: only with --url", "an inventory's services say both themselves")
+    for flag, value, most in (("--warmup", args.warmup, 1000), ("--timeout", args.timeout, 86_400)):
+        if not (0 if flag == "--warmup" else 1) <= value <= most:
+            raise InputError(f"{flag}: {value:g}: at most {most}, and not negative", "leave it out for the default")
+
+
+def _wanted(args: argparse.Namespace) -> Wanted:
+    from rigup.verify.bench_client import Wanted
+    from rigup.verify.bench_levels import chosen, levels, numbers
+
+    concurrency = numbers(args.concurrency, "--concurrency") if args.concurrency else None
+    lengths = numbers(args.input, "--input") if args.input else None
+    preset = chosen(args.preset, concurrency, lengths, args.output, args.seconds, args.requests)
+    return Wanted(levels(preset), args.model, args.chat, args.warmup, args.timeout, preset.leave_out)
+
+
+def _of_url(args: argparse.Namespace, wanted: Wanted) -> int:
+    from rigup.cli import live
+    from rigup.fleet.bench_progress import show
+    from rigup.fleet.settings import read_secret
+    from rigup.operations import progress
+    from rigup.verify.bench_here import about_url, follow_here
+    from rigup.verify.bench_result import Collected
+
+    key = read_secret(Path(), "--api-key-file", args.api_key_file) if args.api_key_file else None
+    where = about_url(args.url, "")["host"]
+    collected = Collected("", lambda said: show(where, "", said))
+    with live.view() as view:
+        progress.listen(view.show)
+        last_words = follow_here(wanted.request(args.url, key), collected)
+    result = collected.result(wanted, about_url(args.url, collected.endpoint.get("model", "")), last_words)
+    return _tell(args, Path(), [result], [])
+
+
+def _of_inventory(args: argparse.Namespace, wanted: Wanted) -> int:
+    hosts.patch_for_many_hosts()
+    from rigup.cli import live
+    from rigup.fleet.benching import BenchRun, check_service
+    from rigup.fleet.interrupt import stop_on_signals
+    from rigup.operations import progress
+
+    project, opened = hosts.open_run(args, BenchRun)
+    with opened as run, stop_on_signals(), live.view() as view:
+        assert isinstance(run, BenchRun)
+        check_service(run.plans, args.service)
+        progress.listen(view.show)
+        run.connect(take_lease=True)
+        measured = run.bench(wanted, args.service)
+    return _tell(args, project.root, measured, list(run.results.values()))
+
+
+def _tell(args: argparse.Namespace, root: Path, measured: list[dict[str, Any]], results: list[Any]) -> int:
+    """Stores and shows what was measured, and what came of hosts that failed."""
+    from rich.console import Console
+
+    from rigup.cli import summary
+    from rigup.cli.bench_table import as_csv, show_result
+    from rigup.fleet.bench_results import store
+    from rigup.fleet.result import exit_code
+
+    stored = [store(root, result) for result in measured]
+    console = Console(stderr=args.json or args.csv == "-")
+    for result, path in zip(measured, stored, strict=True):
+        show_result(result, path, console)
+    summary.show_results([result for result in results if result.errors], console)
+    if args.json:
+        failed = [result for result in summary.as_json(results)["hosts"] if result["errors"]]
+        files = [{"file": str(path), **result} for path, result in zip(stored, measured, strict=True)]
+        json.dump({"schema": 1, "results": files, "failed": failed}, sys.stdout, indent=1)
+        print()
+    if args.csv:
+        text = as_csv(measured)
+        if args.csv == "-":
+            sys.stdout.write(text)
+        else:
+            _write(args.csv, text)
+    if any(result["why"] == "stopped" for result in measured):
+        return 130
+    silent = any(
+        not result["complete"] or not level["requests"]["all"] for result in measured for level in result["levels"]
+    )
+    return (exit_code(results) if results else 0) or int(silent)
+
+
+def _write(path: str, text: str) -> None:
+    try:
+        Path(path).write_text(text)
+    except OSError as error:
+        raise InputError(f"--csv: {path}: {error.strerror}", "the results themselves are stored") from None
+
+
+def _compare(args: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from rigup.cli.bench_table import changes_as_json, show_changes
+    from rigup.fleet.bench_results import read_result
+    from rigup.verify.bench_comparison import compare, conditions
+
+    before, after = (read_result(path) for path in args.compare)
+    changes, differ = compare(before, after), conditions(before, after)
+    if not changes:
+        raise InputError(
+            f"{args.compare[0]} and {args.compare[1]}: no level is in both",
+            "a level is its concurrency, tokens of prompt and tokens of answer",
+        )
+    if args.json:
+        json.dump(changes_as_json(changes, differ), sys.stdout, indent=1)
+        print()
+    else:
+        show_changes(changes, differ, (before, after), Console())
+    return int(any(change.verdict == "worse" for change in changes))

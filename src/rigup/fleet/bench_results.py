@@ -1,0 +1,44 @@
+"""Where results of benchmarks are kept: below the fleet's folder, a file a run."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from rigup.errors import InputError
+
+RESULTS = "results"
+
+
+def store(root: Path, result: dict[str, Any]) -> Path:
+    """Keeps a result: results/<host>/<service>/<when it began>.json below the fleet's folder."""
+    began = datetime.fromisoformat(result["began"])
+    folder = root / RESULTS / _safe(result["host"]) / _safe(result["service"])
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{began:%Y%m%dT%H%M%SZ}.json"
+    number = 1
+    while path.exists():
+        number += 1
+        path = folder / f"{began:%Y%m%dT%H%M%SZ}-{number}.json"
+    path.write_text(json.dumps(result, indent=1) + "\n")
+    return path
+
+
+def read_result(path: str) -> dict[str, Any]:
+    """A result that was stored. Raises InputError for what is none."""
+    try:
+        result = json.loads(Path(path).read_text())
+        if result["schema"] != 1 or not isinstance(result["levels"], list) or not isinstance(result["endpoint"], dict):
+            raise ValueError("not of schema 1")
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}", f"rigup bench writes results below {RESULTS}/") from None
+    except (ValueError, KeyError, TypeError):
+        raise InputError(f"{path}: not a result of rigup bench", f"it writes them below {RESULTS}/") from None
+    return dict(result)
+
+
+def _safe(name: str) -> str:
+    return re.sub(r"[^\w.@-]+", "_", name)

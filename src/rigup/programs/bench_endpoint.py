@@ -1,0 +1,193 @@
+"""Finds out what an endpoint is and how it wants to be asked, before anything is measured.
+
+Python 3.10 standard library only.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+if __package__:
+    from rigup.programs.bench_ask import ask, ask_json, complaint, parsed
+    from rigup.programs.bench_http import Target, Unusable
+    from rigup.programs.bench_prompts import COMMON, Form, Prompts, sample_text
+else:
+    sys.dont_write_bytecode = True
+    from bench_ask import ask, ask_json, complaint, parsed  # type: ignore[import-not-found, no-redef]
+    from bench_http import Target, Unusable  # type: ignore[import-not-found, no-redef]
+    from bench_prompts import COMMON, Form, Prompts, sample_text  # type: ignore[import-not-found, no-redef]
+
+# what each engine calls itself in `owned_by` of /v1/models
+ENGINES = {"vllm": "vllm", "sglang": "sglang", "llamacpp": "llama.cpp"}
+TRIAL_PROMPT = 16
+WORDS_FOR_LENGTHS = 16
+REPEATED = 32
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """One endpoint, ready to be measured. context: the most tokens of a request, None where it does not say.
+
+    lengths: how prompts get theirs: "token ids", "words counted by the engine" or "words, not counted".
+    """
+
+    target: Target
+    engine: str
+    version: str
+    form: Form
+    context: int | None
+    lengths: str
+
+    def told(self) -> dict[str, Any]:
+        """What results keep of it."""
+        return {
+            "url": self.target.url,
+            "model": self.form.model,
+            "engine": self.engine,
+            "version": self.version,
+            "context": self.context,
+            "api": self.form.path,
+            "prompts": self.lengths,
+            "ignores_eos": self.form.ignore_eos,
+            "counts_tokens": self.form.usage,
+        }
+
+
+def open_endpoint(target: Target, model: str | None, chat: bool, seconds: float, seed: int) -> Endpoint:
+    """Asks for the model, the tokenizer, and one answer. Raises Unusable.
+
+    seconds: how long an answer may take.
+    """
+    name, entry = _model(target, model)
+    engine = ENGINES.get(str(entry.get("owned_by", "")), "unknown")
+    version, slot_context = _about(target, engine)
+    pool = [] if chat else _pool(target, engine, name, seed)
+    form, added = _try(target, name, pool, chat, seconds, seed)
+    lengths = "token ids"
+    if not form.of_ids:
+        form, lengths = _counted_words(target, form, seconds) if form.usage else (form, "words, not counted")
+    elif added is not None:
+        form = form.with_extra(added)
+    context = slot_context or entry.get("max_model_len")
+    return Endpoint(target, engine, version, form, context, lengths)
+
+
+def _model(target: Target, wanted: str | None) -> tuple[str, dict[str, Any]]:
+    status, content = ask_json(target, "/v1/models")
+    if status in (401, 403):
+        hint = (
+            "name the file with the key: --api-key-file" if target.key is None else "which key does the service have?"
+        )
+        raise Unusable(
+            "input", f"{target.url}: it {'wants an' if target.key is None else 'refuses this'} API key", hint
+        )
+    entries = content.get("data") if status == 200 and isinstance(content, dict) else None
+    served = {str(entry.get("id")): entry for entry in entries or () if isinstance(entry, dict)}
+    if not served:
+        said = f"HTTP {status}" if status != 200 else "no list of models"
+        raise Unusable(
+            "failed", f"{target.url}/v1/models: {said}", "is an OpenAI-compatible engine behind this address?"
+        )
+    if wanted is not None and wanted not in served:
+        raise Unusable("input", f'model "{wanted}" is not served at {target.url}', f"served there: {', '.join(served)}")
+    name = wanted or next(iter(served))
+    return name, served[name]
+
+
+def _about(target: Target, engine: str) -> tuple[str, int | None]:
+    """The engine's version, and the context of one slot where requests do not get the model's."""
+    if engine == "llama.cpp":
+        status, props = ask_json(target, "/props")
+        if status == 200 and isinstance(props, dict):
+            settings = props.get("default_generation_settings") or {}
+            return str(props.get("build_info", "")), settings.get("n_ctx")
+    path = {"vllm": "/version", "sglang": "/get_server_info"}.get(engine)
+    status, said = ask_json(target, path) if path else (0, None)
+    return (str(said.get("version", "")) if status == 200 and isinstance(said, dict) else ""), None
+
+
+def _pool(target: Target, engine: str, model: str, seed: int) -> list[int]:
+    """Tokens for prompts, from the engine's own tokenizer; none where it has no way to ask it."""
+    text = sample_text(seed)
+    body = {"content": text} if engine == "llama.cpp" else {"model": model, "prompt": text}
+    status, said = ask_json(target, "/tokenize", {**body, "add_special": False, "add_special_tokens": False})
+    tokens = said.get("tokens") if status == 200 and isinstance(said, dict) else None
+    ids = {token for token in tokens or () if isinstance(token, int)}
+    return sorted(ids) if len(ids) >= len(COMMON) // 2 else []
+
+
+def _try(target: Target, model: str, pool: list[int], chat: bool, seconds: float, seed: int) -> tuple[Form, int | None]:
+    """The first way of asking that the endpoint takes, and how many tokens it adds to a prompt, if it says so."""
+    forms = [
+        Form(model, pieces, chat, ignore_eos, usage)
+        for pieces in ((pool,) if pool else ()) + (COMMON,)
+        for usage in (True, False)
+        for ignore_eos in (True, False)
+    ]
+    status, body = 0, b""
+    for form in forms:
+        status, said = ask(target, form.path, Prompts(form, TRIAL_PROMPT, seed).body(2), seconds)
+        body = said[0]
+        if status == 200 and (trouble := error_in(parsed(body))) is None:
+            counted = prompt_tokens(said)
+            return (form, None if counted is None else counted - TRIAL_PROMPT)
+        if status == 200:
+            body, status = str(trouble).encode(), 400
+        if status not in (400, 422):
+            break
+    hint = "try --chat" if status in (404, 405) and not chat else "what does the engine's log say?"
+    raise Unusable("failed", f"{target.url}{forms[0].path}: {complaint(status, body)}", hint)
+
+
+def _counted_words(target: Target, form: Form, seconds: float) -> tuple[Form, str]:
+    """Words that are one token each, by the engine's own count of prompts, and how many tokens it adds to them."""
+
+    def count(text: str) -> int | None:
+        before, after = form.around()
+        status, said = ask(target, form.path, before + text.encode() + after + b"1}", seconds)
+        return prompt_tokens(said) if status == 200 else None
+
+    kept: dict[str, int] = {}
+    for word in COMMON:
+        once, many = count(word), count(" ".join([word] * REPEATED))
+        if once is None or many is None:
+            return form, "words, not counted"
+        if many - once == REPEATED - 1:
+            kept[word] = once - 1
+        if len(kept) == WORDS_FOR_LENGTHS:
+            break
+    if not kept:
+        return form, "words, not counted"
+    added = max(set(kept.values()), key=list(kept.values()).count)
+    words = [word for word, extra in kept.items() if extra == added]
+    chosen = Form(form.model, words, form.chat, form.ignore_eos, form.usage, added)
+    return chosen, "words counted by the engine"
+
+
+def prompt_tokens(events: list[bytes]) -> int | None:
+    """What the engine counted in the prompt."""
+    for event in reversed(events):
+        content = parsed(event)
+        usage = content.get("usage") if isinstance(content, dict) else None
+        if usage and usage.get("prompt_tokens"):
+            return int(usage["prompt_tokens"])
+    return None
+
+
+def error_in(content: Any) -> str | None:
+    """The error that an event of a stream, or an answer with status 200, carries."""
+    said = content.get("error") if isinstance(content, dict) else None
+    if not said:
+        return None
+    text = said.get("message") if isinstance(said, dict) else said
+    return " ".join(str(text).split())[:160] or "an error without words"
+
+
+def metric(text: str, *names: str) -> float | None:
+    """The sum of one of an engine's metrics over all its labels; None where it is not among them."""
+    pattern = "^(?:" + "|".join(map(re.escape, names)) + r")(?:\{[^\n]*\})? ([0-9.eE+-]+)"
+    values = re.findall(pattern, text, re.MULTILINE)
+    return sum(float(value) for value in values) if values else None

@@ -1,0 +1,66 @@
+"""The measuring program on this machine, for an endpoint that is named by its address."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from typing import Any
+
+from rigup.verify.bench_client import BOOT, program
+from rigup.verify.bench_result import Collected
+
+STOP_SECONDS = 30.0
+
+
+def follow_here(request: dict[str, Any], collected: Collected) -> str:
+    """Runs it to its end; its last words, should it end early. The first Ctrl-C lets it tell what it has measured."""
+    with subprocess.Popen(
+        [sys.executable, "-I", "-c", BOOT],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        assert process.stdin and process.stdout and process.stderr
+        complaints: list[str] = []
+        reader = threading.Thread(target=lambda: complaints.extend(process.stderr or ()), daemon=True)
+        reader.start()
+        try:
+            process.stdin.write(program(request))
+            process.stdin.flush()
+            _read(process, collected)
+        except BaseException:
+            process.kill()
+            raise
+        process.wait()
+        reader.join(1)
+    spoken = [line.strip() for line in complaints if line.strip()]
+    return spoken[-1] if spoken else ""
+
+
+def _read(process: subprocess.Popen[str], collected: Collected) -> None:
+    assert process.stdin and process.stdout
+    stopping = False
+    while True:
+        try:
+            line = process.stdout.readline()
+        except KeyboardInterrupt:
+            if stopping:
+                raise
+            stopping = True
+            print("\nstopping: what has been measured is kept (Ctrl-C again to leave at once)", file=sys.stderr)
+            process.stdin.close()
+            timer = threading.Timer(STOP_SECONDS, process.kill)
+            timer.daemon = True
+            timer.start()
+            continue
+        if not line:
+            return
+        collected.take(line)
+
+
+def about_url(url: str, model: str) -> dict[str, Any]:
+    """What is known of an endpoint that no inventory names."""
+    return {"host": url.partition("://")[2].partition("/")[0], "service": model, "plan": None}

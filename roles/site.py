@@ -22,6 +22,7 @@ from roles.engine_sglang import engine_sglang
 from roles.engine_vllm import engine_vllm
 from roles.gpus import gpus
 from roles.moe_configs import moe_configs
+from roles.removed import removed
 from roles.service import service
 from roles.weights import weights
 
@@ -49,6 +50,8 @@ def provision(plans: tuple[Plan, ...], probe: Probe, settings: Settings) -> None
         if plan.moe_folder is not None:
             moe_configs(plan.moe_folder, f"{layout.BUILDS}/{name}")
         staged.append((plan, name))
+    if settings.remove:
+        removed(tuple(sorted(set(probe.current) - {plan.service.name for plan in plans})))
     kernels = tuple(plan.moe_folder.path for plan in plans if plan.moe_folder)
     for plan, name in staged:
         why = unsuited_build(probe, plan.service.name, plan.build)

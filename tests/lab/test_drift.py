@@ -96,3 +96,35 @@ def test_watch_asks_again_over_the_same_connection_until_it_is_ended(applied: Fl
     assert run.wait() == 0
     assert refreshes()[0]["health"] == "answers"
     applied.host.tell(f"systemctl start {UNIT}")
+
+
+def test_a_service_that_left_the_inventory_is_told_and_taken_away(applied: Fleet) -> None:
+    host, group_data = applied.host, applied.root / "group_data/boxes.py"
+    alone = group_data.read_text()
+    second = {"model": "SmolLM2-135M-Instruct", "context": 4096, "port": 8001, "listen": "0.0.0.0"}
+    group_data.write_text(f"{alone}services['second'] = {second!r}\n")
+    both = rows(applied.apply() and applied.rigup("status", "--json"))
+    assert {name: row["health"] for name, row in both.items()} == {"chat": "answers", "second": "answers"}
+    pid = host.tell(f"systemctl show {UNIT} -P MainPID")
+    key = "/etc/rigup/services/second/api-key"
+    assert host.tell(f"stat -c %a {key}") == "600"
+
+    group_data.write_text(alone)
+    told = applied.rigup("diff", "--json", expect=1)
+    assert (drift(told), steps(told)) == ({("not in the inventory", "second")}, [])
+    left = applied.rigup("apply", "--yes")
+    assert f"{host.name}: not in the inventory: second (rigup apply --remove takes it away)" in left.text
+    assert host.says("systemctl is-active rigup-second")
+
+    group_data.write_text(alone.replace("'context'", "'port': 8001, 'context'"))
+    taken = applied.rigup("diff", "--json", expect=2).json["hosts"][0]["errors"]
+    hint = "the inventory does not name that service any more: rigup apply --remove takes it away"
+    assert [error["hint"] for error in taken] == [hint]
+    group_data.write_text(alone)
+
+    assert steps(applied.apply("--remove")) == ["service second"]
+    rest = host.tell("find /etc /run/systemd /var/cache -name '*second*' -path '*rigup*'; ls /etc/rigup/services")
+    assert rest == "chat"
+    assert not host.says("systemctl is-active rigup-second")
+    assert host.tell(f"systemctl show {UNIT} -P MainPID") == pid
+    assert steps(applied.apply("--remove")) == []

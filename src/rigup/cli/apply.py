@@ -20,6 +20,7 @@ examples:
   rigup apply inventories/homelab.py --yes    without asking
   rigup apply --limit gpu1.lan --json         one host, the result for a script
   rigup apply --yes --reboot                  also reboot hosts whose driver cannot be loaded otherwise
+  rigup apply --remove                        also stop and take away services that the inventory names no more
 
 exit codes: 0 every host is right and its services answered, 1 a host failed or you said no, 2 could not ask,
 130 cancelled with Ctrl-C (long steps on the hosts are stopped; once more to leave at once)
@@ -33,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     hosts.add_arguments(parser)
     parser.add_argument("--yes", "-y", action="store_true", help="make the changes without asking")
     parser.add_argument("--reboot", action="store_true", help="with --yes: reboot a host where a change needs it")
+    parser.add_argument("--remove", action="store_true", help="also take away services that no plan names any more")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -55,6 +57,7 @@ def run(args: argparse.Namespace) -> int:
             run.connect(take_lease=True)
             run.compare()
         results = list(run.results.values())
+        summary.show_left_over(run, console)
         if summary.show_changes(results, console) and not args.yes and not agreed(console):
             return 1
         if args.reboot or not args.yes:

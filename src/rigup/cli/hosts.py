@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import getpass
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rigup.errors import RigupError
@@ -68,13 +69,15 @@ def open_run(args: argparse.Namespace, kind: type[Run] | None = None) -> tuple[P
     contact.begin()
     import_by_and_by()
     try:
-        return project, _planned(project, kind, password, contact)
+        return project, _planned(args, project, kind, password, contact)
     except BaseException:
         contact.leave()
         raise
 
 
-def _planned(project: Project, kind: type[Run] | None, password: str | None, contact: Contact) -> Run:
+def _planned(
+    args: argparse.Namespace, project: Project, kind: type[Run] | None, password: str | None, contact: Contact
+) -> Run:
     from rigup.fleet.planning import plan_project, plans_by_host
     from rigup.fleet.runner import Run
     from rigup.fleet.settings import read_settings
@@ -85,7 +88,11 @@ def _planned(project: Project, kind: type[Run] | None, password: str | None, con
     by_host = plans_by_host(plans)
     check_installable(plans)
     settings = {
-        host.name: read_settings(host.data, by_host[host.name], project.root, host.origins) for host in project.hosts
+        host.name: replace(
+            read_settings(host.data, by_host[host.name], project.root, host.origins),
+            remove=bool(getattr(args, "remove", False)),
+        )
+        for host in project.hosts
     }
     return (kind or Run)(project, by_host, settings, password, contact)
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
 
+from rigup.fleet.drift import left_over
 from rigup.fleet.result import HostResult
 from rigup.units import seconds_text
+
+if TYPE_CHECKING:
+    from rigup.fleet.runner import Run
 
 COLOURS = {"unchanged": "green", "changed": "yellow", "differs": "yellow"}
 
@@ -22,6 +26,16 @@ def show_changes(results: list[HostResult], console: Console) -> int:
         for change in result.changes:
             console.print(f"  [yellow]~[/] {change.role:<8} {escape(change.step)}", highlight=False, soft_wrap=True)
     return sum(len(result.changes) for result in results)
+
+
+def show_left_over(run: Run, console: Console) -> None:
+    """The services on the hosts that no plan names and that this run leaves alone."""
+    for result in run.results.values():
+        if result.probe is None or run.settings[result.host].remove:
+            continue
+        if names := left_over(result.probe, run.plans[result.host]):
+            words = f"{result.host}: not in the inventory: {', '.join(names)} (rigup apply --remove takes it away)"
+            console.print(words, style="yellow", highlight=False, soft_wrap=True)
 
 
 def show_results(results: list[HostResult], console: Console) -> None:

@@ -19,8 +19,11 @@ SPACE_FOR_A_BUILD = 2 * GIB
 SPACE_FOR_WEIGHTS_SHARE = 0.02
 
 
-def preflight(probe: Probe, plans: tuple[Plan, ...], now: float) -> tuple[Finding, ...]:
-    """All that speaks against applying these plans to this host. `now`: this machine's time, seconds since 1970."""
+def preflight(probe: Probe, plans: tuple[Plan, ...], now: float, remove: bool = False) -> tuple[Finding, ...]:
+    """All that speaks against applying these plans to this host.
+
+    now: this machine's time, seconds since 1970. remove: services that no plan names will be gone by then.
+    """
     return (
         *_operating_system(probe),
         *_clock(probe, now),
@@ -28,7 +31,7 @@ def preflight(probe: Probe, plans: tuple[Plan, ...], now: float) -> tuple[Findin
         *(differences(plans[0].rig, probe) if plans else ()),
         *driver_findings(plans, probe),
         *_named_gpus(probe, plans),
-        *(found for plan in plans for found in _port(probe, plan)),
+        *(found for plan in plans for found in _port(probe, plan, _left_over_units(probe, plans), remove)),
         *_containers(probe, plans),
     )
 
@@ -106,14 +109,23 @@ def _named_gpus(probe: Probe, plans: tuple[Plan, ...]) -> Iterator[Finding]:
         )
 
 
-def _port(probe: Probe, plan: Plan) -> Iterator[Finding]:
+def _left_over_units(probe: Probe, plans: tuple[Plan, ...]) -> set[str]:
+    """The units of services of rigup's that no plan names any more."""
+    return {layout.unit_name(name) for name in set(probe.current) - {plan.service.name for plan in plans}}
+
+
+def _port(probe: Probe, plan: Plan, left_over: set[str], remove: bool) -> Iterator[Finding]:
     own = layout.unit_name(plan.service.name)
     for listener in probe.listeners:
-        if listener.port == plan.service.port and listener.unit != own:
-            holder = listener.unit or listener.program or "another program"
-            yield Finding(
-                rule="host-port",
-                message=f"port {listener.port} of service {plan.service.name} is in use by {holder}",
-                hint="stop that, or give the service another port",
-            )
-            return
+        if listener.port != plan.service.port or listener.unit == own or (remove and listener.unit in left_over):
+            continue
+        holder = listener.unit or listener.program or "another program"
+        hint = "stop that, or give the service another port"
+        if listener.unit in left_over:
+            hint = "the inventory does not name that service any more: rigup apply --remove takes it away"
+        yield Finding(
+            rule="host-port",
+            message=f"port {listener.port} of service {plan.service.name} is in use by {holder}",
+            hint=hint,
+        )
+        return

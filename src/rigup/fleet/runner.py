@@ -122,7 +122,7 @@ class Run:
         if not greeting.probe.os:
             raise HostFailed(f"{host.name}: the probe did not come back", "can you log in there and run a command?")
         result.probe = greeting.probe
-        found = preflight(result.probe, self.plans[host.name], time.time())
+        found = preflight(result.probe, self.plans[host.name], time.time(), self.settings[host.name].remove)
         if found:
             result.fail("refused", *(InputError(f"{host.name}: {f.message}", f.hint) for f in found))
             return

@@ -55,6 +55,23 @@ def test_the_service_itself_may_hold_its_port() -> None:
     assert messages(replace(GOOD, listeners=(own,))) == []
 
 
+def test_a_service_that_is_taken_away_may_hold_the_port_of_a_new_one() -> None:
+    other = Listener(8000, "127.0.0.1", "rigup-old.service", "llama-server")
+    probe = replace(GOOD, listeners=(other,), current={"old": "1"})
+    (finding,) = preflight(probe, (PLAN,), NOW)
+    assert finding.message == "port 8000 of service chat is in use by rigup-old.service"
+    assert finding.hint == "the inventory does not name that service any more: rigup apply --remove takes it away"
+    assert preflight(probe, (PLAN,), NOW, remove=True) == ()
+
+
+def test_a_gpu_that_a_service_names_must_be_there() -> None:
+    service = Service(name="chat", model="m", gpus=("GPU-a", "GPU-x"))
+    probe = replace(GOOD, gpus=(Gpu(CARD.name, index=0, uuid="GPU-a"), Gpu(CARD.name, index=1, uuid="GPU-b")))
+    plan = PLAN.model_copy(update={"service": service, "rig": Rig(gpus=(CARD, CARD))})
+    (finding,) = [found for found in preflight(probe, (plan,), NOW) if found.rule == "host-gpu-uuid"]
+    assert finding.message == "services.chat.gpus: there is no GPU-x; found: GPU-a, GPU-b"
+
+
 SAYS = [
     (replace(GOOD, os="fedora-41", os_name="Fedora Linux 41"), "Fedora Linux 41 is not supported"),
     (replace(GOOD, init="bash"), "process 1 is bash, not systemd"),

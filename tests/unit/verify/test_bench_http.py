@@ -1,0 +1,65 @@
+"""Responses are taken apart in the same way however their bytes arrive."""
+
+from __future__ import annotations
+
+import pytest
+
+from rigup.programs.bench_http import Response, Target, Unusable
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+EVENTS = b'data: {"a": 1}\n\n: still here\n\nevent: x\ndata: {"b":\ndata: 2}\r\n\r\ndata: [DONE]\n\n'
+CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + b"%x\r\n%s\r\n" % (20, EVENTS[:20])
+CHUNKED += b"%X;x=1\r\n%s\r\n0\r\nTrailer: x\r\n\r\n" % (len(EVENTS) - 20, EVENTS[20:])
+SIZED = HEAD + b"Content-Length: %d\r\n\r\n" % len(EVENTS) + EVENTS
+FOUND = [b'{"a": 1}', b'{"b":\n2}', b"[DONE]"]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 50, 10_000])
+@pytest.mark.parametrize("whole", [CHUNKED, SIZED], ids=["chunked", "sized"])
+def test_events_are_found_however_they_arrive(whole: bytes, size: int) -> None:
+    response = Response()
+    events = [event for n in range(0, len(whole), size) for event in response.feed(whole[n : n + size])]
+    assert (events, response.status, response.ended, response.reusable) == (FOUND, 200, True, True)
+
+
+def test_a_stream_that_ends_with_its_connection_is_whole_then() -> None:
+    response = Response()
+    assert response.feed(HEAD + b"\r\n" + EVENTS) == FOUND
+    assert not response.ended
+    response.close()
+    assert (response.ended, response.reusable) == (True, False)
+
+
+def test_a_chunked_stream_that_is_cut_is_not_whole() -> None:
+    response = Response()
+    response.feed(CHUNKED[:-4])
+    response.close()
+    assert not response.ended
+
+
+def test_an_error_has_its_body() -> None:
+    response = Response()
+    response.feed(b"HTTP/1.1 503 Busy\r\nContent-Length: 5\r\nConnection: close\r\n\r\nfu")
+    response.feed(b"ll!")
+    assert (response.status, response.body, response.ended, response.reusable) == (503, b"full!", True, False)
+
+
+@pytest.mark.parametrize("said", [b"SSH-2.0-OpenSSH_9.2p1\r\n", b"HTTP/1.1 200 OK\r\n" + b"x" * 70_000])
+def test_what_is_no_http_is_noticed(said: bytes) -> None:
+    with pytest.raises(ValueError, match="what came back is not HTTP"):
+        Response().feed(said)
+
+
+@pytest.mark.parametrize("url", ["", "gpu1:8000", "ftp://gpu1", "http://", "http://a:99999", "http://me:secret@gpu1"])
+def test_what_is_no_address_is_refused(url: str) -> None:
+    with pytest.raises(Unusable) as refused:
+        Target.of(url, None)
+    assert refused.value.message == f'"{url}" is not the address of an endpoint'
+
+
+def test_an_address_may_end_in_v1() -> None:
+    target = Target.of("http://[::1]:8000/engine/v1/", "secret")
+    assert (target.url, target.host, target.port) == ("http://[::1]:8000/engine", "::1", 8000)
+    head = target.head("/v1/models", 0)
+    assert head == b"GET /engine/v1/models HTTP/1.1\r\nHost: [::1]:8000\r\nAuthorization: Bearer secret\r\n\r\n"
+    assert "secret" not in repr(target)

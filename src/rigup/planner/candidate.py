@@ -71,6 +71,7 @@ class Candidate:
     tensor_split: llama.cpp's --tensor-split: layers on each GPU, the output counted as one; () on fewer than two GPUs.
     cpu_moe_layers: llama.cpp's --n-cpu-moe. cpu_offload_gib: vLLM's --cpu-offload-gb, for each GPU.
     moe_configs: every tuned kernel that there is. triton: the locked version of it, None while that is not known.
+    driver_locked: whether the lock pins the rig's driver, so that it is held against what this needs.
     driver_reserve: what the driver's branch keeps of each GPU beyond the calibrated constants; None for nothing.
     usage, kv_tokens, host_memory_mib: what `rigup.planner.memory` worked out; empty and 0 before that.
     """
@@ -100,6 +101,7 @@ class Candidate:
     moe_configs: tuple[MoeConfigFile, ...] = ()
     triton: str | None = None
     driver_reserve: Reserve | None = None
+    driver_locked: bool = False
     usage: tuple[GpuUsage, ...] = ()
     kv_tokens: int = 0
     host_memory_mib: int = 0

@@ -28,6 +28,7 @@ class Question:
     """One service on one rig, with its names looked up. driver_reserve: what the driver keeps beyond the constants.
 
     moe_configs: every tuned kernel. triton: its locked version by engine and version.
+    driver_locked: whether the lock pins the driver.
     """
 
     rig: Rig
@@ -36,6 +37,7 @@ class Question:
     driver_reserve: Reserve | None = None
     moe_configs: tuple[MoeConfigFile, ...] = ()
     triton: Mapping[tuple[str, str], str | None] = field(default_factory=dict)
+    driver_locked: bool = False
 
     @property
     def context(self) -> int:
@@ -88,6 +90,7 @@ def _candidate(
         rig=question.rig,
         service=question.service,
         driver_reserve=question.driver_reserve,
+        driver_locked=question.driver_locked,
         moe_configs=question.moe_configs,
         triton=question.triton.get((engine.name, release.version)),
         gpu_indices=gpus,

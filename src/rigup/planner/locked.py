@@ -8,7 +8,7 @@ from functools import lru_cache
 from rigup.catalogue import Catalogue, CheckpointEntry
 from rigup.errors import InputError
 from rigup.lock import Lock, LockedCheckpoint
-from rigup.planner.driver import driver_reserve
+from rigup.planner.driver import driver_plan, driver_reserve
 from rigup.planner.enumeration import Question
 from rigup.planner.moe_config import triton_version
 from rigup.planner.resolution import Resolved, resolve
@@ -24,7 +24,8 @@ def asked(rig: Rig, service: Service, catalogue: Catalogue, lock: Lock) -> Quest
     triton: dict[tuple[str, str], str | None] = {
         (entry.engine, entry.version): triton_version(entry) for entry in lock.environments if entry.variant == "cuda"
     }
-    return Question(rig, service, resolved, driver_reserve(rig, lock), catalogue.moe_configs, triton)
+    known, driver = catalogue.moe_configs, driver_plan(rig, lock)
+    return Question(rig, service, resolved, driver_reserve(rig, lock), known, triton, driver is not None)
 
 
 def with_chosen_versions(catalogue: Catalogue, lock: Lock) -> Catalogue:

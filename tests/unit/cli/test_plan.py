@@ -156,6 +156,7 @@ def test_no_color_is_obeyed_on_a_terminal(fleet: Any, monkeypatch: pytest.Monkey
 
 def test_explain_prints_figures_with_their_sources(fleet: Any) -> None:
     inventory = fleet(quad=(["a"], FOUR_3090))
+    without_driver(inventory)
     assert "rests on:" not in shown(inventory)
     said = shown(inventory, width=200, explain=True)
     assert "rests on:" in said
@@ -163,9 +164,23 @@ def test_explain_prints_figures_with_their_sources(fleet: Any) -> None:
     assert "rule driver-floor" in said
 
 
+def without_driver(inventory: Path) -> None:
+    """Gives a fleet a lock of its own that pins no driver."""
+    (inventory.parents[1] / "rigup.lock").write_text("schema = 1\n")
+
+
+def test_a_driver_is_asked_for_only_where_the_lock_pins_none(fleet: Any) -> None:
+    inventory = fleet(quad=(["a"], FOUR_3090))
+    assert "[driver-floor]" not in shown(inventory)
+    without_driver(inventory)
+    assert "needs NVIDIA driver 580 or later (CUDA 13.0) [driver-floor]" in shown(inventory)
+
+
 def test_silenced_rules_are_shown(fleet: Any) -> None:
     service = {**FOUR_3090["services"]["minimax"], "allow": ["driver-floor"]}
-    said = shown(fleet(quad=(["a"], {**FOUR_3090, "services": {"minimax": service}})))
+    inventory = fleet(quad=(["a"], {**FOUR_3090, "services": {"minimax": service}}))
+    without_driver(inventory)
+    said = shown(inventory)
     assert "silenced: driver-floor" in said
     assert "warning: needs NVIDIA driver" not in said
 

@@ -65,6 +65,11 @@ def test_a_card_may_need_a_newer_driver_than_cuda_does() -> None:
     assert f"driver {floor} or later" in finding.message
 
 
+def test_a_driver_that_the_lock_pins_is_no_news() -> None:
+    asked = candidate("4x RTX 3090", FP8, "vllm", "0.33.0")
+    assert host.driver_floor(replace(asked, driver_locked=True)) == ()
+
+
 @pytest.mark.parametrize(("memory", "warned"), [(64, True), (None, True), (128, False), (256, False)])
 def test_sglang_with_nvfp4_wants_128_gb_of_host_memory(memory: int | None, warned: bool) -> None:
     rig = {} if memory is None else {"host_memory_gib": memory}

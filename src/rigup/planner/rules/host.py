@@ -40,9 +40,9 @@ def python(candidate: Candidate) -> Iterator[Complaint]:
 
 @warns("driver-floor", "docs.nvidia.com/deploy/cuda-compatibility; the first driver branch of each card")
 def driver_floor(candidate: Candidate) -> Iterator[Complaint]:
-    """The driver that the engine's CUDA and the cards need, for whoever installs it."""
+    """The driver that the engine's CUDA and the cards need, where the lock pins none."""
     needs = candidate.release.cuda_needs
-    if needs is None or not candidate.gpus:
+    if needs is None or not candidate.gpus or candidate.driver_locked:
         return
     branch = max(needs.driver, *(gpu.minimum_driver_branch or 0 for gpu in candidate.gpus))
     yield f"needs NVIDIA driver {branch} or later (CUDA {candidate.release.cuda})", ""

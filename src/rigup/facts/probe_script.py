@@ -100,13 +100,32 @@ true
 probe </dev/null
 """
 
-# nvidia-ml-py is one module of pure Python: it travels along, and nothing is left on the host.
+# nvidia-ml-py is one module of pure Python: it travels along, and nothing is left on a host that rigup has not made its
+# own. On one that it has, root's compiled copy is kept: to compile it takes longer than to ask NVML.
 _NVML = '''
-import base64, sys, types, zlib
+import base64, hashlib, marshal, os, sys, types, zlib
 def load(name, packed):
     module = sys.modules[name] = types.ModuleType(name)
-    exec(compile(zlib.decompress(base64.b64decode(packed)), name, "exec"), module.__dict__)
+    exec(compiled(name, packed), module.__dict__)
     return module
+def compiled(name, packed):
+    source = base64.b64decode(packed)
+    kept = "@CACHE@/.%s-%s-%s" % (name, sys.implementation.cache_tag, hashlib.sha256(source).hexdigest()[:16])
+    try:
+        with open(kept, "rb") as file:
+            if os.geteuid() == 0 and os.fstat(file.fileno()).st_uid == 0:
+                return marshal.load(file)
+    except (OSError, ValueError, EOFError, TypeError):
+        pass
+    code = compile(zlib.decompress(source), name, "exec")
+    try:
+        if os.geteuid() == 0:
+            with open(kept + ".new", "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+                marshal.dump(code, file)
+            os.replace(kept + ".new", kept)
+    except OSError:
+        pass
+    return code
 load("pynvml", """
 @PYNVML@
 """)
@@ -123,7 +142,11 @@ _NVML_SECONDS = 55
 def script() -> str:
     """The whole script, for the standard input of `sh -s`."""
     program = Path(rigup.programs.__file__).parent / "probe_gpus.py"
-    nvml = _NVML.replace("@PYNVML@", _packed(_nvml_module())).replace("@PROGRAM@", _packed(program))
+    nvml = (
+        _NVML.replace("@CACHE@", layout.CACHE)
+        .replace("@PYNVML@", _packed(_nvml_module()))
+        .replace("@PROGRAM@", _packed(program))
+    )
     return (
         _SCRIPT.replace("@BUILDS@", layout.BUILDS)
         .replace("@WEIGHTS@", layout.WEIGHTS)

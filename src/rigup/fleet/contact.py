@@ -50,7 +50,7 @@ class Contact:
     def begin(self) -> None:
         """Starts to reach every host; returns at once. What goes wrong is raised by `greeting`."""
         self.state.set_stage(StateStage.Connect)
-        self._begun = {host.name: self.state.pool.spawn(self._greet, host) for host in self.state.inventory}
+        self._begun = {host.name: self.state.pool.spawn(self._outcome, host) for host in self.state.inventory}
 
     def greeting(self, host: Any) -> Greeting:
         """What the greeting brings back: of the one that was begun, else of one that is said now.
@@ -58,8 +58,10 @@ class Contact:
         Raises Unreachable, or one of LOST when the connection goes while it is said.
         """
         begun = self._begun.pop(host.name, None)
-        greeting: Greeting = begun.get() if begun is not None else self._greet(host)
-        return greeting
+        outcome: Greeting | Exception = begun.get() if begun is not None else self._outcome(host)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
 
     def leave(self) -> None:
         """Ends every connection, and every attempt at one."""
@@ -68,6 +70,13 @@ class Contact:
             host.connector.disconnect()
             if host.connector.client is not None:
                 host.connector.client.close()
+
+    def _outcome(self, host: Any) -> Greeting | Exception:
+        """What a greenlet ends with: gevent prints the traceback of one that raises."""
+        try:
+            return self._greet(host)
+        except Exception as error:
+            return error
 
     def _greet(self, host: Any) -> Greeting:
         try:

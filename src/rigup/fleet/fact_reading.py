@@ -27,6 +27,7 @@ from rigup.fleet.fact_batch import Answer, digest
 from rigup.operations.remote import LOST
 
 FRESH_SECONDS = 30.0
+QUESTION_SECONDS = 300
 BATCH_SECONDS = 600
 
 Runs = Callable[..., tuple[bool, CommandOutput]]
@@ -64,6 +65,7 @@ class FactReader:
         """What a fact's command leaves behind: known, or asked now, with what the forecast says is asked next."""
         if isinstance(command, str):
             command = StringCommand(command)
+        arguments["_timeout"] = arguments.get("_timeout") or QUESTION_SECONDS
         text = str(command.get_raw_value())
         try:
             found = self._found(text, arguments, run) if _is_plain(command, text, arguments) else None
@@ -101,9 +103,9 @@ class FactReader:
             return known
         others = [other for other in self.forecast() if other != text and not self._known(other)]
         if others:
-            script = fact_batch.script([text, *others])
-            sudo = bool(arguments.get("_sudo"))
-            _, output = run(StringCommand("sh", "-s"), _sudo=sudo, _stdin=script, _timeout=BATCH_SECONDS)
+            batch = {"_sudo": bool(arguments.get("_sudo")), "_stdin": fact_batch.script([text, *others])}
+            limited = StringCommand("timeout", str(BATCH_SECONDS), "sh", "-s")
+            _, output = run(limited, **batch, _timeout=BATCH_SECONDS + 30)
             self.learn(fact_batch.answers_in(output))
         elif not self._known(text):
             status, output = run(StringCommand(text), **arguments)

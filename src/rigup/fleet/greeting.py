@@ -32,9 +32,9 @@ MARKS = _LEASE, _WHO, _SUDO = "##rigup-lease##", "##rigup-who##", "##rigup-sudo#
 # the script itself comes over standard input, and whoever is root in the end reads it
 _AS_ROOT = f"""
 echo "{_WHO} $(id -u) $(id -un)"
-if [ "$(id -u)" = 0 ]; then exec sh -s; fi
+if [ "$(id -u)" = 0 ]; then exec timeout {SECONDS} sh -s; fi
 if ! command -v sudo >/dev/null; then echo "{_SUDO} none"; exec cat >/dev/null; fi
-if sudo -k -n true 2>/dev/null; then echo "{_SUDO} free"; exec sudo -H -n sh -s; fi
+if sudo -k -n true 2>/dev/null; then echo "{_SUDO} free"; exec sudo -H -n timeout {SECONDS} sh -s; fi
 echo "{_SUDO} password"; exec cat >/dev/null
 """
 
@@ -60,8 +60,12 @@ class Greeting:
 
 def greet(host: Any, **arguments: Any) -> Greeting:
     """Says it. arguments: pyinfra's, as whom. Raises as running a command does."""
-    words = StringCommand("sh", "-s") if arguments.get("_sudo") else StringCommand("sh", "-c", shlex.quote(_AS_ROOT))
-    _, output = host.run_shell_command(words, _stdin=_script(), _timeout=SECONDS, **arguments)
+    words = (
+        StringCommand("timeout", str(SECONDS), "sh", "-s")
+        if arguments.get("_sudo")
+        else StringCommand("sh", "-c", shlex.quote(_AS_ROOT))
+    )
+    _, output = host.run_shell_command(words, _stdin=_script(), _timeout=SECONDS + 30, **arguments)
     return _read(output)
 
 

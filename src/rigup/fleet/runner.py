@@ -63,8 +63,8 @@ class Run:
         ctx_state.reset()
 
     def _leave(self, host: Any, lease: Lease) -> None:
-        """Gives the host back, and has it remember what it was asked where that is news."""
-        asked = host.connector.facts.questions() if host.connector.facts else []
+        """Gives the host back, and after an apply has it remember what it was asked, where that is news."""
+        asked = host.connector.facts.questions() if self.state.is_executing and host.connector.facts else []
         new = {digest(question) for question in asked} - self.remembered.get(host.name, set())
         lease.release(remembering(asked) if new else None)
 

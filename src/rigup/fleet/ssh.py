@@ -23,6 +23,7 @@ from rigup.fleet.shell_noise import QUIET_SECONDS, announced, reading, receive, 
 from rigup.fleet.ssh_config import ssh_config
 
 KEEPALIVE_SECONDS = 10
+COMMAND_SECONDS = 3600  # where nobody says better: no command of an operation may hang for ever
 _SUDO = ("_sudo", "_sudo_user", "_sudo_password", "_use_sudo_login", "_preserve_sudo_env")
 
 
@@ -82,6 +83,7 @@ class CarefulSSH(SSHConnector):
         """
         if self.client is None or self.client.get_transport() is None:
             raise ConnectionError("not connected")
+        arguments["_timeout"] = arguments.get("_timeout") or COMMAND_SECONDS
         wrapped, secret, rest = self._as_root(announced(command), arguments)
         if secret:
             stdin = rest.pop("_stdin", None)

@@ -10,21 +10,36 @@ or {"state": "starting" | "failed", "why"}.
 
 from __future__ import annotations
 
+import http.client  # urllib.request takes twice as long to import, and would heed a proxy in the environment
 import json
-import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from pathlib import Path
 from typing import Any
 
-# a proxy in the environment must never see a request to this machine itself
-OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+class HTTPError(Exception):
+    """An answer with another status than 200."""
+
+
+def call(address: str, path: str, timeout: float, body: bytes | None = None, **headers: str) -> bytes:
+    """GETs, or with a body POSTs, from "http://host:port"; raises OSError, http.client's errors or HTTPError."""
+    connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=timeout)
+    try:
+        connection.request("GET" if body is None else "POST", path, body, headers)
+        response = connection.getresponse()
+        said = response.read()
+    finally:
+        connection.close()
+    if response.status != 200:
+        raise HTTPError(response.status, said.decode(errors="replace")[:300])
+    return said
 
 
 def unit_state(unit: str) -> tuple[str, int]:
     """The unit's state, and how often systemd has restarted it since it was started."""
+    import subprocess
+
     shown = subprocess.run(
         ["systemctl", "show", unit, "--property=ActiveState,NRestarts"], capture_output=True, text=True, timeout=20
     ).stdout
@@ -35,14 +50,14 @@ def unit_state(unit: str) -> tuple[str, int]:
 def healthy(request: dict[str, Any]) -> bool:
     """Whether the endpoint says that it is ready: necessary, and not enough."""
     try:
-        with OPENER.open(request["url"] + request["health"], timeout=5) as response:
-            return bool(response.status == 200)
-    except (OSError, urllib.error.URLError):
+        call(request["url"], request["health"], timeout=5)
+    except (OSError, http.client.HTTPException, HTTPError):
         return False
+    return True
 
 
 def complete(request: dict[str, Any]) -> dict[str, Any]:
-    """One chat completion at temperature 0; raises OSError or ValueError when it is not one."""
+    """One chat completion at temperature 0; raises as `call` does, or ValueError when it is not one."""
     headers = {"Content-Type": "application/json"}
     if request.get("key_file"):
         headers["Authorization"] = "Bearer " + Path(request["key_file"]).read_text().strip()
@@ -53,9 +68,9 @@ def complete(request: dict[str, Any]) -> dict[str, Any]:
         "temperature": 0,
     }
     began = time.monotonic()
-    call = urllib.request.Request(request["url"] + "/v1/chat/completions", json.dumps(body).encode(), headers)
-    with OPENER.open(call, timeout=request["timeout_s"]) as response:
-        answer = json.load(response)
+    answer = json.loads(
+        call(request["url"], "/v1/chat/completions", request["timeout_s"], json.dumps(body).encode(), **headers)
+    )
     seconds = time.monotonic() - began
     message = answer["choices"][0]["message"]
     text, reasoning = message.get("content") or "", message.get("reasoning_content") or message.get("reasoning") or ""
@@ -88,10 +103,10 @@ def ask(request: dict[str, Any]) -> dict[str, Any]:
         time.sleep(0.2)
     try:
         return complete(request)
-    except urllib.error.HTTPError as error:
-        told = error.read().decode(errors="replace")[:300]
-        return {"state": "starting" if error.code == 503 else "failed", "why": f"HTTP {error.code}: {told}"}
-    except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
+    except HTTPError as error:
+        status, told = error.args
+        return {"state": "starting" if status == 503 else "failed", "why": f"HTTP {status}: {told}"}
+    except (OSError, http.client.HTTPException, ValueError, KeyError, IndexError, TypeError) as error:
         return {"state": "failed", "why": f"no usable answer: {type(error).__name__}: {error}"}
 
 

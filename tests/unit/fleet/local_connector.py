@@ -29,11 +29,15 @@ class LocalConnector(CarefulSSH):
 
     def _run(self, command: Any, **arguments: Any) -> tuple[bool, CommandOutput]:
         stdin = arguments.pop("_stdin", None)
-        for key in ("print_output", "print_input", "_timeout", "_get_pty", "_success_exit_codes"):
+        timeout = arguments.pop("_timeout", None)
+        for key in ("print_output", "print_input", "_get_pty", "_success_exit_codes"):
             arguments.pop(key, None)
         self.commands.append((self.host.name, str(command.get_raw_value())))
         line = make_unix_command_for_host(self.state, self.host, command, **arguments).get_raw_value()
-        done = subprocess.run(["sh", "-c", line], input=stdin or "", capture_output=True, text=True, timeout=30)
+        words = ["timeout", str(timeout or 30), "sh", "-c", line]
+        done = subprocess.run(words, input=stdin or "", capture_output=True, text=True)
+        if done.returncode == 124:
+            raise TimeoutError
         streams = (("stdout", done.stdout), ("stderr", done.stderr))
         lines = [OutputLine(name, text) for name, stream in streams for text in stream.splitlines()]
         return done.returncode == 0, CommandOutput(lines)

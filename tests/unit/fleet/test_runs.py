@@ -11,6 +11,7 @@ from pyinfra.api import FactBase, deploy, operation
 from pyinfra.operations import files
 
 from rigup.errors import HostFailed
+from rigup.fleet import fact_reading
 from rigup.fleet.result import exit_code
 from rigup.fleet.runner import Run
 from rigup.operations.steps import step
@@ -209,3 +210,19 @@ def test_a_connection_that_is_lost_while_a_fact_is_read_fails_the_host(
         "box: connection lost (OSError: Socket is closed)",
         "run the same command again",
     )
+
+
+def test_a_fact_that_hangs_ends_and_fails_the_host(local_run: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Hangs(FactBase[str]):
+        command = "sleep 60"
+
+    def hangs(root: Path) -> None:
+        from pyinfra import host
+
+        host.get_fact(Hangs)
+
+    monkeypatch.setattr(fact_reading, "QUESTION_SECONDS", 0.2)
+    with local_run({"box": hangs, "rig": three_folders}) as run:
+        compared(run)
+    assert [result.state for result in run.results.values()] == ["failed", "differs"]
+    assert [error.message for error in run.results["box"].errors] == ["box: connection lost (TimeoutError)"]

@@ -31,7 +31,7 @@ class LockedEnvironment(Frozen):
     python: Annotated[str, Field(pattern=r"^3\.[0-9]+(\.[0-9]+)?$")]
     python_from: Literal["uv", "os"] = "uv"
     files: dict[Annotated[str, Field(pattern=r"^[\w.+!-]+\.whl$")], Sha256]
-    addresses: dict[str, Annotated[str, Field(pattern=r"^https://")]] = {}
+    addresses: dict[str, Annotated[str, Field(pattern=r"^https?://[^\s@]+$")]] = {}
 
     @model_validator(mode="after")
     def _addresses_of_its_files(self) -> LockedEnvironment:

@@ -178,7 +178,7 @@ def _refusal(what: str, said: str, platform: str) -> InputError | Unreachable:
     lines = [line.removeprefix("error: ").removeprefix("cause: ") for line in lines if not line.startswith("warning:")]
     if UNANSWERED.search(said):
         hint = "is this machine online? pip config get global.index-url"
-        return Unreachable(f"{what}: the package index cannot be asked: {lines[0] if lines else 'no answer'}", hint)
+        return Unreachable(f"{what}: the package index cannot be asked: {lines[-1] if lines else 'no answer'}", hint)
     because = next((line for line in lines if line.startswith("Because")), lines[0] if lines else "uv failed")
     if lacking := NO_WHEEL.search(because):
         name = lacking[1] + (lacking[2] or "")

@@ -6,6 +6,7 @@ would run the package's own setup code to learn its metadata.
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
@@ -73,6 +74,13 @@ def pip_settings() -> dict[str, str]:
 
     Read from `pip config list`: the `get` of older pips does not see a file that PIP_CONFIG_FILE names.
     """
+    heeded = {k: v for k, v in os.environ.items() if k.startswith("PIP_") or k in ("HOME", "XDG_CONFIG_HOME")}
+    return dict(_pip_settings(tuple(sorted(heeded.items()))))
+
+
+@functools.lru_cache(maxsize=8)
+def _pip_settings(environment: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    """Asked once for each environment: starting pip takes longer than most of what rigup does with the answer."""
     done = subprocess.run([sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True)
     pairs = [line.partition("=") for line in done.stdout.splitlines()]
     # the environment's own come first in the list and are taken last

@@ -23,6 +23,7 @@ from rigup.operations.package_index import IndexFile, index_url, pip_settings, p
 from rigup.operations.wheel_tags import best_wheel, target_tags
 
 TIMEOUT_S = 600
+PATIENCE = ("UV_HTTP_TIMEOUT", "UV_HTTP_RETRIES")
 
 
 def pin_uv(version: str | None = None, asked: str = "uv") -> LockedUv:
@@ -77,7 +78,8 @@ def run_uv(program: Path, words: Sequence[str]) -> subprocess.CompletedProcess[s
 
     The index goes by the environment, for its address may hold a password.
     """
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("UV_") and name != "VIRTUAL_ENV"}
+    own = ("UV_", "VIRTUAL_ENV")
+    kept = {name: value for name, value in os.environ.items() if name in PATIENCE or not name.startswith(own)}
     certificates = pip_settings().get("cert")
     told = {
         "UV_DEFAULT_INDEX": index_url(),

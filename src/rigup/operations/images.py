@@ -1,12 +1,13 @@
 """A build that is a container image: pulled by digest, verified, and noted under its name like any other build.
 
-The note, a folder with nothing but a manifest, is what probes, `rigup status` and pruning see; podman has the image.
+The note, a folder with nothing but a manifest that names the image, is what probes, `rigup status` and `rigup prune`
+see; podman has the image.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Iterable
+from collections.abc import Generator
 from typing import Any
 
 from pyinfra import host
@@ -43,38 +44,6 @@ class ImageProvided(FactBase[bool]):
 
     def process(self, output: list[str]) -> bool:
         return any(line.strip() == "yes" for line in output)
-
-
-class PulledImages(FactBase[dict[str, str]]):
-    """The images that rigup has pulled: by the name of the build, the reference by which podman knows it.
-
-    One whose build is pruned goes by `podman image rm REFERENCE`; podman refuses that while a container uses it.
-    """
-
-    @staticmethod
-    def default() -> dict[str, str]:
-        return {}
-
-    def command(self) -> str:
-        each = '[ -f "$note" ] && tr -d \'\\n\' <"$note" && echo'
-        return f"for note in {layout.BUILDS}/*/manifest.json; do {each}; done; true"
-
-    def process(self, output: list[str]) -> dict[str, str]:
-        return images_in(output)
-
-
-def images_in(manifests: Iterable[str]) -> dict[str, str]:
-    """The references of the images among the manifests of builds, one a line, by the build's name."""
-    found = {}
-    for line in manifests:
-        try:
-            manifest = json.loads(line)
-            image = manifest["build"]["image"]
-            if image is not None:
-                found[str(manifest["name"])] = f"{image['repository']}@{image['digest']}"
-        except (ValueError, KeyError, TypeError):
-            continue  # a folder that something else has made
-    return found
 
 
 @operation()

@@ -88,7 +88,7 @@ def _confined(plan: Plan) -> tuple[str, ...]:
 
 
 def _devices(plan: Plan) -> tuple[str, ...]:
-    """The GPUs by their names in CDI: an index of NVML's, a UUID, or all of them."""
+    """The GPUs by their names in CDI: UUIDs where they are known, indices of NVML's, or all of them."""
     uuids = tuple(plan.gpu_uuids.values()) or tuple(gpu for gpu in plan.service.gpus or () if isinstance(gpu, str))
     used = tuple(row.gpu for row in plan.memory)
     if uuids:

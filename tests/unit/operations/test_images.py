@@ -1,8 +1,7 @@
-"""Notes of images, and what is said of a host's container toolkit; the pull itself is rehearsed in the lab."""
+"""Images as builds by name, and what is said of a host's container toolkit; the pull itself is rehearsed in the lab."""
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import subprocess
@@ -13,7 +12,6 @@ import rigup.programs
 from rigup.environment import LockedImage
 from rigup.operations.builds import name_of
 from rigup.operations.container_toolkit import ToolkitStanding
-from rigup.operations.images import images_in
 from rigup.plan import Build
 from rigup.render.container_files import mirrors, toolkit_files, toolkit_repository
 
@@ -21,12 +19,6 @@ DIGEST = "sha256:" + "0" * 64
 IMAGE = LockedImage(engine="vllm", version="0.20.2", repository="docker.io/vllm/vllm-openai", digest=DIGEST)
 BUILD = Build(engine="vllm", version="0.20.2", method="image", image=IMAGE)
 PULL = Path(rigup.programs.__file__).parent / "pull_image.py"
-
-
-def test_the_images_among_the_builds_of_a_host() -> None:
-    image = json.dumps({"name": "vllm-0.20.2-abc", "build": BUILD.model_dump(mode="json")})
-    source = json.dumps({"name": "llama.cpp-1", "build": {**BUILD.model_dump(mode="json"), "image": None}})
-    assert images_in([image, source, "{", "[]", "{}"]) == {"vllm-0.20.2-abc": IMAGE.reference}
 
 
 def test_another_digest_is_another_build() -> None:

@@ -114,6 +114,15 @@ def test_gpus_that_are_named_by_uuid() -> None:
     assert lines(text, "AddDevice") == [f"nvidia.com/gpu={uuid}" for uuid in uuids]
 
 
+def test_gpus_whose_uuids_the_host_has_told() -> None:
+    plan = planned("8x B200", {**VLLM, "gpus": [2, 3, 6, 7]})
+    uuids = {index: f"GPU-0000000{index}-1111-2222-3333-444444444444" for index in (2, 3, 6, 7)}
+    environment = {**plan.environment, "CUDA_VISIBLE_DEVICES": ",".join(uuids.values())}
+    text = quadlet(plan.model_copy(update={"gpu_uuids": uuids, "environment": environment}))
+    assert lines(text, "AddDevice") == [f"nvidia.com/gpu={uuid}" for uuid in uuids.values()]
+    assert "CUDA_VISIBLE_DEVICES" not in text
+
+
 def test_an_image_that_is_not_locked_is_planned_and_not_rendered() -> None:
     plan = planned("4x B200", VLLM, lock=Lock())
     assert (plan.verdict, plan.build and plan.build.image, plan.command[:2]) == ("ok", None, ("vllm", "serve"))

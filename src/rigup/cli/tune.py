@@ -13,7 +13,7 @@ from rigup.errors import InputError, Refused
 
 if TYPE_CHECKING:
     from rigup.fleet.inventory import Project
-    from rigup.fleet.tuning import Outcome, TuningRun
+    from rigup.fleet.tuning import Outcome
     from rigup.lock import LockedSource
     from rigup.plan import Plan
 
@@ -62,14 +62,15 @@ def run(args: argparse.Namespace) -> int:
     from rigup.operations import progress
 
     tokens = _tokens(args)
-    args.limit = args.host or ",".join(_group(args))
+    group = _group(args)
+    args.limit = args.host or ",".join(group)
+    plan = _plan(args)
     project, opened = hosts.open_run(args, TuningRun)
     console = Console(stderr=args.json)
     view = live.view()
     progress.listen(view.show)
     with opened as run, stop_on_signals():
         assert isinstance(run, TuningRun)
-        plan = _plan(args, project, run)
         tuner, source = _source(project, plan, console)
         with view:
             files = tuner_files(tuner, source, plan.host)
@@ -117,21 +118,27 @@ def _group(args: argparse.Namespace) -> list[str]:
     return found
 
 
-def _plan(args: argparse.Namespace, project: Project, run: TuningRun) -> Plan:
+def _plan(args: argparse.Namespace) -> Plan:
     """The plan whose kernel is tuned. Raises InputError where there is none, or more than one."""
-    plans = run.plans[project.hosts[0].name]
-    origin = project.hosts[0].origins["services"]
+    from rigup.fleet.inventory import load_project
+    from rigup.fleet.planning import plan_project
+
+    project = load_project(args.inventory, args.limit)
+    first, origin = project.hosts[0], project.hosts[0].origins["services"]
+    plans = [plan for plan in plan_project(project) if plan.host == first.name]
+    if refused := [plan for plan in plans if plan.verdict == "refused"]:
+        raise hosts.Refusals(refused)
     if args.service is not None and args.service not in [plan.service.name for plan in plans]:
         known = ", ".join(plan.service.name for plan in plans)
         raise InputError(f'--service: {args.group} has no service "{args.service}"', f"its services: {known}")
     asked = [plan for plan in plans if args.service in (None, plan.service.name)]
     found = [plan for plan in asked if plan.moe_config is not None]
     if not found:
-        first = asked[0]
-        assert first.build is not None and first.checkpoint is not None
-        what = f"{first.build.engine} {first.build.version} with {first.checkpoint.repo} {first.checkpoint.quant}"
+        build, checkpoint = asked[0].build, asked[0].checkpoint
+        assert build is not None and checkpoint is not None
+        what = f"{build.engine} {build.version} with {checkpoint.repo} {checkpoint.quant}"
         raise InputError(
-            f"{origin}: services.{first.service.name}: {what} runs no kernel here that a config tunes",
+            f"{origin}: services.{asked[0].service.name}: {what} runs no kernel here that a config tunes",
             "vLLM and SGLang do for FP8 experts on GPUs that compute in FP8, in their Triton backend",
         )
     if len(found) > 1:

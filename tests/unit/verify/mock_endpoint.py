@@ -26,6 +26,7 @@ SETTINGS: dict[str, Any] = {
     "key": None,
     "refuse_every": 0,  # every so many-th request is answered with 503
     "refuse_all": False,
+    "hang": False,  # requests are taken, and nothing ever comes back
     "cut_after": 0,  # tokens after which the connection is dropped
     "error_after": 0,  # tokens after which an error comes in the stream
     "spare_requests": 0,  # how many requests are answered well before a fault sets in
@@ -218,6 +219,8 @@ class Connection(asyncio.Protocol):
         spared = engine.asked <= engine.settings["spare_requests"]
         if not spared and (engine.settings["refuse_all"] or (every and engine.asked % every == 0)):
             self.reply(503, {"error": {"message": "the queue is full"}})
+        elif engine.settings["hang"] and not spared:
+            return
         elif engine.settings["style"] == "plain" and "ignore_eos" in asked:
             self.reply(400, {"error": {"message": "unknown field: ignore_eos"}})
         else:

@@ -1,0 +1,201 @@
+"""`rigup lock` for engines that are installed as packages: what is pinned, kept, moved, dropped and said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rigup.catalogue.engines import EngineVersion
+from rigup.environment import LockedEnvironment, LockedUv
+from rigup.errors import InputError
+from rigup.fleet import inventory, lock_resolving, locking
+from rigup.fleet.lock_entries import changes
+from rigup.fleet.lock_packages import PackageMove
+from rigup.lock import Lock
+from rigup.operations.environment_resolution import Resolution
+from tests.unit.fleet.replayed_hub import replayed_hub, stored_apart
+from tests.unit.fleet.test_locking import COMMIT, Fleet
+
+FP8 = "MiniMaxAI/MiniMax-M2.5"
+RIG = {"gpus": "4x RTX PRO 6000 Blackwell Workstation Edition", "host_memory_gib": 256}
+CHAT = {"checkpoint": FP8, "engine": "vllm", "tensor_parallel": 4}
+
+
+class Index:
+    """In place of uv and its index: an engine at its version, torch at `torch`, one more package by version."""
+
+    def __init__(self) -> None:
+        self.torch = "2.14.0"
+        self.asked: list[tuple[str, str, str, str, str]] = []
+        self.lacking: set[str] = set()
+        self.local: tuple[str, ...] = ()
+
+    def pin_uv(self, version: str | None = None, asked: str = "uv") -> LockedUv:
+        version = version or "0.13.9"
+        names = [f"uv-{version}-py3-none-manylinux_2_28_{architecture}.whl" for architecture in ("x86_64", "aarch64")]
+        return LockedUv(version=version, files=dict.fromkeys(names, "f" * 64))
+
+    def resolve(self, program: Path, release: EngineVersion, variant: Any, architecture: Any) -> Resolution:
+        self.asked.append((program.name, release.engine, release.version, variant, architecture))
+        if release.version in self.lacking:
+            raise InputError(f"{release.engine} {release.version}: no wheel", "it has: none")
+        more = "ray-2.50-py3-none-any.whl" if release.version < "0.3" else "quack-1.0-py3-none-any.whl"
+        names = [f"{release.engine}-{release.version}-py3-none-any.whl", f"torch-{self.torch}-py3-none-any.whl", more]
+        environment = LockedEnvironment(
+            engine=release.engine,
+            version=release.version,
+            variant=variant,
+            architecture=architecture,
+            python="3.12.16",
+            files=dict.fromkeys(sorted(names), "a" * 64),
+        )
+        return Resolution(environment, self.local)
+
+
+@pytest.fixture
+def index(monkeypatch: pytest.MonkeyPatch) -> Index:
+    made = Index()
+    monkeypatch.setattr(lock_resolving, "pin_uv", made.pin_uv)
+    monkeypatch.setattr(lock_resolving, "uv_program", lambda locked: Path(f"uv-{locked.version}"))
+    monkeypatch.setattr(lock_resolving, "resolve_environment", made.resolve)
+    return made
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, index: Index) -> Iterator[Fleet]:
+    monkeypatch.setattr(inventory, "toolkit_root", lambda: tmp_path / "toolkit")
+    monkeypatch.delenv("HF_ENDPOINT", raising=False)
+    (tmp_path / "fleet").mkdir()
+    with replayed_hub() as hub:
+        fleet = Fleet(tmp_path / "fleet", hub)
+        hub.revision(FP8)
+        config = hub.small_file("config.json", b"{}", FP8)
+        weights = b'{"weight_map": {"a": "model-00001-of-00001.safetensors"}}'
+        listed = hub.small_file("model.safetensors.index.json", weights, FP8)
+        big = stored_apart("model-00001-of-00001.safetensors", 230_000_000_000)
+        hub.tree([config, listed, big], FP8, COMMIT)
+        fleet.describe(CHAT, RIG)
+        yield fleet
+
+
+def environments(lock: Lock) -> list[tuple[str, ...]]:
+    return [entry.name for entry in lock.environments]
+
+
+def test_an_environment_and_uv_are_pinned_and_the_plan_takes_them(fleet: Fleet, index: Index) -> None:
+    lock = fleet.lock()
+    assert environments(lock) == [("vllm", "0.33.0", "cuda", "x86_64")]
+    assert index.asked == [("uv-0.13.9", "vllm", "0.33.0", "cuda", "x86_64")]
+    assert lock.engines == {}
+    (plan, _) = locking.plan_project(fleet.project())
+    assert plan.build is not None
+    assert (plan.build.environment, plan.build.uv) == (lock.environments[0], lock.uv)
+    assert fleet.stale() == ()
+    assert "//" not in fleet.path.read_text()
+
+
+def test_twice_is_once_and_asks_nobody(fleet: Fleet, index: Index) -> None:
+    first = fleet.lock()
+    index.torch = "2.15.0"
+    assert fleet.lock() == first
+    assert len(index.asked) == 1
+
+
+def test_what_is_missing_is_named(fleet: Fleet) -> None:
+    lock = fleet.lock()
+    locking.write_lock(fleet.path, lock.model_copy(update={"environments": (), "uv": None}))
+    assert fleet.stale() == ("uv is missing", "environment vllm 0.33.0 is missing")
+    one = dict(list(lock.uv.files.items())[:1]) if lock.uv else {}
+    locking.write_lock(fleet.path, lock.model_copy(update={"uv": LockedUv(version="0.13.9", files=one)}))
+    assert fleet.stale() == ("uv is missing",)
+
+
+def test_what_a_build_is_for_follows_from_the_rig(fleet: Fleet) -> None:
+    found = []
+    for rig in ({"gpus": "GB10", "host_memory_gib": 128}, {"gpus": "1x RTX 3090"}, {"gpus": []}):
+        fleet.describe({"model": "SmolLM2-135M-Instruct"}, rig)
+        (plan, _) = locking.plan_project(fleet.project())
+        assert plan.build is not None
+        found.append((plan.build.variant, plan.build.architecture))
+    assert found == [("cuda", "aarch64"), ("cuda", "x86_64"), ("cpu", "x86_64")]
+
+
+def test_an_upgrade_chooses_a_version_where_no_service_names_one(fleet: Fleet, index: Index) -> None:
+    before = fleet.lock()
+    index.torch = "2.11.0"
+    older = fleet.lock(upgrade="vllm=0.20.2")
+    assert older.engines == {"vllm": "0.20.2"}
+    assert environments(older) == [("vllm", "0.20.2", "cuda", "x86_64"), ("vllm", "0.33.0", "cuda", "x86_64")]
+    assert {plan.build.version for plan in locking.plan_project(fleet.project()) if plan.build} == {"0.20.2"}
+    assert fleet.stale() == ()
+    told = {change.name: change for change in changes(before, older)}
+    assert list(told) == ["engine vllm", "environment vllm 0.20.2"]
+    moved = told["environment vllm 0.20.2"]
+    assert (moved.kind, moved.against, moved.after) == ("added", "vllm 0.33.0", "3 packages, Python 3.12.16")
+    assert moved.packages == (
+        PackageMove("quack", "1.0", None),
+        PackageMove("ray", None, "2.50"),
+        PackageMove("torch", "2.14.0", "2.11.0"),
+        PackageMove("vllm", "0.33.0", "0.20.2"),
+    )
+    assert [str(move) for move in moved.packages[:3]] == ["- quack 1.0", "+ ray 2.50", "torch 2.14.0 -> 2.11.0"]
+    pruned = fleet.lock(prune=True)
+    assert (environments(pruned), pruned.engines) == ([("vllm", "0.20.2", "cuda", "x86_64")], {"vllm": "0.20.2"})
+    back = fleet.lock(upgrade="vllm")
+    assert (back.engines, environments(back)[-1]) == ({}, ("vllm", "0.33.0", "cuda", "x86_64"))
+
+
+def test_an_upgrade_takes_the_newest_packages_of_the_version_in_use(fleet: Fleet, index: Index) -> None:
+    before = fleet.lock()
+    index.torch = "2.14.1"
+    after = fleet.lock(upgrade="vllm=0.33.0")
+    (chosen, change) = changes(before, after)
+    assert (chosen.name, chosen.after) == ("engine vllm", "0.33.0")
+    assert (change.kind, change.packages) == ("moved", (PackageMove("torch", "2.14.0", "2.14.1"),))
+    assert (after.uv, after.checkpoints) == (before.uv, before.checkpoints)
+
+
+def test_a_version_that_a_service_names_is_not_moved(fleet: Fleet, index: Index) -> None:
+    fleet.describe({**CHAT, "version": "0.33.0"}, RIG)
+    fleet.lock()
+    error = fleet.refusal(upgrade="vllm=0.20.2")
+    assert error.message == "--upgrade vllm=0.20.2: no service uses this version, but 0.33.0"
+    assert error.hint == 'write "version": "0.20.2" in the service, then rigup lock'
+    assert fleet.lock(upgrade="vllm=0.33.0").engines == {}
+
+
+def test_uv_moves_alone(fleet: Fleet, index: Index) -> None:
+    before = fleet.lock()
+    after = fleet.lock(upgrade="uv=0.14.0")
+    assert [(change.name, change.before, change.after) for change in changes(before, after)] == [
+        ("uv", "0.13.9", "0.14.0")
+    ]
+
+
+def test_versions_that_there_are_not(fleet: Fleet, index: Index) -> None:
+    fleet.lock()
+    error = fleet.refusal(upgrade="vllm=9.9")
+    assert error.message == "--upgrade vllm=9.9: vLLM 9.9 is not supported"
+    assert (error.hint or "").endswith("0.32.0, 0.33.0")
+    index.lacking.add("0.20.2")
+    error = fleet.refusal(upgrade="vllm=0.20.2")
+    assert (error.message, error.hint) == ("--upgrade vllm=0.20.2: vllm 0.20.2: no wheel", "it has: none")
+
+
+def test_a_chosen_version_that_this_rigup_does_not_know(fleet: Fleet) -> None:
+    lock = fleet.lock()
+    locking.write_lock(fleet.path, lock.model_copy(update={"engines": {"vllm": "0.99.0"}}))
+    error = fleet.refusal()
+    assert error.message == "rigup.lock: engines.vllm: vLLM 0.99.0 is not supported"
+
+
+def test_a_wheel_that_lies_on_this_machine_only_is_told(fleet: Fleet, index: Index) -> None:
+    index.local = ("torch-2.14.0-py3-none-any.whl",)
+    fleet.lock()
+    assert (
+        "vllm 0.33.0: torch-2.14.0-py3-none-any.whl lies in a folder of this machine only: hosts need a wheelhouse "
+        "(rigup lock --vendor)"
+    ) in fleet.warnings

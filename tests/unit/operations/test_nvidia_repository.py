@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rigup.errors import HostFailed
-from rigup.operations.nvidia_repository import NvidiaSources, Sources, _fetched_key, is_right, refuse_trusted
+from rigup.operations.nvidia_repository import NvidiaSources, Sources, fetched_key, is_right, refuse_trusted
 from rigup.operations.openpgp import binary
 from rigup.planner.driver_packages import DriverRepository
 from rigup.render.driver_files import SOURCE, source
@@ -78,7 +78,7 @@ def test_a_source_that_checks_is_not(text: str) -> None:
 
 
 def test_the_key_is_taken_when_it_is_the_pinned_one() -> None:
-    assert _fetched_key(Machine(ARMOURED), REPOSITORY) == KEY
+    assert fetched_key(Machine(ARMOURED), REPOSITORY) == KEY
 
 
 @pytest.mark.parametrize(
@@ -86,20 +86,20 @@ def test_the_key_is_taken_when_it_is_the_pinned_one() -> None:
 )
 def test_another_key_is_refused_with_both_fingerprints(content: bytes) -> None:
     with pytest.raises(HostFailed) as caught:
-        _fetched_key(Machine(content), REPOSITORY)
+        fetched_key(Machine(content), REPOSITORY)
     assert f"pinned is {FINGERPRINT}" in caught.value.message
     assert "the key's fingerprint is " in caught.value.message
 
 
 def test_a_page_instead_of_a_key_is_refused() -> None:
     with pytest.raises(HostFailed) as caught:
-        _fetched_key(Machine(b"<html>"), REPOSITORY)
+        fetched_key(Machine(b"<html>"), REPOSITORY)
     assert caught.value.message == f"box: {REPOSITORY.key_address}: is not an OpenPGP key file"
 
 
 def test_a_repository_out_of_reach_is_named_with_the_reason() -> None:
     with pytest.raises(HostFailed) as caught:
-        _fetched_key(Machine(b"", "curl: (6) Could not resolve host: mirror.lan"), REPOSITORY)
+        fetched_key(Machine(b"", "curl: (6) Could not resolve host: mirror.lan"), REPOSITORY)
     assert REPOSITORY.key_address in caught.value.message
     assert "Could not resolve host: mirror.lan" in caught.value.message
 

@@ -117,7 +117,7 @@ def test_a_silent_stream_is_given_up(engine: Callable[..., Engine]) -> None:
 
 
 def test_a_cap_of_the_engine_is_shown_as_one(engine: Callable[..., Engine]) -> None:
-    levels = (LevelWanted(2, 16, 5, seconds=1), LevelWanted(12, 16, 5, seconds=1))
+    levels = (LevelWanted(2, 16, 20, requests=4), LevelWanted(12, 16, 5, seconds=1))
     result = measure(engine(ttft=0.05, itl=0.01, running=3).url, *levels)
     below, above = (level["engine"] for level in result["levels"])
     assert (below["capped"], above["capped"]) == (False, True)

@@ -1,0 +1,212 @@
+"""`rigup bench` as a user runs it: bad input, an endpoint by its address, what is kept, Ctrl-C, and comparisons."""
+
+from __future__ import annotations
+
+import copy
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rigup.cli.main import main
+from tests.unit.verify.conftest import Engine
+from tests.unit.verify.conftest import engine as engine
+
+QUICK = ("--concurrency", "2", "--input", "32", "--output", "5", "--requests", "20", "--warmup", "0")
+URL = ("--url", "http://127.0.0.1:1")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    return tmp_path
+
+
+BAD = {
+    ("--concurrency", "1,x"): ('--concurrency: "1,x" is not a list of whole numbers', "like --concurrency 1,8,64"),
+    ("--concurrency", "0"): ("--concurrency: 0: from 1 to 16384 requests at once", "is there a zero too many?"),
+    ("--concurrency", "1,20000"): (
+        "--concurrency: 20000: from 1 to 16384 requests at once",
+        "is there a zero too many?",
+    ),
+    ("--input", "99999999"): ("--input: 99999999: from 1 to 10000000 tokens of prompt", "is there a zero too many?"),
+    ("--output", "-1"): ("--output: -1: from 1 to 1000000 tokens of answer", "is there a zero too many?"),
+    ("--seconds", "0.1"): ("--seconds: 0.1: from 1 to 86400", "30 is usual"),
+    ("--seconds", "nan"): ("--seconds: nan: from 1 to 86400", "30 is usual"),
+    ("--seconds", "5", "--requests", "5"): (
+        "--seconds and --requests: a level ends by one of them",
+        "leave the other out",
+    ),
+    ("--concurrency", "8", "--requests", "5"): (
+        "--requests 5 with --concurrency 8: not even one request for each stream",
+        "--requests 32, or --seconds 30",
+    ),
+    ("--concurrency", "1024", "--input", "1000000"): (
+        "--concurrency 1024 with --input 1000000: 1024000000 tokens of prompt at once",
+        "no more than 50000000 in all",
+    ),
+    ("--warmup", "-1"): ("--warmup: -1: at most 1000, and not negative", "leave it out for the default"),
+    ("--timeout", "0"): ("--timeout: 0: at most 86400, and not negative", "leave it out for the default"),
+    ("--service", "chat"): ("--url: INVENTORY, --limit and --service say nothing about it", "use one way or the other"),
+    ("--csv", "-", "--json"): ("--csv - and --json: both would go to standard output", "name a file for the CSV"),
+    ("--api-key-file", "key"): ("--api-key-file: key does not exist", "looked in ."),
+}
+
+
+@pytest.mark.parametrize("words", BAD, ids=" ".join)
+def test_bad_input_is_refused_before_anything_is_asked(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(("bench", *URL, *words)) == 2
+    out, err = capsys.readouterr()
+    message, hint = BAD[words]
+    if "--json" in words:
+        assert json.loads(out)["error"] == {"message": message, "hint": hint}
+    else:
+        assert err == f"rigup: {message}\nhint: {hint}\n"
+
+
+def test_a_key_that_others_can_read_is_not_used(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "key").write_text("secret\n")
+    (folder / "key").chmod(0o644)
+    assert main(("bench", *URL, "--api-key-file", "key")) == 2
+    assert capsys.readouterr().err == "rigup: --api-key-file: key can be read by others\nhint: chmod 600 key\n"
+
+
+def test_nobody_there(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(("bench", *URL)) == 2
+    expected = "rigup: http://127.0.0.1:1: connection refused\nhint: is the service running there?\n"
+    assert capsys.readouterr().err == expected
+
+
+def test_what_was_measured_is_kept_and_told_in_every_form(
+    engine: Callable[..., Engine], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "key").write_text("right\n")
+    (folder / "key").chmod(0o600)
+    mock = engine(key="right", itl=0.002, refuse_every=8)
+    words = ("--url", mock.url, "--api-key-file", "key", *QUICK, "--csv", "figures.csv")
+    assert main(("bench", *words, "--json")) == 0
+    out, err = capsys.readouterr()
+    (result,) = json.loads(out)["results"]
+    file = result.pop("file")
+    stored = json.loads((folder / file).read_text())
+    assert stored == result
+    assert file.startswith(f"results/127.0.0.1_{mock.url.rpartition(':')[2]}/mock/")
+    (level,) = stored["levels"]
+    counted, failed = level["requests"]["counted"], level["requests"]["failed"]
+    assert (counted + failed, failed in (2, 3)) == (20, True)
+    (row,) = csv.DictReader(io.StringIO((folder / "figures.csv").read_text()))
+    assert (row["concurrency"], row["input"], row["output"], row["failed"]) == ("2", "32", "5", str(failed))
+    assert float(row["ttft_p99_ms"]) == pytest.approx(level["ttft_ms"]["p99"], abs=0.001)
+    assert f"2 at once: {failed}x HTTP 503: the queue is full" in err
+    assert f"kept in {file}" in err
+    assert "right" not in out + err + json.dumps(stored)
+
+
+def test_a_level_without_an_answer_is_a_failure(
+    engine: Callable[..., Engine], capsys: pytest.CaptureFixture[str]
+) -> None:
+    mock = engine(refuse_all=True, spare_requests=1)
+    assert main(("bench", "--url", mock.url, *QUICK, "--requests", "4")) == 1
+    assert "not complete: not one answer at concurrency 2" in capsys.readouterr().out
+
+
+def test_what_was_measured_until_ctrl_c_is_kept_and_marked(engine: Callable[..., Engine], folder: Path) -> None:
+    words = ("--url", engine(ttft=0.01, itl=0.01).url, "--concurrency", "2,3", "--input", "16", "--output", "10")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "rigup", "bench", *words, "--seconds", "1", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stderr is not None
+    seen = ""
+    for line in process.stderr:  # the second level is under way
+        seen += line
+        if "3 at once, 16 in, window" in line:
+            break
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, seen + err
+    (result,) = json.loads(out)["results"]
+    assert (result["complete"], result["why"]) == (False, "stopped")
+    assert [level["complete"] for level in result["levels"]] == [True, False]
+    assert result["notes"][0] == "not complete: stopped"
+    assert "3 at once: broken off, these figures are of what had been measured by then" in result["notes"]
+    assert json.loads((folder / result["file"]).read_text())["complete"] is False
+    assert "Traceback" not in err
+
+
+def figure(mean: float, spread: float, parts: int = 10) -> dict[str, Any]:
+    """A latency whose parts lie evenly between mean - spread and mean + spread."""
+    values = [mean + spread * (2 * n / (parts - 1) - 1) for n in range(parts)] if parts > 1 else [mean]
+    return {"mean": mean, "p50": mean, "p95": mean, "p99": mean, "parts": {"mean": values, "p50": values, "p99": []}}
+
+
+def result(speed: float, **more: Any) -> dict[str, Any]:
+    latency = figure(1000 / speed, 10 / speed)
+    rate = {"mean": speed, "parts": figure(speed, speed / 50)["parts"]["mean"]}
+    rates = dict.fromkeys(("output_tokens_per_second", "prompt_tokens_per_second", "requests_per_second"), rate)
+    level = {"concurrency": 8, "input": 64, "output": 32, **rates}
+    level |= dict.fromkeys(("ttft_ms", "tpot_ms", "itl_ms"), latency)
+    return {
+        "schema": 1,
+        "began": "2026-11-21T12:00:00Z",
+        "complete": True,
+        "why": "",
+        "endpoint": {},
+        "levels": [level],
+    } | more
+
+
+def compared(before: dict[str, Any], after: dict[str, Any], *words: str) -> int:
+    for name, content in (("a", before), ("b", after)):
+        Path(name).write_text(json.dumps(content))
+    return main(("bench", "--compare", "a", "b", *words))
+
+
+def test_a_change_beyond_the_noise_is_told_from_one_within(capsys: pytest.CaptureFixture[str]) -> None:
+    expected = {110.0: (0, "better"), 90.0: (1, "worse"), 100.5: (0, "noise"), 100.0: (0, "noise")}
+    for speed, (code, verdict) in expected.items():
+        assert compared(result(100.0), result(speed), "--json") == code
+        changes = {row["figure"]: row for row in json.loads(capsys.readouterr().out)["changes"]}
+        assert changes["output_tokens_per_second"]["verdict"] == verdict
+        assert changes["output_tokens_per_second"]["percent"] == pytest.approx(speed - 100)
+        assert changes["ttft_ms p50"]["verdict"] == verdict
+        assert changes["ttft_ms p99"]["verdict"] == "unknown"
+    # ten parts evenly within 2 %: sample variance 1.8107, Student's t of 18 degrees of freedom at 99 % is 2.878
+    assert changes["output_tokens_per_second"]["noise"] == pytest.approx(2.878 * (2 * 1.8107 / 10) ** 0.5, rel=1e-3)
+
+
+def test_what_else_differs_is_said_first(capsys: pytest.CaptureFixture[str]) -> None:
+    before, after = result(100.0, plan="sha256:1", complete=False, why="stopped"), result(110.0, plan="sha256:2")
+    assert compared(before, after) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "plan: sha256:1 -> sha256:2"
+    assert lines[1] == "began 2026-11-21T12:00:00Z: not complete: stopped"
+    row = next(line for line in lines if "output tokens/s" in line)
+    assert row.split() == ["8", "64", "32", "output", "tokens/s", "100", "110", "+10.0", "%", "±", "1.8", "%", "better"]
+
+
+def test_what_cannot_be_compared_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    other = copy.deepcopy(result(100.0))
+    other["levels"][0]["concurrency"] = 9
+    assert compared(result(100.0), other) == 2
+    message = "rigup: a and b: no level is in both\n"
+    assert capsys.readouterr().err.startswith(message)
+    Path("b").write_text("{}")
+    assert main(("bench", "--compare", "a", "b")) == 2
+    assert capsys.readouterr().err == "rigup: b: not a result of rigup bench\nhint: it writes them below results/\n"
+    assert main(("bench", "--compare", "a", "c")) == 2
+    assert capsys.readouterr().err.startswith("rigup: c: No such file or directory\n")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import urllib.parse
+import posixpath
 from collections.abc import Mapping
 
 from rigup.catalogue.containers import container_facts
@@ -23,11 +23,11 @@ def mirrors(addresses: Mapping[str, str]) -> str:
     """
     blocks = []
     for registry, address in sorted(addresses.items()):
-        parts = urllib.parse.urlsplit(address)
-        insecure = "true" if parts.scheme == "http" else "false"
+        scheme, _, host = address.partition("://")
+        insecure = "true" if scheme == "http" else "false"
         blocks.append(
             f'[[registry]]\nprefix = "{registry}"\nlocation = "{registry}"\n\n'
-            f'[[registry.mirror]]\nlocation = "{parts.netloc}"\ninsecure = {insecure}\n'
+            f'[[registry.mirror]]\nlocation = "{host}"\ninsecure = {insecure}\n'
         )
     return "# Written by rigup\n\n" + "\n".join(blocks) if blocks else ""
 
@@ -41,11 +41,12 @@ def toolkit_repository(
     that is another one.
     """
     toolkit = container_facts().toolkit
-    base = (address or toolkit.address).rstrip("/") + "/"
+    base = (address or toolkit.address).rstrip("/")
+    scheme, _, place = base.partition("://")
     folder = DEBIAN_ARCHITECTURES[architecture]
     return DriverRepository(
-        address=f"{base}{folder}/",
-        key_address=urllib.parse.urljoin(base, toolkit.key_file),
+        address=f"{base}/{folder}/",
+        key_address=f"{scheme}://{posixpath.normpath(posixpath.join(place, toolkit.key_file))}",
         fingerprint=fingerprint or toolkit.fingerprint,
         architecture=folder,
     )

@@ -1,0 +1,191 @@
+"""How long it takes to find nothing to do, against a bare SSH command and against others. Run it as root, as a script.
+
+    python benchmarks/noop.py [--hosts 1] [--rounds 5] [--rtt 50] [--only ssh,rigup] [--fleet 200]
+
+Brings up lab machines with simulated GPUs, applies the whole role set to them, and then runs all contenders in turn,
+round after round, so that a busy machine slows them all. Minimum, median and ratios to the bare SSH command of the
+same run are printed as a Markdown table. --rtt: a line with this round-trip time, in milliseconds, by a proxy.
+--fleet: what the controlling machine pays for many hosts; they are the lab's machines under many names, and only read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks import delaying_proxy, noop_fleet  # noqa: E402
+from rigup.cache import cache_folder  # noqa: E402
+from tests.lab.fleet_fixtures import made_site  # noqa: E402
+from tests.lab.gpu_fleet import GpuFleet  # noqa: E402
+
+ANSIBLE = "2.19.14"
+Host = tuple[str, dict[str, Any]]
+
+
+@dataclass
+class Contender:
+    """`start` begins what is timed, as one process or several side by side."""
+
+    name: str
+    start: Callable[[], list[subprocess.Popen[bytes]]]
+    wall: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+    memory_mib: float = 0.0
+
+    def run(self) -> None:
+        """One timed run, which must end well."""
+        before = time.perf_counter()
+        processes = self.start()
+        cpu = 0.0
+        for process in processes:
+            _, status, usage = os.wait4(process.pid, 0)
+            cpu += usage.ru_utime + usage.ru_stime
+            self.memory_mib = max(self.memory_mib, usage.ru_maxrss / 1024)
+            if status:
+                raise SystemExit(f"{self.name}: exit status {status >> 8}")
+        self.wall.append(time.perf_counter() - before)
+        self.cpu.append(cpu)
+
+
+class Folders:
+    """pytest's factory of temporary folders, as far as the fleet needs it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def mktemp(self, name: str) -> Path:
+        """A folder of that name."""
+        (self.root / name).mkdir()
+        return self.root / name
+
+
+def main() -> int:
+    """Measures and prints."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--hosts", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rtt", type=float, default=0.0)
+    parser.add_argument("--only", default="ssh,rigup,pyinfra,ansible")
+    parser.add_argument("--fleet", type=int, default=0)
+    args = parser.parse_args()
+    name = f"noop{os.getpid()}"
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        made_site(Folders(Path(folder)), name, hosts=args.hosts, rig=noop_fleet.RIG) as site,  # type: ignore[arg-type]
+    ):
+        return measure(GpuFleet(*site), args)
+
+
+def measure(fleet: GpuFleet, args: argparse.Namespace) -> int:
+    """Everything, on a fleet of bare machines."""
+    hosts = [host.machine.inventory for host in fleet.hosts]
+    noop_fleet.describe(fleet, hosts)
+    began = time.perf_counter()
+    for _ in range(3):  # the first makes everything; the others ask what only a finished host is asked
+        fleet.rigup("apply", "--yes", "--reboot")
+    print(f"first apply and two more: {time.perf_counter() - began:.1f} s", file=sys.stderr)
+    if args.fleet:
+        return many(fleet, hosts, args.fleet)
+    if args.rtt:
+        hosts = [distant(fleet, index, args.rtt / 2000) for index in range(len(hosts))]
+        noop_fleet.describe(fleet, hosts)
+    chosen = contenders(fleet, hosts, args.only.split(","))
+    for contender in chosen:  # caches are filled and connections known before anything counts
+        contender.run()
+        contender.wall.clear()
+        contender.cpu.clear()
+    for _ in range(args.rounds):
+        for contender in chosen:
+            contender.run()
+    print(table(chosen, args))
+    return 0
+
+
+def contenders(fleet: GpuFleet, hosts: list[Host], wanted: list[str]) -> list[Contender]:
+    """Those that were asked for, the bare SSH command first."""
+
+    def quietly(*words: str | Path, **environment: str) -> subprocess.Popen[bytes]:
+        surroundings = {**os.environ, "XDG_CACHE_HOME": str(fleet.cache), **environment}
+        streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        return subprocess.Popen([str(word) for word in words], cwd=fleet.root, env=surroundings, **streams)  # type: ignore[call-overload, no-any-return]
+
+    found = [
+        Contender("ssh", lambda: [quietly(*noop_fleet.ssh_words(host), "python3", "-c", "pass") for host in hosts]),
+        Contender("rigup", lambda: [quietly(sys.executable, "-m", "rigup", "apply", "--yes")]),
+    ]
+    if "pyinfra" in wanted:
+        for name in ("deploy", "roles"):
+            (fleet.root / name).symlink_to(ROOT / name)
+        words = (sys.executable, "-m", "pyinfra", "inventories/rehearsal.py", "deploy/site.py", "-y")
+        found.append(Contender("pyinfra", lambda: [quietly(*words)]))
+    if "ansible" in wanted:
+        program = noop_fleet.ansible(cache_folder() / "benchmarks", ANSIBLE)
+        folder = fleet.root / "ansible"
+        folder.mkdir()
+        book = noop_fleet.playbook(folder, fleet, hosts)
+        settings = {"ANSIBLE_CONFIG": str(folder / "ansible.cfg"), "ANSIBLE_HOME": str(folder)}
+        found.append(Contender("ansible", lambda: [quietly(program, "-i", folder / "hosts.ini", book, **settings)]))
+    return [contender for contender in found if contender.name in wanted]
+
+
+def distant(fleet: GpuFleet, index: int, one_way_s: float) -> Host:
+    """A host of the fleet at the end of a long line."""
+    machine = fleet.hosts[index].machine
+    data = machine.inventory[1]
+    _, port = delaying_proxy.start((data["ssh_hostname"], data.get("ssh_port", 22)), one_way_s)
+    return noop_fleet.through(machine, machine.name, port, fleet.root)
+
+
+def table(contenders: list[Contender], args: argparse.Namespace) -> str:
+    """Markdown: a row a contender."""
+    bare = contenders[0]
+    line = f", {args.rtt:.0f} ms round trip" if args.rtt else ""
+    rows = [
+        f"{args.hosts} host{'s' if args.hosts > 1 else ''}{line}, {args.rounds} rounds, load {os.getloadavg()[0]:.1f}",
+        "",
+        "| | wall s: min | median | x ssh (min) | x ssh (median) | controller CPU s | MiB |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for one in contenders:
+        rows.append(
+            f"| {one.name} | {min(one.wall):.2f} | {statistics.median(one.wall):.2f} "
+            f"| {min(one.wall) / min(bare.wall):.1f} "
+            f"| {statistics.median(one.wall) / statistics.median(bare.wall):.1f} "
+            f"| {statistics.median(one.cpu):.2f} | {one.memory_mib:.0f} |"
+        )
+    return "\n".join(rows)
+
+
+def many(fleet: GpuFleet, hosts: list[Host], most: int) -> int:
+    """What diff costs the controlling machine, by the number of hosts."""
+    print("| hosts | wall s | controller CPU s | MiB |\n|---|---|---|---|")
+    for count in (1, 10, 50, 100, 200):
+        if count > most:
+            break
+        named = [(f"n{number}", hosts[number % len(hosts)][1]) for number in range(count)]
+        noop_fleet.describe(fleet, named)
+        began = time.perf_counter()
+        words = [sys.executable, "-m", "rigup", "diff", "--json"]
+        process = subprocess.Popen(words, cwd=fleet.root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        _, status, usage = os.wait4(process.pid, 0)
+        if status:
+            raise SystemExit(f"diff of {count} hosts: exit status {status >> 8}")
+        cpu = usage.ru_utime + usage.ru_stime
+        print(f"| {count} | {time.perf_counter() - began:.2f} | {cpu:.2f} | {usage.ru_maxrss / 1024:.0f} |", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -25,6 +25,7 @@ exit codes: 0 every service answers and is what the plan says, 1 one does not, 2
 """
 
 WATCH_SECONDS = 10.0
+PIPED_WIDTH = 240
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,21 +60,25 @@ def run(args: argparse.Namespace) -> int:
         json.dump({"schema": 1, "services": rows}, sys.stdout, indent=1)
         print()
     else:
-        console = Console()
+        console = Console(width=None if sys.stdout.isatty() else PIPED_WIDTH)
         console.print(table(rows))
         summary.show_results([result for result in results if result.errors], console)
     return exit_code(results)
 
 
 def _rows(examined: Examination) -> tuple[list[dict[str, Any]], list[HostResult]]:
-    from rigup.cli.status_rows import left_over_row, row, settle
+    from rigup.cli.status_rows import left_over_row, row, settle, with_kernels
+    from rigup.fleet.kernels import kernels_of
 
     examined.note_drift()
+    kernels = kernels_of(examined)
     results = list(examined.results.values())
     rows: list[dict[str, Any]] = []
     for result in results:
         drift = examined.drift[result.host]
-        rows += [row(result, plan, drift) for plan in examined.plans[result.host]]
+        for plan in examined.plans[result.host]:
+            said = kernels.get((result.host, plan.service.name))
+            rows.append(with_kernels(row(result, plan, drift), plan, said))
         rows += [left_over_row(result, found) for found in drift if found.what == "not in the inventory"]
     settle(results, rows)
     return rows, results
@@ -85,7 +90,7 @@ def _watch(examined: Examination, seconds: float, as_json: bool) -> None:
     from rich.live import Live
     from rich.text import Text
 
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else PIPED_WIDTH)
     with Live(console=console, auto_refresh=False, screen=False) as shown:
         while True:
             rows, results = _rows(examined)
@@ -107,8 +112,9 @@ def table(rows: list[dict[str, Any]]) -> Any:
     table = Table(box=None, pad_edge=False)
     drivers = ("driver",) if any(row.get("driver") for row in rows) else ()
     gpus = ("gpu memory", "hottest") if any(row.get("gpu_memory_mib") for row in rows) else ()
-    columns = ("host", "service", "release", "engine", "checkpoint", "unit", "up", *drivers, *gpus, "health", "drift")
-    for column in columns:
+    kernels = ("moe config",) if any(row.get("moe_config") for row in rows) else ()
+    columns = ("host", "service", "release", "engine", "checkpoint", "unit", "up", *drivers, *gpus, *kernels)
+    for column in (*columns, "health", "drift"):
         table.add_column(column, overflow="fold")
     for row in rows:
         health = row["health"] + (f" in {row['seconds']:.2f} s" if row.get("seconds") else "")
@@ -116,7 +122,8 @@ def table(rows: list[dict[str, Any]]) -> Any:
         figures = (_gpu_memory(row), _temperature(row)) if gpus else ()
         known = (row.get("release"), _engine(row), _checkpoint(row), row.get("unit"), _up(row.get("up_seconds")))
         style = None if row["health"] == "answers" and row["drift"] == "none" else "red"
-        cells = (*known, *driver, *figures, health, row["drift"])
+        kernel = (row.get("moe_config"),) if kernels else ()
+        cells = (*known, *driver, *figures, *kernel, health, row["drift"])
         table.add_row(row["host"], row["service"], *(str(cell or "-") for cell in cells), style=style)
     return table
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from rigup.facts.probe import Gpu, Probe
 from rigup.fleet.drift import Drift, driver_standing
+from rigup.fleet.kernels import runs_without_ours
 from rigup.fleet.result import HostResult
 from rigup.plan import Plan
 
@@ -44,6 +45,14 @@ def row(result: HostResult, plan: Plan, drift: tuple[Drift, ...]) -> dict[str, A
         "seconds": answer.seconds if answer else None,
         "drift": ", ".join(dict.fromkeys(own)) or "none",
     }
+
+
+def with_kernels(found: dict[str, Any], plan: Plan, said: str | None) -> dict[str, Any]:
+    """A row with what the service's log says of its tuned kernels; given some and finding none is drift."""
+    found = found | {"moe_config": said}
+    if runs_without_ours(plan, said):
+        found["drift"] = ", ".join(part for part in (found["drift"], "moe config") if part != "none")
+    return found
 
 
 def left_over_row(result: HostResult, drift: Drift) -> dict[str, Any]:

@@ -58,10 +58,11 @@ class _Worker:
 def tqdm(steps: Iterable[Any], *_: Any, **__: Any) -> Iterator[Any]:
     """Goes through the steps and notes how far it is."""
     steps, path = list(steps), os.environ.get("RIGUP_PROGRESS")
-    for number, step in enumerate(steps):
-        yield step
+    for number, step in enumerate([*steps, None]):
         if path:
-            Path(path).write_text(f"{number + 1}/{len(steps)}")
+            Path(path).write_text(f"{number}/{len(steps)}")
+        if number < len(steps):
+            yield step
 
 
 _experimental, _tqdm_ray = types.ModuleType("ray.experimental"), types.ModuleType("ray.experimental.tqdm_ray")

@@ -128,3 +128,48 @@ def test_a_service_that_left_the_inventory_is_told_and_taken_away(applied: Fleet
     assert not host.says("systemctl is-active rigup-second")
     assert host.tell(f"systemctl show {UNIT} -P MainPID") == pid
     assert steps(applied.apply("--remove")) == []
+
+
+def test_a_report_has_what_helps_and_no_secret(applied: Fleet) -> None:
+    host, group_data, secrets = applied.host, applied.root / "group_data/boxes.py", applied.root / "secrets"
+    alone = group_data.read_text()
+    secrets.mkdir(exist_ok=True)
+    planted = {"token": "hf_plantedtokenplantedtoken", "key": "planted-key-of-mine", "proxy": "planted-proxy-password"}
+    for name in ("token", "key"):
+        (secrets / name).write_text(planted[name])
+        (secrets / name).chmod(0o600)
+    group_data.write_text(
+        f"{alone}hub_token_file = 'secrets/token'\nservices['chat']['api_key_file'] = 'secrets/key'\n"
+        f"services['chat']['listen'] = '0.0.0.0'\n"
+        f"services['other'] = {{**services['chat'], 'port': 8002, 'api_key_file': None}}\n"
+    )
+    applied.apply()
+    made = host.tell("cat /etc/rigup/services/other/api-key")
+    said = f"key {made} {planted['key']}; token {planted['token']}; via http://ada:{planted['proxy']}@proxy:3128"
+    host.tell(f"systemd-run --quiet --wait --collect --unit=rigup-leak echo '{said}'")
+    host.tell("systemctl stop rigup-other")
+
+    run = applied.rigup("report", host.name, "--json", expect=0)
+    path = applied.root / run.json["file"]
+    text = path.read_text()
+    assert path.stat().st_mode & 0o777 == 0o600
+    for secret in (*planted.values(), made):
+        assert secret not in text
+    assert "key [redacted] [redacted]; token [redacted]; via http://ada:[redacted]@proxy:3128" in text
+    for title in ("versions", "inventory", "plans", "differs", "probe", "journals"):
+        assert f"==== {title} ====" in text
+    assert f'"{host.name}"' in text and "rigup-other.service is inactive" in text
+    assert "--- rigup-chat.service" in text and '"api_key_file": "secrets/key"' in text
+
+    group_data.write_text(alone)
+    applied.apply("--remove")
+
+
+def test_a_report_of_a_host_that_does_not_answer_says_so_and_has_the_rest(fleet: Fleet) -> None:
+    fleet.host.machine.cut()
+    try:
+        run = fleet.rigup("report", fleet.host.name, "--output", "-", expect=1)
+    finally:
+        fleet.host.machine.heal()
+    assert "==== plans ====" in run.text and "==== probe ====" not in run.text
+    assert f"{fleet.host.name}: " in run.text.partition("==== errors ====")[2]

@@ -20,6 +20,7 @@ VERBS = {
     "apply": "make it so: from a bare machine to a service that has answered",
     "prune": "take away builds, caches and weights that no kept release needs",
     "status": "one line a service: build, checkpoint, health by a real generation, drift",
+    "report": "one redacted file about a host, to attach to a bug report",
     "bench": "tokens/s, TTFT, TPOT and ITL of a running service; kept, and compared",
     "tune": "the engine's own fused-MoE tuner on one host of a group, the kernel brought home if it wins",
     "lab": "booted disposable machines to rehearse on",

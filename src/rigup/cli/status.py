@@ -152,7 +152,7 @@ def _up(seconds: int | None) -> str:
     """An uptime in its two largest units."""
     if seconds is None:
         return ""
-    for unit, size, smaller, small in (("d", 86400, "h", 3600), ("h", 3600, "min", 60), ("min", 60, "s", 1)):
+    for unit, size, smaller, small in (("d", 86400, "h", 3600), ("h", 3600, "m", 60), ("m", 60, "s", 1)):
         if seconds >= size:
-            return f"{seconds // size} {unit} {seconds % size // small} {smaller}"
-    return f"{seconds} s"
+            return f"{seconds // size}{unit} {seconds % size // small}{smaller}"
+    return f"{seconds}s"

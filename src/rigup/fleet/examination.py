@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import gevent
+
 from rigup.fleet.drift import Drift, drift_of
 from rigup.fleet.drift_asking import ASKED_ROLES, asked_drift
 from rigup.fleet.preflight_rig import differences
+from rigup.fleet.report_asking import Asked, asked_for_report
 from rigup.fleet.result import HostResult
 from rigup.fleet.runner import Run, load_provision
 from rigup.operations.builds import name_of
@@ -18,10 +21,12 @@ class Examination(Run):
     """As a run, but never with a lease. drift: what differs, by host, once `compare_all` or `note_drift` was called."""
 
     drift: dict[str, tuple[Drift, ...]]
+    asked: dict[str, Asked]
 
     def look(self) -> None:
         """Connects to every host and probes it. A host that is another rig than declared takes part: that is drift."""
         self.drift = {name: () for name in self.results}
+        self.asked = {}
         self.connect(take_lease=False)
         for name, result in self.results.items():
             if result.state == "refused" and result.probe is not None and self.plans[name]:
@@ -50,6 +55,11 @@ class Examination(Run):
                 manifests = {plan.service.name: self._manifest(result, plan) for plan in plans}
                 self.drift[name] = drift_of(result.probe, self.plans[name], manifests)
 
+    def ask_for_report(self) -> None:
+        """Asks every host that can be asked for what a report wants of it, whatever has failed there."""
+        asking = [host for host in self.state.inventory if self.results[host.name].probe is not None]
+        gevent.joinall([self.state.pool.spawn(self._guarded, self._ask_for_report, host) for host in asking])
+
     def refresh(self) -> None:
         """Looks again and asks again, over the connections that still stand."""
         for host in self.state.inventory:
@@ -65,6 +75,9 @@ class Examination(Run):
         differing = {change.role for change in self.results[host.name].changes}
         if deep or differing & ASKED_ROLES:
             self.drift[host.name] += tuple(asked_drift(host, self.plans[host.name], differing, deep))
+
+    def _ask_for_report(self, host: Any) -> None:
+        self.asked[host.name] = asked_for_report(host)
 
     def _manifest(self, result: HostResult, plan: Plan) -> dict[str, Any]:
         from roles.service import release_of

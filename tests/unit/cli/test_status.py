@@ -145,7 +145,7 @@ def test_gpus_have_their_memory_and_the_hottest_temperature() -> None:
 def test_how_long_a_service_has_been_up() -> None:
     found, _ = asked(planned([]), having(""))
     assert found["up_seconds"] == 3700
-    assert "1 h 1 min" in shown(planned([]), having(""))
+    assert "1h 1m" in shown(planned([]), having(""))
     assert up_seconds("", 5) is None and up_seconds("Fri 2027-01-15 06:58:20 CET", 5) is None
 
 

@@ -1,0 +1,24 @@
+"""The text of a bug report: sections of what is known, whole, and redacted at the very end. Pure."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from rigup.fleet.redaction import Redactor
+
+_HEAD = """\
+rigup report of {host}, {when}
+Secrets were taken out where they are known or look like some. Names of hosts and addresses were not: read it before
+you show it to others.
+"""
+
+
+def report_text(host: str, when: str, sections: dict[str, Any], redactor: Redactor) -> str:
+    """The report: each section by its title, text as it is and anything else as JSON; an empty one is left out."""
+    parts = [_HEAD.format(host=host, when=when)]
+    for title, content in sections.items():
+        if content:
+            text = content if isinstance(content, str) else json.dumps(content, indent=1, ensure_ascii=False)
+            parts.append(f"==== {title} ====\n{text.rstrip()}\n")
+    return redactor.text("\n".join(parts))

@@ -1,0 +1,70 @@
+"""Nothing that is secret passes, however it is written; what only sounds like a secret does."""
+
+from __future__ import annotations
+
+import json
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rigup.fleet.redaction import REDACTED, Redactor
+
+SECRET = 'p"l4nted\\se/cret'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"error: 401 with {SECRET}",
+        json.dumps({"anything": SECRET}),
+        f"https://hub/?t={quote(SECRET, safe='')}",
+    ],
+    ids=["plain", "json", "url"],
+)
+def test_a_known_secret_in_every_spelling(text: str) -> None:
+    redacted = Redactor([SECRET]).text(text)
+    assert REDACTED in redacted
+    assert all(form not in redacted for form in (SECRET, json.dumps(SECRET)[1:-1], quote(SECRET, safe="")))
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("HF_TOKEN=hello123 next", "HF_TOKEN=[redacted] next"),
+        ('Environment="VLLM_API_KEY=hello123"', 'Environment="VLLM_API_KEY=[redacted]"'),
+        ("llama-server --api-key hello123 --port 8000", "llama-server --api-key [redacted] --port 8000"),
+        ('["--api-key", "hello123", "--port"]', '["--api-key", "[redacted]", "--port"]'),
+        ('{"WANDB_API_KEY": "hello123", "A": "b"}', '{"WANDB_API_KEY": "[redacted]", "A": "b"}'),
+        ("Authorization: Bearer hello123", "Authorization: Bearer [redacted]"),
+        ("proxy http://ada:hello123@proxy:3128/", "proxy http://ada:[redacted]@proxy:3128/"),
+        ("said hf_abcdefghijklmnopqrstuv there", "said [redacted] there"),
+        ("sk-abcdefghijklmnopqrstuvwx", "[redacted]"),
+        ('password = "hello world"', "password = [redacted]"),
+        ("-----BEGIN OPENSSH PRIVATE KEY-----\nabc\n-----END OPENSSH PRIVATE KEY-----\nrest", "[redacted]\nrest"),
+    ],
+)
+def test_what_looks_like_one(text: str, left: str) -> None:
+    assert Redactor([]).text(text) == left
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"kv_tokens": 65536, "decode_tokens_per_second": {"low": 1.5}',
+        '"api_key_file": "secrets/chat.key"',
+        "12 tokens in 0.50 s, 24.0 tokens/s",
+        "PCI_BUS_ID GPU-52a3a85d-3c55-ca3a-a955-82c69ed360fc",
+        "the host key of gpu1.lan is not known",
+    ],
+)
+def test_what_only_sounds_like_one_stays(text: str) -> None:
+    assert Redactor([]).text(text) == text
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_characters="\n\r"), min_size=4), st.text(), st.text())
+def test_no_known_secret_is_ever_left(secret: str, before: str, after: str) -> None:
+    if secret in REDACTED or secret in before + REDACTED + after:
+        return
+    assert secret not in Redactor([secret]).text(before + secret + after)

@@ -52,7 +52,9 @@ def _what(plan: Plan) -> tuple[str, ...]:
     words = tuple(_in_container(word) for word in plan.command)
     if wants_key(plan.service):
         words = wrapped(plan.build.engine, words)
-    options = [f"--entrypoint={words[0]}", "--ulimit=host", "--pids-limit=-1", f"--stop-timeout={STOP_SECONDS}"]
+    # An image's own health check asks at its makers' port; rigup asks the service itself.
+    fixed = ("--ulimit=host", "--pids-limit=-1", "--no-healthcheck")
+    options = [f"--entrypoint={words[0]}", *fixed, f"--stop-timeout={STOP_SECONDS}"]
     if plan.rig.gpus:
         options.append(f"--shm-size={SHARED_MEMORY}")
     return (

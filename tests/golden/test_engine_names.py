@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from rigup.catalogue.engine_names import sglang_options, sglang_variables, vllm_options, vllm_variables
 from rigup.catalogue.flags import known_options, known_variables, package
-from tests.golden.engine_names import sglang_options, sglang_variables, vllm_options, vllm_variables
 from tests.golden.remote_wheel import open_wheel
 
 pytestmark = pytest.mark.slow

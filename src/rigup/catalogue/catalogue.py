@@ -11,6 +11,7 @@ from typing import TypeVar
 from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.catalogue.data_files import read_entries
 from rigup.catalogue.engines import FILES, Engine, load_engines
+from rigup.catalogue.flags import NameList, load_name_lists
 from rigup.catalogue.gpu_names import GpuEntry
 from rigup.catalogue.model import Model
 from rigup.catalogue.moe_configs import FOLDER as MOE_CONFIGS
@@ -21,6 +22,7 @@ from rigup.rig import Gpu
 
 DATA = Path(__file__).parent / "data"
 FOLDER = "catalogue"
+NAME_LISTS = "engines/flags"
 
 Item = TypeVar("Item", Gpu, Model, CheckpointEntry)
 
@@ -37,6 +39,7 @@ class Catalogue:
     checkpoints: tuple[CheckpointEntry, ...]
     engines: tuple[Engine, ...]
     moe_configs: tuple[MoeConfigFile, ...] = ()
+    name_lists: tuple[NameList, ...] = ()
 
     @cached_property
     def models_by_name(self) -> dict[str, Model]:
@@ -92,6 +95,7 @@ def _laid_over(toolkit: Catalogue, folder: Path) -> Catalogue:
         _replaced(toolkit.checkpoints, checkpoints),
         load_engines((*FILES, *engine_files)) if engine_files else toolkit.engines,
         toolkit.moe_configs,
+        load_name_lists(folder / NAME_LISTS),
     )
     for checkpoint in checkpoints:
         if checkpoint.model not in catalogue.models_by_name:

@@ -13,10 +13,56 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from rigup.catalogue.engines import version_key
+from rigup.environment import Architecture, Sha256, Variant
+from rigup.errors import InputError
+from rigup.service import EngineName
+from rigup.units import Frozen
 
 FOLDER = Path(__file__).parent / "data" / "engines" / "flags"
 OWN_PREFIXES = {"vllm": ("VLLM_",), "sglang": ("SGLANG_", "SGL_"), "llama.cpp": ("LLAMA_ARG_", "LLAMA_API_")}
+
+
+class NameList(Frozen):
+    """The names that one wheel knows, as a fleet keeps them that locked another wheel than the toolkit's lists are of.
+
+    file, sha256: the wheel's. variant, architecture: of the builds that it is for.
+    """
+
+    engine: EngineName
+    version: str
+    variant: Variant
+    architecture: Architecture
+    file: str
+    sha256: Sha256
+    options: frozenset[str]
+    variables: frozenset[str]
+
+    @property
+    def kind(self) -> tuple[str, str, str, str]:
+        """Which build it is of."""
+        return self.engine, self.version, self.variant, self.architecture
+
+
+def load_name_lists(folder: Path) -> tuple[NameList, ...]:
+    """Every list of a fleet's folder. Raises InputError naming the file and what is wrong."""
+    found = []
+    for path in sorted(folder.glob("*.json")):
+        try:
+            found.append(NameList.model_validate_json(path.read_bytes()))
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"]))
+            raise InputError(f"{path}: {where}: {first['msg']}", "rigup lock --upgrade ENGINE reads it anew") from None
+    return tuple(found)
+
+
+def name_list_text(names: NameList) -> str:
+    """A list as its file says it: one name a line, so that a change is readable in a diff."""
+    told = names.model_dump(mode="json") | {"options": sorted(names.options), "variables": sorted(names.variables)}
+    return json.dumps(told, indent=1) + "\n"
 
 
 @functools.cache

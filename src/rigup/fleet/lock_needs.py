@@ -147,8 +147,9 @@ def _offered(host: HostEntry, catalogue: Catalogue) -> list[Any]:
 
 
 def _packaged(release: EngineVersion) -> list[Any]:
-    """How its environments are put together, but for where that is known from."""
-    return [recipe.model_dump(exclude={"source"}) for recipe in release.environments]
+    """What its environments are resolved from."""
+    beside = {"source", "provides", "runtime_packages"}
+    return [recipe.model_dump(exclude=beside, exclude_defaults=True) for recipe in release.environments]
 
 
 def _canonical(value: Any) -> str:

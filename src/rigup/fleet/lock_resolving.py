@@ -11,11 +11,13 @@ from pydantic import ValidationError
 
 from rigup.cache import cache_folder
 from rigup.catalogue import Catalogue, CheckpointEntry
+from rigup.catalogue.catalogue import FOLDER, NAME_LISTS
 from rigup.environment import LockedEnvironment, LockedImage, LockedUv
 from rigup.errors import InputError, Unreachable
 from rigup.fleet.gguf_files import gguf_files
 from rigup.fleet.hub import Hub, HubFile
 from rigup.fleet.inventory import HostEntry, Project
+from rigup.fleet.lock_flags import keep_names
 from rigup.fleet.lock_needs import BuildName, Name, build_label
 from rigup.fleet.registry import Registry
 from rigup.fleet.safetensors_files import INDEX, safetensors_files
@@ -101,6 +103,7 @@ class Resolver:
             found = resolve_environment(uv_program(uv), release, variant, architecture)
         except (InputError, Unreachable) as error:
             raise type(error)(f"{asked}: {error.message}" if asked else error.message, error.hint) from None
+        keep_names(self._project.root / FOLDER / NAME_LISTS, found, self.say)
         for file in found.local:
             self.warnings.append(
                 f"{build_label(name)}: {file} lies in a folder of this machine only: hosts need a wheelhouse"

@@ -30,10 +30,14 @@ NO_WHEEL = re.compile(r"([\w.-]+?)(==[\w.+!-]+)? has no (usable )?wheels")
 
 @dataclass(frozen=True)
 class Resolution:
-    """An environment that was resolved. local: files of it that lie in a folder of this machine only."""
+    """An environment that was resolved. local: files of it that lie in a folder of this machine only.
+
+    engine: the engine's own wheel, where it lies.
+    """
 
     environment: LockedEnvironment
     local: tuple[str, ...]
+    engine: IndexFile
 
 
 def resolve_environment(
@@ -58,12 +62,15 @@ def resolve_environment(
         _require_release(what, recipe, release.version, architecture)
     packages = _packages(_resolved(program, what, recipe, release.version, python, architecture, indexes))
     files, addresses, local = {}, {}, []
+    own: IndexFile | None = None
     tags = target_tags(architecture, recipe.python)
     for name, wheels in packages.items():
         wheel = best_wheel(wheels, tags)
         if wheel is None:
             raise InputError(f"{what}: {name} is not built for {_platform(architecture, recipe.python)}", _where(name))
         files[wheel.name] = wheel.sha256 or _hashed(wheel)
+        if canonicalize_name(name) == canonicalize_name(recipe.project):
+            own = IndexFile(wheel.name, wheel.url, files[wheel.name])
         if wheel.url.startswith("file:"):
             local.append(wheel.name)
         elif canonicalize_name(name) in {canonicalize_name(project) for project in indexes}:
@@ -78,7 +85,8 @@ def resolve_environment(
         files=dict(sorted(files.items())),
         addresses=addresses,
     )
-    return Resolution(environment, tuple(local))
+    assert own is not None, recipe.project
+    return Resolution(environment, tuple(local), own)
 
 
 def _index_of(project: str, address: str) -> str:

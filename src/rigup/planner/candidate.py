@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rigup.catalogue.checkpoint import CheckpointEntry
+from rigup.catalogue.flags import known_options, known_variables
 from rigup.catalogue.model import Model
 from rigup.plan import GpuMemory, Parallel
 from rigup.rig import Gpu, Rig
@@ -16,6 +17,7 @@ from rigup.units import MIB
 if TYPE_CHECKING:
     from rigup.catalogue.drivers import Reserve
     from rigup.catalogue.engines import Engine, EngineVersion
+    from rigup.catalogue.flags import NameList
     from rigup.catalogue.moe_configs import MoeConfigFile
 
 
@@ -71,6 +73,7 @@ class Candidate:
     tensor_split: llama.cpp's --tensor-split: layers on each GPU, the output counted as one; () on fewer than two GPUs.
     cpu_moe_layers: llama.cpp's --n-cpu-moe. cpu_offload_gib: vLLM's --cpu-offload-gb, for each GPU.
     moe_configs: every tuned kernel that there is. triton: the locked version of it, None while that is not known.
+    names: options and variables read out of the very wheel that is locked; None where the catalogue's lists are of it.
     driver_locked: whether the lock pins the rig's driver, so that it is held against what this needs.
     driver_reserve: what the driver's branch keeps of each GPU beyond the calibrated constants; None for nothing.
     usage, kv_tokens, host_memory_mib: what `rigup.planner.memory` worked out; empty and 0 before that.
@@ -100,6 +103,7 @@ class Candidate:
     cpu_offload_gib: int = 0
     moe_configs: tuple[MoeConfigFile, ...] = ()
     triton: str | None = None
+    names: NameList | None = None
     driver_reserve: Reserve | None = None
     driver_locked: bool = False
     usage: tuple[GpuUsage, ...] = ()
@@ -120,6 +124,16 @@ class Candidate:
     def version(self) -> str:
         """The engine's version, as users write it."""
         return self.release.version
+
+    @property
+    def known_options(self) -> frozenset[str]:
+        """Every option that the build's server takes."""
+        return self.names.options if self.names else known_options(self.engine.name, self.version)
+
+    @property
+    def known_variables(self) -> frozenset[str]:
+        """Every environment variable of its own that the build reads."""
+        return self.names.variables if self.names else known_variables(self.engine.name, self.version)
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:

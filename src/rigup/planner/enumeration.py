@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from rigup.catalogue import CheckpointEntry
 from rigup.catalogue.drivers import Reserve
 from rigup.catalogue.engines import Engine, EngineVersion, version_key
+from rigup.catalogue.flags import NameList
 from rigup.catalogue.moe_configs import MoeConfigFile
 from rigup.plan import Parallel
 from rigup.planner.candidate import Candidate
@@ -28,7 +29,7 @@ class Question:
     """One service on one rig, with its names looked up. driver_reserve: what the driver keeps beyond the constants.
 
     moe_configs: every tuned kernel. triton: its locked version by engine and version.
-    driver_locked: whether the lock pins the driver.
+    driver_locked: whether the lock pins the driver. name_lists: the fleet's own, of wheels that it has locked.
     """
 
     rig: Rig
@@ -38,6 +39,7 @@ class Question:
     moe_configs: tuple[MoeConfigFile, ...] = ()
     triton: Mapping[tuple[str, str], str | None] = field(default_factory=dict)
     driver_locked: bool = False
+    name_lists: tuple[NameList, ...] = ()
 
     @property
     def context(self) -> int:
@@ -86,8 +88,10 @@ def _candidate(
     settings: Settings,
 ) -> Candidate:
     fraction, batched_tokens, sequences = settings.attempts[0]
+    kind = (engine.name, release.version, "cuda" if question.rig.gpus else "cpu", question.rig.architecture)
     return Candidate(
         rig=question.rig,
+        names=next((names for names in question.name_lists if names.kind == kind), None),
         service=question.service,
         driver_reserve=question.driver_reserve,
         driver_locked=question.driver_locked,
@@ -123,9 +127,7 @@ def kv_cache_types(question: Question, engine: Engine, gpus: tuple[int, ...]) ->
     return tuple(kind for kind in _KV_TYPES[engine.name] if not (kind == "fp8" and old))
 
 
-def _layouts(
-    question: Question, engine: Engine, release: EngineVersion
-) -> Iterator[tuple[tuple[int, ...], Parallel]]:
+def _layouts(question: Question, engine: Engine, release: EngineVersion) -> Iterator[tuple[tuple[int, ...], Parallel]]:
     """How the model may be spread. An engine made for GPUs comes without one only if it is named and built for CPUs."""
     if engine.name == "llama.cpp":
         yield from _llama_cpp_layouts(question)

@@ -25,7 +25,8 @@ def asked(rig: Rig, service: Service, catalogue: Catalogue, lock: Lock) -> Quest
         (entry.engine, entry.version): triton_version(entry) for entry in lock.environments if entry.variant == "cuda"
     }
     known, driver = catalogue.moe_configs, driver_plan(rig, lock)
-    return Question(rig, service, resolved, driver_reserve(rig, lock), known, triton, driver is not None)
+    reserve, lists = driver_reserve(rig, lock), catalogue.name_lists
+    return Question(rig, service, resolved, reserve, known, triton, driver is not None, lists)
 
 
 def with_chosen_versions(catalogue: Catalogue, lock: Lock) -> Catalogue:

@@ -83,7 +83,7 @@ def unread_because(candidate: Candidate) -> str | None:
     value = {name.replace("_", "-"): value for name, value in service.flags.items()}.get(option)
     if isinstance(value, str):
         return None if value in READING_BACKENDS[engine] else f"{option} {value}"
-    if engine == "vllm" and option not in flags.known_options(engine, candidate.version):
+    if engine == "vllm" and option not in candidate.known_options:
         on = (name for name in OTHER_KERNELS if service.environment.get(name, "0") not in ("0", ""))
         return next((f"{name}=1" for name in on), None)
     return None

@@ -8,6 +8,7 @@ from rigup.plan import Plan
 from rigup.planner import decide
 from rigup.planner.moe_config import against_the_lock, moe_config
 from rigup.render.command import command
+from rigup.render.known_names import unknown_to_the_build
 from rigup.render.moe_configs import moe_folder, variables
 from rigup.rig import Rig
 from rigup.service import Service
@@ -19,6 +20,8 @@ def plan_service(host: str, group: str, rig: Rig, service: Service, catalogue: C
     if decision.candidate is None or decision.plan.checkpoint is None:
         return decision.plan
     rendered = command(decision.candidate, decision.plan.checkpoint)
+    if unknown := unknown_to_the_build(decision.candidate, rendered):
+        return Plan(host=host, group=group, verdict="refused", rig=rig, service=service, refusals=unknown)
     assert decision.plan.build is not None
     folder = moe_folder(decision.candidate, decision.plan.build)
     # What the user says of a variable counts.

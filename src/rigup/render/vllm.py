@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rigup.catalogue.flags import known_options, known_values, known_variables
+from rigup.catalogue.flags import known_values
 from rigup.plan import Checkpoint
 from rigup.planner.candidate import Candidate
 from rigup.planner.memory_cpu import cache_gib
@@ -66,7 +66,7 @@ def environment(candidate: Candidate, checkpoint: Checkpoint) -> dict[str, str]:
         variables["VLLM_USE_FLASHINFER_MOE_FP4"] = "0"
     if _tuned(candidate) and "--moe-backend" not in _options_of(candidate):
         variables |= {"VLLM_USE_DEEP_GEMM": "0", "VLLM_USE_FLASHINFER_MOE_FP8": "0"}
-    known = known_variables("vllm", candidate.version)
+    known = candidate.known_variables
     return {name: value for name, value in variables.items() if not name.startswith("VLLM_") or name in known}
 
 
@@ -125,4 +125,4 @@ def _parsers(candidate: Candidate) -> Options:
 
 
 def _options_of(candidate: Candidate) -> frozenset[str]:
-    return known_options("vllm", candidate.version)
+    return candidate.known_options

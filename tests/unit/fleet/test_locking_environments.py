@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from rigup.catalogue.engines import EngineVersion
+from rigup.catalogue.flags import package
 from rigup.environment import LockedEnvironment, LockedUv
 from rigup.errors import InputError
 from rigup.fleet import inventory, lock_resolving, locking
@@ -16,6 +17,7 @@ from rigup.fleet.lock_entries import changes
 from rigup.fleet.lock_packages import PackageMove
 from rigup.lock import Lock
 from rigup.operations.environment_resolution import Resolution
+from rigup.operations.package_index import IndexFile
 from tests.unit.fleet.replayed_hub import replayed_hub, stored_apart
 from tests.unit.fleet.test_locking import COMMIT, Fleet
 
@@ -52,7 +54,8 @@ class Index:
             python="3.12.16",
             files=dict.fromkeys(sorted(names), "a" * 64),
         )
-        return Resolution(environment, self.local)
+        own = IndexFile(names[0], "file:///nowhere", package(release.engine, release.version)["sha256"])
+        return Resolution(environment, self.local, own)
 
 
 @pytest.fixture

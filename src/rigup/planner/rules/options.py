@@ -6,9 +6,7 @@ from collections.abc import Iterator
 
 from rigup.catalogue.flags import (
     is_own_variable,
-    known_options,
     known_values,
-    known_variables,
     last_version_with,
     listed_version,
     nearest,
@@ -48,7 +46,7 @@ SUCCESSORS = {
 @refuses("unknown-option", PACKAGE)
 def unknown_option(candidate: Candidate) -> Iterator[Complaint]:
     """Every flag of the user must be one that the engine version takes."""
-    known = known_options(candidate.engine.name, candidate.version)
+    known = candidate.known_options
     for option in candidate.service.flags:
         if option.partition(".")[0].replace("_", "-") not in known:
             yield _unknown(candidate, "options", option, known)
@@ -57,7 +55,7 @@ def unknown_option(candidate: Candidate) -> Iterator[Complaint]:
 @refuses("unknown-variable", PACKAGE)
 def unknown_variable(candidate: Candidate) -> Iterator[Complaint]:
     """Every variable of the user that is the engine's to read must be one that the version reads."""
-    known = known_variables(candidate.engine.name, candidate.version)
+    known = candidate.known_variables
     for name in candidate.service.environment:
         if is_own_variable(candidate.engine.name, name) and name not in known:
             yield _unknown(candidate, "variables", name, known)
@@ -97,7 +95,7 @@ def key_in_environment(candidate: Candidate) -> Iterator[Complaint]:
 def unread_version(candidate: Candidate) -> Iterator[Complaint]:
     """A version whose option names nobody has read is held against the newest before it."""
     listed = listed_version(candidate.engine.name, candidate.version)
-    if listed != candidate.version:
+    if candidate.names is None and listed != candidate.version:
         yield (
             f"the option names of {engine_name(candidate)} have not been read; those of {listed} are assumed",
             "try the command on a host by hand before relying on it",
@@ -156,7 +154,7 @@ def _unknown(candidate: Candidate, kind: str, name: str, known: frozenset[str]) 
     if last is not None and candidate.release.at_least(last):
         message += f"; {last} was the last that had it"
     successor = SUCCESSORS.get(name)
-    if successor and successor in known_options(candidate.engine.name, candidate.version):
+    if successor and successor in candidate.known_options:
         return message, f"use the option {successor}"
     close = nearest(name, known)
     return message, f"did you mean {close}?" if close else "leave it out"

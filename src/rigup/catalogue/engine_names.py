@@ -12,6 +12,15 @@ SGLANG_OPTIONS = re.compile(r"sglang/srt/(server_args|arg_groups/.*)\.py$")
 BOOLEAN = ("bool", "bool | None", "Optional[bool]")
 
 
+def read_names(engine: str, wheel: zipfile.ZipFile) -> tuple[set[str], set[str]]:
+    """The options and the variables of an engine, out of its wheel. Raises KeyError where none are found."""
+    readers = {"vllm": (vllm_options, vllm_variables), "sglang": (sglang_options, sglang_variables)}
+    options, variables = (read(wheel) for read in readers[engine])
+    if not options or not variables:
+        raise KeyError(f"no options or variables of {engine} in the wheel")
+    return options, variables
+
+
 def vllm_options(wheel: zipfile.ZipFile) -> set[str]:
     """Literal options, fields of FrontendArgs, and the negation of each boolean one."""
     options: set[str] = set()
@@ -33,10 +42,11 @@ def vllm_variables(wheel: zipfile.ZipFile) -> set[str]:
     """The keys of `environment_variables` in vllm/envs.py."""
     tree = ast.parse(wheel.read("vllm/envs.py"))
     for node in ast.walk(tree):
-        is_table = isinstance(node, ast.AnnAssign) and isinstance(node.value, ast.Dict)
-        if is_table and getattr(node.target, "id", "") == "environment_variables":
-            return {key.value for key in node.value.keys if isinstance(key, ast.Constant)}
-    raise AssertionError("no environment_variables in vllm/envs.py")
+        if not isinstance(node, ast.AnnAssign) or not isinstance(node.value, ast.Dict):
+            continue
+        if getattr(node.target, "id", "") == "environment_variables":
+            return {str(key.value) for key in node.value.keys if isinstance(key, ast.Constant)}
+    raise KeyError("no environment_variables in vllm/envs.py")
 
 
 def sglang_options(wheel: zipfile.ZipFile) -> set[str]:

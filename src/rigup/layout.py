@@ -10,6 +10,7 @@ MOE_CONFIGS = f"{CONFIGURATION}/moe_configs"
 TUNING = "/var/lib/rigup/tuning"
 RUNTIME = "/run/rigup"
 CACHE = "/var/cache/rigup"
+LOG = "/var/log/rigup"
 # No service can be called that: a service's own cache lies beside it, under the service's name.
 PACKAGES = f"{CACHE}/.packages"
 WORKER_USER = "rigup"

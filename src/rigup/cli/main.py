@@ -20,6 +20,7 @@ VERBS = {
     "apply": "make it so: from a bare machine to a service that has answered",
     "prune": "take away builds, caches and weights that no kept release needs",
     "status": "one line a service: build, checkpoint, health by a real generation, drift",
+    "log": "what was applied to a host: when, by whom, from which lock, what changed, how it ended",
     "report": "one redacted file about a host, to attach to a bug report",
     "bench": "tokens/s, TTFT, TPOT and ITL of a running service; kept, and compared",
     "tune": "the engine's own fused-MoE tuner on one host of a group, the kernel brought home if it wins",
@@ -41,8 +42,11 @@ exit codes: 0 yes (feasible, in sync, healthy, done), 1 no (refused, differs, fa
 """
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The whole command line. A verb's module is imported for its arguments only; what it needs to run comes later."""
+def build_parser(wanted: str | None = None) -> argparse.ArgumentParser:
+    """The whole command line. A verb's module is imported for its arguments only; what it needs to run comes later.
+
+    wanted: the only verb whose arguments matter; None for all.
+    """
     parser = argparse.ArgumentParser(
         prog="rigup",
         description="Fits out multi-GPU boxes: says what a rig can serve, then takes it there over SSH, on exact pins.",
@@ -52,7 +56,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"rigup {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     for verb, purpose in VERBS.items():
-        module = importlib.import_module(f"rigup.cli.{verb}")
+        module = importlib.import_module(f"rigup.cli.{verb}") if wanted in (None, verb) else None
         sub = verbs.add_parser(
             verb,
             help=purpose,
@@ -60,14 +64,16 @@ def build_parser() -> argparse.ArgumentParser:
             epilog=getattr(module, "EPILOG", None),
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        module.add_arguments(sub)
-        sub.set_defaults(run=module.run)
+        if module:
+            module.add_arguments(sub)
+            sub.set_defaults(run=module.run)
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code."""
-    args = build_parser().parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    args = build_parser(next((word for word in words if word in VERBS), None)).parse_args(words)
     try:
         return int(args.run(args))
     except RigupError as error:

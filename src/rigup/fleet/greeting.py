@@ -38,8 +38,6 @@ if sudo -k -n true 2>/dev/null; then echo "{_SUDO} free"; exec sudo -H -n timeou
 echo "{_SUDO} password"; exec cat >/dev/null
 """
 
-_REMEMBER = 'umask 077; mkdir -p -m 755 "$(dirname "$1")"; cat > "$1.new"; mv -f "$1.new" "$1"'
-
 
 @dataclass(frozen=True)
 class Greeting:
@@ -85,6 +83,7 @@ def _read(output: CommandOutput) -> Greeting:
     return Greeting(uid, user, said.get(_SUDO, ""), said.get(_LEASE, ""), parse(lines), fact_batch.answers_in(output))
 
 
-def remembering(questions: list[str]) -> tuple[str, tuple[str, ...], str]:
-    """sh that has the host remember these questions: the text, its arguments, and its standard input."""
-    return _REMEMBER, (FILE,), fact_batch.lines(questions)
+def remembering(questions: list[str]) -> tuple[str, str]:
+    """sh that has the host remember these questions, and its standard input."""
+    keep = f'umask 077; mkdir -p -m 755 "$(dirname {FILE})"; cat > {FILE}.new; mv -f {FILE}.new {FILE}'
+    return keep, fact_batch.lines(questions)

@@ -101,17 +101,16 @@ class Lease:
             )
         return text
 
-    def release(self, last: tuple[str, tuple[str, ...], str] | None = None) -> None:
+    def release(self, last: str = "true", stdin: str | None = None) -> None:
         """Gives the host back; quiet when the host cannot be reached any more.
 
-        last: what else is run there while it is still held: sh, its arguments ($1, ...) and its standard input.
+        last: sh that is run there while it is still held, whatever comes of it. stdin: its standard input.
         """
         if self._renewing is None:
             return
         self._renewing.kill()
         self._renewing = None
-        text, arguments, stdin = last or ("true", (), None)
-        words = ("sh", "-c", f"( {text} ); shift {len(arguments)}; {_RELEASE}", "rigup", *arguments, FILE, self.text)
+        words = ("sh", "-c", f"( {last} ); {_RELEASE}", "rigup", FILE, self.text)
         with suppress(*remote.LOST):
             remote.ask(self.host, *words, stdin=stdin, timeout=15)
 

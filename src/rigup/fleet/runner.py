@@ -25,6 +25,7 @@ from rigup.fleet.greeting import Greeting, remembering
 from rigup.fleet.inventory import Project, toolkit_root
 from rigup.fleet.lease import Lease, myself
 from rigup.fleet.preflight import preflight
+from rigup.fleet.records import Record, Recorder, appending, keep_here, served
 from rigup.fleet.result import Change, HostResult
 from rigup.fleet.settings import Settings
 from rigup.operations import jobs, reboots, remote
@@ -45,10 +46,11 @@ class Run:
         sudo_password: str | None,
         contact: Contact | None = None,
     ) -> None:
-        self.plans, self.settings = plans, settings
+        self.project, self.plans, self.settings = project, plans, settings
         self.results = {host.name: HostResult(host.name) for host in project.hosts}
         self.leases: dict[str, Lease] = {}
         self.remembered: dict[str, set[str]] = {}
+        self.recorder: Recorder | None = None
         self.contact = contact or Contact(project, sudo_password)
         self.state = self.contact.state
 
@@ -59,14 +61,26 @@ class Run:
     def __exit__(self, *exception: object) -> None:
         held = [(host, self.leases[host.name]) for host in self.state.inventory if host.name in self.leases]
         gevent.joinall([self.state.pool.spawn(self._leave, host, lease) for host, lease in held])
+        if self.recorder:
+            keep_here(self._record(self.recorder, name) for name in self.results)
         self.contact.leave()
         ctx_state.reset()
 
     def _leave(self, host: Any, lease: Lease) -> None:
-        """Gives the host back, and after an apply has it remember what it was asked, where that is news."""
-        asked = host.connector.facts.questions() if self.state.is_executing and host.connector.facts else []
-        new = {digest(question) for question in asked} - self.remembered.get(host.name, set())
-        lease.release(remembering(asked) if new else None)
+        """Gives the host back; after an apply with a record of it, and with what it was asked where that is news."""
+        if self.recorder is None:
+            lease.release()
+            return
+        text, stdin = appending(self._record(self.recorder, host.name))
+        asked = host.connector.facts.questions() if host.connector.facts else []
+        if {digest(question) for question in asked} - self.remembered.get(host.name, set()):
+            remember, questions = remembering(asked)
+            text, stdin = f"{text}; {remember}", stdin + questions
+        lease.release(text, stdin)
+
+    def _record(self, recorder: Recorder, name: str) -> Record:
+        services = {plan.service.name: served(plan) for plan in self.plans[name]}
+        return recorder.record(self.results[name], services)
 
     def connect(self, take_lease: bool) -> None:
         """Connects to every host, probes it, and holds the plan against it."""
@@ -81,6 +95,7 @@ class Run:
 
     def execute(self) -> None:
         """Carries out what `compare` found, then asks every service for a real generation."""
+        self.recorder = Recorder(self.project, myself().who, "apply")
         self.state.set_stage(StateStage.Execute)
         self.state.is_executing = True
         self._each(self._execute)

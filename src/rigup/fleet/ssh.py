@@ -97,10 +97,11 @@ class CarefulSSH(SSHConnector):
         What a login shell prints comes first on that channel. Raises OSError when the connection goes silent.
         """
         line, secret = self._raw(announced(command), arguments)
-        stdin, _, _ = self.client.exec_command(line, timeout=QUIET_SECONDS)
-        stdin.write(secret + text.encode())
-        stdin.flush()
-        return stdin.channel
+        channel = self.client.get_transport().open_session(timeout=QUIET_SECONDS)
+        channel.settimeout(QUIET_SECONDS)
+        channel.exec_command(line)
+        channel.sendall(secret + text.encode())
+        return channel
 
     def put_file(self, filename_or_io: Any, remote_filename: str, *_: Any, **arguments: Any) -> bool:
         """Writes a file there, as whoever the arguments name. Raises OSError when the connection goes silent."""

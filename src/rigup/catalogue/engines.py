@@ -121,7 +121,7 @@ class EnvironmentRecipe(_Ranged):
     `environment.LockedEnvironment`; of uv's Python the minor version. overrides: requirements in place of what packages
     ask for. excludes: packages that are left out, whoever asks for them. indexes: packages that another index has, with
     its address, {version} standing for the release. provides: names that the project goes by besides its own, and as
-    which version.
+    which version. runtime_packages: Debian packages that it runs on.
     """
 
     variant: Variant = "cuda"
@@ -132,6 +132,7 @@ class EnvironmentRecipe(_Ranged):
     excludes: tuple[str, ...] = ()
     indexes: dict[str, Annotated[str, Field(pattern=r"^https?://[^\s@]+$")]] = {}
     provides: dict[str, str] = {}
+    runtime_packages: tuple[str, ...] = ()
 
 
 class Recipe(Frozen):

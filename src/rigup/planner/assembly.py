@@ -66,7 +66,8 @@ def build_of(candidate: Candidate, lock: Lock) -> Build:
     pins = lock.cuda_toolkit.packages if lock.cuda_toolkit else {}
     recipe = candidate.release.recipe(candidate.rig.compute_capabilities) if candidate.build == "source" else None
     packaged = candidate.release.environment(variant) if installed else None
-    needed, runtime = (recipe.packages, recipe.runtime_packages) if recipe else ((), ())
+    needed = recipe.packages if recipe else ()
+    runtime = recipe.runtime_packages if recipe else packaged.runtime_packages if packaged else ()
     return Build(
         engine=engine,
         version=version,

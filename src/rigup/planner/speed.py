@@ -47,7 +47,7 @@ def _tensor_engine_step(candidate: Candidate, sequences: int, end: _Efficiency) 
     """Ranks of a stage read side by side, stages one after the other."""
     model, parallel = candidate.model, candidate.parallel
     if not candidate.gpu_indices:
-        return _host_step(candidate, sequences, end)
+        return end.step_s + end.sequence_s * sequences + _host_step(candidate, sequences, end)
     weights = active_bytes(candidate.checkpoint, model, sequences) / parallel.tensor
     tokens = min(candidate.context * sequences, candidate.kv_tokens // parallel.data) * end.filled
     cache = model.layers * layer_token_bytes(model, candidate.kv_cache_type, parallel.tensor) * tokens

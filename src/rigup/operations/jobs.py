@@ -84,9 +84,13 @@ def run(host: Any, job: Job) -> None:
 
 
 def _paused(job: Job) -> tuple[str, ...]:
-    """What stops units before the job and starts them after it, as root ("+"), without waiting until they answer."""
+    """What stops units before the job and starts them after it, as root ("+"), without waiting until they answer.
+
+    A unit that was started a few times before would refuse one more start, had its count not been reset.
+    """
     stop = (f"ExecStartPre=+systemctl stop {unit}" for unit in job.paused)
-    start = (f"ExecStopPost=+systemctl start --no-block {unit}" for unit in job.paused)
+    words = ("-+systemctl reset-failed", "+systemctl start --no-block")
+    start = (f"ExecStopPost={word} {unit}" for unit in job.paused for word in words)
     return (*stop, *start, f"TimeoutStartSec={PAUSE_SECONDS}") if job.paused else ()
 
 

@@ -79,7 +79,7 @@ for folder in "$@"; do
 done
 """
 _PUBLISH = """
-cd "$1"; find . -type f -exec sha256sum {} + > "$3.new"; mv "$3.new" "$3"
+cd "$1"; find . -type f ! -path "./$3.new" -exec sha256sum {} + > "$3.new"; mv "$3.new" "$3"
 chown -R root:root .; chmod -R u=rwX,go=rX .; sync -f .
 [ ! -e "$2" ] || mv -T "$2" "$1.old"
 mv -T "$1" "$2"; rm -rf "$1.old"

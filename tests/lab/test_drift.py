@@ -13,6 +13,7 @@ pytestmark = pytest.mark.lab
 pytest_plugins = ("tests.lab.fleet_fixtures",)
 
 OVERRIDE = f"{UNIT_FILE}.d/override.conf"
+PLANTED = {"token": "hf_plantedtokenplantedtoken", "key": "planted-key-of-mine", "proxy": "planted-proxy-password"}
 MODEL = f"{WEIGHTS}/{REPO}/*/{MODEL_FILE}"
 
 
@@ -98,71 +99,60 @@ def test_watch_asks_again_over_the_same_connection_until_it_is_ended(applied: Fl
     applied.host.tell(f"systemctl start {UNIT}")
 
 
-def test_a_service_that_left_the_inventory_is_told_and_taken_away(applied: Fleet) -> None:
-    host, group_data = applied.host, applied.root / "group_data/boxes.py"
-    alone = group_data.read_text()
-    second = {"model": "SmolLM2-135M-Instruct", "context": 4096, "port": 8001, "listen": "0.0.0.0"}
-    group_data.write_text(f"{alone}services['second'] = {second!r}\n")
-    both = rows(applied.apply() and applied.rigup("status", "--json"))
-    assert {name: row["health"] for name, row in both.items()} == {"chat": "answers", "second": "answers"}
-    pid = host.tell(f"systemctl show {UNIT} -P MainPID")
-    key = "/etc/rigup/services/second/api-key"
-    assert host.tell(f"stat -c %a {key}") == "600"
-
-    group_data.write_text(alone)
-    told = applied.rigup("diff", "--json", expect=1)
-    assert (drift(told), steps(told)) == ({("not in the inventory", "second")}, [])
-    left = applied.rigup("apply", "--yes")
-    assert f"{host.name}: not in the inventory: second (rigup apply --remove takes it away)" in left.text
-    assert host.says("systemctl is-active rigup-second")
-
-    group_data.write_text(alone.replace("'context'", "'port': 8001, 'context'"))
-    taken = applied.rigup("diff", "--json", expect=2).json["hosts"][0]["errors"]
-    hint = "the inventory does not name that service any more: rigup apply --remove takes it away"
-    assert [error["hint"] for error in taken] == [hint]
-    group_data.write_text(alone)
-
-    assert steps(applied.apply("--remove")) == ["service second"]
-    rest = host.tell("find /etc /run/systemd /var/cache -name '*second*' -path '*rigup*'; ls /etc/rigup/services")
-    assert rest == "chat"
-    assert not host.says("systemctl is-active rigup-second")
-    assert host.tell(f"systemctl show {UNIT} -P MainPID") == pid
-    assert steps(applied.apply("--remove")) == []
-
-
-def test_a_report_has_what_helps_and_no_secret(applied: Fleet) -> None:
-    host, group_data, secrets = applied.host, applied.root / "group_data/boxes.py", applied.root / "secrets"
-    alone = group_data.read_text()
+@pytest.fixture
+def two(applied: Fleet) -> Fleet:
+    """The fleet with a second service, both behind keys: one of the user's, one that is made on the host."""
+    secrets, group_data = applied.root / "secrets", applied.root / "group_data/boxes.py"
     secrets.mkdir(exist_ok=True)
-    planted = {"token": "hf_plantedtokenplantedtoken", "key": "planted-key-of-mine", "proxy": "planted-proxy-password"}
-    for name in ("token", "key"):
-        (secrets / name).write_text(planted[name])
+    for name, secret in PLANTED.items():
+        (secrets / name).write_text(secret)
         (secrets / name).chmod(0o600)
     group_data.write_text(
-        f"{alone}hub_token_file = 'secrets/token'\nservices['chat']['api_key_file'] = 'secrets/key'\n"
-        f"services['chat']['listen'] = '0.0.0.0'\n"
-        f"services['other'] = {{**services['chat'], 'port': 8002, 'api_key_file': None}}\n"
+        f"{group_data.read_text()}hub_token_file = 'secrets/token'\n"
+        "services['chat'] |= {'listen': '0.0.0.0', 'api_key_file': 'secrets/key'}\n"
+        "services['second'] = {**services['chat'], 'port': 8001, 'api_key_file': None}\n"
     )
     applied.apply()
-    made = host.tell("cat /etc/rigup/services/other/api-key")
-    said = f"key {made} {planted['key']}; token {planted['token']}; via http://ada:{planted['proxy']}@proxy:3128"
-    host.tell(f"systemd-run --quiet --wait --collect --unit=rigup-leak echo '{said}'")
-    host.tell("systemctl stop rigup-other")
+    return applied
 
-    run = applied.rigup("report", host.name, "--json", expect=0)
-    path = applied.root / run.json["file"]
+
+def test_a_report_has_what_helps_and_no_secret(two: Fleet) -> None:
+    host = two.host
+    made = host.tell("cat /etc/rigup/services/second/api-key")
+    said = f"key {made} {PLANTED['key']}; token {PLANTED['token']}; via http://ada:{PLANTED['proxy']}@proxy:3128"
+    host.tell(f"systemd-run --quiet --wait --collect --unit=rigup-leak echo '{said}'; systemctl stop rigup-second")
+
+    run = two.rigup("report", host.name, "--json")
+    path = two.root / run.json["file"]
     text = path.read_text()
     assert path.stat().st_mode & 0o777 == 0o600
-    for secret in (*planted.values(), made):
+    for secret in (*PLANTED.values(), made):
         assert secret not in text
     assert "key [redacted] [redacted]; token [redacted]; via http://ada:[redacted]@proxy:3128" in text
     for title in ("versions", "inventory", "plans", "differs", "probe", "journals"):
         assert f"==== {title} ====" in text
-    assert f'"{host.name}"' in text and "rigup-other.service is inactive" in text
+    assert f'"{host.name}"' in text and "rigup-second.service is inactive" in text
     assert "--- rigup-chat.service" in text and '"api_key_file": "secrets/key"' in text
 
-    group_data.write_text(alone)
-    applied.apply("--remove")
+
+def test_a_service_that_left_the_inventory_is_told_and_taken_away(two: Fleet) -> None:
+    host = two.host
+    pid = host.tell(f"systemctl show {UNIT} -P MainPID")
+    assert host.tell("stat -c %a /etc/rigup/services/second/api-key") == "600"
+    group_data = two.root / "group_data/boxes.py"
+    group_data.write_text(group_data.read_text() + "del services['second']\n")
+    told = two.rigup("diff", "--json", expect=1)
+    assert (drift(told), steps(told)) == ({("not in the inventory", "second")}, [])
+    left = two.rigup("apply", "--yes")
+    assert f"{host.name}: not in the inventory: second (rigup apply --remove takes it away)" in left.text
+    assert host.says("systemctl is-active rigup-second")
+
+    assert steps(two.apply("--remove")) == ["service second"]
+    rest = host.tell("find /etc /run/systemd /var/cache -name '*second*' -path '*rigup*'; ls /etc/rigup/services")
+    assert rest == "chat"
+    assert not host.says("systemctl is-active rigup-second")
+    assert host.tell(f"systemctl show {UNIT} -P MainPID") == pid
+    assert steps(two.apply("--remove")) == []
 
 
 def test_a_report_of_a_host_that_does_not_answer_says_so_and_has_the_rest(fleet: Fleet) -> None:

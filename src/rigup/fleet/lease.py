@@ -1,7 +1,8 @@
 """One apply at a time per host: a lease on the host, renewed while rigup lives, named to whoever comes second.
 
 A lease that nobody renewed for EXPIRES_SECONDS is dead (its controller lost power or network). One whose controller is
-this very machine, and whose process is gone, is dead at once.
+this very machine, and whose process is gone, is dead at once. Any other can be broken; whoever had it finds out when it
+renews it, and changes nothing more. Ages are counted in the host's uptime, so no clock that is wrong or set matters.
 """
 
 from __future__ import annotations
@@ -29,15 +30,20 @@ FILE = f"{RUNTIME}/lease.json"
 
 _TAKE = r"""
 mkdir -p "$1"; exec 9>>"$1/lease.lock"; flock -w 10 9
+uptime="$(cut -d. -f1 /proc/uptime)"
 if [ -f "$2" ]; then
-  age=$(( $(date +%s) - $(stat -c %Y "$2") ))
+  age=$(( uptime - $(cat "$1/lease.seen" 2>/dev/null || echo 0) ))
   if [ "$age" -lt "$3" ] && [ "$(cat "$2")" != "$5" ]; then printf '%s %s' "$age" "$(cat "$2")"; exit 0; fi
   taken_over=yes
 fi
 echo "taken ${taken_over:-$(stat -c %i-%y "$1/lease.lock" | tr -d ' ')}"
-umask 022; printf %s "$4" > "$2"; touch "$1/lease.lock"
+umask 022; echo "$uptime" > "$1/lease.seen"; printf %s "$4" > "$2"; touch "$1/lease.lock"
 """
-_RENEW = 'if [ "$(cat "$1")" = "$2" ]; then touch "$1"; else exit 1; fi'
+# says whose it is where it is somebody else's; a reboot takes it away, and that is no reason to stop
+_RENEW = r"""
+found="$(cat "$1/lease.json" 2>/dev/null)"
+if [ "$found" = "$2" ]; then cut -d. -f1 /proc/uptime > "$1/lease.seen"; else printf %s "$found"; fi
+"""
 _RELEASE = 'if [ "$(cat "$1" 2>/dev/null)" = "$2" ]; then touch "$(dirname "$1")/lease.lock"; rm -f "$1"; fi'
 
 
@@ -73,11 +79,15 @@ def myself() -> Holder:
 
 
 class Lease:
-    """The lease of one host. `take` it before anything is changed, `release` it at the end; it renews itself."""
+    """The lease of one host. `take` it before anything is changed, `release` it at the end; it renews itself.
 
-    def __init__(self, host: Any, holder: Holder) -> None:
-        self.host = host
+    may_break: take it from whoever has it. broken: whose it was then. lost_to: who has broken ours.
+    """
+
+    def __init__(self, host: Any, holder: Holder, may_break: bool = False) -> None:
+        self.host, self.may_break = host, may_break
         self.text = json.dumps(asdict(holder))
+        self.broken = self.lost_to = ""
         self._renewing: Any = None
 
     def take(self) -> str:
@@ -87,19 +97,34 @@ class Lease:
         return stamp
 
     def claim(self) -> str:
-        """Writes the lease, as at the first time or anew after a reboot has taken it away. Raises as `take` does."""
-        answer = self._try("")
+        """Writes the lease, at the first time or anew: after a reboot, a lost connection, a long wait.
+
+        Raises as `take` does.
+        """
+        answer = self._try(self.text)
         if not answer.startswith("taken"):
             age, _, text = answer.partition(" ")
             if self._is_dead(text):
+                answer = self._try(text)
+            elif self.may_break:
+                self.broken = f"{_named(text)}, last sign of life {age} s ago"
                 answer = self._try(text)
         age, _, text = answer.partition(" ")
         if age != "taken":
             raise Refused(
                 f"{self.host.name}: another rigup apply is at work: {_named(text)}, last sign of life {age} s ago",
-                f"wait for it; if it is dead its claim ends {EXPIRES_SECONDS} s after its last sign of life",
+                f"wait for it; if it is dead its claim ends {EXPIRES_SECONDS} s after its last sign of life, "
+                "or at once with --break-lease",
             )
         return text
+
+    def check(self) -> None:
+        """Raises Refused where somebody else has broken it."""
+        if self.lost_to:
+            raise Refused(
+                f"{self.host.name}: {self.lost_to} has broken this run's lease",
+                "wait for that run, then run this one again",
+            )
 
     def release(self, last: str = "true", stdin: str | None = None) -> None:
         """Gives the host back; quiet when the host cannot be reached any more.
@@ -121,10 +146,17 @@ class Lease:
         while True:
             gevent.sleep(RENEW_SECONDS)
             try:
-                with harmless():
-                    remote.ask(self.host, "sh", "-c", _RENEW, "rigup", FILE, self.text, timeout=RENEW_SECONDS)
+                self.renew()
             except remote.LOST:
                 continue
+
+    def renew(self) -> None:
+        """A sign of life; finds out whether it is somebody else's by now."""
+        words = ("sh", "-c", _RENEW, "rigup", RUNTIME, self.text)
+        with harmless():
+            found = remote.ask(self.host, *words, timeout=RENEW_SECONDS).stdout.strip()
+        if found:
+            self.lost_to = _named(found)
 
     def _is_dead(self, text: str) -> bool:
         try:

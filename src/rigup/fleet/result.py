@@ -9,7 +9,9 @@ from rigup.errors import RigupError
 from rigup.facts.probe import Probe
 from rigup.verify.generation import Answer
 
-State = Literal["pending", "unchanged", "changed", "differs", "failed", "unreachable", "refused", "cancelled"]
+State = Literal[
+    "pending", "unchanged", "changed", "differs", "failed", "unreachable", "refused", "cancelled", "not begun"
+]
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, Self
 
 import gevent
 from pyinfra.api.operations import run_host_op
@@ -49,12 +49,13 @@ class Run:
         self.project, self.plans, self.settings = project, plans, settings
         self.results = {host.name: HostResult(host.name) for host in project.hosts}
         self.leases: dict[str, Lease] = {}
+        self.break_leases = False
         self.remembered: dict[str, set[str]] = {}
         self.recorder: Recorder | None = None
         self.contact = contact or Contact(project, sudo_password)
         self.state = self.contact.state
 
-    def __enter__(self) -> Run:
+    def __enter__(self) -> Self:
         ctx_state.set(self.state)
         return self
 
@@ -62,13 +63,14 @@ class Run:
         held = [(host, self.leases[host.name]) for host in self.state.inventory if host.name in self.leases]
         gevent.joinall([self.state.pool.spawn(self._leave, host, lease) for host, lease in held])
         if self.recorder:
-            keep_here(self._record(self.recorder, name) for name in self.results)
+            worked_on = [name for name, result in self.results.items() if result.state != "not begun"]
+            keep_here(self._record(self.recorder, name) for name in worked_on)
         self.contact.leave()
         ctx_state.reset()
 
     def _leave(self, host: Any, lease: Lease) -> None:
         """Gives the host back; after an apply with a record of it, and with what it was asked where that is news."""
-        if self.recorder is None:
+        if self.recorder is None or self.results[host.name].state == "not begun":
             lease.release()
             return
         text, stdin = appending(self._record(self.recorder, host.name))
@@ -93,20 +95,25 @@ class Run:
         provision = load_provision()
         self._each(lambda host: self._compare(host, provision))
 
-    def execute(self) -> None:
-        """Carries out what `compare` found, then asks every service for a real generation."""
-        self.recorder = Recorder(self.project, myself().who, "apply")
+    def execute(self, names: Collection[str] | None = None) -> None:
+        """Carries out what `compare` found, then asks every service for a real generation.
+
+        names: these hosts only, each of which may have waited for long; may be called again for others.
+        """
+        self.recorder = self.recorder or Recorder(self.project, myself().who, "apply")
         self.state.set_stage(StateStage.Execute)
         self.state.is_executing = True
-        self._each(self._execute)
+        self._each(self._execute if names is None else self._execute_in_turn, names)
 
     def verify(self) -> None:
         """Asks every service of every host; for `status`."""
         self._each(self._verify)
 
-    def _each(self, work: Callable[[Any], None]) -> None:
+    def _each(self, work: Callable[[Any], None], names: Collection[str] | None = None) -> None:
         """Does `work` for all hosts that still take part, side by side; what it raises becomes that host's failure."""
-        hosts = [host for host in self.state.inventory if self.results[host.name].state in ("pending", "differs")]
+        among = self.results.keys() if names is None else names
+        hosts = [host for host in self.state.inventory if host.name in among]
+        hosts = [host for host in hosts if self.results[host.name].state in ("pending", "differs")]
         greenlets = [self.state.pool.spawn(self._guarded, work, host) for host in hosts]
         gevent.joinall(greenlets, raise_error=True)
 
@@ -149,7 +156,7 @@ class Run:
 
     def _lease(self, host: Any, greeting: Greeting) -> bool:
         """Takes the lease. Returns whether nobody else can have changed the host since the greeting."""
-        lease = Lease(host, myself())
+        lease = Lease(host, myself(), self.break_leases)
         undisturbed = lease.take() == greeting.lease
         self.leases[host.name] = lease
         reboots.afterwards(host, lease.claim)
@@ -162,6 +169,17 @@ class Run:
         result.changes = [Change.of(self._name(op)) for op in host.op_hash_order if self._meta(host, op).will_change]
         result.state = "differs" if result.changes else "pending"
 
+    def _execute_in_turn(self, host: Any) -> None:
+        """As `_execute`, once it is sure that the host is still there and still leased to this run."""
+        lease = self.leases[host.name]
+        try:
+            lease.claim()
+        except remote.LOST:
+            if not remote.reconnect(host):
+                raise Unreachable(f"{host.name}: does not answer any more", "is it on?") from None
+            lease.claim()
+        self._execute(host)
+
     def _execute(self, host: Any) -> None:
         result = self.results[host.name]
         if result.changes:
@@ -170,6 +188,8 @@ class Run:
             for operation in list(host.op_hash_order):
                 if jobs.cancelled():
                     raise jobs.Cancelled(f"{host.name}: cancelled before {self._name(operation)}")
+                if lease := self.leases.get(host.name):
+                    lease.check()
                 self._carry_out(host, operation)
                 if self._meta(host, operation).did_change():
                     result.changes.append(Change.of(self._name(operation)))

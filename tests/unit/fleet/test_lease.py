@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,7 +27,13 @@ OTHER = Holder("ada@desk", "2026-01-02 03:04:05 UTC", "another-machine", 4711, "
 
 def held_by(holder: Holder, place: Path, age_s: float = 0) -> None:
     place.write_text(json.dumps(vars(holder)))
-    os.utime(place, (time.time() - age_s,) * 2)
+    seen(place, age_s)
+
+
+def seen(place: Path, age_s: float) -> None:
+    """Its last sign of life was so long ago."""
+    uptime = float(Path("/proc/uptime").read_text().split()[0])
+    place.with_name("lease.seen").write_text(f"{uptime - age_s:.0f}\n")
 
 
 def test_taken_and_given_back(place: Path) -> None:
@@ -85,5 +90,80 @@ def test_release_leaves_a_lease_of_somebody_else_alone(place: Path) -> None:
 
 def test_a_lease_file_that_is_not_one_still_counts(place: Path) -> None:
     place.write_text("{half")
+    seen(place, 5)
     with pytest.raises(Refused, match="a holder that cannot be read"):
         Lease(LocalHost(), myself()).take()
+
+
+@pytest.mark.parametrize("date", [0, 2**31])
+def test_a_clock_that_was_set_makes_no_lease_older_or_younger(place: Path, date: int) -> None:
+    held_by(OTHER, place, age_s=5)
+    os.utime(place, (date, date))
+    with pytest.raises(Refused):
+        Lease(LocalHost(), myself()).take()
+    held_by(OTHER, place, age_s=EXPIRES_SECONDS + 1)
+    os.utime(place, (date, date))
+    mine = Lease(LocalHost(), myself())
+    mine.take()
+    mine.release()
+
+
+def test_the_hint_says_how_to_get_at_it(place: Path) -> None:
+    held_by(OTHER, place, age_s=5)
+    with pytest.raises(Refused) as caught:
+        Lease(LocalHost(), myself()).take()
+    assert caught.value.hint == (
+        "wait for it; if it is dead its claim ends 60 s after its last sign of life, or at once with --break-lease"
+    )
+
+
+def test_a_lease_that_is_broken_is_named_and_its_holder_stops_when_it_renews(place: Path) -> None:
+    first = Lease(LocalHost(), OTHER)
+    first.take()
+    first.renew()
+    first.check()
+    second = Lease(LocalHost(), myself(), may_break=True)
+    second.take()
+    assert second.broken.startswith("ada@desk (process 4711) since 2026-01-02 03:04:05 UTC, last sign of life ")
+
+    first.renew()
+    with pytest.raises(Refused) as caught:
+        first.check()
+    me = myself()
+    assert caught.value.message.startswith(f"box: {me.who} (process {me.pid}) since 20")
+    assert caught.value.message.endswith(" has broken this run's lease")
+    first.release()
+    assert json.loads(place.read_text())["pid"] == os.getpid()
+    second.release()
+    assert not place.exists()
+
+
+def test_breaking_what_nobody_holds_is_taking_it(place: Path) -> None:
+    mine = Lease(LocalHost(), myself(), may_break=True)
+    mine.take()
+    assert mine.broken == ""
+    mine.release()
+
+
+def test_claimed_anew_after_a_reboot_and_after_a_long_wait(place: Path) -> None:
+    mine = Lease(LocalHost(), OTHER)
+    mine.take()
+    seen(place, 40)
+    mine.claim()
+    place.unlink()
+    mine.renew()
+    mine.check()
+    mine.claim()
+    assert json.loads(place.read_text())["who"] == "ada@desk"
+    with pytest.raises(Refused, match=r"last sign of life [0-3] s ago"):
+        Lease(LocalHost(), myself()).take()
+    mine.release()
+
+
+def test_a_host_that_somebody_else_took_meanwhile_is_not_claimed_back(place: Path) -> None:
+    mine = Lease(LocalHost(), myself())
+    mine.take()
+    held_by(OTHER, place)
+    with pytest.raises(Refused, match="another rigup apply is at work: ada@desk"):
+        mine.claim()
+    mine.release()

@@ -148,7 +148,7 @@ def reason(output: str, files: dict[str, str]) -> str:
         return "the disk is full: No space left on device (os error 28)"
     lines = [re.sub(r"^[^\w`(]+", "", line) for line in output.splitlines()]
     own = [line for line in lines if line and not line.startswith(("hint:", "Using Python", "warning:", "WARNING:"))]
-    return ": ".join(own[-3:])[-600:]
+    return ": ".join(line.rstrip(":") for line in own[-3:])[-600:]
 
 
 def make(job: dict[str, Any], uv: Path) -> None:

@@ -1,0 +1,90 @@
+"""What the program that makes environments asks of uv, and what it makes of uv's complaints."""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from rigup.programs import build_environment as program
+from tests.lab.wheels import write_wheel
+
+TORCH = "torch-2.13.0+cpu-cp311-cp311-manylinux_2_28_x86_64.whl"
+FILES = {TORCH: "a" * 64, "typing_extensions-4.16.0-py3-none-any.whl": "b" * 64}
+
+
+def test_every_line_names_one_wheel_by_version_and_hash() -> None:
+    address = f"https://example.org/whl/{TORCH}"
+    assert program.requirements(FILES, {TORCH: address}) == (
+        f"torch @ {address} --hash=sha256:{'a' * 64}\ntyping-extensions==4.16.0 --hash=sha256:{'b' * 64}\n"
+    )
+    assert f"torch==2.13.0+cpu --hash=sha256:{'a' * 64}\n" in program.requirements(FILES, {})
+
+
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [
+        (
+            "  \u00d7 Failed to download `torch==2.13.0+cpu`\n"
+            "  ╰─▶ Hash mismatch for `torch==2.13.0+cpu`\n\n      Expected:\n"
+            f"        sha256:{'a' * 64}\n\n      Computed:\n        sha256:{'c' * 64}\n",
+            f"{TORCH}: sha256 is {'c' * 64}, the lock says {'a' * 64}",
+        ),
+        (
+            "error: Failed to extract archive\n  Caused by: No space left on device (os error 28)\n",
+            "the disk is full: No space left on device (os error 28)",
+        ),
+        (
+            "Using Python 3.11.2 environment at: x\n  \u00d7 No solution found when resolving dependencies:\n"
+            "  ╰─▶ Because torch was not found in the provided package locations, it cannot be used.\n\nhint: more\n",
+            "No solution found when resolving dependencies: Because torch was not found in the provided package "
+            "locations, it cannot be used.",
+        ),
+    ],
+)
+def test_a_complaint_of_uv_is_one_line(output: str, said: str) -> None:
+    assert program.reason(output, FILES) == said
+
+
+def test_nothing_of_whoever_starts_it_reaches_uv(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("UV_EXTRA_INDEX_URL", "https://elsewhere.example.org/simple")
+    monkeypatch.setenv("PIP_INDEX_URL", "https://elsewhere.example.org/simple")
+    job = {"work": "/w", "result": "/r", "cache": "/c", "wheels": None, "python_mirror": "https://mirror.lan/python"}
+    variables = program.environment(job)
+    assert not [name for name, value in variables.items() if "elsewhere" in value]
+    assert (variables["UV_NO_CONFIG"], variables["UV_CACHE_DIR"], variables["UV_LINK_MODE"]) == ("1", "/c", "copy")
+    assert variables["UV_PYTHON_INSTALL_MIRROR"] == "https://mirror.lan/python"
+    assert variables["UV_PYTHON_INSTALL_DIR"] == "/r/python"
+
+
+def test_a_wheel_that_is_missing_or_another_is_named(tmp_path: Path) -> None:
+    wheel = write_wheel(tmp_path, "one", "1.0", {"one.py": ""})
+    right = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    program.check_wheels(tmp_path, {wheel.name: right}, tmp_path)
+    with pytest.raises(SystemExit) as found:
+        program.check_wheels(tmp_path, {wheel.name: "0" * 64}, tmp_path)
+    assert str(found.value) == f"{wheel.name}: sha256 is {right}, the lock says {'0' * 64}"
+    with pytest.raises(SystemExit) as found:
+        program.check_wheels(tmp_path, {"two-1.0-py3-none-any.whl": right}, tmp_path)
+    assert str(found.value) == f"two-1.0-py3-none-any.whl: missing in {tmp_path}"
+
+
+def test_a_wheel_without_uv_in_it_is_no_uv(tmp_path: Path) -> None:
+    wheel = tmp_path / "uv-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as packed:
+        packed.writestr("uv/__init__.py", "")
+    with pytest.raises(SystemExit) as found:
+        program.unpack_uv(wheel, hashlib.sha256(wheel.read_bytes()).hexdigest(), tmp_path)
+    assert str(found.value) == "uv-1.0-py3-none-any.whl: no uv in it"
+
+
+def test_what_is_there_must_be_what_the_lock_says(tmp_path: Path) -> None:
+    for name, version in (("typing_extensions", "4.16.0"), ("torch", "2.12.0"), ("six", "1.17.0")):
+        folder = tmp_path / f"{name}-{version}.dist-info"
+        folder.mkdir()
+        (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    with pytest.raises(SystemExit) as found:
+        program.check_complete(tmp_path, FILES)
+    assert str(found.value) == "not what the lock says: missing torch==2.13.0+cpu, there six==1.17.0, torch==2.12.0"

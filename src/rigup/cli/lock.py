@@ -6,11 +6,14 @@ import argparse
 import json
 import sys
 import textwrap
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rigup.fleet.lock_entries import Change
+    from rigup.fleet.lock_resolving import Resolver
     from rigup.fleet.locking import Resolved
+    from rigup.fleet.vendoring import Vendored
 
 SCHEMA = 1
 SIGNS = {"added": "+", "moved": "~", "dropped": "-"}
@@ -22,6 +25,7 @@ examples:
   rigup lock --upgrade driver=590.48.01       move one thing, keep the rest
   rigup lock --upgrade vllm=0.33.0            an engine, and the packages that come with it
   rigup lock --upgrade unsloth/MiniMax-M2.5-GGUF
+  rigup lock --vendor wheelhouse              collect the packages and archives that hosts would fetch
   rigup lock --prune                          drop what no plan uses any more
 
 exit codes: 0 locked, 1 stale or missing (--check) or nothing to lock, 2 could not even ask; then the lock is as it was
@@ -29,7 +33,7 @@ exit codes: 0 locked, 1 stale or missing (--check) or nothing to lock, 2 could n
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """INVENTORY, --limit, --json, --check, --upgrade and --prune."""
+    """INVENTORY, --limit, --json, --check, --upgrade, --vendor and --prune."""
     parser.add_argument("inventory", nargs="?", metavar="INVENTORY", help="default: the only file in inventories/")
     parser.add_argument("--limit", metavar="GROUP_OR_HOST", help="only these; several with commas, patterns allowed")
     parser.add_argument("--json", action="store_true", help="the result as JSON on standard output")
@@ -41,6 +45,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="move this: a repository, an engine, driver, cuda-toolkit or uv; default version: main of a repository, "
         "the newest uv, the catalogue's of the rest",
     )
+    parser.add_argument(
+        "--vendor", metavar="DIR", type=Path, help="collect what the lock pins there, for hosts without"
+    )
+    parser.add_argument("--with-weights", action="store_true", help="with --vendor: the checkpoints' files too")
     parser.add_argument("--prune", action="store_true", help="drop what no plan uses")
 
 
@@ -52,10 +60,15 @@ def run(args: argparse.Namespace) -> int:
     from rigup.fleet.inventory import load_project
     from rigup.fleet.lock_resolving import Resolver
     from rigup.fleet.lock_upgrade import Upgrade
+    from rigup.units import bytes_text
 
     if args.prune and (args.limit or args.check):
         other = "--limit" if args.limit else "--check"
         raise InputError(f"--prune: not together with {other}", "what nobody uses shows only when all is planned")
+    if args.vendor and args.check:
+        raise InputError("--vendor: not together with --check", "--check asks nobody")
+    if args.with_weights and not args.vendor:
+        raise InputError("--with-weights: only together with --vendor", "rigup lock --vendor DIR --with-weights")
     project = load_project(args.inventory, args.limit)
     catalogue, whole = load_catalogue(project.root), args.limit is None
     if args.check:
@@ -64,11 +77,27 @@ def run(args: argparse.Namespace) -> int:
     resolver = Resolver(project, catalogue, say=lambda line: print(line, file=sys.stderr))
     resolved = locking.resolve_lock(project, resolver, upgrade, args.prune, whole)
     written = locking.write_lock(resolved.path, resolved.after)
-    if args.json:
-        print(json.dumps(as_json(resolved, resolver.warnings, written), indent=1))
-    else:
+    if not args.json:
         show(resolved, resolver.warnings, written)
+    done = vendored(args, resolved, resolver) if args.vendor else None
+    if args.json:
+        print(json.dumps(as_json(resolved, resolver.warnings, written, done), indent=1))
+    elif done:
+        print(f"{done.folder}: {len(done.files)} files, {bytes_text(done.bytes)}, {done.fetched} of them new")
     return 0
+
+
+def vendored(args: argparse.Namespace, resolved: Resolved, resolver: Resolver) -> Vendored:
+    """Collects what the lock pins; what could not be had and may lack is told on standard error."""
+    from rigup.fleet.vendoring import vendor
+
+    plans = {name[0]: plan for name, plan in resolved.needs.checkpoints.items()}
+    some = next(iter(plans.values()))
+    hub_of = (lambda repo: resolver.hub_of(plans.get(repo, some))) if args.with_weights else None
+    done = vendor(resolved.after, args.vendor, resolver.say, hub_of)
+    for line in done.beside:
+        print(f"warning: {line}", file=sys.stderr)
+    return done
 
 
 def _show_check(found: tuple[str, ...], as_json: bool) -> int:
@@ -82,7 +111,7 @@ def _show_check(found: tuple[str, ...], as_json: bool) -> int:
     return 1 if found else 0
 
 
-def as_json(resolved: Resolved, warnings: list[str], written: bool) -> dict[str, Any]:
+def as_json(resolved: Resolved, warnings: list[str], written: bool, done: Vendored | None = None) -> dict[str, Any]:
     """What happened, for scripts. Keys are only added within a schema."""
     changes = [
         {
@@ -102,6 +131,8 @@ def as_json(resolved: Resolved, warnings: list[str], written: bool) -> dict[str,
         "changes": changes,
         "warnings": warnings,
         "not_locked": [],
+        "vendored": done
+        and {"folder": str(done.folder), "files": len(done.files), "bytes": done.bytes, "fetched": done.fetched},
         "refused": [{"host": plan.host, "service": plan.service.name} for plan in resolved.needs.refused],
     }
 

@@ -176,6 +176,10 @@ class Resolver:
     def _entry(self, name: Name) -> CheckpointEntry:
         return next(entry for entry in self.catalogue.checkpoints if (entry.repo, entry.quant) == name)
 
+    def hub_of(self, plan: Plan) -> Hub:
+        """The hub that a plan's host gets its weights from."""
+        return self._hub(self._hosts[plan.host])
+
     def _hub(self, host: HostEntry) -> Hub:
         """The hub of a host: its own `hub`, else what the environment says, else the public one."""
         settings = read_settings(host.data, (), self._project.root, host.origins)

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import requests
+from requests.auth import AuthBase
 
 from rigup.errors import HostFailed, Unreachable
 
@@ -27,10 +28,17 @@ def silent(done: int, total: int) -> None:
     """Progress that nobody sees."""
 
 
-def fetch(find_url: Callable[[], str], what: str, sha256: str, target: Path, progress: Progress = silent) -> Path:
+def fetch(
+    find_url: Callable[[], str],
+    what: str,
+    sha256: str,
+    target: Path,
+    progress: Progress = silent,
+    auth: AuthBase | None = None,
+) -> Path:
     """A file with this sha256 as `target`; downloads it, or the rest of it, where it is not there yet.
 
-    find_url: asked only where something is missing. what: how messages call the file.
+    find_url: asked only where something is missing. what: how messages call the file. auth: for the request.
     progress: called with bytes done and bytes in all (0 while unknown). Nothing is unpacked or run.
     Raises Unreachable where it cannot be had, and HostFailed where it is not what was pinned; that is not kept.
     """
@@ -39,7 +47,7 @@ def fetch(find_url: Callable[[], str], what: str, sha256: str, target: Path, pro
         if target.exists():
             return target
         part = target.with_name(f"{target.name}.part")
-        download(find_url(), what, part, progress)
+        download(find_url(), what, part, progress, auth)
         found = sha256_of(part)
         if found != sha256:
             part.unlink()
@@ -49,12 +57,12 @@ def fetch(find_url: Callable[[], str], what: str, sha256: str, target: Path, pro
     return target
 
 
-def download(url: str, what: str, part: Path, progress: Progress = silent) -> None:
+def download(url: str, what: str, part: Path, progress: Progress = silent, auth: AuthBase | None = None) -> None:
     """Makes `part` whole, continuing what is there, over several connections if it must be. Raises Unreachable."""
     problem: Exception | None = None
     for pause in PAUSES_S:
         try:
-            _continue(url, part, progress)
+            _continue(url, part, progress, auth)
             return
         except (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError) as error:
             problem = error
@@ -67,11 +75,12 @@ def download(url: str, what: str, part: Path, progress: Progress = silent) -> No
     raise Unreachable(f"{what}: {reason(problem)}", hint) from None
 
 
-def _continue(url: str, part: Path, progress: Progress) -> None:
+def _continue(url: str, part: Path, progress: Progress, auth: AuthBase | None) -> None:
     """One request for what is missing. Raises requests' errors, also for a body that ends too early."""
     have = part.stat().st_size if part.exists() else 0
     wanted = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
-    with requests.get(url, headers=wanted, stream=True, timeout=(CONNECT_TIMEOUT_S, READ_TIMEOUT_S)) as answer:
+    timeouts = (CONNECT_TIMEOUT_S, READ_TIMEOUT_S)
+    with requests.get(url, headers=wanted, stream=True, timeout=timeouts, auth=auth) as answer:
         if answer.status_code == 416:
             return  # nothing is missing, or what is there is wrong: the hash will tell
         answer.raise_for_status()

@@ -21,7 +21,7 @@ def fetch_source(source: LockedSource, cache: Path, progress: Progress) -> Path:
     """
     what = f"{source.engine} {source.version}: {source.address}"
     return fetch(
-        lambda: _url(source.engine, source.version, source.address),
+        lambda: source_url(source.engine, source.version, source.address),
         what,
         source.sha256,
         cache / source.sha256,
@@ -39,7 +39,7 @@ def pin_source(
     asked for.
     """
     what = f"{engine} {version}: {address}"
-    url = _url(engine, version, address)
+    url = source_url(engine, version, address)
     cache.mkdir(parents=True, exist_ok=True)
     # What is continued must be of one file: the address may hold another one next time.
     part = cache / f"{hashlib.sha256(url.encode()).hexdigest()}.new"
@@ -66,7 +66,7 @@ def _require_root(what: str, archive: Path, root: str) -> None:
     raise InputError(f"{what}: the archive has no folder {root}", "archive_root in the engine's file names it")
 
 
-def _url(engine: str, version: str, address: str) -> str:
+def source_url(engine: str, version: str, address: str) -> str:
     """The URL behind the lock's address."""
     scheme, _, rest = address.partition(":")
     if scheme == "https":

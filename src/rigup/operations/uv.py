@@ -7,6 +7,7 @@ import os
 import platform
 import subprocess
 import sys
+import tempfile
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -73,7 +74,7 @@ def url_of(wheel: str) -> str:
     )
 
 
-def run_uv(program: Path, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
+def run_uv(program: Path, words: Sequence[str], **variables: str) -> subprocess.CompletedProcess[str]:
     """Runs uv with pip's index and nothing else of this machine: no settings of the user, no Python downloads.
 
     The index goes by the environment, for its address may hold a password.
@@ -88,21 +89,36 @@ def run_uv(program: Path, words: Sequence[str]) -> subprocess.CompletedProcess[s
         "UV_PYTHON_DOWNLOADS": "never",
         "NO_COLOR": "1",
         **({"SSL_CERT_FILE": certificates} if certificates else {}),
+        **variables,
     }
     return subprocess.run([str(program), *words], env=kept | told, capture_output=True, text=True, timeout=TIMEOUT_S)
 
 
-def python_release(program: Path, minor: str, architecture: Architecture) -> tuple[str, str]:
-    """The newest Python of a minor version that this uv provides for Linux: its version, and its archive's address.
+def python_release(program: Path, version: str, architecture: Architecture) -> tuple[str, str]:
+    """The newest Python of a version ("3.12") that this uv provides for Linux: its version, its archive's address.
 
     uv knows without asking anyone. Raises InputError where it has none.
     """
-    key = f"cpython-{minor}-linux-{architecture}-gnu"
-    done = run_uv(program, ["python", "list", "--only-downloads", "--offline", "--output-format", "json", key])
+    key = f"cpython-{version}-linux-{architecture}-gnu"
+    words = ["python", "list", "--only-downloads", "--all-versions", "--offline", "--output-format", "json", key]
+    done = run_uv(program, words)
     listed = json.loads(done.stdout) if done.returncode == 0 and done.stdout else []
     if not listed:
-        raise InputError(f"Python {minor} for {architecture}: this uv does not provide it", "rigup lock --upgrade uv")
+        raise InputError(f"Python {version} for {architecture}: this uv does not provide it", "rigup lock --upgrade uv")
     return str(listed[0]["version"]), str(listed[0]["url"])
+
+
+def require_python(program: Path, mirror: Path, version: str, architecture: Architecture) -> None:
+    """Has uv unpack a Python from a folder that is laid out as its mirrors are, which checks its sha256.
+
+    Raises HostFailed where uv does not take it.
+    """
+    with tempfile.TemporaryDirectory(dir=mirror, prefix=".checking-") as folder:
+        words = ["python", "install", "--no-bin", "--mirror", mirror.absolute().as_uri(), "--install-dir", folder]
+        done = run_uv(program, [*words, f"cpython-{version}-linux-{architecture}-gnu"], UV_PYTHON_DOWNLOADS="manual")
+    if done.returncode:
+        said = next((line for line in reversed(done.stderr.splitlines()) if line.strip()), "uv does not take it")
+        raise HostFailed(f"Python {version}: {said.strip()}", "nothing was kept; run the same command again")
 
 
 def interpreter() -> list[str]:

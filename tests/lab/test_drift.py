@@ -129,7 +129,7 @@ def test_a_report_has_what_helps_and_no_secret(two: Fleet) -> None:
     for secret in (*PLANTED.values(), made):
         assert secret not in text
     assert "key [redacted] [redacted]; token [redacted]; via http://ada:[redacted]@proxy:3128" in text
-    for title in ("versions", "inventory", "plans", "differs", "probe", "journals"):
+    for title in ("versions", "inventory", "plans", "differs", "probe", "last record there", "journals"):
         assert f"==== {title} ====" in text
     assert f'"{host.name}"' in text and "rigup-second.service is inactive" in text
     assert "--- rigup-chat.service" in text and '"api_key_file": "secrets/key"' in text

@@ -72,11 +72,13 @@ def _gathered(
     """The sections, the secrets that the host has, and whether nothing is missing."""
     from rigup.cli.examining import examination
     from rigup.cli.plan_json import plan_as_json
+    from rigup.fleet.records import kept_here
 
     sections: dict[str, Any] = {
         "versions": _versions(project),
         "inventory": {key: entry.data[key] for key in ("rig", "services") if key in entry.data},
         "plans": [plan_as_json(plan) for plan in plans],
+        "last record here": kept_here(entry.name)[-1:],
     }
     try:
         with examination(args, lambda found: _examine(found)) as examined:
@@ -89,7 +91,7 @@ def _gathered(
                     "drift": [drift.as_json() for drift in examined.drift[entry.name]],
                 },
                 "probe": result.probe.as_json() if result.probe else None,
-                "last record": asked.record if asked else "",
+                "last record there": asked.record if asked else "",
                 "journals": asked.journal if asked else "",
             }
             secrets = [*(asked.secrets if asked else ()), examined.contact.sudo_password or ""]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rigup import layout
+from rigup.fleet.records import ON_HOST
 from rigup.operations import remote
 
 JOURNAL_LINES = 200
@@ -34,7 +35,7 @@ _SECRETS = 'for file in "$1"/services/*/api-key "$1"/hub-token; do [ -f "$file" 
 
 @dataclass
 class Asked:
-    """What one host said. secrets: for the redaction, and for nothing else."""
+    """What one host said. record: of the last apply. secrets: for the redaction, and for nothing else."""
 
     journal: str = ""
     record: str = ""
@@ -45,4 +46,5 @@ def asked_for_report(host: Any) -> Asked:
     """Asks a host that is connected; raises HostFailed where it does not answer."""
     secrets = remote.script(host, _SECRETS, layout.CONFIGURATION, timeout=SECONDS).split("\n")
     journal = remote.script(host, _JOURNAL, str(JOURNAL_LINES), str(KERNEL_LINES), timeout=SECONDS)
-    return Asked(journal, secrets=[secret for secret in secrets if secret])
+    record = remote.ask(host, "tail", "-n", "1", ON_HOST, timeout=SECONDS).stdout
+    return Asked(journal, record.strip(), [secret for secret in secrets if secret])

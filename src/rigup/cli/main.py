@@ -20,6 +20,8 @@ VERBS = {
     "apply": "make it so: from a bare machine to a service that has answered",
     "prune": "take away builds, caches and weights that no kept release needs",
     "status": "one line a service: build, checkpoint, health by a real generation, drift",
+    "releases": "which releases each host keeps, and what changed from one to the next",
+    "rollback": "the release before, back and answering in the time that the engine takes to start",
     "log": "what was applied to a host: when, by whom, from which lock, what changed, how it ended",
     "report": "one redacted file about a host, to attach to a bug report",
     "bench": "tokens/s, TTFT, TPOT and ITL of a running service; kept, and compared",

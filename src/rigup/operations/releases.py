@@ -146,7 +146,7 @@ def _activate(
     except (RigupError, *remote.LOST) as error:
         _explain(host, wanted.service)
         raise _go_back(host, wanted.service, number, previous, error, check) from None
-    _keep(host, wanted.service, number)
+    mark_answered(host, wanted.service, number)
 
 
 def _runs(host: Any, service: str) -> bool:
@@ -236,7 +236,7 @@ def _explain(host: Any, service: str) -> None:
         report(Progress(host.name, "log", text=line))
 
 
-def _keep(host: Any, service: str, number: str) -> None:
+def mark_answered(host: Any, service: str, number: str) -> None:
     """Marks the current release as one that has answered. Of those the last few stay; those that never did go."""
     keep = (
         'cd "$1/releases"; [ -e "$2/$3" ] || { touch "$2/$3"; sync "$2/$3"; }; '

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import gevent
@@ -18,6 +20,7 @@ from rigup.render.api_key import wants_key
 
 QUESTION = "What is the capital of France? Answer in one sentence."
 ROUND_SECONDS = 5
+RELEASE_SECONDS = 1800.0
 
 
 @dataclass(frozen=True)
@@ -44,11 +47,29 @@ def ask_service(
         "question": question,
         "max_tokens": max_tokens,
         "key_file": f"{layout.service_folder(name)}/api-key" if wants_key(plan.service) else None,
-        "unit": layout.unit_name(name),
-        "wait_s": ROUND_SECONDS,
-        "timeout_s": 300,
     }
-    deadline = time.monotonic() + (plan.start_timeout_s if wait_s is None else wait_s)
+    return _ask(host, name, request, plan.start_timeout_s if wait_s is None else wait_s)
+
+
+def ask_release(host: Any, service: str, command: Sequence[str], wait_s: float = RELEASE_SECONDS) -> Answer:
+    """Asks a service as its release's argv says that it listens and is called. Raises as `ask_service` does."""
+    given = dict(pairwise(command))
+    name = given.get("--alias") or given.get("--served-model-name") or ""
+    key_file = f"{layout.service_folder(service)}/api-key"
+    request = {
+        "url": _address(given.get("--host", "127.0.0.1"), given.get("--port", "8000")),
+        "health": "/health",
+        "model": name,
+        "question": QUESTION,
+        "max_tokens": 48,
+        "key_file": key_file if remote.ask(host, "test", "-f", key_file).ok else None,
+    }
+    return _ask(host, service, request, wait_s)
+
+
+def _ask(host: Any, name: str, request: dict[str, Any], wait_s: float) -> Answer:
+    request |= {"unit": layout.unit_name(name), "wait_s": ROUND_SECONDS, "timeout_s": 300}
+    deadline = time.monotonic() + wait_s
     began = time.monotonic()
     while True:
         if jobs.cancelled():
@@ -89,6 +110,9 @@ def _ask_once(host: Any, request: dict[str, Any]) -> dict[str, Any]:
 
 def endpoint(plan: Plan) -> str:
     """The service's address as seen from its own host."""
-    listen = plan.service.listen
+    return _address(plan.service.listen, str(plan.service.port))
+
+
+def _address(listen: str, port: str) -> str:
     address = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(listen, f"[{listen}]" if ":" in listen else listen)
-    return f"http://{address}:{plan.service.port}"
+    return f"http://{address}:{port}"

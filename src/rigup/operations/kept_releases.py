@@ -1,0 +1,100 @@
+"""The releases of its services that a host keeps: what each consists of, and what differs between two of them."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from rigup import layout
+from rigup.operations import remote
+from rigup.operations.releases import ANSWERED
+
+# "release SERVICE NUMBER SECONDS current|- answered|- MANIFEST"
+_LIST = r"""
+for folder in "$1"/services/*/; do
+  [ -d "$folder/releases" ] || continue
+  service=$(basename "$folder"); current=$(basename "$(readlink "$folder/current" || echo none)")
+  for release in "$folder"releases/[0-9]*/; do
+    [ -f "$release/release.json" ] || continue
+    number=$(basename "$release"); now=-; answered=-
+    [ "$number" = "$current" ] && now=current
+    [ -e "$release/$2" ] && answered=answered
+    printf 'release %s %s %s %s %s %s\n' "$service" "$number" "$(stat -c %Y "$release/release.json")" \
+      "$now" "$answered" "$(cat "$release/release.json")"
+  done
+done
+"""
+
+
+@dataclass(frozen=True)
+class KeptRelease:
+    """One of them. made: when it was written, in seconds since 1970. answered: whether it has ever answered."""
+
+    service: str
+    number: int
+    made: int
+    current: bool
+    answered: bool
+    manifest: dict[str, Any]
+
+
+def read_kept(host: Any) -> dict[str, tuple[KeptRelease, ...]]:
+    """Those of each service, oldest first. Raises HostFailed, or one of LOST."""
+    found: dict[str, list[KeptRelease]] = {}
+    for line in remote.script(host, _LIST, layout.CONFIGURATION, ANSWERED).splitlines():
+        with suppress(ValueError):
+            _, service, number, made, now, answered, manifest = line.split(" ", 6)
+            found.setdefault(service, []).append(
+                KeptRelease(
+                    service, int(number), int(made), now == "current", answered == "answered", json.loads(manifest)
+                )
+            )
+    return {service: tuple(sorted(kept, key=lambda release: release.number)) for service, kept in found.items()}
+
+
+def differences(old: KeptRelease, new: KeptRelease) -> tuple[str, ...]:
+    """What the newer one changed, in words; what is the same is left out."""
+    before, after = old.manifest, new.manifest
+    said = []
+    if before.get("build") != after.get("build"):
+        said.append(f"build {before.get('build')} -> {after.get('build')}")
+    if before.get("checkpoint") != after.get("checkpoint"):
+        said.append(f"checkpoint {_checkpoint(before)} -> {_checkpoint(after)}")
+    said += _changed(_options(before.get("command") or []), _options(after.get("command") or []))
+    said += _changed(before.get("environment") or {}, after.get("environment") or {})
+    known = {"build", "checkpoint", "command", "environment"}
+    said += [f"{key} changed" for key in sorted({*before, *after} - known) if before.get(key) != after.get(key)]
+    return tuple(said) or ("the unit around it",)
+
+
+def _checkpoint(manifest: dict[str, Any]) -> str:
+    checkpoint = manifest.get("checkpoint") or {}
+    revision = str(checkpoint.get("revision") or "")[:12]
+    return " ".join(part for part in (checkpoint.get("repo", "none"), checkpoint.get("quant", ""), revision) if part)
+
+
+def _options(command: list[str]) -> dict[str, str]:
+    """argv as values by flag; words before the first flag go together under ""."""
+    found: dict[str, str] = {}
+    flag = ""
+    for word in command:
+        if word.startswith("--"):
+            flag, given, value = word.partition("=")
+            found[flag] = value if given else ""
+        else:
+            found[flag] = f"{found.get(flag, '')} {word}".strip()
+    return found
+
+
+def _changed(before: dict[str, str], after: dict[str, str]) -> list[str]:
+    said = []
+    for key in dict.fromkeys((*before, *after)):
+        if key not in before:
+            said.append(f"+ {key} {after[key]}".rstrip())
+        elif key not in after:
+            said.append(f"- {key} {before[key]}".rstrip())
+        elif before[key] != after[key]:
+            said.append(f"{key or 'program'} {before[key]} -> {after[key]}")
+    return said

@@ -1,0 +1,107 @@
+"""Back to a release that ran before: it answers, or the one that ran answers again; and both are on record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.lab.fleet import UNIT_FILE, Fleet
+
+pytestmark = pytest.mark.lab
+pytest_plugins = ("tests.lab.fleet_fixtures",)
+
+SERVICE = "/etc/rigup/services/chat"
+
+
+@pytest.fixture
+def served(fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fleet:
+    """A fleet whose service has had three releases: contexts 8192, 4096 and 2048."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    fleet.host.tell(f"rm -rf /run/rigup-test {SERVICE}/releases/* {SERVICE}/current /var/log/rigup")
+    for context in (8192, 4096, 2048):
+        fleet.describe(context=context)
+        fleet.apply()
+    return fleet
+
+
+def context(fleet: Fleet) -> str:
+    """The context of the unit that is installed."""
+    return fleet.host.tell(f"grep -o 'ctx-size [0-9]*' {UNIT_FILE}")
+
+
+def kept(fleet: Fleet) -> list[dict[str, Any]]:
+    """The releases as rigup lists them."""
+    listed: list[dict[str, Any]] = fleet.rigup("releases", "--json").json["hosts"][fleet.host.name]["chat"]
+    return listed
+
+
+def log(fleet: Fleet, *words: str) -> list[dict[str, Any]]:
+    """What rigup says was applied."""
+    applies: list[dict[str, Any]] = fleet.rigup("log", fleet.host.name, "--json", *words).json["applies"]
+    return applies
+
+
+def test_the_release_before_is_back_and_answers_and_is_on_record(served: Fleet) -> None:
+    listed = kept(served)
+    assert [(release["number"], release["current"], release["answered"]) for release in listed] == [
+        (1, False, True),
+        (2, False, True),
+        (3, True, True),
+    ]
+    assert [release["changed"] for release in listed] == [[], ["--ctx-size 8192 -> 4096"], ["--ctx-size 4096 -> 2048"]]
+
+    run = served.rigup("rollback", "--yes", "--json")
+    (result,) = run.json["hosts"]
+    assert (result["state"], result["changes"]) == (
+        "changed",
+        [{"role": "service", "step": "release 2 of chat (now 3)"}],
+    )
+    assert [answer["text"] for answer in result["answers"]] == ["The capital of France is Paris."]
+    assert context(served) == "ctx-size 4096"
+    assert served.host.answers()
+    assert [release["number"] for release in kept(served) if release["current"]] == [2]
+
+    assert [(record["verb"], record["result"]) for record in log(served)] == [
+        *[("apply", "changed")] * 3,
+        ("rollback", "changed"),
+    ]
+    assert log(served) == log(served, "--here")
+    # the inventory still says what it said: diff tells, and apply goes forward again
+    assert served.rigup("diff", "--json", expect=1).json["hosts"][0]["state"] == "differs"
+    served.apply()
+    assert context(served) == "ctx-size 2048"
+
+
+def test_to_a_certain_release_and_a_plan_that_is_refused_does_not_matter(served: Fleet) -> None:
+    served.describe(context=1)
+    served.rigup("rollback", "--yes", "--to", "1")
+    assert context(served) == "ctx-size 8192"
+    refused = served.rigup("rollback", "--yes", "--to", "1", expect=1).text
+    name = served.host.name
+    assert f"{name}: chat: release 1 is the current one" in refused
+    assert "chat has: 1 (current), 2, 3; rigup releases tells what changed between them" in refused
+    assert f"{name}: chat: there is no release 9" in served.rigup("rollback", "--yes", "--to", "9", expect=1).text
+
+
+def test_a_release_that_does_not_answer_any_more_gives_way_to_the_one_that_ran(served: Fleet) -> None:
+    served.host.behave(4096, "crash")
+    run = served.rigup("rollback", "--yes", "--json", expect=1)
+    (error,) = run.json["hosts"][0]["errors"]
+    assert error["message"].endswith("; release 3 runs again and answers")
+    assert context(served) == "ctx-size 2048"
+    assert served.host.answers()
+    assert [release["number"] for release in kept(served) if release["current"]] == [3]
+
+
+def test_a_release_whose_build_is_gone_is_refused_before_anything_stops(served: Fleet) -> None:
+    (build,) = served.host.tell("ls -d /opt/rigup/builds/*").split()
+    since = served.host.show("ActiveEnterTimestampMonotonic")
+    served.host.tell(f"mv {build} {build}.away")
+    try:
+        said = served.rigup("rollback", "--yes", expect=1).text
+    finally:
+        served.host.tell(f"mv {build}.away {build}")
+    assert f"{served.host.name}: chat: release 2 cannot run: its build {build} is gone" in said
+    assert served.host.show("ActiveEnterTimestampMonotonic") == since

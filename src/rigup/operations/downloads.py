@@ -9,13 +9,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import requests
-from requests.auth import AuthBase
 
 from rigup.errors import HostFailed, Unreachable
 
 Progress = Callable[[int, int], None]
+
+if TYPE_CHECKING:
+    from requests.auth import AuthBase
 
 CONNECT_TIMEOUT_S = 20
 READ_TIMEOUT_S = 60

@@ -1,0 +1,33 @@
+"""What a run that finds nothing to do must not import: its start is most of what it takes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+PROGRAM = """
+import sys
+from rigup.cli import hosts
+hosts.patch_for_many_hosts()
+from rigup.fleet import contact, startup
+before = set(sys.modules)
+startup.import_by_and_by()
+import rigup.cli.apply, rigup.cli.live, rigup.cli.summary
+from rigup.fleet.runner import load_provision
+load_provision()
+loaded = {name for name, module in sys.modules.items() if type(module).__name__ != "_Later"}
+print(*sorted(loaded & {"asyncio", "invoke", "jinja2.sandbox", "pynvml", "requests", "unittest.mock", "urllib3"}))
+print(*(name for name in ("pydantic", "rigup.plan", "rigup.planner") if name in before))
+import invoke, requests, unittest.mock
+print(callable(invoke.run), callable(requests.get), callable(unittest.mock.patch))
+from requests.auth import AuthBase
+print(AuthBase.__name__)
+"""
+
+
+def test_nothing_that_is_seldom_needed_is_loaded_and_all_of_it_can_be() -> None:
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
+    seldom, needed_later, work, submodule = done.stdout.splitlines()
+    assert seldom == ""
+    assert needed_later == "", "connections begin before this is imported"
+    assert (work, submodule) == ("True True True", "AuthBase")

@@ -25,6 +25,8 @@ ENGINES = {"vllm": "vllm", "sglang": "sglang", "llamacpp": "llama.cpp"}
 TRIAL_PROMPT = 16
 WORDS_FOR_LENGTHS = 16
 REPEATED = 32
+# random prompts out of fewer different tokens would repeat themselves too soon
+LEAST_POOL = 16
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ def _pool(target: Target, engine: str, model: str, seed: int) -> list[int]:
     status, said = ask_json(target, "/tokenize", {**body, "add_special": False, "add_special_tokens": False})
     tokens = said.get("tokens") if status == 200 and isinstance(said, dict) else None
     ids = {token for token in tokens or () if isinstance(token, int)}
-    return sorted(ids) if len(ids) >= len(COMMON) // 2 else []
+    return sorted(ids) if len(ids) >= LEAST_POOL else []
 
 
 def _try(target: Target, model: str, pool: list[int], chat: bool, seconds: float, seed: int) -> tuple[Form, int | None]:

@@ -189,9 +189,15 @@ class Stream:
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return
         except OSError as error:
-            self._lost(words(error))
+            if self.record is None:
+                self.close()
+            else:
+                self._lost(words(error))
             return
         self.heard = now
+        if self.record is None:  # nothing is under way: the endpoint has closed a connection that it was tired of
+            self.close()
+            return
         if not count:
             self._closed()
             return

@@ -30,6 +30,7 @@ SETTINGS: dict[str, Any] = {
     "cut_after": 0,  # tokens after which the connection is dropped
     "error_after": 0,  # tokens after which an error comes in the stream
     "spare_requests": 0,  # how many requests are answered well before a fault sets in
+    "close_after": None,  # seconds after an answer at which its connection is closed, without a word before
     "keep_times": True,
     "metrics": True,
 }
@@ -125,6 +126,8 @@ class Generation:
             usage = {"prompt_tokens": self.prompt, "completion_tokens": self.length}
             self.out.write((event({"choices": [], "usage": usage}) if self.usage else b"") + event(None) + b"0\r\n\r\n")
             self.engine.leave(self)
+            if settings["close_after"] is not None:
+                asyncio.get_running_loop().call_later(settings["close_after"], self.out.close)
             return True
         if settings["itl"] or settings["ttft"]:
             self.due = max(self.due + settings["itl"], asyncio.get_running_loop().time())

@@ -109,6 +109,16 @@ def test_an_endpoint_that_refuses_everything_ends_the_benchmark(engine: Callable
     assert result["notes"] == ["not complete: not one answer at concurrency 2"]
 
 
+@pytest.mark.parametrize("seconds", [0, 0.01])
+def test_a_connection_that_the_endpoint_closes_between_two_answers_is_no_failure(
+    engine: Callable[..., Engine], seconds: float
+) -> None:
+    # the first of two streams has nothing left to do while the other one still waits
+    mock = engine(itl=0.03, close_after=seconds, ttft=0.02)
+    (level,) = measure(mock.url, LevelWanted(2, 32, 3, requests=5))["levels"]
+    assert (level["requests"]["counted"], level["failures"]) == (5, {})
+
+
 def test_a_silent_stream_is_given_up(engine: Callable[..., Engine]) -> None:
     (level,) = measure(engine(hang=True, spare_requests=1).url, LevelWanted(2, 16, 2, requests=2), timeout_s=1)[
         "levels"

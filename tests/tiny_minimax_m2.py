@@ -104,7 +104,7 @@ def write(folder: Path) -> None:
     (folder / "model.safetensors").write_bytes(_safetensors(_tensors()))
 
 
-def _byte_letters() -> list[str]:
+def byte_letters() -> list[str]:
     """The letter that byte-level BPE writes for each byte, in the order of the token numbers."""
     plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
     letters = {byte: chr(byte) for byte in plain}
@@ -120,7 +120,7 @@ def _tokenizer() -> dict[str, Any]:
         {"id": 256 + number, "content": text, "special": "think" not in text and "tool" not in text, **flags}
         for number, text in enumerate(SPECIAL)
     ]
-    vocabulary = {letter: number for number, letter in enumerate(_byte_letters())}
+    vocabulary = {letter: number for number, letter in enumerate(byte_letters())}
     return {
         "version": "1.0",
         "truncation": None,

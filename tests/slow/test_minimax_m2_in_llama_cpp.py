@@ -1,0 +1,96 @@
+"""The pinned llama.cpp on a booted machine serves a tiny MiniMax M2 with the real model's chat template.
+
+Only the checkpoint is made up, and the hub a stand-in. The build comes from this user's cache, or is compiled.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rigup.cache import cache_folder
+from rigup.errors import MissingTool
+from rigup.fleet.inventory import toolkit_root
+from rigup.lab import prerequisites
+from rigup.lab.hub import Hub
+from rigup.lab.hub_content import commit_id
+from rigup.lab.lab import Lab
+from rigup.lock import load_lock
+from rigup.operations.sources import fetch_source
+from tests import tiny_minimax_m2_gguf as tiny
+from tests.lab.fleet import Fleet
+from tests.lab.wheels import sha256
+
+pytestmark = [pytest.mark.slow, pytest.mark.lab]
+COLD_SECONDS = 2400
+TEMPLATE = "models/templates/MiniMax-M2.jinja"
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[Fleet]:
+    """One bare machine, a hub with the tiny checkpoint, and a fleet whose lock pins it and the toolkit's llama.cpp."""
+    try:
+        prerequisites.check()
+    except MissingTool as missing:
+        if os.environ.get("RIGUP_REQUIRE_LAB") == "1":
+            raise
+        pytest.skip(missing.message)
+    served = tmp_path / "served" / tiny.REPO
+    tiny.describe(tmp_path, tiny.write(served, _template()))
+    digest = sha256(served / tiny.FILE)
+    shutil.copy(toolkit_root() / "rigup.lock", tmp_path / "rigup.lock")
+    with (tmp_path / "rigup.lock").open("a") as lock:
+        lock.write(
+            f'\n[[checkpoints]]\nrepo = "{tiny.REPO}"\nquant = "F32"\nrevision = "{commit_id({tiny.FILE: digest})}"\n'
+            f'[[checkpoints.files]]\npath = "{tiny.FILE}"\nsize = {(served / tiny.FILE).stat().st_size}\n'
+            f'sha256 = "{digest}"\n'
+        )
+    lab = Lab.up(f"gguf{os.getpid()}", hosts=1)
+    try:
+        hub = Hub.start(tmp_path / "served", lab=lab.record.name)
+        fleet = Fleet(lab, hub, tmp_path, cache_folder().parent)
+        fleet.describe(model=tiny.MODEL, context=2048, reasoning=True, tools=True)
+        yield fleet
+        for run in fleet.runs:
+            if run.process.poll() is None:
+                run.kill()
+    finally:
+        lab.down()
+
+
+def _template() -> str:
+    """MiniMax M2's template, from the pinned archive of llama.cpp."""
+    (source,) = (s for s in load_lock(toolkit_root() / "rigup.lock").sources if s.engine == "llama.cpp")
+    archive = fetch_source(source, cache_folder() / "sources", lambda done, total: None)
+    with tarfile.open(archive) as tar:
+        member = tar.extractfile(f"{source.root}/{TEMPLATE}")
+        assert member is not None
+        return member.read().decode()
+
+
+def test_llama_cpp_serves_minimax_m2_with_its_own_template(fleet: Fleet) -> None:
+    first = fleet.start("apply", "--yes", "--json")
+    assert first.wait(COLD_SECONDS) == 0, first.text
+    (answer,) = first.json["hosts"][0]["answers"]
+    print(f"{answer['tokens']} tokens at {answer['tokens_per_second']} tokens/s: {answer['text']}")
+    assert answer["tokens_per_second"] > 0
+
+    tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
+    asked = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 8, "tools": [tool]}
+    curl = "curl -s -H 'Content-Type: application/json' -d @- http://127.0.0.1:8000"
+    message = json.loads(fleet.host.machine.ssh(f"{curl}/v1/chat/completions", input=json.dumps(asked)).stdout)
+    # the template opens <think>, and the tiny model never closes it: all of it is the parser's reasoning
+    assert message["choices"][0]["message"]["reasoning_content"]
+    prompt = json.loads(fleet.host.machine.ssh(f"{curl}/apply-template", input=json.dumps(asked)).stdout)["prompt"]
+    assert prompt.startswith("]~!b[]~b]system\n") and prompt.endswith("]~b]ai\n<think>\n")
+    assert '"name": "look"' in prompt
+
+    assert fleet.apply().json["hosts"][0]["state"] == "unchanged"
+    (row,) = fleet.rigup("status", "--json").json["services"]
+    assert (row["health"], row["drift"]) == ("answers", "none")

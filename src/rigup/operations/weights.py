@@ -24,8 +24,8 @@ class WeightsComplete(FactBase[bool]):
         return False
 
     def command(self, job: str) -> str:
-        program = f"{layout.PROGRAMS}/fetch_weights.py"
-        return f"test -f {program} && printf %s {_quoted(job)} | python3 {program} --check /dev/stdin || true"
+        program = f"{layout.PROGRAMS}/weights_folder.py"
+        return f"test -f {program} && printf %s {_quoted(job)} | python3 {program} || true"
 
     def process(self, output: list[str]) -> bool:
         for line in reversed(output):

@@ -101,7 +101,7 @@ def _prepare(host: Any, build: Build, name: str, source: PackageSource, checks: 
         "uv": {"file": uv, "sha256": build.uv.files[wheels.uv_wheel(build)]},
         "python": locked.python,
         "python_from": locked.python_from,
-        "python_mirror": source.python_mirror,
+        "python_mirror": wheels.have_python(host, build, source),
         "files": locked.files,
         "addresses": locked.addresses,
         "wheels": wheels.STORE if source.wheelhouse else None,

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-import urllib.parse
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import requests
-
 from rigup import layout
 from rigup.cache import cache_folder
-from rigup.errors import HostFailed, InputError, Unreachable
-from rigup.lock import LockedSource
-from rigup.operations import package_index, remote
+from rigup.errors import HostFailed, InputError
+from rigup.operations import remote
+from rigup.operations.downloads import fetch
 from rigup.operations.progress import Progress, report
-from rigup.operations.sources import fetch_source
 from rigup.operations.uploads import send_file
+from rigup.operations.uv import url_of
 from rigup.plan import Build
 from rigup.units import bytes_text
 
 STORE = f"{layout.PACKAGES}/wheels"
+PYTHONS = f"{layout.PACKAGES}/python"
 STEP = "engine"
 HASHING_SECONDS = 600
 ROOM_TO_UNPACK = 1.05
@@ -34,7 +32,8 @@ class PackageSource:
     """Where a host gets Python packages from.
 
     index: a simple index that the host itself asks; None is uv's default, the public one. python_mirror: where uv gets
-    Python from, as its UV_PYTHON_INSTALL_MIRROR. wheelhouse: a folder of this machine whose `wheels` are sent instead.
+    Python from, as its UV_PYTHON_INSTALL_MIRROR. wheelhouse: a folder of this machine whose `wheels` are sent instead,
+    and whose `python`, if it has one, holds Python as such a mirror does.
     """
 
     index: str | None = None
@@ -80,28 +79,31 @@ def have_packages(host: Any, build: Build, source: PackageSource) -> str:
 def fetch_wheel(
     name: str, sha256: str, cache: Path, progress: Callable[[int, int], None] = lambda done, total: None
 ) -> Path:
-    """A wheel in a cache of this machine, from the index that pip is set up for here. Raises as `fetch_source` does."""
-    if (cache / sha256).is_file():
-        return cache / sha256
-    project, version = name.split("-")[:2]
-    locked = LockedSource(engine=project, version=version, address=_address(name), sha256=sha256, root="")
-    return fetch_source(locked, cache, progress)
+    """A wheel in a cache of this machine, from the index that pip is set up for here. Raises as `downloads.fetch`."""
+    return fetch(lambda: url_of(name), name, sha256, cache / sha256, progress)
 
 
-def _address(name: str) -> str:
-    """Where a wheel lies on pip's index. Raises Unreachable or InputError."""
-    page = f"{package_index.index_url().rstrip('/')}/{name.split('-')[0].replace('_', '-').lower()}/"
-    try:
-        answer = requests.get(page, headers={"Accept": package_index.ACCEPT}, timeout=package_index.TIMEOUT_S)
-        answer.raise_for_status()
-    except requests.RequestException:
-        raise Unreachable(
-            f"{name}: pip's package index cannot be asked", "is this machine online? else use a wheelhouse"
-        ) from None
-    for link in package_index.file_links(answer):
-        if urllib.parse.unquote(urllib.parse.urlsplit(link).path.rpartition("/")[2]) == name:
-            return link
-    raise InputError(f"{name}: pip's package index has no such file", "rigup lock --upgrade uv takes one that is there")
+def have_python(host: Any, build: Build, source: PackageSource) -> str | None:
+    """Sends the Python that a wheelhouse has for a build; returns the address that uv gets Python from, if it is told.
+
+    The lock has no sha256 of it: uv knows the one of every Python that it installs, and checks it.
+    """
+    assert build.environment is not None
+    if build.environment.python_from != "uv" or source.wheelhouse is None:
+        return source.python_mirror
+    mirror = source.wheelhouse / "python"
+    pattern = f"*/cpython-{build.environment.python}+*-{build.architecture}-unknown-linux-gnu-*"
+    found = sorted(mirror.glob(pattern))
+    if not found:
+        return source.python_mirror
+    for path in found:
+        there = f"{PYTHONS}/{path.relative_to(mirror)}"
+        if not remote.ask(host, "test", "-f", there).ok:
+            report(Progress(host.name, STEP, text=f"sending Python {build.environment.python}"))
+            remote.tell(host, "install", "-d", "-m", "755", layout.PACKAGES, PYTHONS, there.rpartition("/")[0])
+            send_file(host, path, f"{there}.part")
+            remote.script(host, 'chmod 644 "$1.part"; mv -f "$1.part" "$1"', there)
+    return f"file://{PYTHONS}"
 
 
 def _check_room(host: Any, build: Build, files: list[Path], missing: list[Path]) -> None:

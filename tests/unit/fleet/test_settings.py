@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from rigup.environment import LockedEnvironment, LockedUv
 from rigup.errors import InputError
 from rigup.fleet.settings import HUB, read_settings
-from rigup.plan import Plan
+from rigup.operations.wheels import PackageSource
+from rigup.plan import Build, Plan
 from rigup.rig import Rig
 from rigup.service import Service
 
@@ -68,3 +70,71 @@ def test_a_mirror_that_cannot_be_meant(data: dict[str, str], message: str, tmp_p
     with pytest.raises(InputError) as caught:
         read_settings(data, (plan(),), tmp_path, dict.fromkeys(data, "group_data/boxes.py"))
     assert caught.value.message == f"group_data/boxes.py: {message}"
+
+
+ENVIRONMENT = LockedEnvironment(
+    engine="vllm",
+    version="0.32.0",
+    python="3.12.12",
+    files={"torch-2.13.0-py3-none-any.whl": "0" * 64, "vllm-0.32.0-py3-none-any.whl": "1" * 64},
+)
+UV = LockedUv(version="0.13.9", files={"uv-0.13.9-py3-none-manylinux_2_28_aarch64.whl": "2" * 64,
+                                       "uv-0.13.9-py3-none-manylinux_2_17_x86_64.whl": "3" * 64})  # fmt: skip
+
+
+def installed() -> Plan:
+    build = Build(engine="vllm", version="0.32.0", method="wheel", environment=ENVIRONMENT, uv=UV)
+    return plan().model_copy(update={"build": build})
+
+
+def test_where_python_packages_come_from(tmp_path: Path) -> None:
+    assert read_settings({}, (installed(),), tmp_path).packages == PackageSource()
+    data = {"package_index": "https://mirror.lan/simple", "python_mirror": "https://mirror.lan/python"}
+    settings = read_settings(data, (installed(),), tmp_path)
+    assert settings.packages == PackageSource("https://mirror.lan/simple", "https://mirror.lan/python")
+
+
+def test_a_wheelhouse_has_every_file_for_the_hosts_architecture(tmp_path: Path) -> None:
+    house = tmp_path / "house" / "wheels"
+    house.mkdir(parents=True)
+    wheels = [*ENVIRONMENT.files, "uv-0.13.9-py3-none-manylinux_2_17_x86_64.whl"]
+    for wheel in wheels:
+        (house / wheel).touch()
+    found = read_settings({"wheelhouse": "house"}, (installed(),), tmp_path).packages
+    assert found == PackageSource(wheelhouse=tmp_path / "house")
+
+    (house / wheels[0]).unlink()
+    (house / wheels[2]).unlink()
+    with pytest.raises(InputError) as caught:
+        read_settings({"wheelhouse": "house"}, (installed(),), tmp_path, {"wheelhouse": "group_data/boxes.py"})
+    assert caught.value.message == (
+        f"group_data/boxes.py: wheelhouse: {house} lacks {wheels[0]} and 1 more, which rigup.lock pins"
+    )
+    assert caught.value.hint == "rigup lock --vendor house adds what is missing"
+    assert read_settings({"wheelhouse": "house"}, (plan(),), tmp_path).packages.wheelhouse == tmp_path / "house"
+
+
+@pytest.mark.parametrize(
+    ("data", "message", "hint"),
+    [
+        (
+            {"package_index": "mirror.lan/simple"},
+            'package_index: "mirror.lan/simple" is not an address',
+            "https://mirror.lan/simple, for example",
+        ),
+        (
+            {"python_mirror": "https://me:secret@mirror.lan/python"},
+            "python_mirror: an address with a password in it",
+            "let the index serve your hosts without one",
+        ),
+        (
+            {"wheelhouse": "gone"},
+            "wheelhouse: {root}/gone has no folder wheels",
+            "rigup lock --vendor gone makes it",
+        ),
+    ],
+)
+def test_packages_from_nowhere(data: dict[str, str], message: str, hint: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        read_settings(data, (installed(),), tmp_path)
+    assert (caught.value.message, caught.value.hint) == (message.format(root=tmp_path), hint)

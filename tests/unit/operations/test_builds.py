@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rigup.environment import LockedEnvironment, LockedUv
 from rigup.lock import Lock, LockedCudaToolkit
 from rigup.operations.builds import name_of
 from rigup.plan import Build, MadeFor
@@ -66,3 +67,44 @@ def test_a_build_says_what_it_is_made_for() -> None:
     assert mixed.model_dump(mode="json")["made_for"] == {"cuda": "13.0.2", "compute_capabilities": ["8.6", "12.0"]}
     assert planned("RTX 3090", None).made_for == MadeFor(cuda="13.0", compute_capabilities=("8.6",))
     assert planned([], "13.0.2").made_for is None
+
+
+ENVIRONMENT = LockedEnvironment(
+    engine="vllm", version="0.33.0", python="3.12.12", files={"a-1-py3-none-any.whl": "0" * 64}
+)
+INSTALLED = Build(
+    engine="vllm",
+    version="0.33.0",
+    method="wheel",
+    environment=ENVIRONMENT,
+    uv=LockedUv(version="0.13.9", files={"uv-0.13.9-py3-none-any.whl": "1" * 64}),
+)
+
+
+def test_where_an_environment_comes_from_makes_no_difference() -> None:
+    address = {"addresses": {"a-1-py3-none-any.whl": "https://example.org/a-1-py3-none-any.whl"}}
+    again = INSTALLED.model_copy(
+        update={
+            "environment": ENVIRONMENT.model_copy(update=address),
+            "uv": LockedUv(version="0.14.0", files={}),
+            "runtime_packages": ("gcc",),
+        }
+    )
+    assert name_of(INSTALLED, "x86_64", "debian-12") == name_of(again, "x86_64", "debian-12")
+
+
+@pytest.mark.parametrize(
+    ("build", "environment"),
+    [
+        ({}, {"files": {"a-1-py3-none-any.whl": "1" * 64}}),
+        ({}, {"files": {"a-2-py3-none-any.whl": "0" * 64}}),
+        ({}, {"python": "3.12.13"}),
+        ({}, {"variant": "cpu"}),
+        ({"provides": {"b": "1"}}, {}),
+    ],
+)
+def test_another_file_or_python_is_another_environment(
+    build: dict[str, object], environment: dict[str, object]
+) -> None:
+    changed = INSTALLED.model_copy(update={**build, "environment": ENVIRONMENT.model_copy(update=environment)})
+    assert name_of(changed, "x86_64", "debian-12") != name_of(INSTALLED, "x86_64", "debian-12")

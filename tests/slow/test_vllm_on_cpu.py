@@ -133,7 +133,7 @@ def test_vllm_serves_minimax_m2_on_a_cpu(fleet: Fleet) -> None:
     written = "find /opt/rigup/builds -newer /etc/rigup/services/chat/current -type f | head -n 3"
     assert host.tell(written) == ""
 
-    second = fleet.apply()
-    assert second.json["hosts"][0]["state"] == "unchanged"
+    second = fleet.apply().json["hosts"][0]
+    assert (second["state"], second["changes"]) == ("unchanged", [])
     (row,) = fleet.rigup("status", "--json").json["services"]
     assert (row["health"], row["drift"], row["build"]) == ("answers", "none", build)

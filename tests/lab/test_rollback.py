@@ -13,16 +13,27 @@ pytestmark = pytest.mark.lab
 pytest_plugins = ("tests.lab.fleet_fixtures",)
 
 SERVICE = "/etc/rigup/services/chat"
+ORDER = ["8192", "4096", "2048"]
 
 
 @pytest.fixture
 def served(fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fleet:
-    """A fleet whose service has had three releases: contexts 8192, 4096 and 2048."""
+    """A fleet whose service has had three releases, one for each context, and runs the last. Nothing is on record."""
+    host = fleet.host
+    host.tell("rm -rf /run/rigup-test")
+    if (
+        host.tell(f"cat {SERVICE}/releases/*/unit 2>/dev/null | grep -o 'ctx-size [0-9]*' || true").split()[1::2]
+        != ORDER
+    ):
+        host.tell(f"rm -rf {SERVICE}/releases/* {SERVICE}/current")
+        for context in ORDER:
+            fleet.describe(context=int(context))
+            fleet.apply()
+    elif host.tell(f"readlink {SERVICE}/current") != "releases/3":
+        fleet.rigup("rollback", "--yes", "--to", "3")
+    fleet.describe(context=2048)
+    host.tell("rm -rf /var/log/rigup")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    fleet.host.tell(f"rm -rf /run/rigup-test {SERVICE}/releases/* {SERVICE}/current /var/log/rigup")
-    for context in (8192, 4096, 2048):
-        fleet.describe(context=context)
-        fleet.apply()
     return fleet
 
 
@@ -41,37 +52,6 @@ def log(fleet: Fleet, *words: str) -> list[dict[str, Any]]:
     """What rigup says was applied."""
     applies: list[dict[str, Any]] = fleet.rigup("log", fleet.host.name, "--json", *words).json["applies"]
     return applies
-
-
-def test_the_release_before_is_back_and_answers_and_is_on_record(served: Fleet) -> None:
-    listed = kept(served)
-    assert [(release["number"], release["current"], release["answered"]) for release in listed] == [
-        (1, False, True),
-        (2, False, True),
-        (3, True, True),
-    ]
-    assert [release["changed"] for release in listed] == [[], ["--ctx-size 8192 -> 4096"], ["--ctx-size 4096 -> 2048"]]
-
-    run = served.rigup("rollback", "--yes", "--json")
-    (result,) = run.json["hosts"]
-    assert (result["state"], result["changes"]) == (
-        "changed",
-        [{"role": "service", "step": "release 2 of chat (now 3)"}],
-    )
-    assert [answer["text"] for answer in result["answers"]] == ["The capital of France is Paris."]
-    assert context(served) == "ctx-size 4096"
-    assert served.host.answers()
-    assert [release["number"] for release in kept(served) if release["current"]] == [2]
-
-    assert [(record["verb"], record["result"]) for record in log(served)] == [
-        *[("apply", "changed")] * 3,
-        ("rollback", "changed"),
-    ]
-    assert log(served) == log(served, "--here")
-    # the inventory still says what it said: diff tells, and apply goes forward again
-    assert served.rigup("diff", "--json", expect=1).json["hosts"][0]["state"] == "differs"
-    served.apply()
-    assert context(served) == "ctx-size 2048"
 
 
 def test_to_a_certain_release_and_a_plan_that_is_refused_does_not_matter(served: Fleet) -> None:
@@ -105,3 +85,36 @@ def test_a_release_whose_build_is_gone_is_refused_before_anything_stops(served: 
         served.host.tell(f"mv {build}.away {build}")
     assert f"{served.host.name}: chat: release 2 cannot run: its build {build} is gone" in said
     assert served.host.show("ActiveEnterTimestampMonotonic") == since
+
+
+def test_the_release_before_is_back_and_answers_and_is_on_record(served: Fleet) -> None:
+    listed = kept(served)
+    assert [(release["number"], release["current"], release["answered"]) for release in listed] == [
+        (1, False, True),
+        (2, False, True),
+        (3, True, True),
+    ]
+    assert [release["changed"] for release in listed] == [[], ["--ctx-size 8192 -> 4096"], ["--ctx-size 4096 -> 2048"]]
+
+    run = served.rigup("rollback", "--yes", "--json")
+    (result,) = run.json["hosts"]
+    assert (result["state"], result["changes"]) == (
+        "changed",
+        [{"role": "service", "step": "release 2 of chat (now 3)"}],
+    )
+    assert [answer["text"] for answer in result["answers"]] == ["The capital of France is Paris."]
+    assert context(served) == "ctx-size 4096"
+    assert served.host.answers()
+    assert [release["number"] for release in kept(served) if release["current"]] == [2]
+
+    # the inventory still says what it said: diff tells, and apply goes forward again
+    assert served.rigup("diff", "--json", expect=1).json["hosts"][0]["state"] == "differs"
+    served.apply()
+    assert context(served) == "ctx-size 2048"
+    records = log(served)
+    assert [(record["verb"], record["result"]) for record in records] == [("rollback", "changed"), ("apply", "changed")]
+    assert [record["changes"] for record in records] == [
+        ["service: release 2 of chat (now 3)"],
+        ["service: release of chat"],
+    ]
+    assert records == log(served, "--here")

@@ -7,10 +7,11 @@ are refused then nobody hears of it.
 from __future__ import annotations
 
 import logging
+from functools import cache
 from typing import Any
 
 import gevent
-from pyinfra.api import Config, Inventory, State
+from pyinfra.api import Config, Inventory, State, arguments
 from pyinfra.api.exceptions import ConnectError
 from pyinfra.api.state import StateStage
 
@@ -34,6 +35,7 @@ class Contact:
         logging.getLogger("pyinfra").propagate = False
         logging.getLogger("paramiko").setLevel(logging.CRITICAL)
         keep_pyinfra_from_asking()
+        arguments.get_type_hints = cache(arguments.get_type_hints)  # pyinfra works them out anew for each operation
         name_jump_hosts_as_ssh_does()
         self.sudo_password = sudo_password
         names = [(host.name, connection_data(host.name, host.data)) for host in project.hosts]

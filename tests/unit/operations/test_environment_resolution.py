@@ -68,6 +68,7 @@ def test_one_wheel_a_package_for_each_kind_of_host(index: StandInIndex) -> None:
     assert found.environment.files == {name: hashlib.sha256(files[name]).hexdigest() for name in sorted(names)}
     assert (found.environment.addresses, found.local) == ({}, ())
     assert found.environment.python.startswith("3.12.") and found.environment.python_from == "uv"
+    assert found.engine.name == VLLM and found.engine.sha256 == found.environment.files[VLLM]
     on_arm = resolved(architecture="aarch64").environment
     assert list(on_arm.files) == sorted(name.replace(X86, ARM) for name in names)
     assert resolved() == found
@@ -111,6 +112,15 @@ def test_a_wheel_in_a_folder_that_pip_looks_in(
     found = resolved(indexes={"torch": f"{index.url}/nothing"})
     assert (found.local, found.environment.addresses) == ((name,), {})
     assert found.environment.files[name] == hashlib.sha256(wheel(name)).hexdigest()
+
+
+def test_a_version_that_was_taken_back(index: StandInIndex) -> None:
+    index.yanked |= {name for name in index.files["simple"] if name.startswith("vllm-0.33.0")}
+    error = refusal()
+    assert (error.message, error.hint) == (
+        "vllm 0.33.0: pip's package index has no wheel of vllm 0.33.0",
+        "it has: 0.20.2",
+    )
 
 
 def test_a_version_that_does_not_exist(index: StandInIndex) -> None:

@@ -79,7 +79,7 @@ def notes(result: dict[str, Any]) -> list[str]:
     if not endpoint.get("counts_tokens", True):
         found.append("the endpoint counts no tokens: each event of a stream is taken for one")
     if endpoint.get("prompts") == "words, not counted":
-        found.append("the endpoint counts no prompts: a word is taken for one token")
+        found.append("no way was found to make prompts of exact length: a word is taken for one token")
     for level in result["levels"]:
         found += [f"{level['concurrency']} at once: {text}" for text in _of_level(level)]
     return found

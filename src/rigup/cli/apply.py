@@ -12,7 +12,10 @@ from rigup.cli import hosts
 from rigup.errors import InputError
 
 if TYPE_CHECKING:
+    from rigup.cli.rolling import RollingApply
+    from rigup.fleet.inventory import Project
     from rigup.fleet.result import HostResult
+    from rigup.fleet.runner import Run
 
 EPILOG = """\
 examples:
@@ -21,36 +24,49 @@ examples:
   rigup apply --limit gpu1.lan --json         one host, the result for a script
   rigup apply --yes --reboot                  also reboot hosts whose driver cannot be loaded otherwise
   rigup apply --remove                        also stop and take away services that the inventory names no more
+  rigup apply --rolling 4                     one host first, then four at a time; stops at the first failed host
+  rigup apply --rolling 4 --max-failures 2    goes on as long as no more than two have failed
+  rigup apply --rolling 4 --resume            goes on where a rollout stopped or was killed
 
-exit codes: 0 every host is right and its services answered, 1 a host failed or you said no, 2 could not ask,
-130 cancelled with Ctrl-C (long steps on the hosts are stopped; once more to leave at once)
+exit codes: 0 every host is right and its services answered, 1 a host failed or was not begun, or you said no,
+2 could not ask, 130 cancelled with Ctrl-C (long steps on the hosts are stopped; once more to leave at once)
 """
 
 LOOK_SECONDS = 0.2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of every verb that talks to hosts, --yes and --reboot."""
+    """The arguments of every verb that talks to hosts, --yes and what else an apply may do or must not."""
     hosts.add_arguments(parser)
     parser.add_argument("--yes", "-y", action="store_true", help="make the changes without asking")
     parser.add_argument("--reboot", action="store_true", help="with --yes: reboot a host where a change needs it")
     parser.add_argument("--remove", action="store_true", help="also take away services that no plan names any more")
+    parser.add_argument("--break-lease", action="store_true", help="take hosts from whoever is changing them")
+    rolling = parser.add_argument_group("rolling changes")
+    rolling.add_argument(
+        "--rolling", type=int, metavar="N", help="one host first, then N at a time, each after answers"
+    )
+    rolling.add_argument("--max-failures", type=int, metavar="M", help="go on after so many failed hosts (default 0)")
+    rolling.add_argument("--resume", action="store_true", help="go on with the rollout that was stopped")
 
 
 def run(args: argparse.Namespace) -> int:
     """The whole of an apply."""
+    _check_rolling(args)
     hosts.patch_for_many_hosts()
     from rich.console import Console
 
     from rigup.cli import live, summary
     from rigup.fleet.interrupt import stop_on_signals
     from rigup.fleet.result import exit_code
-    from rigup.operations import progress, reboots
+    from rigup.operations import jobs, progress, reboots
     from rigup.verify.generation import QUESTION
 
-    _, opened = hosts.open_run(args)
+    project, opened = hosts.open_run(args)
     console = Console(stderr=args.json)
     with opened as run, stop_on_signals():
+        rollout = _rollout(args, project, run, console) if args.rolling else None
+        run.break_leases = args.break_lease
         view = live.view()
         progress.listen(view.show)
         with view:
@@ -58,20 +74,48 @@ def run(args: argparse.Namespace) -> int:
             run.compare()
         results = list(run.results.values())
         summary.show_left_over(run, console)
-        if summary.show_changes(results, console) and not args.yes and not agreed(console):
+        summary.show_broken_leases(run, console)
+        changes = bool(summary.show_changes(results, console))
+        if rollout:
+            changes = rollout.begins()
+        if changes and not args.yes and not agreed(console):
             return 1
         if args.reboot or not args.yes:
             reboots.permit()  # whoever was asked has read which step may reboot
-        with view:
-            run.execute()
+        if rollout:
+            rollout.carry_out(view)
+        else:
+            with view:
+                run.execute()
     if args.json:
-        json.dump(summary.as_json(results), sys.stdout, indent=1)
+        of_rollout = {"rollout": rollout.outcome()} if rollout else {}
+        json.dump(summary.as_json(results) | of_rollout, sys.stdout, indent=1)
         print()
     else:
         summary.show_answers(results, QUESTION, console)
         _how_to_look_around(results, run.plans, console)
         summary.show_results(results, console)
-    return exit_code(results)
+    if rollout:
+        rollout.show_end()
+    return 130 if rollout and jobs.cancelled() else exit_code(results)
+
+
+def _rollout(args: argparse.Namespace, project: Project, run: Run, console: Any) -> RollingApply:
+    from rigup.cli.rolling import RollingApply  # not for the many runs that are none
+
+    return RollingApply(args, project, run, console)
+
+
+def _check_rolling(args: argparse.Namespace) -> None:
+    """Raises InputError for numbers that cannot be, and for options that mean nothing without --rolling."""
+    if args.rolling is None:
+        for name, given in (("--resume", args.resume), ("--max-failures", args.max_failures is not None)):
+            if given:
+                raise InputError(f"{name}: only with --rolling", "rigup apply --rolling 2 changes two hosts at a time")
+    elif args.rolling < 1:
+        raise InputError(f"--rolling: {args.rolling}: must be 1 or more", "how many hosts are changed at a time")
+    if args.max_failures is not None and args.max_failures < 0:
+        raise InputError(f"--max-failures: {args.max_failures}: must be 0 or more", "0 stops at the first failed host")
 
 
 def agreed(console: Any, verb: str = "apply", question: str = "Make these changes?") -> bool:

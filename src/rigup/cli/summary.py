@@ -38,6 +38,14 @@ def show_left_over(run: Run, console: Console) -> None:
             console.print(words, style="yellow", highlight=False, soft_wrap=True)
 
 
+def show_broken_leases(run: Run, console: Console) -> None:
+    """Whose leases this run has broken."""
+    for host, lease in run.leases.items():
+        if lease.broken:
+            words = f"{host}: lease broken: it was with {lease.broken}"
+            console.print(words, style="yellow", markup=False, highlight=False, soft_wrap=True)
+
+
 def show_results(results: list[HostResult], console: Console) -> None:
     """What came of each host: a line, its errors, and what its services answered."""
     for result in results:

@@ -50,6 +50,7 @@ class Run:
         self.results = {host.name: HostResult(host.name) for host in project.hosts}
         self.leases: dict[str, Lease] = {}
         self.break_leases = False
+        self.holder = myself()
         self.remembered: dict[str, set[str]] = {}
         self.recorder: Recorder | None = None
         self.contact = contact or Contact(project, sudo_password)
@@ -156,7 +157,7 @@ class Run:
 
     def _lease(self, host: Any, greeting: Greeting) -> bool:
         """Takes the lease. Returns whether nobody else can have changed the host since the greeting."""
-        lease = Lease(host, myself(), self.break_leases)
+        lease = Lease(host, self.holder, self.break_leases)
         undisturbed = lease.take() == greeting.lease
         self.leases[host.name] = lease
         reboots.afterwards(host, lease.claim)

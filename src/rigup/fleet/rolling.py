@@ -1,0 +1,93 @@
+"""Rolling changes: one host first, then batches, each only after every host of the one before has answered.
+
+What failed before anything was begun counts as much as what fails underway: a host that cannot be reached, that is
+refused, or that needs no change and does not answer. So does every host that fails in a batch, all of which is carried
+out. More than `max_failures` of them, and no further batch begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from rigup.fleet.result import HostResult
+from rigup.fleet.rollout import KeptRollout
+from rigup.fleet.runner import Run
+from rigup.operations import jobs
+
+
+def batches(names: Sequence[str], size: int) -> list[list[str]]:
+    """The first host alone, the rest `size` at a time, in order."""
+    rest = names[1:]
+    return [list(names[:1])] * bool(names) + [list(rest[at : at + size]) for at in range(0, len(rest), size)]
+
+
+@dataclass
+class Rolling:
+    """The changes of a run whose hosts were compared, in batches.
+
+    batches: of the hosts with something to change. begun: those of them whose turn came.
+    """
+
+    run: Run
+    kept: KeptRollout
+    size: int
+    max_failures: int
+    batches: list[list[str]] = field(init=False)
+    begun: list[list[str]] = field(init=False, default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.batches = batches(self.kept.first(self._in("differs")), self.size)
+
+    def ask_the_rest(self) -> None:
+        """Asks every host that has nothing to change for a generation."""
+        asked = self._in("pending")
+        if asked:
+            self.run.execute(asked)
+        if self.batches and not self.stopped:
+            self._note(list(self.run.results))
+
+    def due(self) -> Iterator[list[str]]:
+        """Each batch when its turn has come; none after too many failures, or after Ctrl-C."""
+        for batch in self.batches:
+            if self.stopped:
+                return
+            self.begun.append(batch)
+            yield batch
+
+    def carry_out(self, batch: list[str]) -> None:
+        """Changes these hosts, side by side, and has every service of theirs answer."""
+        self.kept.note(batch, "begun")
+        self.run.execute(batch)
+        self._note(batch)
+
+    def end(self) -> None:
+        """What is left over was not begun."""
+        for name in self._in("differs", "pending"):
+            self.run.results[name].state = "not begun"
+        if self.begun or not self.batches:
+            self._note(list(self.run.results))
+
+    @property
+    def failed(self) -> list[str]:
+        """The hosts that have failed so far, before the first batch or in one."""
+        return self._in("failed", "unreachable", "refused", "cancelled")
+
+    @property
+    def stopped(self) -> bool:
+        """Whether no further batch begins."""
+        return jobs.cancelled() or len(self.failed) > self.max_failures
+
+    def _in(self, *states: str) -> list[str]:
+        return [name for name, result in self.run.results.items() if result.state in states]
+
+    def _note(self, names: list[str]) -> None:
+        results = self.run.results
+        self.kept.note([name for name in names if results[name].ok], "done")
+        bad = [name for name in names if name in self.failed]
+        self.kept.note(bad, "failed", {name: why(results[name]) for name in bad})
+
+
+def why(result: HostResult) -> str:
+    """Why a host failed, in a line."""
+    return "; ".join(error.message for error in result.errors)

@@ -1,0 +1,378 @@
+"""Changes in batches: in which order, when they stop, and how another process goes on with them."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyinfra.api import deploy, operation
+from pyinfra.operations import files
+from rich.console import Console
+
+from rigup.cli.live import Plain
+from rigup.cli.rolling import RollingApply, command
+from rigup.errors import HostFailed, InputError, Refused
+from rigup.fleet import records, rollout
+from rigup.fleet.inventory import HostEntry, Project
+from rigup.fleet.lease import Lease
+from rigup.fleet.result import Change, HostResult, State, exit_code
+from rigup.fleet.rolling import Rolling, batches
+from rigup.fleet.runner import Run
+from rigup.operations import jobs
+from rigup.operations.steps import step
+from tests.unit.fleet.local_connector import LocalConnector
+
+Make = Callable[..., Run]
+ARGUMENTS: dict[str, Any] = {
+    "inventory": None,
+    "limit": None,
+    "yes": True,
+    "reboot": False,
+    "remove": False,
+    "ask_sudo_password": False,
+    "rolling": 2,
+    "max_failures": None,
+    "resume": False,
+}
+DIFFERS, PENDING = "differs", "pending"
+NAMES = st.lists(st.integers(0, 99).map(lambda number: f"box{number}"), unique=True, max_size=12)
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where this machine keeps what it has done."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state/rigup/rollouts"
+
+
+class Hosts:
+    """Stands for a run that was compared: what its hosts are, and what becomes of those that are worked on."""
+
+    def __init__(self, found: dict[str, State], bad: Collection[str] = ()) -> None:
+        self.results = {name: HostResult(name, state) for name, state in found.items()}
+        self.bad = bad
+        self.executed: list[list[str]] = []
+
+    def execute(self, names: Collection[str]) -> None:
+        self.executed.append(list(names))
+        for name in names:
+            if name in self.bad:
+                self.results[name].fail("failed", HostFailed(f"{name}: it does not start"))
+            else:
+                self.results[name].state = "changed" if self.results[name].state == DIFFERS else "unchanged"
+
+
+class InMemory(rollout.KeptRollout):
+    """What is noted, without a disk."""
+
+    def __init__(self, names: Collection[str], fates: dict[str, rollout.Fate] | None = None) -> None:
+        parts = {name: rollout.Part(plans="", fate=(fates or {}).get(name, "not begun")) for name in names}
+        super().__init__(Path("/nowhere"), rollout.Rollout(inventory="", began="", lock="", hosts=parts))
+        self.path = Path("/nowhere/at/all")
+
+    def _write(self) -> None: ...
+
+    @property
+    def fates(self) -> dict[str, str]:
+        return {name: part.fate for name, part in self.rollout.hosts.items()}
+
+
+def rolled(rolling: Rolling) -> Rolling:
+    """A rollout carried out as far as it goes."""
+    rolling.ask_the_rest()
+    for batch in rolling.due():
+        rolling.carry_out(batch)
+    rolling.end()
+    return rolling
+
+
+@given(NAMES, st.integers(1, 14))
+def test_the_canary_is_alone_and_nobody_comes_twice(names: list[str], size: int) -> None:
+    made = batches(names, size)
+    assert [name for batch in made for name in batch] == names
+    assert [len(batch) for batch in made[:1]] == [1] * bool(names)
+    assert all(1 <= len(batch) <= size for batch in made[1:])
+    assert all(len(batch) == size for batch in made[1:-1])
+
+
+HOSTS = st.dictionaries(
+    st.integers(0, 30).map(lambda number: f"box{number}"),
+    st.tuples(st.sampled_from([DIFFERS, DIFFERS, DIFFERS, PENDING, "unreachable", "refused"]), st.booleans()),
+    max_size=12,
+)
+
+
+@given(HOSTS, st.integers(1, 5), st.integers(0, 4))
+def test_no_batch_begins_after_more_failures_than_may_be(
+    hosts: dict[str, tuple[Any, bool]], size: int, max_failures: int
+) -> None:
+    run = Hosts({name: found for name, (found, _) in hosts.items()}, {name for name, (_, bad) in hosts.items() if bad})
+    kept = InMemory(run.results)
+    failures_before: list[int] = []
+    rolling = Rolling(run, kept, size, max_failures)  # type: ignore[arg-type]
+    rolling.ask_the_rest()
+    for batch in rolling.due():
+        failures_before.append(len(rolling.failed))
+        rolling.carry_out(batch)
+    rolling.end()
+
+    assert all(count <= max_failures for count in failures_before)
+    stopped = len(rolling.failed) > max_failures
+    assert rolling.begun == rolling.batches or stopped, "nothing else stops it"
+    assert len(rolling.failed) <= max_failures + size or not rolling.begun
+    changed = [name for batch in rolling.begun for name in batch]
+    assert len(set(changed)) == len(changed)
+    assert {name for name in changed if run.results[name].state == "changed"} | set(rolling.failed) >= set(changed)
+    not_begun = {name for name, result in run.results.items() if result.state == "not begun"}
+    assert not_begun == {name for name, (found, _) in hosts.items() if found == DIFFERS} - set(changed)
+    assert all(result.state not in (DIFFERS, PENDING) for result in run.results.values())
+    if rolling.begun:
+        expected = {name: "done" if result.ok else "failed" for name, result in run.results.items()}
+        assert kept.fates == expected | dict.fromkeys(not_begun, "not begun")
+
+
+@given(NAMES, st.data())
+def test_resuming_begins_where_it_went_wrong(names: list[str], data: st.DataObject) -> None:
+    fates = data.draw(
+        st.fixed_dictionaries({n: st.sampled_from(["not begun", "begun", "done", "failed"]) for n in names})
+    )
+    ordered = InMemory(names, fates).first(names)
+    cut_short = [name for name in names if fates[name] in ("begun", "failed")]
+    assert ordered == cut_short + [name for name in names if name not in cut_short]
+
+
+def test_ctrl_c_begins_no_other_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Hosts(dict.fromkeys(("a", "b", "c"), DIFFERS))  # type: ignore[arg-type]
+    rolling = Rolling(run, InMemory(run.results), 1, 0)  # type: ignore[arg-type]
+    for batch in rolling.due():
+        rolling.carry_out(batch)
+        monkeypatch.setattr(jobs, "_cancelled", True)
+    rolling.end()
+    assert run.executed == [["a"]]
+    assert [result.state for result in run.results.values()] == ["changed", "not begun", "not begun"]
+
+
+def project(tmp_path: Path, *names: str) -> Project:
+    return Project(tmp_path, tmp_path / "inventories/lan.py", tuple(HostEntry(name, "boxes") for name in names))
+
+
+def test_what_is_kept_is_read_again_until_all_are_done(tmp_path: Path, state: Path) -> None:
+    fleet = project(tmp_path, "a", "b")
+    plans: dict[str, tuple[Any, ...]] = {"a": (), "b": ()}
+    kept = rollout.begin(fleet, plans)
+    assert not kept.waits and rollout.waiting(fleet) is None
+    kept.note(["a"], "done")
+    kept.note(["b"], "failed", {"b": "b: it does not start"})
+    (path,) = state.iterdir()
+    assert (path.stat().st_mode & 0o077, path.parent.stat().st_mode & 0o077) == (0, 0)
+
+    resumed = rollout.go_on(fleet, plans)
+    assert {name: (part.fate, part.why) for name, part in resumed.rollout.hosts.items()} == {
+        "a": ("done", ""),
+        "b": ("failed", "b: it does not start"),
+    }
+    assert resumed.first(["a", "b"]) == ["b", "a"]
+    resumed.note(["b"], "done")
+    assert list(state.iterdir()) == []
+    with pytest.raises(InputError) as caught:
+        rollout.go_on(fleet, plans)
+    assert caught.value.message == f"--resume: no rollout of {fleet.inventory} is waiting"
+
+
+class Words:
+    """Stands for a plan, of which a rollout knows no more than that it is the same or not."""
+
+    def __init__(self, words: str) -> None:
+        self.words = words
+
+    def model_dump_json(self) -> str:
+        return json.dumps(self.words)
+
+
+def test_another_lock_another_plan_or_another_host_is_another_rollout(tmp_path: Path) -> None:
+    fleet = project(tmp_path, "a", "b")
+    lock = tmp_path / "rigup.lock"
+    lock.write_text("schema = 1\n")
+    plans: dict[str, Any] = {"a": [Words("one")], "b": [Words("one")]}
+    kept = rollout.begin(fleet, plans)
+    kept.note(["a"], "begun")
+    said = f"--resume: the rollout of {kept.rollout.began} was begun"
+
+    assert rollout.go_on(fleet, {"b": plans["b"]}).rollout == kept.rollout, "--limit may leave hosts out"
+    for changed, expected in (
+        ({**plans, "b": [Words("two")]}, f"{said} with another plan for b"),
+        ({**plans, "c": []}, f"{said} without c"),
+    ):
+        with pytest.raises(Refused) as caught:
+            rollout.go_on(fleet, changed)
+        assert caught.value.message == expected
+    lock.write_text("schema = 1\n# another\n")
+    with pytest.raises(Refused) as caught:
+        rollout.go_on(fleet, plans)
+    assert caught.value.message.startswith(f"{said} with another rigup.lock: sha256 ")
+    assert caught.value.hint == "put that lock back, or leave --resume out to begin anew"
+
+
+def test_a_file_that_is_no_rollout_and_a_folder_that_cannot_be_written_are_said(tmp_path: Path, state: Path) -> None:
+    fleet = project(tmp_path, "a")
+    state.mkdir(parents=True)
+    rollout.place(fleet).write_text('{"half')
+    with pytest.raises(InputError, match="not what rigup keeps of a rollout"):
+        rollout.waiting(fleet)
+    rollout.place(fleet).unlink()
+    state.rmdir()
+    state.write_text("a file where the folder should be")
+    with pytest.raises(InputError, match="how far the rollout has come cannot be kept"):
+        rollout.begin(fleet, {"a": ()}).note(["a"], "begun")
+
+
+@operation()
+def fails_while_told_to(marker: Path) -> Any:
+    def fail(host: Any) -> None:
+        if marker.exists():
+            raise HostFailed(f"{host.name}: it does not start; release 1 was put back and answers", "mend it")
+
+    if marker.exists():
+        yield step(fail)
+
+
+@deploy("service")
+def role(root: Path) -> None:
+    files.directory(name="release of chat", path=str(root / "a"))
+    fails_while_told_to(name="start", marker=root / "broken")
+
+
+def applied(run: Run, fleet: Project, **given: Any) -> tuple[RollingApply, str]:
+    """A rolling apply as the command does it, and what it said."""
+    console = Console(record=True, width=200, file=open("/dev/null", "w"))  # noqa: SIM115
+    with run, console.file:
+        rolling = RollingApply(Namespace(**{**ARGUMENTS, **given}), fleet, run, console)
+        run.connect(take_lease=True)
+        run.compare()
+        rolling.begins()
+        rolling.carry_out(Plain())
+        rolling.show_end()
+        return rolling, console.export_text()
+
+
+def test_stopped_mended_and_resumed_with_what_to_type(local_run: Make, tmp_path: Path) -> None:
+    names = ("one", "two", "three", "four")
+    make: Callable[[], Run] = lambda: local_run(dict.fromkeys(names, role))  # noqa: E731
+    run = make()
+    (tmp_path / "two/broken").touch()
+    rolling, said = applied(run, run.project, rolling=2)
+
+    assert [result.state for result in run.results.values()] == ["changed", "failed", "changed", "not begun"]
+    assert exit_code(list(run.results.values())) == 1
+    assert said.splitlines()[:3] == ["canary: one", "batch 1: two, three", "batch 2: four"]
+    assert said.partition("\nrollout")[2].splitlines() == [
+        " stopped: 1 host failed, none may",
+        "  done       one, three",
+        "  failed     two: it does not start; release 1 was put back and answers",
+        "  not begun  four",
+        "next: put two right, then: rigup apply --yes --rolling 2 --resume",
+    ]
+    assert rolling.outcome() == {
+        "rolling": 2,
+        "max_failures": 0,
+        "batches": [["one"], ["two", "three"]],
+        "done": ["one", "three"],
+        "failed": {"two": "two: it does not start; release 1 was put back and answers"},
+        "not_begun": ["four"],
+        "next": "rigup apply --yes --rolling 2 --resume",
+    }
+    assert [records.kept_here(name)[-1]["result"] for name in names[:3]] == ["changed", "failed", "changed"]
+    assert records.kept_here("four") == []
+
+    (tmp_path / "two/broken").unlink()
+    (tmp_path / "two/a").rmdir()
+    run = make()
+    rolling, said = applied(run, run.project, rolling=2, resume=True)
+    assert rolling.outcome()["batches"] == [["two"], ["four"]]
+    assert rolling.outcome()["next"] is None
+    assert "next:" not in said and "rollout" not in said
+    assert rollout.waiting(run.project) is None
+
+
+def test_unreachable_hosts_count_before_anything_is_begun(local_run: Make, tmp_path: Path) -> None:
+    LocalConnector.unreachable.add("off")
+    run = local_run({"box": role, "off": role})
+    rolling, said = applied(run, run.project)
+    assert [result.state for result in run.results.values()] == ["not begun", "unreachable"]
+    assert not (tmp_path / "box/a").exists()
+    assert said.splitlines()[-1] == "next: put off right, then: rigup apply --yes --rolling 2"
+    assert rollout.waiting(run.project) is None
+
+    run = local_run({"box": role, "off": role})
+    rolling, said = applied(run, run.project, max_failures=1)
+    assert [result.state for result in run.results.values()] == ["changed", "unreachable"]
+    assert "rollout ended: 1 host failed, 1 may" in said
+    assert rolling.outcome()["next"] == "rigup apply --yes --rolling 2 --max-failures 1 --resume"
+
+
+def test_a_new_one_in_place_of_one_that_waits_is_said(local_run: Make, tmp_path: Path) -> None:
+    (tmp_path / "box").mkdir()
+    (tmp_path / "box/broken").touch()
+    for _ in range(2):
+        run = local_run({"box": role})
+        _, said = applied(run, run.project)
+    assert said.startswith("the rollout of 20")
+    assert said.splitlines()[0].endswith(" UTC is forgotten, and a new one begins")
+
+
+def test_who_loses_its_lease_changes_nothing_more(local_run: Make, tmp_path: Path) -> None:
+    run: Run
+
+    @operation()
+    def breaks_the_lease() -> Any:
+        def take(host: Any) -> None:
+            other = dict(who="ada@desk", since="2026-01-02 03:04:05 UTC", machine="m", pid=7, started="1")
+            (tmp_path / "run/lease.json").write_text(json.dumps(other))
+            run.leases["box"].renew()
+
+        yield step(take)
+
+    @deploy("service")
+    def disturbed(root: Path) -> None:
+        breaks_the_lease(name="first")
+        files.directory(name="second", path=str(root / "never"))
+
+    run = local_run({"box": disturbed})
+    with run:
+        run.connect(take_lease=True)
+        run.compare()
+        run.execute()
+        (error,) = run.results["box"].errors
+    assert error.message == ("box: ada@desk (process 7) since 2026-01-02 03:04:05 UTC has broken this run's lease")
+    assert run.results["box"].changes == [Change("service", "first")]
+    assert not (tmp_path / "box/never").exists()
+
+
+def test_a_host_whose_connection_went_while_it_waited_is_reached_again(
+    local_run: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claims = iter([OSError("Socket is closed")])
+    claim = Lease.claim
+
+    def lost_once(lease: Lease) -> str:
+        if run.state.is_executing and (error := next(claims, None)):
+            raise error
+        return claim(lease)
+
+    monkeypatch.setattr(Lease, "claim", lost_once)
+    run = local_run({"box": role})
+    applied(run, run.project)
+    assert run.results["box"].state == "changed"
+
+
+def test_what_to_type_has_what_was_typed() -> None:
+    given = ARGUMENTS | {"inventory": "my fleet.py", "limit": "quad*", "reboot": True, "max_failures": 3}
+    assert command(Namespace(**given), True) == (
+        "rigup apply 'my fleet.py' --limit 'quad*' --yes --reboot --rolling 2 --max-failures 3 --resume"
+    )

@@ -9,6 +9,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import unquote
 
 
 def wheel(name: str, *requires: str, members: dict[str, bytes] | None = None) -> bytes:
@@ -69,7 +70,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def answer(self, with_body: bool) -> None:
         self.server.asked.append((self.path, self.headers.get("Range")))
-        index, _, rest = self.path.strip("/").partition("/")
+        index, _, rest = unquote(self.path).strip("/").partition("/")
         files = self.server.files.get(index, {})
         if rest.startswith("files/") and rest[6:] in files:
             self.send_file(files[rest[6:]], with_body)

@@ -118,7 +118,9 @@ def require_python(program: Path, mirror: Path, version: str, architecture: Arch
         done = run_uv(program, [*words, f"cpython-{version}-linux-{architecture}-gnu"], UV_PYTHON_DOWNLOADS="manual")
     if done.returncode:
         said = next((line for line in reversed(done.stderr.splitlines()) if line.strip()), "uv does not take it")
-        raise HostFailed(f"Python {version}: {said.strip()}", "nothing was kept; run the same command again")
+        raise HostFailed(
+            f"Python {version}: {said.strip().removeprefix('cause: ')}", "nothing was kept; run the same command again"
+        )
 
 
 def interpreter() -> list[str]:

@@ -9,12 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from rigup.environment import LockedEnvironment
+from rigup.environment import LockedEnvironment, LockedUv
 from rigup.errors import HostFailed, InputError, Unreachable
+from rigup.fleet import vendoring
 from rigup.fleet.hub import Hub
 from rigup.fleet.vendoring import vendor
 from rigup.lock import Lock, LockedCheckpoint, LockedFile, LockedSource
+from rigup.operations.uv import require_python
 from tests.unit.fleet.replayed_hub import COMMIT, REPO, replayed_hub
+from tests.unit.local_uv import local_uv
 from tests.unit.stand_in_index import StandInIndex, stand_in_index
 
 ENGINE, TORCH, PURE = "vllm-1.0-cp38-abi3-any.whl", "torch-2.0+cpu-py3-none-any.whl", "pure_thing-1.0-py3-none-any.whl"
@@ -22,6 +25,7 @@ ENGINE, TORCH, PURE = "vllm-1.0-cp38-abi3-any.whl", "torch-2.0+cpu-py3-none-any.
 
 @pytest.fixture
 def index(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[StandInIndex]:
+    local_uv()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
     monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
@@ -149,3 +153,46 @@ def test_weights_on_request(index: StandInIndex, tmp_path: Path) -> None:
         vendor(lock, tmp_path / "all", print, lambda repo: Hub(hub.url, "hf_secret"))
         assert hub.asked == [(f"/{REPO}/resolve/{COMMIT}/sub/a%20b.gguf", "Bearer hf_secret")]
     assert (tmp_path / "all" / "weights" / REPO / COMMIT / "sub/a b.gguf").read_bytes() == content
+
+
+DATED = "20261110/cpython-3.12.16+20261110-x86_64-unknown-linux-gnu-install_only_stripped.tar.gz"
+
+
+@pytest.fixture
+def with_python(index: StandInIndex, monkeypatch: pytest.MonkeyPatch) -> Lock:
+    """A lock with uv's Python, whose archive is at the stand-in."""
+    address = f"{index.url}/{DATED}".replace("+", "%2B")
+    monkeypatch.setattr(vendoring, "uv_program", lambda locked: local_uv())
+    monkeypatch.setattr(vendoring, "python_release", lambda program, version, architecture: (version, address))
+    environment = LockedEnvironment(engine="vllm", version="1.0", python="3.12.16", files={})
+    return Lock(uv=LockedUv(version="0.13.9", files={}), environments=(environment,))
+
+
+def test_a_python_lies_where_uv_looks_for_it(
+    index: StandInIndex, with_python: Lock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[Path, str, str]] = []
+    monkeypatch.setattr(vendoring, "require_python", lambda program, *given: asked.append(given))
+    folder, name = DATED.split("/")
+    index.files[folder] = {name: b"archive"}
+    monkeypatch.setattr(
+        vendoring, "python_release", lambda *_: ("3.12.16", f"{index.url}/{folder}/files/{name.replace('+', '%2B')}")
+    )
+    done = vendor(with_python, tmp_path, print)
+    assert (done.beside, list(done.files)) == ([], [f"python/files/{name}"])
+    assert asked == [(tmp_path / "python", "3.12.16", "x86_64")]
+    assert vendor(with_python, tmp_path, print).fetched == 0
+
+
+def test_a_python_that_is_out_of_reach_or_not_uvs_is_told_and_not_kept(
+    index: StandInIndex, with_python: Lock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UV_HTTP_RETRIES", "0")
+    assert vendor(with_python, tmp_path, print).beside == [
+        "Python 3.12.16: HTTP 404: hosts need the setting python_mirror, or to have it"
+    ]
+    (tmp_path / "python" / "20261110").mkdir(parents=True, exist_ok=True)
+    (tmp_path / "python" / DATED).write_bytes(b"nonsense")
+    with pytest.raises(HostFailed) as error:
+        require_python(local_uv(), tmp_path / "python", "3.12.16", "x86_64")
+    assert error.value.message == "Python 3.12.16: Invalid gzip header"

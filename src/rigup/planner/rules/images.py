@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rigup.catalogue.containers import container_facts
+from rigup.environment import Variant
 from rigup.planner.candidate import Candidate
 from rigup.planner.rules.rule import Complaint, engine_name, refuses
 
@@ -12,7 +13,7 @@ from rigup.planner.rules.rule import Complaint, engine_name, refuses
 @refuses("image", "the images that each engine's makers publish, in the catalogue with their sources")
 def image(candidate: Candidate) -> Iterator[Complaint]:
     """An image build needs an image that the engine's makers publish for such machines."""
-    variant = "cuda" if candidate.rig.gpus else "cpu"
+    variant: Variant = "cuda" if candidate.rig.gpus else "cpu"
     if candidate.build == "image" and candidate.release.image(variant) is None:
         machines = "GPUs" if variant == "cuda" else "machines without a GPU"
         yield (

@@ -27,6 +27,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks import delaying_proxy, noop_fleet  # noqa: E402
 from rigup.cache import cache_folder  # noqa: E402
+from rigup.lab.lab import Lab  # noqa: E402
 from tests.lab.fleet_fixtures import made_site  # noqa: E402
 from tests.lab.gpu_fleet import GpuFleet  # noqa: E402
 
@@ -81,11 +82,16 @@ def main() -> int:
     parser.add_argument("--fleet", type=int, default=0)
     args = parser.parse_args()
     name = f"noop{os.getpid()}"
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        made_site(Folders(Path(folder)), name, hosts=args.hosts, rig=noop_fleet.RIG) as site,  # type: ignore[arg-type]
-    ):
-        return measure(GpuFleet(*site), args)
+    try:
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            made_site(Folders(Path(folder)), name, hosts=args.hosts, rig=noop_fleet.RIG) as site,  # type: ignore[arg-type]
+        ):
+            return measure(GpuFleet(*site), args)
+    finally:
+        for lab in Lab.all():  # what came up of a lab that did not come up whole
+            if lab.record.name == name:
+                lab.down()
 
 
 def measure(fleet: GpuFleet, args: argparse.Namespace) -> int:

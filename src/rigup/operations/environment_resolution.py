@@ -86,7 +86,18 @@ def resolve_environment(
         addresses=addresses,
     )
     assert own is not None, recipe.project
+    _require_catalogued(what, release, own)
     return Resolution(environment, tuple(local), own)
+
+
+def _require_catalogued(what: str, release: EngineVersion, wheel: IndexFile) -> None:
+    """Raises InputError where the index has another file under the name of a wheel that the catalogue knows."""
+    known = release.wheels.get(wheel.name, wheel.sha256)
+    if known != wheel.sha256:
+        raise InputError(
+            f"{what}: {wheel.name}: sha256 is {wheel.sha256} on the package index, {known} in the catalogue",
+            "files of a release never change on a sound index: do not use this one before you know why",
+        )
 
 
 def _index_of(project: str, address: str) -> str:

@@ -43,11 +43,11 @@ def index(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[StandInIn
         yield index
 
 
-def release(version: str = "0.33.0", **recipe: Any) -> EngineVersion:
+def release(version: str = "0.33.0", wheels: dict[str, str] | None = None, **recipe: Any) -> EngineVersion:
     known = load_catalogue().engines_by_name["vllm"].version("0.33.0")
     assert known is not None
     own = EnvironmentRecipe(**{"project": "vllm", "source": "a test", **recipe})
-    return known.model_copy(update={"version": version, "environments": (own,)})
+    return known.model_copy(update={"version": version, "wheels": wheels or {}, "environments": (own,)})
 
 
 def resolved(version: str = "0.33.0", architecture: Any = "x86_64", **recipe: Any) -> Resolution:
@@ -112,6 +112,15 @@ def test_a_wheel_in_a_folder_that_pip_looks_in(
     found = resolved(indexes={"torch": f"{index.url}/nothing"})
     assert (found.local, found.environment.addresses) == ((name,), {})
     assert found.environment.files[name] == hashlib.sha256(wheel(name)).hexdigest()
+
+
+def test_an_engine_whose_wheel_is_not_the_catalogues(index: StandInIndex) -> None:
+    found = hashlib.sha256(index.files["simple"][VLLM]).hexdigest()
+    with pytest.raises(InputError) as error:
+        resolve_environment(local_uv(), release(wheels={VLLM: "0" * 64}), "cuda", "x86_64")
+    assert error.value.message == (
+        f"vllm 0.33.0: {VLLM}: sha256 is {found} on the package index, {'0' * 64} in the catalogue"
+    )
 
 
 def test_a_version_that_was_taken_back(index: StandInIndex) -> None:

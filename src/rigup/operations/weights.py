@@ -77,7 +77,16 @@ def _fetch(host: Any, job: dict[str, Any]) -> None:
     jobs.run(host, jobs.Job(f"rigup-weights-{name}", "weights", ("python3", program, path), (folder,), "bytes"))
     check = remote.ask(host, "python3", program, "--check", path)
     if not check.ok:
-        raise HostFailed(f"{host.name}: weights of {job['repo']}: {check.last_line}", "run rigup apply again")
+        raise HostFailed(f"{host.name}: weights of {job['repo']}: {_why(check.last_line)}", "run rigup apply again")
+
+
+def _why(said: str) -> str:
+    """What the check said, in words: a download that a reboot has ended leaves no error behind."""
+    try:
+        files = [*json.loads(said)["missing"], *json.loads(said)["bad"]]
+    except (ValueError, KeyError, TypeError):
+        return said
+    return f"the download was cut short, as by a reboot: {', '.join(files)} not complete"
 
 
 def _quoted(text: str) -> str:

@@ -36,8 +36,8 @@ from rigup.service import Service
 from roles.moe_configs import moe_configs
 
 said = json.loads(pathlib.Path("asked.json").read_text())
-folder = MoeFolder(**said["folder"])
-moe_configs(folder, said["build"])
+for folder in [MoeFolder(**fields) for fields in said["folders"]]:
+    moe_configs(folder, said["build"])
 if said["after_start"]:
     plan = Plan.model_construct(service=Service(name="kernels"), moe_folder=folder)
     progress.listen(lambda report: print(f"REPORT {report.text}", file=sys.stderr))
@@ -59,9 +59,10 @@ class Kernels:
             (fleet.root / "roles").symlink_to(toolkit_root() / "roles")
         (fleet.root / "kernels.py").write_text(DEPLOY)
 
-    def run(self, folder: MoeFolder, build: str = BUILD, keep: tuple[str, ...] | None = None, expect: int = 0) -> str:
-        """Runs the role, and what follows a start where `keep` is given."""
-        asked = {"folder": folder.model_dump(), "build": build, "after_start": keep is not None, "keep": keep}
+    def run(self, *folders: MoeFolder, keep: tuple[str, ...] | None = None, expect: int = 0) -> str:
+        """Runs the role for each folder, and what follows a start with the last one where `keep` is given."""
+        dumped = [folder.model_dump() for folder in folders]
+        asked = {"folders": dumped, "build": BUILD, "after_start": keep is not None, "keep": keep}
         (self.fleet.root / "asked.json").write_text(json.dumps(asked))
         words = [sys.executable, "-m", "pyinfra", "inventories/rehearsal.py", "kernels.py", "-y"]
         done = subprocess.run(words, cwd=self.fleet.root, capture_output=True, text=True, timeout=120)
@@ -104,26 +105,30 @@ def test_a_folder_is_whole_once_mended_where_it_was_changed_and_cleared_away_in_
     kernels.run(folder)
     assert kernels.files() == there
 
-    for damage in (f"echo >> '{folder.path}/{own}'", f"rm '{folder.path}/{own}'", f"touch {folder.path}/configs/more"):
+    for damage in (f"echo >> '{folder.path}/{own}'; touch {folder.path}/configs/more", f"rm '{folder.path}/{own}'"):
         host.tell(damage)
         kernels.run(folder)
         assert set(kernels.files()) == set(there), damage
         assert host.tell(f"cat '{folder.path}/{own}'") + "\n" == folder.files[own]
 
     kept, named, old = (vllm(f"{FOLDERS}/vllm-{name}") for name in ("kept", "named", "old"))
-    for other in (kept, named, old):
-        kernels.run(other)
     release = "/etc/rigup/services/kernels/releases/1"
     host.tell(f'mkdir -p {release}; echo \'{{"environment": {{"X": "{named.path}"}}}}\' > {release}/release.json')
     line = f"Using configuration from {folder.path}/{own} for MoE layer."
     host.tell(f"systemd-run --quiet --unit=rigup-kernels sh -c 'echo \"{line}\"; exec sleep 600'")
     wait_for(lambda: line in host.tell("journalctl -o cat -u rigup-kernels"), "the line in the journal")
     try:
-        said = kernels.run(folder, keep=(folder.path, kept.path))
+        said = kernels.run(kept, named, old, folder, keep=(folder.path, kept.path))
         assert "REPORT kernels: moe config: ours" in said
         assert host.tell(f"ls {FOLDERS}").split() == ["sglang-1", "vllm-kept", "vllm-named"]
     finally:
         host.tell("systemctl stop rigup-kernels; rm -rf /etc/rigup/services/kernels")
+
+    removed = kernels.fleet.rigup("prune", "--yes", "--json").json["hosts"][0]["removed"]
+    assert {entry["path"] for entry in removed if entry["path"].startswith(FOLDERS)} == {
+        folder.path, kept.path, named.path
+    }  # fmt: skip
+    assert host.tell(f"ls {FOLDERS}") == ""
 
 
 def test_a_build_without_configs_of_its_own_is_named(kernels: Kernels) -> None:

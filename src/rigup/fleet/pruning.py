@@ -15,6 +15,7 @@ from rigup.fleet.result import Change
 from rigup.fleet.runner import Run
 from rigup.operations import jobs, remote
 from rigup.operations.builds import name_of
+from rigup.operations.moe_configs import unnamed_folders
 from rigup.operations.progress import Progress, report
 from rigup.plan import Plan
 from rigup.units import bytes_text
@@ -103,7 +104,9 @@ class Pruning(Run):
         assert result.probe is not None
         names = [name_of(plan.build, result.probe.architecture, result.probe.os) for plan in plans if plan.build]
         folders = [folder for plan in plans if (folder := _folder(plan))]
-        self.found[host.name] = removals(_list(host), names, folders if weights else None)
+        kernels = unnamed_folders(host, [plan.moe_folder.path for plan in plans if plan.moe_folder])
+        unused = (Removal(f"tuned kernels {path.rpartition('/')[2]}", path, size) for path, size in kernels.items())
+        self.found[host.name] = (*removals(_list(host), names, folders if weights else None), *unused)
         result.changes = [Change("prune", removal.text) for removal in self.found[host.name]]
         result.state = "differs" if result.changes else "unchanged"
 

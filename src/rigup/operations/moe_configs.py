@@ -101,14 +101,21 @@ def _write(host: Any, folder: MoeFolder, build: str) -> None:
     remote.script(host, _PUBLISH, staged, folder.path, SUMS)
 
 
-_SWEEP = """
+_UNNAMED = """
 folders=$1; releases=$2; shift 2
 for folder in "$folders"/*; do
   [ -d "$folder" ] || continue
   wanted=; for keep in "$@"; do [ "$keep" != "$folder" ] || wanted=yes; done
-  [ -n "$wanted" ] || grep -qsF "$folder" "$releases"/*/releases/*/release.json || rm -rf "$folder"
+  [ -n "$wanted" ] || grep -qsF "$folder" "$releases"/*/releases/*/release.json || du -sb "$folder"
 done
 """
+
+
+def unnamed_folders(host: Any, keep: Iterable[str]) -> dict[str, int]:
+    """The folders that no kept release of any service names, with their bytes. keep: those that a plan wants."""
+    services = f"{layout.CONFIGURATION}/services"
+    lines = remote.script(host, _UNNAMED, layout.MOE_CONFIGS, services, *keep).splitlines()
+    return {path: int(size) for size, path in (line.split("\t", 1) for line in lines)}
 
 
 def after_start(host: Any, plan: Plan, keep: tuple[str, ...]) -> None:
@@ -118,7 +125,8 @@ def after_start(host: Any, plan: Plan, keep: tuple[str, ...]) -> None:
     back because one of these two failed.
     """
     try:
-        remote.script(host, _SWEEP, layout.MOE_CONFIGS, f"{layout.CONFIGURATION}/services", *keep)
+        if unnamed := unnamed_folders(host, keep):
+            remote.tell(host, "rm", "-rf", *unnamed)
         said = kernels_in_use(host, plan) if plan.moe_folder else ""
     except (HostFailed, *remote.LOST) as error:
         said = f"could not be looked up: {error}"

@@ -66,9 +66,9 @@ def _check(args: argparse.Namespace) -> None:
         raise InputError("--url: INVENTORY, --limit and --service say nothing about it", "use one way or the other")
     if not args.url and (args.model or args.api_key_file):
         raise InputError("--model and --api-key-file: only with --url", "an inventory's services say both themselves")
-    for flag, value, most in (("--warmup", args.warmup, 1000), ("--timeout", args.timeout, 86_400)):
-        if not (0 if flag == "--warmup" else 1) <= value <= most:
-            raise InputError(f"{flag}: {value:g}: at most {most}, and not negative", "leave it out for the default")
+    for flag, value, least, most in (("--warmup", args.warmup, 0, 1000), ("--timeout", args.timeout, 1, 86_400)):
+        if not least <= value <= most:
+            raise InputError(f"{flag}: {value:g}: from {least} to {most}", "leave it out for the default")
 
 
 def _wanted(args: argparse.Namespace) -> Wanted:

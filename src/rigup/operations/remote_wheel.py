@@ -53,6 +53,11 @@ class RangeFile(io.RawIOBase):
         self.position = start + offset
         return self.position
 
+    def close(self) -> None:
+        """Gives the connection back."""
+        self.session.close()
+        super().close()
+
     def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]
         """One request for the bytes from the position on."""
         if self.position >= self.size:

@@ -114,7 +114,7 @@ class Lease:
             raise Refused(
                 f"{self.host.name}: another rigup apply is at work: {_named(text)}, last sign of life {age} s ago",
                 f"wait for it; if it is dead its claim ends {EXPIRES_SECONDS} s after its last sign of life, "
-                "or at once with --break-lease",
+                "or at once with rigup apply --break-lease",
             )
         return text
 

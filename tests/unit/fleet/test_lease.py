@@ -113,7 +113,8 @@ def test_the_hint_says_how_to_get_at_it(place: Path) -> None:
     with pytest.raises(Refused) as caught:
         Lease(LocalHost(), myself()).take()
     assert caught.value.hint == (
-        "wait for it; if it is dead its claim ends 60 s after its last sign of life, or at once with --break-lease"
+        "wait for it; if it is dead its claim ends 60 s after its last sign of life, "
+        "or at once with rigup apply --break-lease"
     )
 
 

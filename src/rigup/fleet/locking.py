@@ -118,7 +118,9 @@ def _supplied(lock: Lock, missing: Needs, kept: Lock, resolver: Resolver) -> Loc
     for name in missing.sources:
         lock = with_sources(lock, [kept.source(*name) or resolver.source(name)])
     if missing.uv:
-        lock = lock.model_copy(update={"uv": kept.uv or resolver.uv()})
+        lacking = missing.missing(kept).uv  # none at all, or none for one kind of machine
+        uv = resolver.uv(kept.uv.version if kept.uv else None) if lacking else kept.uv
+        lock = lock.model_copy(update={"uv": uv})
     for build in missing.environments:
         assert lock.uv is not None
         lock = with_environments(lock, [kept.environment(*build) or resolver.environment(build, lock.uv)])

@@ -23,9 +23,10 @@ from tests.tuned_kernels import file_of, kernel
 
 REPO = "MiniMaxAI/MiniMax-M2.5"
 WEIGHTS = LockedFile(path="model.safetensors", size=230_134_260_592, sha256="0" * 64)
+KINDS = ("x86_64", "aarch64")
 BEFORE = Lock(
     driver=LockedDriver(version="580.178.04", branch="580"),
-    uv=LockedUv(version="1.0", files={"uv-1.0-py3-none-manylinux.whl": "0" * 64}),
+    uv=LockedUv(version="1.0", files={f"uv-1.0-py3-none-manylinux_2_17_{kind}.whl": "0" * 64 for kind in KINDS}),
     environments=(
         LockedEnvironment(
             engine="vllm", version="0.33.0", python="3.12.12", files={"triton-3.6.0-cp312-x.whl": "0" * 64}

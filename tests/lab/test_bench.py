@@ -68,6 +68,7 @@ def test_a_service_is_measured_beside_its_engine(served: Fleet) -> None:
     assert not host.says("test -e /run/rigup/lease.json")
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_what_was_measured_and_leaves_nothing_running(served: Fleet) -> None:
     run = served.start("bench", "--json", "--concurrency", "2,3", "--input", "16", "--output", "9", "--seconds", "1")
     run.wait_to_say("3 at once, 16 in, window")
@@ -79,6 +80,7 @@ def test_ctrl_c_keeps_what_was_measured_and_leaves_nothing_running(served: Fleet
     wait_for(lambda: not served.host.says("pgrep -fa 'python3 -I -c'"), "the client to be gone")
 
 
+@pytest.mark.slow
 def test_a_service_that_is_down_is_said_to_be(served: Fleet) -> None:
     served.host.tell("systemctl stop rigup-chat")
     run = served.rigup("bench", expect=2)

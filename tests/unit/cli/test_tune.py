@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from rigup.cli import tune
 from rigup.environment import LockedEnvironment, LockedUv
-from rigup.lock import Lock, LockedCheckpoint, LockedDriver, LockedFile
+from rigup.errors import Refused
+from rigup.fleet.inventory import load_project
+from rigup.fleet.planning import plan_project
+from rigup.lock import Lock, LockedCheckpoint, LockedDriver, LockedFile, LockedSource, load_lock
+from rigup.operations import sources
 from rigup.render.lock_text import lock_text
 from tests.command_line import CommandLine
 
@@ -58,3 +65,38 @@ def test_a_service_without_such_a_kernel_has_nothing_to_tune(tmp_path: Path) -> 
         "that a config tunes\n"
         "hint: vLLM and SGLang do for FP8 experts on GPUs that compute in FP8, in their Triton backend\n"
     )
+
+
+def test_a_tuner_that_the_lock_lacks_is_pinned_in_it_before_it_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = described(tmp_path)
+    pinned = LockedSource(
+        engine="vllm", version="0.33.0", address="pypi:vllm==0.33.0", sha256="e" * 64, root="vllm-0.33.0"
+    )
+    asked: list[tuple[str, ...]] = []
+
+    def pin(engine: str, version: str, address: str, root: str, cache: Path) -> LockedSource:
+        asked.append((engine, version, address, root))
+        return pinned
+
+    monkeypatch.setattr(sources, "pin_source", pin)
+    project = load_project(str(line.fleet / "inventories/fleet.py"))
+    plan = plan_project(project)[0]
+    said = io.StringIO()
+    assert tune._source(project, plan, Console(file=said, width=160))[1] == pinned
+    assert asked == [("vllm", "0.33.0", "pypi:vllm==0.33.0", "vllm-0.33.0")]
+    assert load_lock(line.fleet / "rigup.lock") == LOCK.model_copy(update={"sources": (pinned,)})
+    assert f"+ source vllm 0.33.0  pypi:vllm==0.33.0 sha256 {'e' * 12}" in said.getvalue()
+    assert plan_project(project)[0].build == plan.build, "the build is the same with the tuner's archive in the lock"
+    assert tune._source(project, plan, Console(file=said))[1] == pinned
+    assert len(asked) == 1
+
+
+def test_a_fleet_without_a_lock_of_its_own_is_locked_first(tmp_path: Path) -> None:
+    line = described(tmp_path)
+    project = load_project(str(line.fleet / "inventories/fleet.py"))
+    plan = plan_project(project)[0]
+    (line.fleet / "rigup.lock").unlink()
+    with pytest.raises(Refused, match=r"rigup\.lock does not exist, and the tuner's archive belongs into it"):
+        tune._source(project, plan, Console(file=io.StringIO()))

@@ -74,6 +74,8 @@ class RangeFile(io.RawIOBase):
     def _asked(self, wanted: str) -> requests.Response:
         headers = {"Range": wanted, "Accept-Encoding": "identity"}
         answer = self.session.get(self.url, headers=headers, timeout=TIMEOUT_S, stream=True)
+        if not answer.ok:
+            answer.close()
         answer.raise_for_status()
         return answer
 

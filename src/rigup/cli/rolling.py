@@ -30,7 +30,9 @@ class RollingApply:
             self.kept = rollout.go_on(project, run.plans)
             return
         if earlier := rollout.waiting(project):
-            self._say(f"[yellow]the rollout of {earlier.began} is forgotten, and a new one begins[/]")
+            self._say(
+                f"[yellow]the rollout of {earlier.began} was not ended: this one takes its place, unlike --resume[/]"
+            )
         self.kept = rollout.begin(project, run.plans)
 
     def begins(self) -> bool:

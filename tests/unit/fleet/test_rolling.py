@@ -323,7 +323,7 @@ def test_a_new_one_in_place_of_one_that_waits_is_said(local_run: Make, tmp_path:
         run = local_run({"box": role})
         _, said = applied(run, run.project)
     assert said.startswith("the rollout of 20")
-    assert said.splitlines()[0].endswith(" UTC is forgotten, and a new one begins")
+    assert said.splitlines()[0].endswith(" UTC was not ended: this one takes its place, unlike --resume")
 
 
 def test_who_loses_its_lease_changes_nothing_more(local_run: Make, tmp_path: Path) -> None:

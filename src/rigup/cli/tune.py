@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--service", metavar="NAME", help="whose kernel, where several services have one")
     parser.add_argument("--tokens", metavar="N,N,...", help="numbers of tokens to tune for; default: the tuner's own")
     parser.add_argument(
-        "--runs", type=int, default=RUNS, metavar="N", help=f"measurements of each side, {LEAST_RUNS} at least ({RUNS})"
+        "--runs", type=int, default=RUNS, metavar="N", help=f"measurements of each side, {LEAST_RUNS} at least"
     )
     parser.add_argument("--yes", "-y", action="store_true", help="stop what serves there without asking")
     parser.add_argument("--json", action="store_true", help="the result as JSON on standard output")

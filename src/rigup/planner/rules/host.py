@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from packaging.specifiers import SpecifierSet
-
 from rigup.planner.candidate import Candidate
 from rigup.planner.rules.rule import Complaint, engine_name, refuses, warns
 
@@ -25,16 +23,18 @@ def glibc(candidate: Candidate) -> Iterator[Complaint]:
         )
 
 
-@refuses("python", "Requires-Python in the METADATA of the engine's wheel; package python3 of each release")
+@refuses("python", "the recipe of the engine's environment in the catalogue; package python3 of each release")
 def python(candidate: Candidate) -> Iterator[Complaint]:
-    """The host's Python must be one that the wheel accepts."""
-    there, needed = PYTHON.get(candidate.rig.os or ""), candidate.release.python
-    if candidate.build != "wheel" or not there or not needed or SpecifierSet(needed).contains(there):
+    """An environment that takes the host's own Python needs the one that its wheels are for; else uv brings it."""
+    recipe = candidate.release.environment("cuda" if candidate.gpus else "cpu")
+    there = PYTHON.get(candidate.rig.os or "")
+    if candidate.build != "wheel" or recipe is None or recipe.python_from == "uv" or there in (None, recipe.python):
         return
-    older = [v.version for v in candidate.engine.versions if v.python and SpecifierSet(v.python).contains(there)]
+    fitting = " or ".join(name for name, version in PYTHON.items() if version == recipe.python)
     yield (
-        f"{engine_name(candidate)} needs Python {needed}; {candidate.rig.os} has {there}",
-        f"set version to {older[-1]}, the newest that takes it" if older else "use another release of the system",
+        f"the build of {engine_name(candidate)} for this rig needs the host's Python to be {recipe.python}; "
+        f"{candidate.rig.os} has {there}",
+        f"use {fitting}, or llama.cpp",
     )
 
 

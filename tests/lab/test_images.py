@@ -28,13 +28,12 @@ from tests.registry import Registry
 from tests.unit.render.test_quadlet import DIGEST, OTHERS, VLLM, planned
 
 pytestmark = [pytest.mark.slow, pytest.mark.lab]
-pytest_plugins = ("tests.lab.conftest",)
 
 REPOSITORY = "ggml-org/llama.cpp"
 QUADLET = "/etc/containers/systemd/rigup-chat.container"
 UNIT_FILE = "/etc/systemd/system/rigup-chat.service"
 REGISTRY_PORT = 5000
-ENGINE = Path(__file__).parents[1] / "lab/stand_in_engine/server.c"
+ENGINE = Path(__file__).parent / "stand_in_engine/server.c"
 SAY = """\
 #!/usr/bin/python3
 # Stands for podman: says what it was given.

@@ -15,6 +15,7 @@ from pyinfra.api import deploy, operation
 from pyinfra.operations import files
 from rich.console import Console
 
+from rigup.cli.apply import _check_rolling
 from rigup.cli.live import Plain
 from rigup.cli.rolling import RollingApply, command
 from rigup.errors import HostFailed, InputError, Refused
@@ -376,3 +377,19 @@ def test_what_to_type_has_what_was_typed() -> None:
     assert command(Namespace(**given), True) == (
         "rigup apply 'my fleet.py' --limit 'quad*' --yes --reboot --rolling 2 --max-failures 3 --resume"
     )
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"rolling": None, "resume": True}, "--resume: only with --rolling"),
+        ({"rolling": None, "max_failures": 0}, "--max-failures: only with --rolling"),
+        ({"rolling": 0}, "--rolling: 0: must be 1 or more"),
+        ({"rolling": 2, "max_failures": -1}, "--max-failures: -1: must be 0 or more"),
+    ],
+    ids=str,
+)
+def test_options_that_make_no_sense_are_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        _check_rolling(Namespace(**ARGUMENTS | given))
+    assert caught.value.message == message

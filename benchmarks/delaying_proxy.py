@@ -48,7 +48,9 @@ async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, del
     delivering = asyncio.create_task(deliver())
     data = b"."
     while data:
-        with suppress(OSError):
+        try:
             data = await reader.read(CHUNK)
+        except OSError:
+            data = b""
         await queue.put((loop.time() + delay_s, data))
     await delivering

@@ -54,6 +54,7 @@ def run(args: argparse.Namespace) -> int:
     """The whole of an apply."""
     _check_rolling(args)
     hosts.patch_for_many_hosts()
+    project, opened = hosts.open_run(args)  # before anything else is imported: it begins to reach the hosts
     from rich.console import Console
 
     from rigup.cli import live, summary
@@ -62,7 +63,6 @@ def run(args: argparse.Namespace) -> int:
     from rigup.operations import jobs, progress, reboots
     from rigup.verify.generation import QUESTION
 
-    project, opened = hosts.open_run(args)
     console = Console(stderr=args.json)
     with opened as run, stop_on_signals():
         rollout = _rollout(args, project, run, console) if args.rolling else None

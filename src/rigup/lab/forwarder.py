@@ -10,6 +10,7 @@ import contextlib
 import socket
 import sys
 from functools import partial
+from typing import Any
 
 from rigup.lab import addresses
 from rigup.lab.folder import LabFolder
@@ -50,15 +51,21 @@ async def carry(number: int, index: int, port: int, reader: asyncio.StreamReader
         writer.transport.abort()
         return
     inner_reader, inner_writer = await asyncio.open_connection(sock=inner)
-    await asyncio.gather(pump(reader, inner_writer), pump(inner_reader, writer))
+    await asyncio.gather(pump(reader, inner_writer), pump(inner_reader, writer, inner_writer.get_extra_info("socket")))
     inner_writer.close()
     writer.close()
 
 
-async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Copies one direction until it ends, and passes the end on."""
+async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, source: Any = None) -> None:
+    """Copies one direction until it ends, and passes the end on.
+
+    source: the socket that is read from, where what it receives is to be acknowledged at once. On a real network it is
+    the client that acknowledges; here a server that waits for that would wait for this process.
+    """
     with contextlib.suppress(OSError, RuntimeError):
         while data := await reader.read(1 << 16):
+            if source is not None:
+                source.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
             writer.write(data)
             await writer.drain()
         writer.write_eof()

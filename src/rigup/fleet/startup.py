@@ -11,7 +11,7 @@ from typing import Any
 # Imported by others in case they need them. invoke: paramiko, for "Match exec" in ssh_config. requests: downloads.
 SELDOM_NEEDED = ("invoke", "requests")
 FEWER_COLLECTIONS = 50_000
-TURNS = 4
+TURNS, TURN_SECONDS = 2, 0.002  # enough for what has arrived to be taken in and answered
 
 # What every run needs once its hosts have been greeted, in pieces of some ten milliseconds.
 NEEDED_LATER = (
@@ -40,7 +40,7 @@ def import_by_and_by() -> None:
     for name in NEEDED_LATER:
         importlib.import_module(name)
         for _ in range(TURNS):
-            gevent.sleep(0)
+            gevent.sleep(TURN_SECONDS)
 
 
 def patch_for_many_hosts() -> None:

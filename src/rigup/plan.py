@@ -148,8 +148,8 @@ class MoeFolder(Frozen):
     """The folder of tuned kernel configs that a service is pointed at, on the host.
 
     path: holds a digest of all that is in it, so that another content is another folder. files: text by path below it.
-    packaged: folders of the build, below its site-packages; the first that exists is copied to `copied_to` beneath them,
-    because the engine takes this folder in place of its own.
+    packaged: folders of the build, below its site-packages; the first that exists is copied to `copied_to` beneath
+    them, because the engine takes this folder in place of its own.
     """
 
     path: str
@@ -171,7 +171,8 @@ class Plan(Frozen):
     """Decided for one service on one host. `verdict` "refused" leaves everything after `service` at its default.
 
     context: tokens. kv_tokens: how many tokens fit into the KV cache. host_memory_mib: what it takes of host memory.
-    command: argv[0] is relative to the build's folder, or what an image calls its program; paths under the weights root are absolute.
+    command: argv[0] is relative to the build's folder, or what an image calls its program; paths under the weights root
+    are absolute.
     driver: None where rigup leaves the host's own alone. driver_floor: the lowest branch that engine and cards accept.
     gpu_uuids: which card of the host each index is, in the order of use; empty until a probe has told, and where the
     service has every card of a rig of equal ones.

@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 import urllib.parse
+from abc import ABC, abstractmethod
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -54,7 +55,7 @@ class CdnServer(Server):
     """The host that large files come from."""
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(BaseHTTPRequestHandler, ABC):
     """What hub and CDN have in common: the log, faults, Range."""
 
     protocol_version = "HTTP/1.1"
@@ -78,9 +79,9 @@ class Handler(BaseHTTPRequestHandler):
             path = urllib.parse.unquote(urllib.parse.urlsplit(self.path).path)
             self.answer([part for part in path.split("/") if part], faults)
 
+    @abstractmethod
     def answer(self, parts: list[str], faults: Faults) -> None:
         """Answers a request for a path."""
-        raise NotImplementedError
 
     def reply(self, status: int, headers: dict[str, Any], body: bytes = b"") -> None:
         """A short answer."""

@@ -50,8 +50,9 @@ def test_it_is_waited_for(asked: list[Probe]) -> None:
 
 
 def test_a_host_without_a_fabric_is_not_waited_for(asked: list[Probe]) -> None:
-    asked += [having("")]
+    asked += [having(""), having("in progress")]
     _wait(HOST)
+    assert asked == [having("in progress")], "it asked again"
 
 
 @pytest.mark.parametrize(

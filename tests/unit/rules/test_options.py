@@ -89,6 +89,13 @@ def test_a_fixed_choice_is_checked(engine: str, flag: str, value: str, hint: str
     assert finding.hint == hint
 
 
+@pytest.mark.parametrize("flag", ["--tool-call-parser", "--reasoning-parser"])
+def test_sglang_finds_its_parsers_itself_from_0_5_12_on(flag: str) -> None:
+    assert options.unknown_value(asked("sglang", "0.5.12", flags={flag: "auto"})) == ()
+    (finding,) = options.unknown_value(asked("sglang", "0.5.11", flags={flag: "auto"}))
+    assert finding.message.endswith(f'{flag} takes no "auto"')
+
+
 def test_what_the_plan_decides_is_asked_for_in_the_service() -> None:
     for engine, flag, key in (
         ("vllm", "--tensor-parallel-size", "tensor_parallel"),

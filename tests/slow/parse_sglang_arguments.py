@@ -1,0 +1,34 @@
+"""Run by an environment with SGLang: gives command lines to what its server takes them with, and says what it took.
+
+Reads a JSON list of argument lists on standard input. Prints the options with their choices; for each list the error,
+and what became of every option in it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import sys
+
+from sglang.srt.server_args import ServerArgs, prepare_server_args
+
+parser = argparse.ArgumentParser()
+ServerArgs.add_cli_args(parser)
+actions = {option: action for action in parser._actions for option in action.option_strings}
+answers = []
+for arguments in json.load(sys.stdin):
+    told = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(told):
+            taken = prepare_server_args(arguments)
+    except SystemExit:
+        answers.append({"error": told.getvalue().strip().splitlines()[-1]})
+    else:
+        # --config is only read, and leaves nothing of its own
+        named = [word for word in arguments if word in actions and word != "--config"]
+        took = {option: getattr(taken, actions[option].dest) for option in named}
+        answers.append({"took": took, "key": taken.api_key})
+choices = {option: sorted(map(str, action.choices or ())) for option, action in actions.items()}
+sys.stdout.write("\n" + json.dumps({"options": choices, "answers": answers}) + "\n")

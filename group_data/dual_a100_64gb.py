@@ -1,4 +1,4 @@
-"""Two cards of 64 GB: 67 GB of weights each, before any cache."""
+"""Two cards of 64 GB, and nothing on the host: 67 GB of weights each, before any cache."""
 
 rig = {"gpus": "2x A100-SXM-64GB", "host_memory_gib": 512}
 services = {
@@ -8,6 +8,7 @@ services = {
         "version": "0.33.0",
         "tensor_parallel": 2,
         "context": 4096,
+        "offload": "none",
         "concurrency": 64,
         "sampling": {"temperature": 0.7},
         "tools": True,

@@ -24,6 +24,7 @@ from rigup.fleet.sudo import greet_as_root
 from rigup.fleet.unreachable import explain
 
 CONNECT_TIMEOUT_SECONDS = 10
+LEAVE_SECONDS = 5
 PARALLEL_HOSTS = 50
 
 
@@ -66,12 +67,22 @@ class Contact:
         return outcome
 
     def leave(self) -> None:
-        """Ends every connection, and every attempt at one."""
-        gevent.killall(list(self._begun.values()))
+        """Ends every connection, and every attempt at one.
+
+        A greeting that is being said ends with its connection: killed, it would leave pyinfra's readers of the answer
+        behind, and what they hold complains when the interpreter takes it down.
+        """
+        speaking = [self._begun[host.name] for host in self.state.inventory if self._speaks(host)]
         for host in self.state.inventory:
             host.connector.disconnect()
             if host.connector.client is not None:
                 host.connector.client.close()
+        gevent.joinall(speaking, timeout=LEAVE_SECONDS)
+        gevent.killall(list(self._begun.values()))
+
+    def _speaks(self, host: Any) -> bool:
+        client = host.connector.client
+        return host.name in self._begun and client is not None and client.get_transport() is not None
 
     def _outcome(self, host: Any) -> Greeting | Exception:
         """What a greenlet ends with: gevent prints the traceback of one that raises."""

@@ -18,7 +18,7 @@ _FULL_CACHE = ("f16", "bf16")
 _SPEED_STEP = 1.1
 _ORDER = {"vllm": 0, "sglang": 1, "llama.cpp": 2}
 _WHY = (
-    "keeps experts in host memory",
+    "keeps weights in host memory, or sends them over PCIe for every token",
     "quantises the KV cache to fewer than eight bits",
     "has experts pruned away",
     "spends fewer bits on a weight",
@@ -47,12 +47,13 @@ def merit(candidate: Candidate, place: int) -> Merit:
     model, parallel = candidate.model, candidate.parallel
     bits = min(bits_per_weight(candidate.checkpoint, model), model.reference_bits)
     speed = decode_speed(candidate, candidate.service.concurrency)
-    offloaded = candidate.cpu_moe_layers > 0 or candidate.cpu_offload_gib > 0
+    # Experts on the host are computed there; vLLM's offload sends the weights over PCIe for every token.
+    offload = 2 if candidate.cpu_offload_gib else int(candidate.cpu_moe_layers > 0)
     asked_to_offload = candidate.service.offload == "experts"
     # Stages wait for each other, ranks do not: a pipeline counts double.
     sizes = (parallel.tensor, parallel.pipeline, parallel.pipeline, parallel.data, parallel.expert)
     key = (
-        float(offloaded and not asked_to_offload),
+        float(max(0, offload - asked_to_offload)),
         float(candidate.kv_cache_type in _LOSSY_CACHE),
         float(candidate.checkpoint.pruned),
         -float(round(bits * 4)),

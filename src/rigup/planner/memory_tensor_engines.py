@@ -47,7 +47,8 @@ def place_tensor_engine(candidate: Candidate, rooms: Sequence[float]) -> Placeme
         if not fits([shape.layer] * candidate.model.layers, stages):
             return Placement(missing=max(whole - candidate.model.layers * cache, shape.layer), kind="weights")
         return Placement(missing=max(whole, shape.layer), kind="context")
-    left = [stage - count * shape.layer for stage, count in zip(stages, counts, strict=True)]
+    # At most the whole budget: weights that are not there cannot be offloaded.
+    left = [min(b, s - n * shape.layer) for b, s, n in zip(budgets, stages, counts, strict=True)]
     tokens = min(int(rest // (count * shape.token)) for rest, count in zip(left, counts, strict=True))
     tokens -= tokens % _BLOCK_TOKENS
     if tokens < candidate.context:

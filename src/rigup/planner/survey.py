@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -178,7 +179,7 @@ def least_offload(shortfall: Shortfall) -> Candidate | None:
 
 
 def _most_offload(shortfall: Shortfall) -> int:
-    """The most that the host could take, or 0 if that is less than what lacks."""
+    """The most that the host could take and the model has, or 0 if the host takes less than what lacks."""
     candidate, host = shortfall.candidate, (shortfall.candidate.rig.host_memory_gib or 0) * GIB
     if shortfall.missing_mib * MIB > host:
         return 0
@@ -186,7 +187,9 @@ def _most_offload(shortfall: Shortfall) -> int:
         experts = weights_of(candidate.checkpoint, candidate.model).experts
         return min(candidate.model.layers, int(host // experts))
     if candidate.engine.name == "vllm" and not candidate.cpu_offload_gib:
-        return int(host / len(candidate.gpu_indices) / GIB)
+        ranks = len(candidate.gpu_indices)
+        weights = candidate.checkpoint.bytes * candidate.parallel.data / ranks
+        return min(int(host / ranks / GIB), math.ceil(weights / GIB))
     return 0
 
 

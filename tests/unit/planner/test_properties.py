@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from rigup.lock import Lock
@@ -73,6 +73,7 @@ def larger_gpu(gpu: Gpu, mib: int) -> Gpu:
 
 @unhurried
 @given(gpus, host_memory, services, st.integers(1, 60_000))
+@example(["RTX 3090"], 227, {"checkpoint": NVFP4}, 28_672)
 def test_more_memory_never_turns_feasible_into_refused(
     names: list[str], host: float | None, service: dict[str, Any], more: int
 ) -> None:

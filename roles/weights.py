@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from pyinfra.api import deploy
 
 from rigup import layout
@@ -13,8 +15,11 @@ TOKEN = f"{layout.CONFIGURATION}/hub-token"
 
 
 @deploy("weights")
-def weights(checkpoint: Checkpoint, hub: str, token: str | None) -> None:
-    """Have every locked file. The token, where the repository is gated, is readable by root and the worker only."""
+def weights(checkpoint: Checkpoint, hub: str, token: str | None, wheelhouse: Path | None = None) -> None:
+    """Have every locked file. The token, where the repository is gated, is readable by root and the worker only.
+
+    wheelhouse: a folder of the controlling machine, whose files go before the hub's.
+    """
     if token:
         secret_file(name="hub token", path=TOKEN, value=token, group=layout.WORKER_USER)
     checkpoint_files(
@@ -22,4 +27,5 @@ def weights(checkpoint: Checkpoint, hub: str, token: str | None) -> None:
         checkpoint=checkpoint,
         hub=hub,
         token_file=TOKEN if token else None,
+        wheelhouse=wheelhouse,
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -31,6 +32,11 @@ UNIT_FILE = f"/etc/systemd/system/{UNIT}"
 ROOTS = "/opt/rigup /var/lib/rigup /etc/rigup"
 REHEARSAL = "/run/rigup-test"
 ANSWER = "The capital of France is Paris."
+
+
+def content_of(name: str) -> bytes:
+    """A file of the checkpoint: the same on every machine."""
+    return random.Random(name).randbytes(FILE_BYTES)
 
 
 def wait_for(condition: Callable[[], object], what: str, seconds: float = 60) -> None:

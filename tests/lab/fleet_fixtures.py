@@ -6,7 +6,6 @@ import gzip
 import hashlib
 import io
 import os
-import random
 import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ import pytest
 from rigup.lab.hub import Hub
 from rigup.lab.hub_content import commit_id
 from rigup.lab.lab import Lab
-from tests.lab.fleet import FILE_BYTES, FILES, REPO, Fleet
+from tests.lab.fleet import FILE_BYTES, FILES, REPO, Fleet, content_of
 
 
 @pytest.fixture(scope="session")
@@ -71,7 +70,7 @@ def _checkpoint(served: Path) -> dict[str, str]:
     folder.mkdir(parents=True)
     sha256 = {}
     for name in FILES:
-        content = random.Random(name).randbytes(FILE_BYTES)
+        content = content_of(name)
         (folder / name).write_bytes(content)
         sha256[name] = hashlib.sha256(content).hexdigest()
     return sha256

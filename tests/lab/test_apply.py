@@ -9,7 +9,8 @@ import sys
 import pytest
 
 from rigup.fleet.inventory import toolkit_root
-from tests.lab.fleet import ANSWER, FILES, REPO, UNIT, UNIT_FILE, WEIGHTS, Fleet, Run
+from rigup.lock import load_lock
+from tests.lab.fleet import ANSWER, FILES, REPO, UNIT, UNIT_FILE, WEIGHTS, Fleet, Run, content_of
 
 pytestmark = pytest.mark.lab
 pytest_plugins = ("tests.lab.fleet_fixtures",)
@@ -142,3 +143,25 @@ def test_plain_pyinfra_does_the_same_from_the_root(applied: Fleet) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert host.answers()
     assert applied.rigup("diff", "--json").json["hosts"][0]["changes"] == []
+
+
+def test_weights_are_sent_to_a_host_that_reaches_no_hub(applied: Fleet) -> None:
+    (checkpoint,) = load_lock(applied.root / "rigup.lock").checkpoints
+    house = applied.root / "house/weights" / REPO / checkpoint.revision
+    house.mkdir(parents=True)
+    for name in FILES:
+        (house / name).write_bytes(content_of(name))
+    with (applied.root / "group_data/boxes.py").open("a") as settings:
+        settings.write('wheelhouse = "house"\n')
+    applied.host.tell(f"rm -rf {WEIGHTS}/{REPO}")
+    asked = len(applied.hub.log())
+    applied.apply()
+    assert len(applied.hub.log()) == asked
+    assert applied.host.answers()
+    assert applied.apply().json["hosts"][0]["state"] == "unchanged"
+
+    (house / FILES[1]).write_bytes(b"?" + content_of(FILES[1])[1:])
+    applied.host.tell(f"rm -rf {WEIGHTS}/{REPO}")
+    applied.apply()
+    assert {entry["path"].rpartition("/")[2] for entry in applied.hub.log()[asked:]} >= {FILES[1]}
+    assert applied.host.tell(f"sha256sum {WEIGHTS}/{REPO}/*/{FILES[1]}").split()[0] == checkpoint.files[1].sha256

@@ -98,13 +98,16 @@ def _mirrors(said: Any) -> dict[str, str]:
 
 
 def _packages(data: Mapping[str, Any], plans: tuple[Plan, ...], root: Path) -> PackageSource:
-    """Where Python packages come from. A wheelhouse must have all that the plans' environments consist of."""
+    """Where Python packages come from. A wheelhouse must have all that the plans' environments consist of.
+
+    Without `wheels` it serves weights alone.
+    """
     index, mirror = (_address(data, key) for key in ("package_index", "python_mirror"))
     folder = data.get("wheelhouse")
     if folder is None:
         return PackageSource(index, mirror)
     wheelhouse = root / Path(str(folder)).expanduser()
-    if not (wheelhouse / "wheels").is_dir():
+    if not any((wheelhouse / part).is_dir() for part in ("wheels", "weights")):
         raise InputError(f"wheelhouse: {wheelhouse} has no folder wheels", f"rigup lock --vendor {folder} makes it")
     for plan in plans:
         lacking = missing_in(wheelhouse, plan.build) if plan.build and plan.build.environment else []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 from pyinfra import host
@@ -13,6 +14,7 @@ from rigup import layout
 from rigup.errors import HostFailed
 from rigup.operations import jobs, remote
 from rigup.operations.steps import step
+from rigup.operations.weights_sending import send_weights
 from rigup.plan import Checkpoint
 
 
@@ -36,20 +38,25 @@ class WeightsComplete(FactBase[bool]):
 
 @operation()
 def checkpoint_files(
-    checkpoint: Checkpoint, hub: str, token_file: str | None = None, parallel: int = 4
+    checkpoint: Checkpoint,
+    hub: str,
+    token_file: str | None = None,
+    wheelhouse: Path | None = None,
+    parallel: int = 4,
 ) -> Generator[FunctionCommand, None, None]:
     """Have every locked file of a checkpoint under the weights root, verified.
 
     + checkpoint: the plan's checkpoint, with its files from the lock
     + hub: address of the model hub
     + token_file: file on the host that holds the hub's token
+    + wheelhouse: folder of the controlling machine; what lies in its `weights` is sent, the rest asked of the hub
     + parallel: how many files at a time
     """
     job = _job(checkpoint, hub, token_file, parallel)
     if host.get_fact(WeightsComplete, job=json.dumps({"folder": job["folder"], "files": job["files"]})):
         host.noop(f"weights of {checkpoint.repo} are complete")
         return
-    yield step(_fetch, job)
+    yield step(_fetch, job, wheelhouse)
 
 
 def _job(checkpoint: Checkpoint, hub: str, token_file: str | None, parallel: int) -> dict[str, Any]:
@@ -65,7 +72,7 @@ def _job(checkpoint: Checkpoint, hub: str, token_file: str | None, parallel: int
     }
 
 
-def _fetch(host: Any, job: dict[str, Any]) -> None:
+def _fetch(host: Any, job: dict[str, Any], wheelhouse: Path | None) -> None:
     """Runs the download under systemd and checks what it left."""
     name = f"{job['repo']}-{job['revision'][:12]}".replace("/", "-").replace(".", "-")
     path = f"{layout.WEIGHTS}/.jobs/{name}.json"
@@ -73,8 +80,10 @@ def _fetch(host: Any, job: dict[str, Any]) -> None:
     make = 'install -d -m 755 -o "$1" -g "$1" "$2" "$(dirname "$3")" "$3"'
     remote.script(host, make, layout.WORKER_USER, f"{layout.WEIGHTS}/.jobs", folder)
     remote.write_file(host, path, json.dumps(job))
-    program = f"{layout.PROGRAMS}/fetch_weights.py"
-    jobs.run(host, jobs.Job(f"rigup-weights-{name}", "weights", ("python3", program, path), (folder,), "bytes"))
+    program, unit = f"{layout.PROGRAMS}/fetch_weights.py", f"rigup-weights-{name}"
+    if wheelhouse and not remote.ask(host, "systemctl", "is-active", "--quiet", unit).ok:
+        send_weights(host, job, wheelhouse)
+    jobs.run(host, jobs.Job(unit, "weights", ("python3", program, path), (folder,), "bytes"))
     check = remote.ask(host, "python3", program, "--check", path)
     if not check.ok:
         raise HostFailed(f"{host.name}: weights of {job['repo']}: {_why(check.last_line)}", "run rigup apply again")

@@ -114,6 +114,13 @@ def test_a_wheelhouse_has_every_file_for_the_hosts_architecture(tmp_path: Path) 
     assert read_settings({"wheelhouse": "house"}, (plan(),), tmp_path).packages.wheelhouse == tmp_path / "house"
 
 
+def test_a_wheelhouse_may_hold_weights_alone(tmp_path: Path) -> None:
+    (tmp_path / "house/weights").mkdir(parents=True)
+    assert read_settings({"wheelhouse": "house"}, (plan(),), tmp_path).packages.wheelhouse == tmp_path / "house"
+    with pytest.raises(InputError, match="house/wheels lacks "):
+        read_settings({"wheelhouse": "house"}, (installed(),), tmp_path)
+
+
 @pytest.mark.parametrize(
     ("data", "message", "hint"),
     [

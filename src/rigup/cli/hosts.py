@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from rigup.plan import Plan
 
 SUDO_PASSWORD_VARIABLE = "RIGUP_SUDO_PASSWORD"
-LOCK_HINT = "rigup lock pins it; the controlling machine must reach the hub and the archive for that"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -81,12 +80,15 @@ def _planned(
     from rigup.fleet.planning import plan_project, plans_by_host
     from rigup.fleet.runner import Run
     from rigup.fleet.settings import read_settings
+    from rigup.fleet.unlocked import check_locked
+    from rigup.lock import load_lock
 
     plans = plan_project(project)
     if refused := [plan for plan in plans if plan.verdict == "refused"]:
         raise Refusals(refused)
     by_host = plans_by_host(plans)
     check_installable(plans)
+    check_locked(plans, load_lock(project.lock_path))
     settings = {
         host.name: replace(
             read_settings(host.data, by_host[host.name], project.root, host.origins),
@@ -98,11 +100,11 @@ def _planned(
 
 
 def check_installable(plans: tuple[Plan, ...]) -> None:
-    """Refuses what can be planned but not installed: no role for the engine's build, or nothing pinned in the lock."""
+    """Refuses what can be planned but not installed: there is no role for the engine's build."""
     from rigup.fleet.runner import installable_builds
 
     for plan in plans:
-        assert plan.build is not None and plan.checkpoint is not None
+        assert plan.build is not None
         kind = (plan.build.engine, plan.build.method)
         if kind not in installable_builds():
             known = ", ".join(f"{engine} from {method}" for engine, method in sorted(installable_builds()))
@@ -110,22 +112,6 @@ def check_installable(plans: tuple[Plan, ...]) -> None:
                 f"{plan.host}: {plan.service.name}: {kind[0]} as a {kind[1]} build can be planned, not installed yet",
                 f"this version installs: {known}",
             )
-        if plan.build.method == "source" and plan.build.sha256 is None:
-            raise RigupError(f"{plan.host}: {kind[0]} {plan.build.version} is not in rigup.lock", LOCK_HINT)
-        if plan.build.method == "wheel" and (plan.build.environment is None or plan.build.uv is None):
-            raise RigupError(f"{plan.host}: {kind[0]} {plan.build.version} is not in rigup.lock", "run: rigup lock")
-        if plan.build.method == "image" and plan.build.image is None:
-            what = f"the image of {kind[0]} {plan.build.version}"
-            raise RigupError(f"{plan.host}: {what} is not in rigup.lock", "run: rigup lock")
-        packages = (*plan.build.packages, *plan.build.runtime_packages)
-        if unpinned := [name for name in packages if name.startswith(("cuda-", "libcublas-"))]:
-            raise RigupError(f"{plan.host}: {', '.join(unpinned)} is not in rigup.lock", "run: rigup lock")
-        if plan.moe_config and plan.moe_config.unlocked:
-            what = ", ".join(f"files/moe_configs/{path}" for path in plan.moe_config.unlocked)
-            raise RigupError(f"{plan.host}: {what} is not in rigup.lock", "run: rigup lock")
-        if not plan.checkpoint.files:
-            what = f"{plan.checkpoint.repo} {plan.checkpoint.quant}"
-            raise RigupError(f"{plan.host}: {what} is not in rigup.lock", LOCK_HINT)
 
 
 def sudo_password(args: argparse.Namespace) -> str | None:

@@ -15,8 +15,8 @@ from rigup.errors import RigupError
 VERBS = {
     "init": "probe a box, write its inventory entry and its group_data file",
     "plan": "offline: what each rig will serve, memory per GPU, argv, refusals and what fits instead",
-    "lock": "resolve and pin what the plans rest on: checkpoints, source archives, driver and toolkit",
-    "diff": "over SSH, read-only: what apply would change",
+    "lock": "resolve and pin what the plans rest on: checkpoints, Python packages, archives, images, driver",
+    "diff": "over SSH, read-only: what apply would change, and what else is not as planned",
     "apply": "make it so: from a bare machine to a service that has answered",
     "prune": "take away builds, caches and weights that no kept release needs",
     "status": "one line a service: build, checkpoint, health by a real generation, drift",

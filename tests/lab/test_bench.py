@@ -71,7 +71,7 @@ def test_a_service_is_measured_beside_its_engine(served: Fleet) -> None:
 
 @pytest.mark.slow
 def test_ctrl_c_keeps_what_was_measured_and_leaves_nothing_running(served: Fleet) -> None:
-    run = served.start("bench", "--json", "--concurrency", "2,3", "--input", "16", "--output", "9", "--seconds", "1")
+    run = served.start("bench", "--json", "--concurrency", "2,3", "--input", "16", "--output", "9", "--seconds", "4")
     run.wait_to_say("3 at once, 16 in, window")
     run.interrupt()
     assert run.wait() == 130

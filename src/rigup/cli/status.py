@@ -6,7 +6,6 @@ import argparse
 import json
 import sys
 import time
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from rigup.cli import hosts
@@ -47,8 +46,7 @@ def run(args: argparse.Namespace) -> int:
 
     with examination(args, lambda found: found.verify()) as examined:
         if args.watch is not None:
-            with suppress(KeyboardInterrupt):
-                _watch(examined, max(args.watch, 0.2), args.json)
+            _watch(examined, max(args.watch, 0.2), args.json)
             return 0
         rows, results = _rows(examined)
     from rich.console import Console
@@ -90,8 +88,10 @@ def _watch(examined: Examination, seconds: float, as_json: bool) -> None:
     from rich.live import Live
     from rich.text import Text
 
+    from rigup.fleet.interrupt import ended_by_signals
+
     console = Console(width=None if sys.stdout.isatty() else PIPED_WIDTH)
-    with Live(console=console, auto_refresh=False, screen=False) as shown:
+    with Live(console=console, auto_refresh=False, screen=False) as shown, ended_by_signals() as ended:
         while True:
             rows, results = _rows(examined)
             if as_json:
@@ -101,7 +101,8 @@ def _watch(examined: Examination, seconds: float, as_json: bool) -> None:
                 when = time.strftime(f"%H:%M:%S, again every {seconds:g} s, Ctrl-C ends")
                 view = Group(table(rows), *(Text(text, "red") for text in errors), Text(when, "dim"))
                 shown.update(view, refresh=True) if console.is_terminal else console.print(view)
-            time.sleep(seconds)
+            if ended.wait(seconds):
+                return
             examined.refresh()
 
 

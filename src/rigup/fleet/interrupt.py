@@ -1,4 +1,4 @@
-"""Ctrl-C during an apply: the running steps are stopped in an orderly way; a second one leaves at once."""
+"""Ctrl-C: what runs is stopped in an orderly way; a second one leaves at once."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import gevent
+from gevent.event import Event
 
 from rigup.operations import jobs
 
@@ -21,6 +22,27 @@ def stop_on_signals() -> Iterator[None]:
     watchers = [gevent.signal_handler(number, _stop) for number in SIGNALS]
     try:
         yield
+    finally:
+        for watcher in watchers:
+            watcher.cancel()
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[Event]:
+    """While entered, the first signal sets what is yielded, and the second ends the process.
+
+    As an exception it would reach whichever connection is being served, and could end there.
+    """
+    ended = Event()
+
+    def end() -> None:
+        if ended.is_set():
+            os._exit(130)
+        ended.set()
+
+    watchers = [gevent.signal_handler(number, end) for number in SIGNALS]
+    try:
+        yield ended
     finally:
         for watcher in watchers:
             watcher.cancel()

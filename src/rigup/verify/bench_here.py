@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -11,6 +13,7 @@ from rigup.verify.bench_client import BOOT, program
 from rigup.verify.bench_result import Collected
 
 STOP_SECONDS = 30.0
+STOPPING = b"\nstopping: what has been measured is kept (Ctrl-C again to leave at once)\n"
 
 
 def follow_here(request: dict[str, Any], collected: Collected) -> str:
@@ -41,24 +44,25 @@ def follow_here(request: dict[str, Any], collected: Collected) -> str:
 
 
 def _read(process: subprocess.Popen[str], collected: Collected) -> None:
+    """Takes every line. Ctrl-C is a handler's: as an exception it could come while a line is being taken."""
     assert process.stdin and process.stdout
-    stopping = False
-    while True:
-        try:
-            line = process.stdout.readline()
-        except KeyboardInterrupt:
-            if stopping:
-                raise
-            stopping = True
-            print("\nstopping: what has been measured is kept (Ctrl-C again to leave at once)", file=sys.stderr)
-            process.stdin.close()
-            timer = threading.Timer(STOP_SECONDS, process.kill)
-            timer.daemon = True
-            timer.start()
-            continue
-        if not line:
-            return
-        collected.take(line)
+    to_program = process.stdin
+
+    def stop(_number: int, _frame: object) -> None:
+        if to_program.closed:
+            raise KeyboardInterrupt
+        to_program.close()
+        os.write(2, STOPPING)
+        timer = threading.Timer(STOP_SECONDS, process.kill)
+        timer.daemon = True
+        timer.start()
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        for line in process.stdout:
+            collected.take(line)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def about_url(url: str, model: str) -> dict[str, Any]:

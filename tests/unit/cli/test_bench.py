@@ -124,7 +124,7 @@ def test_a_level_without_an_answer_is_a_failure(
 def test_what_was_measured_until_ctrl_c_is_kept_and_marked(engine: Callable[..., Engine], folder: Path) -> None:
     words = ("--url", engine(ttft=0.01, itl=0.01).url, "--concurrency", "2,3", "--input", "16", "--output", "10")
     process = subprocess.Popen(
-        [sys.executable, "-m", "rigup", "bench", *words, "--seconds", "1", "--json"],
+        [sys.executable, "-m", "rigup", "bench", *words, "--seconds", "4", "--json"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -44,7 +44,7 @@ def patch_for_many_hosts() -> None:
 
 
 class Refusals(RigupError):
-    """Raised when plans are refused: nothing was asked of any host."""
+    """Raised when plans are refused: hosts were greeted at most, and nothing was changed."""
 
     def __init__(self, plans: list[Plan]) -> None:
         findings = [(plan, finding) for plan in plans for finding in plan.refusals]
@@ -54,7 +54,7 @@ class Refusals(RigupError):
 
 
 def open_run(args: argparse.Namespace, kind: type[Run] | None = None) -> tuple[Project, Run]:
-    """Reads the fleet, plans it, and prepares the run. Raises before any host is asked when something cannot be.
+    """Reads the fleet, plans it, and prepares the run. Hosts are greeted meanwhile, which only reads: what cannot be is raised before anything is changed.
 
     kind: of the run, where it is not the usual one.
     """

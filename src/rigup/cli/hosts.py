@@ -54,7 +54,9 @@ class Refusals(RigupError):
 
 
 def open_run(args: argparse.Namespace, kind: type[Run] | None = None) -> tuple[Project, Run]:
-    """Reads the fleet, plans it, and prepares the run. Hosts are greeted meanwhile, which only reads: what cannot be is raised before anything is changed.
+    """Reads the fleet, plans it, and prepares the run. Raises what cannot be before anything is changed.
+
+    Hosts are greeted meanwhile, which only reads.
 
     kind: of the run, where it is not the usual one.
     """

@@ -6,6 +6,7 @@ from typing import Literal
 
 from rigup.environment import Architecture, LockedEnvironment, LockedImage, LockedUv, Variant
 from rigup.lock import LockedFile
+from rigup.node import Node, PeerPort
 from rigup.rig import Rig
 from rigup.service import Service
 from rigup.units import Frozen
@@ -176,6 +177,9 @@ class Plan(Frozen):
     driver: None where rigup leaves the host's own alone. driver_floor: the lowest branch that engine and cards accept.
     gpu_uuids: which card of the host each index is, in the order of use; empty until a probe has told, and where the
     service has every card of a rig of equal ones.
+    nodes: of a service that spans hosts, all of them by rank; () for one host. rank: this host's. Memory is that of
+    this host's GPUs alone. Only the head (rank 0) has the API; `command` of the others is what joins it.
+    peer_ports: that must be reached before anything starts. peer_traffic: the engine opens further ports between them.
     """
 
     host: str
@@ -203,6 +207,10 @@ class Plan(Frozen):
     driver: DriverPlan | None = None
     gpu_uuids: dict[int, str] = {}
     driver_floor: int = 0
+    nodes: tuple[Node, ...] = ()
+    rank: int = 0
+    peer_ports: tuple[PeerPort, ...] = ()
+    peer_traffic: bool = False
     warnings: tuple[Finding, ...] = ()
     refusals: tuple[Finding, ...] = ()
     silenced: tuple[str, ...] = ()

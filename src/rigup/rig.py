@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from rigup.environment import Architecture
+from rigup.node import Network
 from rigup.units import Frozen
 
 SUPPORTED_OS = ("debian-12", "debian-13", "ubuntu-22.04", "ubuntu-24.04")
@@ -15,13 +16,16 @@ SUPPORTED_OS = ("debian-12", "debian-13", "ubuntu-22.04", "ubuntu-24.04")
 class RigInput(Frozen):
     """`rig` in group_data, as written. Only `gpus` is required: "4x RTX 3090", a list of names, or [] for none.
 
-    power_limit_w: watts, for each GPU.
+    power_limit_w: watts, for each GPU. hosts_per_service: how many hosts of the group, in the inventory's order, one
+    service spans. network: between them.
     """
 
     gpus: str | tuple[str, ...]
     host_memory_gib: Annotated[float, Field(gt=0, le=65536)] | None = None
     os: str | None = None
     power_limit_w: Annotated[int, Field(ge=1, le=10000)] | None = None
+    hosts_per_service: Annotated[int, Field(ge=1, le=64)] = 1
+    network: Network = Network()
 
 
 class Gpu(Frozen):
@@ -57,6 +61,8 @@ class Rig(Frozen):
     host_memory_gib: float | None = None
     os: str | None = None
     power_limit_w: int | None = None
+    hosts_per_service: int = 1
+    network: Network = Network()
 
     @property
     def architecture(self) -> Architecture:

@@ -23,6 +23,8 @@ class Service(Frozen):
     offload: "none" keeps every weight in VRAM, "experts" puts experts into host memory, "auto" does so when nothing
     else fits.
     start_timeout: seconds until it must answer; None means what its size allows for.
+    across_hosts: of a service that spans several, whether the engine itself joins them or Ray does. join_port: where
+    the head waits for the others, or where llama.cpp's RPC servers listen; None means `port` plus 10,000.
     flags: extra options for the engine (True means a bare switch). allow: ids of rules to silence.
     """
 
@@ -50,6 +52,8 @@ class Service(Frozen):
     reasoning: bool = False
     sampling: dict[str, float] = {}
     trust_remote_code: bool = False
+    across_hosts: Literal["engine", "ray"] = "engine"
+    join_port: Annotated[int, Field(ge=1, le=65535)] | None = None
     start_timeout: Annotated[int, Field(ge=1, le=86_400)] | None = None
     flags: dict[str, FlagValue] = {}
     environment: dict[str, str] = {}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[2] / "src" / "rigup"
-NOUNS = {"errors", "units", "rig", "service", "environment", "lock", "plan", "layout", "cache", "toolkit"}
+NOUNS = {"errors", "units", "rig", "service", "environment", "lock", "plan", "node", "layout", "cache", "toolkit"}
 LAYERS = ["nouns", "catalogue", "planner", "render", "programs", "facts", "operations", "verify", "lab", "fleet", "cli"]
 
 

@@ -17,6 +17,8 @@ from rigup.catalogue.model import Model
 from rigup.catalogue.moe_configs import FOLDER as MOE_CONFIGS
 from rigup.catalogue.moe_configs import TOOLKIT as TOOLKIT_MOE_CONFIGS
 from rigup.catalogue.moe_configs import MoeConfigFile, load_moe_configs
+from rigup.catalogue.overheads import FOLDER as OVERHEADS
+from rigup.catalogue.overheads import TABLE, MeasuredOverhead
 from rigup.errors import InputError
 from rigup.rig import Gpu
 
@@ -40,6 +42,7 @@ class Catalogue:
     engines: tuple[Engine, ...]
     moe_configs: tuple[MoeConfigFile, ...] = ()
     name_lists: tuple[NameList, ...] = ()
+    overheads: tuple[MeasuredOverhead, ...] = ()
 
     @cached_property
     def models_by_name(self) -> dict[str, Model]:
@@ -96,6 +99,7 @@ def _laid_over(toolkit: Catalogue, folder: Path) -> Catalogue:
         load_engines((*FILES, *engine_files)) if engine_files else toolkit.engines,
         toolkit.moe_configs,
         load_name_lists(folder / NAME_LISTS),
+        read_entries(folder / OVERHEADS, TABLE, MeasuredOverhead),
     )
     for checkpoint in checkpoints:
         if checkpoint.model not in catalogue.models_by_name:

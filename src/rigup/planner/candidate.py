@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.catalogue.flags import known_options, known_variables
 from rigup.catalogue.model import Model
+from rigup.catalogue.overheads import MeasuredOverhead, measured_overhead
 from rigup.plan import GpuMemory, Parallel
+from rigup.planner.overhead import RUNTIME
 from rigup.rig import Gpu, Rig
 from rigup.service import BuildMethod, Service
 from rigup.units import MIB
@@ -76,6 +78,7 @@ class Candidate:
     names: options and variables read out of the very wheel that is locked; None where the catalogue's lists are of it.
     driver_locked: whether the lock pins the rig's driver, so that it is held against what this needs.
     driver_reserve: what the driver's branch keeps of each GPU beyond the calibrated constants; None for nothing.
+    overheads: what the fleet has measured itself in place of those constants.
     usage, kv_tokens, host_memory_mib: what `rigup.planner.memory` worked out; empty and 0 before that.
     """
 
@@ -105,6 +108,7 @@ class Candidate:
     triton: str | None = None
     names: NameList | None = None
     driver_reserve: Reserve | None = None
+    overheads: tuple[MeasuredOverhead, ...] = ()
     driver_locked: bool = False
     usage: tuple[GpuUsage, ...] = ()
     kv_tokens: int = 0
@@ -119,6 +123,23 @@ class Candidate:
     def driver_bytes(self) -> int:
         """Bytes of each GPU that the driver keeps beyond the calibrated constants."""
         return self.driver_reserve.additional_mib * MIB if self.driver_reserve else 0
+
+    @property
+    def measured_overheads(self) -> dict[str, MeasuredOverhead | None]:
+        """By kind of GPU, what the fleet has measured of exactly this; None where it has not."""
+        return {
+            gpu.name: measured_overhead(
+                self.overheads, self.engine.name, self.version, gpu.name, len(self.gpu_indices), self.parallel
+            )
+            for gpu in self.gpus
+        }
+
+    @property
+    def runtime_bytes(self) -> float:
+        """What the engine's own process takes of each GPU: the most that any kind of them is said to need."""
+        measured = self.measured_overheads.values() if self.overheads else ()
+        standard = RUNTIME[self.engine.name]
+        return max((found.runtime_mib * MIB if found else standard for found in measured), default=standard)
 
     @property
     def version(self) -> str:

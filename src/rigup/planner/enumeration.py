@@ -10,6 +10,7 @@ from rigup.catalogue.drivers import Reserve
 from rigup.catalogue.engines import Engine, EngineVersion, version_key
 from rigup.catalogue.flags import NameList
 from rigup.catalogue.moe_configs import MoeConfigFile
+from rigup.catalogue.overheads import MeasuredOverhead
 from rigup.plan import Parallel
 from rigup.planner.candidate import Candidate
 from rigup.planner.resolution import Resolved
@@ -30,6 +31,7 @@ class Question:
 
     moe_configs: every tuned kernel. triton: its locked version by engine and version.
     driver_locked: whether the lock pins the driver. name_lists: the fleet's own, of wheels that it has locked.
+    overheads: what the fleet has measured of its engines' memory.
     """
 
     rig: Rig
@@ -40,6 +42,7 @@ class Question:
     triton: Mapping[tuple[str, str], str | None] = field(default_factory=dict)
     driver_locked: bool = False
     name_lists: tuple[NameList, ...] = ()
+    overheads: tuple[MeasuredOverhead, ...] = ()
 
     @property
     def context(self) -> int:
@@ -94,6 +97,7 @@ def _candidate(
         names=next((names for names in question.name_lists if names.kind == kind), None),
         service=question.service,
         driver_reserve=question.driver_reserve,
+        overheads=question.overheads,
         driver_locked=question.driver_locked,
         moe_configs=question.moe_configs,
         triton=question.triton.get((engine.name, release.version)),

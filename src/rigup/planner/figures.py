@@ -100,9 +100,11 @@ def _engine_figures(candidate: Candidate) -> Iterator[Figure]:
     )
     if candidate.usage:
         most = max(mib(use.overhead) for use in candidate.usage)
-        yield Figure(
-            subject=name, figure="overhead of a GPU", value=f"{most:,} MiB", source="docs/memory.md: calibration"
-        )
+        measured = [
+            found.sources.get("runtime_mib", _UNSOURCED) for found in candidate.measured_overheads.values() if found
+        ]
+        source = "; ".join(dict.fromkeys(measured)) or "docs/memory.md: calibration"
+        yield Figure(subject=name, figure="overhead of a GPU", value=f"{most:,} MiB", source=source)
     if candidate.memory_fraction:
         option = "--gpu-memory-utilization" if candidate.engine.name == "vllm" else "--mem-fraction-static"
         yield Figure(

@@ -26,7 +26,7 @@ def asked(rig: Rig, service: Service, catalogue: Catalogue, lock: Lock) -> Quest
     }
     known, driver = catalogue.moe_configs, driver_plan(rig, lock)
     reserve, lists = driver_reserve(rig, lock), catalogue.name_lists
-    return Question(rig, service, resolved, reserve, known, triton, driver is not None, lists)
+    return Question(rig, service, resolved, reserve, known, triton, driver is not None, lists, catalogue.overheads)
 
 
 def with_chosen_versions(catalogue: Catalogue, lock: Lock) -> Catalogue:

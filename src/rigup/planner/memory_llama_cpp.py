@@ -9,7 +9,6 @@ from rigup.planner.kv_cache import layer_token_bytes
 from rigup.planner.overhead import (
     LLAMA_CPP_HOST,
     LLAMA_CPP_RESERVE,
-    LLAMA_CPP_RUNTIME,
     UNIFIED_MEMORY_RESERVE,
     llama_cpp_compute,
     llama_cpp_logits,
@@ -34,7 +33,7 @@ def place_llama_cpp(candidate: Candidate, rooms: Sequence[float]) -> Placement:
     if not rooms:
         host = weights.embedding + weights.head + model.layers * (weights.layer + cache) + compute + logits
         return Placement(host=host + LLAMA_CPP_HOST, kv_tokens=tokens)
-    overheads = [LLAMA_CPP_RUNTIME + candidate.driver_bytes + compute] * len(rooms)
+    overheads = [candidate.runtime_bytes + candidate.driver_bytes + compute] * len(rooms)
     overheads[-1] += logits
     # A tied output has no tensor of its own: llama.cpp then puts a copy of the embeddings on the last GPU.
     output = weights.head or weights.embedding

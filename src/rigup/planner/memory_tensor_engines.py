@@ -13,7 +13,7 @@ from typing import Literal
 
 from rigup.planner.candidate import Candidate, GpuUsage
 from rigup.planner.kv_cache import layer_token_bytes
-from rigup.planner.overhead import TENSOR_ENGINE_HOST, TENSOR_ENGINE_RUNTIME, sampler, tensor_engine_activations
+from rigup.planner.overhead import TENSOR_ENGINE_HOST, sampler, tensor_engine_activations
 from rigup.planner.placement import fits, partition
 from rigup.planner.usage import Placement
 from rigup.planner.weights import weights_of
@@ -72,7 +72,7 @@ def _shape(candidate: Candidate) -> _Shape:
     extras[0] += weights.embedding / tensor
     extras[-1] += (weights.head or (weights.embedding if stages > 1 else 0.0)) / tensor
     activations = tensor_engine_activations(model, candidate.expert_shards, tensor, candidate.batched_tokens)
-    overheads = [TENSOR_ENGINE_RUNTIME + candidate.driver_bytes + activations] * stages
+    overheads = [candidate.runtime_bytes + candidate.driver_bytes + activations] * stages
     overheads[-1] += sampler(model, candidate.sequences)
     token = layer_token_bytes(model, candidate.kv_cache_type, tensor)
     return _Shape(layer, token, tuple(extras), tuple(overheads))

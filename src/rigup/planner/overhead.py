@@ -14,6 +14,8 @@ from rigup.units import GIB, MIB
 TENSOR_ENGINE_RUNTIME = 3.3 * GIB
 # Driver reserve and the CUDA context with all of ggml-cuda's kernels loaded.
 LLAMA_CPP_RUNTIME = 900 * MIB
+# What a plan counts for the engine's own process where a fleet has measured nothing else (catalogue/overheads/).
+RUNTIME = {"vllm": TENSOR_ENGINE_RUNTIME, "sglang": TENSOR_ENGINE_RUNTIME, "llama.cpp": LLAMA_CPP_RUNTIME}
 # Part of each GPU that a llama.cpp plan leaves free: the figures here are no better than that.
 LLAMA_CPP_RESERVE = 0.01
 # The same of a GPU that shares the host's memory, where the operating system needs some of it: assumed, not measured.

@@ -1,0 +1,50 @@
+"""What an engine takes of a GPU beside weights, KV cache and what a step needs, as a fleet has measured it itself.
+
+There is none in the toolkit: its constants stand in rigup.planner.overhead. `rigup plan --calibrate --write` writes
+them into a fleet's `catalogue/overheads/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from rigup.plan import Parallel
+from rigup.units import Frozen
+
+FOLDER = "overheads"
+TABLE = "overhead"
+
+
+class MeasuredOverhead(Frozen):
+    """One figure, for one release of an engine on one kind of GPU, spread in one way.
+
+    gpu: NVML's name. gpus: how many the service has. runtime_mib: MiB of each GPU that take the place of the toolkit's
+    constant. sources: of `runtime_mib`: how many starts it rests on, and when they were.
+    """
+
+    engine: Literal["vllm", "sglang", "llama.cpp"]
+    version: str
+    gpu: str
+    gpus: Annotated[int, Field(ge=1)]
+    tensor: Annotated[int, Field(ge=1)] = 1
+    pipeline: Annotated[int, Field(ge=1)] = 1
+    data: Annotated[int, Field(ge=1)] = 1
+    expert: Annotated[int, Field(ge=1)] = 1
+    runtime_mib: Annotated[int, Field(ge=0)]
+    sources: dict[str, str]
+
+    @property
+    def kind(self) -> tuple[str, str, str, int, Parallel]:
+        """What it is the figure of."""
+        parallel = Parallel(tensor=self.tensor, pipeline=self.pipeline, data=self.data, expert=self.expert)
+        return self.engine, self.version, self.gpu, self.gpus, parallel
+
+
+def measured_overhead(
+    known: Iterable[MeasuredOverhead], engine: str, version: str, gpu: str, gpus: int, parallel: Parallel
+) -> MeasuredOverhead | None:
+    """The figure that was measured for exactly this; None where there is none."""
+    return next((entry for entry in known if entry.kind == (engine, version, gpu, gpus, parallel)), None)

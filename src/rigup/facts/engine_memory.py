@@ -1,0 +1,112 @@
+"""What an engine's own log says of the memory that it took, GPU by GPU. Pure.
+
+Sources: vLLM 0.12.0 to 0.33.0, v1/worker/gpu_worker.py, gpu_model_runner.py and v1/core/kv_cache_utils.py, ranks as
+v1/executor/multiproc_executor.py names its workers; SGLang 0.5.9 and 0.5.23, model_executor/model_runner.py,
+mem_cache/memory_pool.py and kv_pool_runtime.py, whose "GB" is 2**30 bytes (utils/common.py); llama.cpp b11434,
+llama-model.cpp, llama-kv-cache.cpp and llama-context.cpp, which say it at `--verbosity 4` and not by default.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from rigup.plan import Parallel
+
+# What a host looks for in a log, as `grep -E` takes it: every line below has one of these words.
+WORDS = (
+    "Model loading took|Available KV cache memory|GPU KV cache size|Graph capturing finished|"
+    "CUDA graph memory profiling is enabled|Load weight end|#tokens: |CUDA[0-9]+ .*buffer size|cells, "
+)
+
+_GIB = 1024
+_NUMBER = r"([\d.]+)"
+# (Worker_DP0_PP1_TP3 pid=7) of vLLM, [2026-11-21 20:15:00 DP0 PP1 TP3] of SGLang.
+_VLLM_RANK = re.compile(r"\((?:Worker|EngineCore)((?:_[A-Z]+\d+)*)[ )]")
+_SGLANG_RANK = re.compile(r"^\[[\d:. -]+?((?: [A-Z_]+\d+)+)\]")
+_RANK_PART = re.compile(r"(?:^|[ _])(DP|PP|TP)(\d+)")
+
+_WEIGHTS = re.compile(rf"Model loading took {_NUMBER} GiB|Load weight end\..*mem usage={_NUMBER} GB")
+_CACHE = re.compile(rf"Available KV cache memory: {_NUMBER} GiB|#tokens: \d+, KV size: {_NUMBER} GB")
+_CACHE_HALVES = re.compile(rf"#tokens: \d+, K size: {_NUMBER} GB, V size: {_NUMBER} GB")
+_TOKENS = re.compile(r"GPU KV cache size: ([\d,]+) tokens|KV [Cc]ache (?:is )?allocated\..*#tokens: (\d+)")
+_GRAPHS = re.compile(rf"Graph capturing finished in .* took {_NUMBER} GiB")
+_GRAPHS_COUNTED = "CUDA graph memory profiling is enabled"
+_LLAMA_CPP = re.compile(rf"CUDA(\d+) (model|KV|compute) buffer size = +{_NUMBER} MiB")
+_LLAMA_CPP_CELLS = re.compile(r"llama_kv_cache: size = .*\( *(\d+) cells, +\d+ layers, +\d+/(\d+) seqs\)")
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What one GPU holds, as the log has it; None for what it does not say.
+
+    kv_tokens: of the cache that this GPU has a part of. graphs_mib: vLLM's CUDA graphs; graphs_counted: whether they
+    are within what it was given, so that the KV cache is smaller by them. compute_mib: llama.cpp's compute buffers.
+    """
+
+    weights_mib: float | None = None
+    kv_cache_mib: float | None = None
+    kv_tokens: int | None = None
+    graphs_mib: float | None = None
+    graphs_counted: bool = False
+    compute_mib: float | None = None
+
+
+def read_log(lines: Iterable[str], parallel: Parallel, gpus: int) -> tuple[Parts, ...]:
+    """The parts of each GPU, in the order in which the engine was given them.
+
+    lines: of one start. What is said twice counts as it was said last, but llama.cpp's buffers add up.
+    """
+    found = [Parts() for _ in range(gpus)]
+    for line in lines:
+        for rank in _ranks(line, parallel, gpus):
+            found[rank] = _with(found[rank], line, rank)
+    return tuple(found)
+
+
+def _ranks(line: str, parallel: Parallel, gpus: int) -> Iterator[int]:
+    """The GPUs that a line may be about: all of them where it names no rank. Both engines count data, pipeline, tensor.
+
+    A line of llama.cpp's names its device in another place, which `_with` heeds.
+    """
+    said = _VLLM_RANK.search(line) or _SGLANG_RANK.search(line)
+    own = {name: int(number) for name, number in _RANK_PART.findall(said[1])} if said else {}
+    for rank in range(gpus):
+        stage = rank // parallel.tensor
+        place = {"TP": rank % parallel.tensor, "PP": stage % parallel.pipeline, "DP": stage // parallel.pipeline}
+        if all(place[name] == number for name, number in own.items()):
+            yield rank
+
+
+def _with(parts: Parts, line: str, rank: int) -> Parts:
+    """What was known with what a line says."""
+    if buffer := _LLAMA_CPP.search(line):
+        return _with_buffer(parts, buffer[2], float(buffer[3])) if int(buffer[1]) == rank else parts
+    if cells := _LLAMA_CPP_CELLS.search(line):
+        return replace(parts, kv_tokens=int(cells[1]) * int(cells[2]))
+    if tokens := _TOKENS.search(line):
+        parts = replace(parts, kv_tokens=int((tokens[1] or tokens[2]).replace(",", "")))
+    if weights := _WEIGHTS.search(line):
+        return replace(parts, weights_mib=_mib(weights[1] or weights[2]))
+    if cache := _CACHE.search(line):
+        return replace(parts, kv_cache_mib=_mib(cache[1] or cache[2]))
+    if halves := _CACHE_HALVES.search(line):
+        return replace(parts, kv_cache_mib=_mib(halves[1]) + _mib(halves[2]))
+    if graphs := _GRAPHS.search(line):
+        return replace(parts, graphs_mib=_mib(graphs[1]))
+    return replace(parts, graphs_counted=True) if _GRAPHS_COUNTED in line else parts
+
+
+def _with_buffer(parts: Parts, kind: str, size: float) -> Parts:
+    match kind:
+        case "model":
+            return replace(parts, weights_mib=(parts.weights_mib or 0) + size)
+        case "KV":
+            return replace(parts, kv_cache_mib=(parts.kv_cache_mib or 0) + size)
+        case _:
+            return replace(parts, compute_mib=size)
+
+
+def _mib(gib: str) -> float:
+    return float(gib) * _GIB

@@ -48,7 +48,7 @@ BAD_RIGS: dict[str, tuple[object, str, str]] = {
     "key like no other": (
         {"gpus": [], "zzz": 1},
         "rig.zzz: unknown key",
-        "known: gpus, host_memory_gib, os, power_limit_w",
+        "known: gpus, host_memory_gib, hosts_per_service, network, os, power_limit_w",
     ),
     "unknown GPU": (
         {"gpus": ["RTX 3090", "RTX 3090", "RTX 3900"]},

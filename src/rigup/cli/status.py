@@ -67,16 +67,18 @@ def run(args: argparse.Namespace) -> int:
 def _rows(examined: Examination) -> tuple[list[dict[str, Any]], list[HostResult]]:
     from rigup.cli.status_rows import left_over_row, row, settle, with_kernels
     from rigup.fleet.kernels import kernels_of
+    from rigup.fleet.measured_memory import memory_of
 
     examined.note_drift()
-    kernels = kernels_of(examined)
+    kernels, memory = kernels_of(examined), memory_of(examined)
     results = list(examined.results.values())
     rows: list[dict[str, Any]] = []
     for result in results:
         drift = examined.drift[result.host]
         for plan in examined.plans[result.host]:
             said = kernels.get((result.host, plan.service.name))
-            rows.append(with_kernels(row(result, plan, drift), plan, said))
+            measured = {"memory": memory.get((result.host, plan.service.name), [])}
+            rows.append(with_kernels(row(result, plan, drift) | measured, plan, said))
         rows += [left_over_row(result, found) for found in drift if found.what == "not in the inventory"]
     settle(results, rows)
     return rows, results
@@ -113,8 +115,9 @@ def table(rows: list[dict[str, Any]]) -> Any:
     table = Table(box=None, pad_edge=False)
     drivers = ("driver",) if any(row.get("driver") for row in rows) else ()
     gpus = ("gpu memory", "hottest") if any(row.get("gpu_memory_mib") for row in rows) else ()
+    planned = ("planned",) if any(_planned(row) for row in rows) else ()
     kernels = ("moe config",) if any(row.get("moe_config") for row in rows) else ()
-    columns = ("host", "service", "release", "engine", "checkpoint", "unit", "up", *drivers, *gpus, *kernels)
+    columns = ("host", "service", "release", "engine", "checkpoint", "unit", "up", *drivers, *gpus, *planned, *kernels)
     for column in (*columns, "health", "drift"):
         table.add_column(column, overflow="fold")
     for row in rows:
@@ -124,7 +127,8 @@ def table(rows: list[dict[str, Any]]) -> Any:
         known = (row.get("release"), _engine(row), _checkpoint(row), row.get("unit"), _up(row.get("up_seconds")))
         style = None if row["health"] == "answers" and row["drift"] == "none" else "red"
         kernel = (row.get("moe_config"),) if kernels else ()
-        cells = (*known, *driver, *figures, *kernel, health, row["drift"])
+        beside = (_planned(row),) if planned else ()
+        cells = (*known, *driver, *figures, *beside, *kernel, health, row["drift"])
         table.add_row(row["host"], row["service"], *(str(cell or "-") for cell in cells), style=style)
     return table
 
@@ -142,6 +146,14 @@ def _checkpoint(row: dict[str, Any]) -> str:
 def _gpu_memory(row: dict[str, Any]) -> str:
     used, there = row.get("gpu_memory_used_mib"), row.get("gpu_memory_mib")
     return f"{(used or 0) / 1024:.1f} of {there / 1024:.1f} GiB" if there else ""
+
+
+def _planned(row: dict[str, Any]) -> str:
+    """What the plan has for the service's GPUs, and how far off that is while it runs."""
+    from rigup.fleet.measured_memory import off, together
+
+    sums = together(row.get("memory") or ()) if row.get("unit") == "active" else None
+    return f"{sums[1] / 1024:.1f} GiB ({off(*sums)})" if sums else ""
 
 
 def _temperature(row: dict[str, Any]) -> str:

@@ -13,7 +13,7 @@ import subprocess
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,8 @@ class Record:
 
     when: UTC, as in "2026-11-21 20:15:00 UTC". lock: the first digits of rigup.lock's sha256. commit: of the fleet
     folder, "-dirty" where files in it were changed since, "" where it is no git checkout. services: what each of them
-    was to be, by name. result: the host's state at the end.
+    was to be, by name. result: the host's state at the end. memory: of each service that was started, its GPUs as
+    planned and as measured.
     """
 
     host: str
@@ -54,10 +55,12 @@ class Record:
     services: dict[str, str]
     changes: tuple[str, ...]
     errors: tuple[str, ...]
+    memory: dict[str, Any] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        """In plain values; schema 1."""
-        return {"schema": 1, **asdict(self)}
+        """In plain values; schema 1. Where nothing was started there is no `memory`."""
+        values = {"schema": 1, **asdict(self)}
+        return values if self.memory else {key: value for key, value in values.items() if key != "memory"}
 
 
 class Recorder:
@@ -85,6 +88,7 @@ class Recorder:
             services,
             tuple(f"{change.role}: {change.step}" for change in result.changes),
             tuple(error.message for error in result.errors),
+            result.memory,
         )
 
     @property
@@ -118,6 +122,11 @@ def kept_here(host: str) -> list[dict[str, Any]]:
     """This machine's records of a host, oldest first."""
     path = here(host)
     return parse(path.read_text()) if path.is_file() else []
+
+
+def all_kept_here() -> list[dict[str, Any]]:
+    """This machine's records of every host, by file, oldest first."""
+    return [record for path in sorted(here("").parent.glob("*.jsonl")) for record in parse(path.read_text())]
 
 
 def here(host: str) -> Path:

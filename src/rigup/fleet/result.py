@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from rigup.errors import RigupError
 from rigup.facts.probe import Probe
@@ -30,7 +30,10 @@ class Change:
 
 @dataclass
 class HostResult:
-    """One host's part of a run. `changes` are those foreseen until the host was worked on, then those made."""
+    """One host's part of a run. `changes` are those foreseen until the host was worked on, then those made.
+
+    memory: by service that this run started, its GPUs' memory as measured (rigup.fleet.measured_memory).
+    """
 
     host: str
     state: State = "pending"
@@ -39,6 +42,7 @@ class HostResult:
     answers: list[Answer] = field(default_factory=list)
     probe: Probe | None = None
     seconds: float = 0.0
+    memory: dict[str, Any] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:

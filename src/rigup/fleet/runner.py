@@ -244,10 +244,19 @@ class Run:
         name, probe = plan.service.name, self.results[host.name].probe
         answered: dict[str, Answer] = host.connector_data.get("rigup_answers", {})
         if name in answered:
+            self._measure(host, plan)
             return answered[name]
         if probe is not None and name not in probe.releases:
             raise HostFailed(f"{host.name}: {name} was never applied here", "rigup diff shows what apply would do")
         return ask_service(host, plan, max_tokens=1, wait_s=60)
+
+    def _measure(self, host: Any, plan: Plan) -> None:
+        """Notes what a service that this run has started takes of its GPUs."""
+        if plan.memory:
+            from rigup.fleet.measured_memory import after_start
+
+            if found := after_start(host, plan, self.project.root):
+                self.results[host.name].memory[plan.service.name] = found
 
     def _meta(self, host: Any, operation: str) -> Any:
         return self.state.get_op_data_for_host(host, operation).operation_meta

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import getpass
 import os
 from dataclasses import replace
@@ -60,6 +61,7 @@ def open_run(args: argparse.Namespace, kind: type[Run] | None = None) -> tuple[P
 
     kind: of the run, where it is not the usual one.
     """
+    gc.disable()  # what is imported is no garbage; `import_by_and_by` takes collecting up again
     from rigup.fleet.contact import Contact
     from rigup.fleet.inventory import load_project
     from rigup.fleet.startup import import_by_and_by

@@ -41,11 +41,13 @@ def import_by_and_by() -> None:
         importlib.import_module(name)
         for _ in range(TURNS):
             gevent.sleep(TURN_SECONDS)
+    gc.freeze()  # what is imported stays, and need not be looked at again and again
+    gc.enable()
 
 
 def patch_for_many_hosts() -> None:
     """Lets one process talk to many hosts at once; must run before anything imports sockets for real."""
-    gc.set_threshold(FEWER_COLLECTIONS)  # what is imported stays, and need not be looked at again and again
+    gc.set_threshold(FEWER_COLLECTIONS)
     import gevent.events
     from gevent import monkey
 

@@ -128,6 +128,7 @@ def boot(record: LabRecord, index: int, root: Path) -> int:
         f"--hostname={record.name}{index}",
         f"--directory={root}",
         f"--network-namespace-path={network.NAMESPACES / addresses.machine_namespace(record.number, index)}",
+        "--capability=CAP_NET_ADMIN",  # of its own network alone: root of a real machine has a firewall
         "--resolv-conf=off",
         "--timezone=off",
         "--link-journal=no",

@@ -25,7 +25,7 @@ _NUMBER = r"([\d.]+)"
 # (Worker_DP0_PP1_TP3 pid=7) of vLLM, [2026-11-21 20:15:00 DP0 PP1 TP3] of SGLang.
 _VLLM_RANK = re.compile(r"\((?:Worker|EngineCore)((?:_[A-Z]+\d+)*)[ )]")
 _SGLANG_RANK = re.compile(r"^\[[\d:. -]+?((?: [A-Z_]+\d+)+)\]")
-_RANK_PART = re.compile(r"(?:^|[ _])(DP|PP|TP)(\d+)")
+_RANK_PART = re.compile(r"(?:^_|(?<=\d)_| )(DP|PP|TP)(\d+)")
 
 _WEIGHTS = re.compile(rf"Model loading took {_NUMBER} GiB|Load weight end\..*mem usage={_NUMBER} GB")
 _CACHE = re.compile(rf"Available KV cache memory: {_NUMBER} GiB|#tokens: \d+, KV size: {_NUMBER} GB")

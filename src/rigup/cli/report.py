@@ -126,14 +126,14 @@ def _redactor(project: Project, entry: HostEntry, secrets: list[str]) -> Redacto
     """Knows what the host and the run have, and what the inventory says or has in its files."""
     from rigup.fleet.redaction import Redactor
 
-    return Redactor([*secrets, *_said(project.root, entry.data)])
+    return Redactor([*secrets, *secrets_said(project.root, entry.data)])
 
 
-def _said(root: Path, data: Any) -> Iterator[str]:
+def secrets_said(root: Path, data: Any) -> Iterator[str]:
     """Each value whose key sounds like a secret, and the content of each file that a key ending in _file names."""
     for key, value in data.items() if isinstance(data, dict) else ():
         if isinstance(value, dict):
-            yield from _said(root, value)
+            yield from secrets_said(root, value)
         elif isinstance(value, str) and str(key).endswith("_file"):
             path = root / Path(value).expanduser()
             if path.is_file() and os.access(path, os.R_OK) and path.stat().st_size <= LARGEST_SECRET:

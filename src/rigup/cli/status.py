@@ -19,6 +19,7 @@ examples:
   rigup status                      every host of the only inventory
   rigup status --limit gpu1.lan --json
   rigup status --watch 5            again every five seconds, in place, until Ctrl-C
+  rigup status --html fleet.html    also a page: memory, versions, drift, benchmarks, releases; - prints it
 
 exit codes: 0 every service answers and is what the plan says, 1 one does not, 2 could not ask; of --watch: 0
 """
@@ -38,17 +39,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help=f"refresh in place, every {WATCH_SECONDS:g} seconds; with --json one line a refresh",
     )
+    parser.add_argument("--html", metavar="FILE", help="also write a page about the fleet; - for standard output")
 
 
 def run(args: argparse.Namespace) -> int:
     """Asks every host and shows one line a service; again and again with --watch."""
     from rigup.cli.examining import examination
 
+    if args.html is not None:
+        from rigup.cli.page import status_page
+
+        status_page.check(args)
     with examination(args, lambda found: found.verify()) as examined:
         if args.watch is not None:
             _watch(examined, max(args.watch, 0.2), args.json)
             return 0
         rows, results = _rows(examined)
+        page = status_page.page_of(examined, rows, args.limit) if args.html is not None else ""
     from rich.console import Console
 
     from rigup.cli import summary
@@ -58,9 +65,13 @@ def run(args: argparse.Namespace) -> int:
         json.dump({"schema": 1, "services": rows}, sys.stdout, indent=1)
         print()
     else:
-        console = Console(width=None if sys.stdout.isatty() else PIPED_WIDTH)
+        beside = args.html == "-"
+        terminal = (sys.stderr if beside else sys.stdout).isatty()
+        console = Console(width=None if terminal else PIPED_WIDTH, stderr=beside)
         console.print(table(rows))
         summary.show_results([result for result in results if result.errors], console)
+    if args.html is not None:
+        status_page.write(args.html, page)
     return exit_code(results)
 
 
@@ -124,7 +135,7 @@ def table(rows: list[dict[str, Any]]) -> Any:
         health = row["health"] + (f" in {row['seconds']:.2f} s" if row.get("seconds") else "")
         driver = (row.get("driver"),) if drivers else ()
         figures = (_gpu_memory(row), _temperature(row)) if gpus else ()
-        known = (row.get("release"), _engine(row), _checkpoint(row), row.get("unit"), _up(row.get("up_seconds")))
+        known = (row.get("release"), _engine(row), _checkpoint(row), row.get("unit"), uptime(row.get("up_seconds")))
         style = None if row["health"] == "answers" and row["drift"] == "none" else "red"
         kernel = (row.get("moe_config"),) if kernels else ()
         beside = (_planned(row),) if planned else ()
@@ -161,7 +172,7 @@ def _temperature(row: dict[str, Any]) -> str:
     return f"{warm} °C" if warm is not None else ""
 
 
-def _up(seconds: int | None) -> str:
+def uptime(seconds: int | None) -> str:
     """An uptime in its two largest units."""
     if seconds is None:
         return ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from rigup.errors import InputError
 
 RESULTS = "results"
+MOST_KEPT_IN_VIEW = 40
 
 
 def store(root: Path, result: dict[str, Any]) -> Path:
@@ -38,6 +40,15 @@ def read_result(path: str) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError):
         raise InputError(f"{path}: not a result of rigup bench", f"it writes them below {RESULTS}/") from None
     return dict(result)
+
+
+def kept_results(root: Path, host: str, service: str, most: int = MOST_KEPT_IN_VIEW) -> list[dict[str, Any]]:
+    """The newest results of a service, newest first; what is none is passed over."""
+    found = []
+    for path in sorted((root / RESULTS / _safe(host) / _safe(service)).glob("*.json"), reverse=True)[:most]:
+        with suppress(InputError):
+            found.append(read_result(str(path)))
+    return sorted(found, key=lambda result: str(result.get("began")), reverse=True)
 
 
 def _safe(name: str) -> str:

@@ -30,7 +30,7 @@ journalctl --no-pager -o short-iso -k 2>/dev/null | grep -E 'NVRM|Xid|nvidia|[Oo
 true
 """
 # Read to be looked for in the text, and kept nowhere.
-_SECRETS = 'for file in "$1"/services/*/api-key "$1"/hub-token; do [ -f "$file" ] && { cat "$file"; echo; }; done; true'
+SECRETS = 'for file in "$1"/services/*/api-key "$1"/hub-token; do [ -f "$file" ] && { cat "$file"; echo; }; done; true'
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Asked:
 
 def asked_for_report(host: Any) -> Asked:
     """Asks a host that is connected; raises HostFailed where it does not answer."""
-    secrets = remote.script(host, _SECRETS, layout.CONFIGURATION, timeout=SECONDS).split("\n")
+    secrets = remote.script(host, SECRETS, layout.CONFIGURATION, timeout=SECONDS).split("\n")
     journal = remote.script(host, _JOURNAL, str(JOURNAL_LINES), str(KERNEL_LINES), timeout=SECONDS)
     record = remote.ask(host, "tail", "-n", "1", ON_HOST, timeout=SECONDS).stdout
     return Asked(journal, record.strip(), [secret for secret in secrets if secret])

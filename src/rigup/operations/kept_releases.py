@@ -11,8 +11,8 @@ from rigup import layout
 from rigup.operations import remote
 from rigup.operations.releases import ANSWERED
 
-# "release SERVICE NUMBER SECONDS current|- answered|- MANIFEST"
-_LIST = r"""
+# Its $1: rigup's configuration; $2: ANSWERED. It prints "release SERVICE NUMBER SECONDS current|- answered|- MANIFEST".
+LIST = r"""
 for folder in "$1"/services/*/; do
   [ -d "$folder/releases" ] || continue
   service=$(basename "$folder"); current=$(basename "$(readlink "$folder/current" || echo none)")
@@ -42,8 +42,13 @@ class KeptRelease:
 
 def read_kept(host: Any) -> dict[str, tuple[KeptRelease, ...]]:
     """Those of each service, oldest first. Raises HostFailed, or one of LOST."""
+    return parse_kept(remote.script(host, LIST, layout.CONFIGURATION, ANSWERED))
+
+
+def parse_kept(text: str) -> dict[str, tuple[KeptRelease, ...]]:
+    """What LIST printed: the releases of each service, oldest first."""
     found: dict[str, list[KeptRelease]] = {}
-    for line in remote.script(host, _LIST, layout.CONFIGURATION, ANSWERED).splitlines():
+    for line in text.splitlines():
         with suppress(ValueError):
             _, service, number, made, now, answered, manifest = line.split(" ", 6)
             found.setdefault(service, []).append(

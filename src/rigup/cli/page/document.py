@@ -1,0 +1,87 @@
+"""The page as a whole: one file that needs nothing else, loads nothing and runs nothing. Pure."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from functools import cache
+from pathlib import Path
+
+from rigup.cli.page.content import FleetContent, Origin
+from rigup.cli.page.host_part import host_part
+from rigup.cli.page.markup import Child, Markup, anchors, element, joined
+from rigup.cli.page.overview_part import overview_part
+
+# so many hosts or fewer are unfolded from the start; of more, those that need attention
+MOST_UNFOLDED = 6
+ICON = (
+    "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Cpath fill='%2332628d' "
+    "d='M1 2h9v5H1z'/%3E%3Cpath fill='%2327857b' d='M11 2h4v5h-4z'/%3E"
+    "%3Cpath fill='%23808890' d='M1 9h12v5H1z'/%3E%3C/svg%3E"
+)
+
+
+def fleet_page(fleet: FleetContent) -> str:
+    """The page of a fleet."""
+    where = anchors((host.name for host in fleet.hosts), "host")
+    few = len(fleet.hosts) <= MOST_UNFOLDED
+    hosts = [
+        host_part(host, where[host.name], number, few or host.state != "in order")
+        for number, host in enumerate(fleet.worst_first)
+    ]
+    drift = element("p", "Drift is what the probe shows; ", element("code", "rigup diff"), " looks into files too.")
+    listed = element("section", element("h2", "Hosts", id="hosts"), drift, hosts, aria_labelledby="hosts")
+    title = f"{fleet.origin.fleet}: status of {len(fleet.hosts):,} host{'s' * (len(fleet.hosts) != 1)}"
+    return document(title, fleet.origin, [overview_part(fleet, where), listed])
+
+
+def document(title: str, origin: Origin, content: Child) -> str:
+    """A page with this content between its head and its foot."""
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=policy()),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("meta", name="referrer", content="no-referrer"),
+        element("meta", name="robots", content="noindex"),
+        element("meta", name="generator", content=f"rigup {origin.rigup}"),
+        element("title", title),
+        element("link", rel="icon", href=ICON),
+        element("style", style_sheet()),
+    )
+    top = element("header", element("h1", title), element("p", _made(origin)))
+    body = element(
+        "body",
+        element("a", "Skip to the content", href="#content", class_="skip"),
+        top,
+        element("main", content, id="content", tabindex=-1),
+        element("footer", element("p", _origin(origin))),
+    )
+    return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
+
+
+def policy() -> str:
+    """What a browser may do with the page: apply this very style sheet, show the icon. Nothing is loaded or run."""
+    digest = base64.b64encode(hashlib.sha256(style_sheet().encode()).digest()).decode()
+    return f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
+
+
+@cache
+def style_sheet() -> Markup:
+    """The one style sheet of all pages."""
+    text = (Path(__file__).parent / "page.css").read_text()
+    assert "</" not in text
+    return Markup(text)
+
+
+def _made(origin: Origin) -> Markup:
+    limit = joined(", only ", element("code", origin.limit)) if origin.limit else None
+    return joined(element("time", origin.made, datetime=origin.made.replace(" UTC", "Z").replace(" ", "T")), limit)
+
+
+def _origin(origin: Origin) -> list[Child]:
+    said: list[Child] = [f"Made {origin.made} by rigup {origin.rigup}"]
+    said += [", lock ", element("code", f"sha256:{origin.lock}")] if origin.lock else [", no lock"]
+    said += [", commit ", element("code", origin.commit)] if origin.commit else [", not from a commit"]
+    return [*said, ". Secrets were taken out; names of hosts and addresses were not."]

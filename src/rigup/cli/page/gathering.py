@@ -1,0 +1,250 @@
+"""Finds out what the page of a fleet says: from an examination that has looked, and from what lies in its folder."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rigup import __version__
+from rigup.cli.page.content import (
+    Difference,
+    Error,
+    FleetContent,
+    HostContent,
+    Origin,
+    Release,
+    ServiceContent,
+    State,
+    Version,
+)
+from rigup.cli.page.measurements import usable
+from rigup.cli.page.memory_bar import GpuUse
+from rigup.cli.page.redacting import secrets_of
+from rigup.fleet.bench_results import kept_results
+from rigup.fleet.history_asking import History, histories_of
+from rigup.operations.builds import name_of
+from rigup.operations.driver_state import booting_kernel
+from rigup.operations.kept_releases import KeptRelease
+from rigup.operations.kept_releases import differences as changes_between
+from rigup.plan import Plan
+
+if TYPE_CHECKING:
+    from rigup.facts.probe import Probe
+    from rigup.fleet.drift import Drift
+    from rigup.fleet.examination import Examination
+    from rigup.fleet.inventory import HostEntry, Project
+    from rigup.fleet.result import HostResult
+
+Row = dict[str, Any]
+
+
+def fleet_content(examined: Examination, rows: Sequence[Row], limit: str | None) -> tuple[FleetContent, list[str]]:
+    """All of it, and the secrets that hosts and releases have. Asks each host one question more.
+
+    rows: those of `rigup status`, of these hosts.
+    """
+    histories = histories_of(examined)
+    entries = {entry.name: entry for entry in examined.project.hosts}
+    hosts = [
+        _host(examined, entries[name], [row for row in rows if row["host"] == name], histories.get(name))
+        for name in examined.results
+    ]
+    secrets = [secret for history in histories.values() for secret in _secrets(history)]
+    return FleetContent(origin_of(examined.project, limit), tuple(hosts)), secrets
+
+
+def origin_of(project: Project, limit: str | None) -> Origin:
+    """When, by which version, from which lock and commit."""
+    from rigup.fleet.records import Recorder
+
+    lock = project.lock_path
+    return Origin(
+        project.inventory.stem,
+        time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
+        __version__,
+        hashlib.sha256(lock.read_bytes()).hexdigest() if lock.is_file() else "",
+        Recorder(project, "", "status").commit,
+        limit or "",
+    )
+
+
+def _secrets(history: History) -> Iterator[str]:
+    yield from history.secrets
+    for kept in history.kept.values():
+        for release in kept:
+            yield from secrets_of(release.manifest)
+
+
+def _host(examined: Examination, entry: HostEntry, rows: Sequence[Row], history: History | None) -> HostContent:
+    result, drift = examined.results[entry.name], examined.drift[entry.name]
+    plans = {plan.service.name: plan for plan in examined.plans[entry.name]}
+    services = [
+        _service(examined, result, row, plans.get(row["service"]), drift, history)
+        for row in rows
+        if result.probe is not None or row["service"] in plans
+    ]
+    return HostContent(
+        entry.name,
+        entry.group,
+        state_of(result, rows),
+        tuple(Error(error.message, error.hint or "") for error in result.errors),
+        tuple(_facts(result.probe)) if result.probe else (),
+        tuple(_versions(result.probe, tuple(plans.values()))) if result.probe else (),
+        _differences(drift, ""),
+        tuple(services),
+    )
+
+
+def state_of(result: HostResult, rows: Iterable[Row]) -> State:
+    """A host in a word."""
+    if result.state == "unreachable":
+        return "unreachable"
+    if any(row["health"] == "no answer" for row in rows):
+        return "no answer"
+    if result.state not in ("unchanged", "differs"):
+        return "failed"
+    return "drifted" if result.state == "differs" else "in order"
+
+
+def _service(
+    examined: Examination,
+    result: HostResult,
+    row: Row,
+    plan: Plan | None,
+    drift: Sequence[Drift],
+    history: History | None,
+) -> ServiceContent:
+    name = row["service"]
+    releases = None if history is None else _releases(history.kept.get(name, ()))
+    found = _differences(drift, name)
+    named = {one.what for one in found}
+    # what the row says beyond the probe, as of tuned kernels
+    if plan is not None and "moe config" in row["drift"] and "moe config" not in named:
+        found += (Difference("moe config", str(row.get("moe_config") or "")),)
+    if plan is None or plan.build is None or plan.checkpoint is None:
+        return ServiceContent(name, row, planned=plan is not None, drift=found, releases=releases)
+    results = kept_results(examined.project.root, result.host, name)
+    return ServiceContent(
+        name,
+        row,
+        f"{plan.checkpoint.repo.rpartition('/')[2]} {plan.checkpoint.quant}",
+        f"{plan.build.engine} {plan.build.version}",
+        True,
+        tuple(_service_facts(plan, row)),
+        memory_of(plan, row),
+        found,
+        releases,
+        tuple(_without_requests(one) for one in results if usable(one)),
+    )
+
+
+def _facts(probe: Probe) -> Iterator[tuple[str, str]]:
+    names = [gpu.name.removeprefix("NVIDIA ").removeprefix("GeForce ") for gpu in probe.gpus]
+    if names:
+        yield "GPUs", ", ".join(f"{names.count(name)} × {name}" for name in dict.fromkeys(names))  # noqa: RUF001
+    warm = [gpu.temperature_c for gpu in probe.gpus if gpu.temperature_c is not None]
+    if warm:
+        yield "hottest GPU", f"{max(warm)} °C"
+    limits = {gpu.power.limit_w for gpu in probe.gpus if gpu.power.limit_w is not None}
+    if limits:
+        yield "power limit", ", ".join(f"{watts:g} W" for watts in sorted(limits))
+    slow = [f"GPU {gpu.index}: {', '.join(gpu.throttled)}" for gpu in probe.gpus if gpu.throttled]
+    if slow:
+        yield "throttled", "; ".join(slow)
+    if probe.memory_kib:
+        yield "host memory", f"{probe.memory_kib / 2**20:.1f} GiB"
+    yield "system", probe.os_name or probe.os
+    yield "kernel", probe.kernel
+
+
+def _versions(probe: Probe, plans: Sequence[Plan]) -> Iterator[Version]:
+    for plan in plans[:1]:
+        if plan.rig.gpus or probe.nvidia.loaded:
+            yield Version("driver", probe.nvidia.loaded, plan.driver.version if plan.driver else "")
+        if plan.rig.gpus:
+            yield Version("kernel", probe.kernel, booting_kernel(probe))
+        yield Version("system", probe.os, plan.rig.os or "")
+    pinned = {name: pin for p in plans if p.build for name, pin in p.build.pinned_runtime_packages.items()}
+    for name, pin in pinned.items():
+        there = probe.nvidia.packages.get(name, "")
+        yield Version(name, pin if there.rpartition("-")[0] == pin else there, pin)
+    for plan in plans:
+        release = probe.releases.get(plan.service.name) or {}
+        what = f"{plan.service.name}: " if len(plans) > 1 else ""
+        if plan.build:
+            yield Version(f"{what}build", release.get("build", ""), name_of(plan.build, probe.architecture, probe.os))
+        if plan.checkpoint:
+            runs = release.get("checkpoint") or {}
+            said = _checkpoint(runs.get("repo"), runs.get("quant"), runs.get("revision"))
+            wanted = _checkpoint(plan.checkpoint.repo, plan.checkpoint.quant, plan.checkpoint.revision)
+            yield Version(f"{what}checkpoint", said, wanted)
+
+
+def _checkpoint(repo: Any, quant: Any, revision: Any) -> str:
+    parts = (repo, quant, f"at {str(revision)[:12]}" if revision else "")
+    return " ".join(str(part) for part in parts if part)
+
+
+def _service_facts(plan: Plan, row: Row) -> Iterator[tuple[str, str]]:
+    from rigup.cli.status import uptime
+
+    release = row.get("release")
+    unit = f"{row.get('unit') or 'unknown'}{f', release {release}' if release else ''}"
+    yield "unit", unit
+    if row.get("up_seconds") is not None:
+        yield "up", uptime(row["up_seconds"])
+    if row.get("restarts"):
+        yield "restarts", str(row["restarts"])
+    if plan.context:
+        yield "context", f"{plan.context:,} tokens"
+    if plan.kv_tokens:
+        yield "KV cache", f"{plan.kv_tokens:,} tokens, {plan.kv_cache_type}"
+    if speed := plan.decode_tokens_per_second:
+        yield "estimate", f"{speed.low:,.0f} to {speed.high:,.0f} tokens/s for one request"
+    if row.get("moe_config"):
+        yield "MoE kernels", str(row["moe_config"])
+
+
+def memory_of(plan: Plan, row: Row) -> tuple[GpuUse, ...]:
+    """Each GPU of a service: as planned, and as measured where that is known.
+
+    The row's own `memory` where it has one; else what each card of the service has in use.
+    """
+    names = {index: gpu.name.removeprefix("NVIDIA ") for index, gpu in enumerate(plan.rig.gpus)}
+    measured = {gpu["index"]: gpu["memory_used_mib"] for gpu in row.get("gpus") or ()}
+    said = {one["gpu"]: one for one in row.get("memory") or ()}
+    found = []
+    for gpu in plan.memory:
+        own = said.get(gpu.gpu, {})
+        parts = gpu.weights_mib, gpu.kv_cache_mib, gpu.overhead_mib
+        planned = own.get("planned_mib", sum(parts))
+        known = parts if planned == sum(parts) else (None, None, None)
+        capacity = own.get("capacity_mib") or gpu.capacity_mib
+        use = own["measured_mib"] if own else measured.get(gpu.gpu)
+        found.append(GpuUse(gpu.gpu, names.get(gpu.gpu, ""), capacity, planned, use, *known))
+    return tuple(found)
+
+
+def _releases(kept: Sequence[KeptRelease]) -> tuple[Release, ...]:
+    found = [
+        Release(
+            release.number,
+            time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(release.made)),
+            release.current,
+            release.answered,
+            changes_between(older, release) if older else (),
+        )
+        for older, release in zip((None, *kept), kept, strict=False)
+    ]
+    return tuple(reversed(found))
+
+
+def _differences(drift: Iterable[Drift], service: str) -> tuple[Difference, ...]:
+    return tuple(Difference(one.what, one.message, one.hint) for one in drift if one.service == service)
+
+
+def _without_requests(result: dict[str, Any]) -> dict[str, Any]:
+    """A result without its single requests, which are many and not drawn."""
+    return {**result, "levels": [{**level, "each": []} for level in result["levels"]]}

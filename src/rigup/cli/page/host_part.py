@@ -1,0 +1,140 @@
+"""One host of the page: its state in a line, and folded below it all that is known. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rigup.cli.page.benchmark_part import benchmark_part
+from rigup.cli.page.content import HostContent, Release, ServiceContent, Version
+from rigup.cli.page.markup import Child, Markup, element
+from rigup.cli.page.memory_bar import PARTS, GpuUse, gib, memory_bar
+from rigup.cli.page.parts import badge, differences, errors, facts, table, tag
+
+# more changes than that in one release are folded
+CHANGES_SHOWN = 4
+HEALTH = {"answers": ("good", "✓"), "no answer": ("bad", "×")}  # noqa: RUF001
+
+
+def host_part(host: HostContent, anchor: str, number: int, unfolded: bool) -> Markup:
+    """One host. anchor: its id in the page. number: makes the ids within it."""
+    heading = element(
+        "summary",
+        element("h3", host.name),
+        badge(host.state),
+        element("span", " · ".join(_gist(host)), class_="gist"),
+    )
+    services = [service_part(service, host.name, f"h{number}-s{n}") for n, service in enumerate(host.services)]
+    folded = element("details", heading, element("div", _about(host), services, class_="body"), open=unfolded)
+    return element("article", folded, class_="host", id=anchor)
+
+
+def _gist(host: HostContent) -> list[str]:
+    found = [host.group] if host.group else []
+    found += [f"{service.name}: {service.serves or service.row['health']}" for service in host.services]
+    return found
+
+
+def _about(host: HostContent) -> list[Child]:
+    """What is the host's own."""
+    drift = differences(host.drift)
+    return [
+        errors(host.errors),
+        element("div", facts(host.facts), class_="block") if host.facts else None,
+        element("div", element("h4", "Drift of the host"), drift, class_="block") if drift else None,
+        element("div", element("h4", "Versions"), versions(host.versions), class_="block") if host.versions else None,
+    ]
+
+
+def versions(found: Sequence[Version]) -> Markup:
+    """What is on a host against the lock, a line each; what differs says so in words."""
+    rows = [
+        (
+            one.what,
+            one.found or "none",
+            one.wanted or "not pinned",
+            tag("differs", "warn", "≠") if one.differs else tag("as locked", "good", "✓") if one.wanted else "",
+        )
+        for one in found
+    ]
+    return table(("", "on the host", "lock and plan", ""), rows, "Versions on the host against lock and plan")
+
+
+def service_part(service: ServiceContent, host: str, id_: str) -> Markup:
+    """One service of a host. id_: the beginning of every id within it."""
+    row = service.row
+    kind, sign = HEALTH.get(row["health"], ("plain", "·"))
+    seconds = f" in {row['seconds']:.2f} s" if row.get("seconds") else ""
+    heading = element(
+        "h4",
+        service.name,
+        " ",
+        tag(f"{row['health']}{seconds}", kind, sign),
+        None if service.planned else tag("not in the inventory", "warn", "≠"),
+    )
+    parts: list[Child] = [heading]
+    if service.serves:
+        parts.append(element("p", service.serves, element("span", f" with {service.engine}"), class_="serves"))
+    if drift := differences(service.drift):
+        parts += [element("h5", "Drift"), drift]
+    parts.append(facts(service.facts) if service.facts else None)
+    if service.memory:
+        parts += [element("h5", "GPU memory"), memory(service.memory, id_)]
+    if service.planned:
+        parts += [element("h5", "Benchmarks"), *benchmark_part(service.results, f"{service.name} on {host}", id_)]
+    parts += [element("h5", "Releases"), releases(service.releases)]
+    return element("section", parts, class_="service", aria_label=f"{service.name} on {host}")
+
+
+def memory(uses: Sequence[GpuUse], id_: str) -> list[Markup]:
+    """A bar a GPU, what its parts mean, and the figures."""
+    legend = [element("li", element("span", class_=f"swatch {key}"), words) for key, words in PARTS]
+    legend.append(element("li", element("span", class_="swatch free"), "free"))
+    legend.append(element("li", element("span", class_="swatch measured"), "measured, below the plan"))
+    bars = [element("li", _bar(use, f"{id_}-gpu{number}")) for number, use in enumerate(uses)]
+    heads = ("GPU", *(words for _, words in PARTS), "planned", "measured", "capacity")
+    rows = [
+        (
+            f"{use.gpu} {use.name}".strip(),
+            *("-" if mib is None else gib(mib) for mib in (use.weights, use.kv_cache, use.overhead)),
+            gib(use.planned),
+            "unknown" if use.measured is None else gib(use.measured),
+            gib(use.capacity),
+        )
+        for use in uses
+    ]
+    behind = table(heads, rows, "Memory of each GPU, planned and measured")
+    return [
+        element("ul", bars, class_="bars"),
+        element("ul", legend, class_="legend", aria_hidden="true"),
+        element("details", element("summary", "Figures"), behind, class_="figures"),
+    ]
+
+
+def _bar(use: GpuUse, id_: str) -> list[Child]:
+    off = use.off_by
+    measured = "measured: unknown" if use.measured is None else f"measured {use.measured / 1024:.1f}"
+    words = f"{measured}, planned {use.planned / 1024:.1f} of {gib(use.capacity)}"
+    return [
+        element("span", f"GPU {use.gpu} ", element("span", use.name), class_="gpu"),
+        element("span", words, f" ({100 * off:+.1f} %)" if off is not None else "", class_="amounts"),
+        memory_bar(use, id_),
+    ]
+
+
+def releases(found: Sequence[Release] | None) -> Markup:
+    """The releases that a host keeps of a service, newest first, each with what it changed."""
+    if not found:
+        words = "The host could not be asked for them." if found is None else "There is none."
+        return element("p", words, class_="none")
+    return element("ol", [_release(release) for release in found], class_="releases")
+
+
+def _release(release: Release) -> Markup:
+    marks: list[Child] = [tag("current", "good", "●")] if release.current else []
+    marks += [] if release.answered else [tag("never answered", "warn", "!")]
+    changed = [element("li", element("code", words)) for words in release.changed]
+    listed: Child = element("ul", changed) if changed else element("p", "The first that is kept.", class_="none")
+    if len(changed) > CHANGES_SHOWN:
+        listed = element("details", element("summary", f"{len(changed)} changes"), listed)
+    head = element("div", element("strong", f"Release {release.number}"), " ", element("span", release.made), marks)
+    return element("li", head, listed)

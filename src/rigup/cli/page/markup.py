@@ -1,0 +1,80 @@
+"""HTML and SVG as values: what is not Markup already is escaped, so nothing that a host says becomes a tag. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from html import escape
+from typing import Union
+
+VOID = frozenset(("meta", "link", "br", "col"))
+
+
+class Markup(str):
+    """Text that is HTML. Only `element` and `joined` make it, and what is the program's own (the style sheet)."""
+
+    __slots__ = ()
+
+
+# what may stand within an element: None is nothing, and anything that is nested is laid out flat
+Child = Union[str, int, float, None, Iterable["Child"]]  # noqa: UP007
+Attribute = str | int | float | bool | None
+
+
+def element(name: str, /, *children: Child, **attributes: Attribute) -> Markup:
+    """One element. Attributes are named as in Python: class_ is class, aria_label is aria-label, viewBox is itself.
+
+    An attribute that is None or False is left out, one that is True stands without a value.
+    """
+    tag = f"{name}{''.join(_attribute(key, value) for key, value in attributes.items())}"
+    return Markup(f"<{tag}>" if name in VOID else f"<{tag}>{joined(children)}</{name}>")
+
+
+def joined(*children: Child) -> Markup:
+    """Children one after the other."""
+    return Markup("".join(_text(child) for child in children))
+
+
+def number(value: float) -> str:
+    """A coordinate, to a hundredth of a pixel."""
+    return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+
+
+def anchors(names: Iterable[str], prefix: str) -> dict[str, str]:
+    """An id for each name: letters of it that an address may hold, and never one id for two names."""
+    found: dict[str, str] = {}
+    for name in names:
+        made = base = f"{prefix}-{re.sub(r'[^A-Za-z0-9_.-]+', '-', name)}"
+        count = 1
+        while made in found.values():
+            count += 1
+            made = f"{base}--{count}"
+        found[name] = made
+    return found
+
+
+def _text(child: Child) -> str:
+    if child is None:
+        return ""
+    if isinstance(child, Markup):
+        return str(child)
+    if isinstance(child, str):
+        return escape(_printable(child))
+    if isinstance(child, (int, float)):
+        return number(child)
+    return "".join(_text(one) for one in child)
+
+
+def _attribute(key: str, value: Attribute) -> str:
+    if value is None or value is False:
+        return ""
+    name = key.rstrip("_").replace("_", "-")
+    if value is True:
+        return f" {name}"
+    text = value if isinstance(value, str) else number(value)
+    return f' {name}="{escape(_printable(text))}"'
+
+
+def _printable(text: str) -> str:
+    """Without what HTML has no place for: control characters but line ends and tabs, halves of pairs."""
+    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]", "\N{REPLACEMENT CHARACTER}", text)

@@ -1,0 +1,133 @@
+"""What the page shows of stored benchmarks: which results, which levels of them, and how they became. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+Result = dict[str, Any]
+Level = dict[str, Any]
+# concurrency, tokens of prompt, tokens of answer
+Key = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Levels of one result with the same lengths, by ascending concurrency: two or more."""
+
+    result: Result
+    input: int
+    output: int
+    levels: tuple[Level, ...]
+
+
+@dataclass(frozen=True)
+class Moment:
+    """One figure of one run: seconds since 1970, output tokens a second, the service's release ("" if unknown)."""
+
+    time: float
+    rate: float
+    release: str
+
+
+@dataclass(frozen=True)
+class History:
+    """The same level over several runs, oldest first."""
+
+    key: Key
+    moments: tuple[Moment, ...]
+
+
+def usable(result: Any) -> bool:
+    """Whether a stored result has what the page draws; files in a folder may be anybody's."""
+    try:
+        datetime.fromisoformat(result["began"])
+        return isinstance(result["endpoint"], dict) and all(_usable_level(level) for level in result["levels"])
+    except (KeyError, TypeError, ValueError):
+        return False
+
+
+def _usable_level(level: Level) -> bool:
+    rates = [level[name]["mean"] for name in ("output_tokens_per_second", "prompt_tokens_per_second")]
+    numbers = [*rates, *key_of(level), level["requests_per_second"]["mean"], level["requests"]["failed"]]
+    for name in ("ttft_ms", "tpot_ms", "itl_ms"):
+        numbers += [level[name][part] for part in ("mean", "p50", "p95", "p99")] if level[name] else []
+    engine = level["engine"]
+    numbers += [engine["running_most"], engine["queued"], int(engine["capped"])] if engine else []
+    return all(isinstance(value, (int, float)) and value >= 0 for value in numbers)
+
+
+def key_of(level: Level) -> Key:
+    """What makes levels of different runs the same measurement."""
+    return level["concurrency"], level["input"], level["output"]
+
+
+def is_capped(level: Level) -> bool:
+    """Whether the engine ran fewer requests than it was asked for at once, and queued the rest."""
+    return bool(level["engine"] and level["engine"]["capped"])
+
+
+def sweeps(results: Sequence[Result]) -> list[Sweep]:
+    """The sweeps of the newest result that has any, one for each pair of lengths. results: newest first."""
+    for result in results:
+        if found := _sweeps_of(result):
+            return found
+    return []
+
+
+def before(sweep: Sweep, results: Sequence[Result]) -> Sweep | None:
+    """The sweep of the same lengths in the last result before this one. results: newest first."""
+    older = [result for result in results if result["began"] < sweep.result["began"]]
+    same = (s for result in older for s in _sweeps_of(result) if (s.input, s.output) == (sweep.input, sweep.output))
+    return next(same, None)
+
+
+def singles(results: Sequence[Result]) -> tuple[Result, tuple[Level, ...]] | None:
+    """The newest result that is no sweep, with those of its levels that got an answer. results: newest first."""
+    for result in results:
+        levels = tuple(level for level in result["levels"] if level["ttft_ms"])
+        if levels and not _sweeps_of(result):
+            return result, levels
+    return None
+
+
+def histories(results: Sequence[Result], most: int = 2) -> list[History]:
+    """The levels that were measured in more than one run: the one with most runs, then the fastest of the others."""
+    found: dict[Key, list[Moment]] = {}
+    for result in sorted(results, key=lambda one: str(one["began"])):
+        for level in result["levels"]:
+            if level["complete"] and level["output_tokens_per_second"]["mean"] > 0:
+                rate = float(level["output_tokens_per_second"]["mean"])
+                moment = Moment(began(result), rate, str(result.get("release") or ""))
+                found.setdefault(key_of(level), []).append(moment)
+    all_of_them = [History(key, tuple(moments)) for key, moments in found.items() if len(moments) > 1]
+    if not all_of_them:
+        return []
+    first = max(all_of_them, key=lambda history: len(history.moments))
+    others = [history for history in all_of_them if history is not first]
+    return [first, *sorted(others, key=lambda history: history.moments[-1].rate, reverse=True)][:most]
+
+
+def began(result: Result) -> float:
+    """When a run began, in seconds since 1970."""
+    return datetime.fromisoformat(result["began"]).timestamp()
+
+
+def best_rate(results: Sequence[Result]) -> float | None:
+    """The most output tokens a second of the newest result; None where there is none."""
+    rates = [level["output_tokens_per_second"]["mean"] for result in results[:1] for level in result["levels"]]
+    return max(rates, default=None)
+
+
+def _sweeps_of(result: Result) -> list[Sweep]:
+    groups: dict[tuple[int, int], dict[int, Level]] = {}
+    for level in result["levels"]:
+        if level["ttft_ms"]:
+            groups.setdefault((level["input"], level["output"]), {})[level["concurrency"]] = level
+    return [
+        Sweep(result, *lengths, tuple(levels[concurrency] for concurrency in sorted(levels)))
+        for lengths, levels in groups.items()
+        if len(levels) > 1
+    ]

@@ -1,0 +1,81 @@
+"""One GPU's memory as a bar: above as planned, in its parts; below as measured. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rigup.cli.page.markup import Markup, element
+
+PARTS = (("weights", "weights"), ("kv_cache", "KV cache"), ("overhead", "overhead"))
+WIDTH = 1000.0
+PLANNED_HEIGHT, MEASURED_HEIGHT, GAP = 14.0, 7.0, 2.0
+HEIGHT = PLANNED_HEIGHT + GAP + MEASURED_HEIGHT
+SEAM = 2.0
+
+
+@dataclass(frozen=True)
+class GpuUse:
+    """One GPU of a service, MiB. weights and the like: None where no plan says what the total consists of.
+
+    planned: what the service is to take in all. measured: None where the card does not say.
+    """
+
+    gpu: int
+    name: str
+    capacity: int
+    planned: int
+    measured: int | None
+    weights: int | None = None
+    kv_cache: int | None = None
+    overhead: int | None = None
+
+    @property
+    def parts(self) -> tuple[tuple[str, str, int], ...]:
+        """(class, words, MiB) of each part of what is planned."""
+        known = [(key, words, getattr(self, key)) for key, words in PARTS]
+        if any(mib is None for _, _, mib in known):
+            return (("weights", "planned", self.planned),)
+        return tuple(known)
+
+    @property
+    def off_by(self) -> float | None:
+        """By how much the measured use differs from the planned, as a share of the planned; None where unknown."""
+        return None if self.measured is None or not self.planned else (self.measured - self.planned) / self.planned
+
+
+def memory_bar(use: GpuUse, id_: str) -> Markup:
+    """The drawing: as wide as its place, with no text of its own. id_: unique in the page."""
+    capacity = max(use.capacity, use.planned, use.measured or 0, 1)
+    drawn = [element("rect", class_="free", width=WIDTH, height=PLANNED_HEIGHT)]
+    at = 0.0
+    for key, _, mib in use.parts:
+        width = WIDTH * mib / capacity
+        drawn.append(element("rect", class_=key, x=at, width=max(width - SEAM, 0.0), height=PLANNED_HEIGHT))
+        at += width
+    if use.measured is not None:
+        width, below = WIDTH * use.measured / capacity, PLANNED_HEIGHT + GAP
+        drawn.append(element("rect", class_="measured", y=below, width=width, height=MEASURED_HEIGHT))
+    drawn.append(element("rect", class_="planned-end", x=max(at - SEAM, 0.0), width=SEAM, height=HEIGHT))
+    return element(
+        "svg",
+        element("title", f"Memory of GPU {use.gpu}", id=f"{id_}-title"),
+        element("desc", described(use), id=f"{id_}-desc"),
+        drawn,
+        class_="memory",
+        viewBox=f"0 0 {WIDTH:.0f} {HEIGHT:.0f}",
+        preserveAspectRatio="none",
+        role="img",
+        aria_labelledby=f"{id_}-title {id_}-desc",
+    )
+
+
+def described(use: GpuUse) -> str:
+    """The bar in words."""
+    parts = ", ".join(f"{words} {gib(mib)}" for _, words, mib in use.parts)
+    measured = "measured: unknown" if use.measured is None else f"measured: {gib(use.measured)}"
+    return f"Planned: {parts}; {measured}; capacity {gib(use.capacity)}."
+
+
+def gib(mib: float) -> str:
+    """MiB as GiB, with the unit."""
+    return f"{mib / 1024:.1f} GiB"

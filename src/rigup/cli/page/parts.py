@@ -1,0 +1,73 @@
+"""Small pieces that all parts of the page are made of. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rigup.cli.page.content import STATES, Difference, Error, State
+from rigup.cli.page.markup import Child, Markup, element
+
+
+def badge(state: State) -> Markup:
+    """A state as a sign, a word and a colour: any one of them is enough."""
+    words, kind, sign = STATES[state]
+    return tag(words, kind, sign)
+
+
+def tag(words: str, kind: str, sign: str) -> Markup:
+    """A word that stands out. kind: "good", "warn", "bad" or "plain"."""
+    return element("span", element("span", sign, aria_hidden="true", class_="sign"), words, class_=f"tag {kind}")
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[Child]], caption: str) -> Markup:
+    """Figures in columns. The first cell of a row names it. caption: for those who hear the table, and only them."""
+    head = element("tr", [element("th", text, scope="col") for text in heads])
+    body = [
+        element("tr", element("th", first, scope="row"), [element("td", cell) for cell in rest])
+        for first, *rest in rows
+    ]
+    drawn = element(
+        "table", element("caption", caption, class_="aside"), element("thead", head), element("tbody", body)
+    )
+    return scrolled(drawn, caption)
+
+
+def scrolled(content: Child, name: str) -> Markup:
+    """What may be wider than its place; the keyboard reaches it to scroll it."""
+    return element("div", content, class_="scroll", tabindex=0, role="group", aria_label=name)
+
+
+def figure(name: str, about: str, drawing: Child, behind: Child) -> Markup:
+    """A chart under its name, with the figures behind it folded away."""
+    caption = element("figcaption", element("strong", name), " ", element("span", about))
+    folded = element("details", element("summary", "Figures"), behind, class_="figures") if behind else None
+    return element("figure", caption, drawing, folded)
+
+
+def facts(pairs: Iterable[tuple[str, Child]]) -> Markup:
+    """Names and values."""
+    rows = [element("div", element("dt", name), element("dd", value)) for name, value in pairs]
+    return element("dl", rows, class_="facts")
+
+
+def differences(found: Iterable[Difference]) -> Markup | None:
+    """What is not as planned, an entry each; None where there is none."""
+    entries = [
+        element(
+            "li",
+            element("span", tag(one.what, "warn", "≠")),
+            element("div", element("span", one.message), _hint(one.hint)),
+        )
+        for one in found
+    ]
+    return element("ul", entries, class_="differences") if entries else None
+
+
+def errors(found: Iterable[Error]) -> Markup | None:
+    """What went wrong, as rigup says it; None where nothing did."""
+    entries = [element("li", element("span", error.message), _hint(error.hint)) for error in found]
+    return element("ul", entries, class_="errors") if entries else None
+
+
+def _hint(text: str) -> Markup | None:
+    return element("span", "hint: ", text, class_="hint") if text else None

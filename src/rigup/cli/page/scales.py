@@ -1,0 +1,110 @@
+"""Where values lie on an axis, and which of them get a label. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+DAY = 86400
+
+
+@dataclass(frozen=True)
+class Scale:
+    """An axis from `low` to `high`, drawn from `begin` to `end` (pixels; a y axis begins below, at the larger one).
+
+    ticks: the values with a label; `label` makes it.
+    """
+
+    low: float
+    high: float
+    begin: float
+    end: float
+    ticks: tuple[float, ...]
+    label: Callable[[float], str]
+    logarithmic: bool = False
+
+    def at(self, value: float) -> float:
+        """Where a value lies, in pixels; one beyond the axis lies at its end."""
+        measure = math.log if self.logarithmic else float
+        value = min(max(value, self.low), self.high)
+        low, high = measure(self.low), measure(self.high)
+        share = (measure(value) - low) / (high - low) if high > low else 0.5
+        return self.begin + share * (self.end - self.begin)
+
+
+def from_zero(most: float, begin: float, end: float, count: int = 4) -> Scale:
+    """A linear axis from 0 to the round number at or above `most`, in about so many round steps."""
+    step = _round_step(max(most, 1e-9) / count)
+    steps = max(1, math.ceil(most / step - 1e-9))
+    return Scale(0, steps * step, begin, end, tuple(step * n for n in range(steps + 1)), short)
+
+
+def powers_of_two(values: Sequence[float], begin: float, end: float, most_ticks: int = 6) -> Scale:
+    """A logarithmic axis over the powers of two around these values (at least 1), every one or every nth labelled."""
+    low = math.floor(math.log2(max(1, min(values))))
+    high = max(low, math.ceil(math.log2(max(1, *values))))
+    every = max(1, math.ceil((high - low + 1) / most_ticks))
+    ticks = tuple(float(2**n) for n in range(low, high + 1, every))
+    return Scale(2.0**low, 2.0**high, begin, end, ticks, lambda value: f"{value:,.0f}", logarithmic=True)
+
+
+def decades(values: Sequence[float], begin: float, end: float, most_ticks: int = 6) -> Scale:
+    """A logarithmic axis from the 1, 2 or 5 below these values to the one above."""
+    known = [value for value in values if value > 0] or [1.0]
+    steps = [m * 10.0**n for n in range(-4, 10) for m in (1, 2, 5)]
+    low = max(step for step in steps if step <= min(known) * (1 + 1e-9) or step == steps[0])
+    high = min(step for step in steps if step >= max(known) * (1 - 1e-9) or step == steps[-1])
+    if high <= low:
+        high = min(step for step in steps if step > low)
+    ticks = [step for step in steps if low <= step <= high]
+    if len(ticks) > most_ticks:
+        ticks = [step for step in ticks if f"{step:e}".startswith("1")]
+    return Scale(low, high, begin, end, tuple(ticks), short, logarithmic=True)
+
+
+def times(values: Sequence[float], begin: float, end: float, most_ticks: int = 4) -> Scale:
+    """An axis of moments (seconds since 1970, UTC): days with a label, or hours where it is a matter of hours."""
+    low, high = min(values), max(values)
+    if high - low < 2 * DAY:
+        step, form = _at_least((high - low) / most_ticks, (60, 300, 900, 1800, 3600, 7200, 21600, 43200)), "%H:%M"
+    else:
+        step, form = math.ceil((high - low) / DAY / most_ticks) * DAY, "%-d %b"
+    first = math.ceil(low / step) * step
+    ticks = tuple(float(first + step * n) for n in range(most_ticks + 1) if first + step * n <= high)
+    return Scale(low, high, begin, end, ticks or (low,), lambda moment: _moment(moment, form))
+
+
+def short(value: float) -> str:
+    """A figure for a label: 0.5, 12, 340, 2k, 1.5k, 20k, 3M."""
+    for size, letter in ((1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:.3g}{letter}"
+    return f"{value:.3g}"
+
+
+def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """Places for labels as near as can be to where they are wanted, `gap` apart, within the bounds, in their order."""
+    order = sorted(range(len(wanted)), key=lambda index: wanted[index])
+    placed = [0.0] * len(wanted)
+    last = low - gap
+    for index in order:
+        last = placed[index] = max(wanted[index], last + gap)
+    last = high + gap
+    for index in reversed(order):
+        last = placed[index] = min(placed[index], last - gap)
+    return placed
+
+
+def _round_step(least: float) -> float:
+    size = 10.0 ** math.floor(math.log10(least))
+    return next(m * size for m in (1, 2, 2.5, 5, 10) if m * size >= least * (1 - 1e-9))
+
+
+def _at_least(least: float, steps: Sequence[int]) -> int:
+    return next((step for step in steps if step >= least), steps[-1])
+
+
+def _moment(moment: float, form: str) -> str:
+    return datetime.fromtimestamp(moment, UTC).strftime(form)

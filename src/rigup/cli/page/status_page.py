@@ -1,0 +1,47 @@
+"""`rigup status --html`: what may be asked for, and from an examination to the page's text."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rigup.cli.page.writing import STANDARD_OUTPUT, check_writable, write_page
+from rigup.errors import InputError
+
+if TYPE_CHECKING:
+    from rigup.fleet.examination import Examination
+
+FLAG = "--html"
+
+
+def check(args: argparse.Namespace) -> None:
+    """Raises InputError for what cannot be, before any host is asked."""
+    if args.watch is not None:
+        raise InputError(f"{FLAG} and --watch: a page is of one moment", "run rigup status --html FILE from a timer")
+    if args.json and args.html == STANDARD_OUTPUT:
+        raise InputError(f"{FLAG} - and --json: both would go to standard output", "name a file for the page")
+    check_writable(args.html, FLAG)
+
+
+def page_of(examined: Examination, rows: Sequence[dict[str, Any]], limit: str | None) -> str:
+    """The page, without secrets: those of the hosts, of their releases, and of what the inventory says."""
+    from rigup.cli.page.document import fleet_page
+    from rigup.cli.page.gathering import fleet_content
+    from rigup.cli.page.redacting import redacted
+    from rigup.cli.report import secrets_said
+    from rigup.fleet.redaction import Redactor
+
+    content, secrets = fleet_content(examined, rows, limit)
+    project = examined.project
+    secrets += [secret for entry in project.hosts for secret in secrets_said(project.root, entry.data)]
+    secrets.append(examined.contact.sudo_password or "")
+    return fleet_page(redacted(content, Redactor(secrets)))
+
+
+def write(path: str, text: str) -> None:
+    """Writes it, and says on standard error where it is."""
+    write_page(path, text, FLAG)
+    if path != STANDARD_OUTPUT:
+        print(f"{path}: written", file=sys.stderr)

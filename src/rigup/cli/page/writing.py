@@ -1,0 +1,66 @@
+"""Writes a page whole or not at all; says beforehand where that cannot be."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from rigup.errors import InputError
+
+STANDARD_OUTPUT = "-"
+HINT = "name a file in a folder that you may write to, or - for standard output"
+
+
+def check_writable(path: str, flag: str) -> None:
+    """Raises InputError naming flag and path where no file can be written there. Leaves nothing behind."""
+    if path == STANDARD_OUTPUT:
+        return
+    target = Path(path)
+    try:
+        if target.exists() and not stat.S_ISREG(target.stat().st_mode):
+            what = "Is a directory" if target.is_dir() else "not a regular file"
+            raise InputError(f"{flag}: {path}: {what}", HINT)
+        descriptor, name = _beside(target.resolve())
+        os.close(descriptor)
+        os.unlink(name)
+    except OSError as error:
+        raise InputError(f"{flag}: {path}: {error.strerror}", HINT) from None
+
+
+def write_page(path: str, text: str, flag: str, mode: int | None = None) -> None:
+    """Replaces the file in one step: whoever reads it sees the old page or the new one. "-" is standard output.
+
+    mode: permissions of the file; None keeps those of the one that is there, or takes what the umask leaves.
+    """
+    if path == STANDARD_OUTPUT:
+        sys.stdout.write(text)
+        return
+    target, name = Path(path).resolve(), ""
+    try:
+        descriptor, name = _beside(target)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, _mode(target) if mode is None else mode)
+        os.replace(name, target)
+    except OSError as error:
+        with suppress(OSError):
+            os.unlink(name)
+        raise InputError(f"{flag}: {path}: {error.strerror}", HINT) from None
+
+
+def _beside(target: Path) -> tuple[int, str]:
+    return tempfile.mkstemp(prefix=f".{target.name[:100]}.", suffix=".new", dir=target.parent)
+
+
+def _mode(target: Path) -> int:
+    with suppress(OSError):
+        return stat.S_IMODE(target.stat().st_mode)
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask

@@ -15,6 +15,7 @@ from rigup.operations.gpu_binding import bound, waits
 from rigup.operations.moe_configs import after_start
 from rigup.operations.wheels import PackageSource
 from rigup.plan import Build, Plan
+from rigup.planner.driver_packages import driver_repository
 from roles.base import base
 from roles.engine_image import containers, engine_image
 from roles.engine_llama_cpp import engine_llama_cpp
@@ -22,6 +23,7 @@ from roles.engine_sglang import engine_sglang
 from roles.engine_vllm import engine_vllm
 from roles.gpus import gpus
 from roles.moe_configs import moe_configs
+from roles.monitoring import monitoring
 from roles.removed import removed
 from roles.service import service
 from roles.weights import weights
@@ -59,6 +61,18 @@ def provision(plans: tuple[Plan, ...], probe: Probe, settings: Settings) -> None
         key = settings.api_keys.get(plan.service.name)
         later = partial(_as_told_now, plans, plan.service.name) if waits(plans) else None
         service(plan, name, key, restart=driver_changes, why=why, afterwards=after, settle=later)
+    exporters(probe, settings)
+
+
+def exporters(probe: Probe, settings: Settings) -> None:
+    """Calls the role that makes a host tell of itself, last: no exporter that fails keeps a service from running."""
+    wanted = settings.monitoring
+    repository = (
+        driver_repository(probe.os, probe.architecture, settings.nvidia_repository, settings.nvidia_key_fingerprint)
+        if wanted and wanted.dcgm_exporter
+        else None
+    )
+    monitoring(wanted, probe, repository)
 
 
 def _as_told_now(plans: tuple[Plan, ...], name: str, host: Any) -> Plan:

@@ -25,7 +25,7 @@ def plan_project(project: Project, lock: Lock | None = None) -> tuple[Plan, ...]
     made: dict[tuple[str, str], tuple[Plan, ...]] = {}
     plans: list[Plan] = []
     for host in project.hosts:
-        key = (host.group, repr((host.data["rig"], host.data.get("services"))))
+        key = (host.group, repr([host.data.get(part) for part in ("rig", "services", "monitoring")]))
         if key not in made:
             made[key] = plan_host(host, catalogue, lock)
         plans += [plan.model_copy(update={"host": host.name}) for plan in made[key]]
@@ -39,6 +39,10 @@ def plan_host(host: HostEntry, catalogue: Catalogue, lock: Lock) -> tuple[Plan, 
     if services is None:
         raise InputError(f"{host.data_path}: services: missing", 'write services = {"chat": {"model": "MiniMax-M2.5"}}')
     wanted = read_services(services, host.origins["services"], catalogue, rig)
+    if host.data.get("monitoring") is not None:
+        from rigup.planner.monitoring import read_monitoring
+
+        read_monitoring(host.data["monitoring"], f"{host.origins['monitoring']}: monitoring", rig, wanted)
     return together(tuple(plan_service(host.name, host.group, rig, service, catalogue, lock) for service in wanted))
 
 

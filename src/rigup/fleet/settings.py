@@ -10,12 +10,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from rigup.errors import InputError
 from rigup.operations.wheels import PackageSource, missing_in
 from rigup.plan import Plan
+
+if TYPE_CHECKING:
+    from rigup.planner.monitoring import Monitoring
 
 HUB = "https://huggingface.co"
 NVIDIA_MIRROR = "https://mirror.lan/compute/cuda/repos"
@@ -30,6 +33,7 @@ class Settings:
     packages: where Python packages come from.
     image_mirrors: what stands in for a container registry, by its name: {"docker.io": "https://mirror.lan"}.
     container_toolkit_repository, container_toolkit_key_fingerprint: the same for NVIDIA's container toolkit.
+    monitoring: which exporters run; None for none.
     remove: whether services that no plan names any more are taken off the host; no file says this, a run does.
     """
 
@@ -42,6 +46,7 @@ class Settings:
     image_mirrors: dict[str, str] = field(default_factory=dict)
     container_toolkit_repository: str | None = None
     container_toolkit_key_fingerprint: str | None = None
+    monitoring: Monitoring | None = None
     remove: bool = False
 
 
@@ -50,7 +55,7 @@ def read_settings(
 ) -> Settings:
     """Settings from a host's data: `hub`, `hub_token_file`, the services' `api_key_file` and `wheelhouse`, relative to
     `root`; `package_index`, `python_mirror`; `nvidia_repository` with `nvidia_key_fingerprint`,
-    `container_toolkit_repository` likewise; `image_mirrors`.
+    `container_toolkit_repository` likewise; `image_mirrors`; `monitoring`.
 
     origins: the file that each key of `data` was read from, for messages.
     Raises InputError when the address is not one, or a file is missing, empty or readable by others.
@@ -81,7 +86,16 @@ def _read(data: Mapping[str, Any], plans: tuple[Plan, ...], root: Path) -> Setti
         _packages(data, plans, root),
         _mirrors(data.get("image_mirrors", {})),
         *_repository(data, "container_toolkit", TOOLKIT_MIRROR),
+        _monitoring(data.get("monitoring"), plans),
     )
+
+
+def _monitoring(said: Any, plans: tuple[Plan, ...]) -> Monitoring | None:
+    if said is None or not plans:
+        return None
+    from rigup.planner.monitoring import read_monitoring
+
+    return read_monitoring(said, "monitoring", plans[0].rig, [plan.service for plan in plans])
 
 
 def _mirrors(said: Any) -> dict[str, str]:

@@ -21,15 +21,17 @@ MODULES = ("nvidia_uvm", "nvidia_drm", "nvidia_modeset", "nvidia")
 
 # Who holds the cards open, but for what rigup stops and starts again: one "PID program" a line.
 _USERS = r"""
+again='/(rigup-[^/]*|nvidia-(persistenced|fabricmanager|dcgm|dcgm-exporter))\.service'
 for process in /proc/[0-9]*; do
   ls -l "$process/fd" 2>/dev/null | grep -q ' /dev/nvidia' || continue
-  grep -qE '/(rigup-[^/]*|nvidia-persistenced|nvidia-fabricmanager)\.service' "$process/cgroup" && continue
+  grep -qE "$again" "$process/cgroup" && continue
   echo "${process#/proc/} $(cat "$process/comm")"
 done
 """
 _RELOAD = r"""
 running=$(systemctl list-units --plain --no-legend --state=active \
-  'rigup-*.service' nvidia-persistenced.service nvidia-fabricmanager.service | cut -d' ' -f1)
+  'rigup-*.service' nvidia-persistenced.service nvidia-fabricmanager.service \
+  nvidia-dcgm.service nvidia-dcgm-exporter.service | cut -d' ' -f1)
 again() { [ -z "$running" ] || systemctl start --no-block $running || true; }
 command -v modprobe >/dev/null || { echo "there is no modprobe" >&2; exit 1; }
 [ -z "$running" ] || systemctl stop $running

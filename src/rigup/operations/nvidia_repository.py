@@ -72,7 +72,7 @@ def nvidia_repository(repository: DriverRepository) -> Generator[FunctionCommand
     if is_right(there, repository):
         host.noop(f"{repository.address} is a source")
         return
-    yield step(_provide, repository)
+    yield step(provide, repository)
 
 
 def is_right(there: Sources, repository: DriverRepository) -> bool:
@@ -104,7 +104,8 @@ def refuse_trusted(name: str, there: Sources) -> None:
             )
 
 
-def _provide(host: Any, repository: DriverRepository) -> None:
+def provide(host: Any, repository: DriverRepository) -> None:
+    """Makes it a source of its own, with its checked key; other files that name NVIDIA's packages are put aside."""
     key = fetched_key(host, repository)
     for path in _active(host.get_fact(NvidiaSources)):
         # apt stops at two sources for one address with different keys; files that end in .disabled are passed over

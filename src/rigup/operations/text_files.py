@@ -41,14 +41,14 @@ def text_files(
     """Have these files, each whole or not at all.
 
     + files: text by path; "" for a file that must not be there
-    + then: (path, words) pairs; the command is run once where that file was changed
+    + then: (path, words) pairs; the command is run where that file was changed, and once for all that name it
     """
     there = host.get_fact(TextFiles, paths=tuple(files))
     wrong = {path: text for path, text in files.items() if there.get(path, "") != text.strip()}
     if not wrong:
         host.noop("the files are as wanted")
         return
-    yield step(_write, wrong, tuple(words for path, words in then if path in wrong))
+    yield step(_write, wrong, tuple(dict.fromkeys(words for path, words in then if path in wrong)))
 
 
 def _write(host: Any, files: Mapping[str, str], commands: tuple[tuple[str, ...], ...]) -> None:

@@ -129,7 +129,7 @@ def _read_service(name: object, value: object, path: str) -> Service:
     if "model" not in value and "checkpoint" not in value:
         raise InputError(f'{where}: neither "model" nor "checkpoint" is named', _SERVICES_EXAMPLE)
     service = validated(Service, {**value, "name": name}, where)
-    if not _is_address(service.listen):
+    if not is_address(service.listen):
         raise InputError(
             f"{where}.listen: {quoted(service.listen)} is not an address of a machine",
             'use "127.0.0.1" for this host alone, "0.0.0.0" for every network, or one of its addresses',
@@ -142,7 +142,8 @@ def _read_service(name: object, value: object, path: str) -> Service:
     return service
 
 
-def _is_address(text: str) -> bool:
+def is_address(text: str) -> bool:
+    """Whether a machine can have this address: a number, or localhost."""
     try:
         ipaddress.ip_address(text)
     except ValueError:

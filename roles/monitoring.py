@@ -1,0 +1,73 @@
+"""Exporters for Prometheus: of the machine, of rigup's own facts, and of the GPUs; none unless group_data asks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyinfra.api import deploy
+
+import rigup.programs
+from rigup import layout
+from rigup.errors import HostFailed, InputError
+from rigup.facts.probe import Probe
+from rigup.operations.monitoring import gpu_exporter, removed_exporters
+from rigup.operations.packages import debian_packages
+from rigup.operations.service_units import running_units
+from rigup.operations.text_files import text_files
+from rigup.planner.driver_packages import DriverRepository
+from rigup.render.monitoring_paths import GPU_FILES, GPU_UNITS, NODE_FILES, NODE_UNITS, PROGRAM, TEXT_FILE
+
+if TYPE_CHECKING:
+    from rigup.planner.monitoring import Monitoring
+
+RELOAD = ("systemctl", "daemon-reload")
+
+
+@deploy("monitoring")
+def monitoring(wanted: Monitoring | None, probe: Probe, repository: DriverRepository | None) -> None:
+    """Have these exporters running where they are to listen, and stop those that rigup has put there before.
+
+    repository: NVIDIA's, where its exporter is wanted.
+    """
+    node, gpus = (wanted.node_exporter, wanted.dcgm_exporter) if wanted else (False, False)
+    if not (node and gpus):
+        removed_exporters(
+            name="exporters that are not wanted any more",
+            files=(() if node else NODE_FILES) + (() if gpus else GPU_FILES),
+            units=(() if node else NODE_UNITS) + (() if gpus else GPU_UNITS),
+            remains=() if node else (TEXT_FILE,),
+        )
+    if wanted:
+        _exporters(wanted, probe, repository)
+
+
+def _exporters(wanted: Monitoring, probe: Probe, repository: DriverRepository | None) -> None:
+    """Files come before packages: a package starts what it brings, which may listen only where it is told to."""
+    from rigup.catalogue.monitoring import exporter_facts
+    from rigup.render.monitoring import exporter_files
+
+    _check_packaged(wanted, probe)
+    files = exporter_files(wanted)
+    if wanted.node_exporter:
+        files[f"{layout.PROGRAMS}/{PROGRAM}"] = (Path(rigup.programs.__file__).parent / PROGRAM).read_text()
+    listening = ", ".join(f"{wanted.listen} port {port}" for port in wanted.listeners.values())
+    then = tuple((path, RELOAD) for path in files)
+    written = text_files(name=f"exporters listen at {listening}", files=files, then=then)
+    if wanted.node_exporter:
+        debian_packages({exporter_facts().node_exporter.package})
+    if wanted.dcgm_exporter and repository:
+        versions = exporter_facts().gpu_exporter.versions
+        gpu_exporter(name=f"{' '.join(list(versions.items())[-1])}", repository=repository, versions=versions)
+    units = (NODE_UNITS if wanted.node_exporter else ()) + (GPU_UNITS if wanted.dcgm_exporter else ())
+    running_units(name=f"run {' and '.join(units)}", units=units, restart=bool(written.will_change))
+
+
+def _check_packaged(wanted: Monitoring, probe: Probe) -> None:
+    from rigup.planner.monitoring import check_packaged
+
+    if wanted.dcgm_exporter:
+        try:
+            check_packaged("monitoring", probe.os)
+        except InputError as error:
+            raise HostFailed(error.message, error.hint) from None

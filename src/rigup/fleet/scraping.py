@@ -1,0 +1,38 @@
+"""A fleet on disk as Prometheus is to scrape it. No host is asked, and no key is read."""
+
+from __future__ import annotations
+
+from rigup.errors import InputError
+from rigup.fleet.inventory import HostEntry, Project
+from rigup.fleet.planning import plan_project, plans_by_host
+from rigup.plan import Plan
+from rigup.planner.monitoring import read_monitoring
+from rigup.render.scrape_config import ScrapedHost, Scraping, scraping
+
+
+def scraping_of(project: Project, here: str | None) -> Scraping:
+    """What is to be asked of a project's hosts. here: the host that Prometheus runs on, where it is one of them.
+
+    Raises InputError where that is none of them.
+    """
+    names = [bare_name(host.name) for host in project.hosts]
+    if here is not None and bare_name(here) not in names:
+        raise InputError(f'--from: "{here}" is not a host of this inventory', f"hosts: {', '.join(names)}")
+    plans = plans_by_host(plan_project(project))
+    return scraping(_scraped(host, plans.get(host.name, ()), here) for host in project.hosts)
+
+
+def bare_name(host: str) -> str:
+    """A host's name in an inventory without the user."""
+    return host.rpartition("@")[2]
+
+
+def _scraped(host: HostEntry, plans: tuple[Plan, ...], here: str | None) -> ScrapedHost:
+    name = bare_name(host.name)
+    said = host.data.get("monitoring")
+    monitoring = None
+    if said is not None and plans:
+        where = f"{host.origins['monitoring']}: monitoring"
+        monitoring = read_monitoring(said, where, plans[0].rig, [plan.service for plan in plans])
+    address = str(host.data.get("ssh_hostname") or name)
+    return ScrapedHost(name, address, host.group, plans, monitoring, here is not None and bare_name(here) == name)

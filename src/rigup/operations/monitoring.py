@@ -1,0 +1,81 @@
+"""Exporters that are not wanted any more, and NVIDIA's, which comes with its own repository."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping
+from typing import Any
+
+from pyinfra import host
+from pyinfra.api import FunctionCommand, operation
+from pyinfra.facts.deb import DebPackages
+
+from rigup.operations import apt_commands, remote
+from rigup.operations.nvidia_repository import NvidiaSources, is_right, provide, refresh, refuse_trusted
+from rigup.operations.progress import Progress, report
+from rigup.operations.steps import step
+from rigup.operations.text_files import TextFiles
+from rigup.planner.driver_packages import DriverRepository
+
+STEP = "monitoring"
+STOP_SECONDS = 120
+
+# $1 units to stop, then files to take away. A unit goes before the file that kept it on loopback.
+_REMOVE = """
+units=$1; shift
+for unit in $units; do systemctl --quiet disable --now "$unit" 2>/dev/null || true; done
+for unit in $units; do
+  case "$(systemctl is-active "$unit" || true)" in active|activating) echo "$unit still runs" >&2; exit 1;; esac
+done
+rm -f "$@"
+systemctl daemon-reload
+"""
+
+
+@operation()
+def removed_exporters(
+    files: tuple[str, ...], units: tuple[str, ...], remains: tuple[str, ...] = ()
+) -> Generator[FunctionCommand, None, None]:
+    """Have none of these exporters running, and none of rigup's files for them. Their packages stay.
+
+    + files: of rigup's; where none of them is there, rigup has not put the exporter there, and leaves it alone
+    + units: to stop and disable
+    + remains: what else goes then
+    """
+    there = host.get_fact(TextFiles, paths=files)
+    if not there:
+        host.noop("no exporter is here that is not wanted")
+        return
+    yield step(_remove, units, (*files, *remains))
+
+
+def _remove(host: Any, units: tuple[str, ...], files: tuple[str, ...]) -> None:
+    remote.script(host, _REMOVE, " ".join(units), *files, timeout=STOP_SECONDS)
+
+
+@operation()
+def gpu_exporter(repository: DriverRepository, versions: Mapping[str, str]) -> Generator[FunctionCommand, None, None]:
+    """Have NVIDIA's exporter of GPUs at exactly its version, with the DCGM that belongs to it.
+
+    + repository: NVIDIA's, from `driver_repository`; it becomes a source where it is none yet
+    + versions: by package, without the package's revision
+    """
+    there = host.get_fact(DebPackages)
+    if all(_has(there.get(name, ()), version) for name, version in versions.items()):
+        host.noop(f"{', '.join(versions)} are installed")
+        return
+    refuse_trusted(host.name, host.get_fact(NvidiaSources))
+    yield step(_install, repository, versions)
+
+
+def _has(there: Iterable[str], version: str) -> bool:
+    return apt_commands.upstream(version) in map(apt_commands.upstream, there)
+
+
+def _install(host: Any, repository: DriverRepository, versions: Mapping[str, str]) -> None:
+    if not is_right(host.get_fact(NvidiaSources), repository):
+        provide(host, repository)
+    refresh(host, STEP, repository)
+    wanted = {name: apt_commands.upstream(version) for name, version in versions.items()}
+    exact = apt_commands.exact(host.name, wanted, apt_commands.versions(host, wanted))
+    report(Progress(host.name, STEP, text=f"installing {', '.join(wanted)}"))
+    apt_commands.install(host, STEP, exact)

@@ -1,0 +1,116 @@
+"""Runs on a host, every half minute: what rigup has put there, as text for the node exporter to pass on.
+
+usage: release_metrics.py FILE [SERVICES APPLIES]
+
+FILE is written anew, whole or not at all. SERVICES is the folder of the services, APPLIES the record of the applies.
+Python 3.10 standard library only.
+"""
+
+from __future__ import annotations
+
+import calendar
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+SERVICES = "/etc/rigup/services"
+APPLIES = "/var/log/rigup/applies.jsonl"
+LAST_BYTES = 1 << 16
+HELP = {
+    "rigup_release_info": "The release that a service is at, and what it consists of.",
+    "rigup_release_timestamp_seconds": "When the release of a service was put there.",
+    "rigup_release_answered": "Whether the release of a service has ever answered.",
+    "rigup_service_active": "Whether systemd says that a service is active.",
+    "rigup_service_restarts": "How often systemd has started a service anew since it was last told to start it.",
+    "rigup_apply_info": "The last apply of this host: by which rigup, from which lock and commit, and how it ended.",
+    "rigup_apply_timestamp_seconds": "When the last apply of this host began.",
+}
+
+Sample = tuple[str, dict[str, str], float]
+
+
+def services(folder: Path) -> Iterator[Sample]:
+    """Of every service that has a release."""
+    for current in sorted(folder.glob("*/current")):
+        try:
+            release = current.resolve(strict=True)
+            manifest = json.loads((release / "release.json").read_text())
+            made = (release / "release.json").stat().st_mtime
+        except (OSError, ValueError):
+            continue
+        name, checkpoint = current.parent.name, manifest.get("checkpoint") or {}
+        words = {"repo": checkpoint.get("repo"), "quant": checkpoint.get("quant"), "build": manifest.get("build")}
+        said = {key: str(value or "") for key, value in words.items()}
+        revision = str(checkpoint.get("revision") or "")[:12]
+        yield "rigup_release_info", {"service": name, "release": release.name, **said, "revision": revision}, 1
+        yield "rigup_release_timestamp_seconds", {"service": name}, made
+        yield "rigup_release_answered", {"service": name}, float((release / "answered").exists())
+        state = _state(name)
+        if "ActiveState" in state:
+            yield "rigup_service_active", {"service": name}, float(state["ActiveState"] == "active")
+        if state.get("NRestarts", "").isdigit():
+            yield "rigup_service_restarts", {"service": name}, float(state["NRestarts"])
+
+
+def _state(service: str) -> dict[str, str]:
+    """What systemd says of a service; nothing where it cannot be asked."""
+    words = ["systemctl", "show", f"rigup-{service}.service", "--property=ActiveState,NRestarts"]
+    try:
+        said = subprocess.run(words, capture_output=True, text=True, timeout=20).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return {}
+    return dict(line.split("=", 1) for line in said.splitlines() if "=" in line)
+
+
+def last_apply(path: Path) -> Iterator[Sample]:
+    """Of the last line of the record that is whole."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - LAST_BYTES))
+            lines = file.read().decode(errors="replace").splitlines()
+    except OSError:
+        return
+    for line in reversed(lines):
+        try:
+            record: dict[str, Any] = json.loads(line)
+            began = calendar.timegm(time.strptime(record["when"], "%Y-%m-%d %H:%M:%S UTC"))
+        except (ValueError, KeyError, TypeError):
+            continue
+        words = {key: str(record.get(key, "")) for key in ("rigup", "lock", "commit", "result")}
+        yield "rigup_apply_info", words, 1
+        yield "rigup_apply_timestamp_seconds", {}, began
+        return
+
+
+def text(samples: list[Sample]) -> str:
+    """In Prometheus' text format, each metric's samples together."""
+    lines = []
+    for name in dict.fromkeys(name for name, _, _ in samples):
+        lines += [f"# HELP {name} {HELP[name]}", f"# TYPE {name} gauge"]
+        lines += [f"{name}{_labels(labels)} {value:.15g}" for other, labels, value in samples if other == name]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _labels(labels: dict[str, str]) -> str:
+    escapes = {"\\": r"\\", '"': r"\"", "\n": r"\n"}
+    pairs = (f'{key}="{"".join(escapes.get(c, c) for c in value)}"' for key, value in labels.items())
+    return f"{{{','.join(pairs)}}}" if labels else ""
+
+
+def main(file: str, folder: str = SERVICES, applies: str = APPLIES) -> None:
+    """Writes the file."""
+    new = Path(f"{file}.{os.getpid()}")
+    try:
+        new.write_text(text([*services(Path(folder)), *last_apply(Path(applies))]))
+        new.replace(file)
+    finally:
+        new.unlink(missing_ok=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -6,6 +6,7 @@ them into a fleet's `catalogue/overheads/`.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import Annotated, Literal
 
@@ -48,3 +49,15 @@ def measured_overhead(
 ) -> MeasuredOverhead | None:
     """The figure that was measured for exactly this; None where there is none."""
     return next((entry for entry in known if entry.kind == (engine, version, gpu, gpus, parallel)), None)
+
+
+def overheads_toml(entries: Iterable[MeasuredOverhead]) -> str:
+    """Entries as a file of a catalogue has them; equal entries give equal text."""
+    parts = ["# Written by rigup plan --calibrate --write, from the records of this fleet's applies. Yours to delete."]
+    for entry in entries:
+        lines = [f"[[{TABLE}]]"]
+        for key, value in entry.model_dump(exclude={"sources"}).items():
+            lines.append(f"{key} = {json.dumps(value)}")
+        said = ", ".join(f"{key} = {json.dumps(value)}" for key, value in entry.sources.items())
+        parts.append("\n".join([*lines, f"sources = {{ {said} }}"]))
+    return "\n\n".join(parts) + "\n"

@@ -91,6 +91,10 @@ def show(record: dict[str, Any], console: Console) -> None:
     console.print(f"  rigup {record['rigup']}, {', '.join(part for part in origin if part)}", soft_wrap=True)
     for service, what in record["services"].items():
         console.print(f"  {escape(service)}: {escape(what)}", soft_wrap=True)
+    for service, kept in record.get("memory", {}).items():
+        from rigup.fleet.measured_memory import in_words
+
+        console.print(f"  {escape(service)}: GPU memory: {in_words(kept['gpus'])}", soft_wrap=True)
     for change in record["changes"]:
         console.print(f"  [yellow]~[/] {escape(change)}", soft_wrap=True)
     for error in record["errors"]:

@@ -132,6 +132,12 @@ def off(measured: int, planned: int) -> str:
     return f"{100 * (measured - planned) / max(planned, 1):+.0f} %"
 
 
+def in_words(rows: Iterable[dict[str, Any]]) -> str:
+    """All GPUs together: "21.4 of 22.0 GiB planned (-3 %)"; "not measured"."""
+    sums = together(rows)
+    return f"{sums[0] / 1024:.1f} of {sums[1] / 1024:.1f} GiB planned ({off(*sums)})" if sums else "not measured"
+
+
 def after_start(host: Any, plan: Plan, root: Path) -> dict[str, Any] | None:
     """What the record of an apply keeps of a service that it has started; None where nothing could be measured.
 
@@ -143,9 +149,8 @@ def after_start(host: Any, plan: Plan, root: Path) -> dict[str, Any] | None:
         found = kept(plan, probe, _asked(host, plan), load_catalogue(root).overheads)
     except (RigupError, *remote.LOST, ValueError, KeyError):
         return None
-    if found and (sums := together(found["gpus"])):
-        text = f"{sums[0] / 1024:.1f} of {sums[1] / 1024:.1f} GiB planned ({off(*sums)})"
-        report(Progress(host.name, "log", text=f"{plan.service.name}: GPU memory: {text}"))
+    if found:
+        report(Progress(host.name, "log", text=f"{plan.service.name}: GPU memory: {in_words(found['gpus'])}"))
     return found
 
 

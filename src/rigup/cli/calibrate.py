@@ -1,0 +1,155 @@
+"""`rigup plan --calibrate`: what the starts of a fleet took of its GPUs, and what plans should count with instead."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rigup.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from rigup.fleet.inventory import Project
+    from rigup.planner.calibration import Calibration, Comparison
+
+FILE = "catalogue/overheads/measured.toml"
+COLUMNS = ("weights", "kv_cache", "overhead", "total")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Shows it, writes it with --write; returns 1 where no constant can be had of any kind of start."""
+    from rigup.fleet.inventory import load_project
+    from rigup.fleet.records import kept_here
+    from rigup.planner.calibration import calibrate, read_starts
+
+    project = load_project(args.inventory, args.limit)
+    found = calibrate(read_starts(record for host in project.hosts for record in kept_here(host.name)))
+    written = _write(project, found) if args.write else None
+    if args.json:
+        json.dump({"schema": 1, "calibrations": [as_json(c) for c in found], "written": written}, sys.stdout, indent=1)
+        print()
+    else:
+        from rich.console import Console
+
+        _show(found, written, args.write, Console(highlight=False))
+    return 0 if any(calibration.wanted_mib is not None for calibration in found) else 1
+
+
+def as_json(calibration: Calibration) -> dict[str, Any]:
+    """One calibration in plain values."""
+    engine, version, gpu, gpus, parallel = calibration.kind
+    return {
+        "engine": engine,
+        "version": version,
+        "gpu": gpu,
+        "gpus": gpus,
+        "parallel": parallel.model_dump(),
+        "starts": calibration.starts,
+        "first": calibration.first,
+        "last": calibration.last,
+        **{name: _comparison(getattr(calibration, name)) for name in COLUMNS},
+        "runtime_mib": calibration.runtime_mib,
+        "needed_mib": calibration.needed_mib,
+        "wanted_mib": calibration.wanted_mib,
+        "why_not": calibration.why_not or None,
+        "left_out": list(calibration.left_out),
+    }
+
+
+def _comparison(found: Comparison | None) -> dict[str, float] | None:
+    if found is None:
+        return None
+    figures = {"predicted_mib": found.predicted_mib, "measured_mib": found.measured_mib, "error_mib": found.error_mib}
+    figures |= {"error_percent": found.error_percent, "worst_mib": found.worst_mib}
+    return {name: round(figure, 1) for name, figure in figures.items()}
+
+
+def _show(found: Sequence[Calibration], written: str | None, write: bool, console: Console) -> None:
+    from rich.table import Table
+
+    if not found:
+        words = "No start of a service with GPUs is on record here; rigup apply keeps what each one takes."
+        console.print(words, soft_wrap=True)
+        return
+    table = Table(box=None, pad_edge=False)
+    for column in ("engine", "GPUs", "spread", "starts", *(name.replace("_", " ") for name in COLUMNS), "constant"):
+        table.add_column(column, overflow="fold")
+    for calibration in found:
+        engine, version, gpu, gpus, parallel = calibration.kind
+        sizes = ((name, size) for name, size in parallel.model_dump().items() if size > 1)
+        spread = ", ".join(f"{name} {size}" for name, size in sizes) or ("layers" if gpus > 1 else "-")
+        compared = (_text(getattr(calibration, name)) for name in COLUMNS)
+        cells = (f"{engine} {version}", f"{gpus}x {gpu}", spread, str(calibration.starts), *compared)
+        table.add_row(*cells, _constant(calibration))
+    console.print(table)
+    for line in (*_notes(found), *_outcome(written, write)):
+        console.print(line, soft_wrap=True, markup=False)
+
+
+def _text(found: Comparison | None) -> str:
+    """Predicted and measured on average, MiB a GPU, and how far off."""
+    if found is None:
+        return "not said"
+    return (
+        f"{found.predicted_mib:,.0f} -> {found.measured_mib:,.0f} MiB "
+        f"({found.error_mib:+,.0f}, {found.error_percent:+.1f} %; worst {found.worst_mib:+,.0f})"
+    )
+
+
+def _constant(calibration: Calibration) -> str:
+    now = f"{calibration.runtime_mib:,} MiB"
+    return f"{now} -> {calibration.wanted_mib:,} MiB" if calibration.wanted_mib is not None else now
+
+
+def _notes(found: Sequence[Calibration]) -> Iterator[str]:
+    for calibration in found:
+        name = f"{calibration.kind[0]} {calibration.kind[1]} on {calibration.kind[3]}x {calibration.kind[2]}"
+        if calibration.why_not:
+            yield f"{name}: not calibrated: {calibration.why_not}"
+        for line in calibration.left_out:
+            yield f"{name}: not counted: {line}"
+
+
+def _outcome(written: str | None, write: bool) -> Iterator[str]:
+    if written:
+        yield f"Plans count with these constants from now on: {written}"
+    elif write:
+        yield "Nothing was written."
+
+
+def _write(project: Project, found: Sequence[Calibration]) -> str | None:
+    """Puts what can be counted with into the fleet's catalogue, in one step, beside what it already has of other kinds.
+
+    Returns the file's path below the fleet's folder; None where there is nothing to write.
+    """
+    from rigup.catalogue.data_files import read_file
+    from rigup.catalogue.overheads import TABLE, MeasuredOverhead, overheads_toml
+
+    entries = [entry for calibration in found if (entry := calibration.entry)]
+    if not entries:
+        return None
+    path = project.root / FILE
+    kept = read_file(path, TABLE, MeasuredOverhead) if path.is_file() else ()
+    others = [entry for entry in kept if entry.kind not in {new.kind for new in entries}]
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new.write_text(overheads_toml([*others, *entries]))
+        new.replace(path)
+    except OSError as error:
+        new.unlink(missing_ok=True)
+        raise InputError(f"{path}: {error.strerror}", "the fleet's folder has to be writable for --write") from None
+    return FILE
+
+
+def check(args: argparse.Namespace) -> None:
+    """Raises InputError for options that only mean something together."""
+    if args.write and not args.calibrate:
+        raise InputError("--write: goes with --calibrate", "rigup plan --calibrate --write")
+    if args.calibrate and args.explain:
+        raise InputError("--explain: does not go with --calibrate", "leave one of them out")

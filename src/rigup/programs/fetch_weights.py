@@ -3,7 +3,8 @@
     fetch_weights.py JOB                   download what is missing; resumes what an earlier run left behind
     fetch_weights.py --check [--deep] JOB  print {"complete", "missing", "bad"}; --deep hashes every file
 
-JOB is a JSON file, or "-": see `Job` in weights_folder.py. Needs weights_folder.py and curl_transfers.py beside it.
+JOB is a JSON file, or "-": see `Job` in weights_folder.py. Needs weights_folder.py and curl_transfers.py beside it, and
+for a job with `sharing`, which takes files from other hosts too, swarm.py, swarm_order.py and neighbours.py.
 
 The work lies beside the folder: FOLDER.incoming/parts/PATH.part grows, FOLDER.incoming/verified/PATH is whole and
 hashed, and FOLDER appears by one rename. Files that join an existing FOLDER are renamed into it one by one, each
@@ -30,7 +31,7 @@ import time
 import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 if __package__:
     from rigup.programs import curl_transfers as curl
@@ -41,6 +42,9 @@ else:  # on a host the programs lie side by side, without rigup, and their folde
     import curl_transfers as curl  # type: ignore[import-not-found, no-redef]
     import weights_folder as weights  # type: ignore[import-not-found, no-redef]
     from weights_folder import FetchError, File, Job, Receipt, size_of, sync_folder  # type: ignore[no-redef]
+
+if TYPE_CHECKING:
+    from rigup.programs.swarm import Swarm
 
 HASH_ATTEMPTS = 3
 REPORT_EVERY_S = 2.0
@@ -101,20 +105,38 @@ class Fetch:
         self.stop = threading.Event()
         self.pool = concurrent.futures.ThreadPoolExecutor(min(4, os.cpu_count() or 1))
         self.problem = ""
+        self.retry_after_s = 0.0
         self.reported = (0.0, -1)
+        self.swarm: Swarm | None = None
 
     def run(self) -> None:
         """Fetches everything that is missing and puts it in place."""
         try:
             with self.locked() as lock:
+                if self.job.sharing:
+                    self.swarm = self.join_swarm(lock)
                 self.survey()
                 self.require_disk()
-                self.download(lock)
+                if self.swarm:
+                    self.swarm.download()
+                else:
+                    self.download(lock)
                 self.put_in_place()
                 self.report(final=True)
         finally:
+            if self.swarm:
+                self.swarm.close()
             self.stop.set()
             self.pool.shutdown(cancel_futures=True)
+
+    def join_swarm(self, lock: int) -> Swarm:
+        """The swarm that the job tells of; its modules are on hosts that are in one."""
+        if __package__:
+            from rigup.programs.swarm import Swarm
+        else:
+            from swarm import Swarm  # type: ignore[import-not-found, no-redef]
+
+        return Swarm(self, lock)
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[int]:
@@ -141,6 +163,7 @@ class Fetch:
         self.receipt, self.staged = Receipt(self.job.folder), Receipt(self.verified)
         for file in self.job.files:
             if self.receipt.covers(file) or self.staged.covers(file):
+                self.offer(file, (self.job.folder if self.receipt.covers(file) else self.verified) / file.path)
                 continue
             places = (self.job.folder / file.path, self.verified / file.path)
             whole = next((path for path in places if size_of(path) == file.size), None)
@@ -149,6 +172,11 @@ class Fetch:
             else:
                 self.pending[file.path] = file
         self.take_whole_parts()
+
+    def offer(self, file: File, path: Path) -> None:
+        """A verified file is there for the neighbours, if there are any."""
+        if self.swarm:
+            self.swarm.offer.add(file.sha256, path)
 
     def take_whole_parts(self) -> None:
         """Sends parts that have reached their size to be hashed, and throws away those that have outgrown it."""
@@ -185,6 +213,7 @@ class Fetch:
         """Notes a verified file in the receipt of the folder that it belongs to; a part gets its name first."""
         if self.job.folder in path.parents:
             self.receipt.add(file)
+            self.offer(file, path)
             return
         with path.open("rb") as content:
             os.fsync(content.fileno())
@@ -194,6 +223,7 @@ class Fetch:
         sync_folder(final.parent)
         self.staged.add(file)
         self.staged.write(self.job)
+        self.offer(file, final)
 
     def reject(self, file: File, path: Path, found: str) -> None:
         """Makes a file pending again. Raises FetchError when it came wrong too often."""
@@ -201,6 +231,8 @@ class Fetch:
         if self.job.folder in path.parents:
             return  # a service may be reading it: it stays until its replacement is renamed over it
         path.unlink()
+        if self.swarm and self.swarm.blames(file, found):
+            return
         times = self.wrong_hashes[file.path] = self.wrong_hashes.get(file.path, 0) + 1
         self.problem = f"{file.path}: sha256 is {found}, the lock says {file.sha256}"
         if times >= HASH_ATTEMPTS:
@@ -233,16 +265,24 @@ class Fetch:
             tries = 0 if missing < before else tries + 1
             if tries >= self.job.attempts:
                 raise FetchError(weights.EXIT_FAILED, f"gave up after {tries} tries without progress: {self.problem}")
-            time.sleep(min(LONGEST_PAUSE_S, 0.5 * 2**tries) * random.uniform(0.75, 1.25))
+            time.sleep(self.pause(tries))
 
-    def transfer(self, lock: int, batch: list[File]) -> None:
-        """One round: everything that is pending through one curl, what ends is hashed while the rest goes on."""
+    def pause(self, tries: int) -> float:
+        """Seconds to leave the hub alone after so many tries without progress: as long as it said, if it said so."""
+        asked, self.retry_after_s = self.retry_after_s, 0.0
+        return max(asked, min(LONGEST_PAUSE_S, 0.5 * 2.0**tries) * random.uniform(0.75, 1.25))
+
+    def hub_transfer(self, batch: list[File]) -> str:
+        """curl's configuration for these files from the hub."""
         job = self.job
         base = f"{job.hub}/{job.repo}/resolve/{job.revision}"
         wanted = [curl.Wanted(f"{base}/{urllib.parse.quote(f.path)}", self.part(f), f.size) for f in batch]
         token = read_token(job.token_file) if job.token_file else None
-        config = curl.configuration(wanted, job.parallel, job.stall_s, token)
-        with contextlib.closing(curl.transfers(config, lock)) as transfers:
+        return curl.configuration(wanted, job.parallel, job.stall_s, token, job.hub_bytes_per_second)
+
+    def transfer(self, lock: int, batch: list[File]) -> None:
+        """One round: everything that is pending through one curl, what ends is hashed while the rest goes on."""
+        with contextlib.closing(curl.transfers(self.hub_transfer(batch), lock)) as transfers:
             for transfer in transfers:
                 if transfer:
                     self.judge(batch[transfer.number], transfer)
@@ -257,6 +297,7 @@ class Fetch:
             raise FetchError(weights.EXIT_DENIED, denial(self.job, file, transfer.status))
         if transfer.code == 0 and size == file.size:
             return self.verify(file, part)
+        self.retry_after_s = max(self.retry_after_s, transfer.retry_after_s)
         reason = transfer.message or f"{size} bytes instead of {file.size}"
         self.problem = f"{file.path} from {transfer.host}: {reason}"
         if transfer.code == curl.WRITE_FAILED:
@@ -281,6 +322,8 @@ class Fetch:
             if self.receipt.entries != Receipt(folder).entries:
                 self.receipt.write(self.job)
             shutil.rmtree(self.verified, ignore_errors=True)
+        for file in self.job.files:
+            self.offer(file, folder / file.path)
         for empty, _, _ in os.walk(self.incoming, topdown=False):
             with contextlib.suppress(OSError):  # parts that another job of this revision left keep their folder
                 os.rmdir(empty)
@@ -294,7 +337,7 @@ class Fetch:
             self.reported = (now, done)
             with contextlib.suppress(OSError):  # whoever was listening may be gone; the download goes on
                 print(f"progress {done} {total} bytes", flush=True)
-            notify(f"STATUS={done}/{total} bytes")
+            notify(f"STATUS={done}/{total} {self.swarm.shares() if self.swarm else 'bytes'}")
 
 
 def stop_on_signal(number: int, _frame: object) -> NoReturn:

@@ -50,7 +50,8 @@ class Job:
     """What to fetch from where, as read from the job file. A check needs no more than `folder` and `files`.
 
     reserve_bytes: what must stay free on the disk. attempts: tries without progress before giving up.
-    stall_s: seconds without data before a transfer is cut.
+    stall_s: seconds without data before a transfer is cut. sharing: the host's part in a swarm, see neighbours.py.
+    hub_bytes_per_second, lan_bytes_per_second: of all transfers together from there, 0 for no limit.
     """
 
     folder: Path
@@ -63,6 +64,9 @@ class Job:
     token_file: str | None = None
     attempts: int = 10
     stall_s: int = 30
+    sharing: dict[str, Any] | None = None
+    hub_bytes_per_second: int = 0
+    lan_bytes_per_second: int = 0
 
 
 def load_job(path: Path) -> Job:

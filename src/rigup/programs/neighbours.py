@@ -1,0 +1,247 @@
+"""What a host tells its neighbours of a checkpoint, and what they tell it: who has which file, who is getting it.
+
+Each host of a swarm offers FOLDER/files/SHA256 (links to verified files) and FOLDER/state/KEY.json; serve_weights.py
+serves them. What neighbours say only decides whom to ask; a file counts when its hash is right, whoever sent it.
+Part of fetch_weights.py. Python 3.10 standard library only.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import http.client
+import json
+import os
+import random
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+if __package__:
+    from rigup.programs.weights_folder import EXIT_INPUT, FetchError
+else:
+    from weights_folder import EXIT_INPUT, FetchError  # type: ignore[import-not-found, no-redef]
+
+ASK_TIMEOUT_S = 3.0
+ASKERS = 16
+LARGEST_STATE = 4_000_000
+LONGEST_REST_S = 60.0
+LONGEST_BUSY_S = 600.0
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """Another host of the swarm, and the addresses at which it may be found."""
+
+    name: str
+    addresses: tuple[str, ...]
+    port: int
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """A host's part in a swarm. key: of the checkpoint. fetchers: every host that fetches, in an order that all share.
+
+    patience_s: how long a file may lie still at whoever is to get it from the hub before the next one does.
+    """
+
+    name: str
+    key: str
+    folder: Path
+    fetchers: tuple[str, ...]
+    neighbours: tuple[Neighbour, ...]
+    patience_s: float = 10.0
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> Sharing:
+        """From a job. Raises FetchError where it is not as described."""
+        try:
+            neighbours = tuple(
+                Neighbour(str(each["name"]), tuple(map(str, each["addresses"])), int(each["port"]))
+                for each in data["neighbours"]
+            )
+            named = {"folder": Path(data["folder"]), "fetchers": tuple(data["fetchers"]), "neighbours": neighbours}
+            sharing = cls(**{**data, **named})
+            sharing.fetchers.index(sharing.name)
+        except (KeyError, TypeError, ValueError) as error:
+            raise FetchError(EXIT_INPUT, f"sharing: not as it should be: {error!r}") from None
+        return sharing
+
+    @property
+    def poll_s(self) -> float:
+        """How often neighbours are asked: more rarely where they are many."""
+        return max(0.25, min(self.patience_s / 4, len(self.neighbours) / 10))
+
+
+@dataclass
+class View:
+    """One neighbour as it is seen from here. Times are `time.monotonic`.
+
+    address: where it answered. seen: when it did. have: sha256 of what it offers. fetching: bytes so far of what it
+    gets from the hub. moved: when each of these last grew. hashing: since when it checks what came whole.
+    claims: what it will get from the hub. waiting: until when it is left alone. busy: since when it has turned us away.
+    shunned: why it is left alone for good.
+    """
+
+    neighbour: Neighbour
+    address: str = ""
+    seen: float = float("-inf")
+    have: frozenset[str] = frozenset()
+    fetching: dict[str, int] = field(default_factory=dict)
+    claims: frozenset[str] = frozenset()
+    moved: dict[str, float] = field(default_factory=dict)
+    hashing: dict[str, float] = field(default_factory=dict)
+    hub_bytes: int = -1
+    hub_moved: float = float("-inf")
+    waiting: float = 0.0
+    busy: float = 0.0
+    failures: int = 0
+    problem: str = ""
+    shunned: str = ""
+
+    @property
+    def name(self) -> str:
+        """The neighbour's name."""
+        return self.neighbour.name
+
+    def take(self, state: Mapping[str, Any], now: float) -> None:
+        """Takes in what it said. Raises ValueError and the like where that makes no sense."""
+        fetching = {str(sha256): int(count) for sha256, count in dict(state["fetching"]).items()}
+        for sha256, count in fetching.items():
+            if count > self.fetching.get(sha256, -1):
+                self.moved[sha256] = now
+        if int(state["hub_bytes"]) > self.hub_bytes:
+            self.hub_bytes, self.hub_moved = int(state["hub_bytes"]), now
+        self.hashing = {str(sha256): self.hashing.get(str(sha256), now) for sha256 in state["hashing"]}
+        self.have, self.claims = frozenset(map(str, state["have"])), frozenset(map(str, state["claims"]))
+        self.fetching, self.seen, self.problem = fetching, now, ""
+
+    def answers(self, now: float, poll_s: float) -> bool:
+        """Whether it has been heard of lately."""
+        return now - self.seen < 4 * poll_s + 2 * ASK_TIMEOUT_S
+
+    def offers(self, sha256: str, now: float) -> bool:
+        """Whether to ask it for a file now."""
+        return sha256 in self.have and now >= self.waiting and not self.shunned
+
+    def rest(self, seconds: float) -> None:
+        """Leaves it alone for a while."""
+        self.waiting = time.monotonic() + seconds
+
+    def worked(self) -> None:
+        """It did what it said."""
+        self.failures, self.busy = 0, 0.0
+
+    def turned_away(self) -> None:
+        """It has as much to do as it takes on: soon again, unless it has been saying so for long."""
+        now = time.monotonic()
+        self.busy = self.busy or now
+        if now - self.busy > LONGEST_BUSY_S:
+            self.failed(f"busy for {LONGEST_BUSY_S:.0f} s")
+        else:
+            self.rest(random.uniform(0.3, 0.8))
+
+    def failed(self, problem: str) -> None:
+        """It did not do what it said: it is left alone, longer each time."""
+        self.failures += 1
+        self.problem = problem
+        self.rest(min(LONGEST_REST_S, 2.0**self.failures) * random.uniform(0.75, 1.25))
+
+
+class Neighbours:
+    """All of them, asked in the background from `begin` to `end`."""
+
+    def __init__(self, sharing: Sharing) -> None:
+        self.sharing = sharing
+        self.views = [View(neighbour) for neighbour in sharing.neighbours]
+        self.asked_once = threading.Event()
+        self._stop = threading.Event()
+        self._pool = concurrent.futures.ThreadPoolExecutor(min(ASKERS, max(1, len(self.views))))
+        self._thread = threading.Thread(target=self._ask_on, daemon=True)
+
+    def begin(self) -> None:
+        """Starts to ask; returns when everyone has been asked once."""
+        self._thread.start()
+        while not self.asked_once.wait(0.1):
+            pass
+
+    def end(self) -> None:
+        """Stops asking."""
+        self._stop.set()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _ask_on(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the pool is shut down
+            while not self._stop.is_set():
+                list(self._pool.map(self._ask, self.views))
+                self.asked_once.set()
+                self._stop.wait(self.sharing.poll_s * random.uniform(0.75, 1.25))
+        self.asked_once.set()
+
+    def _ask(self, view: View) -> None:
+        known = (view.address,) if view.address else view.neighbour.addresses
+        for address in known:
+            try:
+                state = ask(address, view.neighbour.port, self.sharing.key)
+                if state["host"] == view.name:  # else another host has this address too, or this one itself
+                    view.take(state, time.monotonic())
+                    view.address = address
+                    return
+            except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError, AttributeError) as error:
+                view.problem = f"{address} port {view.neighbour.port}: {getattr(error, 'strerror', None) or error}"
+        view.address = ""
+
+
+def ask(address: str, port: int, key: str) -> dict[str, Any]:
+    """What a neighbour says of a checkpoint. Raises OSError and the like where it does not answer well."""
+    connection = http.client.HTTPConnection(address, port, timeout=ASK_TIMEOUT_S)
+    try:
+        connection.request("GET", f"/state/{key}.json")
+        answer = connection.getresponse()
+        if answer.status != 200:
+            raise OSError(f"answers {answer.status}")
+        state: dict[str, Any] = json.loads(answer.read(LARGEST_STATE))
+        return state
+    finally:
+        connection.close()
+
+
+class Offer:
+    """What this host offers its neighbours: links to verified files, and its state."""
+
+    def __init__(self, sharing: Sharing) -> None:
+        self.sharing = sharing
+        self.files, self.state = sharing.folder / "files", sharing.folder / "state" / f"{sharing.key}.json"
+        self.have: set[str] = set()
+        self.written = ""
+
+    def add(self, sha256: str, path: Path) -> None:
+        """Offers a verified file, where it lies now."""
+        self.have.add(sha256)
+        with contextlib.suppress(OSError):
+            self.files.mkdir(parents=True, exist_ok=True)
+            new = self.files / f".{sha256}.{os.getpid()}"
+            new.unlink(missing_ok=True)
+            new.symlink_to(path)
+            new.replace(self.files / sha256)
+
+    def remove(self, sha256: str) -> None:
+        """Offers it no more."""
+        self.have.discard(sha256)
+        with contextlib.suppress(OSError):
+            (self.files / sha256).unlink(missing_ok=True)
+
+    def tell(self, **more: Any) -> None:
+        """Writes the state, where it is another than last time."""
+        text = json.dumps({"host": self.sharing.name, "have": sorted(self.have), **more})
+        if text == self.written:
+            return
+        with contextlib.suppress(OSError):
+            self.state.parent.mkdir(parents=True, exist_ok=True)
+            new = self.state.with_suffix(".new")
+            new.write_text(text)
+            new.replace(self.state)
+            self.written = text

@@ -1,0 +1,234 @@
+"""Hosts that share a download, as processes on loopback: each file comes from the hub once, no neighbour is trusted."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rigup.programs import fetch_weights
+from rigup.programs.neighbours import Offer, Sharing
+from tests.unit.programs.conftest import Weights, wait_for
+from tests.unit.programs.stand_in_neighbour import StandInNeighbour
+
+PROGRAMS = Path(fetch_weights.__file__).parent
+KEY = "k1"
+NOWHERE = "http://127.0.0.1:9"
+"""A hub that cannot be reached: nothing listens on the discard port."""
+
+
+class Host:
+    """One host of a swarm: its folder of weights, its server, its job."""
+
+    def __init__(self, name: str, weights: Weights, home: Path) -> None:
+        self.name = name
+        self.sharing = home / "sharing"
+        (self.sharing / "files").mkdir(parents=True)
+        self.server = StandInNeighbour(self.sharing)
+        self.weights = Weights(weights.hub, weights.root, home, weights.repo, weights.contents, dict(weights.options))
+        for program in ("swarm.py", "swarm_order.py", "neighbours.py"):
+            (self.weights.home / program).write_bytes((PROGRAMS / program).read_bytes())
+
+    def job(self, hosts: list[Host], patience_s: float = 1.0, **changes: Any) -> Path:
+        """Its job in a swarm of these hosts."""
+        others = [
+            {"name": host.name, "addresses": ["127.0.0.1"], "port": host.server.port} for host in hosts if host != self
+        ]
+        fetchers = [host.name for host in hosts if not host.offers_all] or [self.name]
+        sharing: dict[str, Any] = {"name": self.name, "key": KEY, "folder": str(self.sharing), "neighbours": others}
+        sharing |= {"fetchers": fetchers if self.name in fetchers else [*fetchers, self.name], "patience_s": patience_s}
+        return self.weights.job(**{"sharing": sharing, **changes})
+
+    @property
+    def offers_all(self) -> bool:
+        return not (self.weights.home / "weights").exists() and any((self.sharing / "files").iterdir())
+
+    def offer_all(self) -> None:
+        """It has every file, and its server is up."""
+        offer = Offer(Sharing(self.name, KEY, self.sharing, (self.name,), ()))
+        for path, content in self.weights.contents.items():
+            place = self.sharing / "whole" / path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(content)
+            offer.add(hashlib.sha256(content).hexdigest(), place)
+        offer.tell(fetching={}, hashing=[], claims=[], hub_bytes=0)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """What it tells its neighbours."""
+        found: dict[str, Any] = json.loads((self.sharing / "state" / f"{KEY}.json").read_text())
+        return found
+
+
+@pytest.fixture
+def hosts(weights: Weights, tmp_path: Path) -> Iterator[Callable[[int], list[Host]]]:
+    made: list[Host] = []
+
+    def make(count: int) -> list[Host]:
+        made.extend(Host(f"h{number}", weights, tmp_path / f"h{number}") for number in range(1, count + 1))
+        return made
+
+    yield make
+    for host in made:
+        host.server.end()
+
+
+def from_hub(weights: Weights) -> int:
+    """The bytes of content that the hub has sent."""
+    return sum(entry["bytes"] for entry in weights.requests() if entry["method"] == "GET" and entry["status"] < 300)
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
+    out, err = process.communicate(timeout=30)
+    return process.returncode, out + err
+
+
+def test_four_hosts_get_each_file_from_the_hub_once(hosts: Callable[[int], list[Host]], weights: Weights) -> None:
+    four = hosts(4)
+    weights.hub.faults(bytes_per_second=1_000_000)
+
+    runs = [host.weights.start(host.job(four)) for host in four]
+    said = [ended(run) for run in runs]
+
+    assert [code for code, _ in said] == [0, 0, 0, 0], said
+    assert all(host.weights.fetched() for host in four)
+    assert from_hub(weights) == sum(map(len, weights.contents.values()))
+    assert all(sum(host.state["taken"].values()) == from_hub(weights) for host in four)
+
+
+def test_a_host_without_a_route_to_the_hub_is_fed_by_its_neighbours(hosts: Callable[[int], list[Host]]) -> None:
+    newcomer, whole = hosts(2)
+    whole.offer_all()
+
+    done = newcomer.weights.run(newcomer.job([newcomer, whole], hub=NOWHERE))
+
+    assert done.returncode == 0, done.stderr
+    assert newcomer.weights.fetched()
+    assert set(newcomer.state["taken"]) == {"h2"}
+
+
+def test_a_neighbour_that_sends_something_else_is_shunned_and_told_and_the_hub_asked(
+    hosts: Callable[[int], list[Host]], weights: Weights
+) -> None:
+    newcomer, liar = hosts(2)
+    liar.offer_all()
+    liar.server.faults["corrupt"] = 100
+
+    done = newcomer.weights.run(newcomer.job([newcomer, liar]))
+
+    assert done.returncode == 0, done.stderr
+    assert newcomer.weights.fetched()
+    assert "h2 is asked for nothing more: it sent " in done.stderr and ", the lock says " in done.stderr
+    assert "h2" in newcomer.state["shunned"]
+    assert from_hub(weights) == sum(map(len, weights.contents.values()))
+
+
+def test_a_neighbour_that_sends_more_than_the_file_has_is_stopped(
+    hosts: Callable[[int], list[Host]], weights: Weights
+) -> None:
+    newcomer, flooder = hosts(2)
+    flooder.offer_all()
+    flooder.server.faults["excess"] = 100
+
+    done = newcomer.weights.run(newcomer.job([newcomer, flooder]))
+
+    assert done.returncode == 0, done.stderr
+    assert newcomer.weights.fetched()
+    assert from_hub(weights) == sum(map(len, weights.contents.values()))
+
+
+def test_what_a_lost_neighbour_has_sent_is_continued_at_another(
+    hosts: Callable[[int], list[Host]], weights: Weights
+) -> None:
+    newcomer, one, other = hosts(3)
+    for host in (one, other):
+        host.offer_all()
+        host.server.faults["drop"] = 1
+
+    done = newcomer.weights.run(newcomer.job([newcomer, one, other], hub=NOWHERE))
+
+    assert done.returncode == 0, done.stderr
+    assert newcomer.weights.fetched()
+    assert any("Range" in headers for host in (one, other) for headers in host.server.files_asked())
+    assert sum(newcomer.state["taken"].values()) == sum(map(len, weights.contents.values()))
+
+
+def test_a_busy_neighbour_is_asked_again_and_the_hub_left_alone(
+    hosts: Callable[[int], list[Host]], weights: Weights
+) -> None:
+    newcomer, busy = hosts(2)
+    busy.offer_all()
+    busy.server.faults["busy"] = 4
+
+    done = newcomer.weights.run(newcomer.job([newcomer, busy]))
+
+    assert done.returncode == 0, done.stderr
+    assert from_hub(weights) == 0
+
+
+def test_no_token_and_no_redirect_go_to_or_come_from_a_neighbour(
+    hosts: Callable[[int], list[Host]], weights: Weights, tmp_path: Path
+) -> None:
+    newcomer, other = hosts(2)
+    other.offer_all()
+    other.server.faults["redirect"] = 1
+    (tmp_path / "token").write_text("hf_secret\n")
+
+    done = newcomer.weights.run(newcomer.job([newcomer, other], token_file=str(tmp_path / "token")))
+
+    assert done.returncode == 0, done.stderr
+    assert all("Authorization" not in headers for _, headers in other.server.asked)
+    assert "/elsewhere" not in [path for path, _ in other.server.asked]
+
+
+def test_a_neighbour_that_cannot_be_reached_is_named_and_costs_nothing_but_its_share_in_time(
+    hosts: Callable[[int], list[Host]], weights: Weights
+) -> None:
+    alone, gone = hosts(2)
+    gone.server.end()
+
+    done = alone.weights.run(alone.job([alone, gone], 0.2))
+
+    assert done.returncode == 0, done.stderr
+    assert alone.weights.fetched()
+    assert list(alone.state["unreachable"]) == ["h2"]
+    assert "Connection refused" in alone.state["unreachable"]["h2"]
+
+
+def test_who_takes_over_from_a_host_that_died_goes_on(hosts: Callable[[int], list[Host]], weights: Weights) -> None:
+    survivor, dying = both = hosts(2)
+    weights.hub.faults(bytes_per_second=300_000)
+    first, second = (host.weights.start(host.job(both, 0.3)) for host in both)
+    wait_for(lambda: dying.sharing.joinpath("state", f"{KEY}.json").exists() and dying.state["hub_bytes"] > 0, "a part")
+    second.kill()
+    second.communicate()
+    dying.server.end()
+    weights.hub.faults()
+
+    code, said = ended(first)
+
+    assert code == 0, said
+    assert survivor.weights.fetched()
+
+
+def test_nobody_to_take_anything_from_is_the_end(hosts: Callable[[int], list[Host]]) -> None:
+    alone, other = hosts(2)
+
+    done = alone.weights.run(alone.job([alone, other], 0.1, hub=NOWHERE, attempts=2))
+
+    assert done.returncode == 1
+    assert "gave up after " in done.stderr and "no neighbour has what is missing" in done.stderr
+
+
+def test_a_job_that_does_not_say_its_part_is_bad_input(hosts: Callable[[int], list[Host]]) -> None:
+    (host,) = hosts(1)
+
+    done = host.weights.run(host.weights.job(sharing={"name": "h1"}))
+
+    assert done.returncode == 2
+    assert done.stderr == "error: sharing: not as it should be: KeyError('neighbours')\n"

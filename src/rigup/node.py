@@ -42,10 +42,11 @@ class Node(Frozen):
 class PeerPort(Frozen):
     """A TCP port of one host of a service that others of them must reach, before anything starts.
 
-    rank: whose port. callers: the ranks that connect to it.
+    rank: whose port. callers: the ranks that connect to it. purpose: "watch" is rigup's own: over it the hosts have
+    their engines run together or not at all.
     """
 
     rank: Annotated[int, Field(ge=0)]
     port: Annotated[int, Field(ge=1, le=65535)]
-    purpose: Literal["rendezvous", "rpc", "ray"]
+    purpose: Literal["rendezvous", "rpc", "ray", "watch"]
     callers: tuple[int, ...]

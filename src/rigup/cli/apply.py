@@ -70,8 +70,8 @@ def run(args: argparse.Namespace) -> int:
         view = live.view()
         progress.listen(view.show)
         with view:
-            run.connect(take_lease=True)
-            run.compare()
+            run.connect(take_lease=rollout is not None)
+            run.compare(take_lease=True)
         results = list(run.results.values())
         summary.show_left_over(run, console)
         summary.show_broken_leases(run, console)

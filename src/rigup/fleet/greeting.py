@@ -41,12 +41,16 @@ echo "{_SUDO} password"; exec cat >/dev/null
 
 @dataclass(frozen=True)
 class Greeting:
-    """What came back. sudo: "none", "free" or "password", "" for root. lease: the stamp of the lease as it was then."""
+    """What came back.
+
+    sudo: "none", "free" or "password", "" for root. lease: its stamp as it was then. held: whether somebody had it.
+    """
 
     uid: str
     user: str
     sudo: str
     lease: str
+    held: bool
     probe: Probe
     answers: dict[str, Answer]
 
@@ -71,7 +75,7 @@ def _script() -> str:
     """NVML and the questions are waited for at the same time; what the questions say on standard error stays apart."""
     definition, _, _ = probe_script().rpartition("probe </dev/null")
     both = f"{{ if [ -O {FILE} ]; then . {FILE}; fi; }} </dev/null | {{ probe </dev/null 2>/dev/null; cat; }}"
-    return f'{fact_batch.ASK}\n{definition}\necho "{_LEASE} $({stamp()})"\n{both}\n'
+    return f"{fact_batch.ASK}\n{definition}\necho '{_LEASE}' $({stamp()})\n{both}\n"
 
 
 def _read(output: CommandOutput) -> Greeting:
@@ -80,10 +84,14 @@ def _read(output: CommandOutput) -> Greeting:
         key: rest.strip() for key, _, rest in (line.partition(" ") for line in lines) if key in (_LEASE, _WHO, _SUDO)
     }
     uid, user = (*said.get(_WHO, "").split(), "", "")[:2]
-    return Greeting(uid, user, said.get(_SUDO, ""), said.get(_LEASE, ""), parse(lines), fact_batch.answers_in(output))
+    lease = said.get(_LEASE, "").split()
+    held = lease[-1:] == ["held"]
+    stamp = "".join(lease[: len(lease) - held])
+    return Greeting(uid, user, said.get(_SUDO, ""), stamp, held, parse(lines), fact_batch.answers_in(output))
 
 
 def remembering(questions: list[str]) -> tuple[str, str]:
     """sh that has the host remember these questions, and its standard input."""
-    keep = f'umask 077; mkdir -p -m 755 "$(dirname {FILE})"; cat > {FILE}.new; mv -f {FILE}.new {FILE}'
+    new = f"{FILE}.new.$$"  # whoever changes nothing has no lease, and two of those may write at the same time
+    keep = f'umask 077; mkdir -p -m 755 "$(dirname {FILE})"; cat > {new}; mv -f {new} {FILE}'
     return keep, fact_batch.lines(questions)

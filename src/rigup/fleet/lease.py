@@ -36,8 +36,9 @@ if [ -f "$2" ]; then
   if [ "$age" -lt "$3" ] && [ "$(cat "$2")" != "$5" ]; then printf '%s %s' "$age" "$(cat "$2")"; exit 0; fi
   taken_over=yes
 fi
-echo "taken ${taken_over:-$(stat -c %i-%y "$1/lease.lock" | tr -d ' ')}"
-umask 022; echo "$uptime" > "$1/lease.seen"; printf %s "$4" > "$2"; touch "$1/lease.lock"
+known=; [ -s "$1/lease.lock" ] && known="$(stat -c %i-%.Y "$1/lease.lock")"
+echo "taken ${taken_over:-$known}"
+umask 022; echo "$uptime" > "$1/lease.seen"; printf %s "$4" > "$2"; echo taken > "$1/lease.lock"
 """
 # says whose it is where it is somebody else's; a reboot takes it away, and that is no reason to stop
 _RENEW = r"""
@@ -62,8 +63,11 @@ class Holder:
 
 
 def stamp() -> str:
-    """sh that prints something which changes whenever somebody takes the lease or gives it back."""
-    return f"stat -c %i-%y {RUNTIME}/lease.lock 2>/dev/null | tr -d ' '"
+    """sh that prints something which changes whenever somebody takes the lease or gives it back; "" before the first.
+
+    Where somebody has it, alive or not, a second word follows: "held".
+    """
+    return f"[ -s {RUNTIME}/lease.lock ] && stat -c %i-%.Y {RUNTIME}/lease.lock; [ -e {FILE} ] && echo held"
 
 
 def myself() -> Holder:

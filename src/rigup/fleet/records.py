@@ -26,9 +26,11 @@ ON_HOST = f"{layout.LOG}/applies.jsonl"
 KEPT = 500
 GIT_SECONDS = 5
 
-# appended on the host, over standard input; what is older than the last KEPT goes now and then
+# appended on the host, over standard input; what is older than the last KEPT goes now and then. Whoever changes nothing
+# has no lease, and two of those may write at the same time.
 APPEND = (
-    'umask 022; mkdir -p "$(dirname "$1")"; IFS= read -r record; printf "%s\\n" "$record" >> "$1"; '
+    'umask 022; [ -d "${1%/*}" ] || mkdir -p "${1%/*}"; IFS= read -r record; exec 8>>"$1.lock"; flock -w 10 8; '
+    'printf "%s\\n" "$record" >> "$1"; '
     '[ "$(wc -l < "$1")" -le $(($2 * 2)) ] || { tail -n "$2" "$1" > "$1.new"; mv -f "$1.new" "$1"; }'
 )
 

@@ -10,6 +10,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from typing import Any, Self
 
 import gevent
@@ -17,10 +18,11 @@ from pyinfra.api.operations import run_host_op
 from pyinfra.api.state import StateStage
 from pyinfra.context import ctx_config, ctx_host, ctx_state
 
-from rigup.errors import HostFailed, InputError, RigupError, Unreachable
-from rigup.fleet.contact import Contact
+from rigup.errors import HostFailed, InputError, Refused, RigupError, Unreachable
+from rigup.fleet.contact import LEAVE_SECONDS, Contact
 from rigup.fleet.fact_batch import digest
 from rigup.fleet.fact_reading import FactReader, harmless
+from rigup.fleet.farewell import say_farewell
 from rigup.fleet.greeting import Greeting, remembering
 from rigup.fleet.inventory import Project, toolkit_root
 from rigup.fleet.lease import Lease, myself
@@ -32,7 +34,7 @@ from rigup.operations import jobs, reboots, remote
 from rigup.operations.progress import Progress, report
 from rigup.operations.steps import error_of
 from rigup.plan import Plan
-from rigup.verify.generation import Answer, ask_service
+from rigup.verify.generation import Answer, ask_service, keep_answer, request_of
 
 
 class Run:
@@ -51,7 +53,9 @@ class Run:
         self.leases: dict[str, Lease] = {}
         self.break_leases = False
         self.holder = myself()
-        self.remembered: dict[str, set[str]] = {}
+        self.greetings: dict[str, Greeting] = {}
+        self.compared: set[str] = set()
+        self.records: dict[str, Record] = {}
         self.recorder: Recorder | None = None
         self.contact = contact or Contact(project, sudo_password)
         self.state = self.contact.state
@@ -61,40 +65,53 @@ class Run:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        held = [(host, self.leases[host.name]) for host in self.state.inventory if host.name in self.leases]
-        gevent.joinall([self.state.pool.spawn(self._leave, host, lease) for host, lease in held])
+        leaving = [host for host in self.state.inventory if host.name in self.leases.keys() | self.compared]
+        gevent.joinall([self.state.pool.spawn(self._leave, host) for host in leaving if host.name not in self.records])
         if self.recorder:
             worked_on = [name for name, result in self.results.items() if result.state != "not begun"]
             keep_here(self._record(self.recorder, name) for name in worked_on)
         self.contact.leave()
         ctx_state.reset()
 
-    def _leave(self, host: Any, lease: Lease) -> None:
+    def _leave(self, host: Any) -> None:
         """Gives the host back; after an apply with a record of it, and with what it was asked where that is news."""
+        lease = self.leases.get(host.name)
         if self.recorder is None or self.results[host.name].state == "not begun":
-            lease.release()
+            if lease:
+                lease.release()
             return
-        text, stdin = appending(self._record(self.recorder, host.name))
+        last = self._last(self.recorder, host)
+        text, stdin = "; ".join(text for text, _ in last), "".join(stdin for _, stdin in last)
+        if lease:
+            lease.release(text, stdin)
+            return
+        with suppress(*remote.LOST):
+            remote.ask(host, "sh", "-c", text, stdin=stdin, timeout=LEAVE_SECONDS)
+
+    def _last(self, recorder: Recorder, host: Any) -> tuple[tuple[str, str], ...]:
+        """What is left behind on a host: sh, each with its standard input."""
         asked = host.connector.facts.questions() if host.connector.facts else []
-        if {digest(question) for question in asked} - self.remembered.get(host.name, set()):
-            remember, questions = remembering(asked)
-            text, stdin = f"{text}; {remember}", stdin + questions
-        lease.release(text, stdin)
+        record = appending(self._record(recorder, host.name))
+        news = {digest(question) for question in asked} - self.greetings[host.name].answers.keys()
+        return (record, remembering(asked)) if news else (record,)
 
     def _record(self, recorder: Recorder, name: str) -> Record:
         services = {plan.service.name: served(plan) for plan in self.plans[name]}
-        return recorder.record(self.results[name], services)
+        return self.records.get(name) or recorder.record(self.results[name], services)
 
     def connect(self, take_lease: bool) -> None:
         """Connects to every host, probes it, and holds the plan against it."""
         self.state.set_stage(StateStage.Connect)
         self._each(lambda host: self._connect(host, take_lease))
 
-    def compare(self) -> None:
-        """Finds out what would change, host by host; changes nothing."""
+    def compare(self, take_lease: bool = False) -> None:
+        """Finds out what would change, host by host; changes nothing.
+
+        take_lease: of each host that is to be changed, and of each that somebody else seemed to be changing.
+        """
         self.state.set_stage(StateStage.Prepare)
         provision = load_provision()
-        self._each(lambda host: self._compare(host, provision))
+        self._each(lambda host: self._compare(host, provision, take_lease))
 
     def execute(self, names: Collection[str] | None = None) -> None:
         """Carries out what `compare` found, then asks every service for a real generation.
@@ -144,6 +161,7 @@ class Run:
         result, greeting = self.results[host.name], self.contact.greeting(host)
         if not greeting.probe.os:
             raise HostFailed(f"{host.name}: the probe did not come back", "can you log in there and run a command?")
+        self.greetings[host.name] = greeting
         result.probe = greeting.probe
         found = preflight(result.probe, self.plans[host.name], time.time(), self.settings[host.name].remove)
         if found:
@@ -152,7 +170,6 @@ class Run:
         reader = FactReader(host)
         if not take_lease or self._lease(host, greeting):
             reader.learn(greeting.answers)
-        self.remembered[host.name] = set(greeting.answers)
         host.connector.facts = reader
 
     def _lease(self, host: Any, greeting: Greeting) -> bool:
@@ -163,8 +180,28 @@ class Run:
         reboots.afterwards(host, lease.claim)
         return undisturbed
 
-    def _compare(self, host: Any, provision: Callable[..., None]) -> None:
+    def _compare(self, host: Any, provision: Callable[..., None], take_lease: bool) -> None:
         report(Progress(host.name, "compare"))
+        greeting, leased = self.greetings[host.name], not take_lease or host.name in self.leases
+        if not leased and greeting.held:
+            if not self._lease(host, greeting):
+                host.connector.facts.forget()
+            leased = True
+        self.compared.add(host.name)
+        self._find_changes(host, provision)
+        if not leased and self.results[host.name].changes and not self._lease(host, greeting):
+            self._compare_again(host, provision)
+
+    def _compare_again(self, host: Any, provision: Callable[..., None]) -> None:
+        """Somebody else has had the host meanwhile: nothing that was read of it counts, nor what came of that."""
+        self.state.ops[host] = {}
+        host.op_hash_order = []
+        host.loop_position = [*host.loop_position, 0]  # pyinfra keeps what it knows of operations by position
+        self._connect(host, take_lease=False)
+        if self.results[host.name].state != "refused":
+            self._find_changes(host, provision)
+
+    def _find_changes(self, host: Any, provision: Callable[..., None]) -> None:
         result = self.results[host.name]
         provision(self.plans[host.name], result.probe, self.settings[host.name])
         result.changes = [Change.of(self._name(op)) for op in host.op_hash_order if self._meta(host, op).will_change]
@@ -183,6 +220,9 @@ class Run:
 
     def _execute(self, host: Any) -> None:
         result = self.results[host.name]
+        if not result.changes and host.name not in self.leases and self._ends_unchanged(host):
+            result.state = "unchanged"
+            return
         if result.changes:
             result.changes = []
             self._foresee(host)
@@ -197,6 +237,31 @@ class Run:
         with harmless():
             self._verify(host)
         result.state = "changed" if result.changes else "unchanged"
+
+    def _ends_unchanged(self, host: Any) -> bool:
+        """Whether a host without a lease is as it should be and has that on record; else it is to be verified.
+
+        Raises Refused where somebody else has had it since it was greeted.
+        """
+        result, greeting = self.results[host.name], self.greetings[host.name]
+        if jobs.cancelled() or any(plan.service.name not in greeting.probe.releases for plan in self.plans[host.name]):
+            return False
+        assert self.recorder is not None
+        result.state = "unchanged"
+        record = self._record(self.recorder, host.name)
+        last = self._last(self.recorder, host)
+        result.state = "pending"
+        requests = {plan.service.name: request_of(plan, max_tokens=1) for plan in self.plans[host.name]}
+        heard = say_farewell(host, greeting.lease, requests, last)
+        if heard.recorded:
+            self.records[host.name] = record
+            result.answers += [keep_answer(host, name, said) for name, said in heard.said.items()]
+        elif heard.disturbed:
+            self._lease(host, greeting)  # which says who is at work there
+            raise Refused(
+                f"{host.name}: another rigup apply was here while it was compared", "run the same command again"
+            )
+        return heard.recorded
 
     def _foresee(self, host: Any) -> None:
         """Nothing that was read for the comparison counts any more; what it asked is read anew, in few commands."""

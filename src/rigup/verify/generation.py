@@ -19,8 +19,10 @@ from rigup.plan import Plan
 from rigup.render.api_key import wants_key
 
 QUESTION = "What is the capital of France? Answer in one sentence."
-ROUND_SECONDS = 5
+ASK = ("python3", "-IS", f"{layout.PROGRAMS}/ask.py")  # it needs nothing but the standard library
+ANSWER_SECONDS = 300
 RELEASE_SECONDS = 1800.0
+_ROUND = {"wait_s": 5, "timeout_s": ANSWER_SECONDS}
 
 
 @dataclass(frozen=True)
@@ -39,16 +41,23 @@ def ask_service(
     host: Any, plan: Plan, question: str = QUESTION, max_tokens: int = 48, wait_s: float | None = None
 ) -> Answer:
     """Asks the plan's service on this host. Raises HostFailed after `wait_s` (default: the plan's)."""
+    request = request_of(plan, question, max_tokens)
+    return _ask(host, plan.service.name, request, plan.start_timeout_s if wait_s is None else wait_s)
+
+
+def request_of(plan: Plan, question: str = QUESTION, max_tokens: int = 48) -> dict[str, Any]:
+    """What `ask.py` is to ask the plan's service."""
     name = plan.service.name
-    request = {
+    return {
         "url": endpoint(plan),
         "health": plan.health_path,
         "model": plan.served_name,
         "question": question,
         "max_tokens": max_tokens,
         "key_file": f"{layout.service_folder(name)}/api-key" if wants_key(plan.service) else None,
+        **_ROUND,
+        "unit": layout.unit_name(name),
     }
-    return _ask(host, name, request, plan.start_timeout_s if wait_s is None else wait_s)
 
 
 def ask_release(host: Any, service: str, command: Sequence[str], wait_s: float = RELEASE_SECONDS) -> Answer:
@@ -63,12 +72,13 @@ def ask_release(host: Any, service: str, command: Sequence[str], wait_s: float =
         "question": QUESTION,
         "max_tokens": 48,
         "key_file": key_file if remote.ask(host, "test", "-f", key_file).ok else None,
+        **_ROUND,
+        "unit": layout.unit_name(service),
     }
     return _ask(host, service, request, wait_s)
 
 
 def _ask(host: Any, name: str, request: dict[str, Any], wait_s: float) -> Answer:
-    request |= {"unit": layout.unit_name(name), "wait_s": ROUND_SECONDS, "timeout_s": 300}
     deadline = time.monotonic() + wait_s
     began = time.monotonic()
     while True:
@@ -80,7 +90,7 @@ def _ask(host: Any, name: str, request: dict[str, Any], wait_s: float) -> Answer
             said = {"state": "starting", "why": "connection lost, trying again"}
             remote.reconnect(host)
         if said["state"] == "answered":
-            return _keep(host, name, said)
+            return keep_answer(host, name, said)
         if said["state"] == "failed":
             raise HostFailed(f"{host.name}: {name} does not answer: {said['why']}")
         if time.monotonic() > deadline:
@@ -90,8 +100,8 @@ def _ask(host: Any, name: str, request: dict[str, Any], wait_s: float) -> Answer
         gevent.sleep(0.2)
 
 
-def _keep(host: Any, service: str, said: dict[str, Any]) -> Answer:
-    """Makes the answer, and leaves it with the host for whoever reports on the run."""
+def keep_answer(host: Any, service: str, said: dict[str, Any]) -> Answer:
+    """Makes the answer of what `ask.py` said, and leaves it with the host for whoever reports on the run."""
     text, speed = said["answer"] or said["reasoning"], said["tokens_per_second"]
     answer = Answer(host.name, service, text, said["tokens"], said["seconds"], speed)
     host.connector_data.setdefault("rigup_answers", {})[service] = answer
@@ -99,8 +109,7 @@ def _keep(host: Any, service: str, said: dict[str, Any]) -> Answer:
 
 
 def _ask_once(host: Any, request: dict[str, Any]) -> dict[str, Any]:
-    program = f"{layout.PROGRAMS}/ask.py"
-    output = remote.ask(host, "python3", program, stdin=json.dumps(request), timeout=request["timeout_s"] + 60)
+    output = remote.ask(host, *ASK, stdin=json.dumps(request), timeout=request["timeout_s"] + 60)
     for line in reversed(output.stdout.splitlines()):
         if line.startswith("{"):
             answer: dict[str, Any] = json.loads(line)

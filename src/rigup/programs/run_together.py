@@ -1,0 +1,261 @@
+"""Runs on each host of a service that spans several: its engine runs while those of all the others do, or not at all.
+
+usage: run_together.py RANK HOSTS ADDRESS:PORT [ADDRESS:PORT...] -- WORD...
+
+RANK 0, the head, listens at the first address; the others connect to it. Its engine starts once the further ones are
+listened at, by those of the others.
+
+An engine whose peer is gone may hang for good, and one that is started anew cannot join others that were not. So the
+head waits until all are there, has every host start its engine at once, and when one is lost (its engine has ended, or
+nothing was heard of it for SILENCE seconds) each ends its own and they gather again. An engine that ends by itself ends
+this program with 1, so that systemd starts it anew. Whoever connects without the right first line is sent away.
+Python 3.10 standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import time
+from typing import NoReturn
+
+SILENCE = 10.0
+BEAT = 1.0
+END_SECONDS = 10.0
+HELLO = b"rigup"
+START, HERE = b"S", b"."
+
+Address = tuple[str, int]
+
+
+def say(text: str) -> None:
+    """To the journal."""
+    print(f"run_together: {text}", file=sys.stderr, flush=True)
+
+
+class Engine:
+    """The engine's process, with all that it starts, in a session of its own."""
+
+    def __init__(self, words: list[str]) -> None:
+        self.words = words
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(self.words, start_new_session=True)
+
+    def check(self) -> None:
+        """Ends this program where the engine has ended by itself."""
+        if self.process is not None and (status := self.process.poll()) is not None:
+            say(f"the engine has ended by itself with {status}")
+            self._kill(signal.SIGKILL)
+            sys.exit(1)
+
+    def end(self) -> None:
+        """Ends it, by force where it does not within END_SECONDS."""
+        if self.process is None:
+            return
+        self._kill(signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(END_SECONDS)
+        self._kill(signal.SIGKILL)
+        self.process.wait()
+        self.process = None
+
+    def _kill(self, number: int) -> None:
+        assert self.process is not None
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, number)
+
+
+class Peer:
+    """A connection to another host, and when something came over it for the last time."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        connection.setblocking(False)
+        self.connection = connection
+        self.heard = time.monotonic()
+        self.got = b""
+        self.gone = False
+
+    def send(self, what: bytes) -> None:
+        try:
+            self.connection.send(what)
+        except OSError:
+            self.gone = True
+
+    def read(self) -> None:
+        """Takes in what has come."""
+        try:
+            while some := self.connection.recv(4096):
+                self.heard = time.monotonic()
+                self.got += some
+        except BlockingIOError:
+            return
+        except OSError:
+            pass
+        self.gone = True
+
+    @property
+    def lost(self) -> bool:
+        return self.gone or time.monotonic() - self.heard > SILENCE
+
+
+def wait_for(connections: list[socket.socket]) -> None:
+    """Until something comes, or it is time for the next beat."""
+    with selectors.DefaultSelector() as selector:
+        for connection in connections:
+            selector.register(connection, selectors.EVENT_READ)
+        selector.select(BEAT)
+
+
+def listened_at(address: Address) -> bool:
+    """Whether somebody takes connections there."""
+    try:
+        socket.create_connection(address, timeout=BEAT).close()
+    except OSError:
+        return False
+    return True
+
+
+def address_of(text: str) -> Address:
+    """From "192.168.100.10:28000" or "[fd00::1]:28000"."""
+    host, _, port = text.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+class Head:
+    """Rank 0: the others connect here. peers: by rank."""
+
+    def __init__(self, hosts: int, address: Address, after: list[Address], engine: Engine) -> None:
+        self.others, self.engine, self.after = set(range(1, hosts)), engine, after
+        self.told = False
+        family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        self.listener = socket.create_server(address, family=family, backlog=16)
+        self.listener.setblocking(False)
+        self.strangers: list[Peer] = []
+        self.peers: dict[int, Peer] = {}
+        self.last_beat = 0.0
+
+    def run(self) -> NoReturn:
+        self._say_who_lacks()
+        while True:
+            known = [*self.strangers, *self.peers.values()]
+            wait_for([self.listener, *(peer.connection for peer in known)])
+            self._accept()
+            for peer in known:
+                peer.read()
+            self._greet()
+            self._beat()
+            self.engine.check()
+            self._drop([rank for rank, peer in self.peers.items() if peer.lost])
+            if self.engine.process is None and self.peers.keys() == self.others:
+                self._start()
+
+    def _start(self) -> None:
+        """Has the others start theirs, and starts this one as soon as it finds there what it needs."""
+        if not self.told:
+            say("all hosts are there: starting the engines")
+            for peer in self.peers.values():
+                peer.send(START)
+            self.told = True
+        if all(listened_at(address) for address in self.after):
+            self.engine.start()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            self.strangers.append(Peer(self.listener.accept()[0]))
+
+    def _greet(self) -> None:
+        """Makes a peer of each stranger who has said its rank. One who comes again was started anew."""
+        for stranger in list(self.strangers):
+            line, ended, _ = stranger.got.partition(b"\n")
+            word, _, rank = line.partition(b" ")
+            if ended and word == HELLO and rank.isdigit() and int(rank) in self.others:
+                self._drop([int(rank)] if int(rank) in self.peers else [])
+                say(f"host {int(rank)} is there")
+                self.peers[int(rank)] = stranger
+            elif not (stranger.lost or ended):
+                continue
+            else:
+                stranger.connection.close()
+            self.strangers.remove(stranger)
+
+    def _beat(self) -> None:
+        if time.monotonic() - self.last_beat >= BEAT:
+            self.last_beat = time.monotonic()
+            for peer in self.peers.values():
+                peer.send(HERE)
+                peer.got = b""
+
+    def _drop(self, ranks: list[int]) -> None:
+        """These are lost: where the engines run, all end theirs and gather again."""
+        if not ranks:
+            return
+        say(f"host {', '.join(map(str, ranks))} is lost")
+        for rank in list(self.peers) if self.told else ranks:
+            self.peers.pop(rank).connection.close()
+        self.engine.end()
+        self.told = False
+        self._say_who_lacks()
+
+    def _say_who_lacks(self) -> None:
+        say(f"waiting for host {', '.join(str(rank) for rank in sorted(self.others - self.peers.keys()))}")
+
+
+class Other:
+    """Any other rank: connected to the head, or trying to be."""
+
+    def __init__(self, rank: int, address: Address, engine: Engine) -> None:
+        self.rank, self.address, self.engine = rank, address, engine
+
+    def run(self) -> NoReturn:
+        say(f"waiting for host 0 at {self.address[0]}, port {self.address[1]}")
+        while True:
+            try:
+                connection = socket.create_connection(self.address, timeout=SILENCE)
+                connection.sendall(HELLO + b" %d\n" % self.rank)
+            except OSError:
+                time.sleep(BEAT)
+                continue
+            with connection:
+                self._stay(Peer(connection))
+            say("host 0 is lost")
+            self.engine.end()
+            say(f"waiting for host 0 at {self.address[0]}, port {self.address[1]}")
+
+    def _stay(self, head: Peer) -> None:
+        """Until the head is lost."""
+        while not head.lost:
+            wait_for([head.connection])
+            head.read()
+            if START in head.got and self.engine.process is None and not head.gone:
+                say("all hosts are there: starting the engine")
+                self.engine.start()
+            head.got = b""
+            head.send(HERE)
+            self.engine.check()
+
+
+def main() -> NoReturn:
+    """Runs until the engine ends by itself, or systemd stops it."""
+    at = sys.argv.index("--")
+    rank, hosts, place, *after = sys.argv[1:at]
+    address, engine = address_of(place), Engine(sys.argv[at + 1 :])
+
+    def stop(number: int, frame: object) -> None:
+        engine.end()
+        sys.exit(0)
+
+    signal.signal(signal.SIGTERM, stop)
+    if int(rank) == 0:
+        Head(int(hosts), address, [address_of(text) for text in after], engine).run()
+    Other(int(rank), address, engine).run()
+
+
+if __name__ == "__main__":
+    main()

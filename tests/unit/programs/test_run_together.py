@@ -1,0 +1,186 @@
+"""What keeps the engines of a service's hosts together: here three processes on loopback, with shells as engines."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+import rigup.programs
+
+PROGRAMS = Path(rigup.programs.__file__).parent
+# the same program with less patience
+PROGRAM = "import sys; sys.path.insert(0, sys.argv.pop(1)); import run_together as program; program.SILENCE = 2.0; "
+PROGRAM += "program.BEAT = 0.1; program.END_SECONDS = 1.0; program.main()"
+ENGINE = 'echo "$$" >> "$0"; exec sleep 60'
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 15) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+class Hosts:
+    """The hosts of one service. Engines leave their process ids in a file, one for each start."""
+
+    def __init__(self, folder: Path, count: int = 3) -> None:
+        self.folder, self.count = folder, count
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.running: dict[int, subprocess.Popen[bytes]] = {}
+
+    def start(self, rank: int, engine: str = ENGINE, after: tuple[str, ...] = ()) -> subprocess.Popen[bytes]:
+        words = (str(rank), str(self.count), f"127.0.0.1:{self.port}", *after, "--")
+        with (self.folder / f"log{rank}").open("ab") as log:
+            self.running[rank] = subprocess.Popen(
+                (
+                    sys.executable,
+                    "-c",
+                    PROGRAM,
+                    str(PROGRAMS),
+                    *words,
+                    "sh",
+                    "-c",
+                    engine,
+                    str(self.folder / f"{rank}"),
+                ),
+                stderr=log,
+                start_new_session=True,
+            )
+        return self.running[rank]
+
+    def kill(self, rank: int) -> None:
+        self.running[rank].kill()
+        self.running[rank].wait()
+
+    def engines(self, rank: int) -> list[int]:
+        path = self.folder / f"{rank}"
+        return [int(line) for line in path.read_text().split()] if path.exists() else []
+
+    def all_started(self, times: int) -> bool:
+        return all(len(self.engines(rank)) == times for rank in range(self.count))
+
+    def runs(self, rank: int) -> bool:
+        """Whether the engine that was started last there still runs."""
+        try:
+            os.kill(self.engines(rank)[-1], 0)
+        except ProcessLookupError:
+            return False
+        return True
+
+    def said(self, rank: int) -> list[str]:
+        return [line.removeprefix("run_together: ") for line in (self.folder / f"log{rank}").read_text().splitlines()]
+
+
+@pytest.fixture
+def hosts(tmp_path: Path) -> Iterator[Hosts]:
+    hosts = Hosts(tmp_path)
+    yield hosts
+    for rank, process in hosts.running.items():
+        process.kill()
+        process.wait()
+        for engine in hosts.engines(rank):
+            with suppress(ProcessLookupError):
+                os.kill(engine, signal.SIGKILL)
+
+
+def test_no_engine_starts_before_the_last_host_is_there(hosts: Hosts) -> None:
+    hosts.start(2)
+    hosts.start(0)
+    wait_for(lambda: "host 2 is there" in hosts.said(0))
+    assert hosts.said(0) == ["waiting for host 1, 2", "host 2 is there"]
+    assert hosts.engines(0) == hosts.engines(2) == []
+    hosts.start(1)
+    wait_for(lambda: hosts.all_started(1))
+    assert hosts.said(1)[-1] == "all hosts are there: starting the engine"
+
+
+def test_a_host_that_is_killed_ends_the_engines_of_all_and_its_return_starts_them_anew(hosts: Hosts) -> None:
+    for rank in range(3):
+        hosts.start(rank)
+    wait_for(lambda: hosts.all_started(1))
+    hosts.kill(1)
+    wait_for(lambda: not hosts.runs(0) and not hosts.runs(2))
+    assert hosts.running[0].poll() is None and hosts.running[2].poll() is None
+    os.kill(hosts.engines(1)[0], signal.SIGKILL)  # as systemd does with what is left of a unit
+    hosts.start(1)
+    wait_for(lambda: hosts.all_started(2))
+    assert all(hosts.runs(rank) for rank in range(3))
+    assert "host 1 is lost" in hosts.said(0)
+
+
+def test_a_head_that_is_killed_has_the_others_wait_for_it(hosts: Hosts) -> None:
+    for rank in range(3):
+        hosts.start(rank)
+    wait_for(lambda: hosts.all_started(1))
+    hosts.kill(0)
+    wait_for(lambda: not hosts.runs(1) and not hosts.runs(2))
+    assert hosts.said(1)[-1] == f"waiting for host 0 at 127.0.0.1, port {hosts.port}"
+    hosts.start(0)
+    wait_for(lambda: hosts.all_started(2))
+
+
+def test_a_host_that_says_nothing_any_more_is_lost(hosts: Hosts) -> None:
+    for rank in range(3):
+        hosts.start(rank)
+    wait_for(lambda: hosts.all_started(1))
+    hosts.running[2].send_signal(signal.SIGSTOP)  # its connection stands, as after a power cut
+    wait_for(lambda: not hosts.runs(0) and not hosts.runs(1))
+    hosts.running[2].send_signal(signal.SIGCONT)
+    wait_for(lambda: hosts.all_started(2))
+
+
+def test_an_engine_that_ends_by_itself_even_well_ends_the_program_with_an_error(hosts: Hosts) -> None:
+    hosts.start(0)
+    hosts.start(1)
+    ending = hosts.start(2, 'echo "$$" >> "$0"; exit 0')
+    assert ending.wait(15) == 1
+    assert hosts.said(2)[-1] == "the engine has ended by itself with 0"
+    wait_for(lambda: len(hosts.engines(0)) == 1 and not hosts.runs(0) and not hosts.runs(1))
+
+
+def test_the_heads_engine_starts_once_those_of_the_others_listen(hosts: Hosts) -> None:
+    hosts.count = 2
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        hosts.start(0, after=(f"127.0.0.1:{server.getsockname()[1]}",))
+        hosts.start(1)
+        wait_for(lambda: len(hosts.engines(1)) == 1)
+        time.sleep(0.3)  # several rounds in which it could have been started wrongly
+        assert hosts.engines(0) == []
+        server.listen()
+        wait_for(lambda: len(hosts.engines(0)) == 1)
+
+
+def test_systemd_stops_engine_and_program_without_an_error(hosts: Hosts) -> None:
+    hosts.count = 2
+    for rank in range(2):
+        hosts.start(rank)
+    wait_for(lambda: hosts.all_started(1))
+    hosts.running[0].terminate()
+    assert hosts.running[0].wait(15) == 0
+    assert not hosts.runs(0)
+
+
+def test_whoever_else_connects_changes_nothing(hosts: Hosts) -> None:
+    hosts.count = 2
+    for rank in range(2):
+        hosts.start(rank)
+    wait_for(lambda: hosts.all_started(1))
+    for words in (b"", b"GET / HTTP/1.1\r\n\r\n", b"rigup 7\n", b"rigup 0\n"):
+        with socket.create_connection(("127.0.0.1", hosts.port)) as stranger:
+            stranger.sendall(words)
+            if words:
+                assert stranger.recv(1) == b""  # sent away
+    assert hosts.all_started(1) and hosts.runs(0) and hosts.runs(1)

@@ -23,6 +23,7 @@ from roles.engine_sglang import engine_sglang
 from roles.engine_vllm import engine_vllm
 from roles.gpus import gpus
 from roles.moe_configs import moe_configs
+from roles.ray import ray
 from roles.monitoring import monitoring
 from roles.removed import removed
 from roles.service import service
@@ -43,6 +44,8 @@ def provision(plans: tuple[Plan, ...], probe: Probe, settings: Settings) -> None
     base(tuple(packages))
     driver_changes = gpus(plans, probe, settings)
     containers(plans, probe, settings)
+    if any(plan.on_ray for plan in plans):
+        ray()
     staged: list[tuple[Plan, str]] = []
     for plan in plans:
         assert plan.build is not None and plan.checkpoint is not None

@@ -216,3 +216,8 @@ class Plan(Frozen):
     silenced: tuple[str, ...] = ()
     alternatives: tuple[Alternative, ...] = ()
     figures: tuple[Figure, ...] = ()
+
+    @property
+    def on_ray(self) -> bool:
+        """Whether Ray joins its hosts."""
+        return bool(self.nodes) and self.service.across_hosts == "ray"

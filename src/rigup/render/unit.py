@@ -9,6 +9,7 @@ from rigup.plan import Plan
 from rigup.render.api_key import CREDENTIAL_NAME, is_loopback, wants_key
 from rigup.render.key_wrapper import wrapped
 from rigup.render.quoting import command_line, environment_line, plain_text
+from rigup.render.ray_unit import VARIABLES, with_ray
 from rigup.render.visible_gpus import with_its_gpus
 
 # Linux allows 32 bytes for a user name, systemd one less.
@@ -43,7 +44,7 @@ SANDBOX = (
 
 def unit(plan: Plan, build_folder: str) -> str:
     """The unit file of a plan that is not refused, for a build that lies in `build_folder`; ends with a newline."""
-    if plan.build is None or not plan.command:
+    if plan.build is None or not (plan.command or plan.on_ray):
         raise ValueError(f"no command to run: the plan for {plan.host} is {plan.verdict}")
     sections = {
         "Unit": unit_section(plan),
@@ -78,12 +79,14 @@ def unit_section(plan: Plan) -> tuple[str, ...]:
 
 def _process(plan: Plan, build_folder: str) -> tuple[str, ...]:
     assert plan.build is not None
-    words = (f"{build_folder}/{plan.command[0]}", *plan.command[1:])
-    if wants_key(plan.service):
+    words = tuple(f"{build_folder}/{word}" for word in plan.command[:1]) + plan.command[1:]
+    if _has_key(plan):
         words = wrapped(plan.build.engine, words)
+    if plan.on_ray:
+        words = with_ray(plan, build_folder, words)
     words = with_its_gpus(plan, words)
     home = f"/var/cache/rigup/{plan.service.name}"
-    variables = {"HOME": home, **plan.environment}
+    variables = {"HOME": home, **(VARIABLES if plan.on_ray else {}), **plan.environment}
     return (
         "Type=exec",
         f"ExecStart={command_line(words)}",
@@ -113,23 +116,43 @@ def _folders(plan: Plan, build_folder: str) -> tuple[str, ...]:
         "RuntimeDirectoryMode=0700",
         f"WorkingDirectory=/var/cache/rigup/{name}",
         f"ReadOnlyPaths={WEIGHTS} {build_folder}",
-        *((credential,) if wants_key(plan.service) else ()),
+        *((credential,) if _has_key(plan) else ()),
     )
+
+
+def _has_key(plan: Plan) -> bool:
+    """Of a service across hosts only the head has the API."""
+    return wants_key(plan.service) and plan.rank == 0
 
 
 def _sandbox(plan: Plan) -> tuple[str, ...]:
     assert plan.build is not None
-    lines = list(SANDBOX)
+    lines = [*SANDBOX, *_callers(plan)]
     if plan.rig.gpus:
         # PrivateDevices would hide the cards; CUDA, Triton and torch.compile write code and then run it.
         lines += ["DevicePolicy=closed", "DeviceAllow=char-nvidia* rw"]
+        if plan.nodes:
+            lines += ["DeviceAllow=char-infiniband_verbs rw"]  # what NCCL opens of an RDMA device
         lines += ["RestrictAddressFamilies=AF_INET AF_INET6 AF_NETLINK AF_UNIX"]
         return tuple(lines)
     lines += ["PrivateDevices=yes", "PrivateUsers=yes"]
     if plan.build.engine == "llama.cpp":
         lines += ["MemoryDenyWriteExecute=yes", "RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX"]
-        if is_loopback(plan.service.listen):
+        if is_loopback(plan.service.listen) and not plan.nodes:
             lines += ["IPAddressDeny=any", "IPAddressAllow=localhost"]
     else:
         lines += ["RestrictAddressFamilies=AF_INET AF_INET6 AF_NETLINK AF_UNIX"]
     return tuple(lines)
+
+
+def _callers(plan: Plan) -> tuple[str, ...]:
+    """Who may talk to llama.cpp's RPC servers, which ask nobody who he is: the head alone, and the head to them."""
+    if not any(peer.purpose == "rpc" for peer in plan.peer_ports):
+        return ()
+    if plan.rank:
+        allowed = [plan.nodes[0].address]
+    elif is_loopback(plan.service.listen):
+        allowed = [node.address for node in plan.nodes[1:]]
+    else:
+        return ()
+    return ("IPAddressDeny=any", f"IPAddressAllow={' '.join(('localhost', *allowed))}")

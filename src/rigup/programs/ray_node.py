@@ -1,0 +1,192 @@
+"""Runs on a host, as the service: one host's part of a Ray cluster, and on its head the engine that uses it.
+
+usage: ray_node.py head ADDRESS:PORT SECONDS HOST=ADDRESS... -- RAY... -- ENGINE...
+       ray_node.py worker ADDRESS:PORT -- RAY...
+       ray_node.py nodes ADDRESS:PORT HOST=ADDRESS...
+
+head: starts Ray, waits until every host has joined, then starts the engine with RAY_ADDRESS set; ends, with everything,
+as soon as the engine, Ray or a host is lost. Whoever started it starts it again. Exit status 3: a host is missing.
+worker: waits for the head, however long, and then is Ray. nodes: says which hosts are not part of the cluster; exit
+status 3 where one is not.
+
+Needs the Python of an environment that has Ray; besides that, the standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+MISSING = 3
+CONNECT_SECONDS = 3.0
+ASK_SECONDS = 10.0
+LOOK_SECONDS = 2.0
+STOP_SECONDS = 25.0
+SAY_SECONDS = 60.0
+ALIVE = 0
+
+
+class Lost(Exception):
+    """Something without which nothing here makes sense; the message says what."""
+
+
+def answers(address: str) -> bool:
+    """Whether something accepts connections at "10.0.0.1:18000"."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
+    except OSError:
+        return False
+    return True
+
+
+class Cluster:
+    """The Ray cluster whose head is at `address`, and the hosts that belong to it, addresses by name."""
+
+    def __init__(self, address: str, hosts: dict[str, str]) -> None:
+        self.address, self.hosts = address, hosts
+        self._client: Any = None
+
+    def missing(self) -> list[str]:
+        """The hosts that are not part of it now, as messages name them. All of them, where its head does not answer."""
+        alive = self._alive()
+        return [f"{name} ({address})" for name, address in self.hosts.items() if address not in alive]
+
+    def _alive(self) -> set[str]:
+        if not answers(self.address):  # Ray itself would wait for most of a minute
+            self._client = None
+            return set()
+        try:
+            if self._client is None:
+                from ray._raylet import GcsClient
+
+                self._client = GcsClient(address=self.address)
+            nodes = self._client.get_all_node_info(timeout=ASK_SECONDS).values()
+        except ImportError:
+            raise
+        except Exception as error:
+            print(f"Ray at {self.address}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+            self._client = None
+            return set()
+        return {node.node_manager_address for node in nodes if node.state == ALIVE}
+
+
+def head(cluster: Cluster, seconds: float, ray: Sequence[str], engine: Sequence[str]) -> int:
+    """Ray, then the engine; returns its exit status, or raises Lost when one of them is."""
+    started = [subprocess.Popen(ray)]
+    try:
+        wait_for_all(cluster, seconds, started[0])
+        started.append(subprocess.Popen(engine, env={**os.environ, "RAY_ADDRESS": cluster.address}))
+        return watch(cluster, *started)
+    finally:
+        for process in reversed(started):
+            stop(process)
+
+
+def wait_for_all(cluster: Cluster, seconds: float, ray: subprocess.Popen[bytes]) -> None:
+    """Returns once the cluster is complete. Raises Lost, naming who is missing, after `seconds`."""
+    deadline, said = time.monotonic() + seconds, None
+    while missing := cluster.missing():
+        if ray.poll() is not None:
+            raise Lost(f"Ray ended with {ray.returncode} before the cluster was complete")
+        if time.monotonic() > deadline:
+            raise Lost(f"no complete Ray cluster within {seconds:.0f} s: {', '.join(missing)} did not join")
+        if missing != said:
+            print(f"Ray: waiting for {', '.join(missing)}", flush=True)
+            said = missing
+        time.sleep(LOOK_SECONDS)
+    print(f"Ray: complete, {len(cluster.hosts)} hosts", flush=True)
+
+
+def watch(cluster: Cluster, ray: subprocess.Popen[bytes], engine: subprocess.Popen[bytes]) -> int:
+    """Returns the engine's exit status when it ends; raises Lost when Ray or a host goes before that."""
+    while (status := engine.poll()) is None:
+        if ray.poll() is not None:
+            raise Lost(f"Ray ended with {ray.returncode}")
+        if missing := cluster.missing():
+            raise Lost(f"{', '.join(missing)} left the Ray cluster")
+        time.sleep(LOOK_SECONDS)
+    return status if status >= 0 else 128 - status
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """Ends a process, in order where it lets itself be ended so."""
+    if process.poll() is not None:
+        return
+    process.terminate()
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def worker(address: str, ray: Sequence[str]) -> None:
+    """Waits for the head and becomes Ray."""
+    said = 0.0
+    while not answers(address):
+        if time.monotonic() - said > SAY_SECONDS:
+            print(f"Ray: waiting for its head at {address}", flush=True)
+            said = time.monotonic()
+        time.sleep(LOOK_SECONDS)
+    os.execv(ray[0], list(ray))
+
+
+def nodes(cluster: Cluster) -> int:
+    """Says who is missing, one host a line."""
+    missing = cluster.missing()
+    print("\n".join(missing))
+    return MISSING if missing else 0
+
+
+def main(words: Sequence[str]) -> int:
+    """Does what the first word says."""
+    what, address, *rest = words
+    said, *commands = _parts(rest)
+    if what == "worker":
+        worker(address, commands[0])
+    if what == "nodes":
+        return nodes(Cluster(address, _hosts(said)))
+    _ends_in_order()
+    try:
+        return head(Cluster(address, _hosts(said[1:])), float(said[0]), commands[0], commands[1])
+    except Lost as lost:
+        print(lost, file=sys.stderr, flush=True)
+        return MISSING
+
+
+def _parts(words: Sequence[str]) -> list[list[str]]:
+    """What stands before, between and after the first two "--"."""
+    parts: list[list[str]] = [[]]
+    for word in words:
+        if word == "--" and len(parts) < 3:
+            parts.append([])
+        else:
+            parts[-1].append(word)
+    return parts
+
+
+def _hosts(words: Sequence[str]) -> dict[str, str]:
+    return {name: address for name, _, address in (word.rpartition("=") for word in words)}
+
+
+def _ends_in_order() -> None:
+    """systemctl stop ends the engine, then Ray."""
+
+    def ended(*_: object) -> None:
+        sys.exit(0)
+
+    handler: Callable[..., None] = ended
+    signal.signal(signal.SIGTERM, handler)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 3 or sys.argv[1] not in ("head", "worker", "nodes"):
+        sys.exit(__doc__)
+    sys.exit(main(sys.argv[1:]))

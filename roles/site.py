@@ -23,8 +23,8 @@ from roles.engine_sglang import engine_sglang
 from roles.engine_vllm import engine_vllm
 from roles.gpus import gpus
 from roles.moe_configs import moe_configs
-from roles.ray import ray
 from roles.monitoring import monitoring
+from roles.ray import ray
 from roles.removed import removed
 from roles.service import service
 from roles.weights import weights

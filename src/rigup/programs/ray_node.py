@@ -64,7 +64,7 @@ class Cluster:
             return set()
         try:
             if self._client is None:
-                from ray._raylet import GcsClient
+                from ray._raylet import GcsClient  # type: ignore[import-not-found]
 
                 self._client = GcsClient(address=self.address)
             nodes = self._client.get_all_node_info(timeout=ASK_SECONDS).values()

@@ -60,7 +60,7 @@ def memory_of(run: Run) -> dict[tuple[str, str], list[dict[str, Any]]]:
             probe = run.results[host.name].probe
             if probe is not None and plan.memory:
                 said = asked.get((host.name, plan.service.name))
-                found[host.name, plan.service.name] = rows(plan, probe, said.value if said else [])
+                found[host.name, plan.service.name] = rows(plan, probe, said.value or [] if said is not None else [])
     return found
 
 

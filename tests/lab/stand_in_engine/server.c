@@ -2,7 +2,8 @@
 
    How it behaves is read at start from /run/rigup-test/behaviour-<ctx-size>, so that every release of a service can
    have a behaviour of its own: "crash" (ends at once), "unhealthy" (never ready), "empty" (an answer without text).
-   Without that file it answers. It must be able to read the model, and wants the API key where it is given one. */
+   Without that file it answers. What /run/rigup-test/says holds it says at start, as an engine would into its log.
+   It must be able to read the model, and wants the API key where it is given one. */
 
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -77,6 +78,9 @@ static void start_up(void)
     char path[128];
     snprintf(path, sizeof path, "/run/rigup-test/behaviour-%s", context);
     first_line(path, behaviour, sizeof behaviour);
+    FILE *says = fopen("/run/rigup-test/says", "r");
+    for (int byte; says && (byte = fgetc(says)) != EOF;)
+        fputc(byte, stderr);
     FILE *weights = fopen(model, "rb");
     if (!weights)
         fail("cannot read the model", model);

@@ -27,6 +27,7 @@ EPILOG = """\
 examples:
   rigup report gpu1.lan                        writes rigup-report-gpu1.lan-<time>.txt
   rigup report gpu1.lan --output -             to standard output
+  rigup report gpu1.lan --html                 the same as one page: writes rigup-report-gpu1.lan-<time>.html
 
 In it: versions, what the inventory says of the host, its plans, its probe, what differs, its last record, the last
 lines of the journals of what rigup runs there. Secrets are taken out; names of hosts are not.
@@ -44,12 +45,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("host", metavar="HOST", help="a host of the inventory")
     parser.add_argument("inventory", nargs="?", metavar="INVENTORY", help="default: the only file in inventories/")
     parser.add_argument("--output", "-o", metavar="FILE", help="default: rigup-report-HOST-TIME.txt here; - prints it")
+    parser.add_argument("--html", action="store_true", help="a page to read in place of the text, without network")
     parser.add_argument("--json", action="store_true", help="say as JSON which file was written")
     hosts.add_sudo_password(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Gathers, redacts, writes."""
+    """Gathers, redacts, writes. A file that cannot be written is said before the host is asked."""
+    if args.html and args.output is not None:
+        from rigup.cli.page.writing import check_writable
+
+        check_writable(args.output, "--output")
     hosts.patch_for_many_hosts()
     from rigup.fleet.inventory import load_project
     from rigup.fleet.planning import plan_project
@@ -62,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     args.limit = entry.name
     plans = plan_project(project)
     sections, secrets, whole = _gathered(args, project, entry, plans)
-    _write(args, entry.name, sections, _redactor(project, entry, secrets))
+    _write(args, project, entry.name, sections, _redactor(project, entry, secrets))
     return 0 if whole else 1
 
 
@@ -142,23 +148,42 @@ def secrets_said(root: Path, data: Any) -> Iterator[str]:
             yield value
 
 
-def _write(args: argparse.Namespace, host: str, sections: dict[str, Any], redactor: Redactor) -> None:
+def _text(args: argparse.Namespace, project: Project, host: str, sections: dict[str, Any], redactor: Redactor) -> str:
+    if args.html:
+        from rigup.cli.page.gathering import origin_of
+        from rigup.cli.page.redacting import redacted
+        from rigup.cli.page.report_page import report_page
+
+        return report_page(host, origin_of(project, None), redacted(sections, redactor))
     from rigup.fleet.report_text import report_text
 
-    now = time.gmtime()
-    text = report_text(host, time.strftime("%Y-%m-%d %H:%M:%S UTC", now), sections, redactor)
+    return report_text(host, time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()), sections, redactor)
+
+
+def _write(args: argparse.Namespace, project: Project, host: str, sections: dict[str, Any], redactor: Redactor) -> None:
+    text = _text(args, project, host, sections, redactor)
     if args.output == "-":
         print(text)
         return
     name = host.rpartition("@")[2].replace("/", "_")
-    path = Path(args.output or f"rigup-report-{name}-{time.strftime('%Y%m%d-%H%M%S', now)}.txt")
-    try:
-        with open(path, "w", opener=lambda file, flags: os.open(file, flags, 0o600)) as file:
-            file.write(text)
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}", "name another file with --output") from None
+    kind = "html" if args.html else "txt"
+    path = Path(args.output or f"rigup-report-{name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}.{kind}")
+    if args.html:
+        from rigup.cli.page.writing import write_page
+
+        write_page(str(path), text, "--output", mode=0o600)
+    else:
+        _write_text(path, text)
     if args.json:
         print(json.dumps({"schema": 1, "file": str(path)}))
     else:
         print(f"{path}: read it before you show it to others")
         print("secrets were taken out; names of hosts and addresses were not", file=sys.stderr)
+
+
+def _write_text(path: Path, text: str) -> None:
+    try:
+        with open(path, "w", opener=lambda file, flags: os.open(file, flags, 0o600)) as file:
+            file.write(text)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}", "name another file with --output") from None

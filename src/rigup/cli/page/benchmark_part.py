@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any
 
 from rigup.cli.page.line_chart import BOTTOM, LEFT, RIGHT, TOP, Chart, Point, Series, line_chart
@@ -36,28 +38,30 @@ def benchmark_part(results: Sequence[Result], of: str, id_: str) -> list[Child]:
     if not results:
         return [element("p", "Not measured yet: ", element("code", "rigup bench"), " does.", class_="none")]
     figures: list[Child] = []
-    notes: list[Child] = [_about(results[0])]
+    notes: list[Child] = []
     for number, sweep in enumerate(sweeps(results)):
+        if not number:
+            notes.append(_about(sweep.result, "Last sweep"))
         figures.append(_throughput(sweep, before(sweep, results), of, f"{id_}-throughput{number}"))
         figures += [
             _latency(sweep, key, words, of, f"{id_}-{key[:4].rstrip('_')}{number}") for key, *words in LATENCIES
         ]
-        if sweep.result is not results[0]:
-            notes.append(_about(sweep.result))
     if single := singles(results):
         result, levels = single
         figures += [_single(level, result, of, f"{id_}-single{number}") for number, level in enumerate(levels)]
-        if result is not results[0] and all(result is not sweep.result for sweep in sweeps(results)):
-            notes.append(_about(result))
+        notes.append(_about(result, "Last run"))
     figures += [_history(one, of, f"{id_}-history{number}") for number, one in enumerate(histories(results))]
-    return [*notes, element("div", figures, class_="charts")]
+    if not figures:
+        notes.append(_about(results[0], "Last run"))
+        notes.append(element("p", "Not one answer came.", class_="none"))
+    return [*notes, element("div", figures, class_="charts") if figures else None]
 
 
-def _about(result: Result) -> Markup:
+def _about(result: Result, what: str) -> Markup:
     """When a result was measured, on what, and what its reader should know."""
     endpoint = result["endpoint"]
     engine = f"{endpoint.get('engine') or ''} {endpoint.get('version') or ''}".strip()
-    said = [f"Measured {result['began'].replace('T', ' ').replace('Z', ' UTC')}", engine]
+    said = [f"{what}: {result['began'].replace('T', ' ').replace('Z', ' UTC')}", engine]
     said += [f"release {result['release']}" if result.get("release") else ""]
     said += [f"not as planned: {', '.join(map(str, result['drift']))}" if result.get("drift") else ""]
     notes = [element("li", str(note)) for note in result.get("notes") or ()]
@@ -73,7 +77,8 @@ def _throughput(sweep: Sweep, earlier: Sweep | None, of: str, id_: str) -> Marku
     points = _rates(sweep.levels, marked=True)
     lines = [Series("now" if earlier else "", points, "one")]
     if earlier:
-        lines.append(Series(f"{earlier.result['began'][:10]}", _rates(earlier.levels), "before"))
+        when = datetime.fromisoformat(earlier.result["began"])
+        lines.append(Series(f"{when:%-d %b}", _rates(earlier.levels), "before"))
     every = [point for line in lines for point in line.points]
     chart = Chart(
         f"Output tokens a second against requests at once, {of}", _throughput_words(sweep), AT_ONCE, tuple(lines)
@@ -182,10 +187,12 @@ def _single(level: Level, result: Result, of: str, id_: str) -> Markup:
 
 def _history(history: History, of: str, id_: str) -> Markup:
     at_once, *tokens = history.key
-    points, release = [], history.moments[0].release
-    for moment in history.moments:
-        points.append(Point(moment.time, moment.rate, f"release {moment.release}" if moment.release != release else ""))
-        release = moment.release
+    points = [Point(moment.time, moment.rate) for moment in history.moments]
+    events = [
+        (after.time, f"release {after.release}")
+        for earlier, after in pairwise(history.moments)
+        if after.release != earlier.release
+    ]
     sizes = f"{at_once:,} at once; {tokens[0]:,} tokens in, {tokens[1]:,} out"
     first, last = history.moments[0], history.moments[-1]
     percent = 100 * (last.rate - first.rate) / first.rate
@@ -194,6 +201,7 @@ def _history(history: History, of: str, id_: str) -> Markup:
         f"{len(points)} runs: {first.rate:,.1f} at first, {last.rate:,.1f} in the end ({percent:+.1f} %).",
         "when it was measured (UTC)",
         (Series(short(last.rate), tuple(points), "one"),),
+        tuple(events),
     )
     x = times([point.x for point in points], LEFT + 6, RIGHT - 6)
     y = from_zero(max(point.y for point in points), BOTTOM, TOP)
@@ -209,6 +217,4 @@ def lengths(level: dict[str, Any]) -> str:
 
 
 def _when(moment: float) -> str:
-    from datetime import UTC, datetime
-
     return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -76,8 +76,11 @@ def style_sheet() -> Markup:
 
 
 def _made(origin: Origin) -> Markup:
-    limit = joined(", only ", element("code", origin.limit)) if origin.limit else None
-    return joined(element("time", origin.made, datetime=origin.made.replace(" UTC", "Z").replace(" ", "T")), limit)
+    said: list[Child] = [element("time", origin.made, datetime=origin.made.replace(" UTC", "Z").replace(" ", "T"))]
+    said += [" · only ", element("code", origin.limit)] if origin.limit else []
+    said += [f" · rigup {origin.rigup} · ", f"lock {origin.lock[:12]}" if origin.lock else "no lock"]
+    said += [f" · commit {origin.commit[:12]}{'-dirty' * origin.commit.endswith('-dirty')}"] if origin.commit else []
+    return joined(said)
 
 
 def _origin(origin: Origin) -> list[Child]:

@@ -25,7 +25,6 @@ from rigup.cli.page.redacting import secrets_of
 from rigup.fleet.bench_results import kept_results
 from rigup.fleet.history_asking import History, histories_of
 from rigup.operations.builds import name_of
-from rigup.operations.driver_state import booting_kernel
 from rigup.operations.kept_releases import KeptRelease
 from rigup.operations.kept_releases import differences as changes_between
 from rigup.plan import Plan
@@ -163,8 +162,6 @@ def _versions(probe: Probe, plans: Sequence[Plan]) -> Iterator[Version]:
     for plan in plans[:1]:
         if plan.rig.gpus or probe.nvidia.loaded:
             yield Version("driver", probe.nvidia.loaded, plan.driver.version if plan.driver else "")
-        if plan.rig.gpus:
-            yield Version("kernel", probe.kernel, booting_kernel(probe))
         yield Version("system", probe.os, plan.rig.os or "")
     pinned = {name: pin for p in plans if p.build for name, pin in p.build.pinned_runtime_packages.items()}
     for name, pin in pinned.items():

@@ -56,7 +56,8 @@ def versions(found: Sequence[Version]) -> Markup:
         )
         for one in found
     ]
-    return table(("", "on the host", "lock and plan", ""), rows, "Versions on the host against lock and plan")
+    heads = ("what", "on the host", "lock and plan", "standing")
+    return table(heads, rows, "Versions on the host against lock and plan")
 
 
 def service_part(service: ServiceContent, host: str, id_: str) -> Markup:
@@ -136,5 +137,6 @@ def _release(release: Release) -> Markup:
     listed: Child = element("ul", changed) if changed else element("p", "The first that is kept.", class_="none")
     if len(changed) > CHANGES_SHOWN:
         listed = element("details", element("summary", f"{len(changed)} changes"), listed)
-    head = element("div", element("strong", f"Release {release.number}"), " ", element("span", release.made), marks)
+    name = element("strong", f"Release {release.number}")
+    head = element("div", name, marks, element("span", release.made, class_="made"))
     return element("li", head, listed)

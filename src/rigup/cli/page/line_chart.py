@@ -12,6 +12,7 @@ WIDTH, HEIGHT = 380, 224
 LEFT, RIGHT, TOP, BOTTOM = 44.0, 322.0, 14.0, 184.0
 LABEL_GAP = 13.0
 DOT = 2.8
+EVENT_WIDTH = 62.0
 # a label this near to the right end is written to the left of its point
 NEAR_THE_END = RIGHT - 90
 
@@ -37,12 +38,16 @@ class Series:
 
 @dataclass(frozen=True)
 class Chart:
-    """What a chart is of. title and description: for whoever does not see it. across: what the x axis is."""
+    """What a chart is of. title and description: for whoever does not see it. across: what the x axis is.
+
+    events: what happened at a place of the x axis.
+    """
 
     title: str
     description: str
     across: str
     series: tuple[Series, ...]
+    events: tuple[tuple[float, str], ...] = ()
 
 
 def line_chart(chart: Chart, x: Scale, y: Scale, id_: str) -> Markup:
@@ -52,6 +57,7 @@ def line_chart(chart: Chart, x: Scale, y: Scale, id_: str) -> Markup:
         element("title", chart.title, id=f"{id_}-title"),
         element("desc", chart.description, id=f"{id_}-desc"),
         _grid(x, y, chart.across),
+        _events(chart.events, x),
         [_line(series, x, y) for series in reversed(chart.series)],
         _names(chart.series, x, y),
         [_marks(series, x, y) for series in chart.series],
@@ -74,6 +80,19 @@ def _grid(x: Scale, y: Scale, across: str) -> list[Markup]:
         drawn.append(element("line", class_="axis", x1=at, x2=at, y1=BOTTOM, y2=BOTTOM + 4))
         drawn.append(element("text", x.label(tick), class_="middle", x=at, y=BOTTOM + 17))
     drawn.append(element("text", across, class_="middle", x=(LEFT + RIGHT) / 2, y=BOTTOM + 35))
+    return drawn
+
+
+def _events(events: Sequence[tuple[float, str]], x: Scale) -> list[Markup]:
+    """A line each, named at its foot where there is room for that."""
+    drawn, last = [], LEFT - EVENT_WIDTH
+    for value, words in events:
+        at = x.at(value)
+        drawn.append(element("line", class_="event", x1=at, x2=at, y1=TOP, y2=BOTTOM))
+        if at - last >= EVENT_WIDTH:
+            side = ("end", at - 4) if at > RIGHT - EVENT_WIDTH else ("start", at + 4)
+            drawn.append(element("text", words, class_=side[0], x=side[1], y=BOTTOM - 7))
+            last = at
     return drawn
 
 

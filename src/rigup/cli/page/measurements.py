@@ -94,7 +94,7 @@ def singles(results: Sequence[Result]) -> tuple[Result, tuple[Level, ...]] | Non
 
 
 def histories(results: Sequence[Result], most: int = 2) -> list[History]:
-    """The levels that were measured in more than one run: the one with most runs, then the fastest of the others."""
+    """The levels that were measured in more than one run: the one with most runs, then the fastest with three."""
     found: dict[Key, list[Moment]] = {}
     for result in sorted(results, key=lambda one: str(one["began"])):
         for level in result["levels"]:
@@ -106,7 +106,7 @@ def histories(results: Sequence[Result], most: int = 2) -> list[History]:
     if not all_of_them:
         return []
     first = max(all_of_them, key=lambda history: len(history.moments))
-    others = [history for history in all_of_them if history is not first]
+    others = [history for history in all_of_them if history is not first and len(history.moments) > 2]
     return [first, *sorted(others, key=lambda history: history.moments[-1].rate, reverse=True)][:most]
 
 

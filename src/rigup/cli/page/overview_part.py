@@ -20,7 +20,7 @@ HEADS = (
     ("Serves", "wide"),
     ("GPU memory", "wide"),
     ("tok/s", "wide figure"),
-    ("What is wrong", ""),
+    ("What is wrong", "wrong"),
 )
 
 
@@ -77,8 +77,9 @@ def _rows(host: HostContent, anchor: str) -> list[Markup]:
 
 def _row(host: HostContent, service: ServiceContent | None, anchor: str, first: bool) -> Markup:
     rate = best_rate(service.results) if service else None
-    wrong = [one.what for one in (*(host.drift if first else ()), *(service.drift if service else ()))]
-    said = ", ".join(dict.fromkeys(wrong)) or (host.errors[0].message if host.errors and first else "")
+    drift = [one.what for one in (*(host.drift if first else ()), *(service.drift if service else ()))]
+    said = [error.message.removeprefix(f"{host.name}: ") for error in host.errors[:1] if first]
+    said += [f"drift: {', '.join(dict.fromkeys(drift))}"] if drift else []
     return element(
         "tr",
         element("td", badge(host.state) if first else ""),
@@ -88,7 +89,7 @@ def _row(host: HostContent, service: ServiceContent | None, anchor: str, first: 
         element("td", service.serves or "-" if service else "-", class_="wide"),
         element("td", _memory(service), class_="wide"),
         element("td", "-" if rate is None else short(rate), class_="wide figure"),
-        element("td", said or "-"),
+        element("td", "; ".join(said) or "-", class_="wrong"),
     )
 
 

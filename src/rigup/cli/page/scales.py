@@ -36,7 +36,8 @@ class Scale:
 
 def from_zero(most: float, begin: float, end: float, count: int = 4) -> Scale:
     """A linear axis from 0 to the round number at or above `most`, in about so many round steps."""
-    step = _round_step(max(most, 1e-9) / count)
+    most = most or 1.0
+    step = _round_step(most / count)
     steps = max(1, math.ceil(most / step - 1e-9))
     return Scale(0, steps * step, begin, end, tuple(step * n for n in range(steps + 1)), short)
 
@@ -61,6 +62,7 @@ def decades(values: Sequence[float], begin: float, end: float, most_ticks: int =
     ticks = [step for step in steps if low <= step <= high]
     if len(ticks) > most_ticks:
         ticks = [step for step in ticks if f"{step:e}".startswith("1")]
+        ticks = ticks[:: math.ceil(len(ticks) / most_ticks)]
     return Scale(low, high, begin, end, tuple(ticks), short, logarithmic=True)
 
 

@@ -1,0 +1,163 @@
+"""`rigup report --html`: the sections of a report about one host as a page. Takes them redacted. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rigup.cli.page.content import Difference, Error, Origin
+from rigup.cli.page.document import document
+from rigup.cli.page.host_part import memory
+from rigup.cli.page.markup import Child, Markup, element
+from rigup.cli.page.memory_bar import GpuUse
+from rigup.cli.page.parts import differences, errors, facts, scrolled, table, tag
+
+Sections = dict[str, Any]
+_UNIT = re.compile(r"^--- (.*)$", re.MULTILINE)
+
+
+def report_page(host: str, origin: Origin, sections: Sections) -> str:
+    """The page. sections: as `rigup report` gathers them, by title; what is empty is left out."""
+    drawn: list[tuple[str, Child]] = []
+    for title, draw in PARTS.items():
+        if content := sections.get(title):
+            drawn.append((title, draw(content, sections)))
+    drawn += [(title, _as_json(content)) for title, content in sections.items() if content and title not in PARTS]
+    ids = {title: re.sub(r"\W+", "-", title) for title, _ in drawn}
+    links = [element("li", element("a", title.capitalize(), href=f"#{ids[title]}")) for title, _ in drawn]
+    parts: list[Child] = [element("nav", element("ul", links), aria_label="Sections")]
+    for title, part in drawn:
+        heading = element("h2", title.capitalize(), id=ids[title])
+        parts.append(element("section", heading, part, aria_labelledby=ids[title]))
+    return document(f"{host}: report", origin, parts)
+
+
+def _errors(found: list[dict[str, Any]], _: Sections) -> Child:
+    return errors(Error(one["message"], one["hint"] or "") for one in found)
+
+
+def _differs(found: dict[str, Any], _: Sections) -> Child:
+    drift = [
+        Difference(f"{one['service']} {one['what']}".strip(), one["message"], one["hint"]) for one in found["drift"]
+    ]
+    changes = [element("li", element("code", change)) for change in found["changes"]]
+    return [
+        element("p", "State: ", element("strong", found["state"])),
+        [element("h3", "What apply would change"), element("ul", changes)] if changes else None,
+        [element("h3", "What is not as planned"), differences(drift)] if drift else None,
+        None if changes or drift else element("p", "Nothing was found that differs.", class_="none"),
+    ]
+
+
+def _plans(found: list[dict[str, Any]], sections: Sections) -> Child:
+    return [_plan(plan, sections.get("probe") or {}, f"plan{number}") for number, plan in enumerate(found)]
+
+
+def _plan(plan: dict[str, Any], probe: dict[str, Any], id_: str) -> Markup:
+    verdict = tag("ok", "good", "✓") if plan["verdict"] == "ok" else tag("refused", "bad", "×")  # noqa: RUF001
+    refusals = errors(Error(f"{one['message']} [{one['rule']}]", one["hint"]) for one in plan["refusals"])
+    parts: list[Child] = [element("h3", plan["service"]["name"], " ", verdict), refusals]
+    if plan["engine"]:
+        engine, checkpoint = plan["engine"], plan["checkpoint"]
+        parts.append(
+            facts(
+                (
+                    ("serves", f"{checkpoint['repo']} {checkpoint['quant']}"),
+                    ("with", f"{engine['name']} {engine['version']} ({engine['build']})"),
+                    ("context", f"{plan['context']:,} tokens"),
+                    ("KV cache", f"{plan['kv_tokens']:,} tokens, {plan['kv_cache_type']}"),
+                )
+            )
+        )
+    if uses := _uses(plan, probe):
+        parts += [element("h4", "GPU memory"), *memory(uses, id_)]
+    if warnings := [element("li", f"{one['message']} [{one['rule']}]") for one in plan["warnings"] or ()]:
+        parts += [element("h4", "Warnings"), element("ul", warnings, class_="notes")]
+    return element("div", parts, _folded("The whole plan", _json_text(plan)), class_="service")
+
+
+def _uses(plan: dict[str, Any], probe: dict[str, Any]) -> list[GpuUse]:
+    names = {gpu["index"]: str(gpu["name"]).removeprefix("NVIDIA ") for gpu in plan["rig"]["gpus"]}
+    measured = {gpu["index"]: gpu["memory_used_mib"] for gpu in probe.get("gpus") or ()}
+    found = []
+    for gpu in plan["memory"] or ():
+        parts = gpu["weights_mib"], gpu["kv_cache_mib"], gpu["overhead_mib"]
+        index, capacity = gpu["gpu"], gpu["capacity_mib"]
+        found.append(GpuUse(index, names.get(index, ""), capacity, sum(parts), measured.get(index), *parts))
+    return found
+
+
+def _probe(probe: dict[str, Any], _: Sections) -> Child:
+    nvidia = probe["nvidia"]
+    known = (
+        ("system", probe["os_name"] or probe["os"]),
+        ("kernel", probe["kernel"]),
+        ("driver", nvidia["loaded"] or "none"),
+        ("host memory", f"{probe['memory_kib'] / 2**20:.1f} GiB"),
+        ("processors", str(probe["cpus"])),
+    )
+    heads = ("GPU", "name", "memory in use", "temperature", "power limit", "says")
+    rows = [
+        (
+            str(gpu["index"]),
+            gpu["name"],
+            f"{_or_dash(gpu['memory_used_mib'])} of {_or_dash(gpu['memory_total_mib'])} MiB",
+            f"{_or_dash(gpu['temperature_c'])} °C",
+            f"{_or_dash(gpu['power']['limit_w'])} W",
+            gpu["error"] or ", ".join(gpu["throttled"]) or "-",
+        )
+        for gpu in probe["gpus"]
+    ]
+    listed = element("div", table(heads, rows, "GPUs as the probe found them"), class_="folded") if rows else None
+    return [facts(known), listed, _folded("The whole probe", _json_text(probe))]
+
+
+def _journals(text: str, _: Sections) -> Child:
+    """A part a unit, folded."""
+    parts = _UNIT.split(text)[1:]
+    pairs = list(zip(parts[::2], parts[1::2], strict=True)) or [("all", text)]
+    return [_folded(unit, lines.strip("\n") or "nothing") for unit, lines in pairs]
+
+
+def _record(text: str | Sequence[Any], _: Sections) -> Child:
+    return element("pre", text if isinstance(text, str) else _json_text(text))
+
+
+def _as_json(content: Any) -> Child:
+    return _record(content if isinstance(content, str) else [content], {})
+
+
+def _flat(content: dict[str, Any], _: Sections) -> Child:
+    return facts((key, value if isinstance(value, str) else json.dumps(value)) for key, value in content.items())
+
+
+def _inventory(content: dict[str, Any], _: Sections) -> Child:
+    return element("pre", _json_text(content))
+
+
+def _folded(name: str, text: str) -> Markup:
+    return element("details", element("summary", name), scrolled(element("pre", text), name), class_="folded")
+
+
+def _json_text(content: Any) -> str:
+    return json.dumps(content, indent=1, ensure_ascii=False)
+
+
+def _or_dash(value: Any) -> str:
+    return "-" if value is None else f"{value:g}" if isinstance(value, (int, float)) else str(value)
+
+
+# in the order of the page; another section of a report follows as it is
+PARTS: dict[str, Callable[[Any, Sections], Child]] = {
+    "errors": _errors,
+    "differs": _differs,
+    "plans": _plans,
+    "probe": _probe,
+    "journals": _journals,
+    "last record there": _record,
+    "last record here": _record,
+    "inventory": _inventory,
+    "versions": _flat,
+}

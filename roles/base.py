@@ -25,8 +25,11 @@ PROGRAMS = (
 
 
 @deploy("base")
-def base(packages: tuple[str, ...]) -> None:
-    """Have the packages, the worker user, the folders under the three roots, and the programs that run on the host."""
+def base(packages: tuple[str, ...], programs: tuple[str, ...] = ()) -> None:
+    """Have the packages, the worker user, the folders under the three roots, and the programs that run on the host.
+
+    programs: those that not every host has.
+    """
     debian_packages({*PACKAGES, *packages})
     system_user(
         name=f"user {layout.WORKER_USER}",
@@ -36,6 +39,6 @@ def base(packages: tuple[str, ...]) -> None:
     )
     for folder in (layout.BUILDS, layout.PROGRAMS, layout.WEIGHTS, f"{layout.CONFIGURATION}/services"):
         files.directory(name=f"folder {folder}", path=folder, mode="755", user="root", group="root")
-    for program in PROGRAMS:
+    for program in (*PROGRAMS, *programs):
         source = Path(rigup.programs.__file__).parent / program
         files.put(name=f"program {program}", src=str(source), dest=f"{layout.PROGRAMS}/{program}", mode="644")

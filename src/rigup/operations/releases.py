@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from pyinfra import host
 from pyinfra.api import FactBase, FunctionCommand, operation
@@ -35,6 +35,18 @@ for n in [0-9]*; do [ -d "$n" ] || continue; if [ -e "$n/$2" ]; then echo "$n ye
 """
 
 Check = Callable[[Any], None]
+
+
+class Part(Protocol):
+    """One host's part in changing a service that spans several."""
+
+    def agreed(self, host: Any, needed: bool) -> bool:
+        """Whether any host of the service needs a change, once all have said so."""
+
+    def activate(
+        self, host: Any, release: Release | Callable[[Any], Release], check: Check, existing: str | None
+    ) -> None:
+        """Has all of them run their releases, and the head answer, or puts all of them back."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +118,11 @@ class CurrentRelease(FactBase[Running]):
 
 @operation()
 def release(
-    wanted: Release, check: Check, restart: bool = False, settle: Callable[[Any], Release] | None = None
+    wanted: Release,
+    check: Check,
+    restart: bool = False,
+    settle: Callable[[Any], Release] | None = None,
+    part: Part | None = None,
 ) -> Generator[FunctionCommand, None, None]:
     """Have a service run as this release, and have it answer.
 
@@ -114,15 +130,23 @@ def release(
     + check: called with the host once the unit is started; raises when the service does not answer
     + restart: make a new start even when nothing of the release changed (a secret did)
     + settle: gives the release instead, once its turn has come: of what nobody could tell when it was compared
+    + part: this host's in a service that spans several, which change together or not at all
     """
     running = host.get_fact(CurrentRelease, service=wanted.service)
     same = running.unit == wanted.unit.rstrip("\n") and running.manifest == _manifest(wanted)
     installed = running.installed == running.unit and running.enabled in ENABLED
     runs = running.active == "active" and running.answered == "yes" and running.key != "stale"
-    if same and installed and runs and not restart:
+    right = same and installed and runs and not restart
+    if part is not None:
+        right = not part.agreed(host, not right)
+    if right:
         host.noop(f"{wanted.service} runs release {running.current}")
         return
-    yield step(_activate, settle or wanted, check, running.current if same else None, same and installed)
+    existing = running.current if same else None
+    if part is not None:
+        yield step(part.activate, settle or wanted, check, existing)
+    else:
+        yield step(_activate, settle or wanted, check, existing, same and installed)
 
 
 def _manifest(wanted: Release) -> str:
@@ -137,14 +161,14 @@ def _activate(
     An installed release that a reboot of this run has started is fresh: it is asked, and not started once more.
     """
     wanted = release if isinstance(release, Release) else release(host)
-    number, previous = _stage(host, wanted, existing)
+    number, previous = stage(host, wanted, existing)
     report(Progress(host.name, "service", text=f"starting {wanted.service}, release {number}"))
     try:
         if not (installed and reboots.rebooted(host) and _runs(host, wanted.service)):
             switch(host, wanted.service, number)
         check(host)
     except (RigupError, *remote.LOST) as error:
-        _explain(host, wanted.service)
+        explain(host, wanted.service)
         raise _go_back(host, wanted.service, number, previous, error, check) from None
     mark_answered(host, wanted.service, number)
 
@@ -153,7 +177,7 @@ def _runs(host: Any, service: str) -> bool:
     return remote.ask(host, "systemctl", "is-active", "--quiet", layout.unit_name(service)).ok
 
 
-def _stage(host: Any, wanted: Release, existing: str | None) -> tuple[str, str | None]:
+def stage(host: Any, wanted: Release, existing: str | None) -> tuple[str, str | None]:
     """Writes the release under the next number. Returns that number and the one to go back to: it has answered once."""
     folder = layout.service_folder(wanted.service)
     current, *listed = remote.script(host, _LISTED, folder, ANSWERED).splitlines()
@@ -208,7 +232,7 @@ def _go_back(
     hint = f"on the host: journalctl -u {layout.unit_name(service)}"
     try:
         if previous is None:
-            _withdraw(host, service)
+            withdraw(host, service)
             return HostFailed(f"{said}; release {number} was stopped, there is no earlier one to go back to", hint)
         report(Progress(host.name, "service", text=f"putting release {previous} back"))
         switch(host, service, previous)
@@ -218,14 +242,15 @@ def _go_back(
     return HostFailed(f"{said}; release {previous} was put back and answers", hint)
 
 
-def _withdraw(host: Any, service: str) -> None:
+def withdraw(host: Any, service: str) -> None:
+    """Stops a service that has no release to go back to, and takes its unit away."""
     folder, unit = layout.service_folder(service), layout.unit_name(service)
     stop = 'systemctl stop "$2" || true; systemctl --quiet disable "$2" 2>&1 || true; '
     remove = 'systemctl reset-failed "$2" 2>/dev/null || true; rm -f "$1/current" "$3/$2" "$4"; systemctl daemon-reload'
     remote.script(host, stop + remove, folder, unit, UNITS, quadlet_file(service), timeout=180)
 
 
-def _explain(host: Any, service: str) -> None:
+def explain(host: Any, service: str) -> None:
     """Shows the unit's last log lines, while they are still those of the release that failed."""
     try:
         words = ("journalctl", "--no-pager", "-o", "cat", "-n", "15", "-u", layout.unit_name(service))

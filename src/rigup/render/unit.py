@@ -11,6 +11,7 @@ from rigup.render.key_wrapper import wrapped
 from rigup.render.quoting import command_line, environment_line, plain_text
 from rigup.render.ray_unit import VARIABLES, with_ray
 from rigup.render.visible_gpus import with_its_gpus
+from rigup.render.watch import watched
 
 # Linux allows 32 bytes for a user name, systemd one less.
 LONGEST_USER = 31
@@ -72,8 +73,8 @@ def unit_section(plan: Plan) -> tuple[str, ...]:
         f"Description={plain_text(f'rigup service {plan.service.name}: {what}')}",
         "Wants=network-online.target",
         f"After={after}",
-        "StartLimitIntervalSec=900",
-        "StartLimitBurst=5",
+        # A host of several may wait for another one for long, and must still be there when that comes back.
+        *(("StartLimitIntervalSec=0",) if plan.nodes else ("StartLimitIntervalSec=900", "StartLimitBurst=5")),
     )
 
 
@@ -84,14 +85,15 @@ def _process(plan: Plan, build_folder: str) -> tuple[str, ...]:
         words = wrapped(plan.build.engine, words)
     if plan.on_ray:
         words = with_ray(plan, build_folder, words)
-    words = with_its_gpus(plan, words)
+    words = watched(plan, with_its_gpus(plan, words))
     home = f"/var/cache/rigup/{plan.service.name}"
     variables = {"HOME": home, **(VARIABLES if plan.on_ray else {}), **plan.environment}
     return (
         "Type=exec",
         f"ExecStart={command_line(words)}",
         *(f"Environment={environment_line(name, value)}" for name, value in variables.items()),
-        "Restart=on-failure",
+        # vLLM 0.32.0 ends with 0 when another host of its service is gone.
+        f"Restart={'always' if plan.nodes else 'on-failure'}",
         "RestartSec=10",
         f"TimeoutStartSec={plan.start_timeout_s}",
         "TimeoutStopSec=60",

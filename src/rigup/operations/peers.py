@@ -1,0 +1,38 @@
+"""What one host of a service that spans several can tell of its own part, and of who has joined it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rigup.operations import remote
+
+ASK_SECONDS = 15
+RESTARTS = 2  # so many, and it is not going to start
+
+_CONNECTED = r"""ss -Htn state established | while read -r _ _ own other _; do echo "${own##*:} ${other%:*}"; done"""
+
+
+def trouble(host: Any, unit: str) -> str:
+    """Why a unit does not run, in words; "" where it does. Raises one of LOST."""
+    words = ("systemctl", "show", unit, "--property=ActiveState,NRestarts")
+    lines = remote.ask(host, *words, timeout=ASK_SECONDS).stdout.splitlines()
+    found = dict(line.split("=", 1) for line in lines if "=" in line)
+    state, restarts = found.get("ActiveState", "unknown"), int(found.get("NRestarts") or 0)
+    if state in ("failed", "inactive", "unknown"):
+        return f"{unit} is {state}"
+    return f"systemd had to restart {unit} {restarts} times" if restarts >= RESTARTS else ""
+
+
+def without_connection(host: Any, addresses: Mapping[str, str], besides: int | None) -> tuple[str, ...]:
+    """Those of other hosts, by name, that the head has no TCP connection with. Raises one of LOST, or HostFailed.
+
+    addresses: by host. besides: a port of the head whose connections do not count.
+    """
+    pairs = [line.split(" ", 1) for line in remote.script(host, _CONNECTED, timeout=ASK_SECONDS).splitlines()]
+    there = {_plain(address) for own, address in pairs if own != str(besides)}
+    return tuple(name for name, address in addresses.items() if _plain(address) not in there)
+
+
+def _plain(address: str) -> str:
+    return address.strip("[]").removeprefix("::ffff:")

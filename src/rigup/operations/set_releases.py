@@ -1,0 +1,292 @@
+"""Releases of a service that spans several hosts: they change together, or all of them go back together.
+
+Every host stages its release before any stops. Then all stop, the others start before the head, and the head is asked.
+Where a step fails on one host, all that can be reached go back to releases that belong together: made for the same
+whole, or from before the service spanned hosts. Where there are none they stop. Ctrl-C ends the waiting, not a switch.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import gevent
+
+from rigup import layout
+from rigup.errors import HostFailed, RigupError
+from rigup.operations import jobs, remote
+from rigup.operations.kept_releases import KeptRelease, read_kept
+from rigup.operations.peers import trouble, without_connection
+from rigup.operations.progress import Progress, report
+from rigup.operations.releases import Check, Release, explain, mark_answered, stage, switch, withdraw
+from rigup.operations.rendezvous import Rendezvous, Told
+
+SET_KEY = "set"
+JOINED = "rigup_joined"  # in a host's connector_data: the services of which its part was started in this run
+ANSWERED, ANSWERED_AGAIN = "answered", "answered again"
+LOOK_SECONDS = 2.0
+LOST_SECONDS = 60.0
+STOP_SECONDS = 120
+
+# asks an earlier release of a host, which was made of this manifest
+CheckEarlier = Callable[[Any, Mapping[str, Any]], None]
+
+
+def set_of(manifest: Mapping[str, Any]) -> str:
+    """Which whole a release is a part of; "" where it serves alone."""
+    return str((manifest.get(SET_KEY) or {}).get("id", ""))
+
+
+@dataclass(frozen=True)
+class Stand:
+    """What a host brings to a change. number: of the release to switch to.
+
+    now: what it runs, by number. earlier: what has answered there, by number, oldest first; each with its whole.
+    """
+
+    number: str
+    now: str | None
+    earlier: dict[str, str]
+
+
+def belonging_together(stands: Mapping[str, Stand]) -> dict[str, str | None]:
+    """By host, the release to go back to: what all ran, else the newest whole that all have, else each its own.
+
+    None for a host that has none: it stops. So do all where nothing belongs together.
+    """
+    running = {stand.earlier.get(stand.now or "") for stand in stands.values()}
+    wholes = dict.fromkeys(stand.earlier[number] for stand in stands.values() for number in reversed(stand.earlier))
+    shared = [whole for whole in wholes if whole and all(whole in s.earlier.values() for s in stands.values())]
+    if "" in running and running <= {"", None}:
+        whole = ""
+    elif len(running) == 1 and (of_all := next(iter(running))):
+        whole = of_all
+    elif shared:
+        whole = shared[0]
+    elif running == {None}:
+        whole = ""
+    else:
+        return dict.fromkeys(stands)
+    return {name: _newest(stand, whole) for name, stand in stands.items()}
+
+
+def _newest(stand: Stand, whole: str) -> str | None:
+    if stand.now is not None and stand.earlier.get(stand.now) == whole:
+        return stand.now
+    return next((number for number in reversed(stand.earlier) if stand.earlier[number] == whole), None)
+
+
+@dataclass(frozen=True)
+class SetPart:
+    """A host's part. hosts: of the service, by rank, which is this host's. addresses: of the others, by host.
+
+    watch_port: of the head, where it hears whether the others are there; None where it does not.
+    check_earlier: asks a release that was put back.
+    """
+
+    service: str
+    rendezvous: Rendezvous
+    hosts: tuple[str, ...]
+    rank: int
+    addresses: Mapping[str, str]
+    watch_port: int | None
+    check_earlier: CheckEarlier
+
+    @property
+    def named(self) -> str:
+        """For messages."""
+        return f"{self.service} spans {listed(self.hosts)}"
+
+    def agreed(self, host: Any, needed: bool) -> bool:
+        """See `Part`. Raises HostFailed where one has failed before, or is done and was not to change."""
+        told = self.rendezvous.meet(host.name, self._step("needed"), needed, self.hosts)
+        failed = {name: why for name, why in told.gone.items() if why}
+        if failed:
+            raise self.not_begun(host.name, failed)
+        if any(told.said.values()) and told.gone:
+            raise HostFailed(
+                f"{host.name}: {self.named}, and was right when it was compared but is not any more",
+                "run the same command again",
+            )
+        return any(told.said.values())
+
+    def activate(
+        self, host: Any, release: Release | Callable[[Any], Release], check: Check, existing: str | None
+    ) -> None:
+        """See `Part`."""
+        wanted = release if isinstance(release, Release) else release(host)
+        number, _ = stage(host, wanted, existing)
+        self.change(host, number, check, f"starting {self.service}, release {number}")
+
+    def change(self, host: Any, number: str, check: Check, words: str) -> None:
+        """Has this host run a release that lies there, when all of them do, and the head answer.
+
+        words: what is reported. Raises HostFailed, on every host, where one fails, with what came of it.
+        """
+        told = self.meet(host.name, "staged", _stand(host, self.service, number))
+        if told.gone:
+            raise self.not_begun(host.name, {name: why or f"{name}: it is done" for name, why in told.gone.items()})
+        if jobs.cancelled():
+            raise jobs.Cancelled(f"{host.name}: cancelled before {words}")
+        report(Progress(host.name, "service", text=words))
+        going = _Going(self, host, belonging_together(told.said), told.said)
+        failed = going.forward(number, check)
+        if not failed:
+            mark_answered(host, self.service, number)
+            host.connector_data.setdefault(JOINED, set()).add(self.service)
+            return
+        if jobs.cancelled():
+            raise jobs.Cancelled(f"{host.name}: {self.service}: cancelled while waiting for its answer")
+        explain(host, self.service)
+        raise going.back(failed)
+
+    def meet(self, host: str, step: str, what: Any) -> Told:
+        """Says it at a step of this service, and waits for the others."""
+        return self.rendezvous.meet(host, self._step(step), what, self.hosts)
+
+    def heard(self, step: str) -> Told:
+        """What was said at a step of this service so far."""
+        return self.rendezvous.heard(self._step(step))
+
+    def given_up(self) -> str:
+        """Why the head need not wait for its answer any longer: what has failed on another host; "" while nothing."""
+        told = [self.heard(step) for step in (ANSWERED, ANSWERED_AGAIN)]
+        return listed([why for each in told for why in (*each.said.values(), *each.gone.values()) if why])
+
+    def not_begun(self, host: str, failed: Mapping[str, str]) -> HostFailed:
+        """The error of a host that was right, where others failed before anything was stopped."""
+        said = f"{host}: {self.named}, and none of them was stopped: {listed(failed.values())}"
+        return HostFailed(said, "run the same command again when that is right")
+
+    def _step(self, step: str) -> str:
+        return f"{self.service}: {step}"
+
+
+def _stand(host: Any, service: str, number: str) -> Stand:
+    kept: tuple[KeptRelease, ...] = read_kept(host).get(service, ())
+    now = next((str(release.number) for release in kept if release.current), None)
+    good = [release for release in kept if release.answered and str(release.number) != number]
+    return Stand(number, now, {str(release.number): set_of(release.manifest) for release in good})
+
+
+@dataclass
+class _Going:
+    """One host's steps. earlier: the release that each host goes back to."""
+
+    part: SetPart
+    host: Any
+    earlier: dict[str, str | None]
+    stands: Mapping[str, Stand]
+
+    def forward(self, number: str, check: Check) -> dict[str, str]:
+        """To the new release. Returns why it failed, by host; {} once the head has answered."""
+        rank = self.part.rank
+        return (
+            self._step("stopped", self._stop)
+            or self._step("others started", lambda: self._start(number) if rank else None)
+            or self._step("head started", lambda: None if rank else self._start(number))
+            or self._step(ANSWERED, lambda: self._watch(ANSWERED) if rank else self._ask(check))
+        )
+
+    def back(self, failed: Mapping[str, str]) -> HostFailed:
+        """To the earlier one, as far as hosts can be reached; returns the error that says what became of it."""
+        number, rank = self.earlier.get(self.host.name), self.part.rank
+        report(Progress(self.host.name, "service", text=f"putting release {number} back" if number else "stopping"))
+        lost = self._step("stopped again", self._stop)
+        lost |= self._step("others back", lambda: self._put_back(number) if rank else None)
+        lost |= self._step("head back", lambda: None if rank else self._put_back(number))
+        if not lost and any(self.earlier.values()):
+            lost = self._step(ANSWERED_AGAIN, lambda: self._answer_again(number))
+        said = f"{listed(failed.values())}; {self._became(number, lost)}"
+        hint = f"on {listed(failed)}: journalctl -u {layout.unit_name(self.part.service)}"
+        return HostFailed(said if said.startswith(f"{self.host.name}: ") else f"{self.host.name}: {said}", hint)
+
+    def _step(self, step: str, work: Callable[[], None]) -> dict[str, str]:
+        """Does this host's work of a step and waits for the others'. Returns why it failed, by host."""
+        why = ""
+        try:
+            work()
+        except (RigupError, *remote.LOST) as error:
+            why = _words(self.host.name, error)
+        told = self.part.meet(self.host.name, step, why)
+        failed = {name: said for name, said in told.said.items() if said}
+        return failed | {name: said or f"{name}: it takes no part any more" for name, said in told.gone.items()}
+
+    def _stop(self) -> None:
+        unit = layout.unit_name(self.part.service)  # one that is not there yet cannot be stopped, nor need be
+        remote.ask(self.host, "systemctl", "stop", unit, timeout=STOP_SECONDS)
+
+    def _start(self, number: str) -> None:
+        switch(self.host, self.part.service, number)
+        if why := trouble(self.host, layout.unit_name(self.part.service)):
+            raise HostFailed(f"{self.host.name}: {self.part.service}: {why}")
+
+    def _put_back(self, number: str | None) -> None:
+        if number is None:
+            withdraw(self.host, self.part.service)
+        else:
+            switch(self.host, self.part.service, number)
+
+    def _ask(self, check: Check) -> None:
+        """The question. Where no answer comes, the error names those that have not joined."""
+        try:
+            check(self.host)
+        except HostFailed as error:
+            if self.part.given_up() or not (missing := self._not_joined()):
+                raise
+            raise HostFailed(f"{error.message}; not joined: {listed(missing)}", error.hint) from None
+
+    def _not_joined(self) -> tuple[str, ...]:
+        with suppress(RigupError, *remote.LOST):
+            return without_connection(self.host, self.part.addresses, self.part.watch_port)
+        return ()
+
+    def _watch(self, step: str) -> None:
+        """Until the head has its answer, or not: whether this host's part runs. A short loss of it is none."""
+        unit, heard = layout.unit_name(self.part.service), time.monotonic()
+        head = self.part.hosts[0]
+        while head not in (told := self.part.heard(step)).said and head not in told.gone:
+            try:
+                why = trouble(self.host, unit)
+                heard = time.monotonic()
+            except remote.LOST:
+                why = ""
+                remote.reconnect(self.host)
+            if time.monotonic() - heard > LOST_SECONDS:
+                why = f"it has not answered for {LOST_SECONDS:.0f} s"
+            if why:
+                raise HostFailed(f"{self.host.name}: {self.part.service}: {why}")
+            gevent.sleep(LOOK_SECONDS)
+
+    def _answer_again(self, number: str | None) -> None:
+        """The head answers for all; a release that serves alone answers for itself."""
+        whole = self.stands[self.host.name].earlier.get(number or "", "")
+        if number is None or (self.part.rank and whole):
+            return
+        kept = {str(release.number): release for release in read_kept(self.host).get(self.part.service, ())}
+        self.part.check_earlier(self.host, kept[number].manifest)
+
+    def _became(self, number: str | None, lost: Mapping[str, str]) -> str:
+        name = self.host.name
+        if lost:
+            state = f"{name}: it is gone" if name in lost else f"{name} was stopped"
+            state = f"release {number} was put back on {name}" if number and name not in lost else state
+            return f"{state}, but not all is right: {listed(lost.values())}"
+        if not any(self.earlier.values()):
+            return f"{listed(self.part.hosts)} were stopped, there is no earlier release of all of them to go back to"
+        numbers = [f"{self.earlier[host] or 'none'} on {host}" for host in self.part.hosts]
+        return f"release {listed(numbers)} was put back and answers"
+
+
+def _words(host: str, error: BaseException) -> str:
+    if isinstance(error, RigupError):
+        return error.message
+    return f"{host}: connection lost ({type(error).__name__}: {error})".replace(": )", ")")
+
+
+def listed(words: Iterable[str]) -> str:
+    """For a sentence, each once."""
+    return " and ".join(dict.fromkeys(words))

@@ -1,0 +1,34 @@
+"""How a unit has its engine run together with those of the service's other hosts: see programs/run_together.py."""
+
+from __future__ import annotations
+
+from rigup.layout import PROGRAMS
+from rigup.node import PeerPort
+from rigup.plan import Plan
+from rigup.planner.nodes import address_of
+
+PROGRAM = "run_together.py"
+
+
+def watch_of(plan: Plan) -> PeerPort | None:
+    """The port at which the head hears whether the others are there; None where nothing watches over the hosts so."""
+    return next((port for port in plan.peer_ports if port.purpose == "watch"), None)
+
+
+def watched(plan: Plan, words: tuple[str, ...]) -> tuple[str, ...]:
+    """The words behind the program that starts and ends them with the other hosts' engines; else unchanged.
+
+    A head whose engine connects to the others' starts it once they listen.
+    """
+    watch = watch_of(plan)
+    if watch is None:
+        return words
+    listened = [port for port in plan.peer_ports if port.purpose == "rpc" and plan.rank in port.callers]
+    places = [_place(plan, watch.rank, watch.port), *(_place(plan, port.rank, port.port) for port in listened)]
+    program = ("/usr/bin/python3", "-IS", f"{PROGRAMS}/{PROGRAM}")
+    return (*program, str(plan.rank), str(len(plan.nodes)), *places, "--", *words)
+
+
+def _place(plan: Plan, rank: int, port: int) -> str:
+    address = plan.nodes[rank].address or address_of(rank)
+    return f"[{address}]:{port}" if address.count(":") > 1 else f"{address}:{port}"

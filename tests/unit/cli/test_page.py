@@ -6,6 +6,7 @@ import base64
 import hashlib
 import re
 from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 
 import pytest
@@ -58,7 +59,13 @@ FLEETS = {"each state": fleet(), "two hundred": many(), "hostile": hostile(), "o
 
 @pytest.fixture(scope="module", params=FLEETS)
 def page(request: pytest.FixtureRequest) -> Element:
-    return read(fleet_page(FLEETS[request.param]))
+    return page_of(request.param)
+
+
+@cache
+def page_of(name: str) -> Element:
+    """One of FLEETS, drawn and read."""
+    return read(fleet_page(FLEETS[name]))
 
 
 def test_it_is_one_page_with_a_title_a_language_and_its_landmarks(page: Element) -> None:
@@ -177,7 +184,7 @@ def test_a_host_that_was_not_reached_is_named_with_the_reason() -> None:
 
 
 def test_two_hundred_hosts_stay_readable() -> None:
-    page = read(fleet_page(many()))
+    page = page_of("two hundred")
     wrong, right = page.of_class("overview")
     assert (len(wrong.all("tr")), len(right.all("tr"))) == (8, 194)
     assert "details" not in wrong.above and "details" in right.above

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass, replace
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -18,19 +19,23 @@ def redacted(value: Any, redactor: Redactor) -> Any:
 
     A text under a key that names a secret, and the word after an option that does, goes whatever it is.
     """
+    # the same few texts stand in a fleet's values again and again
+    return _walk(value, cache(redactor.text))
+
+
+def _walk(value: Any, text: Callable[[str], str]) -> Any:
     if isinstance(value, str):
-        return redactor.text(value)
+        return text(value)
     if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{field.name: redacted(getattr(value, field.name), redactor) for field in fields(value)})
+        return replace(value, **{field.name: _walk(getattr(value, field.name), text) for field in fields(value)})
     if isinstance(value, dict):
         return {
-            redactor.text(str(key)): REDACTED if _is_secret(str(key), kept) else redacted(kept, redactor)
-            for key, kept in value.items()
+            text(str(key)): REDACTED if _is_secret(str(key), kept) else _walk(kept, text) for key, kept in value.items()
         }
     if isinstance(value, (list, tuple)):
-        words = [redacted(kept, redactor) for kept in value]
-        for index, before in enumerate(value[:-1]):
-            if isinstance(before, str) and before.startswith("--") and _is_secret(before, value[index + 1]):
+        words = [_walk(kept, text) for kept in value]
+        for index, (before, word) in enumerate(pairwise(value)):
+            if isinstance(before, str) and before.startswith("--") and _is_secret(before, word):
                 words[index + 1] = REDACTED
         return type(value)(words)
     return value

@@ -178,7 +178,8 @@ class Plan(Frozen):
     gpu_uuids: which card of the host each index is, in the order of use; empty until a probe has told, and where the
     service has every card of a rig of equal ones.
     nodes: of a service that spans hosts, all of them by rank; () for one host. rank: this host's. Memory is that of
-    this host's GPUs alone. Only the head (rank 0) has the API; `command` of the others is what joins it.
+    this host's GPUs alone. Only the head (rank 0) has the API; `command` of the others is what joins it, () where Ray
+    is all that they run. Those of llama.cpp have no checkpoint: the head reads the files and sends each its layers.
     peer_ports: that must be reached before anything starts. peer_traffic: the engine opens further ports between them.
     """
 

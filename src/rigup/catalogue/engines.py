@@ -145,6 +145,15 @@ class Recipe(Frozen):
     source: str
 
 
+class RpcRecipe(Frozen):
+    """What a build from source needs beside its recipe to work over several hosts, and the program of the others."""
+
+    flags: tuple[str, ...]
+    targets: tuple[str, ...]
+    program: str
+    source: str
+
+
 class Release(Frozen):
     """One pinned release as the file states it. One that is built from source has no wheels, Python or torch.
 
@@ -179,6 +188,7 @@ class EngineVersion(Release):
     known_bad: tuple[KnownBad, ...]
     cuda_needs: CudaNeeds | None
     recipes: dict[Literal["cpu", "cuda"], Recipe]
+    rpc: RpcRecipe | None = None
     images: tuple[Image, ...] = ()
     environments: tuple[EnvironmentRecipe, ...] = ()
     source: str
@@ -220,10 +230,16 @@ class EngineVersion(Release):
         """How its Python environment is put together, or None if there is no such build of it."""
         return next((known for known in self.environments if known.variant == variant), None)
 
-    def recipe(self, capabilities: Iterable[str]) -> Recipe | None:
-        """How to build it for GPUs of these compute capabilities; none of them means for the CPU."""
+    def recipe(self, capabilities: Iterable[str], across_hosts: bool = False) -> Recipe | None:
+        """How to build it for GPUs of these compute capabilities; none of them means for the CPU.
+
+        across_hosts: with what joins several hosts.
+        """
         architectures = [capability.replace(".", "") for capability in capabilities]
         recipe = self.recipes.get("cuda" if architectures else "cpu")
+        if across_hosts and recipe is not None and self.rpc is not None:
+            more = {"flags": (*recipe.flags, *self.rpc.flags), "targets": (*recipe.targets, *self.rpc.targets)}
+            recipe = recipe.model_copy(update=more)
         if recipe is None or not architectures:
             return recipe
         flag = f"-DCMAKE_CUDA_ARCHITECTURES={';'.join(architectures)}"
@@ -269,6 +285,7 @@ class _EngineFile(Frozen):
     known_bad: tuple[KnownBad, ...] = ()
     cuda: dict[str, CudaNeeds] = {}
     recipes: dict[Literal["cpu", "cuda"], Recipe] = {}
+    rpc: RpcRecipe | None = None
     archive: str | None = None
     archive_root: str = ""
     images: tuple[Image, ...] = ()
@@ -304,6 +321,7 @@ class _EngineFile(Frozen):
             known_bad=tuple(known for known in self.known_bad if version in known.versions),
             cuda_needs=self.cuda.get(release.cuda.partition(".")[0]) if release.cuda else None,
             recipes=self.recipes,
+            rpc=self.rpc,
             images=tuple(known for known in self.images if known.holds(version)),
             environments=tuple(_filled_in(known, version) for known in self.environments if known.holds(version)),
             source=self.source,

@@ -83,10 +83,12 @@ def _planned(
 ) -> Run:
     from rigup.fleet.planning import plan_project, plans_by_host
     from rigup.fleet.runner import Run
+    from rigup.fleet.sets import check_whole_sets
     from rigup.fleet.settings import read_settings
     from rigup.fleet.unlocked import check_locked
     from rigup.lock import load_lock
 
+    check_whole_sets(project)
     plans = plan_project(project)
     if refused := [plan for plan in plans if plan.verdict == "refused"]:
         raise Refusals(refused)

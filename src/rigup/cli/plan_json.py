@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from rigup.plan import Plan
+from rigup.planner.nodes import named
 from rigup.units import Frozen
 
 SCHEMA = 1
@@ -32,7 +33,10 @@ def as_json(plans: Iterable[Plan]) -> dict[str, Any]:
 
 
 def plan_as_json(plan: Plan) -> dict[str, Any]:
-    """One plan; what a refused one has not decided is null."""
+    """One plan; what a refused one has not decided is null.
+
+    `nodes` are the hosts of a service that spans several, by rank: [] for one host. `rank` is this host's.
+    """
     decided = _decided(plan) if plan.verdict == "ok" else dict.fromkeys(NOTHING_DECIDED)
     return {
         "host": plan.host,
@@ -43,6 +47,8 @@ def plan_as_json(plan: Plan) -> dict[str, Any]:
         **decided,
         "refusals": [finding.model_dump() for finding in plan.refusals],
         "alternatives": [alternative.model_dump() for alternative in plan.alternatives],
+        "nodes": [node.host for node in plan.nodes],
+        "rank": plan.rank,
     }
 
 
@@ -55,14 +61,11 @@ def _rig(plan: Plan) -> dict[str, Any]:
 
 
 def _decided(plan: Plan) -> dict[str, Any]:
-    assert plan.build is not None and plan.checkpoint is not None
+    assert plan.build is not None
+    shown = named(plan)
     return {
         "engine": {"name": plan.build.engine, "version": plan.build.version, "build": plan.build.method},
-        "checkpoint": {
-            "repo": plan.checkpoint.repo,
-            "quant": plan.checkpoint.quant,
-            "bytes": plan.checkpoint.bytes,
-        },
+        "checkpoint": plan.checkpoint and plan.checkpoint.model_dump(include={"repo", "quant", "bytes"}),
         "parallel": _dumped(plan.parallel),
         "context": plan.context,
         "kv_cache_type": plan.kv_cache_type,
@@ -70,8 +73,8 @@ def _decided(plan: Plan) -> dict[str, Any]:
         "memory": [gpu.model_dump() for gpu in plan.memory],
         "host_memory_mib": plan.host_memory_mib,
         "decode_tokens_per_second": _dumped(plan.decode_tokens_per_second),
-        "command": list(plan.command),
-        "environment": dict(plan.environment),
+        "command": list(shown.command),
+        "environment": dict(shown.environment),
         "moe_config": plan.moe_config and plan.moe_config.model_dump(include={"file", "status"}),
         "warnings": [warning.model_dump(exclude={"hint"}) for warning in plan.warnings],
     }

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from rigup.cli.memory_bars import bars
 from rigup.plan import Alternative, Finding, Plan
+from rigup.planner.nodes import named
 from rigup.units import bytes_text
 
 SHOWN_HOSTS = 3
@@ -24,7 +25,7 @@ def show(plans: Iterable[Plan], console: Console, explain: bool = False) -> None
             console.print()
         _show_heading(plan, hosts, console)
         if plan.verdict == "ok":
-            _show_decided(plan, console)
+            _show_decided(plan, _together(plan, plans), console)
         _show_findings("refused", plan.refusals, console)
         _show_findings("warning", plan.warnings, console)
         if plan.silenced:
@@ -38,23 +39,37 @@ def show(plans: Iterable[Plan], console: Console, explain: bool = False) -> None
 
 
 def _alike(plans: Sequence[Plan]) -> list[tuple[Plan, list[str]]]:
-    """Plans that differ in the host only, once, with their hosts."""
+    """Plans that differ in the host only, once, with their hosts; of hosts that serve together, the head's."""
     found: list[tuple[Plan, list[str]]] = []
     by_service: dict[tuple[str, str], list[tuple[Plan, list[str]]]] = {}
+    ranks = {(plan.service.name, plan.host) for plan in plans}
     for plan in plans:
+        if plan.rank and (plan.service.name, plan.nodes[0].host) in ranks:
+            continue
         seen = by_service.setdefault((plan.group, plan.service.name), [])
-        equal = next((hosts for first, hosts in seen if plan.model_copy(update={"host": first.host}) == first), None)
+        equal = next((hosts for first, hosts in seen if _as_on(plan, first) == first), None)
         if equal is None:
             equal = []
             seen.append((plan, equal))
             found.append((plan, equal))
-        equal.append(plan.host)
+        equal.append(" + ".join(node.host for node in plan.nodes) or plan.host)
     return found
+
+
+def _as_on(plan: Plan, other: Plan) -> Plan:
+    return plan.model_copy(update={"host": other.host, "nodes": other.nodes})
+
+
+def _together(plan: Plan, plans: Sequence[Plan]) -> list[Plan]:
+    """The plans of the hosts that serve with this one, this one first."""
+    others = (other for other in plans if other.service.name == plan.service.name and other.nodes == plan.nodes)
+    return [plan, *(other for other in others if plan.nodes and other.host != plan.host)]
 
 
 def _show_heading(plan: Plan, hosts: list[str], console: Console) -> None:
     names = ", ".join(hosts[:SHOWN_HOSTS]) + (", ..." if len(hosts) > SHOWN_HOSTS else "")
-    where = names if len(hosts) == 1 else f"{len(hosts)} hosts: {names}"
+    several = f"{len(hosts)} times {len(plan.nodes)} hosts" if plan.nodes else f"{len(hosts)} hosts"
+    where = names if len(hosts) == 1 else f"{several}: {names}"
     verdict = Text(" REFUSED", "bold red") if plan.verdict == "refused" else Text("")
     console.print(
         Text.assemble((f"{plan.group} / {plan.service.name}", "bold"), verdict, f"  ({where})"), soft_wrap=True
@@ -73,10 +88,11 @@ def rig_text(plan: Plan) -> str:
     return ", ".join(parts)
 
 
-def _show_decided(plan: Plan, console: Console) -> None:
-    assert plan.build is not None and plan.checkpoint is not None
-    checkpoint = f"{plan.checkpoint.repo} {plan.checkpoint.quant} ({bytes_text(plan.checkpoint.bytes)})"
-    _show_line(console, "serves", checkpoint)
+def _show_decided(plan: Plan, together: Sequence[Plan], console: Console) -> None:
+    assert plan.build is not None
+    if plan.checkpoint is not None:
+        checkpoint = f"{plan.checkpoint.repo} {plan.checkpoint.quant} ({bytes_text(plan.checkpoint.bytes)})"
+        _show_line(console, "serves", checkpoint)
     _show_line(
         console, "with", f"{plan.build.engine} {plan.build.version} ({plan.build.method}), {parallel_text(plan)}"
     )
@@ -86,16 +102,45 @@ def _show_decided(plan: Plan, console: Console) -> None:
     if plan.decode_tokens_per_second is not None:
         _show_line(console, "estimate", speed_text(plan))
     if plan.host_memory_mib:
-        _show_line(console, "host", f"{plan.host_memory_mib / 1024:.1f} GiB of host memory")
-    if plan.memory:
-        names = {index: gpu.name for index, gpu in enumerate(plan.rig.gpus)}
-        console.print()
-        for line in bars(plan.memory, names, _ascii_only(console)):
-            console.print(Text("  ").append_text(line), soft_wrap=True)
+        _show_line(console, "host", host_memory_text(together))
+    for hosts, part in _alike_in_memory(together):
+        _show_memory(part, hosts, console)
     if plan.moe_config is not None:
         _show_line(console, "kernel", f"{plan.moe_config.file} ({plan.moe_config.status})")
-    console.print()
-    _show_command(plan, console)
+    for part in together:
+        console.print()
+        if plan.nodes:
+            console.print(f"  on {part.host}" + ("" if part.command else ": Ray alone, for the engine on its head"))
+        if part.command:
+            _show_command(named(part), console)
+
+
+def host_memory_text(together: Sequence[Plan]) -> str:
+    """How much of its own memory each host gives, once where they give the same."""
+    sizes = {part.host: f"{(part.host_memory_mib or 0) / 1024:.1f} GiB" for part in together}
+    if len(set(sizes.values())) == 1:
+        each = " on each host" if len(together) > 1 else ""
+        return f"{sizes[together[0].host]} of host memory{each}"
+    return "host memory: " + ", ".join(f"{size} on {host}" for host, size in sizes.items())
+
+
+def _alike_in_memory(together: Sequence[Plan]) -> list[tuple[list[str], Plan]]:
+    found: list[tuple[list[str], Plan]] = []
+    for part in together:
+        hosts = next((hosts for hosts, first in found if first.memory == part.memory), None)
+        if hosts is None:
+            found.append((hosts := [], part))
+        hosts.append(part.host)
+    return found
+
+
+def _show_memory(plan: Plan, hosts: Sequence[str], console: Console) -> None:
+    if not plan.memory:
+        return
+    names = {index: gpu.name for index, gpu in enumerate(plan.rig.gpus)}
+    console.print(f"\n  on {', '.join(hosts)}" if plan.nodes else "")
+    for line in bars(plan.memory, names, _ascii_only(console)):
+        console.print(Text("  ").append_text(line), soft_wrap=True)
 
 
 def _show_line(console: Console, label: str, text: str) -> None:
@@ -104,12 +149,16 @@ def _show_line(console: Console, label: str, text: str) -> None:
 
 def parallel_text(plan: Plan) -> str:
     """How the model is spread, in words: "tensor parallel 4", "layers over 3 GPUs", "on the CPU"."""
-    if plan.parallel is None or not plan.rig.gpus:
-        return "on the CPU"
-    sizes = {kind: size for kind, size in plan.parallel.model_dump().items() if size > 1}
-    if sizes:
-        return ", ".join(f"{kind} parallel {size}" for kind, size in sizes.items())
-    return f"layers over {len(plan.memory)} GPUs" if len(plan.memory) > 1 else "on one GPU"
+    hosts = f" over {len(plan.nodes)} hosts" if plan.nodes else ""
+    sizes = {kind: size for kind, size in plan.parallel.model_dump().items() if size > 1} if plan.parallel else {}
+    if sizes and (plan.rig.gpus or hosts):
+        return ", ".join(f"{kind} parallel {size}" for kind, size in sizes.items()) + hosts
+    if not plan.rig.gpus:
+        return f"layers{hosts}, on their CPUs" if hosts else "on the CPU"
+    gpus = f"{len(plan.memory)} GPUs" if len(plan.memory) > 1 else "one GPU"
+    if hosts:
+        return f"layers{hosts}, {gpus} of each"
+    return f"layers over {gpus}" if len(plan.memory) > 1 else "on one GPU"
 
 
 def context_text(plan: Plan) -> str:

@@ -40,11 +40,20 @@ class HostEntry:
 
 @dataclass(frozen=True)
 class Project:
-    """A fleet folder with one of its inventories. `root` holds group_data/ and rigup.lock."""
+    """A fleet folder with one of its inventories. `root` holds group_data/ and rigup.lock.
+
+    hosts: those that --limit leaves. whole: those of the inventory, () where nothing was left out.
+    """
 
     root: Path
     inventory: Path
     hosts: tuple[HostEntry, ...]
+    whole: tuple[HostEntry, ...] = ()
+
+    @property
+    def everyone(self) -> tuple[HostEntry, ...]:
+        """Every host of the inventory, whatever --limit says."""
+        return self.whole or self.hosts
 
     @property
     def lock_path(self) -> Path:
@@ -69,7 +78,7 @@ def load_project(path: str | None, limit: str | None = None) -> Project:
     if not any(_hosts_of(value) for value in groups.values()):
         raise InputError(f"{_shown(inventory)}: no hosts in it", 'write a group, e.g. quad_3090 = ["gpu1.lan"]')
     hosts = _merge(inventory, groups, _load_group_data(root, inventory))
-    return Project(root, inventory, _limited(hosts, groups, limit))
+    return Project(root, inventory, _limited(hosts, groups, limit), hosts)
 
 
 def read_group_data(path: Path) -> dict[str, Any]:

@@ -89,8 +89,9 @@ def needs_of(plans: Iterable[Plan]) -> Needs:
     accepted = [plan for plan in plans if plan.verdict == "ok"]
     for plan in accepted:
         build = plan.build
-        assert build is not None and plan.checkpoint is not None
-        checkpoints.setdefault((plan.checkpoint.repo, plan.checkpoint.quant), plan)
+        assert build is not None
+        if plan.checkpoint is not None:
+            checkpoints.setdefault((plan.checkpoint.repo, plan.checkpoint.quant), plan)
         if build.method == "source":
             sources.setdefault((build.engine, build.version), plan)
         else:

@@ -18,7 +18,7 @@ Lacking = tuple[str, list[str], str]
 def check_locked(plans: Iterable[Plan], lock: Lock) -> None:
     """Raises InputError naming the first thing that is not pinned, and what the lock has in its place."""
     for plan in plans:
-        assert plan.build is not None and plan.checkpoint is not None
+        assert plan.build is not None
         for what, others, hint in (*_build(plan, lock), *_packages(plan), *_files(plan)):
             instead = f", which has {', '.join(others)}" if others else ""
             raise InputError(f"{plan.host}: {plan.service.name}: {what} is not in rigup.lock{instead}", hint)
@@ -49,6 +49,5 @@ def _packages(plan: Plan) -> Iterator[Lacking]:
 
 
 def _files(plan: Plan) -> Iterator[Lacking]:
-    assert plan.checkpoint is not None
-    if not plan.checkpoint.files:
+    if plan.checkpoint is not None and not plan.checkpoint.files:
         yield f"{plan.checkpoint.repo} {plan.checkpoint.quant}", [], HUB_HINT

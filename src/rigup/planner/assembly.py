@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rigup.catalogue.containers import container_facts
 from rigup.environment import Variant
 from rigup.lock import Lock
+from rigup.node import Node
 from rigup.plan import Alternative, Build, Checkpoint, Finding, Plan
 from rigup.planner.candidate import Candidate
 from rigup.planner.driver import made_for
@@ -13,6 +16,7 @@ from rigup.planner.figures import figures_of
 from rigup.planner.locked import entry_of
 from rigup.planner.rules import check
 from rigup.planner.speed import decode_speed
+from rigup.planner.spreading import peer_ports
 
 
 def assembled(host: str, group: str, candidate: Candidate, lock: Lock) -> Plan:
@@ -41,6 +45,28 @@ def assembled(host: str, group: str, candidate: Candidate, lock: Lock) -> Plan:
     )
 
 
+def part_of(plan: Plan, candidate: Candidate, hosts: Sequence[str], rank: int) -> Plan:
+    """What the host of that rank has of a service that spans `hosts`; the plan itself where there is only one.
+
+    llama.cpp's other hosts hold no files: the head reads the weights and sends each its layers.
+    """
+    if len(hosts) == 1:
+        return plan
+    engine = candidate.engine.name
+    part: dict[str, object] = {
+        "host": hosts[rank],
+        "nodes": tuple(Node(host=host) for host in hosts),
+        "rank": rank,
+        "memory": candidate.memory_of(rank),
+        "host_memory_mib": candidate.host_memory_of(rank),
+        "peer_ports": peer_ports(engine, candidate.service, len(hosts)),
+        "peer_traffic": engine != "llama.cpp",
+    }
+    if rank and engine == "llama.cpp":
+        part["checkpoint"] = None
+    return plan.model_copy(update=part)
+
+
 def refused(
     host: str, group: str, question: Question, findings: tuple[Finding, ...], alternatives: tuple[Alternative, ...]
 ) -> Plan:
@@ -64,7 +90,8 @@ def build_of(candidate: Candidate, lock: Lock) -> Build:
     # An archive of an engine that is not compiled holds its tuner, which no build depends on.
     source = lock.source(engine, version) if candidate.build == "source" else None
     pins = lock.cuda_toolkit.packages if lock.cuda_toolkit else {}
-    recipe = candidate.release.recipe(candidate.rig.compute_capabilities) if candidate.build == "source" else None
+    capabilities, several = candidate.rig.compute_capabilities, candidate.hosts > 1
+    recipe = candidate.release.recipe(capabilities, several) if candidate.build == "source" else None
     packaged = candidate.release.environment(variant) if installed else None
     needed = recipe.packages if recipe else ()
     runtime = recipe.runtime_packages if recipe else packaged.runtime_packages if packaged else ()

@@ -60,7 +60,8 @@ def mib(count: float) -> int:
 class Candidate:
     """One way to serve `service` on `rig`. What the user left open is decided here; what the user said is obeyed.
 
-    gpu_indices: the GPUs used, as indices into rig.gpus; empty on a CPU-only rig.
+    gpu_indices: the GPUs used, in the order of ranks or, for llama.cpp, of its devices; empty on a CPU-only rig.
+    Those of a service across hosts are counted through, host by host: index % len(rig.gpus) is the one in rig.gpus.
     engine, release: the engine's facts and the one version of it. build: how that gets onto the host.
     context: tokens that one request may use. kv_cache_type: never "auto": f16, bf16, fp8, q8_0, q5_1 or q4_0.
     sequences: requests that run at once (--max-num-seqs, --max-running-requests, --parallel).
@@ -73,6 +74,7 @@ class Candidate:
     pipeline_partition: layers of each pipeline stage, adding up to the model's; () without pipeline parallelism.
     asked_partition: the partition that the service's environment asks for, () if none.
     tensor_split: llama.cpp's --tensor-split: layers on each GPU, the output counted as one; () on fewer than two GPUs.
+    remote_layers: what llama.cpp has on other hosts where no host has a GPU, the output counted as one.
     cpu_moe_layers: llama.cpp's --n-cpu-moe. cpu_offload_gib: vLLM's --cpu-offload-gb, for each GPU.
     moe_configs: every tuned kernel that there is. triton: the locked version of it, None while that is not known.
     names: options and variables read out of the very wheel that is locked; None where the catalogue's lists are of it.
@@ -80,6 +82,7 @@ class Candidate:
     driver_reserve: what the driver's branch keeps of each GPU beyond the calibrated constants; None for nothing.
     overheads: what the fleet has measured itself in place of those constants.
     usage, kv_tokens, host_memory_mib: what `rigup.planner.memory` worked out; empty and 0 before that.
+    peer_memory_mib: host memory of each host but the head.
     """
 
     rig: Rig
@@ -101,6 +104,7 @@ class Candidate:
     eager: bool = False
     pipeline_partition: tuple[int, ...] = ()
     tensor_split: tuple[int, ...] = ()
+    remote_layers: int = 0
     asked_partition: tuple[int, ...] = ()
     cpu_moe_layers: int = 0
     cpu_offload_gib: int = 0
@@ -113,11 +117,32 @@ class Candidate:
     usage: tuple[GpuUsage, ...] = ()
     kv_tokens: int = 0
     host_memory_mib: int = 0
+    peer_memory_mib: int = 0
+
+    @property
+    def hosts(self) -> int:
+        """How many hosts the service spans."""
+        return self.rig.hosts_per_service
 
     @property
     def memory(self) -> tuple[GpuMemory, ...]:
-        """What each GPU will hold; empty before the memory is worked out."""
-        return tuple(use.row(index) for index, use in zip(self.gpu_indices, self.usage, strict=False))
+        """What each GPU of the host, or of the first of several, will hold; empty before the memory is worked out."""
+        return self.memory_of(0)
+
+    def memory_of(self, rank: int) -> tuple[GpuMemory, ...]:
+        """The same of the host of that rank."""
+        used = zip(self.gpu_indices, self.usage, strict=False)
+        each = len(self.rig.gpus)
+        return tuple(use.row(index % each) for index, use in used if index // each == rank)
+
+    def host_memory_of(self, rank: int) -> int:
+        """MiB of one host's own memory."""
+        return self.peer_memory_mib if rank else self.host_memory_mib
+
+    @property
+    def local_gpus(self) -> tuple[int, ...]:
+        """The GPUs used on each host, as indices into rig.gpus."""
+        return tuple(index for index in self.gpu_indices if index < len(self.rig.gpus))
 
     @property
     def driver_bytes(self) -> int:
@@ -158,8 +183,8 @@ class Candidate:
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:
-        """The GPUs used, in order."""
-        return tuple(self.rig.gpus[index] for index in self.gpu_indices)
+        """The GPUs used, in order, those of every host."""
+        return tuple(self.rig.gpus[index % len(self.rig.gpus)] for index in self.gpu_indices)
 
     @property
     def experts(self) -> int:

@@ -15,12 +15,12 @@ from rigup.plan import Parallel
 from rigup.planner.candidate import Candidate
 from rigup.planner.resolution import Resolved
 from rigup.planner.settings import Settings, settings_of
+from rigup.planner.spreading import TENSOR_SIZES, devices_across_hosts, tensor_layouts_across_hosts
 from rigup.rig import Rig
 from rigup.service import Service
 from rigup.units import compute_capability
 
 DEFAULT_CONTEXT = 32_768
-_TENSOR_SIZES = (1, 2, 4, 8, 16)
 _KV_TYPES = {"llama.cpp": ("f16", "q8_0", "q4_0"), "vllm": ("bf16", "fp8"), "sglang": ("bf16", "fp8")}
 _FP8_CAPABILITY = (8, 9)
 
@@ -75,8 +75,9 @@ def _spread(
     service = question.service
     layouts = _layouts(question, engine, release)
     for gpus, parallel in layouts:
-        settings = settings_of(engine, service, question.rig, gpus)
-        for kv_cache_type in kv_cache_types(question, engine, gpus):
+        on_a_host = tuple(index for index in gpus if index < len(question.rig.gpus))
+        settings = settings_of(engine, service, question.rig, on_a_host)
+        for kv_cache_type in kv_cache_types(question, engine, on_a_host):
             yield _candidate(question, checkpoint, engine, release, gpus, parallel, kv_cache_type, settings)
 
 
@@ -135,6 +136,9 @@ def _layouts(question: Question, engine: Engine, release: EngineVersion) -> Iter
     """How the model may be spread. An engine made for GPUs comes without one only if it is named and built for CPUs."""
     if engine.name == "llama.cpp":
         yield from _llama_cpp_layouts(question)
+    elif question.rig.hosts_per_service > 1:
+        if question.rig.gpus or (question.service.engine == engine.name and release.environment("cpu") is not None):
+            yield from tensor_layouts_across_hosts(question.rig, question.service, question.resolved.gpu_indices)
     elif question.rig.gpus:
         yield from _tensor_layouts(question)
     elif question.service.engine == engine.name and release.environment("cpu") is not None:
@@ -146,6 +150,9 @@ def _layouts(question: Question, engine: Engine, release: EngineVersion) -> Iter
 def _llama_cpp_layouts(question: Question) -> Iterator[tuple[tuple[int, ...], Parallel]]:
     """All GPUs by layer split, and the first alone unless the service names its GPUs."""
     indices = question.resolved.gpu_indices
+    if question.rig.hosts_per_service > 1:
+        yield devices_across_hosts(question.rig, indices), Parallel()
+        return
     yield indices, Parallel()
     if len(indices) > 1 and question.service.gpus is None:
         yield indices[:1], Parallel()
@@ -158,7 +165,7 @@ def _tensor_layouts(question: Question) -> Iterator[tuple[tuple[int, ...], Paral
     """
     service, indices = question.service, question.resolved.gpu_indices
     data = service.data_parallel or 1
-    for tensor in (service.tensor_parallel,) if service.tensor_parallel else _TENSOR_SIZES:
+    for tensor in (service.tensor_parallel,) if service.tensor_parallel else TENSOR_SIZES:
         most = max(1, len(indices) // (tensor * data))
         pipelines = (service.pipeline_parallel,) if service.pipeline_parallel else (most, 1) if tensor == 1 else (most,)
         for pipeline in dict.fromkeys(pipelines):

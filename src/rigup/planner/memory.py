@@ -22,14 +22,18 @@ class Shortfall:
     """Why a candidate does not fit.
 
     kind: "weights" do not fit, the "context" does not, the "host" memory does not, the capacity is "unknown",
-    there are too few "gpus", or the "partition" that the service gives is none of this model.
-    missing_mib: what is lacking. message says it in one sentence, without a full stop.
+    there are too few "gpus", the "partition" that the service gives is none of this model, there are more "stages" than
+    layers, or "hosts" cannot share the ranks.
+    missing_mib: what is lacking. message says it in one sentence, without a full stop. hint, source: where they are
+    other than those of the kind.
     """
 
     candidate: Candidate
-    kind: Literal["weights", "context", "host", "unknown", "gpus", "partition"]
+    kind: Literal["weights", "context", "host", "unknown", "gpus", "partition", "stages", "hosts"]
     missing_mib: int
     message: str
+    hint: str = ""
+    source: str = ""
 
 
 def settle(candidate: Candidate) -> Candidate | Shortfall:
@@ -52,9 +56,11 @@ def settle(candidate: Candidate) -> Candidate | Shortfall:
         usage=placement.gpus,
         kv_tokens=placement.kv_tokens,
         host_memory_mib=mib(placement.host),
+        peer_memory_mib=mib(placement.peer),
         memory_fraction=placement.memory_fraction,
         pipeline_partition=placement.pipeline_partition,
         tensor_split=placement.tensor_split,
+        remote_layers=placement.remote_layers,
     )
     return _host_shortfall(settled) or settled
 
@@ -92,9 +98,7 @@ def _host_shortfall(candidate: Candidate) -> Shortfall | None:
     Offloading needs the declaration, and so does much on a CPU alone.
     """
     declared = candidate.rig.host_memory_gib
-    needed = candidate.host_memory_mib
-    if any(gpu.unified_memory for gpu in candidate.gpus):
-        needed += sum(mib(use.weights + use.kv_cache + use.overhead) for use in candidate.usage)
+    needed = max(_needed(candidate, rank) for rank in range(candidate.hosts))
     offloads = candidate.cpu_moe_layers > 0 or candidate.cpu_offload_gib > 0
     if declared is None and not offloads and candidate.gpu_indices:
         return None
@@ -105,3 +109,12 @@ def _host_shortfall(candidate: Candidate) -> Shortfall | None:
     have = f"the rig has {declared:g} GiB" if declared else "the rig does not say how much it has (rig.host_memory_gib)"
     message = f"{candidate.checkpoint.label} needs {needed:,} MiB of host memory and {have}"
     return Shortfall(candidate, "host", missing, message)
+
+
+def _needed(candidate: Candidate, rank: int) -> int:
+    """MiB of one host's memory, with what GPUs hold of it that have none of their own."""
+    needed = candidate.host_memory_of(rank)
+    if any(gpu.unified_memory for gpu in candidate.gpus):
+        rows = candidate.memory_of(rank)
+        needed += sum(row.weights_mib + row.kv_cache_mib + row.overhead_mib for row in rows)
+    return needed

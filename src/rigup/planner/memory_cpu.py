@@ -13,20 +13,25 @@ from rigup.units import GIB
 
 
 def place_on_cpu(candidate: Candidate) -> Placement:
-    """Everything in host memory. The KV cache holds the whole context of each request in flight."""
-    model = candidate.model
+    """Everything in host memory, one rank a host. The KV cache holds the whole context of each request in flight."""
+    model, tensor = candidate.model, candidate.parallel.tensor
     weights = weights_of(candidate.checkpoint, model)
-    held = weights.embedding + weights.head + model.layers * weights.layer
-    activations = tensor_engine_activations(model, 1, 1, candidate.batched_tokens) + sampler(model, candidate.sequences)
-    token = model.layers * layer_token_bytes(model, candidate.kv_cache_type)
+    cut = weights.attention + weights.dense + weights.experts
+    held = (weights.embedding + weights.head + model.layers * cut) / tensor + model.layers * weights.router
+    shards = candidate.expert_shards
+    activations = tensor_engine_activations(model, shards, tensor, candidate.batched_tokens)
+    activations += sampler(model, candidate.sequences)
+    token = model.layers * layer_token_bytes(model, candidate.kv_cache_type, tensor)
     cache = cache_gib(candidate) * GIB
-    return Placement(host=held + activations + cache + TENSOR_ENGINE_HOST, kv_tokens=int(cache // token))
+    host = held + activations + cache + TENSOR_ENGINE_HOST
+    return Placement(host=host, peer=host if candidate.hosts > 1 else 0.0, kv_tokens=int(cache // token))
 
 
 def cache_gib(candidate: Candidate) -> int:
-    """The KV cache in GiB, as VLLM_CPU_KVCACHE_SPACE takes it: the service's own, else what its requests need."""
+    """A rank's KV cache in GiB, as VLLM_CPU_KVCACHE_SPACE takes it: the service's own, else what its requests need."""
     asked = candidate.service.environment.get("VLLM_CPU_KVCACHE_SPACE", "")
     if asked.isdigit() and int(asked):
         return int(asked)
-    token = candidate.model.layers * layer_token_bytes(candidate.model, candidate.kv_cache_type)
+    tensor = candidate.parallel.tensor
+    token = candidate.model.layers * layer_token_bytes(candidate.model, candidate.kv_cache_type, tensor)
     return math.ceil(token * candidate.context * candidate.service.concurrency / GIB)

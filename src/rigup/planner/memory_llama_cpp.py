@@ -1,4 +1,10 @@
-"""llama.cpp: whole layers on each GPU, embeddings on the host, the output on the last GPU, experts on either."""
+"""llama.cpp: whole layers on each GPU, embeddings on the host, the output on the last GPU, experts on either.
+
+Over several hosts the GPUs of the others come first (src/llama.cpp, b11434: "add RPC servers at the front of the
+list"), so that the output is on the head, which has the embeddings. Hosts without a GPU lend their memory in the same
+way (tools/rpc/rpc-server.cpp falls back to the CPU), but then the head's own layers are the first ones and the last
+other host has the output (src/llama-model.cpp: i_gpu_start).
+"""
 
 from __future__ import annotations
 
@@ -30,6 +36,8 @@ def place_llama_cpp(candidate: Candidate, rooms: Sequence[float]) -> Placement:
     cache = layer_token_bytes(model, candidate.kv_cache_type) * tokens
     logits = llama_cpp_logits(model, candidate.batched_tokens)
     compute = llama_cpp_compute(model, tokens, candidate.kv_cache_type, len(rooms), candidate.batched_tokens)
+    if not rooms and candidate.hosts > 1:
+        return _on_hosts(candidate, weights, cache, compute + logits, tokens)
     if not rooms:
         host = weights.embedding + weights.head + model.layers * (weights.layer + cache) + compute + logits
         return Placement(host=host + LLAMA_CPP_HOST, kv_tokens=tokens)
@@ -47,7 +55,23 @@ def place_llama_cpp(candidate: Candidate, rooms: Sequence[float]) -> Placement:
     gpus = _usage(counts, layers, cache, overheads, output, rooms)
     host = LLAMA_CPP_HOST + weights.embedding + candidate.cpu_moe_layers * weights.experts
     split = (*counts[:-1], counts[-1] + 1) if len(counts) > 1 else ()
-    return Placement(gpus=gpus, host=host, kv_tokens=tokens, tensor_split=split)
+    peer = LLAMA_CPP_HOST if candidate.hosts > 1 else 0
+    return Placement(gpus=gpus, host=host, peer=peer, kv_tokens=tokens, tensor_split=split)
+
+
+def _on_hosts(candidate: Candidate, weights: Weights, cache: float, buffers: float, tokens: int) -> Placement:
+    """As many layers on each host as on any other, to one, in host memory; the embeddings on the head."""
+    each = weights.layer + cache
+    whole = [2 * (candidate.model.layers + 1) * each] * candidate.hosts
+    counts = partition([each] * candidate.model.layers, whole)
+    if counts is None:
+        return Placement(missing=each, kind="weights")
+    head, *others = counts
+    output = weights.head or weights.embedding
+    host = LLAMA_CPP_HOST + weights.embedding + head * each + buffers
+    peer = LLAMA_CPP_HOST + max(others) * each + output + buffers
+    split = (*others[:-1], others[-1] + 1) if len(others) > 1 else ()
+    return Placement(host=host, peer=peer, kv_tokens=tokens, tensor_split=split, remote_layers=sum(others) + 1)
 
 
 def _reserve(gpu: Gpu) -> float:

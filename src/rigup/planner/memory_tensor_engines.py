@@ -53,9 +53,11 @@ def place_tensor_engine(candidate: Candidate, rooms: Sequence[float]) -> Placeme
     tokens -= tokens % _BLOCK_TOKENS
     if tokens < candidate.context:
         return _lacking(candidate, shape, left, counts)
+    host = len(rooms) // candidate.hosts * (TENSOR_ENGINE_HOST + offload)
     return Placement(
         gpus=_usage(candidate, shape, counts, tokens, rooms),
-        host=len(rooms) * (TENSOR_ENGINE_HOST + offload),
+        host=host,
+        peer=host if candidate.hosts > 1 else 0.0,
         kv_tokens=tokens * parallel.data,
         memory_fraction=fraction,
         pipeline_partition=counts if parallel.pipeline > 1 else (),

@@ -11,13 +11,16 @@ import re
 from rigup.catalogue import Catalogue
 from rigup.catalogue.gpu_names import matching, nearest, short_name
 from rigup.errors import InputError
+from rigup.node import Network
 from rigup.planner.complaints import check_keys, quoted, validated
 from rigup.planner.resolution import resolve
+from rigup.planner.spreading import JOIN_PORTS_ABOVE, join_port
 from rigup.rig import SUPPORTED_OS, Gpu, Rig, RigInput
 from rigup.service import Service
 
 _COUNTED = re.compile(r"^\s*(\d+)\s*[x*]\s*(.+)$", re.IGNORECASE)
 _MOST_GPUS = 64
+_LAST_PORT = 65_535
 _RIG_EXAMPLE = 'for example rig = {"gpus": "4x RTX 3090"}'
 _SERVICES_EXAMPLE = 'for example services = {"chat": {"model": "MiniMax-M2.5"}}'
 
@@ -34,6 +37,8 @@ def read_rig(data: object, path: str, catalogue: Catalogue) -> Rig:
     if "gpus" not in data:
         raise InputError(f"{path}: rig.gpus: missing", _RIG_EXAMPLE + ", or [] for a machine without")
     gpus = _read_gpus(data["gpus"], f"{path}: rig.gpus", catalogue)
+    if isinstance(data.get("network"), dict):
+        check_keys(data["network"], Network, f"{path}: rig.network")
     rest = {key: value for key, value in data.items() if key != "gpus"}
     checked = validated(RigInput, {"gpus": "none", **rest}, f"{path}: rig")
     if checked.os is not None and checked.os not in SUPPORTED_OS:
@@ -41,7 +46,16 @@ def read_rig(data: object, path: str, catalogue: Catalogue) -> Rig:
             f"{path}: rig.os: {quoted(checked.os)} is not supported", f"supported: {', '.join(SUPPORTED_OS)}"
         )
     _check_power_limit(checked.power_limit_w, gpus, f"{path}: rig.power_limit_w")
-    return Rig(gpus=gpus, host_memory_gib=checked.host_memory_gib, os=checked.os, power_limit_w=checked.power_limit_w)
+    _check_subnet(checked.network.subnet, f"{path}: rig.network.subnet")
+    return Rig(**{**dict(checked), "gpus": gpus})
+
+
+def _check_subnet(subnet: str | None, where: str) -> None:
+    try:
+        if subnet is not None:
+            ipaddress.ip_network(subnet)
+    except ValueError:
+        raise InputError(f"{where}: {quoted(subnet)} is not a network", 'write it like "192.168.100.0/24"') from None
 
 
 def _check_power_limit(limit: int | None, gpus: tuple[Gpu, ...], where: str) -> None:
@@ -108,6 +122,8 @@ def read_services(
         raise InputError(f"{path}: services: empty", _SERVICES_EXAMPLE)
     services = tuple(_read_service(name, value, path) for name, value in data.items())
     _check_ports(services, path)
+    if rig is not None and rig.hosts_per_service > 1:
+        _check_join_ports(services, path)
     if catalogue is not None and rig is not None:
         for service in services:
             _check_names(service, path, catalogue, rig)
@@ -160,6 +176,20 @@ def _check_ports(services: tuple[Service, ...], path: str) -> None:
                 "give every service of a host a port of its own",
             )
         taken[service.port] = service.name
+
+
+def _check_join_ports(services: tuple[Service, ...], path: str) -> None:
+    taken = {service.port: f"the API of {service.name}" for service in services}
+    for service in services:
+        port, where = join_port(service), f"{path}: services.{service.name}.join_port"
+        if port > _LAST_PORT:
+            raise InputError(
+                f"{where}: missing, and port {service.port} plus {JOIN_PORTS_ABOVE:,} is no port",
+                "write one that is free on every host",
+            )
+        if port in taken:
+            raise InputError(f"{where}: {port} is taken by {taken[port]}", "give it a port of its own")
+        taken[port] = service.name
 
 
 def _check_names(service: Service, path: str, catalogue: Catalogue, rig: Rig) -> None:

@@ -40,7 +40,9 @@ def devices_across_hosts(rig: Rig, indices: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def tensor_layouts_across_hosts(rig: Rig, service: Service, indices: tuple[int, ...]) -> Iterator[Layout]:
-    """Every host with as many GPUs as any other. What the service names is taken as it is, even if it cannot be.
+    """Every host with as many GPUs as any other, tensor parallel inside a host unless the service says otherwise.
+
+    What the service names is taken as it is, even if it cannot be: then the refusal can say so.
 
     indices: the GPUs that the service may use on each host.
     """
@@ -52,7 +54,8 @@ def tensor_layouts_across_hosts(rig: Rig, service: Service, indices: tuple[int, 
     for tensor in (service.tensor_parallel,) if service.tensor_parallel else TENSOR_SIZES:
         pipeline = service.pipeline_parallel or _stages(tensor, len(indices), hosts, data)
         ranks = tensor * pipeline * data
-        if not service.tensor_parallel and (ranks % hosts or not 0 < ranks <= len(indices) * hosts):
+        inside = tensor <= len(indices) or service.pipeline_parallel
+        if not service.tensor_parallel and (ranks % hosts or ranks > len(indices) * hosts or not inside):
             continue
         expert = tensor * data if service.expert_parallel else 1
         on_each = indices[: -(-ranks // hosts)]

@@ -13,13 +13,21 @@ from rigup.planner.judgement import is_refused
 from rigup.planner.memory import Shortfall, settle
 from rigup.planner.rules import refusals
 from rigup.planner.settings import Attempt
+from rigup.planner.spreading import uneven
 from rigup.planner.weights import weights_of
 from rigup.units import GIB, MIB
 
 _MEMORY_SOURCE = "docs/memory.md"
 # Shortfalls of shape: rules cannot look at what has no shape.
-_SHAPES = ("gpus", "partition")
-_RULES = {"host": "host-memory", "unknown": "host-memory", "gpus": "gpu-count", "partition": "pipeline-partition"}
+_SHAPES = ("gpus", "partition", "hosts", "stages")
+_RULES = {
+    "host": "host-memory",
+    "unknown": "host-memory",
+    "gpus": "gpu-count",
+    "partition": "pipeline-partition",
+    "hosts": "world-size",
+    "stages": "pipeline-stages",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +116,21 @@ def misshapen(candidate: Candidate) -> Shortfall | None:
     """What is wrong with the sizes that the service names: too few GPUs for them, or a partition of other layers."""
     parallel, asked = candidate.parallel, candidate.asked_partition
     ranks = parallel.tensor * parallel.pipeline * parallel.data
-    on_cpu = not candidate.rig.gpus and ranks == 1
+    if candidate.hosts > 1 and candidate.engine.name != "llama.cpp" and (reason := uneven(candidate)) is not None:
+        message, hint, source = reason
+        return Shortfall(candidate, "hosts", 0, message, hint, source)
+    on_cpu = not candidate.rig.gpus and ranks == candidate.hosts
     if candidate.engine.name != "llama.cpp" and ranks != len(candidate.gpu_indices) and not on_cpu:
         sizes = f"tensor {parallel.tensor} x pipeline {parallel.pipeline} x data {parallel.data}"
         there = len(candidate.gpu_indices)
         return Shortfall(candidate, "gpus", 0, f"{sizes} need {ranks} GPUs and the service has {there}")
-    layers = candidate.model.layers
+    layers, each = candidate.model.layers, len(candidate.local_gpus)
+    if candidate.engine.name == "llama.cpp" and candidate.hosts > 1 and candidate.hosts * max(1, each) > layers:
+        message = f"{candidate.hosts} hosts have more devices than {candidate.model.name} has layers, {layers}"
+        return Shortfall(candidate, "stages", 0, message, "take fewer hosts: rig.hosts_per_service")
+    if parallel.pipeline > layers:
+        message = f"{parallel.pipeline} pipeline stages are more than the {layers} layers of {candidate.model.name}"
+        return Shortfall(candidate, "stages", 0, message)
     if asked and (len(asked) != parallel.pipeline or sum(asked) != layers or min(asked) < 1):
         given = ",".join(str(count) for count in asked)
         message = f"the pipeline partition {given} does not give {layers} layers to {parallel.pipeline} stages"
@@ -147,7 +164,7 @@ def _offloaded(question: Question, rejected: list[Rejected]) -> Iterator[Candida
     found: Candidate | None = None
     for entry in rejected:
         short, candidate = entry.shortfall, entry.candidate
-        if short is None or short.kind not in ("weights", "context") or candidate.gpu_indices != everything:
+        if short is None or short.kind not in ("weights", "context") or candidate.local_gpus != everything:
             continue
         if not everything or (found is not None and _layout(found) == _layout(candidate)):
             continue
@@ -183,13 +200,12 @@ def _most_offload(shortfall: Shortfall) -> int:
     candidate, host = shortfall.candidate, (shortfall.candidate.rig.host_memory_gib or 0) * GIB
     if shortfall.missing_mib * MIB > host:
         return 0
-    if candidate.engine.name == "llama.cpp" and candidate.model.experts:
+    if candidate.engine.name == "llama.cpp" and candidate.model.experts and candidate.hosts == 1:
         experts = weights_of(candidate.checkpoint, candidate.model).experts
         return min(candidate.model.layers, int(host // experts))
     if candidate.engine.name == "vllm" and not candidate.cpu_offload_gib:
-        ranks = len(candidate.gpu_indices)
-        weights = candidate.checkpoint.bytes * candidate.parallel.data / ranks
-        return min(int(host / ranks / GIB), math.ceil(weights / GIB))
+        weights = candidate.checkpoint.bytes * candidate.parallel.data / len(candidate.gpu_indices)
+        return min(int(host / len(candidate.local_gpus) / GIB), math.ceil(weights / GIB))
     return 0
 
 
@@ -208,6 +224,9 @@ def memory_finding(shortfall: Shortfall) -> Finding:
         "unknown": "write rig.host_memory_gib",
         "gpus": "take smaller sizes or more GPUs",
         "partition": "leave the variable out: the plan works out a partition that fits",
+        "stages": "take a pipeline_parallel of at most the model's layers",
+        "hosts": "",
     }[shortfall.kind]
     rule = _RULES.get(shortfall.kind, "gpu-memory")
-    return Finding(rule=rule, message=shortfall.message, hint=hint, source=_MEMORY_SOURCE)
+    source = shortfall.source or _MEMORY_SOURCE
+    return Finding(rule=rule, message=shortfall.message, hint=shortfall.hint or hint, source=source)

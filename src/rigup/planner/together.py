@@ -25,6 +25,17 @@ def together(plans: tuple[Plan, ...]) -> tuple[Plan, ...]:
     return tuple(made)
 
 
+def refused_together(by_host: tuple[tuple[Plan, ...], ...]) -> tuple[tuple[Plan, ...], ...]:
+    """The plans of hosts that serve together, by host: a service that one of them refuses is refused on all."""
+    services = tuple(zip(*by_host, strict=True))
+    whole = [tuple(dict.fromkeys(found for plan in plans for found in plan.refusals)) for plans in services]
+    kept = [
+        tuple(_refused(plan, findings) if findings and plan.verdict == "ok" else plan for plan in plans)
+        for plans, findings in zip(services, whole, strict=True)
+    ]
+    return tuple(zip(*kept, strict=True))
+
+
 def gpus_of(plan: Plan) -> tuple[int | str, ...]:
     """The GPUs that a plan uses: UUIDs where the service names those, else indices."""
     uuids = tuple(gpu for gpu in plan.service.gpus or () if isinstance(gpu, str))

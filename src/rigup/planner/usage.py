@@ -13,15 +13,18 @@ from rigup.units import GIB, MIB
 class Placement:
     """Where everything lies, or how many bytes are `missing` and of which `kind`; then the rest means nothing.
 
-    gpus: in the order of Candidate.gpu_indices. host: bytes of host memory. The other fields are Candidate's.
+    gpus: in the order of Candidate.gpu_indices. host: bytes of host memory; peer: of each host of the service but the
+    head. The other fields are Candidate's.
     """
 
     gpus: tuple[GpuUsage, ...] = ()
     host: float = 0.0
+    peer: float = 0.0
     kv_tokens: int = 0
     memory_fraction: float = 0.0
     pipeline_partition: tuple[int, ...] = ()
     tensor_split: tuple[int, ...] = ()
+    remote_layers: int = 0
     missing: float = 0.0
     kind: Literal["weights", "context"] = "weights"
 
@@ -32,6 +35,6 @@ def capacities(candidate: Candidate) -> list[float | None]:
     GPUs without memory of their own share the host's; None if the rig does not declare it.
     """
     declared = candidate.rig.host_memory_gib
-    sharing = sum(gpu.memory_mib is None for gpu in candidate.gpus)
+    sharing = sum(gpu.memory_mib is None for gpu in candidate.gpus) // candidate.hosts
     shared = declared * GIB / sharing if declared and sharing else None
     return [shared if gpu.memory_mib is None else float(gpu.memory_mib * MIB) for gpu in candidate.gpus]

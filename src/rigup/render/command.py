@@ -7,6 +7,7 @@ from typing import NamedTuple
 from rigup.plan import Checkpoint
 from rigup.planner.candidate import Candidate
 from rigup.render import llama_cpp, sglang, vllm
+from rigup.render.joining import joining_options, joining_variables, joining_words, joins_only
 from rigup.render.names import served_name
 from rigup.render.options import overlaid, words
 from rigup.render.start import start_timeout_s
@@ -15,7 +16,7 @@ ENGINES = {"llama.cpp": llama_cpp, "sglang": sglang, "vllm": vllm}
 
 
 class Command(NamedTuple):
-    """What a service runs. `words[0]` is relative to the build's folder, or of its image.
+    """What a service runs. `words[0]` is relative to the build's folder, or of its image; none where only Ray runs.
 
     start_timeout_s is how long it may load.
     """
@@ -26,20 +27,24 @@ class Command(NamedTuple):
     start_timeout_s: int
 
 
-def command(candidate: Candidate, checkpoint: Checkpoint) -> Command:
-    """The whole command of a candidate, the user's flags and variables laid over it.
+def command(candidate: Candidate, checkpoint: Checkpoint, rank: int = 0) -> Command:
+    """The whole command of a candidate on the host of that rank, the user's flags and variables laid over it.
 
     checkpoint: the files as the lock pins them.
     """
     engine = ENGINES[candidate.engine.name]
-    options = overlaid(engine.options(candidate, checkpoint), candidate.service.flags)
-    program, *arguments = engine.program(candidate, checkpoint)
-    image = candidate.release.image("cuda" if candidate.rig.gpus else "cpu") if candidate.build == "image" else None
+    variables = {**engine.environment(candidate, checkpoint), **joining_variables(candidate)}
     return Command(
-        words=(image.program if image else program, *arguments, *words(options)),
-        environment=dict(
-            sorted({**engine.environment(candidate, checkpoint), **candidate.service.environment}.items())
-        ),
+        words=joining_words(candidate) if joins_only(candidate, rank) else _words(candidate, checkpoint, rank),
+        environment=dict(sorted({**variables, **candidate.service.environment}.items())),
         served_name=served_name(candidate),
         start_timeout_s=start_timeout_s(checkpoint, candidate.service),
     )
+
+
+def _words(candidate: Candidate, checkpoint: Checkpoint, rank: int) -> tuple[str, ...]:
+    engine = ENGINES[candidate.engine.name]
+    options = {**engine.options(candidate, checkpoint), **joining_options(candidate, rank)}
+    program, *arguments = engine.program(candidate, checkpoint)
+    image = candidate.release.image("cuda" if candidate.rig.gpus else "cpu") if candidate.build == "image" else None
+    return (image.program if image else program, *arguments, *words(overlaid(options, candidate.service.flags)))

@@ -13,6 +13,6 @@ def gpu_variables(candidate: Candidate) -> dict[str, str]:
     if not candidate.rig.gpus:
         return {}
     variables = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-    if candidate.gpu_indices != tuple(range(len(candidate.rig.gpus))):
-        variables["CUDA_VISIBLE_DEVICES"] = ",".join(str(index) for index in candidate.gpu_indices)
+    if candidate.local_gpus != tuple(range(len(candidate.rig.gpus))):
+        variables["CUDA_VISIBLE_DEVICES"] = ",".join(str(index) for index in candidate.local_gpus)
     return variables

@@ -63,10 +63,10 @@ def environment(candidate: Candidate, checkpoint: Checkpoint) -> dict[str, str]:
 
 
 def _placement(candidate: Candidate) -> Options:
-    if not candidate.gpu_indices:
+    if not candidate.gpu_indices and candidate.hosts == 1:
         return {}
-    chosen: Options = {"--n-gpu-layers": "all"}
-    if len(candidate.gpu_indices) > 1:
+    chosen: Options = {"--n-gpu-layers": candidate.remote_layers or "all"}
+    if len(candidate.gpu_indices) > 1 or candidate.tensor_split:
         chosen["--split-mode"] = "layer"
     if candidate.tensor_split:
         chosen["--tensor-split"] = ",".join(str(part) for part in candidate.tensor_split)

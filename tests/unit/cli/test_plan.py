@@ -83,7 +83,7 @@ def test_json_and_explain_exclude_each_other(capsys: pytest.CaptureFixture[str])
 KEYS = [
     *("host", "group", "verdict", "rig", "service", "engine", "checkpoint", "parallel", "context", "kv_cache_type"),
     *("kv_tokens", "memory", "host_memory_mib", "decode_tokens_per_second", "command", "environment", "moe_config"),
-    *("warnings", "refusals", "alternatives"),
+    *("warnings", "refusals", "alternatives", "nodes", "rank"),
 ]
 
 
@@ -108,6 +108,7 @@ def test_json_is_the_contract(fleet: Any, capsys: pytest.CaptureFixture[str]) ->
     assert [list(entry) for entry in host["memory"]] == [parts] * 4
     assert list(host["decode_tokens_per_second"]) == ["low", "high"]
     assert host["command"][0] == "bin/llama-server"
+    assert (host["nodes"], host["rank"]) == ([], 0)
     assert host["environment"] == {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     assert host["moe_config"] is None
     assert all(list(warning) == ["rule", "message", "source"] for warning in host["warnings"])

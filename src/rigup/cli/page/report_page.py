@@ -103,9 +103,9 @@ def _probe(probe: dict[str, Any], _: Sections) -> Child:
         (
             str(gpu["index"]),
             gpu["name"],
-            f"{_or_dash(gpu['memory_used_mib'])} of {_or_dash(gpu['memory_total_mib'])} MiB",
-            f"{_or_dash(gpu['temperature_c'])} °C",
-            f"{_or_dash(gpu['power']['limit_w'])} W",
+            " of ".join(_with_unit(gpu[key], "MiB") for key in ("memory_used_mib", "memory_total_mib")),
+            _with_unit(gpu["temperature_c"], "°C"),
+            _with_unit(gpu["power"]["limit_w"], "W"),
             gpu["error"] or ", ".join(gpu["throttled"]) or "-",
         )
         for gpu in probe["gpus"]
@@ -145,8 +145,8 @@ def _json_text(content: Any) -> str:
     return json.dumps(content, indent=1, ensure_ascii=False)
 
 
-def _or_dash(value: Any) -> str:
-    return "-" if value is None else f"{value:g}" if isinstance(value, (int, float)) else str(value)
+def _with_unit(value: float | None, unit: str) -> str:
+    return "-" if value is None else f"{value:,.0f} {unit}"
 
 
 # in the order of the page; another section of a report follows as it is

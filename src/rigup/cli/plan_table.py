@@ -33,8 +33,9 @@ def show(plans: Iterable[Plan], console: Console, explain: bool = False) -> None
         _show_alternatives(plan, console)
         if explain:
             _show_figures(plan, console)
-    refused = sum(plan.verdict == "refused" for plan in plans)
-    count = f"{len(plans)} service{'' if len(plans) == 1 else 's'} planned"
+    services = [plan for plan in plans if not plan.rank]
+    refused = sum(plan.verdict == "refused" for plan in services)
+    count = f"{len(services)} service{'' if len(services) == 1 else 's'} planned"
     console.print(f"\n{count}, {refused} refused" if refused else f"\n{count}, none refused")
 
 
@@ -121,7 +122,7 @@ def host_memory_text(together: Sequence[Plan]) -> str:
     if len(set(sizes.values())) == 1:
         each = " on each host" if len(together) > 1 else ""
         return f"{sizes[together[0].host]} of host memory{each}"
-    return "host memory: " + ", ".join(f"{size} on {host}" for host, size in sizes.items())
+    return ", ".join(f"{size} on {host}" for host, size in sizes.items())
 
 
 def _alike_in_memory(together: Sequence[Plan]) -> list[tuple[list[str], Plan]]:

@@ -22,6 +22,7 @@ from rigup.units import bytes_text
 
 _MOST = 4
 _MOST_ADDED_GPUS = 8
+_MOST_HOSTS = 4
 _PLENTY_GIB = 4096.0
 # What belongs to one engine or one placement, and means nothing once that is left open.
 _PLACEMENT_KEYS: dict[str, object] = {
@@ -144,7 +145,11 @@ def described(candidate: Candidate) -> str:
 
 def purchase(question: Question, catalogue: Catalogue, lock: Lock) -> str:
     """One line on what to add to the rig so that the model can be served, for when nothing fits."""
-    offers = [*_more_gpus(question, catalogue, lock), *_more_host_memory(question, catalogue, lock)]
+    offers = [
+        *_more_gpus(question, catalogue, lock),
+        *_more_hosts(question, catalogue, lock),
+        *_more_host_memory(question, catalogue, lock),
+    ]
     if offers:
         return "; or ".join(offers)
     smallest = min(question.resolved.checkpoints, key=lambda entry: entry.bytes)
@@ -162,8 +167,21 @@ def _more_gpus(question: Question, catalogue: Catalogue, lock: Lock) -> Iterator
             return
 
 
+def _more_hosts(question: Question, catalogue: Catalogue, lock: Lock) -> Iterator[str]:
+    """The fewest hosts like this one, up to four, over which what was asked for fits."""
+    wanted = question.service.model_copy(update={**_PLACEMENT_KEYS, "build": None})
+    for hosts in range(question.rig.hosts_per_service + 1, _MOST_HOSTS + 1):
+        over = question.rig.model_copy(update={"hosts_per_service": hosts})
+        best = _best(over, wanted, catalogue, lock)
+        if best is not None:
+            yield f"serve it over {hosts} such hosts (rig.hosts_per_service = {hosts}): then {described(best)} fits"
+            return
+
+
 def _more_host_memory(question: Question, catalogue: Catalogue, lock: Lock) -> Iterator[str]:
     """The least that the host would need to hold experts of a checkpoint that the service allows."""
+    if question.rig.hosts_per_service > 1:
+        return
     plenty = question.rig.model_copy(update={"host_memory_gib": _PLENTY_GIB})
     service = question.service.model_copy(update=_ENGINE_KEYS)
     fitting = survey(asked(plenty, service, catalogue, lock)).fitting

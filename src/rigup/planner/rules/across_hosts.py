@@ -106,6 +106,49 @@ def tensor_across_hosts(candidate: Candidate) -> Iterator[Complaint]:
         )
 
 
+@warns("graphs-across-hosts", "vllm#52504: two DGX Sparks over RoCE; --enforce-eager served on, so did NCCL 2.30.4")
+def graphs_across_hosts(candidate: Candidate) -> Iterator[Complaint]:
+    """CUDA graphs with collectives over a network have come to a standstill."""
+    on_gpus = candidate.engine.name == "vllm" and candidate.gpus
+    if on_gpus and tensor_spans_hosts(candidate) and not candidate.eager:
+        yield (
+            "CUDA graphs whose collectives cross the network have stood still after a few requests with NCCL 2.28.9",
+            'write flags {"--enforce-eager": True}, or make sure of NCCL 2.30.4 or later in the build',
+        )
+
+
+@warns("pipeline-across-hosts", "vllm#37933: 0.18.0 fails to run a pipeline across nodes")
+def pipeline_across_hosts(candidate: Candidate) -> Iterator[Complaint]:
+    """A release of vLLM that fails as a pipeline over hosts."""
+    is_that_one = candidate.engine.name == "vllm" and candidate.version == "0.18.0"
+    if candidate.hosts > 1 and is_that_one and candidate.parallel.pipeline > 1:
+        yield f"{engine_name(candidate)} has failed as a pipeline over hosts", "take a later version"
+
+
+@warns("unified-memory-hosts", "eugr/spark-vllm-docker#321: the head of two DGX Sparks ran out of memory, twice, idle")
+def unified_memory_hosts(candidate: Candidate) -> Iterator[Complaint]:
+    """GPUs that share their host's memory, with an engine that takes nearly all of it."""
+    shares = any(gpu.unified_memory for gpu in candidate.gpus)
+    if candidate.hosts > 1 and candidate.engine.name == "vllm" and shares and candidate.memory_fraction > 0.8:
+        yield (
+            f"vLLM takes {candidate.memory_fraction:.2f} of memory that the host needs as well; the heads of two such "
+            "hosts have run out of it after hours",
+            'write flags {"--gpu-memory-utilization": 0.8} or less',
+        )
+
+
+@warns("rdma-twins", "eugr/spark-vllm-docker docs/NETWORKING.md: a port is two PCIe x4 links, each an RDMA device")
+def rdma_twins(candidate: Candidate) -> Iterator[Complaint]:
+    """A GB10's network port is two RDMA devices, and the address is that of one of them."""
+    nccl = candidate.engine.name != "llama.cpp" and "NCCL_IB_HCA" not in candidate.service.environment
+    if candidate.hosts > 1 and nccl and any(gpu.key == "gb10" for gpu in candidate.gpus):
+        yield (
+            "each network port of these hosts is two RDMA devices, and NCCL is given the one that has the address: "
+            "half of what the port can do",
+            'name both, as ibdev2netdev shows them: environment {"NCCL_IB_HCA": "=rocep1s0f1,roceP2p1s0f1"}',
+        )
+
+
 @warns("rpc-no-authentication", "llama.cpp b11434 tools/rpc/README.md: fragile and insecure, never on an open network")
 def rpc_no_authentication(candidate: Candidate) -> Iterator[Complaint]:
     """llama.cpp's RPC server does whatever anyone who reaches it asks for."""

@@ -1,0 +1,54 @@
+"""Services that span hosts: what `rigup plan` prints for each, and the command of every host, word by word."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from rigup.cli.plan_table import show
+from rigup.fleet.inventory import load_project
+from rigup.fleet.planning import plan_project
+from rigup.plan import Plan
+from rigup.planner.nodes import addressed, tokens_in
+from tests.golden.golden import FOLDER, assert_golden
+from tests.nodes import nodes_of
+
+INVENTORY = Path(__file__).parents[2] / "inventories" / "across_hosts.py"
+PLANS = plan_project(load_project(str(INVENTORY)))
+GROUPS = tuple(dict.fromkeys(plan.group for plan in PLANS))
+
+
+def plans_of(group: str) -> tuple[Plan, ...]:
+    return tuple(plan for plan in PLANS if plan.group == group)
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_text(group: str) -> None:
+    file = io.StringIO()
+    show(plans_of(group), Console(file=file, width=80, highlight=False))
+    assert_golden(f"across_hosts/{group}.txt", file.getvalue())
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_commands(group: str) -> None:
+    """As planned, with what stands for addresses; and as they are run once those are known."""
+    plans = plans_of(group)
+    bound = [addressed(plan, nodes_of(plans[0])) for plan in plans]
+    rendered = {
+        plan.host: {
+            "planned": {"command": plan.command, "environment": plan.environment},
+            "run": {"command": known.command, "environment": known.environment},
+            "peer_ports": [port.model_dump() for port in plan.peer_ports],
+        }
+        for plan, known in zip(plans, bound, strict=True)
+    }
+    assert_golden(f"across_hosts/{group}.json", json.dumps(rendered, indent=1) + "\n")
+    assert [tokens_in(plan) for plan in bound] == [()] * len(bound)
+
+
+def test_no_golden_file_is_left_over() -> None:
+    assert {path.stem for path in (FOLDER / "across_hosts").iterdir()} == set(GROUPS)

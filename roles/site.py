@@ -51,7 +51,8 @@ def provision(plans: tuple[Plan, ...], probe: Probe, settings: Settings) -> None
         assert plan.build is not None and plan.checkpoint is not None
         name = name_of(plan.build, probe.architecture, probe.os)
         ENGINES[plan.build.engine, plan.build.method](plan.build, name, settings.packages)
-        weights(plan.checkpoint, settings.hub, settings.hub_token, settings.packages.wheelhouse)
+        house, limits = settings.packages.wheelhouse, settings.weights_limits
+        weights(plan.checkpoint, settings.hub, settings.hub_token, house, *limits)
         if plan.moe_folder is not None:
             moe_configs(plan.moe_folder, f"{layout.BUILDS}/{name}")
         staged.append((plan, name))

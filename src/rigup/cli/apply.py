@@ -89,15 +89,31 @@ def run(args: argparse.Namespace) -> int:
                 run.execute()
     if args.json:
         of_rollout = {"rollout": rollout.outcome()} if rollout else {}
-        json.dump(summary.as_json(results) | of_rollout, sys.stdout, indent=1)
+        json.dump(summary.as_json(results) | of_rollout | _shares(run), sys.stdout, indent=1)
         print()
     else:
         summary.show_answers(results, QUESTION, console)
         _how_to_look_around(results, run.plans, console)
+        _show_shares(run, console)
         summary.show_results(results, console)
     if rollout:
         rollout.show_end()
     return 130 if rollout and jobs.cancelled() else exit_code(results)
+
+
+def _show_shares(run: Run, console: Any) -> None:
+    if run.tallies:
+        from rigup.cli import weights_shares  # few runs share weights
+
+        weights_shares.show(run.tallies, console)
+
+
+def _shares(run: Run) -> dict[str, Any]:
+    if not run.tallies:
+        return {}
+    from rigup.cli import weights_shares
+
+    return {"weights": weights_shares.as_json(run.tallies)}
 
 
 def _rollout(args: argparse.Namespace, project: Project, run: Run, console: Any) -> RollingApply:

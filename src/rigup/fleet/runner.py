@@ -10,8 +10,8 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator
-from contextlib import suppress
-from typing import Any, Self
+from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import TYPE_CHECKING, Any, Self
 
 import gevent
 from pyinfra.api.operations import run_host_op
@@ -36,6 +36,9 @@ from rigup.operations.steps import error_of
 from rigup.plan import Plan
 from rigup.verify.generation import Answer, ask_service, keep_answer, request_of
 
+if TYPE_CHECKING:
+    from rigup.fleet.distribution import Tally
+
 
 class Run:
     """One run over the hosts of a project. A context manager: leaving it returns leases and closes connections."""
@@ -57,6 +60,7 @@ class Run:
         self.compared: set[str] = set()
         self.records: dict[str, Record] = {}
         self.recorder: Recorder | None = None
+        self.tallies: list[Tally] = []
         self.contact = contact or Contact(project, sudo_password)
         self.state = self.contact.state
 
@@ -121,7 +125,17 @@ class Run:
         self.recorder = self.recorder or Recorder(self.project, myself().who, "apply")
         self.state.set_stage(StateStage.Execute)
         self.state.is_executing = True
-        self._each(self._execute if names is None else self._execute_in_turn, names)
+        with self._sharing(names):
+            self._each(self._execute if names is None else self._execute_in_turn, names)
+
+    def _sharing(self, names: Collection[str] | None) -> AbstractContextManager[Any]:
+        """Has hosts that are to get weights share them, where there is somebody to share with."""
+        results = [result for name, result in self.results.items() if names is None or name in names]
+        if len(self.results) < 2 or not any(change.role == "weights" for one in results for change in one.changes):
+            return nullcontext()
+        from rigup.fleet.distribution import Distribution
+
+        return Distribution(self, names)
 
     def verify(self) -> None:
         """Asks every service of every host; for `status`."""

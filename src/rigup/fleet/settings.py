@@ -18,6 +18,7 @@ from rigup.operations.wheels import PackageSource, missing_in
 from rigup.plan import Plan
 
 if TYPE_CHECKING:
+    from rigup.fleet.weights_settings import WeightsSettings
     from rigup.planner.monitoring import Monitoring
 
 HUB = "https://huggingface.co"
@@ -34,6 +35,7 @@ class Settings:
     image_mirrors: what stands in for a container registry, by its name: {"docker.io": "https://mirror.lan"}.
     container_toolkit_repository, container_toolkit_key_fingerprint: the same for NVIDIA's container toolkit.
     monitoring: which exporters run; None for none.
+    weights: how weights travel; None where nothing is said of it.
     remove: whether services that no plan names any more are taken off the host; no file says this, a run does.
     """
 
@@ -47,7 +49,13 @@ class Settings:
     container_toolkit_repository: str | None = None
     container_toolkit_key_fingerprint: str | None = None
     monitoring: Monitoring | None = None
+    weights: WeightsSettings | None = None
     remove: bool = False
+
+    @property
+    def weights_limits(self) -> tuple[int, int]:
+        """Bytes a second that a host takes of weights, from the hub and from other hosts; 0 for no limit."""
+        return (self.weights.hub_bytes_per_second, self.weights.lan_bytes_per_second) if self.weights else (0, 0)
 
 
 def read_settings(
@@ -55,7 +63,8 @@ def read_settings(
 ) -> Settings:
     """Settings from a host's data: `hub`, `hub_token_file`, the services' `api_key_file` and `wheelhouse`, relative to
     `root`; `package_index`, `python_mirror`; `nvidia_repository` with `nvidia_key_fingerprint`,
-    `container_toolkit_repository` likewise; `image_mirrors`; `monitoring`.
+    `container_toolkit_repository` likewise; `image_mirrors`; `monitoring`;
+    `weights_sharing`, `weights_mb_per_s`, `lan` and `lan_address`.
 
     origins: the file that each key of `data` was read from, for messages.
     Raises InputError when the address is not one, or a file is missing, empty or readable by others.
@@ -87,7 +96,16 @@ def _read(data: Mapping[str, Any], plans: tuple[Plan, ...], root: Path) -> Setti
         _mirrors(data.get("image_mirrors", {})),
         *_repository(data, "container_toolkit", TOOLKIT_MIRROR),
         _monitoring(data.get("monitoring"), plans),
+        _weights(data),
     )
+
+
+def _weights(data: Mapping[str, Any]) -> WeightsSettings | None:
+    if not data.keys() & {"weights_sharing", "weights_mb_per_s", "lan", "lan_address"}:
+        return None
+    from rigup.fleet.weights_settings import read_weights_settings
+
+    return read_weights_settings(data)
 
 
 def _monitoring(said: Any, plans: tuple[Plan, ...]) -> Monitoring | None:

@@ -172,8 +172,13 @@ def _state(host: Any, job: Job) -> dict[str, str]:
 
 def _report(host: Any, job: Job, status: str) -> None:
     counted = re.match(r"(\d+)/(\d+)\s*(.*)", status)
-    done, total, text = (int(counted[1]), int(counted[2]), counted[3]) if counted else (0, 0, status)
+    done, total, text = (int(counted[1]), int(counted[2]), _beside(counted[3], job)) if counted else (0, 0, status)
     report(Progress(host.name, job.step, done, total, job.unit_of_progress, text))
+
+
+def _beside(text: str, job: Job) -> str:
+    """What a status says besides numbers and their unit."""
+    return text.removeprefix(job.unit_of_progress).lstrip(", ")
 
 
 def _last_words(host: Any, job: Job) -> str:

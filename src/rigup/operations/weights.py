@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Generator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyinfra import host
 from pyinfra.api import FactBase, FunctionCommand, operation
@@ -14,8 +15,10 @@ from rigup import layout
 from rigup.errors import HostFailed
 from rigup.operations import jobs, remote
 from rigup.operations.steps import step
-from rigup.operations.weights_sending import send_weights
 from rigup.plan import Checkpoint
+
+if TYPE_CHECKING:
+    from rigup.operations.weights_sharing import Part
 
 
 class WeightsComplete(FactBase[bool]):
@@ -43,6 +46,8 @@ def checkpoint_files(
     token_file: str | None = None,
     wheelhouse: Path | None = None,
     parallel: int = 4,
+    hub_bytes_per_second: int = 0,
+    lan_bytes_per_second: int = 0,
 ) -> Generator[FunctionCommand, None, None]:
     """Have every locked file of a checkpoint under the weights root, verified.
 
@@ -51,12 +56,27 @@ def checkpoint_files(
     + token_file: file on the host that holds the hub's token
     + wheelhouse: folder of the controlling machine; what lies in its `weights` is sent, the rest asked of the hub
     + parallel: how many files at a time
+    + hub_bytes_per_second, lan_bytes_per_second: the most that the host takes from the hub and from other hosts; 0: all
+
+    Where `weights_sharing` has given the host a part in a shared download, other hosts are asked too.
     """
     job = _job(checkpoint, hub, token_file, parallel)
+    job |= {"hub_bytes_per_second": hub_bytes_per_second, "lan_bytes_per_second": lan_bytes_per_second}
     if host.get_fact(WeightsComplete, job=json.dumps({"folder": job["folder"], "files": job["files"]})):
         host.noop(f"weights of {checkpoint.repo} are complete")
         return
     yield step(_fetch, job, wheelhouse)
+
+
+def step_name(checkpoint: Checkpoint) -> str:
+    """How the step that gets a checkpoint is called."""
+    return f"weights {checkpoint.repo} {checkpoint.quant}"
+
+
+def checkpoint_key(checkpoint: Checkpoint) -> str:
+    """Names a checkpoint by its files; hosts that want files of the same key want the same."""
+    files = [[file.path, file.size, file.sha256] for file in checkpoint.files]
+    return hashlib.sha256(json.dumps([checkpoint.repo, checkpoint.revision, files]).encode()).hexdigest()[:16]
 
 
 def _job(checkpoint: Checkpoint, hub: str, token_file: str | None, parallel: int) -> dict[str, Any]:
@@ -69,24 +89,69 @@ def _job(checkpoint: Checkpoint, hub: str, token_file: str | None, parallel: int
         "folder": layout.weights_folder(checkpoint.repo, checkpoint.revision),
         "parallel": parallel,
         "token_file": token_file,
+        "key": checkpoint_key(checkpoint),
     }
 
 
 def _fetch(host: Any, job: dict[str, Any], wheelhouse: Path | None) -> None:
     """Runs the download under systemd and checks what it left."""
+    key, job = job["key"], {name: value for name, value in job.items() if name != "key"}
     name = f"{job['repo']}-{job['revision'][:12]}".replace("/", "-").replace(".", "-")
     path = f"{layout.WEIGHTS}/.jobs/{name}.json"
     folder = "/".join(job["folder"].split("/")[:-1])
     make = 'install -d -m 755 -o "$1" -g "$1" "$2" "$(dirname "$3")" "$3"'
     remote.script(host, make, layout.WORKER_USER, f"{layout.WEIGHTS}/.jobs", folder)
+    part = _part(host, key)
+    writable: tuple[str, ...] = (folder,)
+    if part:
+        from rigup.operations.weights_sharing import FOLDER
+
+        job, writable = job | {"sharing": part.job}, (folder, FOLDER)
     remote.write_file(host, path, json.dumps(job))
     program, unit = f"{layout.PROGRAMS}/fetch_weights.py", f"rigup-weights-{name}"
-    if wheelhouse and not remote.ask(host, "systemctl", "is-active", "--quiet", unit).ok:
-        send_weights(host, job, wheelhouse)
-    jobs.run(host, jobs.Job(unit, "weights", ("python3", program, path), (folder,), "bytes"))
+    sent = wheelhouse is not None and not remote.ask(host, "systemctl", "is-active", "--quiet", unit).ok
+    if sent:
+        _send(host, job, wheelhouse, part)
+    if part:
+        part.arrived()
+    work = jobs.Job(unit, "weights", ("python3", program, path), writable, "bytes")
+    try:
+        jobs.run(host, work)
+    except HostFailed:
+        if not (part and sent):
+            raise
+        _send(host, job, wheelhouse, None)  # the others did not have, or did not give, what is missing
+        jobs.run(host, work)
     check = remote.ask(host, "python3", program, "--check", path)
     if not check.ok:
         raise HostFailed(f"{host.name}: weights of {job['repo']}: {_why(check.last_line)}", "run rigup apply again")
+
+
+def _part(host: Any, key: str) -> Part | None:
+    """The host's part in a shared download, its server running; a host that cannot serve still takes."""
+    if "rigup_sharing" not in host.connector_data:
+        return None
+    from rigup.operations import weights_sharing
+
+    part = weights_sharing.part_of(host, key)
+    if part:
+        weights_sharing.serve_if_possible(host, part.server)
+    return part
+
+
+def _send(host: Any, job: dict[str, Any], wheelhouse: Path | None, part: Part | None) -> None:
+    """Sends what the wheelhouse has: all of it, or a host's share where the hosts pass it on among themselves."""
+    from rigup.operations.weights_sending import offered, send_weights
+
+    assert wheelhouse is not None
+    share = None
+    if part:
+        from rigup.programs.swarm_order import owners
+
+        mine = part.fetchers.index(part.server.member.name)
+        files = [(file["path"], file["size"]) for file in offered(job, wheelhouse)]
+        share = {path for path, owner in owners(files, part.fetchers).items() if owner == mine}
+    send_weights(host, job, wheelhouse, share)
 
 
 def _why(said: str) -> str:

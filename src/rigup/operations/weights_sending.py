@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import io
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from rigup import layout
 from rigup.errors import HostFailed
-from rigup.operations import remote
+from rigup.operations import jobs, remote
 from rigup.operations.progress import Progress, report
-from rigup.operations.uploads import send_file
 from rigup.units import bytes_text
+
+CHUNK = 32 * 2**20
+"""What a cut transfer loses at most."""
+APPEND_SECONDS = 600
 
 # The size of each file, where it is or grows; one line a path.
 _SIZES = """
@@ -20,28 +25,56 @@ for path in "$@"; do
     stat -c %s "$folder.incoming/parts/$path.part" 2>/dev/null || echo 0
 done
 """
-_PLACE = 'mkdir -p "$(dirname "$3")"; : > "$3"; chown -R "$1:$1" "$2"'
+_PLACE = 'mkdir -p "$(dirname "$3")"; rm -f "$3.chunk"; touch "$3"; chown -R "$1:$1" "$2"'
+# Only onto what it continues: a chunk that went there half before the line was cut is then continued by the next run.
+_APPEND = '[ "$(stat -c %s "$1")" = "$2" ]; cat "$1.chunk" >> "$1"; rm -f "$1.chunk"'
 
 
-def send_weights(host: Any, job: dict[str, Any], wheelhouse: Path) -> None:
+def offered(job: dict[str, Any], wheelhouse: Path) -> list[dict[str, Any]]:
+    """Those of a job's files that the wheelhouse has, whole."""
+    source = _source(job, wheelhouse)
+    return [file for file in job["files"] if _size(source / file["path"]) == file["size"]]
+
+
+def send_weights(host: Any, job: dict[str, Any], wheelhouse: Path, paths: Collection[str] | None = None) -> None:
     """Sends what the host lacks of a job's files and the wheelhouse has to where the download lets them grow.
 
     job: as `operations.weights` makes it; running it hashes and names these files like any other, and asks the hub for
-    those that are not whole. Raises HostFailed where they do not fit, before the first byte.
+    those that are not whole. paths: of these files only. A file that was sent in part is continued.
+    Raises HostFailed where they do not fit, before the first byte.
     """
-    source = wheelhouse / "weights" / job["repo"] / job["revision"]
-    offered = [file for file in job["files"] if _size(source / file["path"]) == file["size"]]
-    if not offered:
+    files = [file for file in offered(job, wheelhouse) if paths is None or file["path"] in paths]
+    if not files:
         return
     folder = job["folder"]
-    there = remote.script(host, _SIZES, folder, *(file["path"] for file in offered)).split()
-    lacking = [file for file, size in zip(offered, there, strict=True) if int(size) != file["size"]]
-    _check_room(host, job["repo"], sum(file["size"] for file in lacking))
-    for file in lacking:
-        report(Progress(host.name, "weights", text=f"sending {file['path']}, {bytes_text(file['size'])}"))
+    there = remote.script(host, _SIZES, folder, *(file["path"] for file in files)).split()
+    lacking = [(file, int(size)) for file, size in zip(files, there, strict=True) if int(size) < file["size"]]
+    _check_room(host, job["repo"], sum(file["size"] - size for file, size in lacking))
+    done, total = 0, sum(file["size"] - size for file, size in lacking)
+    for file, size in lacking:
         part = f"{folder}.incoming/parts/{file['path']}.part"
         remote.script(host, _PLACE, layout.WORKER_USER, f"{folder}.incoming", part)
-        send_file(host, source / file["path"], part)
+        with (_source(job, wheelhouse) / file["path"]).open("rb") as content:
+            content.seek(size)
+            while chunk := content.read(CHUNK):
+                if jobs.cancelled():
+                    raise jobs.Cancelled(f"{host.name}: cancelled while sending {file['path']}")
+                report(Progress(host.name, "weights", done, total, "bytes", f"sending {file['path']}"))
+                _append(host, part, size, chunk, file["path"])
+                size += len(chunk)
+                done += len(chunk)
+
+
+def _append(host: Any, part: str, size: int, chunk: bytes, path: str) -> None:
+    arguments = {"_sudo": True} if getattr(host.data, "_sudo", None) else {}
+    if not host.put_file(io.BytesIO(chunk), f"{part}.chunk", **arguments):
+        raise HostFailed(f"{host.name}: could not send {path}", "is the disk of the host full?")
+    remote.script(host, _APPEND, part, str(size), timeout=APPEND_SECONDS)
+
+
+def _source(job: dict[str, Any], wheelhouse: Path) -> Path:
+    folder: Path = wheelhouse / "weights" / job["repo"] / job["revision"]
+    return folder
 
 
 def _size(path: Path) -> int | None:

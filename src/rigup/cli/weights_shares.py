@@ -1,0 +1,56 @@
+"""How the hosts of a run shared weights: in all, by host, and what went wrong between them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from rigup.units import bytes_text
+
+if TYPE_CHECKING:
+    from rigup.fleet.distribution import Tally
+
+HUB = "hub"
+
+
+def show(tallies: Sequence[Tally], console: Console) -> None:
+    """A line for each checkpoint, one for each host that took of it, and one for each fault."""
+    for tally in tallies:
+        what = f"{tally.repo} {tally.quant}, {bytes_text(tally.size)}, to {_hosts(len(tally.taken))}"
+        words = f"shared weights of {what}: {_bytes(tally.hub_bytes, tally.lan_bytes)}"
+        console.print(words, markup=False, highlight=False, soft_wrap=True)
+        for host, sources in tally.taken.items():
+            hub = sources.get(HUB, 0)
+            line = f"  {host}: {_bytes(hub, sum(sources.values()) - hub)}"
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+        for fault in tally.told:
+            console.print(f"  [yellow]{escape(fault)}[/]", highlight=False, soft_wrap=True)
+
+
+def as_json(tallies: Sequence[Tally]) -> list[dict[str, Any]]:
+    """The same for scripts."""
+    return [
+        {
+            "repo": tally.repo,
+            "quant": tally.quant,
+            "bytes": tally.size,
+            "fetched": list(tally.fetchers),
+            "had": list(tally.complete),
+            "hub_bytes": tally.hub_bytes,
+            "lan_bytes": tally.lan_bytes,
+            "taken": tally.taken,
+            "faults": tally.told,
+        }
+        for tally in tallies
+    ]
+
+
+def _bytes(hub: int, lan: int) -> str:
+    return f"{bytes_text(hub)} from the hub, {bytes_text(lan)} from other hosts"
+
+
+def _hosts(count: int) -> str:
+    return "1 host" if count == 1 else f"{count} hosts"

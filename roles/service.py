@@ -9,7 +9,7 @@ from pyinfra.api import deploy
 
 from rigup import layout
 from rigup.operations.gpu_binding import MANIFEST_KEY
-from rigup.operations.releases import Release, release
+from rigup.operations.releases import SET_KEY, Part, Release, release
 from rigup.operations.secrets import secret_file
 from rigup.plan import Plan
 from rigup.render.api_key import wants_key
@@ -26,18 +26,20 @@ def service(
     why: str = "",
     afterwards: Callable[[Any], None] = lambda host: None,
     settle: Callable[[Any], Plan] | None = None,
+    part: Part | None = None,
 ) -> None:
     """Have the plan's service running its release and answering; `restart` has it started anew whatever it does.
 
     why: what is wrong with the build that it runs now, for the step's name. afterwards: called with the host once the
     service has answered. settle: gives the plan as it is once a driver can be asked which cards there are.
+    part: this host's in a service that spans several, of which the head alone has the API.
     """
 
     def check(host: Any) -> None:
-        ask_service(host, plan)
+        ask_service(host, plan, given_up=part.given_up if part else str)
         afterwards(host)
 
-    if wants_key(plan.service):
+    if wants_key(plan.service) and plan.rank == 0:
         key = secret_file(
             name=f"API key of {plan.service.name}",
             path=f"{layout.service_folder(plan.service.name)}/api-key",
@@ -50,6 +52,7 @@ def service(
         check=check,
         restart=restart,
         settle=(lambda host: release_of(settle(host), build_name)) if settle else None,
+        part=part,
     )
 
 
@@ -65,4 +68,6 @@ def release_of(plan: Plan, build_name: str) -> Release:
     }
     if plan.gpu_uuids:
         manifest[MANIFEST_KEY] = [[index, uuid] for index, uuid in plan.gpu_uuids.items()]
+    if plan.nodes:
+        manifest[SET_KEY] = {"id": plan.whole, "nodes": [node.model_dump(mode="json") for node in plan.nodes]}
     return Release(plan.service.name, service_file(plan, f"{layout.BUILDS}/{build_name}"), manifest)

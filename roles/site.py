@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rigup import layout
 from rigup.facts.probe import Probe, read_probe
@@ -16,6 +16,8 @@ from rigup.operations.moe_configs import after_start
 from rigup.operations.wheels import PackageSource
 from rigup.plan import Build, Plan
 from rigup.planner.driver_packages import driver_repository
+from rigup.render.watch import PROGRAM as WATCH
+from rigup.render.watch import watch_of
 from roles.base import base
 from roles.engine_image import containers, engine_image
 from roles.engine_llama_cpp import engine_llama_cpp
@@ -29,6 +31,9 @@ from roles.removed import removed
 from roles.service import service
 from roles.weights import weights
 
+if TYPE_CHECKING:
+    from rigup.fleet.spanning import Sets
+
 ENGINES: dict[tuple[str, str], Callable[[Build, str, PackageSource], None]] = {
     ("llama.cpp", "source"): engine_llama_cpp,
     ("vllm", "wheel"): engine_vllm,
@@ -37,22 +42,25 @@ ENGINES: dict[tuple[str, str], Callable[[Build, str, PackageSource], None]] = {
 }
 
 
-def provision(plans: tuple[Plan, ...], probe: Probe, settings: Settings) -> None:
-    """Calls the roles for one host, in the order in which things must be there."""
+def provision(plans: tuple[Plan, ...], probe: Probe, settings: Settings, sets: Sets | None = None) -> None:
+    """Calls the roles for one host, in the order in which things must be there.
+
+    sets: of a run in which hosts serve together.
+    """
     plans = bound(plans, probe)
     packages = {p for plan in plans if plan.build for p in plan.build.runtime_packages}
-    base(tuple(packages))
+    base(tuple(packages), (WATCH,) if any(watch_of(plan) for plan in plans) else ())
     driver_changes = gpus(plans, probe, settings)
     containers(plans, probe, settings)
     if any(plan.on_ray for plan in plans):
         ray()
     staged: list[tuple[Plan, str]] = []
     for plan in plans:
-        assert plan.build is not None and plan.checkpoint is not None
+        assert plan.build is not None
         name = name_of(plan.build, probe.architecture, probe.os)
         ENGINES[plan.build.engine, plan.build.method](plan.build, name, settings.packages)
-        house, limits = settings.packages.wheelhouse, settings.weights_limits
-        weights(plan.checkpoint, settings.hub, settings.hub_token, house, *limits)
+        if plan.checkpoint is not None:
+            weights(plan.checkpoint, settings.hub, settings.hub_token, settings.packages.wheelhouse)
         if plan.moe_folder is not None:
             moe_configs(plan.moe_folder, f"{layout.BUILDS}/{name}")
         staged.append((plan, name))
@@ -64,7 +72,8 @@ def provision(plans: tuple[Plan, ...], probe: Probe, settings: Settings) -> None
         after = partial(after_start, plan=plan, keep=kernels)
         key = settings.api_keys.get(plan.service.name)
         later = partial(_as_told_now, plans, plan.service.name) if waits(plans) else None
-        service(plan, name, key, restart=driver_changes, why=why, afterwards=after, settle=later)
+        part = sets.part(plan) if sets and plan.nodes else None
+        service(plan, name, key, restart=driver_changes, why=why, afterwards=after, settle=later, part=part)
     exporters(probe, settings)
 
 

@@ -181,6 +181,7 @@ class Plan(Frozen):
     this host's GPUs alone. Only the head (rank 0) has the API; `command` of the others is what joins it, () where Ray
     is all that they run. Those of llama.cpp have no checkpoint: the head reads the files and sends each its layers.
     peer_ports: that must be reached before anything starts. peer_traffic: the engine opens further ports between them.
+    whole: a digest of what all its hosts run, once a probe has told their addresses.
     """
 
     host: str
@@ -212,6 +213,7 @@ class Plan(Frozen):
     rank: int = 0
     peer_ports: tuple[PeerPort, ...] = ()
     peer_traffic: bool = False
+    whole: str = ""
     warnings: tuple[Finding, ...] = ()
     refusals: tuple[Finding, ...] = ()
     silenced: tuple[str, ...] = ()

@@ -20,6 +20,7 @@ from rigup.plan import Plan
 class Examination(Run):
     """As a run, but never with a lease. drift: what differs, by host, once `compare_all` or `note_drift` was called."""
 
+    only_looks = True
     drift: dict[str, tuple[Drift, ...]]
     asked: dict[str, Asked]
 

@@ -10,7 +10,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
 import gevent
@@ -37,11 +37,13 @@ from rigup.plan import Plan
 from rigup.verify.generation import Answer, ask_service, keep_answer, request_of
 
 if TYPE_CHECKING:
-    from rigup.fleet.distribution import Tally
+    from rigup.fleet.spanning import Sets
 
 
 class Run:
     """One run over the hosts of a project. A context manager: leaving it returns leases and closes connections."""
+
+    only_looks = False
 
     def __init__(
         self,
@@ -60,9 +62,17 @@ class Run:
         self.compared: set[str] = set()
         self.records: dict[str, Record] = {}
         self.recorder: Recorder | None = None
-        self.tallies: list[Tally] = []
+        self.sets = self._sets()
         self.contact = contact or Contact(project, sudo_password)
         self.state = self.contact.state
+
+    def _sets(self) -> Sets | None:
+        """Of hosts that serve together, where there are any."""
+        if not any(plan.nodes for plans in self.plans.values() for plan in plans):
+            return None
+        from rigup.fleet.spanning import Sets, sets_in
+
+        return Sets(sets_in(self.plans), self.plans)
 
     def __enter__(self) -> Self:
         ctx_state.set(self.state)
@@ -107,6 +117,8 @@ class Run:
         """Connects to every host, probes it, and holds the plan against it."""
         self.state.set_stage(StateStage.Connect)
         self._each(lambda host: self._connect(host, take_lease))
+        if self.sets:
+            self.sets.bind(self)
 
     def compare(self, take_lease: bool = False) -> None:
         """Finds out what would change, host by host; changes nothing.
@@ -116,6 +128,8 @@ class Run:
         self.state.set_stage(StateStage.Prepare)
         provision = load_provision()
         self._each(lambda host: self._compare(host, provision, take_lease))
+        if self.sets:
+            self.sets.spread(self)
 
     def execute(self, names: Collection[str] | None = None) -> None:
         """Carries out what `compare` found, then asks every service for a real generation.
@@ -125,17 +139,7 @@ class Run:
         self.recorder = self.recorder or Recorder(self.project, myself().who, "apply")
         self.state.set_stage(StateStage.Execute)
         self.state.is_executing = True
-        with self._sharing(names):
-            self._each(self._execute if names is None else self._execute_in_turn, names)
-
-    def _sharing(self, names: Collection[str] | None) -> AbstractContextManager[Any]:
-        """Has hosts that are to get weights share them, where there is somebody to share with."""
-        results = [result for name, result in self.results.items() if names is None or name in names]
-        if len(self.results) < 2 or not any(change.role == "weights" for one in results for change in one.changes):
-            return nullcontext()
-        from rigup.fleet.distribution import Distribution
-
-        return Distribution(self, names)
+        self._each(self._execute if names is None else self._execute_in_turn, names)
 
     def verify(self) -> None:
         """Asks every service of every host; for `status`."""
@@ -146,6 +150,8 @@ class Run:
         among = self.results.keys() if names is None else names
         hosts = [host for host in self.state.inventory if host.name in among]
         hosts = [host for host in hosts if self.results[host.name].state in ("pending", "differs")]
+        if self.sets:
+            hosts = self.sets.begin(self, hosts)
         greenlets = [self.state.pool.spawn(self._guarded, work, host) for host in hosts]
         gevent.joinall(greenlets, raise_error=True)
 
@@ -167,6 +173,8 @@ class Run:
             logging.getLogger("rigup").debug("unexpected", exc_info=True)
             result.fail("failed", HostFailed(f"{host.name}: {type(error).__name__}: {error}"))
         finally:
+            if self.sets:
+                self.sets.leave(host.name, result)
             ctx_host.reset()
             result.seconds += time.monotonic() - began
 
@@ -217,7 +225,8 @@ class Run:
 
     def _find_changes(self, host: Any, provision: Callable[..., None]) -> None:
         result = self.results[host.name]
-        provision(self.plans[host.name], result.probe, self.settings[host.name])
+        shared = {"sets": self.sets} if self.sets else {}
+        provision(self.plans[host.name], result.probe, self.settings[host.name], **shared)
         result.changes = [Change.of(self._name(op)) for op in host.op_hash_order if self._meta(host, op).will_change]
         result.state = "differs" if result.changes else "pending"
 
@@ -258,7 +267,11 @@ class Run:
         Raises Refused where somebody else has had it since it was greeted.
         """
         result, greeting = self.results[host.name], self.greetings[host.name]
-        if jobs.cancelled() or any(plan.service.name not in greeting.probe.releases for plan in self.plans[host.name]):
+        if (
+            self.sets
+            or jobs.cancelled()
+            or any(plan.service.name not in greeting.probe.releases for plan in self.plans[host.name])
+        ):
             return False
         assert self.recorder is not None
         result.state = "unchanged"
@@ -312,14 +325,19 @@ class Run:
         errors: list[HostFailed] = []
         for plan in self.plans[host.name]:
             try:
-                result.answers.append(self._answer(host, plan))
+                if (answer := self._answer(host, plan)) is not None:
+                    result.answers.append(answer)
             except HostFailed as error:
                 errors.append(error)
         if errors:
             result.errors += errors[:-1]
             raise errors[-1]
 
-    def _answer(self, host: Any, plan: Plan) -> Answer:
+    def _answer(self, host: Any, plan: Plan) -> Answer | None:
+        return self.sets.answer(self, host, plan) if self.sets and plan.nodes else self.answer_alone(host, plan)
+
+    def answer_alone(self, host: Any, plan: Plan) -> Answer:
+        """What a service says, to whoever asked it in this run before or now. Raises HostFailed."""
         name, probe = plan.service.name, self.results[host.name].probe
         answered: dict[str, Answer] = host.connector_data.get("rigup_answers", {})
         if name in answered:

@@ -26,6 +26,7 @@ KEPT = 3
 UNITS = "/etc/systemd/system"
 QUADLETS = "/etc/containers/systemd"
 ANSWERED = "answered"
+SET_KEY = "set"  # in the manifest of a release that is one host's part of a whole
 # A unit that podman has made of a Quadlet file is there at every boot, if the file says so: it cannot be enabled.
 ENABLED = ("enabled", "generated")
 
@@ -47,6 +48,9 @@ class Part(Protocol):
         self, host: Any, release: Release | Callable[[Any], Release], check: Check, existing: str | None
     ) -> None:
         """Has all of them run their releases, and the head answer, or puts all of them back."""
+
+    def given_up(self) -> str:
+        """Why the head need not wait for its answer any longer; "" while it may still come."""
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,9 @@ from rigup.operations import jobs, remote
 from rigup.operations.kept_releases import KeptRelease, read_kept
 from rigup.operations.peers import trouble, without_connection
 from rigup.operations.progress import Progress, report
-from rigup.operations.releases import Check, Release, explain, mark_answered, stage, switch, withdraw
+from rigup.operations.releases import SET_KEY, Check, Release, explain, mark_answered, stage, switch, withdraw
 from rigup.operations.rendezvous import Rendezvous, Told
 
-SET_KEY = "set"
 JOINED = "rigup_joined"  # in a host's connector_data: the services of which its part was started in this run
 ANSWERED, ANSWERED_AGAIN = "answered", "answered again"
 LOOK_SECONDS = 2.0
@@ -152,7 +151,7 @@ class SetPart:
         return self.rendezvous.heard(self._step(step))
 
     def given_up(self) -> str:
-        """Why the head need not wait for its answer any longer: what has failed on another host; "" while nothing."""
+        """See `Part`: what has failed on another host since all were started."""
         told = [self.heard(step) for step in (ANSWERED, ANSWERED_AGAIN)]
         return listed([why for each in told for why in (*each.said.values(), *each.gone.values()) if why])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -38,11 +38,20 @@ class Answer:
 
 
 def ask_service(
-    host: Any, plan: Plan, question: str = QUESTION, max_tokens: int = 48, wait_s: float | None = None
+    host: Any,
+    plan: Plan,
+    question: str = QUESTION,
+    max_tokens: int = 48,
+    wait_s: float | None = None,
+    timeout_s: int = ANSWER_SECONDS,
+    given_up: Callable[[], str] = str,
 ) -> Answer:
-    """Asks the plan's service on this host. Raises HostFailed after `wait_s` (default: the plan's)."""
-    request = request_of(plan, question, max_tokens)
-    return _ask(host, plan.service.name, request, plan.start_timeout_s if wait_s is None else wait_s)
+    """Asks the plan's service on this host. Raises HostFailed after `wait_s` (default: the plan's).
+
+    timeout_s: of the answer itself. given_up: why there is no use in waiting any longer, "" while there is.
+    """
+    request = request_of(plan, question, max_tokens) | {"timeout_s": timeout_s}
+    return _ask(host, plan.service.name, request, plan.start_timeout_s if wait_s is None else wait_s, given_up)
 
 
 def request_of(plan: Plan, question: str = QUESTION, max_tokens: int = 48) -> dict[str, Any]:
@@ -60,7 +69,13 @@ def request_of(plan: Plan, question: str = QUESTION, max_tokens: int = 48) -> di
     }
 
 
-def ask_release(host: Any, service: str, command: Sequence[str], wait_s: float = RELEASE_SECONDS) -> Answer:
+def ask_release(
+    host: Any,
+    service: str,
+    command: Sequence[str],
+    wait_s: float = RELEASE_SECONDS,
+    given_up: Callable[[], str] = str,
+) -> Answer:
     """Asks a service as its release's argv says that it listens and is called. Raises as `ask_service` does."""
     given = dict(pairwise(command))
     name = given.get("--alias") or given.get("--served-model-name") or ""
@@ -75,10 +90,10 @@ def ask_release(host: Any, service: str, command: Sequence[str], wait_s: float =
         **_ROUND,
         "unit": layout.unit_name(service),
     }
-    return _ask(host, service, request, wait_s)
+    return _ask(host, service, request, wait_s, given_up)
 
 
-def _ask(host: Any, name: str, request: dict[str, Any], wait_s: float) -> Answer:
+def _ask(host: Any, name: str, request: dict[str, Any], wait_s: float, given_up: Callable[[], str]) -> Answer:
     deadline = time.monotonic() + wait_s
     began = time.monotonic()
     while True:
@@ -93,6 +108,8 @@ def _ask(host: Any, name: str, request: dict[str, Any], wait_s: float) -> Answer
             return keep_answer(host, name, said)
         if said["state"] == "failed":
             raise HostFailed(f"{host.name}: {name} does not answer: {said['why']}")
+        if why := given_up():
+            raise HostFailed(f"{host.name}: {name} does not answer: {why}")
         if time.monotonic() > deadline:
             waited = time.monotonic() - began
             raise HostFailed(f"{host.name}: {name} does not answer after {waited:.0f} s: {said['why']}")

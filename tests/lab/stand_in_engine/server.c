@@ -3,7 +3,8 @@
    How it behaves is read at start from /run/rigup-test/behaviour-<ctx-size>, so that every release of a service can
    have a behaviour of its own: "crash" (ends at once), "unhealthy" (never ready), "empty" (an answer without text).
    Without that file it answers. What /run/rigup-test/says holds it says at start, as an engine would into its log.
-   It must be able to read the model, and wants the API key where it is given one. */
+   It must be able to read the model, and wants the API key where it is given one; and every RPC server that it is
+   told of, at its start and at each answer. */
 
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -20,9 +21,11 @@
 #define STRING(x) STRING_OF(x)
 #define ANSWER "The capital of France is Paris."
 
-static const char *model = "", *listen_at = "127.0.0.1", *context = "0", *key_file = NULL;
+static const char *model = "", *listen_at = "127.0.0.1", *context = "0", *key_file = NULL, *rpc = "";
 static int port = 8080;
 static char key[256], behaviour[64];
+#define MOST_SERVERS 16
+static int servers[MOST_SERVERS], server_count = 0;
 
 static void fail(const char *what, const char *about)
 {
@@ -46,7 +49,7 @@ static void read_options(int count, char **words)
 {
     static const char *const with_value[] = {
         "--model", "--alias", "--host", "--port", "--ctx-size", "--parallel", "--fit", "--api-key-file",
-        "--n-gpu-layers", "--flash-attn", "--split-mode", "--tensor-split", NULL};
+        "--n-gpu-layers", "--flash-attn", "--split-mode", "--tensor-split", "--rpc", NULL};
     static const char *const switches[] = {"--jinja", "--metrics", "--no-ui", "--offline", NULL};
     for (int at = 1; at < count; at++) {
         const char *word = words[at];
@@ -70,7 +73,38 @@ static void read_options(int count, char **words)
             context = value;
         else if (!strcmp(word, "--api-key-file"))
             key_file = value;
+        else if (!strcmp(word, "--rpc"))
+            rpc = value;
     }
+}
+
+/* To every RPC server, "address:port,...": each holds a part of the model, so that without one nothing goes. */
+static void join_rpc_servers(void)
+{
+    char list[1024], *rest = list, *place;
+    snprintf(list, sizeof list, "%s", rpc);
+    while ((place = strsep(&rest, ",")) && *place) {
+        char *colon = strrchr(place, ':');
+        struct sockaddr_in address = {.sin_family = AF_INET};
+        int server = socket(AF_INET, SOCK_STREAM, 0);
+        if (!colon || server_count == MOST_SERVERS)
+            fail("no such RPC server", place);
+        *colon = 0;
+        address.sin_port = htons((unsigned short)atoi(colon + 1));
+        if (!inet_pton(AF_INET, place, &address.sin_addr) ||
+            connect(server, (struct sockaddr *)&address, sizeof address))
+            fail("cannot connect to the RPC server at", place);
+        servers[server_count++] = server;
+    }
+}
+
+/* As llama.cpp, which ends itself when a server is gone that it wants something of. */
+static void need_rpc_servers(void)
+{
+    char byte;
+    for (int i = 0; i < server_count; i++)
+        if (recv(servers[i], &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 0)
+            fail("lost an RPC server", rpc);
 }
 
 static void start_up(void)
@@ -89,6 +123,7 @@ static void start_up(void)
         fail("no API key in", key_file);
     if (!strcmp(behaviour, "crash"))
         fail("rehearsed crash, context", context);
+    join_rpc_servers();
 }
 
 static void reply(int client, const char *status, const char *body)
@@ -144,6 +179,7 @@ static void serve(int client)
     } else if (!may_ask(request)) {
         reply(client, "401 Unauthorized", "{\"error\":{\"message\":\"Invalid API Key\"}}");
     } else {
+        need_rpc_servers();
         snprintf(body, sizeof body,
                  "{\"choices\":[{\"message\":{\"role\":\"assistant\",\"content\":\"%s\"}}],"
                  "\"usage\":{\"completion_tokens\":%d},\"timings\":{\"predicted_per_second\":100.0}}",

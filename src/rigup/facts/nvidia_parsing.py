@@ -48,9 +48,6 @@ class NvidiaLines:
         elif key == "card":
             bus, uuid, name = rest.split(None, 2)
             self.cards[_bus(bus)] = (uuid, name)
-        elif key == "fabric":
-            name, _, value = rest.partition("=")
-            self.fabric[name] = value
         elif key == "nvml":
             self._take_answer(json.loads(rest))
 

@@ -29,6 +29,7 @@ _UNIT_FIELDS = {
     "ActiveEnterTimestamp": "since",
     "DropInPaths": "overrides",
 }
+_FABRIC_MANAGER = "nvidia-fabricmanager"
 _SECURE_BOOT = {"1": "on", "0": "off", "": "off"}
 
 
@@ -43,6 +44,7 @@ class _Found:
     unconfigured: list[str] = field(default_factory=list)
     apt: dict[str, list[str]] = field(default_factory=dict)
     nvidia: NvidiaLines = field(default_factory=NvidiaLines)
+    systemd: dict[str, str] = field(default_factory=dict)
 
 
 def parse(lines: list[str]) -> Probe:
@@ -126,14 +128,19 @@ def _release(found: _Found, rest: str) -> None:
     found.values.setdefault("releases", {})[name] = json.loads(text)
 
 
-def _unit(found: _Found, rest: str) -> None:
-    name, _, setting = rest.partition(" ")
-    key, _, value = setting.partition("=")
-    values = found.units.setdefault(name, {})
-    if key == "NRestarts":
-        values["restarts"] = int(value or 0)
-    elif key in _UNIT_FIELDS:
-        values[_UNIT_FIELDS[key]] = value
+def _systemd(found: _Found, rest: str) -> None:
+    """A line of `systemctl show`; an empty one ends a unit."""
+    if rest:
+        key, _, value = rest.partition("=")
+        found.systemd[key] = value
+        return
+    values, found.systemd = found.systemd, {}
+    name = values.get("Id", "").removesuffix(".service")
+    if name == _FABRIC_MANAGER:
+        found.nvidia.fabric = values
+    elif name.startswith("rigup-"):
+        state: dict[str, Any] = {_UNIT_FIELDS[key]: value for key, value in values.items() if key in _UNIT_FIELDS}
+        found.units[name.removeprefix("rigup-")] = state | {"restarts": int(values.get("NRestarts") or 0)}
 
 
 def _package(found: _Found, rest: str) -> None:
@@ -176,7 +183,7 @@ _READERS: dict[str, Callable[[_Found, str], None]] = {
     "built_for": _built_for,
     "service": _service,
     "release": _release,
-    "unit": _unit,
+    "systemd": _systemd,
     "package": _package,
     "apt": _apt,
 }

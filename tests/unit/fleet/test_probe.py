@@ -60,9 +60,15 @@ build llama.cpp-b11434-abc
 weights /var/lib/rigup/weights/o/m/aaaa
 incoming /var/lib/rigup/weights/o/m/bbbb 2048
 service chat 3
-unit chat ActiveState=active
-unit chat NRestarts=2
-unit chat DropInPaths=
+systemd NRestarts=0
+systemd Id=nvidia-fabricmanager.service
+systemd LoadState=not-found
+systemd
+systemd NRestarts=2
+systemd Id=rigup-chat.service
+systemd ActiveState=active
+systemd DropInPaths=
+systemd
 release chat {"build": "llama.cpp-b11434-abc"}
 """.splitlines()
 
@@ -215,11 +221,18 @@ def test_a_gpu_without_memory_of_its_own_has_the_hosts() -> None:
 def test_nvswitches_and_their_manager() -> None:
     bridges = [f"pci 0000:0{index}:00.0 0x068000 0x22a3 0" for index in range(4)]
     assert parse(bridges).nvidia.nvswitches == 4
-    unit = ["fabric LoadState=loaded", "fabric ActiveState=failed", "fabric UnitFileState=enabled"]
+    unit = shown("nvidia-fabricmanager", LoadState="loaded", ActiveState="failed", UnitFileState="enabled")
     probe = parse([*bridges, "nvswitch 0000:00:00.0", "package ii |nvidia-fabricmanager-580|580.1-1", *unit])
     assert probe.nvidia.nvswitches == 1
     assert probe.nvidia.fabric_manager == FabricManager("580.1-1", "failed", "enabled")
-    assert parse(["fabric LoadState=not-found", "fabric ActiveState=inactive"]).nvidia.fabric_manager == FabricManager()
+    missing = shown("nvidia-fabricmanager", LoadState="not-found", ActiveState="inactive")
+    assert parse(missing).nvidia.fabric_manager == FabricManager()
+
+
+def shown(unit: str, **properties: str) -> list[str]:
+    """The probe's lines of a unit, in an order like systemd's: the name comes somewhere among them."""
+    first, *rest = (f"systemd {key}={value}" for key, value in properties.items())
+    return [first, f"systemd Id={unit}.service", *rest, "systemd"]
 
 
 def test_all_of_it_is_plain_json() -> None:

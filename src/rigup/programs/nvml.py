@@ -1,0 +1,242 @@
+"""The part of NVML that probe_gpus.py asks, under the names that nvidia-ml-py has for it, so that either will do.
+
+nvidia-ml-py is all of NVML: to load it takes a host three times as long as NVML takes to answer. A test holds each name
+here against the library's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import byref as byref
+from typing import Any
+
+NVML_SUCCESS = 0
+NVML_ERROR_LIBRARY_NOT_FOUND, NVML_ERROR_FUNCTION_NOT_FOUND = 12, 13
+NVML_ERROR_GPU_IS_LOST, NVML_ERROR_RESET_REQUIRED = 15, 16
+NVML_NVLINK_MAX_LINKS = 36
+nvmlMemory_v2, nvmlGpuFabricInfo_v2 = 0x02000028, 0x02000024
+
+_TEXTS = {
+    1: "Uninitialized",
+    2: "Invalid Argument",
+    3: "Not Supported",
+    4: "Insufficient Permissions",
+    5: "Already Initialized",
+    6: "Not Found",
+    7: "Insufficient Size",
+    8: "Insufficient External Power",
+    9: "Driver Not Loaded",
+    10: "Timeout",
+    11: "Interrupt Request Issue",
+    NVML_ERROR_LIBRARY_NOT_FOUND: "NVML Shared Library Not Found",
+    NVML_ERROR_FUNCTION_NOT_FOUND: "Function Not Found",
+    14: "Corrupted infoROM",
+    NVML_ERROR_GPU_IS_LOST: "GPU is lost",
+    NVML_ERROR_RESET_REQUIRED: "GPU requires restart",
+    17: "The operating system has blocked the request.",
+    18: "RM has detected an NVML/RM version mismatch.",
+    20: "Insufficient Memory",
+    999: "Unknown Error",
+}
+_VERSION_BYTES, _TEXT_BYTES = 80, 96
+_library: Any = None
+
+
+class NVMLError(Exception):
+    """NVML's answer is no; `value` is its code."""
+
+    def __init__(self, value: int) -> None:
+        super().__init__(value)
+        self.value = value
+
+    def __str__(self) -> str:
+        return _TEXTS.get(self.value) or _told(self.value)
+
+
+class PciInfo(ctypes.Structure):
+    """nvmlPciInfo_t."""
+
+    _fields_ = [
+        ("busIdLegacy", ctypes.c_char * 16),
+        *((name, ctypes.c_uint) for name in ("domain", "bus", "device", "pciDeviceId", "pciSubSystemId")),
+        ("busId", ctypes.c_char * 32),
+    ]
+
+
+class Memory(ctypes.Structure):
+    """nvmlMemory_t: bytes."""
+
+    _fields_ = [(name, ctypes.c_ulonglong) for name in ("total", "free", "used")]
+
+
+class Memory2(ctypes.Structure):
+    """nvmlMemory_v2_t: bytes."""
+
+    _fields_ = [
+        ("version", ctypes.c_uint),
+        *((name, ctypes.c_ulonglong) for name in ("total", "reserved", "free", "used")),
+    ]
+
+
+class c_nvmlGpuFabricInfo_v2_t(ctypes.Structure):
+    """nvmlGpuFabricInfo_v2_t."""
+
+    _fields_ = [
+        ("version", ctypes.c_uint),
+        ("clusterUuid", ctypes.c_uint8 * 16),
+        *((name, ctypes.c_uint) for name in ("status", "cliqueId", "state", "healthMask")),
+    ]
+
+
+def nvmlInit() -> None:
+    """Loads the library and initialises it."""
+    global _library
+    try:
+        _library = ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        raise NVMLError(NVML_ERROR_LIBRARY_NOT_FOUND) from None
+    _call("nvmlInitWithFlags", 0)
+
+
+def nvmlSystemGetDriverVersion() -> str:
+    return _text("nvmlSystemGetDriverVersion", _VERSION_BYTES)
+
+
+def nvmlSystemGetCudaDriverVersion() -> int:
+    return _number("nvmlSystemGetCudaDriverVersion")
+
+
+def nvmlDeviceGetCount() -> int:
+    return _number("nvmlDeviceGetCount_v2")
+
+
+def nvmlDeviceGetHandleByIndex(index: int) -> Any:
+    handle = ctypes.c_void_p()
+    _call("nvmlDeviceGetHandleByIndex_v2", index, byref(handle))
+    return handle
+
+
+def nvmlDeviceGetName(handle: Any) -> str:
+    return _text("nvmlDeviceGetName", _TEXT_BYTES, handle)
+
+
+def nvmlDeviceGetUUID(handle: Any) -> str:
+    return _text("nvmlDeviceGetUUID", _TEXT_BYTES, handle)
+
+
+def nvmlDeviceGetPciInfo(handle: Any) -> PciInfo:
+    found = PciInfo()
+    _call("nvmlDeviceGetPciInfo_v3", handle, byref(found))
+    return found
+
+
+def nvmlDeviceGetMemoryInfo(handle: Any, version: int | None = None) -> Memory | Memory2:
+    found = Memory2(version=version) if version else Memory()
+    _call("nvmlDeviceGetMemoryInfo_v2" if version else "nvmlDeviceGetMemoryInfo", handle, byref(found))
+    return found
+
+
+def nvmlDeviceGetCudaComputeCapability(handle: Any) -> list[int]:
+    return _numbers("nvmlDeviceGetCudaComputeCapability", handle)
+
+
+def nvmlDeviceGetTemperature(handle: Any, sensor: int) -> int:
+    return _number("nvmlDeviceGetTemperature", handle, sensor)
+
+
+def nvmlDeviceGetCurrPcieLinkGeneration(handle: Any) -> int:
+    return _number("nvmlDeviceGetCurrPcieLinkGeneration", handle)
+
+
+def nvmlDeviceGetMaxPcieLinkGeneration(handle: Any) -> int:
+    return _number("nvmlDeviceGetMaxPcieLinkGeneration", handle)
+
+
+def nvmlDeviceGetCurrPcieLinkWidth(handle: Any) -> int:
+    return _number("nvmlDeviceGetCurrPcieLinkWidth", handle)
+
+
+def nvmlDeviceGetMaxPcieLinkWidth(handle: Any) -> int:
+    return _number("nvmlDeviceGetMaxPcieLinkWidth", handle)
+
+
+def nvmlDeviceGetPowerManagementLimit(handle: Any) -> int:
+    return _number("nvmlDeviceGetPowerManagementLimit", handle)
+
+
+def nvmlDeviceGetPowerManagementDefaultLimit(handle: Any) -> int:
+    return _number("nvmlDeviceGetPowerManagementDefaultLimit", handle)
+
+
+def nvmlDeviceGetPowerManagementLimitConstraints(handle: Any) -> list[int]:
+    return _numbers("nvmlDeviceGetPowerManagementLimitConstraints", handle)
+
+
+def nvmlDeviceGetPersistenceMode(handle: Any) -> int:
+    return _number("nvmlDeviceGetPersistenceMode", handle)
+
+
+def nvmlDeviceGetEccMode(handle: Any) -> list[int]:
+    return _numbers("nvmlDeviceGetEccMode", handle)
+
+
+def nvmlDeviceGetMigMode(handle: Any) -> list[int]:
+    return _numbers("nvmlDeviceGetMigMode", handle)
+
+
+def nvmlDeviceGetCurrentClocksEventReasons(handle: Any) -> int:
+    found = ctypes.c_ulonglong()
+    _call("nvmlDeviceGetCurrentClocksEventReasons", handle, byref(found))
+    return found.value
+
+
+def nvmlDeviceGetNvLinkState(handle: Any, link: int) -> int:
+    return _number("nvmlDeviceGetNvLinkState", handle, link)
+
+
+def nvmlDeviceGetGpuFabricInfoV(handle: Any, into: Any) -> None:
+    _call("nvmlDeviceGetGpuFabricInfoV", handle, into)
+
+
+def nvmlDeviceGetTopologyCommonAncestor(first: Any, second: Any) -> int:
+    return _number("nvmlDeviceGetTopologyCommonAncestor", first, second)
+
+
+def nvmlDeviceGetP2PStatus(first: Any, second: Any, capability: int) -> int:
+    return _number("nvmlDeviceGetP2PStatus", first, second, capability)
+
+
+def _call(name: str, *arguments: Any) -> None:
+    try:
+        function = getattr(_library, name)
+    except AttributeError:
+        raise NVMLError(NVML_ERROR_FUNCTION_NOT_FOUND) from None
+    if code := function(*arguments):
+        raise NVMLError(code)
+
+
+def _number(name: str, *arguments: Any) -> int:
+    found = ctypes.c_uint()
+    _call(name, *arguments, byref(found))
+    return found.value
+
+
+def _numbers(name: str, handle: Any) -> list[int]:
+    found = ctypes.c_uint(), ctypes.c_uint()
+    _call(name, handle, byref(found[0]), byref(found[1]))
+    return [one.value for one in found]
+
+
+def _text(name: str, size: int, *arguments: Any) -> str:
+    found = ctypes.create_string_buffer(size)
+    _call(name, *arguments, found, size)
+    return found.value.decode(errors="replace")
+
+
+def _told(code: int) -> str:
+    try:
+        function = _library.nvmlErrorString
+        function.restype = ctypes.c_char_p
+        return str(function(code).decode())
+    except AttributeError:
+        return f"NVML Error with code {code}"

@@ -16,7 +16,7 @@ JOIN_SECONDS = 300
 # What passes through Ray's object store is small: tensors go by NCCL and by shared memory of the engine's own. Ray
 # would take a third of the host's memory for it.
 OBJECT_STORE = "RAY_DEFAULT_OBJECT_STORE_MAX_MEMORY_BYTES"
-# Ray's own figures take more than a minute to see that a host is gone: 5 questions of 10 s in a row. And a worker whose head has
+# Ray's own figures take a minute to see that a host is gone, 5 questions of 10 s in a row. And a worker whose head has
 # gone ends after 20 s in place of 60, so that it can join the next one. Source: ray/common/ray_config_def.h.
 VARIABLES = {
     OBJECT_STORE: str(GIB),

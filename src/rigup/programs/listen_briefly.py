@@ -1,0 +1,58 @@
+"""Runs on a host, as root, for a few seconds: listens where a service will, so that others can try to reach it.
+
+usage: listen_briefly.py SECONDS ADDRESS PORT...
+
+Prints "PORT ok" or "PORT <what is wrong>" for each; port 0 is one that the kernel chooses, and printed as what it is.
+Then "pid <process>", and returns: that process goes on listening until it is ended, or for SECONDS. What connects is
+hung up on. Python 3.10 standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import socket
+import sys
+import time
+
+
+def main(seconds: float, address: str, ports: list[int]) -> None:
+    """Listens, says so, and leaves a child behind that goes on."""
+    listeners = []
+    for port in ports:
+        try:
+            listener = socket.create_server((address, port))
+        except OSError as error:
+            print(f"{port} {os.strerror(error.errno or 0)}")
+        else:
+            listeners.append(listener)
+            print(f"{listener.getsockname()[1]} ok")
+    sys.stdout.flush()
+    child = os.fork()
+    if child:
+        print(f"pid {child}", flush=True)
+        return
+    os.setsid()
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for stream in range(3):
+        os.dup2(nothing, stream)
+    hang_up(listeners, time.monotonic() + seconds)
+
+
+def hang_up(listeners: list[socket.socket], end: float) -> None:
+    """Takes connections and ends them, until then."""
+    with selectors.DefaultSelector() as selector:
+        for listener in listeners:
+            listener.setblocking(False)
+            selector.register(listener, selectors.EVENT_READ, listener)
+        while (left := end - time.monotonic()) > 0:
+            for key, _ in selector.select(left):
+                with contextlib.suppress(OSError):
+                    key.data.accept()[0].close()
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 4:
+        sys.exit(__doc__)
+    main(float(sys.argv[1]), sys.argv[2], [int(port) for port in sys.argv[3:]])

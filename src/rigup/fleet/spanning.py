@@ -25,7 +25,7 @@ from rigup.operations.progress import Progress, report
 from rigup.operations.releases import SET_KEY
 from rigup.operations.rendezvous import Rendezvous
 from rigup.operations.set_releases import JOINED, SetPart, listed
-from rigup.plan import Plan
+from rigup.plan import Finding, Plan
 from rigup.planner.nodes import addressed
 from rigup.render.watch import watch_of
 from rigup.verify.generation import Answer, ask_release, ask_service
@@ -109,10 +109,8 @@ class Sets:
         bindings = [bound_nodes(plans, networks, addresses) for plans in services]
         self._warn(bindings)
         refusals = {name: found for binding in bindings for name, found in binding.refusals.items()}
-        for name, findings in refusals.items():
-            run.results[name].fail("refused", *(InputError(f"{name}: {f.message}", f.hint) for f in findings))
         if refusals:
-            self.not_begun(run, each, {name: why(run.results[name]) for name in refusals})
+            self._refuse(run, each, refusals)
             return
         self._keep(run, each, [binding.plans for binding in bindings])
 
@@ -149,7 +147,7 @@ class Sets:
         for name in each.hosts:
             result = run.results[name]
             if result.state in TAKES_PART:
-                services = listed([plan.service.name for plan in self.offline[name]])
+                services = listed([plan.service.name for plan in self.offline.get(name, ())]) or "what it serves"
                 said = f"{name}: {services} spans {listed(each.hosts)}, and nothing was begun: "
                 result.fail("not begun", HostFailed(said + listed(absent.values()), "all of them take part, or none"))
 
@@ -163,8 +161,24 @@ class Sets:
                 if not run.only_looks:
                     self.not_begun(run, each, absent)
                 continue
+            if not run.only_looks and not self._reach_each_other(run, each):
+                continue
             for result in results:
                 result.state = "differs"
+
+    def _reach_each_other(self, run: Run, each: HostSet) -> bool:
+        """Whether the hosts of a set reach one another; where some do not, nothing of the set is begun."""
+        from rigup.fleet.preflight_network import check_reachable
+
+        refusals = check_reachable(run, each.hosts)
+        self._refuse(run, each, refusals)
+        return not refusals
+
+    def _refuse(self, run: Run, each: HostSet, refusals: Mapping[str, tuple[Finding, ...]]) -> None:
+        for name, findings in refusals.items():
+            run.results[name].fail("refused", *(InputError(f"{name}: {f.message}", f.hint) for f in findings))
+        if refusals:
+            self.not_begun(run, each, {name: why(run.results[name]) for name in refusals})
 
     def units(self, names: Collection[str]) -> list[list[str]]:
         """These hosts, in order, those of one set together."""

@@ -162,7 +162,7 @@ class _Trial:
     def stop(self, name: str) -> None:
         """Ends what listens."""
         if name in self.listening and self.listening[name].process:
-            remote.ask(self.hosts[name], "kill", self.listening[name].process)
+            remote.ask(self.hosts[name], "kill", "-KILL", self.listening[name].process)
 
     def _taken(self, name: str, ports: list[int]) -> tuple[set[int], dict[int, str]]:
         """Of these ports, those at which rigup's own services listen, and those that somebody else has, with who."""

@@ -60,7 +60,8 @@ def provision(plans: tuple[Plan, ...], probe: Probe, settings: Settings, sets: S
         name = name_of(plan.build, probe.architecture, probe.os)
         ENGINES[plan.build.engine, plan.build.method](plan.build, name, settings.packages)
         if plan.checkpoint is not None:
-            weights(plan.checkpoint, settings.hub, settings.hub_token, settings.packages.wheelhouse)
+            house, limits = settings.packages.wheelhouse, settings.weights_limits
+            weights(plan.checkpoint, settings.hub, settings.hub_token, house, *limits)
         if plan.moe_folder is not None:
             moe_configs(plan.moe_folder, f"{layout.BUILDS}/{name}")
         staged.append((plan, name))

@@ -10,7 +10,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Self
 
 import gevent
@@ -37,6 +37,7 @@ from rigup.plan import Plan
 from rigup.verify.generation import Answer, ask_service, keep_answer, request_of
 
 if TYPE_CHECKING:
+    from rigup.fleet.distribution import Tally
     from rigup.fleet.spanning import Sets
 
 
@@ -62,6 +63,7 @@ class Run:
         self.compared: set[str] = set()
         self.records: dict[str, Record] = {}
         self.recorder: Recorder | None = None
+        self.tallies: list[Tally] = []
         self.sets = self._sets()
         self.contact = contact or Contact(project, sudo_password)
         self.state = self.contact.state
@@ -139,7 +141,17 @@ class Run:
         self.recorder = self.recorder or Recorder(self.project, myself().who, "apply")
         self.state.set_stage(StateStage.Execute)
         self.state.is_executing = True
-        self._each(self._execute if names is None else self._execute_in_turn, names)
+        with self._sharing(names):
+            self._each(self._execute if names is None else self._execute_in_turn, names)
+
+    def _sharing(self, names: Collection[str] | None) -> AbstractContextManager[Any]:
+        """Has hosts that are to get weights share them, where there is somebody to share with."""
+        results = [result for name, result in self.results.items() if names is None or name in names]
+        if len(self.results) < 2 or not any(change.role == "weights" for one in results for change in one.changes):
+            return nullcontext()
+        from rigup.fleet.distribution import Distribution
+
+        return Distribution(self, names)
 
     def verify(self) -> None:
         """Asks every service of every host; for `status`."""

@@ -155,10 +155,10 @@ GPUS = Row(
     (
         Panel("Busy", "percent", "Part of the time in which a kernel ran; how full the GPU was it does not say.",
               (Query(f"DCGM_FI_DEV_GPU_UTIL{{{HOST}}}", GPU),), most=100),
-        Panel("Memory in use", "percentunit", "An engine takes its whole part when it starts: level is right.",
+        Panel("GPU memory in use", "percentunit", "An engine takes its whole part when it starts: level is right.",
               (Query(f"DCGM_FI_DEV_FB_USED{{{HOST}}} / "
                      f"(DCGM_FI_DEV_FB_USED{{{HOST}}} + DCGM_FI_DEV_FB_FREE{{{HOST}}})", GPU),), most=1),
-        Panel("Memory left", "mbytes", "What an engine still finds on each card.",
+        Panel("GPU memory left", "mbytes", "What an engine still finds on each card.",
               (Query(f"DCGM_FI_DEV_FB_FREE{{{HOST}}}", GPU),)),
         Panel("Temperature", "celsius", "Of the chip. One that gets too hot slows itself down: its clock shows it.",
               (Query(f"DCGM_FI_DEV_GPU_TEMP{{{HOST}}}", GPU),)),
@@ -180,7 +180,7 @@ MACHINES = Row(
         Panel("Processors", "percentunit", "Part of all processors' time that was not idle.",
               (Query(f'1 - avg by (host) (rate(node_cpu_seconds_total{{{HOST}, mode="idle"}}{RATE}))', "{{host}}"),),
               most=1),
-        Panel("Memory in use", "percentunit", "Without what the kernel can give back at once.",
+        Panel("Host memory in use", "percentunit", "Without what the kernel can give back at once.",
               (Query(f"1 - node_memory_MemAvailable_bytes{{{HOST}}} / node_memory_MemTotal_bytes{{{HOST}}}",
                      "{{host}}"),), most=1),
         Panel("Disks in use", "percentunit", "Weights, builds and logs fill them; rigup prune makes room.",

@@ -73,6 +73,8 @@ def _engines(host: ScrapedHost) -> Iterator[Target | LeftOut]:
         if plan.build is None:
             yield LeftOut(host.name, service.name, "its plan is refused", "rigup plan says why")
             continue
+        if plan.rank:
+            continue  # of a service that spans hosts, the first one answers for all
         engine = plan.build.engine
         labels = {"host": host.name, "group": host.group, "service": service.name, "engine": engine}
         guarded = wants_key(service) and engine in exporter_facts().engines.key_wanted

@@ -1,0 +1,63 @@
+"""`monitoring` in group_data: what it may say, and what is said of the rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rigup.errors import InputError
+from rigup.planner.monitoring import Monitoring, check_packaged, read_monitoring
+from rigup.planner.reading import read_rig, read_services
+from tests.unit.planner.asking import FILE, catalogue
+
+WHERE = f"{FILE}: monitoring"
+SYSTEMS = "debian-12, ubuntu-22.04, ubuntu-24.04"
+
+
+def read(said: object, gpus: object = "4x RTX 3090", os: str | None = None) -> Monitoring:
+    rig = read_rig({"gpus": gpus, **({"os": os} if os else {})}, FILE, catalogue())
+    services = read_services({"chat": {"model": "SmolLM2-135M-Instruct"}}, FILE, catalogue(), rig)
+    return read_monitoring(said, WHERE, rig, services)
+
+
+def test_a_bare_key_is_the_machines_exporter_on_loopback() -> None:
+    assert read({}) == Monitoring(node_exporter=True, dcgm_exporter=False, listen="127.0.0.1", port=9100)
+    assert read({}).listeners == {"port": 9100}
+    assert read({"dcgm_exporter": True, "node_exporter": False}).listeners == {"dcgm_port": 9400}
+
+
+@pytest.mark.parametrize(
+    ("said", "words", "hint"),
+    [
+        (True, ": must be a table, not True", "monitoring = {} is enough; "),
+        ({"dcgm": True}, ".dcgm: unknown key", 'did you mean "dcgm_port"?'),
+        ({"port": "9100"}, '.port: must be a whole number, not "9100"', "correct the type of the value"),
+        ({"port": 65536}, ".port: must be at most 65535, not 65536", "choose a value in that range"),
+        ({"node_exporter": 1}, ".node_exporter: must be True or False, not 1", "correct the type of the value"),
+        ({"listen": "everywhere"}, '.listen: "everywhere" is not an address of a machine', 'use "127.0.0.1" for'),
+        ({"node_exporter": False}, ": no exporter is left", "leave monitoring out"),
+        ({"port": 8000}, ".port: 8000 is taken by services.chat", "give each a port of its own"),
+        (
+            {"dcgm_exporter": True, "dcgm_port": 9100},
+            ".dcgm_port: 9100 is taken by monitoring.port",
+            "give each a port of its own",
+        ),
+    ],
+)
+def test_what_cannot_be_meant(said: Any, words: str, hint: str) -> None:
+    with pytest.raises(InputError) as caught:
+        read(said)
+    assert caught.value.message == f"{WHERE}{words}"
+    assert caught.value.hint.startswith(hint)
+
+
+def test_gpus_that_are_not_there_or_that_nvidia_does_not_package_it_for_are_refused() -> None:
+    with pytest.raises(InputError) as caught:
+        read({"dcgm_exporter": True}, gpus=[])
+    assert caught.value.message == f"{WHERE}.dcgm_exporter: this rig has no GPU"
+    with pytest.raises(InputError) as caught:
+        read({"dcgm_exporter": True}, os="debian-13")
+    assert caught.value.message == f"{WHERE}.dcgm_exporter: NVIDIA packages it for {SYSTEMS}, not for debian-13"
+    assert read({"dcgm_exporter": True}, os="ubuntu-24.04").dcgm_exporter
+    check_packaged("monitoring", "debian-12")

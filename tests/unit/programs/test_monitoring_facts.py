@@ -1,0 +1,82 @@
+"""What release_metrics.py says of a host's services and of its last apply."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from rigup.programs import release_metrics
+
+MANIFEST = {
+    "build": "vllm-0.33.0-abc",
+    "checkpoint": {"repo": 'org/a"b\\c', "quant": "FP8", "revision": "0123456789abcdef"},
+    "command": [],
+}
+RECORD = {
+    "schema": 1,
+    "when": "2026-11-21 20:15:00 UTC",
+    "rigup": "0.1.0",
+    "lock": "l",
+    "commit": "c",
+    "result": "changed",
+}
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two services, one of which has no release, and a record whose last line was cut short."""
+    release = tmp_path / "services/chat/releases/7"
+    release.mkdir(parents=True)
+    (release / "release.json").write_text(json.dumps(MANIFEST))
+    os.utime(release / "release.json", (1_700_000_000, 1_700_000_000))
+    (release / "answered").touch()
+    (tmp_path / "services/chat/current").symlink_to("releases/7")
+    (tmp_path / "services/empty").mkdir()
+    (tmp_path / "services/empty/current").symlink_to("releases/1")
+    (tmp_path / "applies.jsonl").write_text(json.dumps(RECORD) + '\n{"schema": 1, "wh')
+    monkeypatch.setattr(release_metrics, "_state", lambda name: {"ActiveState": "active", "NRestarts": "2"})
+    return tmp_path
+
+
+def written(host: Path) -> str:
+    file = host / "rigup.prom"
+    release_metrics.main(str(file), str(host / "services"), str(host / "applies.jsonl"))
+    assert [path.name for path in host.iterdir() if path.name.startswith("rigup.prom")] == ["rigup.prom"]
+    return file.read_text()
+
+
+def test_the_release_of_each_service_and_the_last_whole_record(host: Path) -> None:
+    samples = [line for line in written(host).splitlines() if not line.startswith("#")]
+    assert samples == [
+        'rigup_release_info{service="chat",release="7",repo="org/a\\"b\\\\c",quant="FP8",build="vllm-0.33.0-abc",'
+        'revision="0123456789ab"} 1',
+        'rigup_release_timestamp_seconds{service="chat"} 1700000000',
+        'rigup_release_answered{service="chat"} 1',
+        'rigup_service_active{service="chat"} 1',
+        'rigup_service_restarts{service="chat"} 2',
+        'rigup_apply_info{rigup="0.1.0",lock="l",commit="c",result="changed"} 1',
+        "rigup_apply_timestamp_seconds 1795292100",
+    ]
+
+
+def test_each_metric_is_explained_once_and_its_samples_are_together(host: Path) -> None:
+    (host / "services/more").symlink_to("chat")
+    lines = written(host).splitlines()
+    names = [line.split()[2] for line in lines if line.startswith("# TYPE")]
+    assert names == list(dict.fromkeys(names)) == list(release_metrics.HELP)
+    at = [lines.index(f"# TYPE {name} gauge") for name in names]
+    for begin, end in zip(at, [*at[1:], len(lines)], strict=True):
+        samples = [line for line in lines[begin + 1 : end] if not line.startswith("#")]
+        assert samples and all(sample.startswith(lines[begin].split()[2]) for sample in samples)
+
+
+def test_a_service_that_systemd_cannot_be_asked_of_and_a_host_without_a_record(
+    host: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(release_metrics, "_state", lambda name: {})
+    (host / "applies.jsonl").unlink()
+    assert "rigup_service_active" not in written(host) and "rigup_apply" not in written(host)
+    assert 'rigup_release_answered{service="chat"} 1' in written(host)

@@ -24,6 +24,7 @@ examples:
   rigup apply --limit gpu1.lan --json         one host, the result for a script
   rigup apply --yes --reboot                  also reboot hosts whose driver cannot be loaded otherwise
   rigup apply --remove                        also stop and take away services that the inventory names no more
+  rigup apply --from vendored                 for hosts that reach no hub: sends what rigup lock --vendor made
   rigup apply --rolling 4                     one host first, then four at a time; stops at the first failed host
   rigup apply --rolling 4 --max-failures 2    goes on as long as no more than two have failed
   rigup apply --rolling 4 --resume            goes on where a rollout stopped or was killed
@@ -41,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--yes", "-y", action="store_true", help="make the changes without asking")
     parser.add_argument("--reboot", action="store_true", help="with --yes: reboot a host where a change needs it")
     parser.add_argument("--remove", action="store_true", help="also take away services that no plan names any more")
+    parser.add_argument("--from", dest="source", metavar="DIR", help="send packages and weights from this folder")
     parser.add_argument("--break-lease", action="store_true", help="take hosts from whoever is changing them")
     rolling = parser.add_argument_group("rolling changes")
     rolling.add_argument(
@@ -76,6 +78,7 @@ def run(args: argparse.Namespace) -> int:
         summary.show_left_over(run, console)
         summary.show_broken_leases(run, console)
         changes = bool(summary.show_changes(results, console))
+        _show_who_shares(run, console)
         if rollout:
             changes = rollout.begins()
         if changes and not args.yes and not agreed(console):
@@ -101,9 +104,16 @@ def run(args: argparse.Namespace) -> int:
     return 130 if rollout and jobs.cancelled() else exit_code(results)
 
 
+def _show_who_shares(run: Run, console: Any) -> None:
+    if len(run.results) > 1 and any(change.role == "weights" for one in run.results.values() for change in one.changes):
+        from rigup.cli import weights_shares  # few runs share weights
+
+        weights_shares.show_foreseen(run, console)
+
+
 def _show_shares(run: Run, console: Any) -> None:
     if run.tallies:
-        from rigup.cli import weights_shares  # few runs share weights
+        from rigup.cli import weights_shares
 
         weights_shares.show(run.tallies, console)
 

@@ -13,8 +13,9 @@ from rigup.errors import RigupError
 
 if TYPE_CHECKING:
     from rigup.fleet.contact import Contact
-    from rigup.fleet.inventory import Project
+    from rigup.fleet.inventory import HostEntry, Project
     from rigup.fleet.runner import Run
+    from rigup.fleet.settings import Settings
     from rigup.plan import Plan
 
 SUDO_PASSWORD_VARIABLE = "RIGUP_SUDO_PASSWORD"
@@ -84,7 +85,6 @@ def _planned(
     from rigup.fleet.planning import plan_project, plans_by_host
     from rigup.fleet.runner import Run
     from rigup.fleet.sets import check_whole_sets
-    from rigup.fleet.settings import read_settings
     from rigup.fleet.unlocked import check_locked
     from rigup.lock import load_lock
 
@@ -97,12 +97,23 @@ def _planned(
     check_locked(plans, load_lock(project.lock_path))
     settings = {
         host.name: replace(
-            read_settings(host.data, by_host[host.name], project.root, host.origins),
+            _settings(args, host, by_host[host.name], project),
             remove=bool(getattr(args, "remove", False)),
         )
         for host in project.hosts
     }
     return (kind or Run)(project, by_host, settings, password, contact)
+
+
+def _settings(args: argparse.Namespace, host: HostEntry, plans: tuple[Plan, ...], project: Project) -> Settings:
+    """A host's settings; what the command line says goes before what its files say."""
+    from rigup.fleet.settings import read_settings
+
+    folder = getattr(args, "source", None)
+    if folder is None:
+        return read_settings(host.data, plans, project.root, host.origins)
+    data = {**host.data, "wheelhouse": os.path.abspath(folder)}
+    return read_settings(data, plans, project.root, {**host.origins, "wheelhouse": "--from"})
 
 
 def check_installable(plans: tuple[Plan, ...]) -> None:

@@ -12,8 +12,29 @@ from rigup.units import bytes_text
 
 if TYPE_CHECKING:
     from rigup.fleet.distribution import Tally
+    from rigup.fleet.runner import Run
 
 HUB = "hub"
+
+
+def show_foreseen(run: Run, console: Console) -> None:
+    """Who will share what, before anybody is asked whether to begin: it may install nginx, and opens a port."""
+    from rigup.fleet.distribution import foreseen
+
+    for swarm in foreseen(run):
+        size = bytes_text(sum(file.size for file in swarm.checkpoint.files))
+        giving = f", which {', '.join(swarm.complete)} {_have(swarm.complete)}" if swarm.complete else ""
+        console.print(
+            f"shared, over nginx: {swarm.checkpoint.repo} {swarm.checkpoint.quant}, {size}, "
+            f"goes to {', '.join(swarm.fetchers)}{giving}",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
+
+
+def _have(hosts: Sequence[str]) -> str:
+    return "has already" if len(hosts) == 1 else "have already"
 
 
 def show(tallies: Sequence[Tally], console: Console) -> None:

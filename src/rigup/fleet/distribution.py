@@ -54,6 +54,33 @@ class Tally:
         return sum(sum(sources.values()) for sources in self.taken.values()) - self.hub_bytes
 
 
+def foreseen(run: Run) -> tuple[Swarm, ...]:
+    """The swarms of a run that was compared. Nobody is asked."""
+    settings = {name: said.weights or WeightsSettings() for name, said in run.settings.items()}
+    names = set(run.results)
+    return swarms(run.plans, settings, _lacking(run, names), _ready(run, names))
+
+
+def _lacking(run: Run, names: Collection[str]) -> dict[str, set[str]]:
+    """The checkpoints that each of these hosts is about to get."""
+    found: dict[str, set[str]] = {}
+    for name in names:
+        steps = {change.step for change in run.results[name].changes if change.role == "weights"}
+        checkpoints = [plan.checkpoint for plan in run.plans[name] if plan.checkpoint]
+        if run.results[name].state == "differs":
+            found[name] = {checkpoint_key(one) for one in checkpoints if step_name(one) in steps}
+    return found
+
+
+def _ready(run: Run, names: Collection[str]) -> set[str]:
+    """The hosts that have what they are not about to get, now that it is these hosts' turn."""
+    results = run.results
+    waiting = {name for name, result in results.items() if result.state == "differs" and name not in names}
+    fetching = {name for name in waiting if any(change.role == "weights" for change in results[name].changes)}
+    at_hand = {name for name, result in results.items() if result.ok or result.state in ("pending", "differs")}
+    return at_hand - fetching
+
+
 class Distribution:
     """The swarms of one stretch of a run. A context manager around it; `tallies` are there afterwards."""
 
@@ -69,7 +96,7 @@ class Distribution:
         self.over = False
 
     def __enter__(self) -> Self:
-        found = swarms(self.run.plans, self.settings, self._lacking(), self._ready())
+        found = swarms(self.run.plans, self.settings, _lacking(self.run, self.names), _ready(self.run, self.names))
         if not found:
             return self
         asked = self._on_each({name for swarm in found for name in swarm.members}, weights_sharing.addresses_of)
@@ -98,25 +125,6 @@ class Distribution:
         if all(self._fetched(name) for name in fetchers) or jobs.cancelled():
             ending = {name for swarm in self.swarms for name in swarm.members if not self.settings[name].keep}
             self._on_each({name for name in ending if weights_sharing.serves(self.hosts[name])}, weights_sharing.end)
-
-    def _lacking(self) -> dict[str, set[str]]:
-        """The checkpoints that each host of this stretch is about to get."""
-        found: dict[str, set[str]] = {}
-        for name in self.names:
-            steps = {change.step for change in self.run.results[name].changes if change.role == "weights"}
-            checkpoints = [plan.checkpoint for plan in self.run.plans[name] if plan.checkpoint]
-            if self.run.results[name].state == "differs":
-                found[name] = {checkpoint_key(one) for one in checkpoints if step_name(one) in steps}
-        return found
-
-    def _ready(self) -> set[str]:
-        """The hosts that have what they are not about to get."""
-        results = self.run.results
-        waiting = {name for name, result in results.items() if result.state == "differs" and name not in self.names}
-        fetching = {name for name in waiting if any(change.role == "weights" for change in results[name].changes)}
-        return {
-            name for name, result in results.items() if result.ok or result.state in ("pending", "differs")
-        } - fetching
 
     @staticmethod
     def _without(swarm: Swarm, found: Collection[str]) -> Swarm:

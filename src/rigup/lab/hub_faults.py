@@ -19,7 +19,8 @@ class Faults(Frozen):
 
     drop_after_bytes: closes the connection after so many bytes of a body, `drop_times` times per file.
     corrupt_times: flips a bit in the middle of a body, so many times per file.
-    bytes_per_second: for each connection. fail_first: answers so many requests with `fail_status`.
+    bytes_per_second: for each connection. fail_first: answers so many requests with `fail_status`, and
+    asks to be left alone for `retry_after_s`.
     token: what must be presented. gated: whether even the right token is refused (403). latency_s: before each answer.
     ignore_range: sends whole files to those who ask for the rest of one.
     """
@@ -30,6 +31,7 @@ class Faults(Frozen):
     bytes_per_second: Annotated[int, Field(gt=0)] | None = None
     fail_first: Times = 0
     fail_status: Annotated[int, Field(ge=400, le=599)] = 503
+    retry_after_s: Annotated[int, Field(ge=0)] | None = None
     token: str | None = None
     gated: bool = False
     latency_s: Annotated[float, Field(ge=0)] = 0.0

@@ -74,7 +74,8 @@ class Handler(BaseHTTPRequestHandler, ABC):
         faults = self.server.control.faults()
         time.sleep(faults.latency_s)
         if self.server.control.take("request", faults.fail_first):
-            self.refuse(faults.fail_status, "Fault", "a fault that was asked for")
+            wait = {} if faults.retry_after_s is None else {"Retry-After": faults.retry_after_s}
+            self.refuse(faults.fail_status, "Fault", "a fault that was asked for", wait)
         else:
             path = urllib.parse.unquote(urllib.parse.urlsplit(self.path).path)
             self.answer([part for part in path.split("/") if part], faults)
@@ -99,10 +100,10 @@ class Handler(BaseHTTPRequestHandler, ABC):
     def json(self, content: Any) -> None:
         self.reply(200, {"Content-Type": "application/json"}, json.dumps(content).encode())
 
-    def refuse(self, status: int, code: str, message: str) -> None:
+    def refuse(self, status: int, code: str, message: str, headers: dict[str, Any] | None = None) -> None:
         """An error in the hub's own way: a code and a message in headers, so that a HEAD carries them too."""
         body = json.dumps({"error": message}).encode()
-        self.reply(status, {"X-Error-Code": code, "X-Error-Message": message}, body)
+        self.reply(status, {"X-Error-Code": code, "X-Error-Message": message, **(headers or {})}, body)
 
     def note(self, status: int, count: int) -> None:
         """Writes the request down."""

@@ -249,3 +249,14 @@ def test_a_token_file_without_a_token_is_refused(weights: Weights, content: str)
     assert done.returncode == 2
     assert done.stderr == f"error: token_file: {weights.home}/token does not hold a token (one word)\n"
     assert weights.requests() == []
+
+
+def test_a_hub_that_throttles_is_left_alone_for_as_long_as_it_says(weights: Weights) -> None:
+    weights.hub.faults(fail_first=1, fail_status=429, retry_after_s=2)
+
+    done = weights.run(weights.job("config.json"))
+
+    assert done.returncode == 0, done.stderr
+    refused, answered = weights.requests("config.json")
+    assert (refused["status"], answered["status"]) == (429, 200)
+    assert answered["time"] - refused["time"] >= 2  # of itself it would try again after 1.25 s at most

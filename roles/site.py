@@ -16,6 +16,7 @@ from rigup.operations.moe_configs import after_start
 from rigup.operations.wheels import PackageSource
 from rigup.plan import Build, Plan
 from rigup.planner.driver_packages import driver_repository
+from rigup.render.nftables import PACKAGE, is_closed
 from rigup.render.watch import PROGRAM as WATCH
 from rigup.render.watch import watch_of
 from roles.base import base
@@ -23,6 +24,7 @@ from roles.engine_image import containers, engine_image
 from roles.engine_llama_cpp import engine_llama_cpp
 from roles.engine_sglang import engine_sglang
 from roles.engine_vllm import engine_vllm
+from roles.firewall import firewall
 from roles.gpus import gpus
 from roles.moe_configs import moe_configs
 from roles.monitoring import monitoring
@@ -49,11 +51,15 @@ def provision(plans: tuple[Plan, ...], probe: Probe, settings: Settings, sets: S
     """
     plans = bound(plans, probe)
     packages = {p for plan in plans if plan.build for p in plan.build.runtime_packages}
+    packages |= {PACKAGE for plan in plans if is_closed(plan)}
     base(tuple(packages), (WATCH,) if any(watch_of(plan) for plan in plans) else ())
     driver_changes = gpus(plans, probe, settings)
     containers(plans, probe, settings)
     if any(plan.on_ray for plan in plans):
         ray()
+    for plan in plans:
+        if is_closed(plan):
+            firewall(plan)
     staged: list[tuple[Plan, str]] = []
     for plan in plans:
         assert plan.build is not None

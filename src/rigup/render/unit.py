@@ -8,6 +8,7 @@ from rigup.layout import WEIGHTS, service_folder
 from rigup.plan import Plan
 from rigup.render.api_key import CREDENTIAL_NAME, is_loopback, wants_key
 from rigup.render.key_wrapper import wrapped
+from rigup.render.nftables import is_closed, load, unload
 from rigup.render.quoting import command_line, environment_line, plain_text
 from rigup.render.ray_unit import VARIABLES, with_ray
 from rigup.render.visible_gpus import with_its_gpus
@@ -69,6 +70,7 @@ def unit_section(plan: Plan) -> tuple[str, ...]:
     assert plan.build is not None
     what = f"{plan.served_name} on {plan.build.engine} {plan.build.version}"
     after = "network-online.target nvidia-persistenced.service" if plan.rig.gpus else "network-online.target"
+    after += " nftables.service" if is_closed(plan) else ""  # whose rules often begin with "flush ruleset"
     return (
         f"Description={plain_text(f'rigup service {plan.service.name}: {what}')}",
         "Wants=network-online.target",
@@ -90,6 +92,7 @@ def _process(plan: Plan, build_folder: str) -> tuple[str, ...]:
     variables = {"HOME": home, **(VARIABLES if plan.on_ray else {}), **plan.environment}
     return (
         "Type=exec",
+        *_firewall(plan),
         f"ExecStart={command_line(words)}",
         *(f"Environment={environment_line(name, value)}" for name, value in variables.items()),
         # vLLM 0.32.0 ends with 0 when another host of its service is gone.
@@ -104,6 +107,13 @@ def _process(plan: Plan, build_folder: str) -> tuple[str, ...]:
         "StandardError=journal",
         f"SyslogIdentifier=rigup-{plan.service.name}",
     )
+
+
+def _firewall(plan: Plan) -> tuple[str, ...]:
+    """As root, outside the sandbox: without its table the service does not start."""
+    if not is_closed(plan):
+        return ()
+    return (f"ExecStartPre=+{command_line(load(plan))}", f"ExecStopPost=-+{command_line(unload(plan.service.name))}")
 
 
 def _folders(plan: Plan, build_folder: str) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rigup.node import Node, PeerPort
+from rigup.node import Network, Node, PeerPort
 from rigup.plan import Build, GpuMemory, Plan
 from rigup.planner.reading import read_rig
 from rigup.render import unit
@@ -44,6 +44,15 @@ def on_ray(rank: int, **service: object) -> Plan:
 @pytest.mark.parametrize(("rank", "name"), [(0, "ray-head"), (1, "ray-worker")])
 def test_units_are_as_reviewed(rank: int, name: str) -> None:
     assert_golden(f"unit/{name}.service", unit(on_ray(rank), FOLDER))
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_on_a_network_of_others_a_unit_loads_its_firewall_and_takes_it_away(rank: int) -> None:
+    plan = on_ray(rank)
+    rig = plan.rig.model_copy(update={"network": Network(private=False)})
+    lines = unit(plan.model_copy(update={"rig": rig}), FOLDER).splitlines()
+    assert_golden(f"unit/firewall-{rank}.txt", "\n".join(line for line in lines if "nft" in line) + "\n")
+    assert not any("nft" in line for line in unit(plan, FOLDER).splitlines())
 
 
 def test_only_the_head_gets_the_api_key_and_only_the_engine_reads_it() -> None:

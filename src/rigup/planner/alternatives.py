@@ -147,7 +147,7 @@ def purchase(question: Question, catalogue: Catalogue, lock: Lock) -> str:
     """One line on what to add to the rig so that the model can be served, for when nothing fits."""
     offers = [
         *_more_gpus(question, catalogue, lock),
-        *_more_hosts(question, catalogue, lock),
+        *more_hosts(question, catalogue, lock),
         *_more_host_memory(question, catalogue, lock),
     ]
     if offers:
@@ -167,7 +167,7 @@ def _more_gpus(question: Question, catalogue: Catalogue, lock: Lock) -> Iterator
             return
 
 
-def _more_hosts(question: Question, catalogue: Catalogue, lock: Lock) -> Iterator[str]:
+def more_hosts(question: Question, catalogue: Catalogue, lock: Lock) -> Iterator[str]:
     """The fewest hosts like this one, up to four, over which what was asked for fits."""
     wanted = question.service.model_copy(update={**_PLACEMENT_KEYS, "build": None})
     for hosts in range(question.rig.hosts_per_service + 1, _MOST_HOSTS + 1):

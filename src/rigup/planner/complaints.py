@@ -21,6 +21,7 @@ _KINDS = {
     "string_type": "must be text",
     "bool_type": "must be True or False",
     "dict_type": "must be a table",
+    "model_type": "must be a table",
     "tuple_type": "must be a list",
     "list_type": "must be a list",
 }

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from rigup.catalogue import Catalogue
 from rigup.lock import Lock
 from rigup.plan import Finding, Plan
-from rigup.planner.alternatives import purchase, runners_up, would_fit
+from rigup.planner.alternatives import more_hosts, purchase, runners_up, would_fit
 from rigup.planner.assembly import assembled, refused
 from rigup.planner.candidate import Candidate
 from rigup.planner.choice import allowed_context, ranked
@@ -63,6 +63,12 @@ def _refusal(host: str, group: str, question: Question, found: Survey, catalogue
         advice = purchase(question, catalogue, lock)
         findings = tuple(
             finding.model_copy(update={"hint": advice}) if finding.rule in ("gpu-memory", "gpu-required") else finding
+            for finding in findings
+        )
+    elif any(finding.rule == "gpu-memory" for finding in findings):
+        over_hosts = "".join(f"; or {offer}" for offer in more_hosts(question, catalogue, lock))
+        findings = tuple(
+            finding.model_copy(update={"hint": finding.hint + over_hosts}) if finding.rule == "gpu-memory" else finding
             for finding in findings
         )
     return refused(host, group, question, findings, alternatives)

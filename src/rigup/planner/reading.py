@@ -14,7 +14,7 @@ from rigup.errors import InputError
 from rigup.node import Network
 from rigup.planner.complaints import check_keys, quoted, validated
 from rigup.planner.resolution import resolve
-from rigup.planner.spreading import JOIN_PORTS_ABOVE, join_port
+from rigup.planner.spreading import JOIN_PORTS_ABOVE, join_port, watch_port
 from rigup.rig import SUPPORTED_OS, Gpu, Rig, RigInput
 from rigup.service import Service
 
@@ -189,7 +189,14 @@ def _check_join_ports(services: tuple[Service, ...], path: str) -> None:
             )
         if port in taken:
             raise InputError(f"{where}: {port} is taken by {taken[port]}", "give it a port of its own")
-        taken[port] = service.name
+        taken[port] = f"the hosts of {service.name} among themselves"
+    for service in services:
+        if (port := watch_port(service)) in taken:
+            raise InputError(
+                f"{path}: services.{service.name}.port: {service.port} makes the head listen at {port} for the other "
+                f"hosts, which is taken by {taken[port]}",
+                "give one of them another port",
+            )
 
 
 def _check_names(service: Service, path: str, catalogue: Catalogue, rig: Rig) -> None:

@@ -57,7 +57,10 @@ def test_a_refusal_without_alternatives_says_what_to_buy() -> None:
     plan = refused("2x RTX 3090", {**M2_5, "quant": "Q4_K_M"})
     assert plan.alternatives == ()
     (finding,) = plan.refusals
-    more_gpus, more_host_memory = finding.hint.split("; or ")
+    more_gpus, more_hosts, more_host_memory = finding.hint.split("; or ")
+    assert more_hosts.startswith(
+        "serve it over 4 such hosts (rig.hosts_per_service = 4): then Q4_K_M on llama.cpp over 8"
+    )
     assert more_gpus.startswith("add 2 more RTX 3090: then ")
     assert more_host_memory.startswith("have 95 GiB of host memory (rig.host_memory_gib): then Q4_K_M on llama.cpp")
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from rigup.errors import InputError
+from rigup.node import Network
 from rigup.planner.reading import read_rig, read_services
 from rigup.rig import Rig
 from tests.unit.planner.asking import catalogue
@@ -40,6 +41,12 @@ def test_a_rig_keeps_what_it_is_told() -> None:
     assert (read.host_memory_gib, read.os) == (64, "debian-12")
 
 
+def test_a_rig_may_be_several_hosts() -> None:
+    read = rig({"gpus": "1x GB10", "hosts_per_service": 2, "network": {"subnet": "192.168.100.0/24"}})
+    assert (read.hosts_per_service, read.network) == (2, Network(private=True, subnet="192.168.100.0/24"))
+    assert rig({"gpus": []}).hosts_per_service == 1
+
+
 EXAMPLE = 'for example rig = {"gpus": "4x RTX 3090"}'
 BAD_RIGS: dict[str, tuple[object, str, str]] = {
     "not a table": ("4x RTX 3090", 'rig: must be a table, not "4x RTX 3090"', EXAMPLE),
@@ -49,6 +56,26 @@ BAD_RIGS: dict[str, tuple[object, str, str]] = {
         {"gpus": [], "zzz": 1},
         "rig.zzz: unknown key",
         "known: gpus, host_memory_gib, hosts_per_service, network, os, power_limit_w",
+    ),
+    "no host for a service": (
+        {"gpus": [], "hosts_per_service": 0},
+        "rig.hosts_per_service: must be at least 1, not 0",
+        "choose a value in that range",
+    ),
+    "a network in words": (
+        {"gpus": [], "network": "10.0.0.0/8"},
+        'rig.network: must be a table, not "10.0.0.0/8"',
+        "correct the type of the value",
+    ),
+    "an unknown key of the network": (
+        {"gpus": [], "network": {"privat": True}},
+        "rig.network.privat: unknown key",
+        'did you mean "private"?',
+    ),
+    "an address for a subnet": (
+        {"gpus": [], "network": {"subnet": "192.168.100.1/24"}},
+        'rig.network.subnet: "192.168.100.1/24" is not a network',
+        'write it like "192.168.100.0/24"',
     ),
     "unknown GPU": (
         {"gpus": ["RTX 3090", "RTX 3090", "RTX 3900"]},
@@ -306,3 +333,38 @@ def test_a_rig_without_gpus_has_none_to_name() -> None:
     with pytest.raises(InputError) as caught:
         read_services({"chat": {**MODEL, "gpus": [0]}}, FILE, catalogue(), rig({"gpus": []}))
     assert caught.value.hint == "this rig has no GPU"
+
+
+ON_HOSTS: dict[str, tuple[dict[str, dict[str, object]], str, str]] = {
+    "beyond the last port": (
+        {"a": {**MODEL, "port": 60000}},
+        "services.a.join_port: missing, and port 60000 plus 10,000 is no port",
+        "write one that is free on every host",
+    ),
+    "the port of an API": (
+        {"a": {**MODEL, "join_port": 8001}, "b": {**MODEL, "port": 8001}},
+        "services.a.join_port: 8001 is taken by the API of b",
+        "give it a port of its own",
+    ),
+    "the same twice": (
+        {"a": {**MODEL, "join_port": 7000}, "b": {**MODEL, "port": 8001, "join_port": 7000}},
+        "services.b.join_port: 7000 is taken by the hosts of a among themselves",
+        "give it a port of its own",
+    ),
+    "where the head listens": (
+        {"a": {**MODEL, "join_port": 28000}},
+        "services.a.port: 8000 makes the head listen at 28000 for the other hosts, which is taken by the hosts of a "
+        "among themselves",
+        "give one of them another port",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ON_HOSTS)
+def test_ports_between_the_hosts_of_a_service(case: str) -> None:
+    data, message, hint = ON_HOSTS[case]
+    with pytest.raises(InputError) as caught:
+        read_services(data, FILE, catalogue(), rig({"gpus": [], "hosts_per_service": 2}))
+    assert (caught.value.message, caught.value.hint) == (f"{FILE}: {message}", hint)
+    if "join_port" not in data["a"]:
+        assert read_services(data, FILE, catalogue(), rig({"gpus": []}))

@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from pyinfra.api import deploy
-from pyinfra.operations import files
 
 import rigup.programs
 from rigup import layout
+from rigup.operations import placed
 from rigup.operations.packages import debian_packages
 from rigup.operations.users import system_user
 
+FOLDERS = (layout.BUILDS, layout.PROGRAMS, layout.WEIGHTS, f"{layout.CONFIGURATION}/services")
 PACKAGES = ("ca-certificates", "curl", "python3")
 PROGRAMS = (
     "ask.py",
@@ -37,8 +38,6 @@ def base(packages: tuple[str, ...], programs: tuple[str, ...] = ()) -> None:
         description="rigup worker, compiles and downloads",
         home="/var/lib/rigup",
     )
-    for folder in (layout.BUILDS, layout.PROGRAMS, layout.WEIGHTS, f"{layout.CONFIGURATION}/services"):
-        files.directory(name=f"folder {folder}", path=folder, mode="755", user="root", group="root")
-    for program in (*PROGRAMS, *programs):
-        source = Path(rigup.programs.__file__).parent / program
-        files.put(name=f"program {program}", src=str(source), dest=f"{layout.PROGRAMS}/{program}", mode="644")
+    placed.folders(name="rigup's folders", paths=FOLDERS)
+    sources = tuple(Path(rigup.programs.__file__).parent / program for program in (*PROGRAMS, *programs))
+    placed.programs(name="rigup's programs", folder=layout.PROGRAMS, sources=sources)

@@ -98,14 +98,13 @@ class CurrentRelease(FactBase[Running]):
         kept, loaded = f"{folder}/{CREDENTIAL_NAME}", f"/run/credentials/{unit}/{CREDENTIAL_NAME}"
         files = f"{UNITS}/{unit} {quadlet_file(service)}"
         parts = (
-            f'basename "$(readlink {folder}/current)"',
+            f"readlink {folder}/current",
             f"cat {folder}/current/unit",
             f"cat {folder}/current/release.json",
             f"cat {files}",
-            f"systemctl is-active {unit}",
-            f"systemctl is-enabled {unit}",
+            f"systemctl show --property=ActiveState,UnitFileState {unit}",
             f"test -e {folder}/current/{ANSWERED} && echo yes",
-            f"cat {files} | grep -q ^LoadCredential= && ! cmp -s {kept} {loaded} && echo stale",
+            f"grep -qs ^LoadCredential= {files} && ! cmp -s {kept} {loaded} && echo stale",
         )
         return "; ".join(f"{{ {part}; }} 2>/dev/null; echo '{_MARK}'" for part in parts)
 
@@ -116,8 +115,18 @@ class CurrentRelease(FactBase[Running]):
                 parts.append([])
             else:
                 parts[-1].append(line)
-        texts = ["\n".join(part) for part in parts[:8]]
-        return Running(*(text if index in (1, 2, 3) else text.strip() for index, text in enumerate(texts)))
+        current, unit, manifest, installed, shown, answered, key = ("\n".join(part) for part in (*parts, *[[]] * 7)[:7])
+        state = dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
+        return Running(
+            current.strip().rpartition("/")[2],
+            unit,
+            manifest,
+            installed,
+            state.get("ActiveState", ""),
+            state.get("UnitFileState", ""),
+            answered.strip(),
+            key.strip(),
+        )
 
 
 @operation()

@@ -1,0 +1,75 @@
+"""What a host is asked about folders, programs and weights, in a real shell, and what is made of the answers."""
+
+from __future__ import annotations
+
+import getpass
+import grp
+import hashlib
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from rigup.operations.placed import Contents, Stands
+from rigup.operations.weights import VerifiedFiles
+from rigup.programs.weights_folder import File, Job, Receipt
+
+OWNER = f"{getpass.getuser()}:{grp.getgrgid(os.getgid()).gr_name}"
+
+
+def asked(fact: Any, *arguments: Any) -> Any:
+    done = subprocess.run(["sh", "-c", fact.command(*arguments)], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    return fact.process(done.stdout.splitlines())
+
+
+def test_folders_are_told_with_mode_and_owner_and_links_are_followed(tmp_path: Path) -> None:
+    (tmp_path / "a b").mkdir(mode=0o755)
+    (tmp_path / "link").symlink_to("a b")
+    (tmp_path / "secret").mkdir(mode=0o700)
+    (tmp_path / "file").touch(mode=0o644)
+    names = ("a b", "link", "secret", "file", "missing")
+    found = asked(Stands(), tuple(str(tmp_path / name) for name in names))
+    assert {Path(path).name: stands for path, stands in found.items()} == {
+        "a b": f"directory|755|{OWNER}",
+        "link": f"directory|755|{OWNER}",
+        "secret": f"directory|700|{OWNER}",
+        "file": f"regular empty file|644|{OWNER}",
+    }
+
+
+def test_programs_are_told_with_their_hashes(tmp_path: Path) -> None:
+    (tmp_path / "one.py").write_text("pass\n")
+    (tmp_path / "one.py").chmod(0o600)
+    digest = hashlib.sha256(b"pass\n").hexdigest()
+    assert asked(Contents(), str(tmp_path), ("one.py", "two.py")) == {"one.py": f"{digest} regular file|600|{OWNER}"}
+    assert asked(Contents(), str(tmp_path / "missing"), ("one.py",)) == {}
+
+
+def verified(folder: Path) -> Any:
+    return asked(VerifiedFiles(), str(folder), ("a.gguf", "sub/b c.gguf"))
+
+
+def test_weights_count_as_their_receipt_says_until_somebody_touches_them(tmp_path: Path) -> None:
+    files = (File("a.gguf", 1, "a" * 64), File("sub/b c.gguf", 2, "b" * 64))
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "a.gguf").write_text("a")
+    (tmp_path / "sub/b c.gguf").write_text("bb")
+    assert verified(tmp_path) == {}, "nothing vouches for them yet"
+    receipt = Receipt(tmp_path)
+    for file in files:
+        receipt.add(file)
+    receipt.write(Job(tmp_path, files))
+    assert verified(tmp_path) == {"a.gguf": (1, "a" * 64), "sub/b c.gguf": (2, "b" * 64)}
+
+    os.utime(tmp_path / "a.gguf", ns=(0, 123456789))
+    assert verified(tmp_path) == {"sub/b c.gguf": (2, "b" * 64)}
+    (tmp_path / "sub/b c.gguf").unlink()
+    assert verified(tmp_path) == {}
+    assert verified(tmp_path / "missing") == {}
+
+
+def test_a_receipt_that_is_cut_short_vouches_for_nothing(tmp_path: Path) -> None:
+    (tmp_path / "a.gguf").write_text("a")
+    (tmp_path / ".rigup-receipt.json").write_text('{"schema": 1, "files": [{"path": "a.gg')
+    assert verified(tmp_path) == {}

@@ -45,6 +45,23 @@ class LockedEnvironment(Frozen):
         return self.engine, self.version, self.variant, self.architecture
 
 
+class LockedHarness(Frozen):
+    """Every Python package of the evaluation harness, for controlling machines of one kind: one wheel a package.
+
+    version: of the harness itself. python: the minor version of the Python that runs it, rigup's own ("3.11").
+    """
+
+    version: str
+    architecture: Architecture = "x86_64"
+    python: Annotated[str, Field(pattern=r"^3\.[0-9]+$")]
+    files: dict[Annotated[str, Field(pattern=r"^[\w.+!-]+\.whl$")], Sha256]
+
+    @property
+    def name(self) -> tuple[str, str]:
+        """What tells it from others: the kind of controlling machine."""
+        return self.python, self.architecture
+
+
 class LockedUv(Frozen):
     """uv, which makes the environments: its version, and its wheels by file name, one for each architecture in use."""
 

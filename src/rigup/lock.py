@@ -9,7 +9,15 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
-from rigup.environment import Architecture, LockedEnvironment, LockedImage, LockedUv, Sha256, Variant
+from rigup.environment import (
+    Architecture,
+    LockedEnvironment,
+    LockedHarness,
+    LockedImage,
+    LockedUv,
+    Sha256,
+    Variant,
+)
 from rigup.errors import InputError
 from rigup.service import EngineName
 from rigup.units import Frozen
@@ -82,6 +90,7 @@ class Lock(Frozen):
     engines: the version that `rigup lock --upgrade ENGINE=VERSION` chose for services that name none.
     inputs: for each inventory that was locked, by its path below the fleet's folder, the digest of what was asked for.
     moe_configs: tuned fused-MoE configs by their path below `files/moe_configs`.
+    harnesses: of `rigup eval`, one for each kind of controlling machine.
     """
 
     schema_version: Annotated[int, Field(alias="schema", ge=1)] = SCHEMA
@@ -95,6 +104,7 @@ class Lock(Frozen):
     images: tuple[LockedImage, ...] = ()
     checkpoints: tuple[LockedCheckpoint, ...] = ()
     moe_configs: dict[str, Sha256] = {}
+    harnesses: tuple[LockedHarness, ...] = ()
 
     def source(self, engine: str, version: str) -> LockedSource | None:
         """The source archive of one engine version."""
@@ -111,6 +121,10 @@ class Lock(Frozen):
         """The container image of one engine version for one kind of machine."""
         wanted = (engine, version, variant, architecture)
         return next((i for i in self.images if i.name == wanted), None)
+
+    def harness(self, python: str, architecture: str) -> LockedHarness | None:
+        """The evaluation harness for a kind of controlling machine."""
+        return next((h for h in self.harnesses if h.name == (python, architecture)), None)
 
     def checkpoint(self, repo: str, quant: str) -> LockedCheckpoint | None:
         """One quantisation of one repository."""
@@ -147,6 +161,7 @@ def _refuse_twins(path: Path, text: str, lock: Lock) -> None:
     environments = [" ".join(entry.name) for entry in lock.environments]
     images = [" ".join(entry.name) for entry in lock.images]
     tables = {"checkpoints": checkpoints, "sources": sources, "environments": environments, "images": images}
+    tables["harnesses"] = [" ".join(entry.name) for entry in lock.harnesses]
     for table, names in tables.items():
         for number, name in enumerate(names):
             if name in names[:number]:

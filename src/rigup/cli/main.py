@@ -27,6 +27,7 @@ VERBS = {
     "log": "what was applied to a host: when, by whom, from which lock, what changed, how it ended",
     "report": "one redacted file about a host, to attach to a bug report",
     "bench": "tokens/s, TTFT, TPOT and ITL of a running service; kept, and compared",
+    "eval": "how well running services answer known questions, by lm-evaluation-harness; kept, and compared",
     "metrics": "Prometheus' configuration and Grafana's dashboard for the fleet, written here",
     "tune": "the engine's own fused-MoE tuner on one host of a group, the kernel brought home if it wins",
     "lab": "booted disposable machines to rehearse on",

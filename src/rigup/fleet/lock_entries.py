@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from rigup.environment import LockedEnvironment, LockedImage
+from rigup.environment import LockedEnvironment, LockedHarness, LockedImage
 from rigup.fleet.lock_needs import BuildName, Name, build_label
 from rigup.fleet.lock_packages import PackageMove, package_moves
 from rigup.lock import Lock, LockedCheckpoint, LockedSource
@@ -79,6 +79,12 @@ def with_moe_configs(lock: Lock, entries: Mapping[str, str]) -> Lock:
     return lock.model_copy(update={"moe_configs": dict(sorted({**lock.moe_configs, **entries}.items()))})
 
 
+def with_harness(lock: Lock, entry: LockedHarness) -> Lock:
+    """The lock with this in place of the harness of the same kind of machine."""
+    merged = {e.name: e for e in (*lock.harnesses, entry)}
+    return lock.model_copy(update={"harnesses": tuple(merged[name] for name in sorted(merged))})
+
+
 def only(
     lock: Lock,
     checkpoints: Iterable[Name],
@@ -122,6 +128,9 @@ def _pins(lock: Lock) -> dict[str, tuple[object, str]]:
         found[f"environment {build_label(environment.name)}"] = (environment, text)
     for image in lock.images:
         found[f"image {build_label(image.name)}"] = (image, f"{image.repository} {image.digest[:19]}")
+    for harness in lock.harnesses:
+        text = f"lm_eval {harness.version}, {len(harness.files)} packages"
+        found[f"eval Python {harness.python} {harness.architecture}"] = (harness, text)
     for path, sha256 in lock.moe_configs.items():
         found[f"moe-config {path}"] = (sha256, f"sha256 {sha256[:12]}")
     return found

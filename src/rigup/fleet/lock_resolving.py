@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from rigup.cache import cache_folder
 from rigup.catalogue import Catalogue, CheckpointEntry
 from rigup.catalogue.catalogue import FOLDER, NAME_LISTS
-from rigup.environment import LockedEnvironment, LockedImage, LockedUv
+from rigup.environment import LockedEnvironment, LockedHarness, LockedImage, LockedUv
 from rigup.errors import InputError, Unreachable
 from rigup.fleet.gguf_files import gguf_files
 from rigup.fleet.hub import Hub, HubFile
@@ -110,6 +110,13 @@ class Resolver:
                 " (rigup lock --vendor)"
             )
         return found.environment
+
+    def harness(self, uv: LockedUv, version: str | None = None) -> LockedHarness:
+        """The evaluation harness for this machine, the newest without a version. Raises InputError and Unreachable."""
+        from rigup.operations.harness_environment import resolve_harness
+
+        self.say(f"resolving the packages of the evaluation harness with uv {uv.version}")
+        return resolve_harness(uv_program(uv), version)
 
     def image(self, name: BuildName, plan: Plan) -> LockedImage:
         """The official image of an engine's release, by the digest that its tag has now.

@@ -15,7 +15,7 @@ from rigup.fleet.lock_needs import BuildName, Name, Needs
 from rigup.lock import Lock
 from rigup.planner.complaints import suggestion
 
-DRIVER, CUDA_TOOLKIT, UV, MOE_CONFIGS = "driver", "cuda-toolkit", "uv", "moe-configs"
+DRIVER, CUDA_TOOLKIT, UV, MOE_CONFIGS, EVAL = "driver", "cuda-toolkit", "uv", "moe-configs", "eval"
 
 AnyName = TypeVar("AnyName", Name, BuildName)
 
@@ -24,7 +24,7 @@ AnyName = TypeVar("AnyName", Name, BuildName)
 class Upgrade:
     """One thing to move: a repository, an engine, `driver`, `cuda-toolkit` or `uv`; no version means the newest known.
 
-    `moe-configs` takes the tuned kernels as their files are now.
+    `moe-configs` takes the tuned kernels as their files are now, `eval` the harness of `rigup eval` for this machine.
     """
 
     name: str
@@ -118,7 +118,7 @@ def upgraded_checkpoints(upgrade: Upgrade, needs: Needs, lock: Lock, catalogue: 
     found = tuple(sorted(name for name in names if name[0].lower() == upgrade.name.lower()))
     if not found:
         builds = (*needs.sources, *needs.environments, *needs.images)
-        known = {repo for repo, _ in names} | {name[0] for name in builds} | {DRIVER, CUDA_TOOLKIT, UV}
+        known = {repo for repo, _ in names} | {name[0] for name in builds} | {DRIVER, CUDA_TOOLKIT, UV, EVAL}
         raise InputError(
             f"{upgrade}: nothing of that name is locked or used by a service", suggestion(upgrade.name, known)
         )

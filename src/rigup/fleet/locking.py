@@ -17,6 +17,7 @@ from rigup.fleet.lock_entries import (
     only,
     with_checkpoints,
     with_environments,
+    with_harness,
     with_images,
     with_moe_configs,
     with_sources,
@@ -24,6 +25,7 @@ from rigup.fleet.lock_entries import (
 from rigup.fleet.lock_needs import Name, Needs, inputs_digest, needs_of
 from rigup.fleet.lock_resolving import Resolver
 from rigup.fleet.lock_upgrade import (
+    EVAL,
     MOE_CONFIGS,
     UV,
     Upgrade,
@@ -73,7 +75,8 @@ def resolve_lock(
     before = kept if path.exists() else Lock()
     if upgrade is not None:
         kept = _upgraded(project, kept, upgrade, resolver)
-    begin = Lock(inputs=before.inputs, engines=kept.engines) if prune or not path.exists() else kept
+    new = Lock(inputs=before.inputs, engines=kept.engines, harnesses=kept.harnesses)
+    begin = new if prune or not path.exists() else kept
     after, needs = _settled(project, begin, kept, resolver)
     if prune:
         after, needs = _settled(project, _with_used_by_others(project, after, kept), kept, resolver)
@@ -147,6 +150,9 @@ def _upgraded(project: Project, lock: Lock, upgrade: Upgrade, resolver: Resolver
         return lock.model_copy(update={"moe_configs": {}})  # the plans will ask for those that are in use, as they are
     if upgrade.name == UV:
         return lock.model_copy(update={"uv": resolver.uv(upgrade.version, str(upgrade))})
+    if upgrade.name == EVAL:
+        uv = lock.uv or resolver.uv()
+        return with_harness(lock, resolver.harness(uv, upgrade.version)).model_copy(update={"uv": uv})
     needs = needs_of(plan_project(project, lock))
     if is_engine(upgrade, resolver.catalogue):
         return _upgraded_engine(project, lock, upgrade, needs, resolver)

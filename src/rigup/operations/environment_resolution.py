@@ -90,6 +90,23 @@ def resolve_environment(
     return Resolution(environment, tuple(local), own)
 
 
+def resolve_project(
+    program: Path, what: str, recipe: EnvironmentRecipe, version: str, architecture: Architecture
+) -> dict[str, str]:
+    """The wheels of a project and all that it needs, by file name with their sha256; of pip's index alone.
+
+    what: what messages begin with. recipe: its project may name extras. Raises as `resolve_environment` does.
+    """
+    found = _packages(_resolved(program, what, recipe, version, recipe.python, architecture, {}))
+    tags, files = target_tags(architecture, recipe.python), {}
+    for name, wheels in found.items():
+        wheel = best_wheel(wheels, tags)
+        if wheel is None:
+            raise InputError(f"{what}: {name} is not built for {_platform(architecture, recipe.python)}", _where(name))
+        files[wheel.name] = wheel.sha256 or _hashed(wheel)
+    return dict(sorted(files.items()))
+
+
 def _require_catalogued(what: str, release: EngineVersion, wheel: IndexFile) -> None:
     """Raises InputError where the index has another file under the name of a wheel that the catalogue knows."""
     known = release.wheels.get(wheel.name, wheel.sha256)

@@ -38,6 +38,9 @@ def lock_text(lock: Lock) -> str:
         blocks += _environment(environment)
     for image in sorted(lock.images, key=lambda entry: entry.name):
         blocks.append(_block("[[images]]", _scalars(image)))
+    for harness in sorted(lock.harnesses, key=lambda entry: entry.name):
+        blocks.append(_block("[[harnesses]]", harness.model_dump(exclude={"files"})))
+        blocks.append(_block("[harnesses.files]", dict(sorted(harness.files.items()))))
     return "\n\n".join(blocks) + "\n"
 
 

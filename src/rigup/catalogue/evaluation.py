@@ -1,0 +1,28 @@
+"""The evaluation harness, and what it is asked where nobody says."""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+from pathlib import Path
+
+from rigup.units import Frozen
+
+FILE = Path(__file__).parent / "data" / "evaluation.toml"
+
+
+class Evaluation(Frozen):
+    """project, extra: on the package index. excludes: packages that are left out. limit: questions of each task."""
+
+    project: str
+    extra: str
+    excludes: tuple[str, ...]
+    tasks: tuple[str, ...]
+    limit: int
+    source: str
+
+
+@functools.cache
+def evaluation() -> Evaluation:
+    """Reads the toolkit's file."""
+    return Evaluation.model_validate(tomllib.loads(FILE.read_text()))

@@ -1,0 +1,83 @@
+"""Scores and differences of evaluations, as tables and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from rigup.verify.evaluation_comparison import Difference
+
+COLOURS = {"better": "green", "worse": "red", "unknown": "yellow"}
+Conditions = Sequence[tuple[str, Any, Any]]
+
+
+def show_result(result: dict[str, Any], path: Path, console: Console) -> None:
+    """A line for each score, with its standard error."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    console.print(f"[bold]{escape(name_of(result['endpoint']))}[/], lm_eval {result['harness']}", soft_wrap=True)
+    table = Table(box=None, pad_edge=False)
+    for column in ("task", "score of", "value", "questions"):
+        table.add_column(column, overflow="fold")
+    for task, said in result["tasks"].items():
+        for score in said["scores"]:
+            table.add_row(task, _metric(score["metric"], score["filter"]), _value(score), str(said["questions"] or "-"))
+    console.print(table)
+    console.print(f"kept in {path}", soft_wrap=True, markup=False)
+
+
+def name_of(endpoint: dict[str, Any]) -> str:
+    """Which service it was, and what it served."""
+    checkpoint = endpoint.get("checkpoint") or {}
+    what = f"{checkpoint.get('repo', '')} {checkpoint.get('quant', '')}".strip() or endpoint["model"]
+    engine = f" on {endpoint['engine']} {endpoint['version']}" if endpoint.get("engine") else ""
+    return f"{' '.join(part for part in (endpoint['host'], endpoint.get('service')) if part)}: {what}{engine}"
+
+
+def _metric(metric: str, kind: str) -> str:
+    return metric if kind in ("none", "") else f"{metric} ({kind})"
+
+
+def _value(score: dict[str, Any]) -> str:
+    stderr = score["stderr"]
+    return f"{score['value']:.4f}" + (f" +- {stderr:.4f}" if stderr is not None else "")
+
+
+def show_differences(
+    found: Sequence[Difference], differ: Conditions, results: tuple[dict[str, Any], dict[str, Any]], console: Console
+) -> None:
+    """Which two, what was not the same in how they were asked, and a line for each score."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    for mark, result in zip("AB", results, strict=True):
+        console.print(f"{mark}  {escape(name_of(result['endpoint']))}, {result['began']}", soft_wrap=True)
+    for what, before, after in differ:
+        console.print(f"[yellow]not asked alike: {what}: {_said(before)} and {_said(after)}[/]", soft_wrap=True)
+    table = Table(box=None, pad_edge=False)
+    for column in ("task", "score of", "A", "B", "difference", ""):
+        table.add_column(column, overflow="fold")
+    for one in found:
+        stderr = f" +- {one.stderr:.4f}" if one.stderr is not None else ""
+        paired = ", question by question" if one.paired else ""
+        verdict = one.verdict + (f": {one.why}" if one.why else "")
+        cells = (f"{one.before:.4f}", f"{one.after:.4f}", f"{one.change:+.4f}{stderr}{paired}", verdict)
+        table.add_row(one.task, _metric(one.metric, one.filter), *cells, style=COLOURS.get(one.verdict))
+    console.print(table)
+
+
+def _said(value: Any) -> str:
+    return "not said" if value is None else str(value)
+
+
+def differences_as_json(found: Sequence[Difference], differ: Conditions) -> dict[str, Any]:
+    """The same in plain values."""
+    conditions = [{"what": what, "before": before, "after": after} for what, before, after in differ]
+    differences = [{**asdict(one), "change": one.change} for one in found]
+    return {"schema": 1, "conditions": conditions, "differences": differences}

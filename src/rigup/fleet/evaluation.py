@@ -1,0 +1,201 @@
+"""`rigup eval`: the harness here, the endpoints there, and a result for each service."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import gevent
+import requests
+
+from rigup import layout
+from rigup.errors import HostFailed, InputError, RigupError, Unreachable
+from rigup.facts.probe import Probe
+from rigup.fleet.benching import about
+from rigup.fleet.evaluation_tunnel import tunnel
+from rigup.fleet.runner import Run
+from rigup.operations import jobs, remote
+from rigup.operations.progress import Progress, report
+from rigup.plan import Plan
+from rigup.render.api_key import wants_key
+from rigup.verify.evaluation import (
+    KEY_VARIABLE,
+    SCHEMA,
+    Wanted,
+    how_far,
+    read_output,
+    tail,
+    unknown_tasks,
+)
+from rigup.verify.generation import endpoint
+
+POLL_SECONDS = 0.3
+STOP_SECONDS = 10.0
+ASK_SECONDS = 30
+SHOWN_BYTES = 20_000
+HUB_HINT = "the questions come from the public hub; --include-path takes tasks of your own, with their files"
+HUB_WORDS = ("on the Hub (", "Cannot send a request, as the client has been closed", "LocalEntryNotFoundError")
+
+
+class EvaluationRun(Run):
+    """A run that asks questions; what it changes on a host is the lease alone."""
+
+    def evaluate(self, python: Path, version: str, wanted: Wanted, service: str | None) -> list[dict[str, Any]]:
+        """Evaluates every service, or those of this name: hosts side by side, a host's services one after the other.
+
+        python, version: of the harness.
+        """
+        found: list[dict[str, Any]] = []
+
+        def work(host: Any) -> None:
+            result, errors = self.results[host.name], []
+            assert result.probe is not None
+            for plan in self.plans[host.name]:
+                if service in (None, plan.service.name):
+                    try:
+                        found.append(_service(host, plan, result.probe, python, version, wanted))
+                    except jobs.Cancelled:
+                        raise
+                    except RigupError as error:
+                        errors.append(error)
+            result.state = "unchanged"
+            if errors:
+                result.errors += errors[:-1]
+                raise errors[-1]
+
+        self._each(work)
+        return found
+
+
+def _service(host: Any, plan: Plan, probe: Probe, python: Path, version: str, wanted: Wanted) -> dict[str, Any]:
+    """Evaluates one service of a host through a tunnel. Raises RigupErrors that begin with host and service."""
+    name = plan.service.name
+    if name not in probe.releases:
+        raise HostFailed(f"{host.name}: {name} was never applied here", "rigup diff shows what apply would do")
+    key = None
+    if wants_key(plan.service):
+        key = remote.tell(host, "cat", f"{layout.service_folder(name)}/api-key").strip()
+    where = f"{host.name}: {name}"
+    about_it = about(host.name, plan, probe) | {"model": plan.served_name}
+    with tunnel(host, endpoint(plan)) as url:
+        check_endpoint(url, key, plan.served_name, where)
+        return evaluated(url, key, about_it, python, version, wanted)
+
+
+def check_endpoint(url: str, key: str | None, model: str | None, where: str) -> str:
+    """The model that will be asked: the endpoint's first unless one is named.
+
+    Raises Unreachable, InputError for a key or a model that is not the right one, HostFailed for what is no endpoint.
+    """
+    page = url.rstrip("/").removesuffix("/v1") + "/v1/models"
+    try:
+        answer = requests.get(page, headers={"Authorization": f"Bearer {key}"} if key else {}, timeout=ASK_SECONDS)
+    except requests.RequestException:
+        raise Unreachable(f"{where}: does not answer", "is it running? rigup status") from None
+    if answer.status_code in (401, 403):
+        said = "does not accept this API key" if key else "wants an API key"
+        raise InputError(f"{where}: {said} (HTTP {answer.status_code})", "--api-key-file, beside --url")
+    try:
+        models = [str(entry["id"]) for entry in answer.json()["data"]] if answer.ok else []
+    except (ValueError, KeyError, TypeError):
+        models = []
+    if not models:
+        raise HostFailed(
+            f"{where}: is no OpenAI-compatible endpoint: GET /v1/models says HTTP {answer.status_code}",
+            "the address has no path but /v1",
+        )
+    if model is not None and model not in models:
+        raise InputError(f'{where}: serves no model "{model}"', f"it serves {', '.join(models)}")
+    return model or models[0]
+
+
+def evaluated(
+    url: str, key: str | None, about_it: dict[str, Any], python: Path, version: str, wanted: Wanted
+) -> dict[str, Any]:
+    """Runs the harness against an endpoint that answers; the result. about_it: with `host`, `service` and `model`.
+
+    Raises InputError for tasks that it does not know, HostFailed with its last words where it failed, and Cancelled.
+    """
+    where = ": ".join(part for part in (about_it["host"], about_it["service"]) if part)
+    began, started = time.gmtime(), time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="rigup-eval-") as folder:
+        output, log = Path(folder) / "output", Path(folder) / "log"
+        words = [str(python), *wanted.words(url, about_it["model"], output)]
+        code = _run(words, wanted, key, log, about_it, where)
+        said = log.read_text(errors="replace")
+        found = read_output(output)
+    if code or found is None or not found["rigup_tasks"]:
+        raise _refusal(where, code, said, key)
+    return {
+        "schema": SCHEMA,
+        "began": time.strftime("%Y-%m-%dT%H:%M:%S+00:00", began),
+        "seconds": round(time.monotonic() - started, 1),
+        "harness": found.get("lm_eval_version") or version,
+        "conditions": wanted.conditions(),
+        "endpoint": about_it,
+        "tasks": found["rigup_tasks"],
+    }
+
+
+def _run(words: list[str], wanted: Wanted, key: str | None, log: Path, about_it: dict[str, Any], where: str) -> int:
+    """The harness's exit status. The key goes by its environment; its files of tasks are looked up where they lie."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    environment = {**kept, KEY_VARIABLE: key or "none", "TOKENIZERS_PARALLELISM": "false"}
+    report(Progress(about_it["host"], "eval", text=f"{about_it['service']} the harness begins".strip()))
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            cwd=wanted.include,
+            start_new_session=True,
+        )
+    told = (0, 0)
+    try:
+        while process.poll() is None:
+            if jobs.cancelled():
+                raise jobs.Cancelled(f"{where}: cancelled; of an evaluation that was not ended nothing is kept")
+            if (now := how_far(_end_of(log))) != told:
+                told = now
+                report(Progress(about_it["host"], "eval", *now, "answers", text=str(about_it["service"])))
+            gevent.sleep(POLL_SECONDS)
+    finally:
+        _end(process)
+    return int(process.returncode)
+
+
+def _end_of(log: Path) -> str:
+    """The last that was said: it may be much, and is looked at often."""
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - SHOWN_BYTES))
+        return file.read().decode(errors="replace")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ends the harness and whatever it has started, if it runs still."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        deadline = time.monotonic() + STOP_SECONDS
+        if process.poll() is not None:
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        while process.poll() is None and time.monotonic() < deadline:
+            gevent.sleep(0.05)
+
+
+def _refusal(where: str, code: int, said: str, key: str | None) -> RigupError:
+    if names := unknown_tasks(said):
+        return InputError(f"--tasks: lm_eval knows no {names}", "--include-path takes a folder with tasks of your own")
+    last = tail(said, key)
+    if code and any(words in said for words in HUB_WORDS):
+        return Unreachable(f"{where}: the harness cannot get its questions:\n{last}", HUB_HINT)
+    what = f"ended with {code}" if code else "ended without a result"
+    return HostFailed(f"{where}: the harness {what}:\n{last}", "these are its last words")

@@ -73,7 +73,7 @@ class Sharing:
     @property
     def poll_s(self) -> float:
         """How often neighbours are asked: more rarely where they are many."""
-        return max(0.25, min(self.patience_s / 4, len(self.neighbours) / 10))
+        return max(min(0.5, self.patience_s / 4), min(self.patience_s / 4, len(self.neighbours) / 10))
 
 
 @dataclass

@@ -34,7 +34,7 @@ else:
 if TYPE_CHECKING:
     from rigup.programs.fetch_weights import Fetch
 
-TICK_S = 0.1
+TICK_S = 0.2
 TELL_S = 0.5
 LAN_STALL_S = 10
 HASHED_PER_S = 50e6
@@ -83,9 +83,11 @@ class Swarm:
         self.told = 0.0
         self.hub_rests_until, self.hub_tries = 0.0, 0
         self.hub_is_out: FetchError | None = None
+        # few at a time from the hub: what is whole sooner is passed on while the rest comes
+        from_hub = max(1, job.parallel // count)
         self.limits = {
-            HUB: (1 if job.hub_bytes_per_second else job.parallel),
-            "": (1 if job.lan_bytes_per_second else job.parallel),
+            HUB: 1 if job.hub_bytes_per_second else from_hub,
+            "": 1 if job.lan_bytes_per_second else job.parallel,
         }
 
     def close(self) -> None:

@@ -1,0 +1,212 @@
+"""Four machines that need the same checkpoint: it crosses to them once, whatever happens to one of them on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from rigup.errors import MissingTool
+from rigup.lab import prerequisites
+from rigup.lab.addresses import hub_address, namespace
+from rigup.lab.process import run as run_here
+from rigup.operations.weights_sharing import FOLDER, UNIT
+from tests.lab.fleet import FILE_BYTES, FILES, REPO, WEIGHTS, Fleet, Host, Run, content_of, wait_for
+from tests.lab.fleet_fixtures import made_site
+
+pytestmark = [pytest.mark.slow, pytest.mark.lab]
+
+TOTAL = FILE_BYTES * len(FILES)
+HOSTS = 4
+PORT = 8791
+
+
+class SharingFleet(Fleet):
+    """A fleet whose machines share even small checkpoints."""
+
+    def share(self, sharing: object = None, **more: Any) -> None:
+        """Describes all machines; `more` are further keys of group_data."""
+        self.describe(HOSTS)
+        data = self.root / "group_data/boxes.py"
+        said = {"weights_sharing": {"from_mb": 0} if sharing is None else sharing, **more}
+        data.write_text(data.read_text() + "".join(f"{key} = {value!r}\n" for key, value in said.items()))
+
+    def take_away(self, *hosts: Host) -> None:
+        """The weights are gone from these machines."""
+        for host in hosts:
+            host.tell(f"rm -rf {WEIGHTS}/*")
+
+    def whole(self) -> bool:
+        """Whether every machine has every file with the right bytes."""
+        return all(self.has(host) for host in self.hosts)
+
+    def has(self, host: Host) -> bool:
+        """Whether this one has."""
+        program = "/opt/rigup/programs/fetch_weights.py"
+        return host.says(f"python3 {program} --check --deep {WEIGHTS}/.jobs/*.json")
+
+    def from_hub(self, since: int = 0) -> int:
+        """The bytes of files that the hub has sent since so many requests."""
+        sent = [entry for entry in self.hub.log()[since:] if entry["method"] == "GET" and entry["status"] < 300]
+        return sum(entry["bytes"] for entry in sent)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharingFleet]:
+    """Four machines, fitted out by the first apply, in which all of them got the weights together."""
+    try:
+        prerequisites.check()
+    except MissingTool as missing:
+        pytest.skip(missing.message)
+    with made_site(tmp_path_factory, "sharing", hosts=HOSTS) as made:
+        fleet = SharingFleet(*made)
+        fleet.share()
+        fleet.first = fleet.apply()  # type: ignore[attr-defined]
+        yield fleet
+        for run in fleet.runs:
+            if run.process.poll() is None:
+                run.kill()
+
+
+@pytest.fixture
+def fleet(site: SharingFleet) -> SharingFleet:
+    """The fleet as it is by default, its machines on and its hub well."""
+    for host in site.hosts:
+        host.machine.power_on()
+        host.tell("rm -f /var/filler")
+    site.hub.faults()
+    site.share()
+    return site
+
+
+def test_each_file_comes_from_the_hub_once_and_nothing_serves_afterwards(site: SharingFleet) -> None:
+    first: Run = site.first  # type: ignore[attr-defined]
+
+    assert site.whole()
+    assert site.from_hub() <= 1.1 * TOTAL
+    (said,) = first.json["weights"]
+    assert (said["bytes"], len(said["taken"]), said["faults"]) == (TOTAL, HOSTS, [])
+    assert said["hub_bytes"] + said["lan_bytes"] == HOSTS * TOTAL
+    for host in site.hosts:
+        assert not host.says(f"systemctl is-active --quiet {UNIT}")
+        assert not host.says(f"test -e {FOLDER}")
+        assert host.tell("systemctl is-enabled nginx || true") == "disabled"
+        assert not host.says("systemctl is-active --quiet nginx")
+        assert str(PORT) not in host.tell("ss -Htln")
+
+
+def test_a_server_that_is_kept_serves_verified_files_to_the_fleet_and_nothing_else(fleet: SharingFleet) -> None:
+    giver, asker = fleet.hosts[0], fleet.hosts[1]
+    fleet.share({"from_mb": 0, "keep": True})
+    fleet.take_away(asker)
+    fleet.apply()
+
+    link = giver.tell(f"ls {FOLDER}/files").split()[0]
+    base = f"http://{giver.machine.inner_address}:{PORT}"
+    ask = "curl -s -o /dev/null -w '%{http_code} %{size_download}'"
+    assert asker.tell(f"{ask} -r 100- {base}/files/{link}") == f"206 {FILE_BYTES - 100}"
+    for path in ("/", "/serve.json", "/nginx.conf", "/files/", "/files/../serve.json", "/state/", "/etc/passwd"):
+        assert asker.tell(f"{ask} --path-as-is {base}{path}").split()[0] in ("404", "400"), path
+    for method in ("POST", "PUT", "DELETE"):
+        assert asker.tell(f"{ask} -X {method} {base}/files/{link}").split()[0] in ("403", "405"), method
+    number = giver.machine.record.number
+    inside = ("ip", "netns", "exec", namespace(number))
+    words = ("curl", "-s", "-m", "5", "-o", "/dev/null", "--interface", hub_address(number), "-w", "%{http_code}")
+    stranger = run_here([*inside, *words, f"{base}/files/{link}"], check=False)
+    assert stranger.stdout.strip() in ("403", "000")
+    assert giver.tell(f"ps -o user= -p $(systemctl show {UNIT} -P MainPID)") == "rigup"
+    exposure = giver.tell(f"systemd-analyze security {UNIT} --no-pager | tail -n 1")
+    assert float(exposure.split("level for ")[1].split(": ")[1].split()[0]) < 3.0, exposure
+
+    fleet.share()
+    fleet.take_away(asker)
+    fleet.apply()
+    assert not giver.says(f"systemctl is-active --quiet {UNIT}")
+
+
+def test_a_machine_that_reaches_no_hub_is_fed_by_its_neighbours(fleet: SharingFleet) -> None:
+    newcomer = fleet.hosts[3]
+    fleet.take_away(newcomer)
+    fleet.hub.faults(fail_first=10_000, fail_status=503)
+    before = len(fleet.hub.log())
+
+    run = fleet.apply()
+
+    assert fleet.has(newcomer)
+    assert fleet.from_hub(before) == 0
+    (said,) = run.json["weights"]
+    assert said["lan_bytes"] == TOTAL and said["fetched"] == [newcomer.name]
+
+
+def test_a_neighbour_whose_file_has_rotted_is_shunned_and_told(fleet: SharingFleet) -> None:
+    rotten, newcomer, *others = fleet.hosts
+    path = rotten.tell(f"ls {WEIGHTS}/{REPO}/*/{FILES[1]}")
+    rotten.tell(
+        f"cp --preserve=timestamps {path} /tmp/right; touch -r {path} /tmp/when; "
+        f"printf rot | dd of={path} bs=1 seek=1000 conv=notrunc status=none; touch -r /tmp/when {path}"
+    )
+    fleet.take_away(newcomer, *others)
+    before = len(fleet.hub.log())
+
+    run = fleet.apply()
+
+    assert all(fleet.has(host) for host in (newcomer, *others))
+    assert fleet.from_hub(before) <= 1.1 * FILE_BYTES
+    (said,) = run.json["weights"]
+    told = f"{rotten.name} is shunned: it sent {FILES[1]} with sha256 "
+    assert any(told in fault for fault in said["faults"]), said
+    rotten.tell(f"cat /tmp/right > {path}; touch -r /tmp/when {path}")
+    assert fleet.has(rotten)
+
+
+def test_a_disk_that_fills_on_one_of_four_is_its_own_trouble(fleet: SharingFleet) -> None:
+    full = fleet.hosts[2]
+    fleet.take_away(*fleet.hosts)
+    full.machine.fill_disk(leave_mib=12)
+
+    run = fleet.apply(expect=1)
+
+    full.tell("rm -f /var/filler")
+    assert all(fleet.has(host) for host in fleet.hosts if host is not full)
+    states = {host["host"]: host["state"] for host in run.json["hosts"]}
+    assert states.pop(full.name) == "failed" and set(states.values()) == {"changed"}
+    (errors,) = [host["errors"] for host in run.json["hosts"] if host["host"] == full.name]
+    assert "disk full" in errors[0]["message"]
+    fleet.apply()
+    assert fleet.whole()
+
+
+def test_a_neighbour_that_loses_power_on_the_way_is_gone_on_without(fleet: SharingFleet) -> None:
+    giver, *others = fleet.hosts
+    fleet.share(weights_mb_per_s={"lan": 2})
+    fleet.take_away(*others)
+    fleet.hub.faults(fail_first=10_000, fail_status=503)
+    run = fleet.start("apply", "--yes", "--json")
+    wait_for(lambda: all(host.part_bytes() for host in others), "parts on all of them")
+    giver.machine.power_off()
+    fleet.hub.faults()
+
+    assert run.wait() == 1
+    assert all(fleet.has(host) for host in others)
+    states = {host["host"]: host["state"] for host in run.json["hosts"]}
+    assert {states[host.name] for host in others} == {"changed"}
+
+
+def test_what_was_vendored_is_sent_once_and_passed_on(fleet: SharingFleet, tmp_path: Any) -> None:
+    fleet.take_away(*fleet.hosts)
+    fleet.hub.faults(fail_first=10_000, fail_status=503)
+    revision = next(
+        line.split('"')[1] for line in (fleet.root / "rigup.lock").read_text().splitlines() if "revision" in line
+    )
+    folder = tmp_path / "vendored/weights" / REPO / revision
+    folder.mkdir(parents=True)
+    for name in FILES:
+        (folder / name).write_bytes(content_of(name))
+
+    run = fleet.apply("--from", str(tmp_path / "vendored"))
+
+    assert fleet.whole()
+    (said,) = run.json["weights"]
+    assert said["hub_bytes"] == 0
+    assert said["lan_bytes"] == (HOSTS - 1) * TOTAL

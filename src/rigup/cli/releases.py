@@ -63,9 +63,10 @@ def open_rolling_back(args: argparse.Namespace) -> RollingBack:
     from rigup.fleet.contact import Contact
     from rigup.fleet.inventory import load_project
     from rigup.fleet.rolling_back import RollingBack
+    from rigup.fleet.sets import with_whole_sets
     from rigup.fleet.settings import Settings
 
-    project = load_project(args.inventory, args.limit)
+    project = with_whole_sets(load_project(args.inventory, args.limit))
     password = hosts.sudo_password(args)
     names = [host.name for host in project.hosts]
     contact = Contact(project, password)
@@ -77,12 +78,13 @@ def show(host: str, found: dict[str, tuple[KeptRelease, ...]], console: Console)
     """A line a release, the newest first, with what it changed."""
     from rich.markup import escape
 
-    from rigup.operations.kept_releases import differences
+    from rigup.operations.kept_releases import differences, hosts_of
 
     for service, kept in found.items():
         console.print(f"[bold]{escape(host)} {escape(service)}[/]")
         for older, release in reversed(list(zip((None, *kept), kept, strict=False))):
             marks = ["current"] * release.current + ([] if release.answered else ["never answered"])
+            marks += [f"on {' and '.join(spanned)}"] if (spanned := hosts_of(release.manifest)) else []
             console.print(f"  {release.number}  {_time(release)}" + (f"  [bold]{', '.join(marks)}[/]" if marks else ""))
             for change in differences(older, release) if older else (str(release.manifest.get("build")),):
                 console.print(f"       {escape(change)}", soft_wrap=True)

@@ -123,6 +123,8 @@ def table(rows: list[dict[str, Any]]) -> Any:
     """A line a service, with columns for the driver and the GPUs where some host has them; red where not as planned."""
     from rich.table import Table
 
+    from rigup.fleet.result import HEALTHY
+
     table = Table(box=None, pad_edge=False)
     drivers = ("driver",) if any(row.get("driver") for row in rows) else ()
     gpus = ("gpu memory", "hottest") if any(row.get("gpu_memory_mib") for row in rows) else ()
@@ -136,7 +138,7 @@ def table(rows: list[dict[str, Any]]) -> Any:
         driver = (row.get("driver"),) if drivers else ()
         figures = (_gpu_memory(row), _temperature(row)) if gpus else ()
         known = (row.get("release"), _engine(row), _checkpoint(row), row.get("unit"), uptime(row.get("up_seconds")))
-        style = None if row["health"] == "answers" and row["drift"] == "none" else "red"
+        style = None if row["health"] in HEALTHY and row["drift"] == "none" else "red"
         kernel = (row.get("moe_config"),) if kernels else ()
         beside = (_planned(row),) if planned else ()
         cells = (*known, *driver, *figures, *beside, *kernel, health, row["drift"])

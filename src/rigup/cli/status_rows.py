@@ -41,7 +41,7 @@ def row(result: HostResult, plan: Plan, drift: tuple[Drift, ...]) -> dict[str, A
         "since": unit.since if unit else None,
         "up_seconds": up_seconds(unit.since, probe.clock) if unit and unit.active == "active" else None,
         "restarts": unit.restarts if unit else None,
-        "health": "answers" if answer else "no answer",
+        "health": result.standing.get(name) or ("answers" if answer else "no answer"),
         "seconds": answer.seconds if answer else None,
         "drift": ", ".join(dict.fromkeys(own)) or "none",
     }

@@ -12,6 +12,8 @@ from rigup.verify.generation import Answer
 State = Literal[
     "pending", "unchanged", "changed", "differs", "failed", "unreachable", "refused", "cancelled", "not begun"
 ]
+JOINED = "joined"  # of a host that serves behind another one, which answers
+HEALTHY = ("answers", JOINED)
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ class HostResult:
     """One host's part of a run. `changes` are those foreseen until the host was worked on, then those made.
 
     memory: by service that this run started, its GPUs' memory as measured (rigup.fleet.measured_memory).
+    standing: by service that spans hosts, what this one's part of it is, or why it does not answer.
     """
 
     host: str
@@ -43,6 +46,7 @@ class HostResult:
     probe: Probe | None = None
     seconds: float = 0.0
     memory: dict[str, Any] = field(default_factory=dict)
+    standing: dict[str, str] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:

@@ -1,5 +1,7 @@
 """Rolling changes: one host first, then batches, each only after every host of the one before has answered.
 
+Hosts that serve together count as one.
+
 What failed before anything was begun counts as much as what fails underway: a host that cannot be reached, that is
 refused, or that needs no change and does not answer. So does every host that fails in a batch, all of which is carried
 out. More than `max_failures` of them, and no further batch begins.
@@ -9,17 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from rigup.fleet.result import HostResult
 from rigup.fleet.rollout import KeptRollout
 from rigup.fleet.runner import Run
 from rigup.operations import jobs
 
+Unit = TypeVar("Unit")
 
-def batches(names: Sequence[str], size: int) -> list[list[str]]:
-    """The first host alone, the rest `size` at a time, in order."""
-    rest = names[1:]
-    return [list(names[:1])] * bool(names) + [list(rest[at : at + size]) for at in range(0, len(rest), size)]
+
+def batches(units: Sequence[Unit], size: int) -> list[list[Unit]]:
+    """The first one alone, the rest `size` at a time, in order."""
+    rest = units[1:]
+    return [list(units[:1])] * bool(units) + [list(rest[at : at + size]) for at in range(0, len(rest), size)]
 
 
 @dataclass
@@ -37,7 +42,9 @@ class Rolling:
     begun: list[list[str]] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
-        self.batches = batches(self.kept.first(self._in("differs")), self.size)
+        names = self.kept.first(self._in("differs"))
+        units = self.run.sets.units(names) if self.run.sets else [[name] for name in names]
+        self.batches = [[name for unit in batch for name in unit] for batch in batches(units, self.size)]
 
     def ask_the_rest(self) -> None:
         """Asks every host that has nothing to change for a generation."""

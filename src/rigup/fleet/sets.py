@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from rigup.errors import InputError
 from rigup.fleet.inventory import HostEntry, Project
@@ -73,6 +74,15 @@ def check_whole_sets(project: Project) -> None:
                 else f"--limit: {', '.join(there)} are not all the hosts of a service that spans {', '.join(names)}",
                 f"name all of them: --limit {','.join(names)}",
             )
+
+
+def with_whole_sets(project: Project) -> Project:
+    """The project with all hosts of each service of which it has some: what goes back goes back on all of them."""
+    chosen = {host.name for host in project.hosts}
+    wanted = {
+        host.name for members in sets_of(project.everyone) for host in members if chosen & {m.name for m in members}
+    }
+    return replace(project, hosts=tuple(host for host in project.everyone if host.name in wanted))
 
 
 def _listed(names: Sequence[str]) -> str:

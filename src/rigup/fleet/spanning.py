@@ -18,7 +18,9 @@ from gevent.pool import Pool
 from rigup.errors import HostFailed, InputError
 from rigup.facts.network import HostNetwork, NetworkOfHost
 from rigup.fleet.lan_address import lan_address
+from rigup.fleet.result import JOINED as STANDS_BEHIND
 from rigup.fleet.result import HostResult
+from rigup.layout import unit_name
 from rigup.node import Node
 from rigup.operations.node_binding import Binding, bound_nodes
 from rigup.operations.progress import Progress, report
@@ -204,19 +206,15 @@ class Sets:
         """What the head says; None for another host whose part runs, and whose head has answered.
 
         Raises HostFailed: of the head with whom it waits for, of the others with what is wrong with them or with it.
+        Notes the standing of each.
         """
         each, name = self.of[host.name], plan.service.name
         each.changing.leave(host.name)
-        wrong = _trouble(run, host, plan)
         if plan.rank:
-            each.asking.say(host.name, f"{name}: runs", wrong)
-            told = each.asking.meet(host.name, f"{name}: answers", wrong, (each.hosts[0], host.name))
-            if wrong:
-                raise HostFailed(f"{host.name}: {name}: {wrong}", f"on the host: journalctl -u rigup-{name}")
-            head = each.hosts[0]
-            if head in told.gone or told.said[head]:
-                raise HostFailed(f"{host.name}: {name}: {head}, its head, does not answer")
+            self._ask_about(run, host, plan, each)
             return None
+        standing = run.results[host.name].standing
+        wrong = _trouble(run, host, plan)
         told = each.asking.meet(host.name, f"{name}: runs", "", each.hosts)
         lacking = {other: said for other, said in told.said.items() if said}
         lacking |= {other: run.results[other].state for other in told.gone}
@@ -224,12 +222,29 @@ class Sets:
             answer = self._ask(run, host, plan, bool(lacking))
         except HostFailed as error:
             each.asking.say(host.name, f"{name}: answers", error.message)
+            standing[name] = wrong or "no answer"
             if not lacking:
                 raise
+            standing[name] = f"no answer: waits for {listed(lacking)}"
             waits = listed([f"{other} ({said})" for other, said in lacking.items()])
             raise HostFailed(f"{host.name}: {name}: no answer: waits for {waits}", error.hint) from None
         each.asking.say(host.name, f"{name}: answers", "")
+        standing.pop(name, None)
         return answer
+
+    def _ask_about(self, run: Run, host: Any, plan: Plan, each: HostSet) -> None:
+        """Of a host that is no head: whether its part runs, and its head answers. Raises HostFailed."""
+        name, head, standing = plan.service.name, each.hosts[0], run.results[host.name].standing
+        wrong = _trouble(run, host, plan)
+        each.asking.say(host.name, f"{name}: runs", wrong)
+        told = each.asking.meet(host.name, f"{name}: answers", wrong, (head, host.name))
+        if wrong:
+            standing[name] = wrong
+            raise HostFailed(f"{host.name}: {name}: {wrong}", f"on the host: journalctl -u {unit_name(name)}")
+        if head in told.gone or told.said[head]:
+            standing[name] = f"no answer of {head}"
+            raise HostFailed(f"{host.name}: {name}: its head {head} does not answer")
+        standing[name] = STANDS_BEHIND
 
     def _ask(self, run: Run, host: Any, plan: Plan, without_others: bool) -> Answer:
         if not without_others:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from rigup import layout
 from rigup.operations import remote
-from rigup.operations.releases import ANSWERED
+from rigup.operations.releases import ANSWERED, SET_KEY
 
 # Its $1: rigup's configuration; $2: ANSWERED. It prints "release SERVICE NUMBER SECONDS current|- answered|- MANIFEST".
 LIST = r"""
@@ -69,9 +70,22 @@ def differences(old: KeptRelease, new: KeptRelease) -> tuple[str, ...]:
         said.append(f"checkpoint {_checkpoint(before)} -> {_checkpoint(after)}")
     said += _changed(_options(before.get("command") or []), _options(after.get("command") or []))
     said += _changed(before.get("environment") or {}, after.get("environment") or {})
-    known = {"build", "checkpoint", "command", "environment"}
+    if (was := hosts_of(before)) != (now := hosts_of(after)):
+        said.append(f"hosts {' and '.join(was) or 'this one'} -> {' and '.join(now) or 'this one'}")
+    known = {"build", "checkpoint", "command", "environment", SET_KEY}
     said += [f"{key} changed" for key in sorted({*before, *after} - known) if before.get(key) != after.get(key)]
-    return tuple(said) or ("the unit around it",)
+    other = "another host of the service" if before.get(SET_KEY) != after.get(SET_KEY) else "the unit around it"
+    return tuple(said) or (other,)
+
+
+def hosts_of(manifest: Mapping[str, Any]) -> tuple[str, ...]:
+    """The hosts that a release spans, by rank; () for one that serves alone."""
+    return tuple(str(node["host"]) for node in (manifest.get(SET_KEY) or {}).get("nodes") or ())
+
+
+def whole_of(manifest: Mapping[str, Any]) -> str:
+    """Which whole a release is a host's part of; "" where it serves alone."""
+    return str((manifest.get(SET_KEY) or {}).get("id", ""))
 
 
 def _checkpoint(manifest: dict[str, Any]) -> str:

@@ -18,10 +18,10 @@ import gevent
 from rigup import layout
 from rigup.errors import HostFailed, RigupError
 from rigup.operations import jobs, remote
-from rigup.operations.kept_releases import KeptRelease, read_kept
+from rigup.operations.kept_releases import KeptRelease, read_kept, whole_of
 from rigup.operations.peers import trouble, without_connection
 from rigup.operations.progress import Progress, report
-from rigup.operations.releases import SET_KEY, Check, Release, explain, mark_answered, stage, switch, withdraw
+from rigup.operations.releases import Check, Release, explain, mark_answered, stage, switch, withdraw
 from rigup.operations.rendezvous import Rendezvous, Told
 
 JOINED = "rigup_joined"  # in a host's connector_data: the services of which its part was started in this run
@@ -32,11 +32,6 @@ STOP_SECONDS = 120
 
 # asks an earlier release of a host, which was made of this manifest
 CheckEarlier = Callable[[Any, Mapping[str, Any]], None]
-
-
-def set_of(manifest: Mapping[str, Any]) -> str:
-    """Which whole a release is a part of; "" where it serves alone."""
-    return str((manifest.get(SET_KEY) or {}).get("id", ""))
 
 
 @dataclass(frozen=True)
@@ -168,7 +163,7 @@ def _stand(host: Any, service: str, number: str) -> Stand:
     kept: tuple[KeptRelease, ...] = read_kept(host).get(service, ())
     now = next((str(release.number) for release in kept if release.current), None)
     good = [release for release in kept if release.answered and str(release.number) != number]
-    return Stand(number, now, {str(release.number): set_of(release.manifest) for release in good})
+    return Stand(number, now, {str(release.number): whole_of(release.manifest) for release in good})
 
 
 @dataclass

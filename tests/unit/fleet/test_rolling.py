@@ -25,6 +25,7 @@ from rigup.fleet.lease import Lease
 from rigup.fleet.result import Change, HostResult, State, exit_code
 from rigup.fleet.rolling import Rolling, batches
 from rigup.fleet.runner import Run
+from rigup.fleet.spanning import Sets
 from rigup.operations import jobs
 from rigup.operations.steps import step
 from tests.unit.fleet.local_connector import LocalConnector
@@ -54,6 +55,8 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 class Hosts:
     """Stands for a run that was compared: what its hosts are, and what becomes of those that are worked on."""
+
+    sets: Any = None
 
     def __init__(self, found: dict[str, State], bad: Collection[str] = ()) -> None:
         self.results = {name: HostResult(name, state) for name, state in found.items()}
@@ -100,6 +103,13 @@ def test_the_canary_is_alone_and_nobody_comes_twice(names: list[str], size: int)
     assert [len(batch) for batch in made[:1]] == [1] * bool(names)
     assert all(1 <= len(batch) <= size for batch in made[1:])
     assert all(len(batch) == size for batch in made[1:-1])
+
+
+def test_hosts_that_serve_together_are_changed_in_one_batch() -> None:
+    run = Hosts(dict.fromkeys(("a1", "b1", "a2", "c", "b2", "d"), DIFFERS))  # type: ignore[arg-type]
+    run.sets = Sets([("a1", "a2"), ("b1", "b2")], {})
+    rolling = Rolling(run, InMemory(run.results), 2, 0)  # type: ignore[arg-type]
+    assert rolling.batches == [["a1", "a2"], ["b1", "b2", "c"], ["d"]]
 
 
 HOSTS = st.dictionaries(

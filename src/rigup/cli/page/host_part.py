@@ -11,8 +11,8 @@ from rigup.cli.page.memory_bar import PARTS, GpuUse, gib, memory_bar
 from rigup.cli.page.parts import badge, differences, errors, facts, table, tag
 
 # more changes than that in one release are folded
-CHANGES_SHOWN = 4
-HEALTH = {"answers": ("good", "✓"), "no answer": ("bad", "×")}  # noqa: RUF001
+CHANGES_SHOWN = 6
+HEALTH = {"answers": ("good", "✓"), "joined": ("good", "✓"), "no answer": ("bad", "×")}  # noqa: RUF001
 
 
 def host_part(host: HostContent, anchor: str, number: int, unfolded: bool) -> Markup:
@@ -47,17 +47,16 @@ def _about(host: HostContent) -> list[Child]:
 
 def versions(found: Sequence[Version]) -> Markup:
     """What is on a host against the lock, a line each; what differs says so in words."""
-    rows = [
-        (
-            one.what,
-            one.found or "none",
-            one.wanted or "not pinned",
-            tag("differs", "warn", "≠") if one.differs else tag("as locked", "good", "✓") if one.wanted else "",
-        )
-        for one in found
-    ]
-    heads = ("what", "on the host", "lock and plan", "standing")
-    return table(heads, rows, "Versions on the host against lock and plan")
+    rows = [(one.what, one.found or "none", _standing(one)) for one in found]
+    return table(("what", "on the host", "lock and plan"), rows, "Versions on the host against lock and plan")
+
+
+def _standing(version: Version) -> Child:
+    if not version.wanted:
+        return "not pinned"
+    if version.differs:
+        return [tag("differs", "warn", "≠"), f" {version.wanted}"]
+    return tag("as locked", "good", "✓")
 
 
 def service_part(service: ServiceContent, host: str, id_: str) -> Markup:

@@ -129,10 +129,11 @@ class Browser:
         for kind in ("keyDown", "keyUp"):
             self._call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=codes[key], **text)
 
-    def picture(self, height: int | None = None) -> bytes:
-        """A PNG of the page from its top, as high as it is or only so high."""
-        size = self._call("Page.getLayoutMetrics")["cssContentSize"]
-        clip = {"x": 0, "y": 0, "width": size["width"], "height": min(size["height"], height or 10_000), "scale": 1}
+    def picture(self, height: int, element: str = "document.documentElement") -> bytes:
+        """A PNG of the page, or of the element that an expression finds, at most so high from its top."""
+        box = f"(b => [b.x + scrollX, b.y + scrollY, b.width, b.height])({element}.getBoundingClientRect())"
+        x, y, width, whole = self.value(box)
+        clip = {"x": x, "y": y, "width": width, "height": min(whole, height), "scale": 1}
         said = self._call("Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=True)
         return base64.b64decode(said["data"])
 

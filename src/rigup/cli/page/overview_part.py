@@ -15,7 +15,7 @@ MOST_IN_ORDER = 40
 HEADS = (
     ("State", ""),
     ("Host", ""),
-    ("Service", ""),
+    ("Service", "wide"),
     ("Health", "wide"),
     ("Serves", "wide"),
     ("GPU memory", "wide"),
@@ -79,12 +79,13 @@ def _row(host: HostContent, service: ServiceContent | None, anchor: str, first: 
     rate = best_rate(service.results) if service else None
     drift = [one.what for one in (*(host.drift if first else ()), *(service.drift if service else ()))]
     said = [error.message.removeprefix(f"{host.name}: ") for error in host.errors[:1] if first]
-    said += [f"drift: {', '.join(dict.fromkeys(drift))}"] if drift else []
+    whose = f"{service.name}: " if service and len(host.services) > 1 else ""
+    said += [f"{whose}drift: {', '.join(dict.fromkeys(drift))}"] if drift else []
     return element(
         "tr",
         element("td", badge(host.state) if first else ""),
         element("th", element("a", host.name, href=f"#{anchor}"), scope="row"),
-        element("td", service.name if service else "-"),
+        element("td", service.name if service else "-", class_="wide"),
         element("td", service.row["health"] if service else "-", class_="wide"),
         element("td", service.serves or "-" if service else "-", class_="wide"),
         element("td", _memory(service), class_="wide"),

@@ -99,7 +99,8 @@ def test_every_verb_runs_from_an_empty_folder(installed: Installed, site: tuple[
     installed.run("rigup", "apply", "--yes")
     assert host.answers()
     assert "no changes" in installed.run("rigup", "apply", "--yes")
-    assert "answers" in installed.run("rigup", "status")
+    assert "answers" in installed.run("rigup", "status", "--html", "status.html")
+    assert "prefers-color-scheme: dark" in (installed.fleet / "status.html").read_text()
     assert ANSWER not in installed.run("rigup", "report", host.name)
 
     host.tell("echo >> /opt/rigup/programs/ask.py")

@@ -27,6 +27,8 @@ _FORMS = (
 )
 # Names that say "key" or "token" and mean neither a secret nor anything like one.
 _HARMLESS = re.compile(r'"?(?:kv_tokens|tokens|tokens_per_second|api_key_file|hub_token_file)"?\s*[:=]', re.IGNORECASE)
+# A number of tokens, as engines have many options for.
+_COUNT = re.compile(r"[^=:\s]*tokens[\"']?\s*[:= ,]\s*[\"']?\d+[\"']?", re.IGNORECASE)
 
 
 class Redactor:
@@ -58,7 +60,7 @@ def _line(line: str) -> str:
 
 def _replaced(match: re.Match[str]) -> str:
     name, whole = match[1], match[0]
-    if _HARMLESS.match(name.lstrip("-")):
+    if _HARMLESS.match(name.lstrip("-")) or _COUNT.fullmatch(whole):
         return whole
     quoted = name.rstrip().endswith(":") and whole.endswith('"')
     return f'{name}"{REDACTED}"' if quoted else f"{name}{REDACTED}"

@@ -75,6 +75,13 @@ BROKEN: list[dict[str, Any]] = [
     {"levels": [level(1) | {"ttft_ms": {"p50": 1}}]},
     {"levels": [level(1) | {"engine": {"capped": True}}]},
     {"levels": [level(1) | {"output_tokens_per_second": {"mean": -1}}]},
+    {"levels": [level(1) | {"output_tokens_per_second": {"mean": float("inf")}}]},
+    {"levels": [level(1) | {"output_tokens_per_second": {"mean": float("nan")}}]},
+    {"levels": [level(1) | {"complete": "yes"}]},
+    {"levels": {}},
+    {"notes": 5},
+    {"drift": "all"},
+    {"endpoint": None},
 ]
 
 
@@ -82,3 +89,4 @@ BROKEN: list[dict[str, Any]] = [
 def test_a_file_that_somebody_changed_is_no_result(wrong: dict[str, Any]) -> None:
     assert usable(result("2026-11-21T08:00:00Z"))
     assert not usable(result("2026-11-21T08:00:00Z") | wrong)
+    assert not usable([]) and not usable({})

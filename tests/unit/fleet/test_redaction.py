@@ -33,6 +33,8 @@ def test_a_known_secret_in_every_spelling(text: str) -> None:
     ("text", "left"),
     [
         ("HF_TOKEN=hello123 next", "HF_TOKEN=[redacted] next"),
+        ("HF_TOKEN=12345678 next", "HF_TOKEN=[redacted] next"),
+        ("HF_TOKENS=123abc next", "HF_TOKENS=[redacted] next"),
         ('Environment="VLLM_API_KEY=hello123"', 'Environment="VLLM_API_KEY=[redacted]"'),
         ("llama-server --api-key hello123 --port 8000", "llama-server --api-key [redacted] --port 8000"),
         ('["--api-key", "hello123", "--port"]', '["--api-key", "[redacted]", "--port"]'),
@@ -55,6 +57,9 @@ def test_what_looks_like_one(text: str, left: str) -> None:
         '"kv_tokens": 65536, "decode_tokens_per_second": {"low": 1.5}',
         '"api_key_file": "secrets/chat.key"',
         "12 tokens in 0.50 s, 24.0 tokens/s",
+        "--max-num-batched-tokens 4096 -> 8192",
+        '["--max-num-batched-tokens", "8192", "--port"]',
+        "MAX_TOKENS=8192 next",
         "PCI_BUS_ID GPU-52a3a85d-3c55-ca3a-a955-82c69ed360fc",
         "the host key of gpu1.lan is not known",
     ],

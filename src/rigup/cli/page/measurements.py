@@ -44,19 +44,22 @@ def usable(result: Any) -> bool:
     """Whether a stored result has what the page draws; files in a folder may be anybody's."""
     try:
         datetime.fromisoformat(result["began"])
-        return isinstance(result["endpoint"], dict) and all(_usable_level(level) for level in result["levels"])
-    except (KeyError, TypeError, ValueError):
+        kinds = [(result["endpoint"], dict), (result["levels"], list)]
+        kinds += [(result.get(key, []), list) for key in ("notes", "drift")]
+        return all(isinstance(value, kind) for value, kind in kinds) and all(map(_usable_level, result["levels"]))
+    except (AttributeError, KeyError, TypeError, ValueError):
         return False
 
 
 def _usable_level(level: Level) -> bool:
-    rates = [level[name]["mean"] for name in ("output_tokens_per_second", "prompt_tokens_per_second")]
-    numbers = [*rates, *key_of(level), level["requests_per_second"]["mean"], level["requests"]["failed"]]
+    rates = ("output_tokens_per_second", "prompt_tokens_per_second", "requests_per_second")
+    numbers = [*key_of(level), *(level[name]["mean"] for name in rates), level["requests"]["failed"]]
     for name in ("ttft_ms", "tpot_ms", "itl_ms"):
-        numbers += [level[name][part] for part in ("mean", "p50", "p95", "p99")] if level[name] else []
+        numbers += [level[name][part] for part in ("mean", "p50", "p95", "p99", "count")] if level[name] else []
     engine = level["engine"]
     numbers += [engine["running_most"], engine["queued"], int(engine["capped"])] if engine else []
-    return all(isinstance(value, (int, float)) and value >= 0 for value in numbers)
+    sound = all(isinstance(value, (int, float)) and 0 <= value < float("inf") for value in numbers)
+    return sound and isinstance(level["complete"], bool)
 
 
 def key_of(level: Level) -> Key:

@@ -5,18 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyinfra import host
 from pyinfra.api import deploy
 
 import rigup.programs
 from rigup import layout
 from rigup.errors import HostFailed, InputError
 from rigup.facts.probe import Probe
-from rigup.operations.monitoring import gpu_exporter, removed_exporters
+from rigup.operations.monitoring import OutdatedUnits, gpu_exporter, removed_exporters
 from rigup.operations.packages import debian_packages
 from rigup.operations.service_units import running_units
 from rigup.operations.text_files import text_files
 from rigup.planner.driver_packages import DriverRepository
-from rigup.render.monitoring_paths import GPU_FILES, GPU_UNITS, NODE_FILES, NODE_UNITS, PROGRAM, TEXT_FILE
+from rigup.render.monitoring_paths import GPU_FILES, GPU_UNITS, NODE_FILES, NODE_UNITS, PROGRAM, TEXT_FILE, UNIT_OF
 
 if TYPE_CHECKING:
     from rigup.planner.monitoring import Monitoring
@@ -60,7 +61,9 @@ def _exporters(wanted: Monitoring, probe: Probe, repository: DriverRepository | 
         versions = exporter_facts().gpu_exporter.versions
         gpu_exporter(name=f"{' '.join(list(versions.items())[-1])}", repository=repository, versions=versions)
     units = (NODE_UNITS if wanted.node_exporter else ()) + (GPU_UNITS if wanted.dcgm_exporter else ())
-    running_units(name=f"run {' and '.join(units)}", units=units, restart=bool(written.will_change))
+    pairs = tuple((path, unit) for path, unit in UNIT_OF.items() if path in files)
+    restart = bool(written.will_change) or bool(host.get_fact(OutdatedUnits, files=pairs))
+    running_units(name=f"run {' and '.join(units)}", units=units, restart=restart)
 
 
 def _check_packaged(wanted: Monitoring, probe: Probe) -> None:
@@ -70,4 +73,4 @@ def _check_packaged(wanted: Monitoring, probe: Probe) -> None:
         try:
             check_packaged("monitoring", probe.os)
         except InputError as error:
-            raise HostFailed(error.message, error.hint) from None
+            raise HostFailed(f"{host.name}: {error.message}", error.hint) from None

@@ -35,6 +35,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.lab]
 
 METRICS = Path(__file__).parents[1] / "stand_in_metrics"
 STAND_INS = {8001: "vllm.txt", 8002: "sglang.txt", 9400: "dcgm.txt"}
+SECONDS = 500
 KEY = "a-key-that-only-the-service-and-prometheus-know"
 TEMPLATE = "{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}assistant:"
 CARDS = "4x RTX PRO 6000 Blackwell Workstation Edition"
@@ -140,7 +141,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 def steps(site: Site, verb: str, expect: int = 0) -> list[str]:
     """What a verb changes, or would change, for the exporters of the first machine."""
     words = ("--yes",) if verb == "apply" else ()
-    (host,) = site.fleet.rigup(verb, "--json", "--limit", "boxes", *words, expect=expect).json["hosts"]
+    run = site.fleet.start(verb, "--json", "--limit", "boxes", *words)
+    assert run.wait(SECONDS) == expect, run.text
+    (host,) = run.json["hosts"]
     return [change["step"] for change in host["changes"] if change["role"] == "monitoring"]
 
 
@@ -157,6 +160,15 @@ def test_the_exporter_listens_on_loopback_from_its_first_second_and_twice_is_onc
     assert [line for line in logged.splitlines() if "9100" in line] == ["address=127.0.0.1:9100"]
     assert host.tell(f"ps -o user= -p $(systemctl show {NODE_UNIT} -P MainPID)") == "prometheus"
     assert steps(site, "diff") == [] == steps(site, "apply")
+
+
+def test_a_change_that_was_cut_short_before_the_restart_is_seen(site: Site) -> None:
+    host, (file, *_) = site.fleet.host, NODE_FILES
+    other = f"sed -i s/9100/9199/ {file}; systemctl daemon-reload; systemctl restart {NODE_UNIT}"
+    host.tell(f"{other}; sed -i s/9199/9100/ {file}")
+    assert steps(site, "apply") == [f"run {TIMER} and {NODE_UNIT}"]
+    assert host.says("ss -Hltn sport = :9100 | grep -q 127.0.0.1:9100")
+    assert steps(site, "diff") == []
 
 
 def test_it_tells_which_release_runs_from_which_lock(site: Site) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterable, Mapping
 from typing import Any
 
 from pyinfra import host
-from pyinfra.api import FunctionCommand, operation
+from pyinfra.api import FactBase, FunctionCommand, operation
 from pyinfra.facts.deb import DebPackages
 
 from rigup.operations import apt_commands, remote
@@ -29,6 +29,22 @@ done
 rm -f "$@"
 systemctl daemon-reload
 """
+
+
+class OutdatedUnits(FactBase[tuple[str, ...]]):
+    """The units that have been started before their file was written: rigup was cut short in between."""
+
+    @staticmethod
+    def default() -> tuple[str, ...]:
+        return ()
+
+    def command(self, files: tuple[tuple[str, str], ...]) -> str:
+        """files: (path, unit) pairs. systemd makes that link whenever it starts a unit."""
+        find = "find {file} -newer /run/systemd/units/invocation:{unit} -printf '{unit}\\n' 2>/dev/null"
+        return "; ".join(find.format(file=file, unit=unit) for file, unit in files) + "; true"
+
+    def process(self, output: list[str]) -> tuple[str, ...]:
+        return tuple(line.strip() for line in output if line.strip())
 
 
 @operation()

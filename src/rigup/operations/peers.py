@@ -15,13 +15,22 @@ _CONNECTED = r"""ss -Htn state established | while read -r _ _ own other _; do e
 
 def trouble(host: Any, unit: str) -> str:
     """Why a unit does not run, in words; "" where it does. Raises one of LOST."""
-    words = ("systemctl", "show", unit, "--property=ActiveState,NRestarts")
-    lines = remote.ask(host, *words, timeout=ASK_SECONDS).stdout.splitlines()
-    found = dict(line.split("=", 1) for line in lines if "=" in line)
-    state, restarts = found.get("ActiveState", "unknown"), int(found.get("NRestarts") or 0)
+    state, restarts = _state(host, unit)
     if state in ("failed", "inactive", "unknown"):
         return f"{unit} is {state}"
     return f"systemd had to restart {unit} {restarts} times" if restarts >= RESTARTS else ""
+
+
+def restarted(host: Any, unit: str) -> bool:
+    """Whether systemd had to start a unit again, so that it waits for nobody. Raises one of LOST."""
+    return _state(host, unit)[1] > 0
+
+
+def _state(host: Any, unit: str) -> tuple[str, int]:
+    words = ("systemctl", "show", unit, "--property=ActiveState,NRestarts")
+    lines = remote.ask(host, *words, timeout=ASK_SECONDS).stdout.splitlines()
+    found = dict(line.split("=", 1) for line in lines if "=" in line)
+    return found.get("ActiveState", "unknown"), int(found.get("NRestarts") or 0)
 
 
 def without_connection(host: Any, addresses: Mapping[str, str], besides: int | None) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from rigup import layout
 from rigup.errors import HostFailed, RigupError
 from rigup.operations import jobs, remote
 from rigup.operations.kept_releases import KeptRelease, read_kept, whole_of
-from rigup.operations.peers import trouble, without_connection
+from rigup.operations.peers import restarted, trouble, without_connection
 from rigup.operations.progress import Progress, report
 from rigup.operations.releases import Check, Release, explain, mark_answered, stage, switch, withdraw
 from rigup.operations.rendezvous import Rendezvous, Told
@@ -235,6 +235,8 @@ class _Going:
 
     def _not_joined(self) -> tuple[str, ...]:
         with suppress(RigupError, *remote.LOST):
+            if restarted(self.host, layout.unit_name(self.part.service)):
+                return ()  # it is the head that does not start
             return without_connection(self.host, self.part.addresses, self.part.watch_port)
         return ()
 

@@ -1,0 +1,89 @@
+"""llama.cpp over two booted machines for real: the pinned build with its RPC server, and a model split between them."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rigup.cache import cache_folder
+from rigup.errors import MissingTool
+from rigup.lab import demo_model, prerequisites
+from rigup.lab.hub import Hub
+from rigup.lab.lab import Lab
+from tests.lab.fleet import Fleet, wait_for
+
+pytestmark = [pytest.mark.slow, pytest.mark.lab]
+COLD_SECONDS = 3600
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[Fleet]:
+    """Two bare machines that serve together, a hub with the demo's model, the toolkit's lock, this user's builds."""
+    try:
+        prerequisites.check()
+    except MissingTool as missing:
+        if os.environ.get("RIGUP_REQUIRE_LAB") == "1":
+            raise
+        pytest.skip(missing.message)
+    lab = Lab.up(f"rpc{os.getpid()}", hosts=2)
+    try:
+        hub = Hub.start(demo_model.provide(), lab=lab.record.name)
+        fleet = Fleet(lab, hub, tmp_path, cache_folder().parent)
+        fleet.describe(2)
+        path = fleet.root / "group_data/boxes.py"
+        path.write_text(path.read_text().replace('"gpus": []', '"gpus": [], "hosts_per_service": 2'))
+        yield fleet
+        for run in fleet.runs:
+            if run.process.poll() is None:
+                run.kill()
+    finally:
+        lab.down()
+
+
+def test_two_machines_hold_one_model_and_answer_a_chat(fleet: Fleet) -> None:
+    head, other = fleet.hosts
+    began = time.monotonic()
+    first = fleet.start("apply", "--yes", "--json")
+    assert first.wait(COLD_SECONDS) == 0, first.text
+    of_head, of_other = first.json["hosts"]
+    (answer,) = of_head["answers"]
+    print(f"first apply: {time.monotonic() - began:.0f} s, {answer['tokens_per_second']} tokens/s: {answer['text']}")
+    assert "Paris" in answer["text"]
+    assert of_other["state"] == "changed" and not of_other["answers"]
+
+    # layers lie on the other machine, which has no file of the model
+    log = head.tell("journalctl --no-pager -o cat -u rigup-chat")
+    (there,) = re.findall(r"RPC0\S* model buffer size = +([\d.]+) MiB", log)
+    (here,) = re.findall(r"CPU_?\S* model buffer size = +([\d.]+) MiB", log)
+    print(f"{there} MiB on the other machine, {here} MiB on the head")
+    assert float(there) > 20 and float(here) > 20
+    assert not other.says("test -e /var/lib/rigup/weights/*/*")
+    kib = int(other.tell("sed -n 's/^RssAnon:[^0-9]*\\([0-9]*\\).*/\\1/p' /proc/$(pgrep -n -f ggml-rpc-server)/status"))
+    assert kib > float(there) * 1024
+
+    second = fleet.apply().json["hosts"]
+    assert [(host["state"], host["changes"]) for host in second] == [("unchanged", []), ("unchanged", [])]
+    rows = fleet.rigup("status", "--json").json["services"]
+    assert [(row["health"], row["drift"]) for row in rows] == [("answers", "none"), ("joined", "none")]
+
+    lost = time.monotonic()
+    other.tell("pkill -9 ggml-rpc-server")
+    wait_for(lambda: not _answers(fleet), "the head to notice", 30)
+    wait_for(lambda: _answers(fleet), "the pair to serve again", 120)
+    print(f"killed RPC server: serving again after {time.monotonic() - lost:.0f} s")
+    lost = time.monotonic()
+    other.machine.reboot()
+    wait_for(lambda: _answers(fleet), "the pair to serve again", 180)
+    print(f"rebooted machine: serving again after {time.monotonic() - lost:.0f} s")
+    assert [host["state"] for host in fleet.apply().json["hosts"]] == ["unchanged", "unchanged"]
+
+
+def _answers(fleet: Fleet) -> bool:
+    asked = '{"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 4}'
+    curl = f"curl -s -m 20 -H 'Content-Type: application/json' -d '{asked}' http://127.0.0.1:8000/v1/chat/completions"
+    return '"choices"' in fleet.host.machine.ssh(curl).stdout

@@ -136,6 +136,8 @@ def test_memory_is_of_the_row_where_it_has_it_and_else_of_the_card() -> None:
     (use,) = memory_of(plan, {"gpus": [{"index": 0, "memory_used_mib": 5000}]})
     assert (use.planned, use.measured) == (gpu.weights_mib + gpu.kv_cache_mib + gpu.overhead_mib, 5000)
     assert (use.weights, use.capacity, use.name) == (gpu.weights_mib, gpu.capacity_mib, "GeForce RTX 3090")
+    (use,) = memory_of(plan, {"gpus": [{"index": 0, "memory_used_mib": 5000, "memory_reserved_mib": 300}]})
+    assert use.measured == 5300
     (use,) = memory_of(plan, {"gpus": [{"index": 0, "memory_used_mib": None}]})
     assert use.measured is None
     said = {"gpu": 0, "planned_mib": use.planned, "measured_mib": 6000, "capacity_mib": 24000}

@@ -20,7 +20,7 @@ from rigup.cli.page.content import (
     Version,
 )
 from rigup.cli.page.measurements import usable
-from rigup.cli.page.memory_bar import GpuUse
+from rigup.cli.page.memory_bar import GpuUse, in_use
 from rigup.cli.page.redacting import secrets_of
 from rigup.fleet.bench_results import kept_results
 from rigup.fleet.history_asking import History, histories_of
@@ -210,7 +210,7 @@ def memory_of(plan: Plan, row: Row) -> tuple[GpuUse, ...]:
     The row's own `memory` where it has one; else what each card of the service has in use.
     """
     names = {index: gpu.name.removeprefix("NVIDIA ") for index, gpu in enumerate(plan.rig.gpus)}
-    measured = {gpu["index"]: gpu["memory_used_mib"] for gpu in row.get("gpus") or ()}
+    measured = {gpu["index"]: in_use(gpu) for gpu in row.get("gpus") or ()}
     said = {one["gpu"]: one for one in row.get("memory") or ()}
     found = []
     for gpu in plan.memory:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from rigup.cli.page.markup import Markup, element
 
@@ -41,6 +42,12 @@ class GpuUse:
     def off_by(self) -> float | None:
         """By how much the measured use differs from the planned, as a share of the planned; None where unknown."""
         return None if self.measured is None or not self.planned else (self.measured - self.planned) / self.planned
+
+
+def in_use(gpu: dict[str, Any]) -> int | None:
+    """What a card of a probe holds, with the driver's reserve, which the plan's overhead has too; None if unsaid."""
+    used = gpu.get("memory_used_mib")
+    return None if used is None else int(used) + int(gpu.get("memory_reserved_mib") or 0)
 
 
 def memory_bar(use: GpuUse, id_: str) -> Markup:

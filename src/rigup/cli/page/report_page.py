@@ -11,7 +11,7 @@ from rigup.cli.page.content import Difference, Error, Origin
 from rigup.cli.page.document import document
 from rigup.cli.page.host_part import memory
 from rigup.cli.page.markup import Child, Markup, element
-from rigup.cli.page.memory_bar import GpuUse
+from rigup.cli.page.memory_bar import GpuUse, in_use
 from rigup.cli.page.parts import differences, errors, facts, scrolled, table, tag
 
 Sections = dict[str, Any]
@@ -80,7 +80,7 @@ def _plan(plan: dict[str, Any], probe: dict[str, Any], id_: str) -> Markup:
 
 def _uses(plan: dict[str, Any], probe: dict[str, Any]) -> list[GpuUse]:
     names = {gpu["index"]: str(gpu["name"]).removeprefix("NVIDIA ") for gpu in plan["rig"]["gpus"]}
-    measured = {gpu["index"]: gpu["memory_used_mib"] for gpu in probe.get("gpus") or ()}
+    measured = {gpu["index"]: in_use(gpu) for gpu in probe.get("gpus") or ()}
     found = []
     for gpu in plan["memory"] or ():
         parts = gpu["weights_mib"], gpu["kv_cache_mib"], gpu["overhead_mib"]

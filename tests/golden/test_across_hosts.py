@@ -13,9 +13,9 @@ from rigup.cli.plan_table import show
 from rigup.fleet.inventory import load_project
 from rigup.fleet.planning import plan_project
 from rigup.plan import Plan
-from rigup.planner.nodes import addressed, tokens_in
+from rigup.planner.nodes import tokens_in
 from tests.golden.golden import FOLDER, assert_golden
-from tests.nodes import nodes_of
+from tests.nodes import bound
 
 INVENTORY = Path(__file__).parents[2] / "inventories" / "across_hosts.py"
 PLANS = plan_project(load_project(str(INVENTORY)))
@@ -37,17 +37,17 @@ def test_text(group: str) -> None:
 def test_commands(group: str) -> None:
     """As planned, with what stands for addresses; and as they are run once those are known."""
     plans = plans_of(group)
-    bound = [addressed(plan, nodes_of(plans[0])) for plan in plans]
+    run = bound(plans)
     rendered = {
         plan.host: {
             "planned": {"command": plan.command, "environment": plan.environment},
             "run": {"command": known.command, "environment": known.environment},
             "peer_ports": [port.model_dump() for port in plan.peer_ports],
         }
-        for plan, known in zip(plans, bound, strict=True)
+        for plan, known in zip(plans, run, strict=True)
     }
     assert_golden(f"across_hosts/{group}.json", json.dumps(rendered, indent=1) + "\n")
-    assert [tokens_in(plan) for plan in bound] == [()] * len(bound)
+    assert [tokens_in(plan) for plan in run] == [()] * len(run)
 
 
 def test_no_golden_file_is_left_over() -> None:

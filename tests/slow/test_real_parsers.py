@@ -27,7 +27,7 @@ from rigup.operations.environment_resolution import resolve_environment
 from rigup.operations.package_index import project_files
 from rigup.operations.remote_wheel import open_wheel
 from rigup.operations.uv import run_uv
-from rigup.plan import Plan
+from tests.nodes import bound
 from tests.unit.local_uv import local_uv
 
 pytestmark = pytest.mark.slow
@@ -82,11 +82,13 @@ def unpacked(version: str) -> Path:
 
 
 def commands(version: str) -> dict[str, list[str]]:
-    """The arguments of every example system that takes this release where it may choose, by group."""
-    project = load_project(str(ROOT / "inventories" / "seeds.py"))
-    plans: tuple[Plan, ...] = plan_project(project, Lock(engines={"vllm": version}))
+    """The arguments of every example system that takes this release where it may choose, by group and host."""
+    projects = [load_project(str(ROOT / "inventories" / f"{name}.py")) for name in ("seeds", "across_hosts")]
+    plans = [plan for project in projects for plan in plan_project(project, Lock(engines={"vllm": version}))]
     mine = [plan for plan in plans if plan.build and (plan.build.engine, plan.build.version) == ("vllm", version)]
-    return {f"{plan.group} {plan.service.name}": list(plan.command[2:]) for plan in mine}
+    assert {plan.rank for plan in mine} == {0, 1, 2}
+    run = [plan for plan in bound(mine) if plan.command]  # where Ray alone runs there is no command
+    return {f"{plan.group} {plan.service.name} {plan.host}": list(plan.command[2:]) for plan in run}
 
 
 def parsed(python: Path, version: str, arguments: list[list[str]]) -> tuple[set[str], list[list[str]]]:

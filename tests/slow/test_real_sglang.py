@@ -32,6 +32,7 @@ from rigup.render.api_key import CREDENTIAL_NAME
 from rigup.render.key_wrapper import wrapped
 from rigup.render.sglang import KEY_FILE
 from roles.engine_sglang import IMPORT
+from tests.nodes import bound
 from tests.unit.local_uv import local_uv
 
 pytestmark = pytest.mark.slow
@@ -92,12 +93,13 @@ def install(folder: Path, listed: str) -> None:
 
 
 def commands() -> dict[str, list[str]]:
-    """The arguments of every example system that takes this release where it may choose, by group."""
-    project = load_project(str(ROOT / "inventories" / "seeds.py"))
-    plans = plan_project(project, Lock(engines={"sglang": VERSION}))
+    """The arguments of every example system that takes this release where it may choose, by group and host."""
+    projects = [load_project(str(ROOT / "inventories" / f"{name}.py")) for name in ("seeds", "across_hosts")]
+    plans = [plan for project in projects for plan in plan_project(project, Lock(engines={"sglang": VERSION}))]
     mine = [plan for plan in plans if plan.build and (plan.build.engine, plan.build.version) == ("sglang", VERSION)]
     assert {plan.command[:3] for plan in mine} == {("bin/python", "-m", "sglang.launch_server")}
-    return {f"{plan.group} {plan.service.name}": list(plan.command[3:]) for plan in mine}
+    assert {plan.rank for plan in mine} == {0, 1}
+    return {f"{plan.group} {plan.service.name} {plan.host}": list(plan.command[3:]) for plan in bound(mine)}
 
 
 def asked(command: tuple[str, ...], arguments: list[list[str]], **variables: str) -> Any:

@@ -122,17 +122,6 @@ def test_a_part_of_a_service_cannot_be_worked_on(fleet: Any, limit: str, message
     check_whole_sets(load_project(None, "trio"))
 
 
-def test_what_one_host_refuses_is_refused_on_all(fleet: Any) -> None:
-    """Two services that fit on the head, which has files and buffers, and not on the other host, or the reverse."""
-    service = {"model": "SmolLM2-135M-Instruct", "engine": "llama.cpp", "context": 2048}
-    several = {f"s{number}": {**service, "port": 8000 + number} for number in range(6)}
-    fleet('pair = ["a", "b"]', pair={"rig": {**PAIR["rig"], "host_memory_gib": 2.5}, "services": several})
-    plans = planned()
-    verdicts = {name: {plan.verdict for plan in plans if plan.service.name == name} for name in several}
-    assert all(len(found) == 1 for found in verdicts.values())
-    assert {"refused"} in verdicts.values() and {"ok"} in verdicts.values()
-
-
 def test_nonsense_for_a_number_is_said_by_the_rig(fleet: Any) -> None:
     fleet('pair = ["a", "b"]', pair={**PAIR, "rig": {"gpus": [], "hosts_per_service": "two"}})
     with pytest.raises(InputError) as caught:

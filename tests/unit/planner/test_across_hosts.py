@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from rigup.node import PeerPort
 from rigup.plan import Parallel, Plan
-from rigup.planner.nodes import addressed, tokens_in
-from tests.nodes import nodes_of
+from rigup.planner.nodes import tokens_in
+from tests.nodes import bound
 from tests.unit.planner.across_hosts import option, planned, refusals
 from tests.unit.planner.asking import FP8, NVFP4, PRO_6000, catalogue, served
 
@@ -408,9 +408,9 @@ def check_memory(plans: tuple[Plan, ...]) -> None:
 
 def check_words(plans: tuple[Plan, ...]) -> None:
     """Addresses of all are replaced, and the commands of hosts that run the engine differ in their ranks alone."""
-    bound = [addressed(plan, nodes_of(plans[0])) for plan in plans]
-    assert [tokens_in(plan) for plan in bound] == [()] * len(bound)
-    text = " ".join(word for plan in bound for word in (*plan.command, *plan.environment.values()))
+    run = bound(plans)
+    assert [tokens_in(plan) for plan in run] == [()] * len(run)
+    text = " ".join(word for plan in run for word in (*plan.command, *plan.environment.values()))
     assert "{node" not in text
     engines = [plan for plan in plans if plan.command[:1] == plans[0].command[:1]]
     if len(engines) == len(plans):

@@ -9,7 +9,7 @@ import pytest
 from rigup.lock import Lock
 from rigup.plan import Plan
 from rigup.planner.reading import read_rig, read_services
-from rigup.planner.together import together
+from rigup.planner.together import refused_together, together
 from rigup.render import plan_service
 from tests.unit.planner.asking import FILE, catalogue
 
@@ -78,3 +78,13 @@ def test_host_memory_is_summed() -> None:
 def test_a_refused_plan_takes_nothing_from_the_others() -> None:
     made = plans({"a": {"gpus": [0]}, "b": {"gpus": [0, 1]}, "c": {"gpus": [1]}})
     assert [plan.verdict for plan in made] == ["ok", "refused", "ok"]
+
+
+def test_a_service_that_one_host_of_several_refuses_is_refused_on_all() -> None:
+    """The hosts of a service need not take the same memory: llama.cpp's head has the files and the embeddings."""
+    first, second = plans({"a": {"gpus": [0, 1]}, "b": {"gpus": [2, 3]}})
+    _, refused = plans({"a": {"gpus": [0, 1]}, "b": {"gpus": [1, 2]}})
+    (a, b), (also_a, also_b) = refused_together(((first, second), (first, refused)))
+    assert (a, also_a) == (first, first)
+    assert [plan.verdict for plan in (b, also_b)] == ["refused", "refused"]
+    assert b.refusals == also_b.refusals == refused.refusals

@@ -46,7 +46,7 @@ class BenchRun(Run):
         result, errors = self.results[host.name], []
         assert result.probe is not None
         for plan in self.plans[host.name]:
-            if service not in (None, plan.service.name):
+            if service not in (None, plan.service.name) or plan.rank:
                 continue
             if jobs.cancelled():
                 raise jobs.Cancelled(f"{host.name}: {plan.service.name}: cancelled before it was measured")

@@ -116,7 +116,7 @@ def _left_over_units(probe: Probe, plans: tuple[Plan, ...]) -> set[str]:
 
 def _port(probe: Probe, plan: Plan, left_over: set[str], remove: bool) -> Iterator[Finding]:
     own = layout.unit_name(plan.service.name)
-    for listener in probe.listeners:
+    for listener in probe.listeners if plan.rank == 0 else ():  # the head alone has the API
         if listener.port != plan.service.port or listener.unit == own or (remove and listener.unit in left_over):
             continue
         holder = listener.unit or listener.program or "another program"

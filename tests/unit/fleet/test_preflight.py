@@ -8,6 +8,7 @@ import pytest
 
 from rigup.facts.probe import Disk, Gpu, Listener, Nvidia, PciGpu, Probe
 from rigup.fleet.preflight import preflight
+from rigup.node import Node
 from rigup.plan import Build, Checkpoint, Plan
 from rigup.rig import Gpu as RigGpu
 from rigup.rig import Rig
@@ -53,6 +54,12 @@ def test_a_good_host_has_nothing_against_it() -> None:
 def test_the_service_itself_may_hold_its_port() -> None:
     own = Listener(8000, "127.0.0.1", "rigup-chat.service", "llama-server")
     assert messages(replace(GOOD, listeners=(own,))) == []
+
+
+def test_a_host_behind_a_head_does_not_listen_there() -> None:
+    probe = replace(GOOD, listeners=(Listener(8000, "127.0.0.1", "", "python3"),))
+    assert messages(probe) == ["port 8000 of service chat is in use by python3"]
+    assert messages(probe, PLAN.model_copy(update={"rank": 1, "nodes": (Node(host="head"), Node(host="box"))})) == []
 
 
 def test_a_service_that_is_taken_away_may_hold_the_port_of_a_new_one() -> None:

@@ -33,7 +33,7 @@ def sections() -> dict[str, Any]:
             "drift": [{"what": "driver", "service": "", "message": "590.48.01, lock 580.178.04", "hint": "reboot"}],
         },
         "probe": probe.as_json(),
-        "last record there": '{"schema": 1}',
+        "last record there": '{"schema": 1, "verb": "apply", "changes": ["service: release of chat"]}',
         "journals": JOURNAL,
         "something new": [1, 2],
     }
@@ -71,7 +71,19 @@ def test_what_a_reader_looks_for_is_drawn() -> None:
     assert "measured" in found.of_class("amounts")[0].text
     verdicts = [one.of_class("tag")[0].own for one in found.of_class("service")]
     assert verdicts == [["ok"], ["refused"]]
-    assert [one.text for one in found.all("summary")][-2:] == ["rigup-chat.service", "kernel"]
+    assert {"rigup-chat.service", "kernel"} <= {one.text for one in found.all("summary")}
+
+
+def test_a_record_says_what_was_applied_and_one_that_was_cut_is_shown_as_it_is() -> None:
+    found = page(sections())
+    there, here = (
+        next(one for one in found.all("section") if one.attributes["aria-labelledby"] == id_)
+        for id_ in ("last-record-there", "last-record-here")
+    )
+    assert [one.text for one in (*there.all("dd"), *there.all("code"))] == ["apply", "service: release of chat"]
+    assert here.of_class("errors")[0].text == HOSTILE and here.all("dd")[0].text == "2026-11-21 20:15:00 UTC"
+    cut = page({"last record there": '{"schema": 1, "ver'})
+    assert cut.all("pre")[0].text == '{"schema": 1, "ver'
 
 
 def test_secrets_are_out_and_what_a_host_says_is_text() -> None:

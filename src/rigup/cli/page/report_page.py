@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from rigup.cli.page.content import Difference, Error, Origin
@@ -15,6 +15,7 @@ from rigup.cli.page.memory_bar import GpuUse, in_use
 from rigup.cli.page.parts import differences, errors, facts, scrolled, table, tag
 
 Sections = dict[str, Any]
+RECORD = ("when", "verb", "who", "result", "rigup", "commit")
 _UNIT = re.compile(r"^--- (.*)$", re.MULTILINE)
 
 
@@ -121,12 +122,28 @@ def _journals(text: str, _: Sections) -> Child:
     return [_folded(unit, lines.strip("\n") or "nothing") for unit, lines in pairs]
 
 
-def _record(text: str | Sequence[Any], _: Sections) -> Child:
-    return element("pre", text if isinstance(text, str) else _json_text(text))
+def _record(content: str | list[Any], _: Sections) -> Child:
+    """A record of an apply: a line of JSON, or a list of records."""
+    try:
+        records = [json.loads(content)] if isinstance(content, str) else content
+    except ValueError:
+        return element("pre", str(content))
+    return [_one_record(record) if isinstance(record, dict) else _as_json(record) for record in records]
+
+
+def _one_record(record: dict[str, Any]) -> Child:
+    known = [(key, str(record[key])) for key in RECORD if record.get(key)]
+    changes = [element("li", element("code", str(change))) for change in record.get("changes") or ()]
+    return [
+        facts(known),
+        element("ul", changes) if changes else None,
+        errors(Error(str(message)) for message in record.get("errors") or ()),
+        _folded("The whole record", _json_text(record)),
+    ]
 
 
 def _as_json(content: Any) -> Child:
-    return _record(content if isinstance(content, str) else [content], {})
+    return element("pre", content if isinstance(content, str) else _json_text(content))
 
 
 def _flat(content: dict[str, Any], _: Sections) -> Child:

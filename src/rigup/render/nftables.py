@@ -35,7 +35,9 @@ def table(service: str) -> str:
 def load(plan: Plan) -> tuple[str, ...]:
     """What loads the table of a plan that has addresses, in place of one that is there, in one step."""
     name = table(plan.service.name)
-    return (NFT, f"add table {name}; delete table {name}; table {name} {{ {_chain(plan)} }}")
+    chain = f"add chain {name} input {{ type filter hook input priority filter - 10; policy accept; }}"
+    rules = (f"add rule {name} input {rule}" for rule in _rules(plan))
+    return (NFT, "; ".join((f"add table {name}", f"delete table {name}", f"add table {name}", chain, *rules)))
 
 
 def unload(service: str) -> tuple[str, ...]:
@@ -43,17 +45,15 @@ def unload(service: str) -> tuple[str, ...]:
     return (NFT, f"delete table {table(service)}")
 
 
-def _chain(plan: Plan) -> str:
+def _rules(plan: Plan) -> tuple[str, ...]:
     peers = ", ".join(node.address for node in plan.nodes)
     known = sorted({peer.port for peer in plan.peer_ports if peer.rank == plan.rank})
-    open_to_others = f"tcp dport != {plan.service.port} " if plan.rank == 0 else "meta l4proto tcp "
-    rules = (
-        "type filter hook input priority filter - 10; policy accept",
+    but_the_api = f"tcp dport != {plan.service.port} " if plan.rank == 0 else "meta l4proto tcp "
+    return (
         'iifname "lo" accept',
         "meta l4proto != tcp accept",
         "tcp flags & (fin | syn | rst | ack) != syn accept",
         f"ip saddr {{ {peers} }} accept",
         *((f"tcp dport {{ {', '.join(map(str, known))} }} drop",) if known else ()),
-        f'{open_to_others}socket cgroupv2 level 2 "system.slice/{layout.unit_name(plan.service.name)}" drop',
+        f'{but_the_api}socket cgroupv2 level 2 "system.slice/{layout.unit_name(plan.service.name)}" drop',
     )
-    return "chain input { " + "".join(f"{rule}; " for rule in rules) + "}"

@@ -65,6 +65,8 @@ def _wanted(args: argparse.Namespace) -> Wanted:
         raise InputError("--url: INVENTORY, --limit and --service say nothing about it", "use one way or the other")
     if not args.url and (args.model or args.api_key_file):
         raise InputError("--model and --api-key-file: only with --url", "an inventory's services say both themselves")
+    if args.url and not args.url.startswith(("http://", "https://")):
+        raise InputError(f'--url: "{args.url}" is not an address', "such as http://127.0.0.1:8000")
     for flag, (least, most) in NUMBERS.items():
         value = getattr(args, flag.removeprefix("--").replace("-", "_"))
         if value is not None and not least <= value <= most:
@@ -116,8 +118,6 @@ def _of_url(args: argparse.Namespace, wanted: Wanted) -> int:
     from rigup.operations import progress
     from rigup.verify.bench_here import about_url
 
-    if not args.url.startswith(("http://", "https://")):
-        raise InputError(f'--url: "{args.url}" is not an address', "such as http://127.0.0.1:8000")
     key = read_secret(Path(), "--api-key-file", args.api_key_file) if args.api_key_file else None
     model = check_endpoint(args.url, key, args.model, args.url)
     python, version = _harness(Path())

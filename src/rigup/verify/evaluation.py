@@ -20,7 +20,7 @@ KEY_VARIABLE = "OPENAI_API_KEY"
 RETRIES = 3
 TAIL_LINES = 12
 
-_UNKNOWN_TASKS = re.compile(r"Tasks not found: (.+)")
+_UNKNOWN_TASKS = re.compile(r"^ValueError: Tasks not found: (.+)$", re.MULTILINE)
 _COUNTED = re.compile(r"Requesting API: +\d+%.*?(\d+)/(\d+)")
 _STDERR = "_stderr"
 

@@ -165,23 +165,8 @@ class Sets:
                 continue
             if not run.only_looks and not self._reach_each_other(run, each):
                 continue
-            if not run.only_looks and self._unreachable(run, each):
-                continue
             for result in results:
                 result.state = "differs"
-
-    def _unreachable(self, run: Run, each: HostSet) -> bool:
-        """Whether its hosts do not reach one another; then none of them is changed."""
-        if not run.plans[each.hosts[0]]:
-            return False  # nothing is planned: a run that puts earlier releases back
-        from rigup.fleet.preflight_network import check_reachable
-
-        found = check_reachable(run, each.hosts)
-        for name, findings in found.items():
-            run.results[name].fail("refused", *(InputError(f"{name}: {f.message}", f.hint) for f in findings))
-        if found:
-            self.not_begun(run, each, {name: why(run.results[name]) for name in found})
-        return bool(found)
 
     def _reach_each_other(self, run: Run, each: HostSet) -> bool:
         """Whether the hosts of a set reach one another; where some do not, nothing of the set is begun."""

@@ -85,7 +85,12 @@ def _read(host: HostEntry, catalogue: Catalogue) -> tuple[Rig, tuple[Service, ..
     services: Any = host.data.get("services")
     if services is None:
         raise InputError(f"{host.data_path}: services: missing", 'write services = {"chat": {"model": "MiniMax-M2.5"}}')
-    return rig, read_services(services, host.origins["services"], catalogue, rig)
+    wanted = read_services(services, host.origins["services"], catalogue, rig)
+    if host.data.get("monitoring") is not None:
+        from rigup.planner.monitoring import read_monitoring
+
+        read_monitoring(host.data["monitoring"], f"{host.origins['monitoring']}: monitoring", rig, wanted)
+    return rig, wanted
 
 
 def _refused_set(members: Sequence[HostEntry], finding: Finding, catalogue: Catalogue) -> tuple[tuple[Plan, ...], ...]:

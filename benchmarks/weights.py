@@ -27,7 +27,6 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from rigup.cache import cache_folder  # noqa: E402
 from rigup.lab import network  # noqa: E402
 from rigup.lab.addresses import machine_namespace, namespace  # noqa: E402
 from rigup.lab.hub import Hub  # noqa: E402
@@ -38,7 +37,7 @@ from rigup.units import bytes_text  # noqa: E402
 from tests.lab.fleet import FILES, MODEL_FILE, REPO, WEIGHTS, Fleet  # noqa: E402
 from tests.lab.fleet_fixtures import made_site  # noqa: E402
 
-HF = "1.1.5"
+SECONDS = 3600
 INSTANCES = Path("/proc/sys/fs/inotify/max_user_instances")
 
 
@@ -88,7 +87,8 @@ def measure(fleet: Fleet, served: Path, args: argparse.Namespace) -> int:
     shape(fleet, args)
     describe(fleet, args.hosts, share=True)
     began = time.perf_counter()
-    fleet.rigup("apply", "--yes")
+    if (first := fleet.start("apply", "--yes")).wait(SECONDS):
+        raise SystemExit(first.text)
     print(f"first apply: {time.perf_counter() - began:.1f} s", file=sys.stderr, flush=True)
     scenarios = {
         "one": ("one host by itself", 1, False),
@@ -119,7 +119,9 @@ def scenario(fleet: Fleet, hosts: int, share: bool) -> tuple[float, int]:
     describe(fleet, hosts, share)
     before = len(fleet.hub.log())
     began = time.perf_counter()
-    run = fleet.rigup("apply", "--yes")
+    run = fleet.start("apply", "--yes")
+    if run.wait(SECONDS):
+        raise SystemExit(run.text)
     seconds = time.perf_counter() - began
     print(
         "\n".join(line for line in run.text.splitlines() if "from other hosts" in line or "shared" in line),
@@ -257,12 +259,8 @@ def timed(command: list[str], surroundings: dict[str, str]) -> tuple[float, floa
 
 
 def hf() -> Path:
-    """The hub's own client, of this version, from an environment of its own that is made once."""
-    folder = cache_folder() / "benchmarks" / f"huggingface_hub-{HF}"
-    if not (folder / "bin/hf").exists():
-        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-        subprocess.run([folder / "bin/pip", "install", "--quiet", f"huggingface_hub=={HF}"], check=True)
-    return folder / "bin/hf"
+    """The hub's own client, as the development environment has it."""
+    return Path(sys.executable).parent / "hf"
 
 
 if __name__ == "__main__":

@@ -163,16 +163,19 @@ def test_a_neighbour_whose_file_has_rotted_is_shunned_and_told(fleet: SharingFle
 def test_a_disk_that_fills_on_one_of_four_is_its_own_trouble(fleet: SharingFleet) -> None:
     full = fleet.hosts[2]
     fleet.take_away(*fleet.hosts)
-    full.machine.fill_disk(leave_mib=12)
+    fleet.hub.faults(bytes_per_second=2_000_000)
+    run = fleet.start("apply", "--yes", "--json")
+    wait_for(lambda: full.part_bytes() > 0, "a part")
+    full.machine.fill_disk(leave_mib=6)  # it goes on filling meanwhile
 
-    run = fleet.apply(expect=1)
-
+    assert run.wait() == 1
     full.tell("rm -f /var/filler")
     assert all(fleet.has(host) for host in fleet.hosts if host is not full)
     states = {host["host"]: host["state"] for host in run.json["hosts"]}
     assert states.pop(full.name) == "failed" and set(states.values()) == {"changed"}
     (errors,) = [host["errors"] for host in run.json["hosts"] if host["host"] == full.name]
     assert "disk full" in errors[0]["message"]
+    fleet.hub.faults()
     fleet.apply()
     assert fleet.whole()
 
@@ -183,7 +186,7 @@ def test_a_neighbour_that_loses_power_on_the_way_is_gone_on_without(fleet: Shari
     fleet.take_away(*others)
     fleet.hub.faults(fail_first=10_000, fail_status=503)
     run = fleet.start("apply", "--yes", "--json")
-    wait_for(lambda: all(host.part_bytes() for host in others), "parts on all of them")
+    wait_for(lambda: any(host.part_bytes() for host in others), "a part that comes from it")
     giver.machine.power_off()
     fleet.hub.faults()
 

@@ -148,7 +148,7 @@ def test_what_a_lost_neighbour_has_sent_is_continued_at_another(
     newcomer, one, other = hosts(3)
     for host in (one, other):
         host.offer_all()
-        host.server.faults["drop"] = 1
+    one.server.faults["drop"] = 1
 
     done = newcomer.weights.run(newcomer.job([newcomer, one, other], hub=NOWHERE))
 

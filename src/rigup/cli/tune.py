@@ -135,8 +135,8 @@ def _plan(args: argparse.Namespace) -> Plan:
     found = [plan for plan in asked if plan.moe_config is not None]
     if not found:
         build, checkpoint = asked[0].build, asked[0].checkpoint
-        assert build is not None and checkpoint is not None
-        what = f"{build.engine} {build.version} with {checkpoint.repo} {checkpoint.quant}"
+        assert build is not None
+        what = f"{build.engine} {build.version}" + (f" with {checkpoint.repo} {checkpoint.quant}" if checkpoint else "")
         raise InputError(
             f"{origin}: services.{asked[0].service.name}: {what} runs no kernel here that a config tunes",
             "vLLM and SGLang do for FP8 experts on GPUs that compute in FP8, in their Triton backend",

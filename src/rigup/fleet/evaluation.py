@@ -57,7 +57,7 @@ class EvaluationRun(Run):
             result, errors = self.results[host.name], []
             assert result.probe is not None
             for plan in self.plans[host.name]:
-                if service in (None, plan.service.name):
+                if service in (None, plan.service.name) and not plan.rank:  # the head alone has the API
                     try:
                         found.append(_service(host, plan, result.probe, python, version, wanted))
                     except jobs.Cancelled:

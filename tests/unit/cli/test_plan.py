@@ -43,9 +43,9 @@ def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return write
 
 
-def shown(inventory: Path, width: int = 80, explain: bool = False, **console: Any) -> str:
+def shown(inventory: Path, width: int = 80, explain: bool = False, limit: str | None = None, **console: Any) -> str:
     file = io.StringIO()
-    plans = plan_project(load_project(str(inventory)))
+    plans = plan_project(load_project(str(inventory), limit))
     show(plans, Console(file=file, width=width, highlight=False, **console), explain=explain)
     return file.getvalue()
 
@@ -131,6 +131,29 @@ def test_equal_hosts_of_a_group_are_shown_once(fleet: Any) -> None:
     assert said.count("serves ") == 1
     assert "(5 hosts: gpu0, gpu1, gpu2, ...)" in said
     assert said.endswith("5 services planned, none refused\n")
+
+
+TWO_HOSTS = {
+    "rig": {"gpus": "2x RTX 3090", "host_memory_gib": 64, "hosts_per_service": 2},
+    "services": {"minimax": {"model": "MiniMax-M2.5", "quant": "UD-IQ2_XXS", "engine": "llama.cpp", "context": 8192}},
+}
+
+
+def test_hosts_that_serve_together_are_one_service(fleet: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    inventory = fleet(pair=(["a", "b", "c", "d"], TWO_HOSTS))
+    said = shown(inventory)
+    assert "pair / minimax  (2 times 2 hosts: a + b, c + d)" in said
+    assert "llama.cpp b11434 (source), layers over 2 hosts, 2 GPUs of each" in said
+    assert "0.5 GiB on a, 0.3 GiB on b" in said
+    assert "bin/ggml-rpc-server --host b --port 18000" in said
+    assert said.endswith("\n2 services planned, none refused\n")
+    assert main(["plan", "--json", "--limit", "d"]) == 0
+    (host,) = json.loads(capsys.readouterr().out)["hosts"]
+    assert list(host) == KEYS
+    assert (host["host"], host["nodes"], host["rank"], host["checkpoint"]) == ("d", ["c", "d"], 1, None)
+    assert host["command"] == ["bin/ggml-rpc-server", "--host", "d", "--port", "18000"]
+    assert [row["gpu"] for row in host["memory"]] == [0, 1]
+    assert "serves " not in shown(inventory, limit="d")
 
 
 def test_eighty_columns_hold_everything_but_what_must_not_be_broken(fleet: Any) -> None:

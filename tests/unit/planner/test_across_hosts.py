@@ -338,6 +338,15 @@ def test_what_is_to_be_known_of_several_hosts(case: str) -> None:
         assert (found.message, found.hint) == (message, hint) and found.source
 
 
+def test_what_is_said_of_several_hosts_has_no_effect_on_one() -> None:
+    (plan,) = planned("4x H200", 1, {**VLLM, "across_hosts": "ray", "join_port": 5000})
+    assert "ray" not in plan.command and not plan.on_ray
+    assert [finding.message for finding in plan.warnings if finding.rule == "one-host"] == [
+        "across_hosts has no effect on a service of one host",
+        "join_port has no effect on a service of one host",
+    ]
+
+
 def test_warnings_that_are_heeded_are_not_given() -> None:
     heeded = {
         **VLLM,

@@ -46,6 +46,7 @@ RULES: tuple[Rule, ...] = (
     engine.append_think,
     formats.format_fallback,
     parallel.nvfp4_expert_parallel,
+    across_hosts.one_host,
     across_hosts.tensor_across_hosts,
     across_hosts.graphs_across_hosts,
     across_hosts.pipeline_across_hosts,

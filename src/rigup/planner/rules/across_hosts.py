@@ -95,6 +95,16 @@ def cpu_pipeline(candidate: Candidate) -> Iterator[Complaint]:
         )
 
 
+@warns("one-host", "docs/scale.md: a service spans hosts where rig.hosts_per_service says so")
+def one_host(candidate: Candidate) -> Iterator[Complaint]:
+    """What is said of several hosts, and there is one."""
+    service = candidate.service
+    named = [("across_hosts", service.across_hosts != "engine"), ("join_port", service.join_port is not None)]
+    for key, said in named if candidate.hosts == 1 else ():
+        if said:
+            yield f"{key} has no effect on a service of one host", "write rig.hosts_per_service, or leave it out"
+
+
 @warns("tensor-across-hosts", "vLLM docs/serving/parallelism_scaling.md: tensor parallel in a node, pipeline across")
 def tensor_across_hosts(candidate: Candidate) -> Iterator[Complaint]:
     """Tensor parallelism over a network waits for it in every layer."""

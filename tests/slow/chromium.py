@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import select
 import shutil
 import subprocess
 import tempfile
@@ -63,7 +64,7 @@ def browser() -> Iterator[Browser]:
     os.close(to_read)
     os.close(from_write)
     try:
-        with os.fdopen(to_write, "wb", buffering=0) as out, os.fdopen(from_read, "rb") as back:
+        with os.fdopen(to_write, "wb", buffering=0) as out, os.fdopen(from_read, "rb", buffering=0) as back:
             made = Browser(out, back)
             yield made
             made.close()
@@ -166,7 +167,9 @@ class Browser:
 
     def _read(self) -> dict[str, Any]:
         while b"\0" not in self._heard:
-            more = self._back.read1(1 << 20)
+            ready, _, _ = select.select([self._back], [], [], SECONDS)
+            assert ready, f"Chromium has said nothing for {SECONDS} s"
+            more = self._back.read(1 << 20)
             assert more, "Chromium has ended"
             self._heard += more
         line, _, self._heard = self._heard.partition(b"\0")

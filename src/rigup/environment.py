@@ -39,6 +39,10 @@ class LockedEnvironment(Frozen):
             raise ValueError(f"addresses names {stray[0]}, which is not among files")
         return self
 
+    def has(self, project: str) -> bool:
+        """Whether a project is among its packages; project: its name on the index, in lower case, with hyphens."""
+        return any(file.partition("-")[0].lower().replace("_", "-") == project for file in self.files)
+
     @property
     def name(self) -> tuple[str, str, Variant, Architecture]:
         """What tells it from others: engine, version, variant and architecture."""

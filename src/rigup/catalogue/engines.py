@@ -117,11 +117,12 @@ class Image(_Ranged):
 class EnvironmentRecipe(_Ranged):
     """How the Python environment of a release is put together.
 
-    project: its name on the package index; the requirement is PROJECT==VERSION. python, python_from: see
-    `environment.LockedEnvironment`; of uv's Python the minor version. overrides: requirements in place of what packages
-    ask for. excludes: packages that are left out, whoever asks for them. indexes: packages that another index has, with
-    its address, {version} standing for the release. provides: names that the project goes by besides its own, and as
-    which version. runtime_packages: Debian packages that it runs on.
+    project: its name on the package index; the requirement is PROJECT==VERSION. requirements: further ones. ray: one
+    that joins hosts by Ray. python, python_from: see `environment.LockedEnvironment`; of uv's Python the minor
+    version. overrides: requirements in place of what packages ask for. excludes: packages that are left out, whoever
+    asks for them. indexes: packages that another index has, with its address, {version} standing for the release.
+    provides: names that the project goes by besides its own, and as which version. runtime_packages: Debian packages
+    that it runs on.
     """
 
     variant: Variant = "cuda"
@@ -132,7 +133,9 @@ class EnvironmentRecipe(_Ranged):
     excludes: tuple[str, ...] = ()
     indexes: dict[str, Annotated[str, Field(pattern=r"^https?://[^\s@]+$")]] = {}
     provides: dict[str, str] = {}
+    requirements: tuple[str, ...] = ()
     runtime_packages: tuple[str, ...] = ()
+    ray: str | None = None
 
 
 class Recipe(Frozen):

@@ -11,7 +11,7 @@ from typing import Any
 from rigup.catalogue import Catalogue
 from rigup.catalogue.driver_versions import locked_driver, nvidia_versions
 from rigup.catalogue.engines import EngineVersion
-from rigup.environment import ARCHITECTURES, Architecture, Variant
+from rigup.environment import ARCHITECTURES, Architecture, LockedEnvironment, Variant
 from rigup.fleet.inventory import HostEntry, Project
 from rigup.lock import Lock
 from rigup.plan import Plan
@@ -50,7 +50,7 @@ class Needs:
         return Needs(
             {name: plan for name, plan in self.checkpoints.items() if name not in have},
             {name: plan for name, plan in self.sources.items() if lock.source(*name) is None},
-            {name: plan for name, plan in self.environments.items() if lock.environment(*name) is None},
+            {name: plan for name, plan in self.environments.items() if not suffices(lock.environment(*name), plan)},
             {name: plan for name, plan in self.images.items() if lock.image(*name) is None},
             self.driver and lock.driver is None,
             self.cuda_toolkit and lock.cuda_toolkit is None,
@@ -70,6 +70,11 @@ class Needs:
         kernels = (f"moe-config {path}" for path in sorted(self.moe_configs))
         single = (*(["driver"] * self.driver), *(["cuda-toolkit"] * self.cuda_toolkit), *(["uv"] * self.uv))
         return (*single, *checkpoints, *sources, *environments, *images, *kernels)
+
+
+def suffices(environment: LockedEnvironment | None, plan: Plan) -> bool:
+    """Whether a locked environment has what a plan wants of it."""
+    return environment is not None and (environment.has("ray") or not plan.on_ray)
 
 
 def build_label(name: BuildName) -> str:
@@ -96,7 +101,9 @@ def needs_of(plans: Iterable[Plan]) -> Needs:
             sources.setdefault((build.engine, build.version), plan)
         else:
             builds = images if build.method == "image" else environments
-            builds.setdefault((build.engine, build.version, build.variant, build.architecture), plan)
+            name = (build.engine, build.version, build.variant, build.architecture)
+            if name not in builds or (plan.on_ray and not builds[name].on_ray):
+                builds[name] = plan  # one environment serves all, so it has what any of them wants
     return Needs(
         checkpoints,
         sources,
@@ -149,7 +156,7 @@ def _offered(host: HostEntry, catalogue: Catalogue) -> list[Any]:
 
 def _packaged(release: EngineVersion) -> list[Any]:
     """What its environments are resolved from."""
-    beside = {"source", "provides", "runtime_packages"}
+    beside = {"source", "provides", "runtime_packages", "ray"}
     return [recipe.model_dump(exclude=beside, exclude_defaults=True) for recipe in release.environments]
 
 

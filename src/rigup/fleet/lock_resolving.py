@@ -89,10 +89,10 @@ class Resolver:
         self.say("asking the package index for uv")
         return pin_uv(version, asked)
 
-    def environment(self, name: BuildName, uv: LockedUv, asked: str | None = None) -> LockedEnvironment:
+    def environment(self, name: BuildName, plan: Plan, uv: LockedUv, asked: str | None = None) -> LockedEnvironment:
         """The Python environment of an engine's release, as this uv resolves it. Raises InputError and Unreachable.
 
-        asked: what messages begin with.
+        plan: the one that needs it, with Ray where that joins its hosts. asked: what messages begin with.
         """
         engine, version, variant, architecture = name
         release = next((e.version(version) for e in self.catalogue.engines if e.name == engine), None)
@@ -100,7 +100,7 @@ class Resolver:
             raise InputError(f"{engine} {version}: the catalogue does not know this release", "rigup plan")
         self.say(f"resolving the packages of {build_label(name)} with uv {uv.version}")
         try:
-            found = resolve_environment(uv_program(uv), release, variant, architecture)
+            found = resolve_environment(uv_program(uv), release, variant, architecture, ray=plan.on_ray)
         except (InputError, Unreachable) as error:
             raise type(error)(f"{asked}: {error.message}" if asked else error.message, error.hint) from None
         keep_names(self._project.root / FOLDER / NAME_LISTS, found, self.say)

@@ -22,7 +22,7 @@ from rigup.fleet.lock_entries import (
     with_moe_configs,
     with_sources,
 )
-from rigup.fleet.lock_needs import Name, Needs, inputs_digest, needs_of
+from rigup.fleet.lock_needs import Name, Needs, inputs_digest, needs_of, suffices
 from rigup.fleet.lock_resolving import Resolver
 from rigup.fleet.lock_upgrade import (
     EVAL,
@@ -124,9 +124,11 @@ def _supplied(lock: Lock, missing: Needs, kept: Lock, resolver: Resolver) -> Loc
         lacking = missing.missing(kept).uv  # none at all, or none for one kind of machine
         uv = resolver.uv(kept.uv.version if kept.uv else None) if lacking else kept.uv
         lock = lock.model_copy(update={"uv": uv})
-    for build in missing.environments:
+    for build, plan in missing.environments.items():
         assert lock.uv is not None
-        lock = with_environments(lock, [kept.environment(*build) or resolver.environment(build, lock.uv)])
+        there = kept.environment(*build)
+        found = there if there and suffices(there, plan) else resolver.environment(build, plan, lock.uv)
+        lock = with_environments(lock, [found])
     for image, plan in missing.images.items():
         lock = with_images(lock, [kept.image(*image) or resolver.image(image, plan)])
     return with_moe_configs(lock, {path: kept.moe_configs.get(path, sha) for path, sha in missing.moe_configs.items()})
@@ -174,7 +176,7 @@ def _upgraded_engine(project: Project, lock: Lock, upgrade: Upgrade, needs: Need
     lock = with_sources(lock, [resolver.source(name) for name in builds.sources])
     if builds.environments:
         uv = lock.uv or resolver.uv()
-        found = [resolver.environment(name, uv, str(upgrade)) for name in builds.environments]
+        found = [resolver.environment(name, needs.environments[name], uv, str(upgrade)) for name in builds.environments]
         lock = with_environments(lock, found).model_copy(update={"uv": uv})
     return with_images(lock, [resolver.image(name, needs.images[name]) for name in builds.images])
 

@@ -34,6 +34,8 @@ def _build(plan: Plan, lock: Lock) -> Iterator[Lacking]:
         locked = [entry for entry in lock.environments if entry.engine == engine]
         others = [f"{engine} {entry.version} ({entry.variant}, {entry.architecture})" for entry in locked]
         yield f"{name} ({build.variant}, {build.architecture})", others, HINT
+    if build.method == "wheel" and build.environment and plan.on_ray and not build.environment.has("ray"):
+        yield f"Ray for {name} ({build.variant}, {build.architecture})", [], HINT
     if build.method == "image" and build.image is None:
         others = [f"that of {entry.engine} {entry.version}" for entry in lock.images if entry.engine == engine]
         yield f"the image of {name}", others, HINT

@@ -41,12 +41,13 @@ class Resolution:
 
 
 def resolve_environment(
-    program: Path, release: EngineVersion, variant: Variant, architecture: Architecture
+    program: Path, release: EngineVersion, variant: Variant, architecture: Architecture, ray: bool = False
 ) -> Resolution:
     """The newest set of packages that fits together, one wheel a package.
 
-    program: uv's. Raises InputError where the release has no such build, is not on the index or is not built for the
-    platform, or where no set of packages fits; and Unreachable.
+    program: uv's. ray: with what joins hosts by Ray.
+    Raises InputError where the release has no such build, is not on the index or is not built for the platform, or
+    where no set of packages fits; and Unreachable.
     """
     what = f"{release.engine} {release.version}"
     recipe = release.environment(variant)
@@ -57,6 +58,8 @@ def resolve_environment(
     python = recipe.python
     if recipe.python_from == "uv":
         python, _ = python_release(program, recipe.python, architecture)
+    if ray:
+        recipe = _with_ray(what, recipe)
     indexes = {name: _index_of(name, address) for name, address in sorted(recipe.indexes.items())}
     if recipe.project not in indexes:
         _require_release(what, recipe, release.version, architecture)
@@ -105,6 +108,16 @@ def resolve_project(
             raise InputError(f"{what}: {name} is not built for {_platform(architecture, recipe.python)}", _where(name))
         files[wheel.name] = wheel.sha256 or _hashed(wheel)
     return dict(sorted(files.items()))
+
+
+def _with_ray(what: str, recipe: EnvironmentRecipe) -> EnvironmentRecipe:
+    """The recipe with Ray among its requirements."""
+    if recipe.ray is None:
+        raise InputError(
+            f"{what}: the catalogue does not say which Ray belongs to it",
+            "write ray in its environments, or take another",
+        )
+    return recipe.model_copy(update={"requirements": (*recipe.requirements, recipe.ray)})
 
 
 def _require_catalogued(what: str, release: EngineVersion, wheel: IndexFile) -> None:
@@ -174,7 +187,11 @@ def _resolved(
 
 def _question(recipe: EnvironmentRecipe, version: str, indexes: dict[str, str]) -> str:
     """What is asked for, as a project's file: only so can a package be held to one index, and the rest to pip's."""
-    wanted = [f"{recipe.project}=={version}", *(name for name in indexes if name != recipe.project)]
+    wanted = [
+        f"{recipe.project}=={version}",
+        *(name for name in indexes if name != recipe.project),
+        *recipe.requirements,
+    ]
     lines = ["[project]", 'name = "rigup-environment"', 'version = "0"', f'requires-python = ">={recipe.python}"']
     lines += [f"dependencies = {json.dumps(wanted)}"]
     for number, (project, place) in enumerate(indexes.items()):

@@ -15,6 +15,7 @@ from rigup.errors import InputError
 from rigup.fleet import inventory, lock_resolving, locking
 from rigup.fleet.lock_entries import changes
 from rigup.fleet.lock_packages import PackageMove
+from rigup.fleet.unlocked import check_locked
 from rigup.lock import Lock
 from rigup.operations.environment_resolution import Resolution
 from rigup.operations.package_index import IndexFile
@@ -40,12 +41,15 @@ class Index:
         names = [f"uv-{version}-py3-none-manylinux_2_28_{architecture}.whl" for architecture in ("x86_64", "aarch64")]
         return LockedUv(version=version, files=dict.fromkeys(names, "f" * 64))
 
-    def resolve(self, program: Path, release: EngineVersion, variant: Any, architecture: Any) -> Resolution:
+    def resolve(
+        self, program: Path, release: EngineVersion, variant: Any, architecture: Any, ray: bool = False
+    ) -> Resolution:
         self.asked.append((program.name, release.engine, release.version, variant, architecture))
         if release.version in self.lacking:
             raise InputError(f"{release.engine} {release.version}: no wheel", "it has: none")
         more = "ray-2.50-py3-none-any.whl" if release.version < "0.3" else "quack-1.0-py3-none-any.whl"
         names = [f"{release.engine}-{release.version}-py3-none-any.whl", f"torch-{self.torch}-py3-none-any.whl", more]
+        names += ["ray-2.60.0-py3-none-any.whl"] if ray else []
         environment = LockedEnvironment(
             engine=release.engine,
             version=release.version,
@@ -105,6 +109,25 @@ def test_twice_is_once_and_asks_nobody(fleet: Fleet, index: Index) -> None:
     index.torch = "2.15.0"
     assert fleet.lock() == first
     assert len(index.asked) == 1
+
+
+def test_ray_is_locked_where_it_joins_hosts_and_stays(fleet: Fleet, index: Index) -> None:
+    first = fleet.lock()
+    assert not first.environments[0].has("ray")
+    fleet.describe({**CHAT, "across_hosts": "ray"}, {**RIG, "hosts_per_service": 2})
+    (plan, _) = locking.plan_project(fleet.project())
+    assert plan.on_ray
+    assert fleet.stale()[0] == "environment vllm 0.33.0 is missing"
+    with pytest.raises(InputError) as refused:
+        check_locked([plan], first)
+    assert refused.value.message.endswith("Ray for vllm 0.33.0 (cuda, x86_64) is not in rigup.lock")
+    second = fleet.lock()
+    assert second.environments[0].has("ray") and len(index.asked) == 2
+    assert [str(move) for change in changes(first, second) for move in change.packages] == ["+ ray 2.60.0"]
+    fleet.describe(CHAT, RIG)
+    assert fleet.lock().environments == second.environments
+    fleet.describe({**CHAT, "across_hosts": "ray"}, {**RIG, "hosts_per_service": 2})
+    assert fleet.lock(upgrade="vllm=0.33.0").environments[0].has("ray")
 
 
 def test_what_is_missing_is_named(fleet: Fleet) -> None:

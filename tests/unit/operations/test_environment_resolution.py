@@ -183,3 +183,14 @@ def test_the_most_special_wheel_is_taken(index: StandInIndex) -> None:
         f"a-1-cp312-cp312-{X86}.whl", "", None
     )
     assert best_wheel([IndexFile(names[2], "", None)], target_tags("aarch64", "3.12.3")) is None
+
+
+def test_ray_comes_with_it_where_it_is_wanted_and_the_catalogue_knows_which(index: StandInIndex) -> None:
+    index.hold("ray-2.40.0-py3-none-any.whl")
+    index.hold("ray-2.60.0-py3-none-any.whl")
+    known = release(ray="ray>=2.48.0")
+    found = resolve_environment(local_uv(), known, "cuda", "x86_64", ray=True).environment
+    assert [name for name in found.files if name.startswith("ray-")] == ["ray-2.60.0-py3-none-any.whl"]
+    assert found.has("ray") and not resolve_environment(local_uv(), known, "cuda", "x86_64").environment.has("ray")
+    with pytest.raises(InputError, match=r"^vllm 0\.33\.0: the catalogue does not say which Ray belongs to it$"):
+        resolve_environment(local_uv(), release(), "cuda", "x86_64", ray=True)

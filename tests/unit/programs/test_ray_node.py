@@ -1,0 +1,106 @@
+"""One host's part of a Ray cluster: what starts when, what ends what, and what is said. Ray itself is left out here."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import rigup.programs
+from rigup.programs import ray_node
+from rigup.programs.ray_node import Cluster, Lost
+
+PROGRAM = str(Path(rigup.programs.__file__).parent / "ray_node.py")
+HOSTS = {"gpu1": "192.168.100.1", "gpu2": "192.168.100.2"}
+FOREVER = ("sleep", "60")
+
+
+class Scripted(Cluster):
+    """A cluster of which these are missing, one list a look; the last stays."""
+
+    def __init__(self, *missing: list[str]) -> None:
+        super().__init__("192.168.100.1:18000", HOSTS)
+        self.looks = list(missing)
+
+    def missing(self) -> list[str]:
+        return self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_node, "LOOK_SECONDS", 0.01)
+
+
+def test_the_engine_starts_once_all_are_there_and_its_end_is_the_end(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen = tmp_path / "seen"
+    cluster = Scripted(["gpu2 (192.168.100.2)"], ["gpu2 (192.168.100.2)"], [])
+    engine = ("sh", "-c", f'echo "$RAY_ADDRESS" > {seen}; exit 5')
+    assert ray_node.head(cluster, 10, FOREVER, engine) == 5
+    assert seen.read_text() == "192.168.100.1:18000\n"
+    assert capsys.readouterr().out == "Ray: waiting for gpu2 (192.168.100.2)\nRay: complete, 2 hosts\n"
+
+
+def test_who_does_not_join_in_time_is_named(tmp_path: Path) -> None:
+    engine = ("touch", str(tmp_path / "started"))
+    with pytest.raises(Lost) as lost:
+        ray_node.head(Scripted(["gpu2 (192.168.100.2)"]), 0, FOREVER, engine)
+    assert str(lost.value) == "no complete Ray cluster within 0 s: gpu2 (192.168.100.2) did not join"
+    assert not (tmp_path / "started").exists()
+
+
+@pytest.mark.parametrize(
+    ("cluster", "ray", "said"),
+    [
+        (Scripted([], [], ["gpu2 (192.168.100.2)"]), FOREVER, "gpu2 (192.168.100.2) left the Ray cluster"),
+        (Scripted([], []), ("sh", "-c", "sleep 0.2; exit 7"), "Ray ended with 7"),
+        (Scripted(["gpu2 (192.168.100.2)"]), ("false",), "Ray ended with 1 before the cluster was complete"),
+    ],
+    ids=["a host", "Ray", "Ray at once"],
+)
+def test_what_is_lost_ends_the_engine(cluster: Cluster, ray: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    with pytest.raises(Lost) as lost:
+        ray_node.head(cluster, 10, ray, ("sh", "-c", f"echo $$ > {pid}; exec sleep 60"))
+    assert str(lost.value) == said
+    if pid.exists() and pid.read_text():
+        assert not Path(f"/proc/{pid.read_text().strip()}").exists()
+
+
+def test_nobody_is_part_of_a_cluster_whose_head_does_not_answer() -> None:
+    words = [sys.executable, "-I", PROGRAM, "nodes", "127.0.0.1:1", "gpu1=10.0.0.1", "gpu=2=10.0.0.2"]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (3, "gpu1 (10.0.0.1)\ngpu=2 (10.0.0.2)\n", "")
+
+
+def test_a_worker_waits_for_its_head_and_becomes_ray() -> None:
+    with socket.socket() as later:
+        later.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{later.getsockname()[1]}"
+        words = [sys.executable, "-I", PROGRAM, "worker", address, "--", "/bin/echo", "ray", "start", "--", "x"]
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        assert process.stdout.readline() == f"Ray: waiting for its head at {address}\n"
+        later.listen()
+        assert process.communicate(timeout=20)[0] == "ray start\n"
+        assert process.returncode == 0
+
+
+def test_stopping_the_head_ends_ray() -> None:
+    words = [sys.executable, "-I", PROGRAM, "head", "127.0.0.1:1", "60", "gpu1=10.0.0.1", "--", "sleep", "61", "--"]
+    process = subprocess.Popen([*words, "true"], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "Ray: waiting for gpu1 (10.0.0.1)\n"
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    assert len(children) == 1
+    process.send_signal(signal.SIGTERM)
+    began = time.monotonic()
+    assert process.wait(20) == 0 and time.monotonic() - began < 10
+    assert not Path(f"/proc/{children[0]}").exists()
+    process.stdout.close()

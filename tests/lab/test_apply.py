@@ -98,7 +98,11 @@ RELEASE = {UNIT_FILE, "/etc/rigup/services/chat", "/etc/rigup/services/chat/curr
     [
         (f"sed -i 's/--parallel 1/--parallel 2/' {UNIT_FILE}", "release of chat", RELEASE),
         (f"systemctl disable --quiet --now {UNIT}", "release of chat", RELEASE),
-        ("echo >> /opt/rigup/programs/ask.py", "rigup's programs", {"/opt/rigup/programs/ask.py"}),
+        (
+            "echo >> /opt/rigup/programs/ask.py",
+            "rigup's programs",
+            {"/opt/rigup/programs", "/opt/rigup/programs/ask.py"},
+        ),
     ],
     ids=["unit", "stopped", "program"],
 )

@@ -10,9 +10,7 @@ from rigup.errors import HostFailed
 from rigup.facts.gpus import FabricManager, Gpu, GpuPair, Nvidia, PcieLink, PciGpu, PowerLimits
 from rigup.facts.host import BuiltFor, Disk, Listener, NumaNode, Probe, UnattendedUpgrades, UnitState
 from rigup.facts.probe_parsing import parse
-from rigup.facts.probe_script import script
-
-PROBE_SECONDS = 120
+from rigup.facts.probe_script import PROBE_SECONDS, script
 
 __all__ = [
     "BuiltFor",

@@ -9,6 +9,8 @@ from pathlib import Path
 import rigup.programs
 from rigup import layout
 
+PROBE_SECONDS = 120
+
 # One function, so that the shell has read all of standard input before anything runs that could read from it too. Most
 # of what a host pays for a probe is starting processes: what the shell can do by itself, it does.
 _SCRIPT = r"""

@@ -11,18 +11,20 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyinfra.api.command import StringCommand
 from pyinfra.connectors.util import CommandOutput
 
 from rigup import layout
-from rigup.facts.host import Probe
-from rigup.facts.probe import PROBE_SECONDS, parse
+from rigup.facts.probe_script import PROBE_SECONDS
 from rigup.facts.probe_script import script as probe_script
 from rigup.fleet import fact_batch
 from rigup.fleet.fact_batch import Answer
 from rigup.fleet.lease import stamp
+
+if TYPE_CHECKING:
+    from rigup.facts.host import Probe
 
 FILE = f"{layout.CACHE}/.questions"
 SECONDS = PROBE_SECONDS + 60
@@ -31,8 +33,8 @@ MARKS = _LEASE, _WHO, _SUDO = "##rigup-lease##", "##rigup-who##", "##rigup-sudo#
 
 # the script itself comes over standard input, and whoever is root in the end reads it
 _AS_ROOT = f"""
-echo "{_WHO} $(id -u) $(id -un)"
-if [ "$(id -u)" = 0 ]; then exec timeout {SECONDS} sh -s; fi
+uid=$(id -u); echo "{_WHO} $uid $(id -un)"
+if [ "$uid" = 0 ]; then exec timeout {SECONDS} sh -s; fi
 if ! command -v sudo >/dev/null; then echo "{_SUDO} none"; exec cat >/dev/null; fi
 if sudo -k -n true 2>/dev/null; then echo "{_SUDO} free"; exec sudo -H -n timeout {SECONDS} sh -s; fi
 echo "{_SUDO} password"; exec cat >/dev/null
@@ -79,6 +81,8 @@ def _script() -> str:
 
 
 def _read(output: CommandOutput) -> Greeting:
+    from rigup.facts.probe import parse  # what takes time to import is imported while hosts are at work
+
     lines = output.stdout_lines
     said = {
         key: rest.strip() for key, _, rest in (line.partition(" ") for line in lines) if key in (_LEASE, _WHO, _SUDO)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import importlib.metadata
 import sys
 from types import ModuleType
 from typing import Any
@@ -11,24 +12,36 @@ from typing import Any
 # Imported by others in case they need them. invoke: paramiko, for "Match exec" in ssh_config. requests: downloads.
 SELDOM_NEEDED = ("invoke", "requests")
 FEWER_COLLECTIONS = 50_000
-TURNS, TURN_SECONDS = 2, 0.002  # enough for what has arrived to be taken in and answered
 
 # What every run needs once its hosts have been greeted, in pieces of some ten milliseconds.
 NEEDED_LATER = (
     "pydantic",
     "rigup.units",
+    "rigup.environment",
+    "rigup.rig",
     "rigup.plan",
     "rigup.catalogue.checkpoint",
     "rigup.catalogue.engines",
     "rigup.catalogue",
-    "rigup.lock",
+    "rigup.catalogue.containers",
+    "rigup.planner.rules",
     "rigup.planner",
-    "rigup.fleet.planning",
+    "rigup.planner.reading",
     "rigup.render",
+    "rigup.fleet.planning",
+    "rigup.facts.probe",
+    "rigup.operations.jobs",
     "rigup.verify.generation",
+    "rigup.operations.wheels",
     "rigup.fleet.settings",
+    "rigup.fleet.preflight",
     "rigup.fleet.runner",
     "rigup.operations.builds",
+    "pyinfra.facts.server",
+    "rigup.operations.packages",
+    "rigup.operations.container_toolkit",
+    "rigup.operations.releases",
+    "rich.text",
     "rich.console",
 )
 
@@ -39,8 +52,7 @@ def import_by_and_by() -> None:
 
     for name in NEEDED_LATER:
         importlib.import_module(name)
-        for _ in range(TURNS):
-            gevent.sleep(TURN_SECONDS)
+        gevent.idle()
     gc.freeze()  # what is imported stays, and need not be looked at again and again
     gc.enable()
 
@@ -54,9 +66,15 @@ def patch_for_many_hosts() -> None:
     # gevent asks every installed distribution, 25 times over, whether it has a plugin that wants to know of this
     gevent.events.notify_and_call_entry_points = gevent.events.notify
     monkey.patch_all()
+    importlib.metadata.entry_points = _of_pyinfra_alone  # type: ignore[assignment]
     for name in SELDOM_NEEDED:
         sys.modules.setdefault(name, _Later(name))
     _import_typeguard()
+
+
+def _of_pyinfra_alone(**wanted: Any) -> importlib.metadata.EntryPoints:
+    """pyinfra, pydantic and typeguard each read anew what all installed distributions offer; pyinfra's will do."""
+    return importlib.metadata.distribution("pyinfra").entry_points.select(**wanted)
 
 
 def _import_typeguard() -> None:

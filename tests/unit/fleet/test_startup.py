@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 PROGRAM = """
-import sys
+import importlib.metadata, sys
 from rigup.cli import hosts
 hosts.patch_for_many_hosts()
 from rigup.fleet import contact, startup
@@ -22,12 +22,15 @@ import invoke, requests, unittest.mock
 print(callable(invoke.run), callable(requests.get), callable(unittest.mock.patch))
 from requests.auth import AuthBase
 print(AuthBase.__name__)
+from pyinfra.api.connectors import get_all_connectors
+print("ssh" in get_all_connectors(), *importlib.metadata.entry_points(group="pydantic"))
 """
 
 
 def test_nothing_that_is_seldom_needed_is_loaded_and_all_of_it_can_be() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
-    seldom, needed_later, work, submodule = done.stdout.splitlines()
+    seldom, needed_later, work, submodule, connectors = done.stdout.splitlines()
     assert seldom == ""
     assert needed_later == "", "connections begin before this is imported"
     assert (work, submodule) == ("True True True", "AuthBase")
+    assert connectors == "True", "pyinfra's own, and nobody else's plugins"

@@ -52,7 +52,8 @@ def run(args: argparse.Namespace) -> int:
     else:
         for path in written:
             print(f"wrote {path}")
-        print(f"{len(scraped.targets)} targets on {len({t.labels['host'] for t in scraped.targets})} hosts")
+        hosts = {target.labels["host"] for target in scraped.targets}
+        print(f"{_counted(len(scraped.targets), 'target')} on {_counted(len(hosts), 'host')}")
     return 0 if scraped.targets else 1
 
 
@@ -102,6 +103,10 @@ def _warn(scraped: Scraping, folder: Path | None) -> None:
             )
     for out in scraped.left_out:
         print(f"{out.host}: {out.what} is left out: {out.why}\n  hint: {out.hint}", file=sys.stderr)
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _seconds(text: str) -> int:

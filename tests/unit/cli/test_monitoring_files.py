@@ -37,7 +37,7 @@ def test_what_others_reach_is_written_and_the_key_is_only_named(
     said = capsys.readouterr()
     assert said.out == (
         "wrote monitoring/prometheus.yml\nwrote monitoring/alerts.yml\nwrote monitoring/dashboard.json\n"
-        "2 targets on 1 hosts\n"
+        "2 targets on 1 host\n"
     )
     assert said.err == (
         "gpu1.lan: chat: its metrics want the service's API key: put it into monitoring/keys/gpu1.lan.chat.key, "

@@ -30,7 +30,7 @@ from rigup.operations.set_releases import JOINED, SetPart, listed
 from rigup.plan import Finding, Plan
 from rigup.planner.nodes import addressed
 from rigup.render.watch import watch_of
-from rigup.verify.generation import Answer, ask_release, ask_service
+from rigup.verify.generation import RELEASE_SECONDS, Answer, ask_release, ask_service
 
 if TYPE_CHECKING:
     from rigup.fleet.runner import Run
@@ -199,7 +199,7 @@ class Sets:
             plan.rank,
             {node.host: node.address for node in plan.nodes[1:]},
             watch.port if watch else None,
-            partial(ask_again, service=plan.service.name),
+            partial(ask_again, service=plan.service.name, wait_s=plan.start_timeout_s),
         )
 
     def answer(self, run: Run, host: Any, plan: Plan) -> Answer | None:
@@ -263,9 +263,9 @@ def whole_of(plans: tuple[Plan, ...]) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def ask_again(host: Any, manifest: Mapping[str, Any], service: str) -> None:
+def ask_again(host: Any, manifest: Mapping[str, Any], service: str, wait_s: float = RELEASE_SECONDS) -> None:
     """Asks a release that was put back, as its argv says that it listens."""
-    ask_release(host, service, manifest.get("command") or ())
+    ask_release(host, service, manifest.get("command") or (), wait_s)
 
 
 def _trouble(run: Run, host: Any, plan: Plan) -> str:

@@ -1,14 +1,14 @@
 """Runs on each host of a service that spans several: its engine runs while those of all the others do, or not at all.
 
-usage: run_together.py RANK HOSTS ADDRESS:PORT [ADDRESS:PORT...] -- WORD...
+usage: run_together.py RANK ADDRESSES PORT [ADDRESS:PORT...] -- WORD...
 
-RANK 0, the head, listens at the first address; the others connect to it. Its engine starts once the further ones are
-listened at, by those of the others.
+ADDRESSES: of all hosts by rank, with commas. RANK 0, the head, listens at its own; the others connect to it, each from
+its own. Its engine starts once the further places are listened at, by those of the others.
 
 An engine whose peer is gone may hang for good, and one that is started anew cannot join others that were not. So the
 head waits until all are there, has every host start its engine at once, and when one is lost (its engine has ended, or
 nothing was heard of it for SILENCE seconds) each ends its own and they gather again. An engine that ends by itself ends
-this program with 1, so that systemd starts it anew. Whoever connects without the right first line is sent away.
+this program with 1, so that systemd starts it anew. Whoever is none of the others is sent away.
 Python 3.10 standard library only.
 """
 
@@ -131,11 +131,11 @@ def address_of(text: str) -> Address:
 class Head:
     """Rank 0: the others connect here. peers: by rank."""
 
-    def __init__(self, hosts: int, address: Address, after: list[Address], engine: Engine) -> None:
-        self.others, self.engine, self.after = set(range(1, hosts)), engine, after
-        self.told = False
-        family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-        self.listener = socket.create_server(address, family=family, backlog=16)
+    def __init__(self, addresses: list[str], port: int, after: list[Address], engine: Engine) -> None:
+        self.addresses, self.others = addresses, set(range(1, len(addresses)))
+        self.engine, self.after, self.told = engine, after, False
+        family = socket.AF_INET6 if ":" in addresses[0] else socket.AF_INET
+        self.listener = socket.create_server((addresses[0], port), family=family, backlog=16)
         self.listener.setblocking(False)
         self.strangers: list[Peer] = []
         self.peers: dict[int, Peer] = {}
@@ -175,7 +175,7 @@ class Head:
         for stranger in list(self.strangers):
             line, ended, _ = stranger.got.partition(b"\n")
             word, _, rank = line.partition(b" ")
-            if ended and word == HELLO and rank.isdigit() and int(rank) in self.others:
+            if ended and word == HELLO and self._is_from(rank, stranger):
                 self._drop([int(rank)] if int(rank) in self.peers else [])
                 say(f"host {int(rank)} is there")
                 self.peers[int(rank)] = stranger
@@ -184,6 +184,14 @@ class Head:
             else:
                 stranger.connection.close()
             self.strangers.remove(stranger)
+
+    def _is_from(self, rank: bytes, stranger: Peer) -> bool:
+        if not rank.isdigit() or int(rank) not in self.others:
+            return False
+        try:
+            return bool(stranger.connection.getpeername()[0] == self.addresses[int(rank)])
+        except OSError:
+            return False
 
     def _beat(self) -> None:
         if time.monotonic() - self.last_beat >= BEAT:
@@ -210,14 +218,14 @@ class Head:
 class Other:
     """Any other rank: connected to the head, or trying to be."""
 
-    def __init__(self, rank: int, address: Address, engine: Engine) -> None:
-        self.rank, self.address, self.engine = rank, address, engine
+    def __init__(self, rank: int, own: str, address: Address, engine: Engine) -> None:
+        self.rank, self.own, self.address, self.engine = rank, own, address, engine
 
     def run(self) -> NoReturn:
         say(f"waiting for host 0 at {self.address[0]}, port {self.address[1]}")
         while True:
             try:
-                connection = socket.create_connection(self.address, timeout=SILENCE)
+                connection = socket.create_connection(self.address, SILENCE, source_address=(self.own, 0))
                 connection.sendall(HELLO + b" %d\n" % self.rank)
             except OSError:
                 time.sleep(BEAT)
@@ -244,8 +252,8 @@ class Other:
 def main() -> NoReturn:
     """Runs until the engine ends by itself, or systemd stops it."""
     at = sys.argv.index("--")
-    rank, hosts, place, *after = sys.argv[1:at]
-    address, engine = address_of(place), Engine(sys.argv[at + 1 :])
+    rank, listed, port, *after = sys.argv[1:at]
+    addresses, engine = listed.split(","), Engine(sys.argv[at + 1 :])
 
     def stop(number: int, frame: object) -> None:
         engine.end()
@@ -253,8 +261,8 @@ def main() -> NoReturn:
 
     signal.signal(signal.SIGTERM, stop)
     if int(rank) == 0:
-        Head(int(hosts), address, [address_of(text) for text in after], engine).run()
-    Other(int(rank), address, engine).run()
+        Head(addresses, int(port), [address_of(text) for text in after], engine).run()
+    Other(int(rank), addresses[int(rank)], (addresses[0], int(port)), engine).run()
 
 
 if __name__ == "__main__":

@@ -24,11 +24,11 @@ def watched(plan: Plan, words: tuple[str, ...]) -> tuple[str, ...]:
     if watch is None:
         return words
     listened = [port for port in plan.peer_ports if port.purpose == "rpc" and plan.rank in port.callers]
-    places = [_place(plan, watch.rank, watch.port), *(_place(plan, port.rank, port.port) for port in listened)]
+    addresses = [node.address or address_of(rank) for rank, node in enumerate(plan.nodes)]
+    places = [_place(addresses[port.rank], port.port) for port in listened]
     program = ("/usr/bin/python3", "-IS", f"{PROGRAMS}/{PROGRAM}")
-    return (*program, str(plan.rank), str(len(plan.nodes)), *places, "--", *words)
+    return (*program, str(plan.rank), ",".join(addresses), str(watch.port), *places, "--", *words)
 
 
-def _place(plan: Plan, rank: int, port: int) -> str:
-    address = plan.nodes[rank].address or address_of(rank)
+def _place(address: str, port: int) -> str:
     return f"[{address}]:{port}" if address.count(":") > 1 else f"{address}:{port}"

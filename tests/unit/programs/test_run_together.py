@@ -41,7 +41,8 @@ class Hosts:
         self.running: dict[int, subprocess.Popen[bytes]] = {}
 
     def start(self, rank: int, engine: str = ENGINE, after: tuple[str, ...] = ()) -> subprocess.Popen[bytes]:
-        words = (str(rank), str(self.count), f"127.0.0.1:{self.port}", *after, "--")
+        addresses = ",".join(f"127.0.0.{rank + 1}" for rank in range(self.count))
+        words = (str(rank), addresses, str(self.port), *after, "--")
         with (self.folder / f"log{rank}").open("ab") as log:
             self.running[rank] = subprocess.Popen(
                 (
@@ -178,7 +179,7 @@ def test_whoever_else_connects_changes_nothing(hosts: Hosts) -> None:
     for rank in range(2):
         hosts.start(rank)
     wait_for(lambda: hosts.all_started(1))
-    for words in (b"", b"GET / HTTP/1.1\r\n\r\n", b"rigup 7\n", b"rigup 0\n"):
+    for words in (b"", b"GET / HTTP/1.1\r\n\r\n", b"rigup 7\n", b"rigup 0\n", b"rigup 1\n"):  # 1 is at another address
         with socket.create_connection(("127.0.0.1", hosts.port)) as stranger:
             stranger.sendall(words)
             if words:

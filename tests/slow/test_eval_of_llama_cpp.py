@@ -1,0 +1,125 @@
+"""The real harness asks the pinned llama.cpp with a real small model on a booted machine, through rigup's tunnel.
+
+The harness and its packages come from the package index, the build from this user's cache or is compiled.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rigup.cache import cache_folder
+from rigup.errors import MissingTool
+from rigup.fleet.inventory import toolkit_root
+from rigup.lab import demo_model, prerequisites
+from rigup.lab.hub import Hub
+from rigup.lab.lab import Lab
+from tests.lab.fleet import Fleet, Run
+
+pytestmark = [pytest.mark.slow, pytest.mark.lab]
+
+TASKS = Path(__file__).parents[1] / "evaluation_tasks"
+KEY = "sk-of-the-evaluation"
+COLD_SECONDS = 2400
+# alone on a machine, 40 s: importing the harness takes 14 s of a processor
+BUSY_SECONDS = 500
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """One machine that serves SmolLM2 with a key; the lock has the harness, and nobody has asked anything yet."""
+    try:
+        prerequisites.check()
+    except MissingTool as missing:
+        pytest.skip(missing.message)
+    root = tmp_path_factory.mktemp("fleet")
+    shutil.copy(toolkit_root() / "rigup.lock", root / "rigup.lock")
+    (root / "key").write_text(f"{KEY}\n")
+    (root / "key").chmod(0o600)
+    lab = Lab.up(f"eval{os.getpid()}", hosts=1)
+    try:
+        fleet = Fleet(lab, Hub.start(demo_model.provide(), lab=lab.record.name), root, cache_folder().parent)
+        fleet.describe(context=2048, listen="0.0.0.0", api_key_file="key")
+        first = fleet.start("apply", "--yes", "--json")
+        assert first.wait(COLD_SECONDS) == 0, first.text
+        assert "+ eval Python" in fleet.rigup("lock", "--upgrade", "eval").text
+        yield fleet
+        for run in fleet.runs:
+            if run.process.poll() is None:
+                run.kill()
+    finally:
+        lab.down()
+
+
+def evaluate(fleet: Fleet, *words: str, expect: int = 0) -> Run:
+    asked = ("--tasks", "rigup_sums", "--include-path", str(TASKS), "--questions", "10", "--json", *words)
+    run = fleet.start("eval", *asked)
+    assert run.wait(BUSY_SECONDS) == expect, run.text
+    return run
+
+
+def result(run: Run) -> dict[str, Any]:
+    (found,) = run.json["results"]
+    return dict(found)
+
+
+def test_scores_are_kept_by_checkpoint_and_compared(fleet: Fleet) -> None:
+    found = result(evaluate(fleet))
+    endpoint, task = found["endpoint"], found["tasks"]["rigup_sums"]
+    assert (endpoint["host"], endpoint["service"], endpoint["engine"]) == (fleet.host.name, "chat", "llama.cpp")
+    assert endpoint["plan"].startswith("sha256:") and endpoint["drift"] == []
+    assert endpoint["checkpoint"]["repo"] == demo_model.REPOSITORY
+    (score,) = task["scores"]
+    print(f"{score['value']:.3f} +- {score['stderr']:.3f} of {task['questions']} sums in {found['seconds']} s")
+    assert (task["version"], task["questions"], len(score["each"])) == (1.0, 10, 10)
+    assert score["value"] == sum(score["each"]) / 10
+
+    path = Path(found["file"])
+    assert path.parent == fleet.root / "evaluations/QuantFactory_SmolLM2-135M-Instruct-GGUF/Q4_1"
+    assert KEY not in path.read_text() and KEY not in fleet.runs[-1].text
+
+    # with answers that are cut short it can be right no more often
+    short = result(evaluate(fleet, "--max-tokens", "2"))
+    assert short["tasks"]["rigup_sums"]["digest"] == task["digest"]
+    compared = fleet.start("eval", "--json", "--compare", str(path), short["file"])
+    worse = compared.wait()
+    (difference,) = compared.json["differences"]
+    assert difference["paired"] and difference["change"] <= 0
+    assert worse == int(difference["verdict"] == "worse")
+    assert json.loads(json.dumps(compared.json["conditions"])) == [{"what": "max tokens", "before": None, "after": 2}]
+
+
+def test_a_task_that_nobody_knows(fleet: Fleet) -> None:
+    run = evaluate(fleet, "--tasks", "rigup_nosuch", expect=2)
+    (failed,) = run.json["failed"]
+    assert failed["errors"][0]["message"] == "--tasks: lm_eval knows no rigup_nosuch"
+
+
+def test_a_host_whose_ssh_forwards_nothing(fleet: Fleet) -> None:
+    forbid = "/etc/ssh/sshd_config.d/90-no-forwarding.conf"
+    fleet.host.tell(f"echo 'AllowTcpForwarding no' >{forbid}; systemctl reload ssh")
+    try:
+        run = evaluate(fleet, expect=1)
+    finally:
+        fleet.host.tell(f"rm {forbid}; systemctl reload ssh")
+    assert run.json["failed"][0]["errors"] == [
+        {
+            "message": f"{fleet.host.name}: its SSH server forwards no connections",
+            "hint": 'it needs "AllowTcpForwarding local"',
+        }
+    ]
+
+
+def test_a_service_that_is_down(fleet: Fleet) -> None:
+    fleet.host.tell("systemctl stop rigup-chat")
+    try:
+        run = evaluate(fleet, expect=2)
+    finally:
+        fleet.host.tell("systemctl start rigup-chat")
+    assert run.json["failed"][0]["errors"][0]["message"] == f"{fleet.host.name}: nothing listens on port 8000 there"

@@ -39,15 +39,17 @@ def made_site(
     sources.mkdir(parents=True)
     (sources / engine).write_bytes(archive)
     (root / "rigup.lock").write_text(_lock(engine, _checkpoint(served)))
-    lab = Lab.up(name, **options)
     try:
+        lab = Lab.up(name, **options)
         hub = Hub.start(served, lab=lab.record.name)
         try:
             yield lab, hub, root, cache
         finally:
             hub.stop()
     finally:
-        lab.down()
+        for lab in Lab.all():  # one that did not come up whole, too
+            if lab.record.name == name:
+                lab.down()
 
 
 @pytest.fixture

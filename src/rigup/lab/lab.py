@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rigup.errors import HostFailed, InputError
-from rigup.lab import access, addresses, base, gpus_in_lab, network, nvidia_repository, prerequisites, process
+from rigup.lab import access, addresses, base, gpus_in_lab, inotify, network, nvidia_repository, prerequisites, process
 from rigup.lab.base import Say
 from rigup.lab.folder import LabFolder, LabRecord, lab_folders, make_folder, remove_tree, write
 from rigup.lab.machine import Machine
@@ -44,6 +44,8 @@ class Lab:
     ) -> Lab:
         """Brings a lab up and waits until every machine answers SSH; what is up already stays as it is.
 
+        Where that fails, the machines of a lab that was not up before end; its files stay, to be looked at.
+
         hosts: how many machines at least. rig: as in group_data, or "4x RTX 3090". say: takes progress, line by line.
         disk: the size of each machine's disk, as "600m" or "4g"; it takes memory as it fills.
         Raises MissingTool where a lab cannot run, InputError for a bad argument, HostFailed for a failed boot.
@@ -54,25 +56,37 @@ class Lab:
             gpus_in_lab.check(rig)
         folder = LabFolder(name)
         with folder.locked():
+            old = folder.record()
+            was_up = old is not None and network.up(old)
             record = _record(folder, hosts, suite, disk, say)
-            access.make_key(folder.key)
-            machines = [Machine(record, index) for index in range(1, record.hosts + 1)]
-            for machine in machines:
-                make_folder(machine.folder)
-                access.make_key(machine.folder / "ssh_host_ed25519_key")
-            if rig:
-                gpus_in_lab.provide(record, rig)
-            _write_access(folder, record, machines, rig)
-            for server in SERVERS:
-                if process.running(folder.path / f"{server}.pid") is None:
-                    process.start(folder.path, server, f"rigup.lab.{server}", name)
-            for machine in machines:
-                machine.start()
-            _wait_for_servers(record, folder)
-            for machine in machines:
-                machine.wait_for_ssh()
-                say(f"{machine.name} answers SSH at {machine.address}")
+            try:
+                cls(record)._bring_up(rig, say)
+            except BaseException:
+                if not was_up:
+                    cls(record)._dismantle()
+                raise
         return cls(record)
+
+    def _bring_up(self, rig: str | Mapping[str, Any] | None, say: Say) -> None:
+        record, folder = self.record, self.folder
+        inotify.make_room(sum(lab.record.hosts for lab in Lab.all()), say)
+        access.make_key(folder.key)
+        machines = [Machine(record, index) for index in range(1, record.hosts + 1)]
+        for machine in machines:
+            make_folder(machine.folder)
+            access.make_key(machine.folder / "ssh_host_ed25519_key")
+        if rig:
+            gpus_in_lab.provide(record, rig)
+        _write_access(folder, record, machines, rig)
+        for server in SERVERS:
+            if process.running(folder.path / f"{server}.pid") is None:
+                process.start(folder.path, server, f"rigup.lab.{server}", record.name)
+        for machine in machines:
+            machine.start()
+        _wait_for_servers(record, folder)
+        for machine in machines:
+            machine.wait_for_ssh()
+            say(f"{machine.name} answers SSH at {machine.address}")
 
     @classmethod
     def named(cls, name: str) -> Lab:

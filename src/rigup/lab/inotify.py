@@ -1,0 +1,22 @@
+"""Room for many booted machines: each of them watches files with systemd's, dbus' and logind's instances of inotify.
+
+All of them belong to this machine's root, whose limit is 128 on most kernels; one short of it a machine does not boot.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rigup.lab.base import Say
+
+LIMIT = Path("/proc/sys/fs/inotify/max_user_instances")
+A_MACHINE = 10  # 7 on Debian 12, and what is installed there may want some
+OTHERS = 100
+
+
+def make_room(machines: int, say: Say) -> None:
+    """Raises the limit, until the next boot of this machine, where so many machines would not find room; says so."""
+    wanted, limit = machines * A_MACHINE + OTHERS, int(LIMIT.read_text())
+    if limit < wanted:
+        LIMIT.write_text(f"{wanted}\n")
+        say(f"fs.inotify.max_user_instances was {limit}, is {wanted} now: {machines} machines need that many")

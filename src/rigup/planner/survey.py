@@ -130,7 +130,10 @@ def misshapen(candidate: Candidate) -> Shortfall | None:
         return Shortfall(candidate, "stages", 0, message, "take fewer hosts: rig.hosts_per_service")
     if parallel.pipeline > layers:
         message = f"{parallel.pipeline} pipeline stages are more than the {layers} layers of {candidate.model.name}"
-        return Shortfall(candidate, "stages", 0, message)
+        hint = (
+            "" if candidate.service.pipeline_parallel else "take fewer hosts or GPUs, or name the sizes that you want"
+        )
+        return Shortfall(candidate, "stages", 0, message, hint)
     if asked and (len(asked) != parallel.pipeline or sum(asked) != layers or min(asked) < 1):
         given = ",".join(str(count) for count in asked)
         message = f"the pipeline partition {given} does not give {layers} layers to {parallel.pipeline} stages"

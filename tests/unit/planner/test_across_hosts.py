@@ -200,6 +200,16 @@ REFUSED: dict[str, tuple[object, int, dict[str, Any], tuple[str, str, str]]] = {
             "take a pipeline_parallel of at most the model's layers",
         ),
     ),
+    "more GPUs than layers": (
+        "1x H200",
+        64,
+        VLLM,
+        (
+            "pipeline-stages",
+            "64 pipeline stages are more than the 62 layers of MiniMax-M2.5",
+            "take fewer hosts or GPUs, or name the sizes that you want",
+        ),
+    ),
     "more devices than layers": (
         "8x H200",
         8,

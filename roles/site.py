@@ -43,6 +43,9 @@ ENGINES: dict[tuple[str, str], Callable[[Build, str, PackageSource], None]] = {
     **{(name, "image"): engine_image for name in ("llama.cpp", "vllm", "sglang")},
 }
 
+# NCCL looks for libibverbs.so.1, and for the device's part of it, when it starts, and takes sockets without.
+RDMA_PACKAGES = ("ibverbs-providers", "libibverbs1")
+
 
 def provision(plans: tuple[Plan, ...], probe: Probe, settings: Settings, sets: Sets | None = None) -> None:
     """Calls the roles for one host, in the order in which things must be there.
@@ -52,6 +55,7 @@ def provision(plans: tuple[Plan, ...], probe: Probe, settings: Settings, sets: S
     plans = bound(plans, probe)
     packages = {p for plan in plans if plan.build for p in plan.build.runtime_packages}
     packages |= {PACKAGE for plan in plans if is_closed(plan)}
+    packages |= {name for plan in plans for node in plan.nodes if node.rdma_devices for name in RDMA_PACKAGES}
     base(tuple(packages), (WATCH,) if any(watch_of(plan) for plan in plans) else ())
     driver_changes = gpus(plans, probe, settings)
     containers(plans, probe, settings)

@@ -152,7 +152,11 @@ def plans_for(hosts: list[Host], build: Build) -> tuple[Plan, ...]:
             service=Service(name="chat", model="M", across_hosts="ray"),
             build=build,
             command=("bin/vllm", "serve") if rank == 0 else (),
-            environment={"RAY_DEFAULT_OBJECT_STORE_MAX_MEMORY_BYTES": "100000000", "VLLM_HOST_IP": "{node.address}"},
+            environment={
+                "RAY_ADDRESS": "{node0.address}:18000",
+                "RAY_DEFAULT_OBJECT_STORE_MAX_MEMORY_BYTES": "100000000",
+                "VLLM_HOST_IP": "{node.address}",
+            },
             nodes=nodes,
             rank=rank,
             peer_ports=(PeerPort(rank=0, port=18000, purpose="ray", callers=(1, 2)),),

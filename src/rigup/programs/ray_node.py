@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+ADDRESS = "RAY_ADDRESS"
 MISSING = 3
 CONNECT_SECONDS = 3.0
 ASK_SECONDS = 10.0
@@ -79,10 +80,10 @@ class Cluster:
 
 def head(cluster: Cluster, seconds: float, ray: Sequence[str], engine: Sequence[str]) -> int:
     """Ray, then the engine; returns its exit status, or raises Lost when one of them is."""
-    started = [subprocess.Popen(ray)]
+    started = [subprocess.Popen(ray, env=without_address())]
     try:
         wait_for_all(cluster, seconds, started[0])
-        started.append(subprocess.Popen(engine, env={**os.environ, "RAY_ADDRESS": cluster.address}))
+        started.append(subprocess.Popen(engine, env={**os.environ, ADDRESS: cluster.address}))
         return watch(cluster, *started)
     finally:
         for process in reversed(started):
@@ -135,7 +136,12 @@ def worker(address: str, ray: Sequence[str]) -> None:
             print(f"Ray: waiting for its head at {address}", flush=True)
             said = time.monotonic()
         time.sleep(LOOK_SECONDS)
-    os.execv(ray[0], list(ray))
+    os.execve(ray[0], list(ray), without_address())
+
+
+def without_address() -> dict[str, str]:
+    """The environment of `ray start`, which is told by its arguments which cluster is meant."""
+    return {name: value for name, value in os.environ.items() if name != ADDRESS}
 
 
 def nodes(cluster: Cluster) -> int:

@@ -1,10 +1,10 @@
 """Weights on many hosts: shared against every host for itself; and one host against curl and hf. As root, as a script.
 
     python benchmarks/weights.py [--hosts 8] [--files 8] [--mb 125] [--hub-mb 20] [--lan-mb 200] [--skip alone]
-    python benchmarks/weights.py --single [--rounds 5]
+    python benchmarks/weights.py --single [--rounds 5] [--mb 125] [--hub-mb 20]
 
 The first brings up lab machines, their network and the hub's shaped, fits them out, and then takes the weights away and
-applies again: one host by itself, all of them sharing, all of them from the hub. The second, on loopback and unshaped,
+applies again: one host by itself, all of them sharing, all of them from the hub. The second, on loopback,
 holds the program that fetches against `curl --parallel` and `hf download`, by time and by CPU, a hash included.
 Both print Markdown. Sixteen lab machines and more want: sysctl fs.inotify.max_user_instances=1024 (set here).
 """
@@ -60,7 +60,7 @@ def main() -> int:
     parser.add_argument("--hosts", type=int, default=8)
     parser.add_argument("--files", type=int, default=8)
     parser.add_argument("--mb", type=int, default=125, help="the size of each file")
-    parser.add_argument("--hub-mb", type=int, default=20, help="MB/s that the hub has for all together")
+    parser.add_argument("--hub-mb", type=int, default=20, help="MB/s that the hub has for all together, 0: no limit")
     parser.add_argument("--lan-mb", type=int, default=200, help="MB/s of each host's cable, each way")
     parser.add_argument("--skip", default="", help="scenarios to leave out: one, shared, alone")
     parser.add_argument("--single", action="store_true")
@@ -195,6 +195,8 @@ def single(args: argparse.Namespace) -> int:
             f"part{number}.bin": random_file(repository / f"part{number}.bin", size) for number in range(args.files)
         }
         hub = Hub.start(folder / "root", folder / "state")
+        if args.hub_mb:
+            hub.faults(bytes_per_second=args.hub_mb * 1_000_000 // 4)
         try:
             contend(hub, folder, sha256, size, args)
         finally:

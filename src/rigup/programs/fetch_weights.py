@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 HASH_ATTEMPTS = 3
 REPORT_EVERY_S = 2.0
 LONGEST_PAUSE_S = 30.0
+FLUSH_EVERY_S = 0.5
 
 
 def bytes_text(count: float) -> str:
@@ -117,6 +118,7 @@ class Fetch:
                     self.swarm = self.join_swarm(lock)
                 self.survey()
                 self.require_disk()
+                threading.Thread(target=self.flush, daemon=True).start()
                 if self.swarm:
                     self.swarm.download()
                 else:
@@ -191,10 +193,27 @@ class Fetch:
             elif size is not None and size > file.size:
                 part.unlink()
 
+    def flush(self) -> None:
+        """Has the disk write what grows as it comes: else all of it would be waited for in the end."""
+        flushed: dict[Path, int] = {}
+        while not self.stop.wait(FLUSH_EVERY_S):
+            for part in [self.part(file) for file in list(self.pending.values())]:
+                with contextlib.suppress(OSError):
+                    size = size_of(part)
+                    if size and size != flushed.get(part):
+                        flushed[part] = size
+                        weights.sync(part)
+
     def verify(self, file: File, path: Path) -> None:
         """Hashes a file of the right size in the background; `settle` takes the result."""
         self.pending.pop(file.path, None)
-        self.hashing[self.pool.submit(weights.hash_file, path, self.stop)] = (file, path)
+        self.hashing[self.pool.submit(self.hash_on_disk, path)] = (file, path)
+
+    def hash_on_disk(self, path: Path) -> str:
+        """The sha256 of a file that a power cut cannot take away any more."""
+        found = weights.hash_file(path, self.stop)
+        weights.sync(path)
+        return found
 
     def settle(self, wait: bool) -> None:
         """Accepts files with the right hash; the others are deleted and pending again, a few times."""
@@ -215,8 +234,6 @@ class Fetch:
             self.receipt.add(file)
             self.offer(file, path)
             return
-        with path.open("rb") as content:
-            os.fsync(content.fileno())
         final = self.verified / file.path
         final.parent.mkdir(parents=True, exist_ok=True)
         path.replace(final)

@@ -86,7 +86,12 @@ def load_job(path: Path) -> Job:
 
 def sync_folder(path: Path) -> None:
     """Makes renames in a folder survive a power cut."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    sync(path, os.O_DIRECTORY)
+
+
+def sync(path: Path, flags: int = 0) -> None:
+    """Returns when what a file or folder holds is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY | flags)
     try:
         os.fsync(descriptor)
     finally:

@@ -53,19 +53,20 @@ class Parts:
     compute_mib: float | None = None
 
 
-def read_log(lines: Iterable[str], parallel: Parallel, gpus: int) -> tuple[Parts, ...]:
+def read_log(lines: Iterable[str], parallel: Parallel, gpus: int, first: int = 0) -> tuple[Parts, ...]:
     """The parts of each GPU, in the order in which the engine was given them.
 
-    lines: of one start. What is said twice counts as it was said last, but llama.cpp's buffers add up.
+    lines: of one start, on one host. first: how many GPUs of the service other hosts have before. What is said twice
+    counts as it was said last, but llama.cpp's buffers add up.
     """
     found = [Parts() for _ in range(gpus)]
     for line in lines:
-        for rank in _ranks(line, parallel, gpus):
+        for rank in _ranks(line, parallel, gpus, first):
             found[rank] = _with(found[rank], line, rank)
     return tuple(found)
 
 
-def _ranks(line: str, parallel: Parallel, gpus: int) -> Iterator[int]:
+def _ranks(line: str, parallel: Parallel, gpus: int, first: int) -> Iterator[int]:
     """The GPUs that a line may be about: all of them where it names no rank. Both engines count data, pipeline, tensor.
 
     A line of llama.cpp's names its device in another place, which `_with` heeds.
@@ -73,8 +74,8 @@ def _ranks(line: str, parallel: Parallel, gpus: int) -> Iterator[int]:
     said = _VLLM_RANK.search(line) or _SGLANG_RANK.search(line)
     own = {name: int(number) for name, number in _RANK_PART.findall(said[1])} if said else {}
     for rank in range(gpus):
-        stage = rank // parallel.tensor
-        place = {"TP": rank % parallel.tensor, "PP": stage % parallel.pipeline, "DP": stage // parallel.pipeline}
+        stage, own_tensor = divmod(first + rank, parallel.tensor)
+        place = {"TP": own_tensor, "PP": stage % parallel.pipeline, "DP": stage // parallel.pipeline}
         if all(place[name] == number for name, number in own.items()):
             yield rank
 

@@ -80,7 +80,7 @@ def rows(plan: Plan, probe: Probe, lines: Iterable[str]) -> list[dict[str, Any]]
     `measured_mib` is None where NVML does not say.
     """
     cards = _cards(plan, probe)
-    parts = read_log(lines, plan.parallel or Parallel(), len(plan.memory))
+    parts = _log(plan, lines)
     found = []
     for planned, card, said in zip(plan.memory, cards, parts, strict=True):
         row: dict[str, Any] = {
@@ -93,6 +93,11 @@ def rows(plan: Plan, probe: Probe, lines: Iterable[str]) -> list[dict[str, Any]]
             row["parts"] = told
         found.append(row)
     return found
+
+
+def _log(plan: Plan, lines: Iterable[str]) -> tuple[Parts, ...]:
+    """What a host's log tells of its own GPUs; of a service across hosts, each has as many."""
+    return read_log(lines, plan.parallel or Parallel(), len(plan.memory), plan.rank * len(plan.memory))
 
 
 def _in_use(card: Gpu | None) -> int | None:
@@ -166,7 +171,7 @@ def kept(
     found = rows(plan, probe, lines)
     if together(found) is None:
         return None
-    parallel, counted = plan.parallel or Parallel(), read_log(lines, plan.parallel or Parallel(), len(plan.memory))
+    parallel, counted = plan.parallel or Parallel(), _log(plan, lines)
     gpus = []
     for row, planned, parts in zip(found, plan.memory, counted, strict=True):
         name = plan.rig.gpus[planned.gpu].name

@@ -154,7 +154,7 @@ class Candidate:
         """By kind of GPU, what the fleet has measured of exactly this; None where it has not."""
         return {
             gpu.name: measured_overhead(
-                self.overheads, self.engine.name, self.version, gpu.name, len(self.gpu_indices), self.parallel
+                self.overheads, self.engine.name, self.version, gpu.name, len(self.local_gpus), self.parallel
             )
             for gpu in self.gpus
         }

@@ -78,6 +78,12 @@ def test_ranks_count_by_data_then_pipeline_then_tensor() -> None:
     assert [(part.weights_mib or 0) / 1024 for part in found] == [0, 1, 10, 11, 100, 101, 110, 111]
 
 
+def test_the_second_host_of_a_service_has_the_later_ranks() -> None:
+    lines = [f"(Worker_TP{rank} pid=1) Model loading took {rank} GiB memory" for rank in (2, 3)]
+    found = read_log(lines, Parallel(tensor=4), 2, first=2)
+    assert [part.weights_mib for part in found] == [2048, 3072]
+
+
 def test_what_one_replica_says_is_said_of_its_gpus_alone() -> None:
     lines = "(EngineCore_DP0 pid=1) GPU KV cache size: 100 tokens\n(EngineCore_DP1 pid=2) GPU KV cache size: 90 tokens"
     assert [part.kv_tokens for part in read(lines, 4, tensor=2, data=2)] == [100, 100, 90, 90]

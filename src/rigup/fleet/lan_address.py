@@ -9,22 +9,24 @@ from typing import Any
 from rigup.errors import InputError
 
 KEY = "lan_address"
-_HINT = 'the host\'s own address in the network that the hosts share: ("gpu1.lan", {"lan_address": "192.168.100.10"})'
+_HINT = (
+    "the address at which the other hosts reach this one, without which the host is asked for its addresses: "
+    '("gpu1.lan", {"lan_address": "192.168.100.10"})'
+)
 
 
-def lan_address(host: str, data: Mapping[str, Any], origins: Mapping[str, str] | None = None) -> str | None:
-    """The address that the data of a host gives it, IPv4; None where they say nothing.
+def lan_address(data: Mapping[str, Any]) -> str | None:
+    """The address that the data of a host gives it; None where they say nothing.
 
-    origins: the file that each key of `data` was read from, for messages. Raises InputError for what is no address.
+    Raises InputError, beginning with the key, for what is no address that another host could reach.
     """
     said = data.get(KEY)
     if said is None:
         return None
-    where = f"{(origins or {}).get(KEY, '')}: {host}: {KEY}".removeprefix(": ")
     try:
-        address = ipaddress.IPv4Address(str(said))
+        address = ipaddress.ip_address(str(said))
     except ValueError:
-        raise InputError(f'{where}: "{said}" is not an IPv4 address', _HINT) from None
+        raise InputError(f'{KEY}: "{said}" is not an IP address', _HINT) from None
     if address.is_loopback or address.is_unspecified or address.is_multicast:
-        raise InputError(f"{where}: no other host reaches {said}", _HINT)
+        raise InputError(f"{KEY}: no other host reaches {said}", _HINT)
     return str(address)

@@ -95,7 +95,7 @@ class Sets:
             networks[host.name] = host.get_fact(NetworkOfHost)
 
         run._each(read, self.of.keys())
-        said = {host.name: lan_address(host.name, host.data, host.origins) for host in run.project.hosts}
+        said = {host.name: lan_address(host.data) for host in run.project.hosts}
         addresses = {name: address for name, address in said.items() if address is not None}
         for each in self.all:
             if all(name in networks for name in each.hosts):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from rigup.errors import InputError
+from rigup.fleet.lan_address import lan_address
 
 PORT = 8791
 FROM_MB = 256
@@ -52,7 +52,7 @@ def read_weights_settings(data: Mapping[str, Any]) -> WeightsSettings:
         hub_bytes_per_second=rates["hub"],
         lan_bytes_per_second=rates["lan"],
         lan=_lan(data.get("lan", "")),
-        lan_address=_address(data.get("lan_address")),
+        lan_address=lan_address(data),
     )
 
 
@@ -79,13 +79,3 @@ def _lan(said: Any) -> str:
             f"lan: {said!r} is not a name", 'hosts share weights with those of the same lan: lan = "rack1"'
         )
     return said
-
-
-def _address(said: Any) -> str | None:
-    if said is None:
-        return None
-    try:
-        return str(ipaddress.ip_address(said))
-    except ValueError:
-        hint = "the address at which the other hosts reach this one; without it the host is asked for its addresses"
-        raise InputError(f'lan_address: "{said}" is not an IP address', hint) from None

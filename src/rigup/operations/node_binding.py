@@ -70,6 +70,8 @@ def _node(host: str, network: HostNetwork, wanted: Network, said: str | None) ->
 
 
 def _address(host: str, network: HostNetwork, wanted: Network, said: str | None) -> str | Finding:
+    if said is not None and ":" in said:
+        return _finding(f"lan_address {said} is not IPv4, which engines across hosts are given", SAY % host)
     if said is not None:
         return _held(network, said, f"lan_address {said}", "say an address that the host has, or take lan_address away")
     if wanted.subnet is not None:

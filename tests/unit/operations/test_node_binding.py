@@ -111,6 +111,13 @@ TWO = (Address("192.168.100.2", 24), Address("192.168.100.3", 24))
             "192.168.100.2/24 (fast0, no link)",
             "say an address that the host has, or take lan_address away",
         ),
+        (
+            None,
+            {"gpu2": "fd00::7"},
+            host(2),
+            "lan_address fd00::7 is not IPv4, which engines across hosts are given",
+            SAY,
+        ),
         (None, {}, replace(host(2), ssh_address=""), "nobody can tell at which address the others reach it", SAY),
         (
             None,
@@ -129,7 +136,7 @@ TWO = (Address("192.168.100.2", 24), Address("192.168.100.3", 24))
         ),
         (None, {}, host(1), "10.0.0.1 is the address of gpu1 too", SAY),
     ],
-    ids=["outside", "two", "no link", "not its own", "no SSH", "loopback", "IPv6", "no ip", "twice"],
+    ids=["outside", "two", "no link", "not its own", "IPv6 said", "no SSH", "loopback", "IPv6", "no ip", "twice"],
 )
 def test_what_cannot_be_told_is_refused_with_what_was_found(
     subnet: str | None, said: dict[str, str], second: HostNetwork, message: str, hint: str

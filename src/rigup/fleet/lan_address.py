@@ -9,10 +9,7 @@ from typing import Any
 from rigup.errors import InputError
 
 KEY = "lan_address"
-_HINT = (
-    "the address at which the other hosts reach this one, without which the host is asked for its addresses: "
-    '("gpu1.lan", {"lan_address": "192.168.100.10"})'
-)
+_HINT = "the address at which the other hosts reach this one; without it the host is asked for its addresses"
 
 
 def lan_address(data: Mapping[str, Any]) -> str | None:

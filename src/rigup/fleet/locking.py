@@ -75,7 +75,8 @@ def resolve_lock(
     before = kept if path.exists() else Lock()
     if upgrade is not None:
         kept = _upgraded(project, kept, upgrade, resolver)
-    new = Lock(inputs=before.inputs, engines=kept.engines, harnesses=kept.harnesses)
+    uv = kept.uv if kept.harnesses else None
+    new = Lock(inputs=before.inputs, engines=kept.engines, harnesses=kept.harnesses, uv=uv)
     begin = new if prune or not path.exists() else kept
     after, needs = _settled(project, begin, kept, resolver)
     if prune:

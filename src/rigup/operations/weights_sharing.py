@@ -18,7 +18,7 @@ from rigup.errors import HostFailed
 from rigup.operations import apt_commands, remote
 from rigup.operations.progress import Progress, report
 
-UNIT = "rigup-sharing"
+UNIT = "rigup-shared_weights"  # no service can be called that
 FOLDER = f"{layout.RUNTIME}/sharing"
 PROGRAMS = ("neighbours.py", "serve_weights.py", "swarm.py", "swarm_order.py", "weights_folder.py")
 IDLE_SECONDS = 600

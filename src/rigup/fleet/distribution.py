@@ -15,6 +15,7 @@ from pyinfra.context import ctx_config, ctx_host
 
 from rigup import layout
 from rigup.errors import RigupError
+from rigup.fleet.contact import PARALLEL_HOSTS
 from rigup.fleet.swarms import Swarm, distinct, swarms
 from rigup.fleet.weights_settings import WeightsSettings
 from rigup.operations import jobs, progress, remote, weights_sharing
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 ALL = "all hosts"
 TOTAL_EVERY_SECONDS = 1.0
-WAIT_SECONDS = 0.2
+WAIT_SECONDS = 0.5
 STARTED = ("failed", "unreachable", "refused", "cancelled", "changed", "unchanged", "not begun")
 
 
@@ -161,10 +162,13 @@ class Distribution:
         def arrived() -> None:
             there = self.arrived.setdefault(swarm.key, set())
             there.add(name)
-            while self.run.settings[name].packages.wheelhouse is not None and not jobs.cancelled():
+            # of more hosts than are worked on at a time, some would wait for others whose turn never comes
+            sending = self.run.settings[name].packages.wheelhouse is not None and len(swarm.fetchers) <= PARALLEL_HOSTS
+            while sending and not jobs.cancelled():
                 late = [other for other in swarm.fetchers if other not in there]
                 if all(self.run.results[other].state in STARTED for other in late):
                     return
+                progress.report(Progress(name, "weights", text=f"waiting for what is sent to {', '.join(late[:3])}"))
                 gevent.sleep(WAIT_SECONDS)
 
         return arrived

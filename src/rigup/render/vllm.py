@@ -59,6 +59,9 @@ def environment(candidate: Candidate, checkpoint: Checkpoint) -> dict[str, str]:
     }
     if not candidate.gpus:
         variables["VLLM_CPU_KVCACHE_SPACE"] = str(cache_gib(candidate))
+        if candidate.parallel.tensor > 1:
+            # Its embedding layer is compiled then, eager or not: vllm 0.32.0 vocab_parallel_embedding.py.
+            variables["TORCH_COMPILE_DISABLE"] = "1"
     if candidate.pipeline_partition:
         variables["VLLM_PP_LAYER_PARTITION"] = ",".join(str(part) for part in candidate.pipeline_partition)
     if _nvfp4_backend(candidate) and "--moe-backend" not in _options_of(candidate):

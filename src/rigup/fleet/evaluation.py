@@ -40,7 +40,7 @@ STOP_SECONDS = 10.0
 ASK_SECONDS = 30
 SHOWN_BYTES = 20_000
 HUB_HINT = "the questions come from the public hub; --include-path takes tasks of your own, with their files"
-HUB_WORDS = ("on the Hub (", "Cannot send a request, as the client has been closed", "LocalEntryNotFoundError")
+HUB_WORDS = ("on the Hub (", "LocalEntryNotFoundError")
 
 
 class EvaluationRun(Run):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from pyinfra.api import deploy
-from pyinfra.operations import files
 
 import rigup.programs
+from rigup.operations import placed
 from rigup.render.ray_unit import PROGRAM
 
 
@@ -15,4 +15,4 @@ from rigup.render.ray_unit import PROGRAM
 def ray() -> None:
     """Have the program by which a unit is its host's part of a cluster. Ray itself is in the build, at its version."""
     source = Path(rigup.programs.__file__).parent / Path(PROGRAM).name
-    files.put(name=f"program {source.name}", src=str(source), dest=PROGRAM, mode="644")
+    placed.programs(name="program of Ray's", folder=str(Path(PROGRAM).parent), sources=(source,))

@@ -13,6 +13,7 @@ from rigup.cli import hosts
 from rigup.errors import InputError
 
 if TYPE_CHECKING:
+    from rigup.fleet.result import HostResult
     from rigup.verify.evaluation import Wanted
 
 EPILOG = """\
@@ -155,7 +156,6 @@ def _tell(args: argparse.Namespace, root: Path, found: list[dict[str, Any]], res
     from rigup.cli import summary
     from rigup.cli.eval_table import show_result
     from rigup.fleet.evaluation_results import store
-    from rigup.fleet.result import exit_code
 
     stored = [store(root, result) for result in found]
     console = Console(stderr=args.json, highlight=False)
@@ -167,7 +167,16 @@ def _tell(args: argparse.Namespace, root: Path, found: list[dict[str, Any]], res
         files = [{"file": str(path), **result} for path, result in zip(stored, found, strict=True)]
         json.dump({"schema": 1, "results": files, "failed": failed}, sys.stdout, indent=1)
         print()
-    return exit_code(results) if results else 0
+    return ended(found, results)
+
+
+def ended(found: list[dict[str, Any]], results: list[HostResult]) -> int:
+    """The exit code: as of every run, but 2 where nobody was asked anything for what is not a host's fault."""
+    from rigup.fleet.result import exit_code
+
+    code = exit_code(results) if results else 0
+    asked_wrongly = all(error.exit_code == 2 for result in results for error in result.errors)
+    return 2 if code == 1 and not found and asked_wrongly else code
 
 
 def _compare(args: argparse.Namespace) -> int:

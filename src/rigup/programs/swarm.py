@@ -79,14 +79,13 @@ class Swarm:
         self.avoided: dict[str, set[str]] = {}
         self.strikes: Counter[str] = Counter()
         self.began = self.moved = time.monotonic()
+        self.opened: dict[str, float] = {}
         self.grew: dict[str, float] = {}
         self.told = 0.0
         self.hub_rests_until, self.hub_tries = 0.0, 0
         self.hub_is_out: FetchError | None = None
-        # few at a time from the hub: what is whole sooner is passed on while the rest comes
-        from_hub = max(1, job.parallel // count)
         self.limits = {
-            HUB: 1 if job.hub_bytes_per_second else from_hub,
+            HUB: 1 if job.hub_bytes_per_second else job.parallel,
             "": 1 if job.lan_bytes_per_second else job.parallel,
         }
 
@@ -151,16 +150,22 @@ class Swarm:
         if self.hub_is_out or now < self.hub_rests_until:
             return
         running = sum(active.view is None for active in self.active.values())
+        held = frozenset().union(*(view.have for view in self.live if not view.shunned))
+        pending = self.fetch.pending
+        undone = [path for path in self.ranks if path in pending and pending[path].sha256 not in held]
+        opened = order.opened(undone, self.fetch.job.parallel)
+        self.opened = {path: self.opened.get(path, now) for path in opened}
         for file in sorted(self.open_files(), key=lambda file: (self.turn(file), self.places[file.path])):
             if running >= self.limits[HUB]:
                 return
-            if self.wants_from_hub(file):
+            if (file.path in opened or file.path not in undone) and self.wants_from_hub(file):
                 self.begin(file, None)
                 running += 1
 
     def wants_from_hub(self, file: File) -> bool:
         """Whether it is this host that is to ask the hub for a file, now."""
-        if self.offered(file) or not order.may_ask_hub(self.turn(file), self.quiet_s(file), self.patience_s):
+        quiet_s = self.quiet_s(file, self.opened.get(file.path, 0.0))
+        if self.offered(file) or not order.may_ask_hub(self.turn(file), quiet_s, self.patience_s):
             return False
         return not self.ahead(file, size_of(self.fetch.part(file)) or 0)
 
@@ -199,10 +204,10 @@ class Swarm:
         ]
         return order.gives_way(mine, others)
 
-    def quiet_s(self, file: File) -> float:
-        """For how long nobody got on with a file."""
+    def quiet_s(self, file: File, since: float = 0.0) -> float:
+        """For how long nobody got on with a file, from `since` on at most."""
         now, most = time.monotonic(), self.patience_s + file.size / HASHED_PER_S
-        moved = [self.began, self.grew.get(file.path, 0.0)]
+        moved = [self.began, since, self.grew.get(file.path, 0.0)]
         for view in self.live:
             moved.append(view.moved.get(file.sha256, 0.0))
             if file.sha256 in view.claims:

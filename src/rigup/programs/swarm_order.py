@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 def owners(files: Iterable[tuple[str, int]], fetchers: Sequence[str]) -> dict[str, int]:
     """Which of the fetchers, by index, is the first to ask the hub for each file, by path; files are (path, bytes).
 
-    The largest first, each to whoever has the least so far: so the hub's bytes are split evenly.
+    In the order in which the hub is asked: the largest first, each by whoever has the least so far, so that the hub's
+    bytes are split evenly.
     """
     load = [0] * len(fetchers)
     found: dict[str, int] = {}
@@ -26,6 +27,15 @@ def owners(files: Iterable[tuple[str, int]], fetchers: Sequence[str]) -> dict[st
 def rank(owner: int, mine: int, count: int) -> int:
     """Whose turn it is at the hub: 0 for the owner, then one after the other."""
     return (mine - owner) % count
+
+
+def opened(undone: Sequence[str], most: int) -> set[str]:
+    """The files that may come from the hub now: the first `most` of those that nobody has yet, in the order of all.
+
+    The hub is then asked by all hosts together for as much at a time as one host would ask it for, and what is whole is
+    passed on while the rest comes.
+    """
+    return set(undone[:most])
 
 
 def may_ask_hub(rank: int, quiet_s: float, patience_s: float) -> bool:

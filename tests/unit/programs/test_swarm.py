@@ -92,7 +92,7 @@ def test_four_hosts_get_each_file_from_the_hub_once(hosts: Callable[[int], list[
     four = hosts(4)
     weights.hub.faults(bytes_per_second=1_000_000)
 
-    runs = [host.weights.start(host.job(four)) for host in four]
+    runs = [host.weights.start(host.job(four, 20.0)) for host in four]
     said = [ended(run) for run in runs]
 
     assert [code for code, _ in said] == [0, 0, 0, 0], said

@@ -32,6 +32,14 @@ def test_the_next_host_takes_over_when_the_one_before_had_its_time() -> None:
     assert not order.may_ask_hub(2, 19.9, 10.0) and order.may_ask_hub(2, 20.0, 10.0)
 
 
+def test_all_hosts_together_ask_the_hub_for_as_much_at_a_time_as_one_would() -> None:
+    files = [(f"f{size}", size) for size in (1, 5, 3, 4, 2)]
+    undone = [path for path in order.owners(files, HOSTS) if path != "f5"]
+
+    assert order.opened(undone, 2) == {"f4", "f3"}
+    assert order.opened(undone, 10) == {"f1", "f2", "f3", "f4"}
+
+
 def test_of_two_that_get_the_same_file_exactly_one_gives_way() -> None:
     for one, other in (((5, 0), (3, 1)), ((3, 0), (5, 1)), ((4, 0), (4, 1))):
         assert order.gives_way(one, [other]) != order.gives_way(other, [one])

@@ -45,6 +45,9 @@ class Contact:
             host.connector_cls = CarefulSSH
             # pyinfra's API tells operations apart by position alone; this makes the host part of it
             host.loop_position = [index]
+            # where pyinfra looks for some thirty arguments of each operation: all there is, without its empty layers
+            own = inventory.get_host_data(host.name)
+            host.data.__dict__["datas"] = (host.data.override_datas, own, host.get_deploy_data)
         parallel = min(PARALLEL_HOSTS, len(names))
         self.state = State(inventory, Config(CONNECT_TIMEOUT=CONNECT_TIMEOUT_SECONDS, PARALLEL=parallel))
         self.state.cwd = str(toolkit_root())

@@ -1,11 +1,14 @@
 """How long it takes to find nothing to do, against a bare SSH command and against others. Run it as root, as a script.
 
-    python benchmarks/noop.py [--hosts 1] [--rounds 5] [--rtt 50] [--only ssh,rigup] [--fleet 200]
+    python benchmarks/noop.py [--hosts 1] [--rounds 5] [--rtt 50] [--only ssh,rigup] [--fleet 200] [--first]
 
 Brings up lab machines with simulated GPUs, applies the whole role set to them, and then runs all contenders in turn,
 round after round, so that a busy machine slows them all. Minimum, median and ratios to the bare SSH command of the
 same run are printed as a Markdown table. --rtt: a line with this round-trip time, in milliseconds, by a proxy.
 --fleet: what the controlling machine pays for many hosts; they are the lab's machines under many names, and only read.
+--first: the first apply instead, of machines that have their packages and their driver.
+
+Python's modules are compiled once before anything counts, as they are where rigup was installed.
 """
 
 from __future__ import annotations
@@ -27,7 +30,6 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks import delaying_proxy, noop_fleet  # noqa: E402
 from rigup.cache import cache_folder  # noqa: E402
-from rigup.lab.lab import Lab  # noqa: E402
 from tests.lab.fleet_fixtures import made_site  # noqa: E402
 from tests.lab.gpu_fleet import GpuFleet  # noqa: E402
 
@@ -80,18 +82,32 @@ def main() -> int:
     parser.add_argument("--rtt", type=float, default=0.0)
     parser.add_argument("--only", default="ssh,rigup,pyinfra,ansible")
     parser.add_argument("--fleet", type=int, default=0)
+    parser.add_argument("--first", action="store_true")
     args = parser.parse_args()
-    name = f"noop{os.getpid()}"
-    try:
-        with (
-            tempfile.TemporaryDirectory() as folder,
-            made_site(Folders(Path(folder)), name, hosts=args.hosts, rig=noop_fleet.RIG) as site,  # type: ignore[arg-type]
-        ):
-            return measure(GpuFleet(*site), args)
-    finally:
-        for lab in Lab.all():  # what came up of a lab that did not come up whole
-            if lab.record.name == name:
-                lab.down()
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ["PYTHONPYCACHEPREFIX"] = str(cache_folder() / "benchmarks/compiled")
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        made_site(Folders(Path(folder)), f"noop{os.getpid()}", hosts=args.hosts, rig=noop_fleet.RIG) as site,  # type: ignore[arg-type]
+    ):
+        return (first if args.first else measure)(GpuFleet(*site), args)
+
+
+def first(fleet: GpuFleet, args: argparse.Namespace) -> int:
+    """The first apply of machines that have Debian's and NVIDIA's packages, and nothing of rigup's."""
+    hosts = [host.machine.inventory for host in fleet.hosts]
+    noop_fleet.describe(fleet, hosts)
+    fleet.rigup("apply", "--yes", "--reboot")
+    chosen = contenders(fleet, hosts, ["ssh", "rigup", "pyinfra"])
+    for _ in range(args.rounds):
+        for contender in chosen:
+            for host in fleet.hosts:
+                host.wipe()
+                host.tell("rm -rf /var/cache/rigup")
+            fleet.forget_builds()
+            contender.run()
+    print(table(chosen, args, "first apply"))
+    return 0
 
 
 def measure(fleet: GpuFleet, args: argparse.Namespace) -> int:
@@ -154,12 +170,13 @@ def distant(fleet: GpuFleet, index: int, one_way_s: float) -> Host:
     return noop_fleet.through(machine, machine.name, port, fleet.root)
 
 
-def table(contenders: list[Contender], args: argparse.Namespace) -> str:
+def table(contenders: list[Contender], args: argparse.Namespace, what: str = "") -> str:
     """Markdown: a row a contender."""
     bare = contenders[0]
     line = f", {args.rtt:.0f} ms round trip" if args.rtt else ""
+    hosts = f"{args.hosts} host{'s' if args.hosts > 1 else ''}{line}"
     rows = [
-        f"{args.hosts} host{'s' if args.hosts > 1 else ''}{line}, {args.rounds} rounds, load {os.getloadavg()[0]:.1f}",
+        f"{what or 'nothing to do'}, {hosts}, {args.rounds} rounds, load {os.getloadavg()[0]:.1f}",
         "",
         "| | wall s: min | median | x ssh (min) | x ssh (median) | controller CPU s | MiB |",
         "|---|---|---|---|---|---|---|",

@@ -36,7 +36,8 @@ def service(
     """
 
     def check(host: Any) -> None:
-        ask_service(host, plan, given_up=part.given_up if part else str)
+        if plan.rank == 0:
+            ask_service(host, plan, given_up=part.given_up if part else str)
         afterwards(host)
 
     if wants_key(plan.service) and plan.rank == 0:

@@ -63,12 +63,15 @@ class HostSet:
 
 
 class Sets:
-    """All sets of a run. of: by host. offline: the plans as they were before anything was probed."""
+    """All sets of a run, which only looks, or not.
+
+    of: by host. offline: the plans as they were before anything was probed.
+    """
 
     def __init__(self, sets: Iterable[tuple[str, ...]], plans: Mapping[str, tuple[Plan, ...]]) -> None:
         self.all = [HostSet(hosts) for hosts in sets]
         self.of = {host: each for each in self.all for host in each.hosts}
-        self.offline = dict(plans)
+        self.offline, self.looking = dict(plans), False
 
     def begin(self, run: Run, hosts: list[Any]) -> list[Any]:
         """A new phase, for these hosts: each set's next to each other, so that none waits for one that cannot begin."""
@@ -90,6 +93,7 @@ class Sets:
     def bind(self, run: Run) -> None:
         """Makes the plans exact. A run that only looks goes on without a host that is not there."""
         networks: dict[str, HostNetwork] = {}
+        self.looking = run.only_looks
 
         def read(host: Any) -> None:
             networks[host.name] = host.get_fact(NetworkOfHost)
@@ -200,6 +204,7 @@ class Sets:
             {node.host: node.address for node in plan.nodes[1:]},
             watch.port if watch else None,
             partial(ask_again, service=plan.service.name, wait_s=plan.start_timeout_s),
+            self.looking,
         )
 
     def answer(self, run: Run, host: Any, plan: Plan) -> Answer | None:

@@ -78,7 +78,7 @@ class SetPart:
     """A host's part. hosts: of the service, by rank, which is this host's. addresses: of the others, by host.
 
     watch_port: of the head, where it hears whether the others are there; None where it does not.
-    check_earlier: asks a release that was put back.
+    check_earlier: asks a release that was put back. looking: nothing is changed, and a host that is gone not missed.
     """
 
     service: str
@@ -88,6 +88,7 @@ class SetPart:
     addresses: Mapping[str, str]
     watch_port: int | None
     check_earlier: CheckEarlier
+    looking: bool = False
 
     @property
     def named(self) -> str:
@@ -98,9 +99,9 @@ class SetPart:
         """See `Part`. Raises HostFailed where one has failed before, or is done and was not to change."""
         told = self.rendezvous.meet(host.name, self._step("needed"), needed, self.hosts)
         failed = {name: why for name, why in told.gone.items() if why}
-        if failed:
+        if failed and not self.looking:
             raise self.not_begun(host.name, failed)
-        if any(told.said.values()) and told.gone:
+        if any(told.said.values()) and told.gone and not self.looking:
             raise HostFailed(
                 f"{host.name}: {self.named}, and was right when it was compared but is not any more",
                 "run the same command again",
@@ -114,6 +115,8 @@ class SetPart:
         wanted = release if isinstance(release, Release) else release(host)
         number, _ = stage(host, wanted, existing)
         self.change(host, number, check, f"starting {self.service}, release {number}")
+        if self.rank:
+            check(host)  # what comes after the head's answer
 
     def change(self, host: Any, number: str, check: Check, words: str) -> None:
         """Has this host run a release that lies there, when all of them do, and the head answer.

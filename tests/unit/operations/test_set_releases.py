@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import gevent
@@ -110,6 +111,12 @@ def test_one_that_failed_before_keeps_the_other_from_stopping() -> None:
     )
     assert isinstance(error, HostFailed)
     assert error.message == "a: chat spans a and b, and none of them was stopped: b: weights: its disk is full"
+
+
+def test_who_only_looks_goes_on_without_one_that_failed() -> None:
+    place = Rendezvous(HOSTS)
+    place.leave("b", "b: it is unreachable")
+    assert replace(part(place, 0), looking=True).agreed(Host("a"), True) is True
 
 
 def test_one_that_was_right_and_is_done_is_not_changed_behind_its_back() -> None:

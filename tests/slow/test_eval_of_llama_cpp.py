@@ -19,7 +19,7 @@ from rigup.fleet.inventory import toolkit_root
 from rigup.lab import demo_model, prerequisites
 from rigup.lab.hub import Hub
 from rigup.lab.lab import Lab
-from tests.lab.fleet import Fleet, Run
+from tests.lab.fleet import Fleet, Run, wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.lab]
 
@@ -94,13 +94,19 @@ def test_a_task_that_nobody_knows(fleet: Fleet) -> None:
     assert failed["errors"][0]["message"] == "--tasks: lm_eval knows no rigup_nosuch"
 
 
+def reload_ssh(fleet: Fleet, after: str) -> None:
+    """Has SSH read its configuration again, and waits until it takes connections again."""
+    fleet.host.tell(f"{after}; systemctl reload ssh")
+    wait_for(lambda: fleet.host.says("true"), "SSH, reloaded")
+
+
 def test_a_host_whose_ssh_forwards_nothing(fleet: Fleet) -> None:
     forbid = "/etc/ssh/sshd_config.d/90-no-forwarding.conf"
-    fleet.host.tell(f"echo 'AllowTcpForwarding no' >{forbid}; systemctl reload ssh")
+    reload_ssh(fleet, f"echo 'AllowTcpForwarding no' >{forbid}")
     try:
         run = evaluate(fleet, expect=1)
     finally:
-        fleet.host.tell(f"rm {forbid}; systemctl reload ssh")
+        reload_ssh(fleet, f"rm {forbid}")
     assert run.json["failed"][0]["errors"] == [
         {
             "message": f"{fleet.host.name}: its SSH server forwards no connections",

@@ -19,11 +19,10 @@ if TYPE_CHECKING:
 def examination(args: argparse.Namespace, then: Callable[[Examination], None]) -> Iterator[Examination]:
     """An examination that has looked, and done `then` under the same live view; closed in the end."""
     hosts.patch_for_many_hosts()
+    _, opened = hosts.open_run(args, found_later=_examination)
     from rigup.cli import live
-    from rigup.fleet.examination import Examination
     from rigup.operations import progress
 
-    _, opened = hosts.open_run(args, Examination)
     with opened as run:
         found = cast("Examination", run)
         with live.view() as view:
@@ -33,6 +32,12 @@ def examination(args: argparse.Namespace, then: Callable[[Examination], None]) -
             then(found)
         shown.view = None
         yield found
+
+
+def _examination() -> type[Examination]:
+    from rigup.fleet.examination import Examination
+
+    return Examination
 
 
 class _While:

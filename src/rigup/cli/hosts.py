@@ -6,6 +6,7 @@ import argparse
 import gc
 import getpass
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -55,12 +56,15 @@ class Refusals(RigupError):
         super().__init__("\n       ".join(lines), "; ".join([*hints, "rigup plan shows what fits instead"]))
 
 
-def open_run(args: argparse.Namespace, kind: type[Run] | None = None) -> tuple[Project, Run]:
+def open_run(
+    args: argparse.Namespace, kind: type[Run] | None = None, found_later: Callable[[], type[Run]] | None = None
+) -> tuple[Project, Run]:
     """Reads the fleet, plans it, and prepares the run. Raises what cannot be before anything is changed.
 
     Hosts are greeted meanwhile, which only reads.
 
-    kind: of the run, where it is not the usual one.
+    kind: of the run, where it is not the usual one. found_later: gives it once the hosts are being greeted, for a verb
+    that is to be quick.
     """
     gc.disable()  # what is imported is no garbage; `import_by_and_by` takes collecting up again
     from rigup.fleet.contact import Contact
@@ -73,7 +77,7 @@ def open_run(args: argparse.Namespace, kind: type[Run] | None = None) -> tuple[P
     contact.begin()
     import_by_and_by()
     try:
-        return project, _planned(args, project, kind, password, contact)
+        return project, _planned(args, project, found_later() if found_later else kind, password, contact)
     except BaseException:
         contact.leave()
         raise

@@ -10,9 +10,10 @@ import importlib.metadata, sys
 from rigup.cli import hosts
 hosts.patch_for_many_hosts()
 from rigup.fleet import contact, startup
+import rigup.cli.apply, rigup.cli.diff, rigup.cli.examining, rigup.cli.status
 before = set(sys.modules)
 startup.import_by_and_by()
-import rigup.cli.apply, rigup.cli.live, rigup.cli.summary
+import rigup.cli.live, rigup.cli.summary
 from rigup.fleet.runner import load_provision
 load_provision()
 loaded = {name for name, module in sys.modules.items() if type(module).__name__ != "_Later"}

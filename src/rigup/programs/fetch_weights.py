@@ -50,6 +50,7 @@ HASH_ATTEMPTS = 3
 REPORT_EVERY_S = 2.0
 LONGEST_PAUSE_S = 30.0
 FLUSH_EVERY_S = 0.5
+FLUSH_BYTES = 8 * 2**20
 
 
 def bytes_text(count: float) -> str:
@@ -200,7 +201,7 @@ class Fetch:
             for part in [self.part(file) for file in list(self.pending.values())]:
                 with contextlib.suppress(OSError):
                     size = size_of(part)
-                    if size and size != flushed.get(part):
+                    if size and size - flushed.get(part, 0) >= FLUSH_BYTES:
                         flushed[part] = size
                         weights.sync(part)
 

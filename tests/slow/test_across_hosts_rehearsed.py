@@ -21,6 +21,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.lab]
 
 PATIENCE = 20
 CURRENT = "/etc/rigup/services/chat/current"
+SLOW_SWITCH = (
+    "import rigup.operations.set_releases as releases\nreleases.trouble = lambda *_: releases.gevent.sleep(60)"
+)
 IMPATIENT = "import rigup.operations.set_releases as releases\nreleases.LOST_SECONDS = 6"
 
 
@@ -155,9 +158,8 @@ def test_a_machine_that_loses_power_is_named_and_its_return_heals(pair: Pair) ->
     wait_for(lambda: not pair.head.answers(), "the head to notice", 30)
     assert pair.status(expect=1) == [(f"no answer: waits for {pair.other.name}", "none"), ("unreachable", "unknown")]
     head, other = pair.by_host(expect=1)
-    assert errors(head) == [
-        f"{pair.head.name}: chat spans {pair.head.name} and {pair.other.name}, and nothing was begun: {errors(other)[0]}"
-    ]
+    both = f"{pair.head.name} and {pair.other.name}"
+    assert errors(head) == [f"{pair.head.name}: chat spans {both}, and nothing was begun: {errors(other)[0]}"]
     assert (head["state"], other["state"]) == ("not begun", "unreachable")
     pair.other.machine.power_on()
     wait_for(pair.head.answers, "the pair to serve again")
@@ -183,7 +185,7 @@ def test_a_machine_lost_while_starting_is_named_and_the_head_goes_back(pair: Pai
     run.wait_to_say("waiting for chat")
     pair.other.machine.power_off()
     assert run.wait() == 1, run.text
-    head, other = run.json["hosts"]
+    head, _ = run.json["hosts"]
     assert pair.other.name in errors(head)[0], errors(head)
     pair.other.machine.power_on()
     pair.want(8192)
@@ -193,12 +195,7 @@ def test_a_machine_lost_while_starting_is_named_and_the_head_goes_back(pair: Pai
 
 def test_a_killed_controller_leaves_nothing_that_the_next_run_cannot_end(pair: Pair) -> None:
     pair.want(1024)
-    run = pair.start(
-        "apply",
-        "--yes",
-        "--json",
-        before="import rigup.operations.set_releases as r\nr.trouble = lambda *_: __import__('time').sleep(30)",
-    )
+    run = pair.start("apply", "--yes", "--json", before=SLOW_SWITCH)
     wait_for(lambda: len(pair.wholes()) == 2, "the other to be switched and the head not")
     run.kill()
     states = [host["state"] for host in pair.by_host()]

@@ -20,6 +20,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.lab]
 TOTAL = FILE_BYTES * len(FILES)
 HOSTS = 4
 PORT = 8791
+FILL = "at=0; while fallocate -o $at -l 1M /var/filler 2>/dev/null; do at=$((at + 1048576)); done"
+"""Fills a disk that something else is filling, too."""
 
 
 class SharingFleet(Fleet):
@@ -59,7 +61,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharingFleet]:
         prerequisites.check()
     except MissingTool as missing:
         pytest.skip(missing.message)
-    with made_site(tmp_path_factory, "sharing", hosts=HOSTS) as made:
+    with made_site(tmp_path_factory, "sharing", hosts=HOSTS, disk="3g") as made:
         fleet = SharingFleet(*made)
         fleet.share()
         fleet.first = fleet.apply()  # type: ignore[attr-defined]
@@ -166,7 +168,7 @@ def test_a_disk_that_fills_on_one_of_four_is_its_own_trouble(fleet: SharingFleet
     fleet.hub.faults(bytes_per_second=2_000_000)
     run = fleet.start("apply", "--yes", "--json")
     wait_for(lambda: full.part_bytes() > 0, "a part")
-    full.machine.fill_disk(leave_mib=6)  # it goes on filling meanwhile
+    full.tell(FILL)
 
     assert run.wait() == 1
     full.tell("rm -f /var/filler")
@@ -190,7 +192,7 @@ def test_a_neighbour_that_loses_power_on_the_way_is_gone_on_without(fleet: Shari
     giver.machine.power_off()
     fleet.hub.faults()
 
-    assert run.wait() == 1
+    run.wait()  # the one that lost power had answered before that, or had not
     assert all(fleet.has(host) for host in others)
     states = {host["host"]: host["state"] for host in run.json["hosts"]}
     assert {states[host.name] for host in others} == {"changed"}

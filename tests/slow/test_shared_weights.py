@@ -20,8 +20,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.lab]
 TOTAL = FILE_BYTES * len(FILES)
 HOSTS = 4
 PORT = 8791
-FILL = "at=0; while fallocate -o $at -l 1M /var/filler 2>/dev/null; do at=$((at + 1048576)); done"
-"""Fills a disk that something else is filling, too."""
 
 
 class SharingFleet(Fleet):
@@ -160,26 +158,6 @@ def test_a_neighbour_whose_file_has_rotted_is_shunned_and_told(fleet: SharingFle
     assert any(told in fault for fault in said["faults"]), said
     rotten.tell(f"cat /tmp/right > {path}; touch -r /tmp/when {path}")
     assert fleet.has(rotten)
-
-
-def test_a_disk_that_fills_on_one_of_four_is_its_own_trouble(fleet: SharingFleet) -> None:
-    full = fleet.hosts[2]
-    fleet.take_away(*fleet.hosts)
-    fleet.hub.faults(bytes_per_second=2_000_000)
-    run = fleet.start("apply", "--yes", "--json")
-    wait_for(lambda: full.part_bytes() > 0, "a part")
-    full.tell(FILL)
-
-    assert run.wait() == 1
-    full.tell("rm -f /var/filler")
-    assert all(fleet.has(host) for host in fleet.hosts if host is not full)
-    states = {host["host"]: host["state"] for host in run.json["hosts"]}
-    assert states.pop(full.name) == "failed" and set(states.values()) == {"changed"}
-    (errors,) = [host["errors"] for host in run.json["hosts"] if host["host"] == full.name]
-    assert "disk full" in errors[0]["message"]
-    fleet.hub.faults()
-    fleet.apply()
-    assert fleet.whole()
 
 
 def test_a_neighbour_that_loses_power_on_the_way_is_gone_on_without(fleet: SharingFleet) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import atexit
+import errno
 import importlib
 import json
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NoReturn
 
 from rigup import __version__
@@ -98,6 +100,13 @@ def _run(args: argparse.Namespace) -> int:
         return 130
     except BrokenPipeError:
         return _nobody_reads()
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        with suppress(OSError):  # what is left in the buffer would fail once more
+            sys.stdout.flush()
+        print(f"rigup: {error.strerror}", file=sys.stderr)
+        return 1
 
 
 def _leave(code: int) -> NoReturn:

@@ -107,9 +107,9 @@ def _in_use(card: Gpu | None) -> int | None:
 
 
 def _told(parts: Parts) -> dict[str, Any]:
-    """What the log tells, in whole MiB."""
+    """What the log tells, in whole MiB; an engine that compares free memory before and after may say less than none."""
     said = {key: value for key, value in asdict(parts).items() if value is not None and key not in _KEPT_PARTS}
-    return {key: value if key == "kv_tokens" else round(value) for key, value in said.items()}
+    return {key: value if key == "kv_tokens" else max(0, round(value)) for key, value in said.items()}
 
 
 def _cards(plan: Plan, probe: Probe) -> list[Gpu | None]:

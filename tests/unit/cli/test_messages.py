@@ -109,3 +109,19 @@ def test_a_reader_that_leaves_early_is_no_error(line: CommandLine) -> None:
     )
     os.close(write)
     assert done.stderr == ""
+
+
+def test_a_full_disk_behind_standard_output_is_one_line(line: CommandLine) -> None:
+    with Path("/dev/full").open("w") as full:
+        words = [sys.executable, "-m", "rigup", "plan"]
+        done = subprocess.run(
+            words,
+            cwd=line.fleet,
+            env=line.environment(),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (1, "rigup: No space left on device\n")

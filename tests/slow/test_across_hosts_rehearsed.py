@@ -172,7 +172,7 @@ def test_a_part_that_never_joins_is_named(pair: Pair) -> None:
     head, _ = pair.by_host(expect=1)
     (said,) = errors(head)
     assert f"; not joined: {pair.other.name}; " in said, said
-    pair.other.tell(f"rm {REHEARSAL}/behaviour-rpc")
+    pair.other.tell(f"rm {REHEARSAL}/behaviour-rpc; pkill -9 ggml-rpc-server")
     wait_for(lambda: pair.serves(8192), "the earlier release to serve again", 90)
 
 

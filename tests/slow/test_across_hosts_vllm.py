@@ -106,7 +106,7 @@ def test_two_machines_are_one_vllm(fleet: Fleet) -> None:
     print(f"the other's power lost and back: serving {time.monotonic() - began:.0f} s after it was switched on")
     assert [host["state"] for host in fleet.apply().json["hosts"]] == ["unchanged", "unchanged"]
 
-    describe(fleet, fleet.hub.url, environment={"VLLM_CPU_KVCACHE_SPACE": "999999"})  # GiB, more than there are
+    describe(fleet, fleet.hub.url, environment={"GLOO_SOCKET_IFNAME": "nosuch0"})
     bad = fleet.start("apply", "--yes", "--json")
     assert bad.wait(SECONDS) == 1, bad.text
     said = [error["message"] for host in bad.json["hosts"] for error in host["errors"]]

@@ -131,7 +131,8 @@ def test_a_cap_of_the_engine_is_shown_as_one(engine: Callable[..., Engine]) -> N
     result = measure(engine(ttft=0.05, itl=0.01, running=3).url, *levels)
     below, above = (level["engine"] for level in result["levels"])
     assert (below["capped"], above["capped"]) == (False, True)
-    assert (below["running_most"] <= 2, above["running_most"], above["queued_most"]) == (True, 3, 9)
+    assert (below["running_most"] <= 2, above["running_most"]) == (True, 3)
+    assert 0 < above["queued_most"] <= 9
     assert above["queued"] >= 7
     queued = f"{above['queued']:.0f}"
     assert result["notes"] == [f"12 at once: the engine ran at most 3 and queued {queued}: capped there"]

@@ -3,7 +3,8 @@
 usage: run_together.py RANK ADDRESSES PORT [ADDRESS:PORT...] -- WORD...
 
 ADDRESSES: of all hosts by rank, with commas. RANK 0, the head, listens at its own; the others connect to it, each from
-its own. Its engine starts once the further places are listened at, by those of the others.
+its own. Its engine starts once the further places are listened at, by those of the others; where that is not so within
+LISTEN_SECONDS, all start anew.
 
 An engine whose peer is gone may hang for good, and one that is started anew cannot join others that were not. So the
 head waits until all are there, has every host start its engine at once, and when one is lost (its engine has ended, or
@@ -27,6 +28,7 @@ from typing import NoReturn
 SILENCE = 10.0
 BEAT = 1.0
 END_SECONDS = 10.0
+LISTEN_SECONDS = 120.0
 HELLO = b"rigup"
 START, HERE = b"S", b"."
 
@@ -133,7 +135,7 @@ class Head:
 
     def __init__(self, addresses: list[str], port: int, after: list[Address], engine: Engine) -> None:
         self.addresses, self.others = addresses, set(range(1, len(addresses)))
-        self.engine, self.after, self.told = engine, after, False
+        self.engine, self.after, self.told, self.told_at = engine, after, False, 0.0
         family = socket.AF_INET6 if ":" in addresses[0] else socket.AF_INET
         self.listener = socket.create_server((addresses[0], port), family=family, backlog=16)
         self.listener.setblocking(False)
@@ -162,9 +164,12 @@ class Head:
             say("all hosts are there: starting the engines")
             for peer in self.peers.values():
                 peer.send(START)
-            self.told = True
+            self.told, self.told_at = True, time.monotonic()
         if all(listened_at(address) for address in self.after):
             self.engine.start()
+        elif time.monotonic() - self.told_at > LISTEN_SECONDS:
+            say("not all that the engine needs listen: all start anew")
+            self._drop(list(self.peers))
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):

@@ -19,6 +19,7 @@ import rigup.programs
 PROGRAMS = Path(rigup.programs.__file__).parent
 # the same program with less patience
 PROGRAM = "import sys; sys.path.insert(0, sys.argv.pop(1)); import run_together as program; program.SILENCE = 2.0; "
+PROGRAM += "program.LISTEN_SECONDS = 1.5; "
 PROGRAM += "program.BEAT = 0.1; program.END_SECONDS = 1.0; program.main()"
 ENGINE = 'echo "$$" >> "$0"; exec sleep 60'
 
@@ -162,6 +163,17 @@ def test_the_heads_engine_starts_once_those_of_the_others_listen(hosts: Hosts) -
         assert hosts.engines(0) == []
         server.listen()
         wait_for(lambda: len(hosts.engines(0)) == 1)
+
+
+def test_an_engine_that_hangs_before_it_listens_is_started_anew(hosts: Hosts) -> None:
+    hosts.count = 2
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        hosts.start(0, after=(f"127.0.0.1:{server.getsockname()[1]}",))
+        hosts.start(1)
+        wait_for(lambda: len(hosts.engines(1)) == 2)
+        assert hosts.engines(0) == []
+        assert "not all that the engine needs listen: all start anew" in hosts.said(0)
 
 
 def test_systemd_stops_engine_and_program_without_an_error(hosts: Hosts) -> None:

@@ -173,6 +173,7 @@ def test_a_change_that_was_cut_short_before_the_restart_is_seen(site: Site) -> N
 
 def test_it_tells_which_release_runs_from_which_lock(site: Site) -> None:
     host = site.fleet.host
+    assert steps(site, "apply") == []
     ended = f"curl -s {EXPORTER} | grep -q '^rigup_apply_info.*result=\"unchanged\"'"
     wait_for(lambda: host.says(ended), "the record of the last apply", 60)
     said = host.tell(f"curl -s {EXPORTER} | grep ^rigup_")

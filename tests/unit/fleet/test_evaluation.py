@@ -6,6 +6,7 @@ import json
 import sys
 import textwrap
 import threading
+import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -124,9 +125,18 @@ def test_cancelled_it_ends_with_all_that_it_started(
     with pytest.raises(jobs.Cancelled) as caught:
         run(program)
     assert caught.value.message == ("gpu1.lan: chat: cancelled; of an evaluation that was not ended nothing is kept")
-    for process in begun.read_text().split():
-        status = Path(f"/proc/{process}/status")
-        assert not status.exists() or "State:\tZ" in status.read_text()
+    deadline = time.monotonic() + 20
+    while left := [process for process in begun.read_text().split() if lives(process)]:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.02)
+
+
+def lives(process: str) -> bool:
+    """Whether it has not ended; one that was killed takes a moment to be gone."""
+    try:
+        return "State:\tZ" not in Path(f"/proc/{process}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 class Endpoint(ThreadingHTTPServer):

@@ -26,7 +26,8 @@ class Cgroup:
         self.path = hierarchy() / PARENT / str(number) / str(index)
 
     def make(self) -> None:
-        self.path.mkdir(parents=True, exist_ok=True)
+        """Makes it. Another machine of the lab may be removing the lab's own, empty group at this moment."""
+        wait_for(lambda: _made(self.path), 2)
 
     def enter(self) -> None:
         """Moves the calling process into it."""
@@ -52,6 +53,14 @@ class Cgroup:
             wait_for(lambda folder=folder: _removed(folder), 2)  # type: ignore[misc]
         for folder in (self.path.parent, self.path.parent.parent):
             _removed(folder)
+
+
+def _made(folder: Path) -> bool:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _removed(folder: Path) -> bool:

@@ -139,6 +139,7 @@ def test_a_host_that_says_nothing_any_more_is_lost(hosts: Hosts) -> None:
     wait_for(lambda: hosts.all_started(1))
     hosts.running[2].send_signal(signal.SIGSTOP)  # its connection stands, as after a power cut
     wait_for(lambda: not hosts.runs(0) and not hosts.runs(1))
+    assert "host 2 is lost" in hosts.said(0)
     hosts.running[2].send_signal(signal.SIGCONT)
     wait_for(lambda: hosts.all_started(2))
 

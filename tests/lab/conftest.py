@@ -1,4 +1,4 @@
-"""Labs for tests: one shared by a test process, and new ones for tests that need their own. All are torn down."""
+"""Labs and fleets for tests: those that a test process shares, and new ones for tests that need their own."""
 
 from __future__ import annotations
 
@@ -6,40 +6,35 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import count
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from rigup.errors import MissingTool
-from rigup.lab import prerequisites
+from rigup.lab.hub import Hub
 from rigup.lab.lab import Lab
 from rigup.lab.machine import Machine
+from tests.lab.fleet import Fleet
+from tests.lab.fleet_fixtures import made_lab, made_site
 
 _numbers = count(1)
 
 
 @pytest.fixture(scope="session")
-def labs_can_run() -> None:
-    """Skips where this machine cannot run a lab, with what is missing; with RIGUP_REQUIRE_LAB=1 that is a failure."""
-    try:
-        prerequisites.check()
-    except MissingTool as missing:
-        reason = f"{missing.message} ({missing.hint})"
-        if os.environ.get("RIGUP_REQUIRE_LAB") == "1":
-            pytest.fail(reason)
-        pytest.skip(reason)
-
-
-@pytest.fixture(scope="session")
 def lab(labs_can_run: None) -> Iterator[Lab]:
     """Two machines that the tests of one process share: a test that breaks one repairs it."""
-    with _torn_down() as make:
-        yield make(hosts=2)
+    with made_lab(_name(), hosts=2) as made:
+        yield made
 
 
 @pytest.fixture
 def new_lab(labs_can_run: None) -> Iterator[Callable[..., Lab]]:
     """Makes labs for one test: `new_lab(hosts=1, disk="600m")` takes what `Lab.up` takes but the name."""
-    with _torn_down() as make:
+
+    def make(**options: Any) -> Lab:
+        return made.enter_context(made_lab(_name(), **options))
+
+    with ExitStack() as made:
         yield make
 
 
@@ -53,23 +48,24 @@ def machine(lab: Lab) -> Iterator[Machine]:
     first.power_on()
 
 
-class _torn_down:
-    """Within it, labs can be made under names of their own; they are gone after it, also those that failed half-way."""
-
-    def __enter__(self) -> Callable[..., Lab]:
-        self.stack = ExitStack()
-        return self._make
-
-    def __exit__(self, *_: object) -> None:
-        self.stack.close()
-
-    def _make(self, **options: object) -> Lab:
-        name = f"t{os.getpid()}x{next(_numbers)}"
-        self.stack.callback(_down, name)
-        return Lab.up(name, **options)  # type: ignore[arg-type]
+@pytest.fixture(scope="session")
+def site(labs_can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, Hub, Path, Path]]:
+    """Two booted machines, a hub with a small checkpoint, a fleet folder whose lock pins it and the engine, a cache."""
+    with made_site(tmp_path_factory, f"fleet{os.getpid()}", hosts=2) as made:
+        yield made
 
 
-def _down(name: str) -> None:
-    for lab in Lab.all():
-        if lab.record.name == name:
-            lab.down()
+@pytest.fixture
+def fleet(site: tuple[Lab, Hub, Path, Path]) -> Iterator[Fleet]:
+    """The fleet, described with its default service, every fault of an earlier test healed. Runs end with the test."""
+    fleet = Fleet(*site)
+    fleet.describe()
+    fleet.hub.faults()
+    yield fleet
+    fleet.end_runs()
+    fleet.hub.faults()
+    fleet.host.machine.heal()
+
+
+def _name() -> str:
+    return f"t{os.getpid()}x{next(_numbers)}"

@@ -1,6 +1,6 @@
 """Fleets to rehearse on: booted machines, stand-ins for the hub and the engine, and rigup run as users run it.
 
-The fixtures are in fleet_fixtures.py.
+What makes them and takes them away is in fleet_fixtures.py.
 """
 
 from __future__ import annotations
@@ -174,15 +174,18 @@ class Fleet:
         """The first machine."""
         return self.hosts[0]
 
-    def describe(self, hosts: int = 1, **service: Any) -> None:
-        """Writes the inventory, with the first machines of the lab, and what they are to serve."""
+    def describe(self, hosts: int = 1, rig: dict[str, Any] | None = None, **service: Any) -> None:
+        """Writes the inventory, with the first machines of the lab, and what they are to serve.
+
+        rig: what is to be said of the machines but that they have no GPUs.
+        """
         entries = [host.machine.inventory for host in self.hosts[:hosts]]
         settings = {"model": "SmolLM2-135M-Instruct", "context": 8192, **service}
         for folder in ("inventories", "group_data"):
             (self.root / folder).mkdir(exist_ok=True)
         (self.root / "inventories/rehearsal.py").write_text(f"boxes = {entries!r}\n")
         (self.root / "group_data/boxes.py").write_text(
-            f'rig = {{"gpus": []}}\nservices = {{"chat": {settings!r}}}\nhub = {self.hub.url!r}\n'
+            f'rig = {({"gpus": []} | (rig or {}))!r}\nservices = {{"chat": {settings!r}}}\nhub = {self.hub.url!r}\n'
         )
 
     def start(self, *words: str, before: str = "", terminal: int | None = None) -> Run:
@@ -203,6 +206,12 @@ class Fleet:
     def apply(self, *words: str, expect: int = 0) -> Run:
         """`rigup apply --yes --json`."""
         return self.rigup("apply", "--yes", "--json", *words, expect=expect)
+
+    def end_runs(self) -> None:
+        """Kills what still runs of them."""
+        for run in self.runs:
+            if run.process.poll() is None:
+                run.kill()
 
     def forget_builds(self) -> None:
         """Empties the controlling machine's cache of finished builds."""

@@ -1,4 +1,4 @@
-"""The fleet to rehearse on, as fixtures: a test module names this module in its `pytest_plugins`."""
+"""Labs and fleets for fixtures to hand out: made with all that they need, and taken away again, come what may."""
 
 from __future__ import annotations
 
@@ -10,28 +10,38 @@ import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
+from rigup.cache import cache_folder
 from rigup.lab.hub import Hub
 from rigup.lab.hub_content import commit_id
 from rigup.lab.lab import Lab
 from tests.lab.fleet import FILE_BYTES, FILES, REPO, Fleet, content_of
 
+SomeFleet = TypeVar("SomeFleet", bound=Fleet)
 
-@pytest.fixture(scope="session")
-def site(labs_can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, Hub, Path, Path]]:
-    """Two booted machines, a hub with a small checkpoint, a fleet folder whose lock pins it and the engine, a cache."""
-    with made_site(tmp_path_factory, f"fleet{os.getpid()}", hosts=2) as made:
-        yield made
+
+@contextmanager
+def made_lab(name: str, **options: Any) -> Iterator[Lab]:
+    """A lab of that name (`options` as `Lab.up` takes them); gone after it, also one that did not come up whole."""
+    try:
+        yield Lab.up(name, **options)
+    finally:
+        for lab in Lab.all():
+            if lab.record.name == name:
+                lab.down()
 
 
 @contextmanager
 def made_site(
     tmp_path_factory: pytest.TempPathFactory, name: str, **options: Any
 ) -> Iterator[tuple[Lab, Hub, Path, Path]]:
-    """A lab of that name (`options` as `Lab.up` takes them) with everything that a fleet needs; gone after it."""
+    """A lab of that name (`options` as `Lab.up` takes them) with everything that a fleet needs; gone after it.
+
+    The engine is a stand-in, the checkpoint small, the cache the fleet's own.
+    """
     root, cache, served = (tmp_path_factory.mktemp(name) for name in ("fleet", "cache", "served"))
     archive = _engine_archive()
     engine = hashlib.sha256(archive).hexdigest()
@@ -39,31 +49,23 @@ def made_site(
     sources.mkdir(parents=True)
     (sources / engine).write_bytes(archive)
     (root / "rigup.lock").write_text(_lock(engine, _checkpoint(served)))
-    try:
-        lab = Lab.up(name, **options)
-        hub = Hub.start(served, lab=lab.record.name)
+    with made_lab(name, **options) as lab:
+        yield lab, Hub.start(served, lab=name), root, cache
+
+
+@contextmanager
+def made_fleet(kind: type[SomeFleet], name: str, root: Path, served: Path, **options: Any) -> Iterator[SomeFleet]:
+    """A fleet on bare machines that runs real engines: its builds are in this user's own cache. Gone after it.
+
+    name: of the lab, made one of this process's own. root: the fleet's folder; without a lock of its own the toolkit's
+    counts. served: what its hub serves. options: as `Lab.up` takes them.
+    """
+    with made_lab(f"{name}{os.getpid()}", **options) as lab:
+        fleet = kind(lab, Hub.start(served, lab=lab.record.name), root, cache_folder().parent)
         try:
-            yield lab, hub, root, cache
+            yield fleet
         finally:
-            hub.stop()
-    finally:
-        for lab in Lab.all():  # one that did not come up whole, too
-            if lab.record.name == name:
-                lab.down()
-
-
-@pytest.fixture
-def fleet(site: tuple[Lab, Hub, Path, Path]) -> Iterator[Fleet]:
-    """The fleet, described with its default service, every fault of an earlier test healed. Runs end with the test."""
-    fleet = Fleet(*site)
-    fleet.describe()
-    fleet.hub.faults()
-    yield fleet
-    for run in fleet.runs:
-        if run.process.poll() is None:
-            run.kill()
-    fleet.hub.faults()
-    fleet.host.machine.heal()
+            fleet.end_runs()
 
 
 def _checkpoint(served: Path) -> dict[str, str]:

@@ -13,7 +13,6 @@ from rigup.lock import load_lock
 from tests.lab.fleet import ANSWER, FILES, REPO, UNIT, UNIT_FILE, WEIGHTS, Fleet, Run, content_of
 
 pytestmark = pytest.mark.lab
-pytest_plugins = ("tests.lab.fleet_fixtures",)
 
 DYNAMIC_USERS = range(61184, 65520)  # systemd's "Users, Groups, UIDs and GIDs"
 RUNS = "InvocationID,ActiveEnterTimestampMonotonic,NRestarts,MainPID"

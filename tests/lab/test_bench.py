@@ -17,7 +17,6 @@ from rigup.lab.lab import Lab
 from tests.lab.fleet import Fleet, Host, wait_for
 
 pytestmark = pytest.mark.lab
-pytest_plugins = ["tests.lab.fleet_fixtures"]
 
 MOCK = Path(__file__).parents[1] / "unit/verify/mock_endpoint.py"
 KEY = "sk-of-the-service"

@@ -10,7 +10,6 @@ import pytest
 from tests.lab.fleet import FILE_BYTES, FILES, MODEL_FILE, WEIGHTS, Fleet, wait_for
 
 pytestmark = pytest.mark.lab
-pytest_plugins = ("tests.lab.fleet_fixtures",)
 
 SLOW = 1_500_000
 ALL_BYTES = FILE_BYTES * len(FILES)

@@ -10,7 +10,6 @@ import pytest
 from tests.lab.fleet import MODEL_FILE, REPO, UNIT, UNIT_FILE, WEIGHTS, Fleet, Run, wait_for
 
 pytestmark = pytest.mark.lab
-pytest_plugins = ("tests.lab.fleet_fixtures",)
 
 OVERRIDE = f"{UNIT_FILE}.d/override.conf"
 PLANTED = {"token": "hf_plantedtokenplantedtoken", "key": "planted-key-of-mine", "proxy": "planted-proxy-password"}

@@ -19,7 +19,6 @@ from tests.lab.fleet import Fleet, wait_for
 from tests.tuned_kernels import file_of, kernel
 
 pytestmark = pytest.mark.lab
-pytest_plugins = ("tests.lab.fleet_fixtures",)
 
 BUILD = "/opt/rigup/builds/sglang-stand-in"
 PACKAGED = f"{BUILD}/lib/python3.12/site-packages/{SGLANG_PACKAGED[0]}/triton_3_6_0"

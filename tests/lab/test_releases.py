@@ -7,7 +7,6 @@ import pytest
 from tests.lab.fleet import UNIT, UNIT_FILE, Fleet, Run
 
 pytestmark = pytest.mark.lab
-pytest_plugins = ("tests.lab.fleet_fixtures",)
 
 GOOD, BAD = 8192, 4096
 SERVICE = "/etc/rigup/services/chat"

@@ -10,7 +10,6 @@ import pytest
 from tests.lab.fleet import UNIT_FILE, Fleet
 
 pytestmark = pytest.mark.lab
-pytest_plugins = ("tests.lab.fleet_fixtures",)
 
 SERVICE = "/etc/rigup/services/chat"
 ORDER = ["8192", "4096", "2048"]

@@ -27,7 +27,6 @@ from rigup.render.lock_text import lock_text
 from tests.lab.fleet import Fleet, Run, wait_for
 
 pytestmark = pytest.mark.lab
-pytest_plugins = ("tests.lab.fleet_fixtures",)
 
 REPO, REVISION = "MiniMaxAI/MiniMax-M2.5", "1" * 40
 RIG = {"gpus": "8x RTX PRO 6000 Blackwell Max-Q Workstation Edition", "host_memory_gib": 512}

@@ -119,10 +119,10 @@ SOURCES = {
 @SOURCES@
 }
 def compiled(name):
-    kept = "@CACHE@/.%s-%s-@DIGEST@" % (name, sys.implementation.cache_tag)
+    kept, made_of = "@CACHE@/.%s" % name, "@DIGEST@ %s" % sys.version
     try:
         with open(kept, "rb") as file:
-            if os.geteuid() == 0 and os.fstat(file.fileno()).st_uid == 0:
+            if os.geteuid() == 0 and os.fstat(file.fileno()).st_uid == 0 and marshal.load(file) == made_of:
                 return marshal.load(file)
     except (OSError, ValueError, EOFError, TypeError):
         pass
@@ -131,6 +131,7 @@ def compiled(name):
         if os.geteuid() == 0:
             new = "%s.%s" % (kept, os.getpid())
             with open(new, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+                marshal.dump(made_of, file)
                 marshal.dump(code, file)
             os.replace(new, kept)
     except OSError:

@@ -12,6 +12,7 @@ from rigup.fleet.drift import Drift
 from rigup.operations import remote
 from rigup.operations.progress import Progress, report
 from rigup.operations.releases import ENABLED, CurrentRelease
+from rigup.operations.service_units import service_state
 from rigup.plan import Plan
 from rigup.units import bytes_text
 
@@ -44,8 +45,9 @@ def _unit(host: Any, name: str) -> Iterator[Drift]:
     if running.installed != running.unit:
         what = "is not as release" if running.installed else "is gone; release"
         yield Drift("unit", f"its unit file {what} {running.current} has it", name)
-    if running.enabled not in ENABLED:
-        yield Drift("state", f"{unit} is {running.enabled or 'not enabled'}: it would not start at boot", name)
+    enabled = service_state(host, name).enabled
+    if enabled not in ENABLED:
+        yield Drift("state", f"{unit} is {enabled or 'not enabled'}: it would not start at boot", name)
     if running.answered != "yes":
         yield Drift("state", f"release {running.current} has never answered", name)
     if running.key == "stale":

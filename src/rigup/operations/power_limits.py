@@ -11,7 +11,7 @@ from pyinfra.api import FunctionCommand, operation
 from rigup.errors import HostFailed
 from rigup.facts.probe import Gpu, Probe, read_probe
 from rigup.operations import remote
-from rigup.operations.service_units import State, UnitStates
+from rigup.operations.service_units import State, unit_states
 from rigup.operations.steps import step
 from rigup.operations.text_files import TextFiles
 from rigup.render.power_unit import NVIDIA_SMI, PATH, UNIT, power_unit
@@ -35,7 +35,7 @@ def power_limit(limit_w: int | None, probe: Probe, restart: bool = False) -> Gen
         return
     if wrong := outside(limit_w, probe.gpus):
         raise HostFailed(f"{host.name}: rig.power_limit_w: {wrong}", "choose a value that every card takes")
-    unit: State = host.get_fact(UnitStates, units=(UNIT,)).get(UNIT, State())
+    unit = unit_states(host, UNIT).get(UNIT, State())
     limited = bool(probe.gpus) and all(gpu.power.limit_w == limit_w for gpu in probe.gpus)
     if there == text.strip() and unit.is_right and limited and not restart:
         host.noop(f"every GPU is limited to {limit_w} W")

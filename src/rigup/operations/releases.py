@@ -19,6 +19,7 @@ from rigup import layout
 from rigup.errors import HostFailed, RigupError
 from rigup.operations import jobs, reboots, remote
 from rigup.operations.progress import Progress, report
+from rigup.operations.service_units import service_state
 from rigup.operations.steps import step
 from rigup.render.api_key import CREDENTIAL_NAME
 
@@ -67,7 +68,7 @@ class Release:
 
 @dataclass(frozen=True)
 class Running:
-    """What the host has of a service: which release is current, its texts, what is installed, whether it runs.
+    """What the host has of a service: which release is current, its texts, what is installed.
 
     answered: "yes" when the current release has answered once. key: "stale" when the service runs with another API key
     than the one that lies in its file.
@@ -77,8 +78,6 @@ class Running:
     unit: str = ""
     manifest: str = ""
     installed: str = ""
-    active: str = ""
-    enabled: str = ""
     answered: str = ""
     key: str = ""
 
@@ -102,7 +101,6 @@ class CurrentRelease(FactBase[Running]):
             f"cat {folder}/current/unit",
             f"cat {folder}/current/release.json",
             f"cat {files}",
-            f"systemctl show --property=ActiveState,UnitFileState {unit}",
             f"test -e {folder}/current/{ANSWERED} && echo yes",
             f"grep -qs ^LoadCredential= {files} && ! cmp -s {kept} {loaded} && echo stale",
         )
@@ -115,18 +113,8 @@ class CurrentRelease(FactBase[Running]):
                 parts.append([])
             else:
                 parts[-1].append(line)
-        current, unit, manifest, installed, shown, answered, key = ("\n".join(part) for part in (*parts, *[[]] * 7)[:7])
-        state = dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
-        return Running(
-            current.strip().rpartition("/")[2],
-            unit,
-            manifest,
-            installed,
-            state.get("ActiveState", ""),
-            state.get("UnitFileState", ""),
-            answered.strip(),
-            key.strip(),
-        )
+        current, unit, manifest, installed, answered, key = ("\n".join(part) for part in (*parts, *[[]] * 6)[:6])
+        return Running(current.strip().rpartition("/")[2], unit, manifest, installed, answered.strip(), key.strip())
 
 
 @operation()
@@ -146,9 +134,10 @@ def release(
     + part: this host's in a service that spans several, which change together or not at all
     """
     running = host.get_fact(CurrentRelease, service=wanted.service)
+    state = service_state(host, wanted.service)
     same = running.unit == wanted.unit.rstrip("\n") and running.manifest == _manifest(wanted)
-    installed = running.installed == running.unit and running.enabled in ENABLED
-    runs = running.active == "active" and running.answered == "yes" and running.key != "stale"
+    installed = running.installed == running.unit and state.enabled in ENABLED
+    runs = state.active == "active" and running.answered == "yes" and running.key != "stale"
     right = same and installed and runs and not restart
     if part is not None:
         right = not part.agreed(host, not right)

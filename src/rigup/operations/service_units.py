@@ -1,4 +1,4 @@
-"""systemd units of packages that must run, compared in one round trip; pyinfra asks twice for each."""
+"""systemd units that must run, all compared in one command; pyinfra asks twice for each."""
 
 from __future__ import annotations
 
@@ -9,11 +9,16 @@ from typing import Any
 from pyinfra import host
 from pyinfra.api import FactBase, FunctionCommand, operation
 
+from rigup import layout
 from rigup.errors import HostFailed
 from rigup.operations import remote
 from rigup.operations.steps import step
+from rigup.planner.driver_packages import PERSISTENCE_UNIT
+from rigup.render.power_unit import UNIT as POWER_UNIT
 
 START_SECONDS = 120
+# whatever asks for one of these reads all of them: to start systemctl costs a host more than what it is asked
+_USUAL = (PERSISTENCE_UNIT, POWER_UNIT)
 
 
 @dataclass(frozen=True)
@@ -30,14 +35,19 @@ class State:
 
 
 class UnitStates(FactBase[dict[str, State]]):
-    """Reads the state of each unit in one command."""
+    """Reads the states of all services that are there, the usual units and others, in one command."""
 
     @staticmethod
     def default() -> dict[str, State]:
         return {}
 
-    def command(self, units: tuple[str, ...]) -> str:
-        return f"systemctl show --property=Id,ActiveState,UnitFileState {' '.join(units)}"
+    def command(self, others: tuple[str, ...] = ()) -> str:
+        service = layout.unit_name("${folder##*/}")
+        return (
+            f"set -- {' '.join((*_USUAL, *others))}; for folder in {layout.service_folder('*')}/; do "
+            f'folder=${{folder%/}}; [ -d "$folder" ] && set -- "$@" "{service}"; done; '
+            'systemctl show --property=Id,ActiveState,UnitFileState "$@"'
+        )
 
     def process(self, output: list[str]) -> dict[str, State]:
         states: dict[str, State] = {}
@@ -52,6 +62,18 @@ class UnitStates(FactBase[dict[str, State]]):
         return states
 
 
+def unit_states(host: Any, *units: str) -> dict[str, State]:
+    """The state of each of these, and of others; of those that systemd has never heard of, too."""
+    others = tuple(unit for unit in units if unit not in _USUAL)
+    states: dict[str, State] = host.get_fact(UnitStates, **({"others": others} if others else {}))
+    return states
+
+
+def service_state(host: Any, service: str) -> State:
+    """The state of a service's unit; an empty one of a service that was never here."""
+    return unit_states(host).get(layout.unit_name(service), State())
+
+
 @operation()
 def running_units(units: tuple[str, ...], restart: bool = False) -> Generator[FunctionCommand, None, None]:
     """Have these units enabled and running.
@@ -59,7 +81,7 @@ def running_units(units: tuple[str, ...], restart: bool = False) -> Generator[Fu
     + units: their names
     + restart: start them anew even where they run: what they depend on has changed
     """
-    there = host.get_fact(UnitStates, units=units)
+    there = unit_states(host, *units)
     wrong = tuple(unit for unit in units if restart or not there.get(unit, State()).is_right)
     if not wrong:
         host.noop(f"{', '.join(units)} run")

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import ctypes
 from ctypes import byref as byref
-from typing import Any
+
+TYPE_CHECKING = False  # see probe_gpus.py
+if TYPE_CHECKING:
+    from typing import Any
 
 NVML_SUCCESS = 0
 NVML_ERROR_LIBRARY_NOT_FOUND, NVML_ERROR_FUNCTION_NOT_FOUND = 12, 13

@@ -19,10 +19,15 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
 
 import pynvml
+
+TYPE_CHECKING = False  # typing's own takes a host longer to import than half of its GPUs to answer
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    Line = dict[str, Any]
 
 START_SECONDS = 30.0
 STEP_SECONDS = 10.0
@@ -41,8 +46,6 @@ _REASONS = {
 _FATAL = (pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_REQUIRED)
 _COMPLETED = 3
 _FABRIC = {1: "not started", 2: "in progress", _COMPLETED: "completed"}
-
-Line = dict[str, Any]
 
 
 def main() -> int:
@@ -80,7 +83,8 @@ def _start(silent: list[int]) -> tuple[int, int]:
     os.close(reading)
     try:
         for line in ask(silent):
-            os.write(1, json.dumps(line).encode() + b"\n")
+            said = f"asking {line['asking']}" if "asking" in line else _printed(line)
+            os.write(1, said.encode() + b"\n")
     finally:
         os._exit(0)
 
@@ -102,15 +106,19 @@ def _follow(started: tuple[int, int], deadline: float) -> tuple[int | str, float
             return None
         *lines, rest = (rest + chunk).split(b"\n")
         for line in lines:
-            said = json.loads(line)
-            if "asking" in said:
-                step = said["asking"]
+            key, _, asked = line.partition(b" ")
+            if key != b"asking":
+                os.write(1, line + b"\n")
             else:
-                _show(said)
+                step = int(asked) if asked.isdigit() else asked.decode()
+
+
+def _printed(line: Line) -> str:
+    return f"nvml {json.dumps(line)}"
 
 
 def _show(line: Line) -> None:
-    print("nvml", json.dumps(line), flush=True)
+    print(_printed(line), flush=True)
 
 
 def ask(silent: list[int]) -> Iterator[Line]:

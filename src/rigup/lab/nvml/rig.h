@@ -13,6 +13,7 @@
 #define STATE "/run/lab-gpus/"
 #define MOST_GPUS 64
 #define LINE 512
+#define DESCRIPTION (64 * 1024)
 
 typedef int Return;
 enum {
@@ -37,6 +38,20 @@ static int first_line(const char *path, char *line)
     return read;
 }
 
+/* The rig's description, read once by a process: cards change only while a machine is off. */
+static const char *description(void)
+{
+    static char text[DESCRIPTION + 2];
+    if (!text[0]) {
+        FILE *file = fopen(RIG, "r");
+        text[0] = '\n';
+        text[file ? 1 + fread(text + 1, 1, DESCRIPTION, file) : 1] = 0;
+        if (file)
+            fclose(file);
+    }
+    return text;
+}
+
 /* The value of a key: from /run/lab-gpus if it is there, else from the rig's description. */
 static int value_of(const char *key, char *value)
 {
@@ -44,18 +59,13 @@ static int value_of(const char *key, char *value)
     snprintf(path, sizeof path, STATE "%s", key);
     if (first_line(path, value))
         return 1;
-    FILE *file = fopen(RIG, "r");
-    int found = 0;
-    size_t length = strlen(key);
-    while (file && !found && fgets(line, sizeof line, file)) {
-        line[strcspn(line, "\n")] = 0;
-        found = !strncmp(line, key, length) && line[length] == ' ';
-        if (found)
-            strcpy(value, line + length + 1);
-    }
-    if (file)
-        fclose(file);
-    return found;
+    snprintf(line, sizeof line, "\n%s ", key);
+    const char *found = strstr(description(), line);
+    if (!found)
+        return 0;
+    found += strlen(line);
+    snprintf(value, LINE, "%.*s", (int)strcspn(found, "\n"), found);
+    return 1;
 }
 
 static const char *key_of(unsigned index, const char *name)

@@ -12,6 +12,9 @@ import struct
 from array import array
 from pathlib import Path
 
+from rigup.fleet.inventory import toolkit_root
+from rigup.lab.hub_content import commit_id
+from tests.lab.wheels import sha256
 from tests.tiny_minimax_m2 import (
     CONTEXT,
     EXPERTS,
@@ -38,6 +41,19 @@ TOKENS = [*byte_letters(), "he", "ll", "hell", *SPECIAL]
 MERGES = ["h e", "l l", "he ll"]
 Value = bool | int | float | str | list[int] | list[str]
 Tensor = tuple[tuple[int, ...], "array[float]"]
+
+
+def provide(root: Path, served: Path, template: str) -> None:
+    """Makes the checkpoint for a hub that serves `served`, and a fleet's lock with it and the toolkit's own pins."""
+    folder = served / REPO
+    size = write(folder, template)
+    describe(root, size)
+    digest = sha256(folder / FILE)
+    (root / "rigup.lock").write_text(
+        f"{(toolkit_root() / 'rigup.lock').read_text()}\n"
+        f'[[checkpoints]]\nrepo = "{REPO}"\nquant = "F32"\nrevision = "{commit_id({FILE: digest})}"\n'
+        f'[[checkpoints.files]]\npath = "{FILE}"\nsize = {size}\nsha256 = "{digest}"\n'
+    )
 
 
 def describe(root: Path, size: int) -> None:

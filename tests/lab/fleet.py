@@ -180,12 +180,13 @@ class Fleet:
         rig: what is to be said of the machines but that they have no GPUs.
         """
         entries = [host.machine.inventory for host in self.hosts[:hosts]]
+        machines = {"gpus": [], **(rig or {})}
         settings = {"model": "SmolLM2-135M-Instruct", "context": 8192, **service}
         for folder in ("inventories", "group_data"):
             (self.root / folder).mkdir(exist_ok=True)
         (self.root / "inventories/rehearsal.py").write_text(f"boxes = {entries!r}\n")
         (self.root / "group_data/boxes.py").write_text(
-            f'rig = {({"gpus": []} | (rig or {}))!r}\nservices = {{"chat": {settings!r}}}\nhub = {self.hub.url!r}\n'
+            f'rig = {machines!r}\nservices = {{"chat": {settings!r}}}\nhub = {self.hub.url!r}\n'
         )
 
     def start(self, *words: str, before: str = "", terminal: int | None = None) -> Run:
@@ -197,15 +198,15 @@ class Fleet:
         self.runs.append(run)
         return run
 
-    def rigup(self, *words: str, expect: int = 0, before: str = "") -> Run:
-        """Runs `rigup words` to its end, which must have this exit code."""
+    def rigup(self, *words: str, expect: int = 0, before: str = "", seconds: float = 180) -> Run:
+        """Runs `rigup words` to its end, which must have this exit code and come within so many seconds."""
         run = self.start(*words, before=before)
-        assert run.wait() == expect, run.text
+        assert run.wait(seconds) == expect, run.text
         return run
 
-    def apply(self, *words: str, expect: int = 0) -> Run:
+    def apply(self, *words: str, expect: int = 0, seconds: float = 180) -> Run:
         """`rigup apply --yes --json`."""
-        return self.rigup("apply", "--yes", "--json", *words, expect=expect)
+        return self.rigup("apply", "--yes", "--json", *words, expect=expect, seconds=seconds)
 
     def end_runs(self) -> None:
         """Kills what still runs of them."""

@@ -119,7 +119,7 @@ def made_gpu_fleet(tmp_path_factory: pytest.TempPathFactory, name: str) -> Itera
     with made_site(tmp_path_factory, f"{name}{os.getpid()}", rig=RIG) as site:
         fleet = GpuFleet(*site)
         fleet.describe_gpus(OLD)
-        yield fleet
-        for run in fleet.runs:
-            if run.process.poll() is None:
-                run.kill()
+        try:
+            yield fleet
+        finally:
+            fleet.end_runs()

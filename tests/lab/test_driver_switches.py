@@ -17,6 +17,7 @@ from rigup.lab.lab import Lab
 from rigup.lab.machine import Machine
 from rigup.lock import load_lock
 from tests.lab.fleet import wait_for
+from tests.lab.fleet_fixtures import made_lab
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
@@ -27,11 +28,8 @@ FABRIC = "cat /run/lab-gpus/gpu7.fabric_state"
 @pytest.fixture(scope="module")
 def lab(labs_can_run: None) -> Iterator[Lab]:
     """One machine with eight B200 and no driver."""
-    lab = Lab.up(f"switches{os.getpid()}", rig="8x B200")
-    try:
-        yield lab
-    finally:
-        lab.down()
+    with made_lab(f"switches{os.getpid()}", rig="8x B200") as made:
+        yield made
 
 
 def pyinfra(lab: Lab, expect: int = 0) -> str:

@@ -21,6 +21,7 @@ from rigup.lab.lab import Lab
 from rigup.operations.wheels import fetch_wheel
 from tests import tiny_minimax_m2 as tiny
 from tests.lab.fleet import Fleet, wait_for
+from tests.lab.fleet_fixtures import made_lab
 from tests.lab.wheels import sha256, stand_in_vllm
 
 pytestmark = pytest.mark.lab
@@ -63,12 +64,10 @@ class Installed(Fleet):
 
     def describe(self, hosts: int = 1, packages: str = 'wheelhouse = "house"', **service: object) -> None:
         """The host serves the tiny model by vLLM."""
-        super().describe(
-            hosts, **{"model": tiny.MODEL, "engine": "vllm", "version": "0.32.0", "context": 2048, **service}
-        )
-        described = self.root / "group_data/boxes.py"
-        text = described.read_text().replace('"gpus": []', f'"gpus": [], "host_memory_gib": {MEMORY_GIB}')
-        described.write_text(f"{text}{packages}\n")
+        settings = {"model": tiny.MODEL, "engine": "vllm", "version": "0.32.0", "context": 2048, **service}
+        super().describe(hosts, {"host_memory_gib": MEMORY_GIB}, **settings)
+        with (self.root / "group_data/boxes.py").open("a") as file:
+            file.write(f"{packages}\n")
 
     def builds(self) -> list[str]:
         """What lies under the builds root, unfinished things too."""
@@ -106,18 +105,8 @@ def site(labs_can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     shutil.copy(uv, root / "house/wheels" / UV)
     (cache / "rigup/sources").mkdir(parents=True)
     shutil.copy(uv, cache / "rigup/sources" / UV_SHA256)
-    name = f"env{os.getpid()}"
-    try:
-        lab = Lab.up(name, hosts=1)
-        hub = Hub.start(root / "served", lab=lab.record.name)
-        try:
-            yield lab, hub, root, cache
-        finally:
-            hub.stop()
-    finally:
-        for lab in Lab.all():
-            if lab.record.name == name:
-                lab.down()
+    with made_lab(f"env{os.getpid()}", hosts=1) as lab:
+        yield lab, Hub.start(root / "served", lab=lab.record.name), root, cache
 
 
 @pytest.fixture
@@ -127,9 +116,7 @@ def fleet(site: tuple[Lab, Hub, Path, Path]) -> Iterator[Installed]:
     fleet.lock()
     fleet.describe()
     yield fleet
-    for run in fleet.runs:
-        if run.process.poll() is None:
-            run.kill()
+    fleet.end_runs()
 
 
 @pytest.fixture

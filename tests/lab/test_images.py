@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -113,7 +114,7 @@ def made(
     labs_can_run: None, tmp_path_factory: pytest.TempPathFactory, images: tuple[bytes, bytes]
 ) -> Iterator[tuple[Fleet, Registry, str, str]]:
     """A machine with Debian 13, a registry with two images, and their digests."""
-    with made_site(tmp_path_factory, "images", hosts=1, suite="trixie") as site:
+    with made_site(tmp_path_factory, f"images{os.getpid()}", hosts=1, suite="trixie") as site:
         registry = Registry(listening_in(site[0]))
         good, bad = (registry.image("amd64", content) for content in images)
         registry.tag(REPOSITORY, "server-b11434", registry.index({"amd64": good}))
@@ -259,8 +260,6 @@ def test_an_image_that_is_not_what_the_lock_says_is_not_taken(made: tuple[Fleet,
 
 def test_debian_12_is_refused_before_anything_is_done(made: tuple[Fleet, Registry, str, str]) -> None:
     fleet, registry, good, _ = made
-    describe(fleet, registry, good)
-    path = fleet.root / "group_data/boxes.py"
-    path.write_text(path.read_text().replace('"gpus": []', '"gpus": [], "os": "debian-12"'))
+    describe(fleet, registry, good, rig={"os": "debian-12"})
     run = fleet.rigup("apply", "--yes", "--json", expect=1)
     assert "debian-12 has podman 4.3.1; units for containers (Quadlet) need 4.4 or later" in run.text

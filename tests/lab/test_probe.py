@@ -18,9 +18,9 @@ import pytest
 from rigup.facts.probe import Probe, parse
 from rigup.facts.probe_script import script
 from rigup.lab.gpus import SimulatedGpus
-from rigup.lab.lab import Lab
 from rigup.lab.machine import Machine
 from rigup.lab.nvidia_repository import cuda_repository
+from tests.lab.fleet_fixtures import made_lab
 
 pytestmark = pytest.mark.lab
 
@@ -36,13 +36,8 @@ PACKAGES = (
 @pytest.fixture(scope="module")
 def bare(labs_can_run: None) -> Iterator[Machine]:
     """A machine with three GPUs that nothing drives."""
-    name = f"p{os.getpid()}"
-    try:
-        yield Lab.up(name, rig=RIG).machines[0]
-    finally:
-        for lab in Lab.all():
-            if lab.record.name == name:
-                lab.down()
+    with made_lab(f"p{os.getpid()}", rig=RIG) as made:
+        yield made.machines[0]
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ from rigup.lab import nvidia_repository
 from rigup.lab.gpus import SimulatedGpus, describe
 from rigup.lab.lab import Lab
 from rigup.lab.machine import Machine
+from tests.lab.fleet_fixtures import made_lab
 
 pytestmark = pytest.mark.lab
 
@@ -79,17 +80,12 @@ def gpus_can_be_made(labs_can_run: None) -> None:
 @pytest.fixture(scope="module")
 def fitted(labs_can_run: None) -> Iterator[Machine]:
     """A machine with a driver that has been loaded at a boot; its cards are exchanged from test to test."""
-    name = f"g{os.getpid()}"
-    try:
-        machine = Lab.up(name, rig=QUAD_3090).machines[0]
+    with made_lab(f"g{os.getpid()}", rig=QUAD_3090) as made:
+        (machine,) = made.machines
         add_repository(machine)
         install(machine, f"linux-headers-{KERNEL}", *driver(PINNED))
         machine.reboot()
         yield machine
-    finally:
-        for lab in Lab.all():
-            if lab.record.name == name:
-                lab.down()
 
 
 def with_cards(machine: Machine, rig: str) -> Machine:

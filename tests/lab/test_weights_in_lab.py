@@ -7,7 +7,7 @@ import json
 import os
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,10 +17,11 @@ from rigup.lab.hub_content import commit_id
 from rigup.lab.lab import Lab
 from rigup.lab.machine import Machine
 from rigup.programs import fetch_weights
+from tests.lab.fleet import wait_for
+from tests.lab.fleet_fixtures import made_lab
 
 pytestmark = pytest.mark.lab
 
-LAB = "weightstest" + os.environ.get("PYTEST_XDIST_WORKER", "")
 REPO = "org/model"
 SIZE = 4_000_000
 FOLDER = f"/var/lib/rigup/weights/{REPO}"
@@ -28,13 +29,6 @@ DEADLINE_S = 60
 STALL_S = 3
 OUTAGE_S = 3 * STALL_S
 """Long enough for the transfer to be given up and for the next try to find no network."""
-
-
-def wait_for(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {DEADLINE_S} s: {what}"
-        time.sleep(0.05)
 
 
 class Host:
@@ -80,15 +74,14 @@ class Host:
 
 
 @pytest.fixture(scope="module")
-def lab() -> Iterator[Lab]:
-    lab = Lab.up(LAB, hosts=1)
-    yield lab
-    lab.down()
+def lab(labs_can_run: None) -> Iterator[Lab]:
+    with made_lab(f"weights{os.getpid()}", hosts=1) as made:
+        yield made
 
 
 @pytest.fixture
 def host(lab: Lab, tmp_path: Path) -> Iterator[Host]:
-    hub = Hub.start(tmp_path / "root", tmp_path / "state", lab=LAB)
+    hub = Hub.start(tmp_path / "root", tmp_path / "state", lab=lab.record.name)
     host = Host(lab.machines[0], hub, tmp_path / "root")
     hub.faults(bytes_per_second=1_000_000)
     yield host

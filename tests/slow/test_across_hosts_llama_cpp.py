@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from rigup.cache import cache_folder
-from rigup.errors import MissingTool
-from rigup.lab import demo_model, prerequisites
-from rigup.lab.hub import Hub
-from rigup.lab.lab import Lab
+from rigup.lab import demo_model
 from tests.lab.fleet import Fleet, wait_for
+from tests.lab.fleet_fixtures import made_fleet
 
 pytestmark = [pytest.mark.slow, pytest.mark.lab]
 COLD_SECONDS = 3600
@@ -23,34 +19,17 @@ LAYERS = 30
 
 
 @pytest.fixture
-def fleet(tmp_path: Path) -> Iterator[Fleet]:
+def fleet(labs_can_run: None, tmp_path: Path) -> Iterator[Fleet]:
     """Two bare machines that serve together, a hub with the demo's model, the toolkit's lock, this user's builds."""
-    try:
-        prerequisites.check()
-    except MissingTool as missing:
-        if os.environ.get("RIGUP_REQUIRE_LAB") == "1":
-            raise
-        pytest.skip(missing.message)
-    lab = Lab.up(f"rpc{os.getpid()}", hosts=2)
-    try:
-        hub = Hub.start(demo_model.provide(), lab=lab.record.name)
-        fleet = Fleet(lab, hub, tmp_path, cache_folder().parent)
-        fleet.describe(2)
-        path = fleet.root / "group_data/boxes.py"
-        path.write_text(path.read_text().replace('"gpus": []', '"gpus": [], "hosts_per_service": 2'))
+    with made_fleet(Fleet, "rpc", tmp_path, demo_model.provide(), hosts=2) as fleet:
+        fleet.describe(2, {"hosts_per_service": 2})
         yield fleet
-        for run in fleet.runs:
-            if run.process.poll() is None:
-                run.kill()
-    finally:
-        lab.down()
 
 
 def test_two_machines_hold_one_model_and_answer_a_chat(fleet: Fleet) -> None:
     head, other = fleet.hosts
     began = time.monotonic()
-    first = fleet.start("apply", "--yes", "--json")
-    assert first.wait(COLD_SECONDS) == 0, first.text
+    first = fleet.apply(seconds=COLD_SECONDS)
     of_head, of_other = first.json["hosts"]
     (answer,) = of_head["answers"]
     print(f"first apply: {time.monotonic() - began:.0f} s, {answer['tokens_per_second']} tokens/s: {answer['text']}")

@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-from rigup.errors import MissingTool
-from rigup.lab import prerequisites
 from rigup.lab.hub import Hub
 from rigup.lab.lab import Lab
 from tests.lab.fleet import REHEARSAL, Fleet, Host, wait_for
@@ -40,9 +38,8 @@ class Pair(Fleet):
 
     def want(self, context: int, **service: Any) -> None:
         """Describes the pair; each release of a test has a context of its own."""
-        self.describe(2, context=context, **{"start_timeout": PATIENCE, **service})
-        path = self.root / "group_data/boxes.py"
-        path.write_text(path.read_text().replace('"gpus": []', '"gpus": [], "hosts_per_service": 2'))
+        settings = {"start_timeout": PATIENCE, **service}
+        self.describe(2, {"hosts_per_service": 2}, context=context, **settings)
 
     def by_host(self, *words: str, expect: int = 0, before: str = "") -> list[dict[str, Any]]:
         """What `rigup apply` says of the head and of the other."""
@@ -67,14 +64,8 @@ class Pair(Fleet):
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, Hub, Path, Path]]:
+def site(labs_can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, Hub, Path, Path]]:
     """The pair, with a first release that both serve."""
-    try:
-        prerequisites.check()
-    except MissingTool as missing:
-        if os.environ.get("RIGUP_REQUIRE_LAB") == "1":
-            raise
-        pytest.skip(missing.message)
     with (
         pytest.MonkeyPatch.context() as patch,
         made_site(tmp_path_factory, f"pair{os.getpid()}", hosts=2) as made,
@@ -88,9 +79,7 @@ def pair(site: tuple[Lab, Hub, Path, Path]) -> Iterator[Pair]:
     """The pair as an earlier test left it, faults mended."""
     pair = Pair(*site)
     yield pair
-    for run in pair.runs:
-        if run.process.poll() is None:
-            run.kill()
+    pair.end_runs()
     for host in pair.hosts:
         host.machine.heal()
         host.machine.power_on()

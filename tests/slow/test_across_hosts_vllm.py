@@ -5,89 +5,43 @@ Only the checkpoint is made up, and the hub a stand-in. The packages come from t
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from rigup.cache import cache_folder
-from rigup.errors import MissingTool
-from rigup.lab import prerequisites
-from rigup.lab.hub import Hub
-from rigup.lab.lab import Lab
-from tests import tiny_minimax_m2 as tiny
-from tests.lab.fleet import Fleet, wait_for
-from tests.slow.test_vllm_on_cpu import _fill_wheelhouse, _house
+from tests.lab.fleet import wait_for
+from tests.slow.vllm_fleet import VllmFleet, made_vllm_fleet
 
 pytestmark = [pytest.mark.slow, pytest.mark.lab]
-DISK = "6g"
 SECONDS = 1800
-SERVICE = {
-    "model": tiny.MODEL,
-    "engine": "vllm",
-    "version": "0.32.0",
-    "context": 2048,
-    "tensor_parallel": 2,
-    "reasoning": True,
-    "start_timeout": 600,
-    "environment": {"VLLM_CPU_KVCACHE_SPACE": "1"},
-}
 
 
 @pytest.fixture
-def fleet(tmp_path: Path) -> Iterator[Fleet]:
-    """Two bare machines that serve together, and a hub with the tiny checkpoint."""
-    try:
-        prerequisites.check()
-    except MissingTool as missing:
-        if os.environ.get("RIGUP_REQUIRE_LAB") == "1":
-            raise
-        pytest.skip(missing.message)
-    tiny.describe(tmp_path)
-    tiny.write(tmp_path / "served" / tiny.REPO)
-    lab = Lab.up(f"span{os.getpid()}", hosts=2, disk=DISK)
-    try:
-        hub = Hub.start(tmp_path / "served", lab=lab.record.name)
-        outside = Hub.start(tmp_path / "served", tmp_path / "hub")
-        fleet = Fleet(lab, hub, tmp_path, cache_folder().parent)
-        (tmp_path / "inventories").mkdir()
-        (tmp_path / "group_data").mkdir()
-        entries = [host.machine.inventory for host in fleet.hosts]
-        (tmp_path / "inventories/rehearsal.py").write_text(f"boxes = {entries!r}\n")
-        describe(fleet, outside.url)
-        fleet.rigup("lock")
-        describe(fleet, hub.url)
-        _fill_wheelhouse(tmp_path / "rigup.lock")
+def fleet(labs_can_run: None, tmp_path: Path) -> Iterator[VllmFleet]:
+    """Two bare machines that serve together, a hub with the tiny checkpoint, and a lock that pins it and vLLM."""
+    with made_vllm_fleet("span", tmp_path, hosts=2) as fleet:
+        describe(fleet, VLLM_CPU_KVCACHE_SPACE="1")
+        fleet.lock()
         yield fleet
-        for run in fleet.runs:
-            if run.process.poll() is None:
-                run.kill()
-        outside.stop()
-    finally:
-        lab.down()
 
 
-def describe(fleet: Fleet, hub: str, **service: object) -> None:
-    memory = int(fleet.host.tell("sed -n 's/^MemTotal: *\\([0-9]*\\).*/\\1/p' /proc/meminfo")) / 2**20
-    (fleet.root / "group_data/boxes.py").write_text(
-        f'rig = {{"gpus": [], "host_memory_gib": {memory:.1f}, "hosts_per_service": 2}}\n'
-        f'services = {{"chat": {SERVICE | service!r}}}\nwheelhouse = "{_house()}"\nhub = {hub!r}\n'
-    )
+def describe(fleet: VllmFleet, **environment: str) -> None:
+    """Both machines are one service whose processes have these variables."""
+    fleet.describe(2, {"hosts_per_service": 2}, tensor_parallel=2, start_timeout=600, environment=environment)
 
 
-def answers(fleet: Fleet) -> bool:
+def answers(fleet: VllmFleet) -> bool:
     asked = '{"model": "tiny-minimax-m2", "prompt": "Hello", "max_tokens": 2}'
     curl = f"curl -s -m 60 -H 'Content-Type: application/json' -d '{asked}' http://127.0.0.1:8000/v1/completions"
     return '"choices"' in fleet.host.machine.ssh(curl).stdout
 
 
-def test_two_machines_are_one_vllm(fleet: Fleet) -> None:
+def test_two_machines_are_one_vllm(fleet: VllmFleet) -> None:
     head, other = fleet.hosts
     began = time.monotonic()
-    first = fleet.start("apply", "--yes", "--json")
-    assert first.wait(SECONDS) == 0, first.text
+    first = fleet.apply(seconds=SECONDS)
     (answer,) = first.json["hosts"][0]["answers"]
     print(
         f"first apply: {time.monotonic() - began:.0f} s, {answer['tokens']} tokens at {answer['tokens_per_second']}/s"
@@ -106,9 +60,8 @@ def test_two_machines_are_one_vllm(fleet: Fleet) -> None:
     print(f"the other's power lost and back: serving {time.monotonic() - began:.0f} s after it was switched on")
     assert [host["state"] for host in fleet.apply().json["hosts"]] == ["unchanged", "unchanged"]
 
-    describe(fleet, fleet.hub.url, environment={"GLOO_SOCKET_IFNAME": "nosuch0"})
-    bad = fleet.start("apply", "--yes", "--json")
-    assert bad.wait(SECONDS) == 1, bad.text
+    describe(fleet, GLOO_SOCKET_IFNAME="nosuch0")
+    bad = fleet.apply(expect=1, seconds=SECONDS)
     said = [error["message"] for host in bad.json["hosts"] for error in host["errors"]]
     assert all(one.endswith(f"release 1 on {head.name} and 1 on {other.name} was put back and answers") for one in said)
     assert answers(fleet)

@@ -5,7 +5,6 @@ The harness and its packages come from the package index, the build from this us
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,13 +12,10 @@ from typing import Any
 
 import pytest
 
-from rigup.cache import cache_folder
-from rigup.errors import MissingTool
 from rigup.fleet.inventory import toolkit_root
-from rigup.lab import demo_model, prerequisites
-from rigup.lab.hub import Hub
-from rigup.lab.lab import Lab
+from rigup.lab import demo_model
 from tests.lab.fleet import Fleet, Run, wait_for
+from tests.lab.fleet_fixtures import made_fleet
 
 pytestmark = [pytest.mark.slow, pytest.mark.lab]
 
@@ -31,36 +27,22 @@ BUSY_SECONDS = 500
 
 
 @pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+def fleet(labs_can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     """One machine that serves SmolLM2 with a key; the lock has the harness, and nobody has asked anything yet."""
-    try:
-        prerequisites.check()
-    except MissingTool as missing:
-        pytest.skip(missing.message)
     root = tmp_path_factory.mktemp("fleet")
     shutil.copy(toolkit_root() / "rigup.lock", root / "rigup.lock")
     (root / "key").write_text(f"{KEY}\n")
     (root / "key").chmod(0o600)
-    lab = Lab.up(f"eval{os.getpid()}", hosts=1)
-    try:
-        fleet = Fleet(lab, Hub.start(demo_model.provide(), lab=lab.record.name), root, cache_folder().parent)
+    with made_fleet(Fleet, "eval", root, demo_model.provide(), hosts=1) as fleet:
         fleet.describe(context=2048, listen="0.0.0.0", api_key_file="key")
-        first = fleet.start("apply", "--yes", "--json")
-        assert first.wait(COLD_SECONDS) == 0, first.text
+        fleet.apply(seconds=COLD_SECONDS)
         assert "+ eval Python" in fleet.rigup("lock", "--upgrade", "eval").text
         yield fleet
-        for run in fleet.runs:
-            if run.process.poll() is None:
-                run.kill()
-    finally:
-        lab.down()
 
 
 def evaluate(fleet: Fleet, *words: str, expect: int = 0) -> Run:
     asked = ("--tasks", "rigup_sums", "--include-path", str(TASKS), "--questions", "10", "--json", *words)
-    run = fleet.start("eval", *asked)
-    assert run.wait(BUSY_SECONDS) == expect, run.text
-    return run
+    return fleet.rigup("eval", *asked, expect=expect, seconds=BUSY_SECONDS)
 
 
 def result(run: Run) -> dict[str, Any]:

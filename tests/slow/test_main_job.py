@@ -2,50 +2,31 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from rigup.cache import cache_folder
-from rigup.errors import MissingTool
-from rigup.lab import demo_model, prerequisites
-from rigup.lab.hub import Hub
-from rigup.lab.lab import Lab
+from rigup.lab import demo_model
 from tests.lab.fleet import Fleet
+from tests.lab.fleet_fixtures import made_fleet
 
 pytestmark = [pytest.mark.slow, pytest.mark.lab]
 COLD_SECONDS = 2400
 
 
 @pytest.fixture
-def fleet(tmp_path: Path) -> Iterator[Fleet]:
+def fleet(labs_can_run: None, tmp_path: Path) -> Iterator[Fleet]:
     """One bare machine, a hub with the demo's model, the toolkit's own lock, and this user's own cache of builds."""
-    try:
-        prerequisites.check()
-    except MissingTool as missing:
-        if os.environ.get("RIGUP_REQUIRE_LAB") == "1":
-            raise
-        pytest.skip(missing.message)
-    lab = Lab.up(f"main{os.getpid()}", hosts=1)
-    try:
-        hub = Hub.start(demo_model.provide(), lab=lab.record.name)
-        fleet = Fleet(lab, hub, tmp_path, cache_folder().parent)
+    with made_fleet(Fleet, "main", tmp_path, demo_model.provide(), hosts=1) as fleet:
         fleet.describe()
         yield fleet
-        for run in fleet.runs:
-            if run.process.poll() is None:
-                run.kill()
-    finally:
-        lab.down()
 
 
 def test_a_bare_machine_becomes_a_real_model_that_knows_the_capital_of_france(fleet: Fleet) -> None:
     began = time.monotonic()
-    first = fleet.start("apply", "--yes", "--json")
-    assert first.wait(COLD_SECONDS) == 0, first.text
+    first = fleet.apply(seconds=COLD_SECONDS)
     (result,) = first.json["hosts"]
     (answer,) = result["answers"]
     print(f"first apply: {time.monotonic() - began:.0f} s, {answer['tokens_per_second']} tokens/s: {answer['text']}")

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from rigup.errors import MissingTool
-from rigup.lab import prerequisites
 from rigup.lab.gpus import SimulatedGpus
 from tests.lab.gpu_fleet import OLD, GpuFleet, made_gpu_fleet
 
@@ -24,12 +22,8 @@ SAID = """\
 
 
 @pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GpuFleet]:
+def fleet(labs_can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GpuFleet]:
     """One machine with four cards and its driver, and nothing else yet."""
-    try:
-        prerequisites.check()
-    except MissingTool as missing:
-        pytest.skip(missing.message)
     with made_gpu_fleet(tmp_path_factory, "memory") as fleet:
         yield fleet
 

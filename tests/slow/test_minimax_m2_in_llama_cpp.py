@@ -6,8 +6,6 @@ Only the checkpoint is made up, and the hub a stand-in. The build comes from thi
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,17 +13,12 @@ from pathlib import Path
 import pytest
 
 from rigup.cache import cache_folder
-from rigup.errors import MissingTool
 from rigup.fleet.inventory import toolkit_root
-from rigup.lab import prerequisites
-from rigup.lab.hub import Hub
-from rigup.lab.hub_content import commit_id
-from rigup.lab.lab import Lab
 from rigup.lock import load_lock
 from rigup.operations.sources import fetch_source
 from tests import tiny_minimax_m2_gguf as tiny
 from tests.lab.fleet import Fleet
-from tests.lab.wheels import sha256
+from tests.lab.fleet_fixtures import made_fleet
 
 pytestmark = [pytest.mark.slow, pytest.mark.lab]
 COLD_SECONDS = 2400
@@ -33,35 +26,12 @@ TEMPLATE = "models/templates/MiniMax-M2.jinja"
 
 
 @pytest.fixture
-def fleet(tmp_path: Path) -> Iterator[Fleet]:
+def fleet(labs_can_run: None, tmp_path: Path) -> Iterator[Fleet]:
     """One bare machine, a hub with the tiny checkpoint, and a fleet whose lock pins it and the toolkit's llama.cpp."""
-    try:
-        prerequisites.check()
-    except MissingTool as missing:
-        if os.environ.get("RIGUP_REQUIRE_LAB") == "1":
-            raise
-        pytest.skip(missing.message)
-    served = tmp_path / "served" / tiny.REPO
-    tiny.describe(tmp_path, tiny.write(served, _template()))
-    digest = sha256(served / tiny.FILE)
-    shutil.copy(toolkit_root() / "rigup.lock", tmp_path / "rigup.lock")
-    with (tmp_path / "rigup.lock").open("a") as lock:
-        lock.write(
-            f'\n[[checkpoints]]\nrepo = "{tiny.REPO}"\nquant = "F32"\nrevision = "{commit_id({tiny.FILE: digest})}"\n'
-            f'[[checkpoints.files]]\npath = "{tiny.FILE}"\nsize = {(served / tiny.FILE).stat().st_size}\n'
-            f'sha256 = "{digest}"\n'
-        )
-    lab = Lab.up(f"gguf{os.getpid()}", hosts=1)
-    try:
-        hub = Hub.start(tmp_path / "served", lab=lab.record.name)
-        fleet = Fleet(lab, hub, tmp_path, cache_folder().parent)
+    tiny.provide(tmp_path, tmp_path / "served", _template())
+    with made_fleet(Fleet, "gguf", tmp_path, tmp_path / "served", hosts=1) as fleet:
         fleet.describe(model=tiny.MODEL, context=2048, reasoning=True, tools=True)
         yield fleet
-        for run in fleet.runs:
-            if run.process.poll() is None:
-                run.kill()
-    finally:
-        lab.down()
 
 
 def _template() -> str:
@@ -75,8 +45,7 @@ def _template() -> str:
 
 
 def test_llama_cpp_serves_minimax_m2_with_its_own_template(fleet: Fleet) -> None:
-    first = fleet.start("apply", "--yes", "--json")
-    assert first.wait(COLD_SECONDS) == 0, first.text
+    first = fleet.apply(seconds=COLD_SECONDS)
     (answer,) = first.json["hosts"][0]["answers"]
     print(f"{answer['tokens']} tokens at {answer['tokens_per_second']} tokens/s: {answer['text']}")
     assert answer["tokens_per_second"] > 0

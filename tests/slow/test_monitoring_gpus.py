@@ -6,13 +6,10 @@ from one another, in this order.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
 
-from rigup.errors import MissingTool
-from rigup.lab import prerequisites
 from rigup.render.monitoring_paths import GPU_FILES, GPU_UNIT, NODE_UNIT, TIMER
 from tests.lab.fleet import Run
 from tests.lab.gpu_fleet import NEW, OLD, GpuFleet, made_gpu_fleet, steps
@@ -26,23 +23,15 @@ METRICS = "curl -sf http://127.0.0.1:9400/metrics"
 
 
 @pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GpuFleet]:
+def fleet(labs_can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GpuFleet]:
     """One machine with four cards and nothing installed, and a lock that pins the older driver."""
-    try:
-        prerequisites.check()
-    except MissingTool as missing:
-        if os.environ.get("RIGUP_REQUIRE_LAB") == "1":
-            raise
-        pytest.skip(missing.message)
     with made_gpu_fleet(tmp_path_factory, "dcgm") as fleet:
         yield fleet
 
 
 def applied(fleet: GpuFleet, *words: str) -> Run:
     """An apply that may install a driver on a busy machine."""
-    run = fleet.start("apply", "--yes", "--json", *words)
-    assert run.wait(SECONDS) == 0, run.text
-    return run
+    return fleet.apply(*words, seconds=SECONDS)
 
 
 def test_it_comes_with_the_driver_at_its_version_and_tells_of_every_card(fleet: GpuFleet) -> None:

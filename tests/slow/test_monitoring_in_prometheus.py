@@ -7,9 +7,7 @@ The exporter of the host is Debian's, its llama.cpp the pinned one; vLLM, SGLang
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,18 +15,11 @@ from typing import Any
 
 import pytest
 
-from rigup.cache import cache_folder
-from rigup.errors import MissingTool
-from rigup.fleet.inventory import toolkit_root
-from rigup.lab import prerequisites
-from rigup.lab.hub import Hub
-from rigup.lab.hub_content import commit_id
-from rigup.lab.lab import Lab
-from rigup.lab.machine import Machine
 from rigup.render.dashboard_panels import ROWS
 from rigup.render.monitoring_paths import NODE_FILES, NODE_UNIT, TEXT_FILE, TIMER
 from tests import tiny_minimax_m2_gguf as tiny
-from tests.lab.fleet import Fleet, Host, wait_for
+from tests.lab.fleet import Fleet, wait_for
+from tests.lab.fleet_fixtures import made_fleet
 from tests.lab.wheels import sha256
 
 pytestmark = [pytest.mark.slow, pytest.mark.lab]
@@ -56,8 +47,8 @@ for line in sys.stdin:
 class Site:
     """The fleet, and the second machine, on which Prometheus and the stand-ins run."""
 
-    def __init__(self, fleet: Fleet, watcher: Machine) -> None:
-        self.fleet, self.watcher = fleet, Host(watcher)
+    def __init__(self, fleet: Fleet) -> None:
+        self.fleet, self.watcher = fleet, fleet.hosts[1]
 
     @property
     def address(self) -> str:
@@ -107,42 +98,18 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def site(labs_can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """Two bare machines, a hub with the tiny checkpoint, and a fleet whose lock pins it and the toolkit's llama.cpp."""
-    try:
-        prerequisites.check()
-    except MissingTool as missing:
-        if os.environ.get("RIGUP_REQUIRE_LAB") == "1":
-            raise
-        pytest.skip(missing.message)
-    root = tmp_path_factory.mktemp("monitoring")
-    served = root / "served" / tiny.REPO
-    tiny.describe(root, tiny.write(served, TEMPLATE))
-    digest = sha256(served / tiny.FILE)
-    shutil.copy(toolkit_root() / "rigup.lock", root / "rigup.lock")
-    with (root / "rigup.lock").open("a") as lock:
-        lock.write(
-            f'\n[[checkpoints]]\nrepo = "{tiny.REPO}"\nquant = "F32"\nrevision = "{commit_id({tiny.FILE: digest})}"\n'
-            f'[[checkpoints.files]]\npath = "{tiny.FILE}"\nsize = {(served / tiny.FILE).stat().st_size}\n'
-            f'sha256 = "{digest}"\n'
-        )
-    lab = Lab.up(f"prom{os.getpid()}", hosts=2)
-    try:
-        hub = Hub.start(root / "served", lab=lab.record.name)
-        fleet = Fleet(lab, hub, root, cache_folder().parent)
-        yield Site(fleet, lab.machines[1])
-        for run in fleet.runs:
-            if run.process.poll() is None:
-                run.kill()
-    finally:
-        lab.down()
+    root, served = (tmp_path_factory.mktemp(name) for name in ("fleet", "served"))
+    tiny.provide(root, served, TEMPLATE)
+    with made_fleet(Fleet, "prom", root, served, hosts=2) as fleet:
+        yield Site(fleet)
 
 
 def steps(site: Site, verb: str, expect: int = 0) -> list[str]:
     """What a verb changes, or would change, for the exporters of the first machine."""
     words = ("--yes",) if verb == "apply" else ()
-    run = site.fleet.start(verb, "--json", "--limit", "boxes", *words)
-    assert run.wait(SECONDS) == expect, run.text
+    run = site.fleet.rigup(verb, "--json", "--limit", "boxes", *words, expect=expect, seconds=SECONDS)
     (host,) = run.json["hosts"]
     return [change["step"] for change in host["changes"] if change["role"] == "monitoring"]
 

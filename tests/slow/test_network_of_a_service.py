@@ -12,8 +12,6 @@ from typing import Any
 
 import pytest
 
-from rigup.errors import MissingTool
-from rigup.lab import prerequisites
 from rigup.lab.hub import Hub
 from rigup.lab.lab import Lab
 from tests.lab.fleet import Fleet, Host, wait_for
@@ -48,10 +46,8 @@ class Three(Fleet):
         return self.hosts[2]
 
     def describe(self, hosts: int = 2, private: bool = False, **service: Any) -> None:
-        super().describe(hosts, **{"start_timeout": 30, **service})
-        path = self.root / "group_data/boxes.py"
-        rig = f'"gpus": [], "hosts_per_service": 2, "network": {{"private": {private}}}'
-        path.write_text(path.read_text().replace('"gpus": []', rig))
+        rig = {"hosts_per_service": 2, "network": {"private": private}}
+        super().describe(hosts, rig, **{"start_timeout": 30, **service})
 
     def by_host(self, expect: int = 0) -> dict[str, dict[str, Any]]:
         """`rigup apply`, by host."""
@@ -72,13 +68,7 @@ def listen(host: Host, port: int, unit: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, Hub, Path, Path]]:
-    try:
-        prerequisites.check()
-    except MissingTool as missing:
-        if os.environ.get("RIGUP_REQUIRE_LAB") == "1":
-            raise
-        pytest.skip(missing.message)
+def site(labs_can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, Hub, Path, Path]]:
     with made_site(tmp_path_factory, f"peers{os.getpid()}", hosts=3) as made:
         yield made
 
@@ -88,9 +78,7 @@ def three(site: tuple[Lab, Hub, Path, Path]) -> Iterator[Three]:
     three = Three(*site)
     three.describe()
     yield three
-    for run in three.runs:
-        if run.process.poll() is None:
-            run.kill()
+    three.end_runs()
 
 
 def test_who_cannot_reach_whom_is_told_before_anything_is_changed(three: Three) -> None:

@@ -14,9 +14,7 @@ from pathlib import Path
 import pytest
 
 from rigup.cli.page.document import fleet_page
-from rigup.errors import MissingTool
 from rigup.fleet.bench_results import store
-from rigup.lab import prerequisites
 from rigup.lab.gpus import SimulatedGpus
 from tests.lab.fleet_fixtures import made_site
 from tests.lab.gpu_fleet import NEW, RIG, GpuFleet
@@ -47,14 +45,8 @@ def tab() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GpuFleet]:
+def fleet(labs_can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GpuFleet]:
     """Two machines with four cards each; the service was applied twice, and was measured."""
-    try:
-        prerequisites.check()
-    except MissingTool as missing:
-        if os.environ.get("RIGUP_REQUIRE_LAB") == "1":
-            raise
-        pytest.skip(missing.message)
     with made_site(tmp_path_factory, LAB, hosts=2, rig=RIG) as site:
         made = GpuFleet(*site)
         for context in (4096, 8192):
@@ -66,9 +58,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GpuFleet]:
                 endpoint = {"engine": "llama.cpp", "version": "b11434"}
                 store(made.root, {**run, "host": host.name, "release": release, "endpoint": endpoint})
         yield made
-        for started in made.runs:
-            if started.process.poll() is None:
-                started.kill()
+        made.end_runs()
 
 
 def describe(fleet: GpuFleet, context: int, *more: str) -> None:

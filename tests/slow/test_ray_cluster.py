@@ -18,10 +18,7 @@ import pytest
 
 from rigup.cache import cache_folder
 from rigup.environment import LockedEnvironment, LockedUv
-from rigup.errors import MissingTool
 from rigup.facts.network import NetworkOfHost, parse
-from rigup.lab import prerequisites
-from rigup.lab.lab import Lab
 from rigup.node import Node, PeerPort
 from rigup.operations.builds import name_of
 from rigup.operations.node_binding import bound_nodes
@@ -32,6 +29,7 @@ from rigup.render.ray_unit import question
 from rigup.rig import Rig
 from rigup.service import Service
 from tests.lab.fleet import Host, wait_for
+from tests.lab.fleet_fixtures import made_lab
 from tests.lab.test_environments import UV, UV_SHA256, UV_VERSION
 from tests.lab.wheels import sha256, stand_in_vllm, write_wheel
 
@@ -89,19 +87,10 @@ release(name="release of chat", wanted=release_of(plan, name), check=check)
 
 
 @pytest.fixture
-def hosts() -> Iterator[list[Host]]:
+def hosts(labs_can_run: None) -> Iterator[list[Host]]:
     """Three bare machines without GPUs."""
-    try:
-        prerequisites.check()
-    except MissingTool as missing:
-        if os.environ.get("RIGUP_REQUIRE_LAB") == "1":
-            raise
-        pytest.skip(missing.message)
-    lab = Lab.up(f"ray{os.getpid()}", hosts=3)
-    try:
+    with made_lab(f"ray{os.getpid()}", hosts=3) as lab:
         yield [Host(machine) for machine in lab.machines]
-    finally:
-        lab.down()
 
 
 def wheels() -> Path:

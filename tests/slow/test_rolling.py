@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 
-from rigup.errors import MissingTool
-from rigup.lab import prerequisites
 from tests.lab.fleet import REHEARSAL, UNIT, UNIT_FILE, WEIGHTS, Fleet, Host, Run, wait_for
 from tests.lab.fleet_fixtures import made_site
 
@@ -25,12 +23,8 @@ AHEAD = "import time\nnow = time.time\ntime.time = lambda: now() + {seconds}"
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def site(labs_can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """The machines, with a build of the engine in the controlling machine's cache."""
-    try:
-        prerequisites.check()
-    except MissingTool as missing:
-        pytest.skip(missing.message)
     with (
         pytest.MonkeyPatch.context() as patch,
         made_site(tmp_path_factory, f"roll{os.getpid()}", hosts=MACHINES) as made,
@@ -47,9 +41,7 @@ def fleet(site: Any) -> Iterator[Fleet]:
     """The fleet; runs end with the test, and faults with it but for a behaviour: each test has contexts of its own."""
     fleet = Fleet(*site)
     yield fleet
-    for run in fleet.runs:
-        if run.process.poll() is None:
-            run.kill()
+    fleet.end_runs()
     fleet.hub.faults()
     for host in fleet.hosts:
         thaw(host)

@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from rigup.errors import MissingTool
-from rigup.lab import prerequisites
 from rigup.lab.gpus import SimulatedGpus
 from tests.lab.gpu_fleet import OLD, GpuFleet, made_gpu_fleet, steps
 
@@ -20,12 +18,8 @@ RUNS = "InvocationID,ActiveEnterTimestampMonotonic,MainPID"
 
 
 @pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GpuFleet]:
+def fleet(labs_can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GpuFleet]:
     """One machine with four cards, no driver yet, and two services that have two cards each."""
-    try:
-        prerequisites.check()
-    except MissingTool as missing:
-        pytest.skip(missing.message)
     with made_gpu_fleet(tmp_path_factory, "pairs") as fleet:
         fleet.describe_gpus(OLD, {"power_limit_w": 300}, services=PAIRS)
         fleet.apply("--reboot")

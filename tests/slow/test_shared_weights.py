@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from rigup.errors import MissingTool
-from rigup.lab import prerequisites
 from rigup.lab.addresses import hub_address, namespace
 from rigup.lab.process import run as run_here
 from rigup.operations.weights_sharing import FOLDER, UNIT
@@ -53,20 +52,14 @@ class SharingFleet(Fleet):
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharingFleet]:
+def site(labs_can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharingFleet]:
     """Four machines, fitted out by the first apply, in which all of them got the weights together."""
-    try:
-        prerequisites.check()
-    except MissingTool as missing:
-        pytest.skip(missing.message)
-    with made_site(tmp_path_factory, "sharing", hosts=HOSTS, disk="3g") as made:
+    with made_site(tmp_path_factory, f"sharing{os.getpid()}", hosts=HOSTS, disk="3g") as made:
         fleet = SharingFleet(*made)
         fleet.share()
         fleet.first = fleet.apply()  # type: ignore[attr-defined]
         yield fleet
-        for run in fleet.runs:
-            if run.process.poll() is None:
-                run.kill()
+        fleet.end_runs()
 
 
 @pytest.fixture

@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from rigup.errors import MissingTool
-from rigup.lab import prerequisites
 from rigup.lab.hub import Hub
 from rigup.lab.lab import Lab
 from tests.lab.fleet import ANSWER, Host
@@ -48,14 +46,8 @@ class Installed:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, Hub, Path, Path]]:
+def site(labs_can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, Hub, Path, Path]]:
     """One booted machine, a hub with a small checkpoint, a lock that pins it and a stand-in engine, a cache."""
-    try:
-        prerequisites.check()
-    except MissingTool as missing:
-        if os.environ.get("RIGUP_REQUIRE_LAB") == "1":
-            raise
-        pytest.skip(missing.message)
     with made_site(tmp_path_factory, f"wheel{os.getpid()}", hosts=1) as made:
         yield made
 

@@ -11,7 +11,7 @@ GIB = 2**30
 class Frozen(BaseModel):
     """The base of every noun: immutable, and an unknown key is an error rather than a silent typo."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 def bytes_text(count: float) -> str:

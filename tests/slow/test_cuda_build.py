@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 
 from rigup.cache import cache_folder
-from rigup.catalogue import load_catalogue
+from rigup.catalogue.catalogue import load_catalogue
 from rigup.lock import LockedSource, load_lock
 from rigup.operations.sources import fetch_source
 from rigup.plan import Build
 from rigup.planner.reading import read_rig
-from rigup.render import plan_service
+from rigup.render.plan_service import plan_service
 from rigup.service import Service
 
 pytestmark = pytest.mark.slow

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from packaging.utils import parse_wheel_filename
 
-from rigup.catalogue import load_catalogue
+from rigup.catalogue.catalogue import load_catalogue
 from rigup.catalogue.flags import known_options, known_variables, load_name_lists, package
 from rigup.environment import Architecture, Variant
 from rigup.fleet.lock_flags import keep_names

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from rigup.cache import cache_folder
-from rigup.catalogue import load_catalogue
+from rigup.catalogue.catalogue import load_catalogue
 from rigup.catalogue.flags import package
 from rigup.environment import LockedEnvironment
 from rigup.fleet.inventory import load_project

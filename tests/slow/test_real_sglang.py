@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from rigup.cache import cache_folder
-from rigup.catalogue import load_catalogue
+from rigup.catalogue.catalogue import load_catalogue
 from rigup.catalogue.flags import known_options, known_values
 from rigup.environment import LockedEnvironment
 from rigup.fleet.inventory import load_project

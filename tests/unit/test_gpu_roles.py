@@ -13,7 +13,7 @@ from rigup.fleet.settings import Settings
 from rigup.lock import Lock
 from rigup.plan import Plan
 from rigup.planner.reading import read_rig, read_services
-from rigup.render import plan_service
+from rigup.render.plan_service import plan_service
 from tests.unit.planner.asking import FILE, catalogue
 
 LOCK = Lock(driver=locked_driver("580.178.04"))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rigup.cli import hosts
+from rigup.cli import asking, hosts
 from rigup.errors import InputError
 
 if TYPE_CHECKING:
@@ -30,11 +31,7 @@ exit codes: 0 measured (failed requests are in the table), 1 a level got no answ
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of every verb that talks to hosts, the endpoint, and what to measure."""
-    hosts.add_arguments(parser)
-    parser.add_argument("--service", metavar="NAME", help="only the services of this name")
-    parser.add_argument("--url", metavar="URL", help="measure this endpoint from here, in place of an inventory's")
-    parser.add_argument("--model", metavar="NAME", help="with --url: which of its models; default: its first")
-    parser.add_argument("--api-key-file", metavar="FILE", help="with --url: the file that holds its API key")
+    asking.add_arguments(parser, "measure")
     parser.add_argument("--preset", choices=("single", "sweep", "long"), help="levels to measure; default: single")
     parser.add_argument("--concurrency", metavar="N,N,...", help="requests at once")
     parser.add_argument("--input", metavar="N,N,...", help="tokens of each prompt")
@@ -47,7 +44,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--timeout", type=float, default=300, metavar="S", help="how long a stream may be silent (300)")
     parser.add_argument("--chat", action="store_true", help="ask /v1/chat/completions, where there is nothing else")
     parser.add_argument("--csv", metavar="FILE", help="a line a level, as CSV, too; - for standard output")
-    parser.add_argument("--compare", nargs=2, metavar=("A", "B"), help="what changed from one stored result to another")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -62,10 +58,7 @@ def run(args: argparse.Namespace) -> int:
 def _check(args: argparse.Namespace) -> None:
     if args.csv == "-" and args.json:
         raise InputError("--csv - and --json: both would go to standard output", "name a file for the CSV")
-    if args.url and (args.inventory or args.limit or args.service):
-        raise InputError("--url: INVENTORY, --limit and --service say nothing about it", "use one way or the other")
-    if not args.url and (args.model or args.api_key_file):
-        raise InputError("--model and --api-key-file: only with --url", "an inventory's services say both themselves")
+    asking.check(args)
     for flag, value, least, most in (("--warmup", args.warmup, 0, 1000), ("--timeout", args.timeout, 1, 86_400)):
         if not least <= value <= most:
             raise InputError(f"{flag}: {value:g}: from {least} to {most}", "leave it out for the default")
@@ -84,12 +77,11 @@ def _wanted(args: argparse.Namespace) -> Wanted:
 def _of_url(args: argparse.Namespace, wanted: Wanted) -> int:
     from rigup.cli import live
     from rigup.fleet.bench_progress import show
-    from rigup.fleet.settings import read_secret
     from rigup.operations import progress
     from rigup.verify.bench_here import about_url, follow_here
     from rigup.verify.bench_result import Collected
 
-    key = read_secret(Path(), "--api-key-file", args.api_key_file) if args.api_key_file else None
+    key = asking.key_of(args)
     where = about_url(args.url, "")["host"]
     collected = Collected("", lambda said: show(where, "", said))
     with live.view() as view:
@@ -102,17 +94,18 @@ def _of_url(args: argparse.Namespace, wanted: Wanted) -> int:
 def _of_inventory(args: argparse.Namespace, wanted: Wanted) -> int:
     hosts.patch_for_many_hosts()
     from rigup.cli import live
-    from rigup.fleet.benching import BenchRun, check_service
+    from rigup.fleet.asking import AskingRun, check_service
+    from rigup.fleet.benching import bench_service
     from rigup.fleet.interrupt import stop_on_signals
     from rigup.operations import progress
 
-    project, opened = hosts.open_run(args, BenchRun)
+    project, opened = hosts.open_run(args, AskingRun)
     with opened as run, stop_on_signals(), live.view() as view:
-        assert isinstance(run, BenchRun)
+        assert isinstance(run, AskingRun)
         check_service(run.plans, args.service)
         progress.listen(view.show)
         run.connect(take_lease=True)
-        measured = run.bench(wanted, args.service)
+        measured = run.ask(args.service, partial(bench_service, wanted=wanted))
     return _tell(args, project.root, measured, list(run.results.values()))
 
 
@@ -120,21 +113,13 @@ def _tell(args: argparse.Namespace, root: Path, measured: list[dict[str, Any]], 
     """Stores and shows what was measured, and what came of hosts that failed."""
     from rich.console import Console
 
-    from rigup.cli import summary
     from rigup.cli.bench_table import as_csv, show_result
     from rigup.fleet.bench_results import store
     from rigup.fleet.result import exit_code
 
-    stored = [store(root, result) for result in measured]
     console = Console(stderr=args.json or args.csv == "-")
-    for result, path in zip(measured, stored, strict=True):
-        show_result(result, path, console)
-    summary.show_results([result for result in results if result.errors], console)
-    if args.json:
-        failed = [result for result in summary.as_json(results)["hosts"] if result["errors"]]
-        files = [{"file": str(path), **result} for path, result in zip(stored, measured, strict=True)]
-        json.dump({"schema": 1, "results": files, "failed": failed}, sys.stdout, indent=1)
-        print()
+    kept = [store(root, result) for result in measured]
+    asking.tell(measured, kept, results, show_result, console, args.json)
     if args.csv:
         text = as_csv(measured)
         if args.csv == "-":

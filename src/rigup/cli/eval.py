@@ -6,10 +6,11 @@ import argparse
 import json
 import re
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rigup.cli import hosts
+from rigup.cli import asking, hosts
 from rigup.errors import InputError
 
 if TYPE_CHECKING:
@@ -34,11 +35,7 @@ NUMBERS = {"--few-shot": (0, 100), "--max-tokens": (1, 1_000_000), "--concurrenc
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of every verb that talks to hosts, the endpoint, and what to ask."""
-    hosts.add_arguments(parser)
-    parser.add_argument("--service", metavar="NAME", help="only the services of this name")
-    parser.add_argument("--url", metavar="URL", help="evaluate this endpoint, in place of an inventory's")
-    parser.add_argument("--model", metavar="NAME", help="with --url: which of its models; default: its first")
-    parser.add_argument("--api-key-file", metavar="FILE", help="with --url: the file that holds its API key")
+    asking.add_arguments(parser, "evaluate")
     parser.add_argument("--tasks", metavar="NAME,...", help="of lm_eval, or your own; default: gsm8k")
     parser.add_argument("--questions", metavar="N", help='of each task: a number, or "all"; default: 200')
     parser.add_argument("--include-path", metavar="DIR", help="a folder with tasks of your own; their files lie there")
@@ -47,7 +44,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-tokens", type=int, metavar="N", help="of an answer; default: the task's")
     parser.add_argument("--concurrency", type=int, default=8, metavar="N", help="questions at once (8)")
     parser.add_argument("--timeout", type=int, default=600, metavar="S", help="how long an answer may take (600)")
-    parser.add_argument("--compare", nargs=2, metavar=("A", "B"), help="what changed from one stored result to another")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -62,10 +58,7 @@ def _wanted(args: argparse.Namespace) -> Wanted:
     from rigup.catalogue.evaluation import evaluation
     from rigup.verify.evaluation import Wanted
 
-    if args.url and (args.inventory or args.limit or args.service):
-        raise InputError("--url: INVENTORY, --limit and --service say nothing about it", "use one way or the other")
-    if not args.url and (args.model or args.api_key_file):
-        raise InputError("--model and --api-key-file: only with --url", "an inventory's services say both themselves")
+    asking.check(args)
     if args.url and not args.url.startswith(("http://", "https://")):
         raise InputError(f'--url: "{args.url}" is not an address', "such as http://127.0.0.1:8000")
     for flag, (least, most) in NUMBERS.items():
@@ -115,11 +108,10 @@ def _of_url(args: argparse.Namespace, wanted: Wanted) -> int:
     from rigup.cli import live
     from rigup.fleet.evaluation import check_endpoint, evaluated
     from rigup.fleet.interrupt import stop_on_signals
-    from rigup.fleet.settings import read_secret
     from rigup.operations import progress
     from rigup.verify.bench_here import about_url
 
-    key = read_secret(Path(), "--api-key-file", args.api_key_file) if args.api_key_file else None
+    key = asking.key_of(args)
     model = check_endpoint(args.url, key, args.model, args.url)
     python, version = _harness(Path())
     about = {**about_url(args.url, model), "service": "", "model": model}
@@ -132,20 +124,21 @@ def _of_url(args: argparse.Namespace, wanted: Wanted) -> int:
 def _of_inventory(args: argparse.Namespace, wanted: Wanted) -> int:
     hosts.patch_for_many_hosts()
     from rigup.cli import live
-    from rigup.fleet.benching import check_service
-    from rigup.fleet.evaluation import EvaluationRun
+    from rigup.fleet.asking import AskingRun, check_service
+    from rigup.fleet.evaluation import evaluate_service
     from rigup.fleet.interrupt import stop_on_signals
     from rigup.operations import progress
 
-    project, opened = hosts.open_run(args, EvaluationRun)
+    project, opened = hosts.open_run(args, AskingRun)
     with opened as run, stop_on_signals():
-        assert isinstance(run, EvaluationRun)
+        assert isinstance(run, AskingRun)
         check_service(run.plans, args.service)
         python, version = _harness(project.root)
         with live.view() as view:
             progress.listen(view.show)
             run.connect(take_lease=True)
-            found = run.evaluate(python, version, wanted, args.service)
+            ask = partial(evaluate_service, python=python, version=version, wanted=wanted)
+            found = run.ask(args.service, ask)
     return _tell(args, project.root, found, list(run.results.values()))
 
 
@@ -153,20 +146,12 @@ def _tell(args: argparse.Namespace, root: Path, found: list[dict[str, Any]], res
     """Stores and shows the scores, and what came of hosts that failed."""
     from rich.console import Console
 
-    from rigup.cli import summary
     from rigup.cli.eval_table import show_result
     from rigup.fleet.evaluation_results import store
 
-    stored = [store(root, result) for result in found]
     console = Console(stderr=args.json, highlight=False)
-    for result, path in zip(found, stored, strict=True):
-        show_result(result, path, console)
-    summary.show_results([result for result in results if result.errors], console)
-    if args.json:
-        failed = [result for result in summary.as_json(results)["hosts"] if result["errors"]]
-        files = [{"file": str(path), **result} for path, result in zip(stored, found, strict=True)]
-        json.dump({"schema": 1, "results": files, "failed": failed}, sys.stdout, indent=1)
-        print()
+    kept = [store(root, result) for result in found]
+    asking.tell(found, kept, results, show_result, console, args.json)
     return ended(found, results)
 
 

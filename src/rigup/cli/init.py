@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rigup.cli import hosts
 
 if TYPE_CHECKING:
-    from rigup.catalogue import Catalogue
+    from rigup.catalogue.catalogue import Catalogue
     from rigup.facts.probe import Probe
     from rigup.fleet.joining import Change
 
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Probes, describes, writes, and plans what was written."""
     hosts.patch_for_many_hosts()
-    from rigup.catalogue import load_catalogue
+    from rigup.catalogue.catalogue import load_catalogue
     from rigup.fleet.inventory import load_project
     from rigup.fleet.joining import check_new, members, new_folder
     from rigup.fleet.planning import plan_project

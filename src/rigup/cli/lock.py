@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Locks, or checks the lock; returns 1 where --check finds it stale."""
-    from rigup.catalogue import load_catalogue
+    from rigup.catalogue.catalogue import load_catalogue
     from rigup.errors import InputError
     from rigup.fleet import locking
     from rigup.fleet.inventory import load_project

@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import json
-import re
 from contextlib import suppress
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from rigup.errors import InputError
+from rigup.fleet.kept_files import keep, safe
 
 RESULTS = "results"
 MOST_KEPT_IN_VIEW = 40
 
 
 def store(root: Path, result: dict[str, Any]) -> Path:
-    """Keeps a result: results/<host>/<service>/<when it began>.json below the fleet's folder."""
-    began = datetime.fromisoformat(result["began"])
-    folder = root / RESULTS / _safe(result["host"]) / _safe(result["service"])
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{began:%Y%m%dT%H%M%SZ}.json"
-    number = 1
-    while path.exists():
-        number += 1
-        path = folder / f"{began:%Y%m%dT%H%M%SZ}-{number}.json"
-    path.write_text(json.dumps(result, indent=1) + "\n")
-    return path
+    """Keeps a result: results/<host>/<service>/<when it began>.json below the fleet's folder.
+
+    Raises InputError where it cannot be written.
+    """
+    return keep(root / RESULTS / safe(result["host"]) / safe(result["service"]), result)
 
 
 def read_result(path: str) -> dict[str, Any]:
@@ -45,11 +38,7 @@ def read_result(path: str) -> dict[str, Any]:
 def kept_results(root: Path, host: str, service: str, most: int = MOST_KEPT_IN_VIEW) -> list[dict[str, Any]]:
     """The newest results of a service, newest first; what is none is passed over."""
     found = []
-    for path in sorted((root / RESULTS / _safe(host) / _safe(service)).glob("*.json"), reverse=True)[:most]:
+    for path in sorted((root / RESULTS / safe(host) / safe(service)).glob("*.json"), reverse=True)[:most]:
         with suppress(InputError):
             found.append(read_result(str(path)))
     return sorted(found, key=lambda result: str(result.get("began")), reverse=True)
-
-
-def _safe(name: str) -> str:
-    return re.sub(r"[^\w.@-]+", "_", name)

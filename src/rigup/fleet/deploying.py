@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from pyinfra.api.exceptions import DeployError
 
-from rigup.catalogue import load_catalogue
+from rigup.catalogue.catalogue import load_catalogue
 from rigup.errors import RigupError
 from rigup.facts.probe import Probe, read_probe
 from rigup.fleet.inventory import LOCK, HostEntry

@@ -9,15 +9,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from rigup.catalogue import Catalogue, Model
+from rigup.catalogue.catalogue import Catalogue
 from rigup.catalogue.gpu_names import matching, short_name
+from rigup.catalogue.model import Model
 from rigup.errors import InputError, Refused
 from rigup.facts.probe import Gpu, Probe
 from rigup.fleet.preflight_rig import described
 from rigup.lock import Lock
 from rigup.plan import Plan
 from rigup.planner.reading import read_rig, read_services
-from rigup.render import plan_service
+from rigup.render.plan_service import plan_service
 from rigup.rig import Rig
 from rigup.units import MIB
 

@@ -17,9 +17,8 @@ import requests
 from rigup import layout
 from rigup.errors import HostFailed, InputError, RigupError, Unreachable
 from rigup.facts.probe import Probe
-from rigup.fleet.benching import about
+from rigup.fleet.asking import about
 from rigup.fleet.evaluation_tunnel import tunnel
-from rigup.fleet.runner import Run
 from rigup.operations import jobs, remote
 from rigup.operations.progress import Progress, report
 from rigup.plan import Plan
@@ -43,41 +42,12 @@ HUB_HINT = "the questions come from the public hub; --include-path takes tasks o
 HUB_WORDS = ("on the Hub (", "LocalEntryNotFoundError")
 
 
-class EvaluationRun(Run):
-    """A run that asks questions; what it changes on a host is the lease alone."""
+def evaluate_service(host: Any, plan: Plan, probe: Probe, python: Path, version: str, wanted: Wanted) -> dict[str, Any]:
+    """Evaluates one service of a host through a tunnel. Raises RigupErrors that begin with host and service.
 
-    def evaluate(self, python: Path, version: str, wanted: Wanted, service: str | None) -> list[dict[str, Any]]:
-        """Evaluates every service, or those of this name: hosts side by side, a host's services one after the other.
-
-        python, version: of the harness.
-        """
-        found: list[dict[str, Any]] = []
-
-        def work(host: Any) -> None:
-            result, errors = self.results[host.name], []
-            assert result.probe is not None
-            for plan in self.plans[host.name]:
-                if service in (None, plan.service.name) and not plan.rank:  # the head alone has the API
-                    try:
-                        found.append(_service(host, plan, result.probe, python, version, wanted))
-                    except jobs.Cancelled:
-                        raise
-                    except RigupError as error:
-                        errors.append(error)
-            result.state = "unchanged"
-            if errors:
-                result.errors += errors[:-1]
-                raise errors[-1]
-
-        self._each(work)
-        return found
-
-
-def _service(host: Any, plan: Plan, probe: Probe, python: Path, version: str, wanted: Wanted) -> dict[str, Any]:
-    """Evaluates one service of a host through a tunnel. Raises RigupErrors that begin with host and service."""
+    python, version: of the harness.
+    """
     name = plan.service.name
-    if name not in probe.releases:
-        raise HostFailed(f"{host.name}: {name} was never applied here", "rigup diff shows what apply would do")
     key = None
     if wants_key(plan.service):
         key = remote.tell(host, "cat", f"{layout.service_folder(name)}/api-key").strip()

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from rigup.errors import InputError
+from rigup.fleet.kept_files import keep, safe
 from rigup.verify.evaluation import SCHEMA
 
 FOLDER = "evaluations"
@@ -23,21 +22,8 @@ def store(root: Path, result: dict[str, Any]) -> Path:
     endpoint = result["endpoint"]
     checkpoint = endpoint.get("checkpoint") or {}
     parts = (checkpoint.get("repo") or endpoint["host"], checkpoint.get("quant") or endpoint["model"])
-    folder = root / FOLDER / _safe(parts[0]) / _safe(parts[1])
-    began = datetime.fromisoformat(result["began"])
-    name = "-".join(_safe(part) for part in (endpoint["host"], endpoint.get("service") or "") if part)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        path, number = folder / f"{name}-{began:%Y%m%dT%H%M%SZ}.json", 1
-        while path.exists():
-            number += 1
-            path = folder / f"{name}-{began:%Y%m%dT%H%M%SZ}-{number}.json"
-        path.write_text(json.dumps(result, indent=1) + "\n")
-    except OSError as error:
-        raise InputError(
-            f"{folder}: {error.strerror}: the result cannot be kept", "make room, or mend the folder"
-        ) from None
-    return path
+    service = "-".join(safe(part) for part in (endpoint["host"], endpoint.get("service") or "") if part)
+    return keep(root / FOLDER / safe(parts[0]) / safe(parts[1]), result, f"{service}-")
 
 
 def read_result(path: str) -> dict[str, Any]:
@@ -56,7 +42,3 @@ def read_result(path: str) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError, AttributeError):
         raise InputError(f"{path}: not a result of rigup eval", HINT) from None
     return dict(result)
-
-
-def _safe(name: str) -> str:
-    return re.sub(r"[^\w.@-]+", "_", name)

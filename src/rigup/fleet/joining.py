@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rigup.catalogue import Catalogue
+from rigup.catalogue.catalogue import Catalogue
 from rigup.errors import InputError, Refused
 from rigup.fleet.inventory import GROUP_DATA, INVENTORIES, HostEntry, load_project
 from rigup.fleet.preflight_rig import HOST_MEMORY_TOLERANCE

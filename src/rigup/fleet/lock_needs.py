@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from rigup.catalogue import Catalogue
+from rigup.catalogue.catalogue import Catalogue
 from rigup.catalogue.driver_versions import locked_driver, nvidia_versions
 from rigup.catalogue.engines import EngineVersion
 from rigup.environment import ARCHITECTURES, Architecture, LockedEnvironment, Variant

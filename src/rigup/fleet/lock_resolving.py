@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pydantic import ValidationError
 
 from rigup.cache import cache_folder
-from rigup.catalogue import Catalogue, CheckpointEntry
-from rigup.catalogue.catalogue import FOLDER, NAME_LISTS
+from rigup.catalogue.catalogue import FOLDER, NAME_LISTS, Catalogue
+from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.environment import LockedEnvironment, LockedHarness, LockedImage, LockedUv
 from rigup.errors import InputError, Unreachable
 from rigup.fleet.gguf_files import gguf_files

@@ -7,7 +7,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from rigup.catalogue import Catalogue
+from rigup.catalogue.catalogue import Catalogue
 from rigup.catalogue.driver_versions import locked_driver, nvidia_versions
 from rigup.errors import InputError, Refused
 from rigup.fleet.inventory import LOCK, Project, load_project

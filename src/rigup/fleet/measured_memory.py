@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import gevent
 
 from rigup import layout
-from rigup.catalogue import load_catalogue
+from rigup.catalogue.catalogue import load_catalogue
 from rigup.catalogue.drivers import driver_facts
 from rigup.catalogue.overheads import MeasuredOverhead, measured_overhead
 from rigup.errors import RigupError

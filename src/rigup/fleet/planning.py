@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from rigup.catalogue import Catalogue, load_catalogue
+from rigup.catalogue.catalogue import Catalogue, load_catalogue
 from rigup.errors import InputError
 from rigup.fleet.inventory import HostEntry, Project
 from rigup.fleet.sets import Set, hosts_per_service, sets_of, unfit
@@ -14,7 +14,7 @@ from rigup.node import Node
 from rigup.plan import Finding, Plan
 from rigup.planner.reading import read_rig, read_services
 from rigup.planner.together import refused_together, together
-from rigup.render import plan_across
+from rigup.render.plan_service import plan_across
 from rigup.rig import Rig
 from rigup.service import Service
 

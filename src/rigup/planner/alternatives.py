@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from rigup.catalogue import Catalogue
+from rigup.catalogue.catalogue import Catalogue
 from rigup.catalogue.gpu_names import short_name
 from rigup.lock import Lock
 from rigup.plan import Alternative

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rigup.catalogue import Catalogue
+from rigup.catalogue.catalogue import Catalogue
 from rigup.lock import Lock
 from rigup.plan import Finding, Plan
 from rigup.planner.alternatives import more_hosts, purchase, runners_up, would_fit

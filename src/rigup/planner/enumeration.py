@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from rigup.catalogue import CheckpointEntry
+from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.catalogue.drivers import Reserve
 from rigup.catalogue.engines import Engine, EngineVersion, version_key
 from rigup.catalogue.flags import NameList

@@ -7,7 +7,7 @@ each of four ranks hold 399,424.
 
 from __future__ import annotations
 
-from rigup.catalogue import Model
+from rigup.catalogue.model import Model
 
 ELEMENT_BYTES = {"f16": 2.0, "bf16": 2.0, "fp8": 1.0, "q8_0": 34 / 32, "q5_1": 24 / 32, "q4_0": 18 / 32}
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 
-from rigup.catalogue import Catalogue, CheckpointEntry
+from rigup.catalogue.catalogue import Catalogue
+from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.errors import InputError
 from rigup.lock import Lock, LockedCheckpoint
 from rigup.planner.driver import driver_plan, driver_reserve

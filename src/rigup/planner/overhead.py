@@ -6,7 +6,7 @@ fitted to measurements.
 
 from __future__ import annotations
 
-from rigup.catalogue import Model
+from rigup.catalogue.model import Model
 from rigup.units import GIB, MIB
 
 # Driver reserve, CUDA context, NCCL and all-reduce buffers, attention workspaces, CUDA graphs of one vLLM or

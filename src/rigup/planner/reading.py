@@ -8,7 +8,7 @@ from __future__ import annotations
 import ipaddress
 import re
 
-from rigup.catalogue import Catalogue
+from rigup.catalogue.catalogue import Catalogue
 from rigup.catalogue.gpu_names import matching, nearest, short_name
 from rigup.errors import InputError
 from rigup.node import Network

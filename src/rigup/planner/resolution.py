@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rigup.catalogue import Catalogue, CheckpointEntry, Model
+from rigup.catalogue.catalogue import Catalogue
+from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.catalogue.engines import Engine, EngineVersion
+from rigup.catalogue.model import Model
 from rigup.errors import InputError
 from rigup.planner.complaints import quoted, suggestion
 from rigup.rig import Rig

@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from rigup.catalogue import CheckpointEntry, Model
+from rigup.catalogue.checkpoint import CheckpointEntry
+from rigup.catalogue.model import Model
 
 _ROUTER_BYTES = 4
 _SCHEME_BITS = {"bf16": 16.0, "fp8_block128": 8.0, "mxfp8": 8.25, "nvfp4": 4.5, "int4_g32": 4.625, "int4_g64": 4.375}

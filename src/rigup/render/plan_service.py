@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rigup.catalogue import Catalogue
+from rigup.catalogue.catalogue import Catalogue
 from rigup.lock import Lock
 from rigup.plan import Plan
-from rigup.planner import decide
 from rigup.planner.assembly import part_of
 from rigup.planner.candidate import Candidate
+from rigup.planner.decide import decide
 from rigup.planner.moe_config import against_the_lock, moe_config
 from rigup.render.command import command
 from rigup.render.known_names import unknown_to_the_build

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rigup.catalogue import Catalogue, load_catalogue
+from rigup.catalogue.catalogue import Catalogue, load_catalogue
 from rigup.errors import InputError
 
 

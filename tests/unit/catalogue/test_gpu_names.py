@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rigup.catalogue import load_catalogue
+from rigup.catalogue.catalogue import load_catalogue
 from rigup.catalogue.gpu_names import matching, nearest
 
 GPUS = load_catalogue().gpus

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rigup.catalogue import load_catalogue
+from rigup.catalogue.catalogue import load_catalogue
 from rigup.catalogue.moe_configs import TOOLKIT, best_for, load_moe_configs, path_of
 from rigup.errors import InputError
 from rigup.render.moe_configs import canonical_text

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rigup.catalogue import load_catalogue
+from rigup.catalogue.catalogue import load_catalogue
 from rigup.cli.main import main
 from rigup.fleet.inventory import load_project
 from rigup.fleet.measured_memory import kept

@@ -19,7 +19,7 @@ from rigup.lock import Lock
 from rigup.operations.builds import name_of
 from rigup.plan import DriverPlan, Plan
 from rigup.planner.reading import read_rig, read_services
-from rigup.render import plan_service
+from rigup.render.plan_service import plan_service
 from rigup.verify.generation import Answer
 from roles.service import release_of
 from tests.unit.planner.asking import FILE, catalogue

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from rigup.catalogue import load_catalogue
+from rigup.catalogue.catalogue import load_catalogue
 from rigup.errors import InputError
 from rigup.fleet.gguf_files import gguf_files
 from rigup.fleet.safetensors_files import safetensors_files

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from rigup.catalogue import Catalogue, load_catalogue
+from rigup.catalogue.catalogue import Catalogue, load_catalogue
 from rigup.errors import InputError, Refused
 from rigup.facts.probe import Gpu, Nvidia, PciGpu, Probe
 from rigup.fleet.describing import check_known, group_data, group_name, rig_of, suggestions

@@ -16,7 +16,7 @@ from rigup.fleet.drift import Drift, drift_of, left_over
 from rigup.lock import Lock
 from rigup.plan import Plan
 from rigup.planner.reading import read_rig, read_services
-from rigup.render import plan_service
+from rigup.render.plan_service import plan_service
 from tests.unit.planner.asking import FILE, catalogue
 
 DRIVER = "580.178.04"

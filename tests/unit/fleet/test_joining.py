@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rigup.catalogue import Catalogue, load_catalogue
+from rigup.catalogue.catalogue import Catalogue, load_catalogue
 from rigup.errors import InputError, Refused
 from rigup.fleet.inventory import load_project
 from rigup.fleet.joining import check_new, entry_of, equal_rigs, group_for, join_group, members, new_folder, new_group

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rigup.catalogue import load_catalogue
-from rigup.catalogue.catalogue import FOLDER, NAME_LISTS
+from rigup.catalogue.catalogue import FOLDER, NAME_LISTS, load_catalogue
 from rigup.catalogue.flags import load_name_lists, package
 from rigup.environment import LockedEnvironment
 from rigup.errors import InputError
@@ -18,7 +17,7 @@ from rigup.lock import Lock
 from rigup.operations.environment_resolution import Resolution
 from rigup.operations.package_index import IndexFile
 from rigup.planner.reading import read_rig
-from rigup.render import plan_service
+from rigup.render.plan_service import plan_service
 from rigup.service import Service
 from tests.unit.stand_in_index import StandInIndex, stand_in_index
 

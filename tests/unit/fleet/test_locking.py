@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rigup.catalogue import load_catalogue
+from rigup.catalogue.catalogue import load_catalogue
 from rigup.errors import InputError, Refused, RigupError, Unreachable
 from rigup.fleet import inventory, lock_resolving, locking
 from rigup.fleet.inventory import Project, load_project

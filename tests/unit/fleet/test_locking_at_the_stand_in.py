@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rigup.catalogue import load_catalogue
+from rigup.catalogue.catalogue import load_catalogue
 from rigup.environment import LockedEnvironment, LockedUv
 from rigup.lab.hub import Hub
 from rigup.lab.hub_content import commit_id

@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from rigup.catalogue import load_catalogue
+from rigup.catalogue.catalogue import load_catalogue
 from rigup.environment import LockedEnvironment, LockedUv
 from rigup.errors import Refused
 from rigup.fleet import inventory, locking

@@ -16,7 +16,7 @@ from rigup.fleet.measured_memory import kept, off, rows, together
 from rigup.lock import load_lock
 from rigup.plan import Plan
 from rigup.planner.reading import read_rig, read_services
-from rigup.render import plan_service
+from rigup.render.plan_service import plan_service
 from rigup.toolkit import toolkit_root
 from tests.unit.planner.asking import FILE, catalogue
 

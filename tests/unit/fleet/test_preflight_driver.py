@@ -12,7 +12,7 @@ from rigup.fleet.preflight_driver import driver_findings, too_old
 from rigup.lock import Lock
 from rigup.plan import Finding, Plan
 from rigup.planner.reading import read_rig, read_services
-from rigup.render import plan_service
+from rigup.render.plan_service import plan_service
 from roles.gpus import check_host
 from tests.unit.planner.asking import FILE, catalogue
 

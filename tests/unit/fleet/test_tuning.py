@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rigup.catalogue import load_catalogue
+from rigup.catalogue.catalogue import load_catalogue
 from rigup.catalogue.moe_configs import load_moe_configs
 from rigup.catalogue.tuners import tuner
 from rigup.errors import InputError
@@ -19,7 +19,7 @@ from rigup.fleet.tuning_gain import Gain, gain_of
 from rigup.lock import Lock, LockedCheckpoint, LockedFile, LockedSource
 from rigup.plan import Plan
 from rigup.planner.reading import read_rig
-from rigup.render import plan_service
+from rigup.render.plan_service import plan_service
 from rigup.render.tuning import TOKENS, tuning_job
 from rigup.service import Service
 from tests.tuned_kernels import file_of, kernel

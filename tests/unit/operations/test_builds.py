@@ -9,7 +9,7 @@ from rigup.lock import Lock, LockedCudaToolkit
 from rigup.operations.builds import name_of
 from rigup.plan import Build, MadeFor
 from rigup.planner.reading import read_rig, read_services
-from rigup.render import plan_service
+from rigup.render.plan_service import plan_service
 from tests.unit.planner.asking import FILE, catalogue
 
 BUILD = Build(engine="llama.cpp", version="b1", method="source", sha256="0" * 64, flags=("-DX=1",), targets=("t",))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rigup.catalogue import load_catalogue
+from rigup.catalogue.catalogue import load_catalogue
 from rigup.catalogue.engines import EngineVersion, EnvironmentRecipe
 from rigup.errors import InputError, Unreachable
 from rigup.operations.environment_resolution import Resolution, resolve_environment

@@ -13,7 +13,7 @@ from rigup.operations.gpu_binding import bound, strangers, waits
 from rigup.plan import Plan
 from rigup.planner.reading import read_rig, read_services
 from rigup.planner.together import together
-from rigup.render import plan_service
+from rigup.render.plan_service import plan_service
 from roles.service import release_of
 from tests.unit.planner.asking import FILE, catalogue
 

@@ -7,7 +7,7 @@ from typing import Any
 from rigup.lock import Lock
 from rigup.plan import Plan
 from rigup.planner.reading import read_rig, read_services
-from rigup.render import plan_across
+from rigup.render.plan_service import plan_across
 from tests.unit.planner.asking import FILE, catalogue
 
 

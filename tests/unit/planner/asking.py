@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from rigup.catalogue import Catalogue, load_catalogue
+from rigup.catalogue.catalogue import Catalogue, load_catalogue
 from rigup.lock import Lock
 from rigup.plan import Plan
-from rigup.planner import Decision, decide
 from rigup.planner.candidate import Candidate
+from rigup.planner.decide import Decision, decide
 from rigup.planner.reading import read_rig, read_services
 
 FILE = "group_data/rig.py"

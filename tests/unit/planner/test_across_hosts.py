@@ -456,7 +456,7 @@ def without(plan: Plan, *names: str) -> tuple[str, ...]:
 def test_as_many_hosts_as_the_rig_says() -> None:
     from rigup.lock import Lock
     from rigup.planner.reading import read_rig, read_services
-    from rigup.render import plan_across
+    from rigup.render.plan_service import plan_across
 
     rig = read_rig({"gpus": [], "hosts_per_service": 2}, "f", catalogue())
     (service,) = read_services({"chat": SMALL}, "f", catalogue(), rig)

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from rigup.catalogue import Catalogue, load_catalogue
+from rigup.catalogue.catalogue import Catalogue, load_catalogue
 from rigup.lock import Lock
 from rigup.plan import Plan
 from rigup.planner.reading import read_rig, read_services
-from rigup.render import plan_service
+from rigup.render.plan_service import plan_service
 from tests import tiny_minimax_m2 as tiny
 
 TINY = {"model": tiny.MODEL, "engine": "vllm", "version": "0.32.0", "context": 2048}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rigup.lock import Lock
 from rigup.plan import Plan
-from rigup.planner import decide
+from rigup.planner.decide import decide
 from rigup.planner.reading import read_rig, read_services
 from rigup.rig import Gpu, Rig
 from tests.unit.planner.asking import AWQ, FILE, FP8, NVFP4, PRO_6000, REAP, catalogue

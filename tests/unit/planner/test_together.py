@@ -10,7 +10,7 @@ from rigup.lock import Lock
 from rigup.plan import Plan
 from rigup.planner.reading import read_rig, read_services
 from rigup.planner.together import refused_together, together
-from rigup.render import plan_service
+from rigup.render.plan_service import plan_service
 from tests.unit.planner.asking import FILE, catalogue
 
 

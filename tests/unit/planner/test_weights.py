@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rigup.catalogue import CheckpointEntry, Model
+from rigup.catalogue.checkpoint import CheckpointEntry
+from rigup.catalogue.model import Model
 from rigup.planner.kv_cache import layer_token_bytes, token_bytes
 from rigup.planner.weights import active_bytes, bits_per_weight, weights_of
 from tests.unit.planner.asking import FP8, NVFP4, catalogue

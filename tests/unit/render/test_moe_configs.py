@@ -6,13 +6,13 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from rigup.catalogue import Catalogue, load_catalogue
+from rigup.catalogue.catalogue import Catalogue, load_catalogue
 from rigup.environment import LockedEnvironment
 from rigup.lock import Lock
 from rigup.plan import Plan
 from rigup.planner.reading import read_rig
-from rigup.render import plan_service
 from rigup.render.moe_configs import canonical_text
+from rigup.render.plan_service import plan_service
 from rigup.service import Service
 from tests.tuned_kernels import file_of, kernel
 

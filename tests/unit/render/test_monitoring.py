@@ -11,10 +11,10 @@ from rigup.lock import Lock
 from rigup.plan import Plan
 from rigup.planner.monitoring import Monitoring
 from rigup.planner.reading import read_rig, read_services
-from rigup.render import plan_service
 from rigup.render.monitoring import exporter_files
 from rigup.render.monitoring_alerts import ALERTS, alerts_yml
 from rigup.render.monitoring_paths import GPU_FILES, NODE_FILES, TIMER
+from rigup.render.plan_service import plan_service
 from rigup.render.scrape_config import ScrapedHost, prometheus_yml, scraping
 from rigup.service import Service
 from tests.golden.golden import assert_golden

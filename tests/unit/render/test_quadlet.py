@@ -13,7 +13,7 @@ from rigup.lock import Lock, LockedCheckpoint, LockedFile
 from rigup.plan import Plan
 from rigup.planner.reading import read_rig, read_services
 from rigup.planner.rules import images
-from rigup.render import plan_service
+from rigup.render.plan_service import plan_service
 from rigup.render.quadlet import quadlet, service_file
 from tests.golden.golden import assert_golden
 from tests.unit.rules.builder import CATALOGUE, candidate

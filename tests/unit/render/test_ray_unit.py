@@ -7,8 +7,8 @@ import pytest
 from rigup.node import Network, Node, PeerPort
 from rigup.plan import Build, GpuMemory, Plan
 from rigup.planner.reading import read_rig
-from rigup.render import unit
 from rigup.render.ray_unit import question
+from rigup.render.unit import unit
 from rigup.service import Service
 from tests.golden.golden import assert_golden
 from tests.unit.rules.builder import CATALOGUE

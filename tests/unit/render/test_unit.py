@@ -13,8 +13,8 @@ import pytest
 from rigup.lock import Lock
 from rigup.plan import Plan
 from rigup.planner.reading import read_rig, read_services
-from rigup.render import plan_service, unit
-from rigup.render.unit import user_name
+from rigup.render.plan_service import plan_service
+from rigup.render.unit import unit, user_name
 from tests.golden.golden import assert_golden
 from tests.unit.rules.builder import CATALOGUE, PRO_6000
 

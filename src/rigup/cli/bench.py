@@ -118,8 +118,7 @@ def _tell(args: argparse.Namespace, root: Path, measured: list[dict[str, Any]], 
     from rigup.fleet.result import exit_code
 
     console = Console(stderr=args.json or args.csv == "-")
-    kept = [store(root, result) for result in measured]
-    asking.tell(measured, kept, results, show_result, console, args.json)
+    asking.tell(measured, results, show_result, partial(store, root), console, args.json)
     if args.csv:
         text = as_csv(measured)
         if args.csv == "-":

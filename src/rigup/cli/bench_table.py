@@ -6,7 +6,6 @@ import csv
 import io
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -20,7 +19,7 @@ STATISTICS = ("mean", "p50", "p95", "p99")
 COLOURS = {"better": "green", "worse": "red", "noise": "dim", "unknown": ""}
 
 
-def show_result(result: dict[str, Any], path: Path, console: Console) -> None:
+def show_result(result: dict[str, Any], console: Console) -> None:
     """One result: what was measured, a line a level, each run where they are few, and what to know about it."""
     endpoint = result["endpoint"]
     engine = f"{endpoint.get('engine', '')} {endpoint.get('version', '')}".strip()
@@ -36,7 +35,6 @@ def show_result(result: dict[str, Any], path: Path, console: Console) -> None:
         console.print(f"  {line}", highlight=False, soft_wrap=True)
     for note in result["notes"]:
         console.print(f"  [yellow]{escape(note)}[/]", highlight=False, soft_wrap=True)
-    console.print(f"  kept in {escape(str(path))}", highlight=False, soft_wrap=True)
 
 
 def _levels(result: dict[str, Any]) -> Table:

@@ -150,8 +150,7 @@ def _tell(args: argparse.Namespace, root: Path, found: list[dict[str, Any]], res
     from rigup.fleet.evaluation_results import store
 
     console = Console(stderr=args.json, highlight=False)
-    kept = [store(root, result) for result in found]
-    asking.tell(found, kept, results, show_result, console, args.json)
+    asking.tell(found, results, show_result, partial(store, root), console, args.json)
     return ended(found, results)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,7 +15,7 @@ COLOURS = {"better": "green", "worse": "red", "unknown": "yellow"}
 Conditions = Sequence[tuple[str, Any, Any]]
 
 
-def show_result(result: dict[str, Any], path: Path, console: Console) -> None:
+def show_result(result: dict[str, Any], console: Console) -> None:
     """A line for each score, with its standard error."""
     from rich.markup import escape
     from rich.table import Table
@@ -29,7 +28,6 @@ def show_result(result: dict[str, Any], path: Path, console: Console) -> None:
         for score in said["scores"]:
             table.add_row(task, _metric(score["metric"], score["filter"]), _value(score), str(said["questions"] or "-"))
     console.print(table)
-    console.print(f"kept in {path}", soft_wrap=True, markup=False)
 
 
 def name_of(endpoint: dict[str, Any]) -> str:

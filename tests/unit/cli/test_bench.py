@@ -113,6 +113,20 @@ def test_what_was_measured_is_kept_and_told_in_every_form(
     assert "right" not in out + err + json.dumps(stored)
 
 
+def test_what_cannot_be_kept_is_shown_all_the_same(
+    engine: Callable[..., Engine], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "results").write_text("no folder")
+    mock = engine(itl=0.002)
+    assert main(("bench", "--url", mock.url, *QUICK)) == 2
+    out, err = capsys.readouterr()
+    assert "out tok/s" in out and "kept in" not in out
+    where = f"results/127.0.0.1_{mock.url.rpartition(':')[2]}/mock"
+    assert err.endswith(
+        f"rigup: {where}: Not a directory: the result cannot be kept\nhint: make room, or mend the folder\n"
+    )
+
+
 def test_a_level_without_an_answer_is_a_failure(
     engine: Callable[..., Engine], capsys: pytest.CaptureFixture[str]
 ) -> None:

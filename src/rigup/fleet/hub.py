@@ -10,18 +10,14 @@ import time
 import urllib.parse
 from collections.abc import Callable
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 import requests
 from requests.auth import AuthBase
 
 from rigup.errors import InputError, Unreachable
+from rigup.fleet.patient_requests import ATTEMPTS, TIMEOUT_S, NoAnswer, backoff, name_of, patiently
 
-TIMEOUT_S = (20, 60)
-ATTEMPTS = 5
-PATIENCE_S = 90.0
-TRANSIENT = (408, 425, 429, 500, 502, 503, 504)
 MOST_PAGES = 1000
 LARGEST = 2**28
 
@@ -53,9 +49,8 @@ class Hub:
 
     @property
     def name(self) -> str:
-        """How messages call it: without what an address may carry."""
-        parts = urllib.parse.urlsplit(self.address)
-        return f"{parts.hostname}:{parts.port}" if parts.port else str(parts.hostname)
+        """How messages call it."""
+        return name_of(self.address)
 
     def commit(self, repo: str, revision: str) -> str:
         """The commit that a branch, tag or commit of a repository is."""
@@ -90,7 +85,7 @@ class Hub:
             content = self._get(url, repo, commit, file.path).content
             if _is(content, file):
                 return content
-            self.pause(2.0**attempt / 2)
+            self.pause(backoff(attempt))
         raise Unreachable(
             f"{repo}: {file.path} arrives damaged from {self.name}, {ATTEMPTS} times", "is a proxy between?"
         )
@@ -107,24 +102,13 @@ class Hub:
 
     def _get(self, url: str, repo: str, revision: str, path: str = "") -> requests.Response:
         """One answer, after as many tries as the hub asks for within reason."""
-        waited, problem = 0.0, "cannot be reached"
-        for attempt in range(ATTEMPTS):
-            try:
-                answer = self.session.get(url, timeout=TIMEOUT_S, headers={"Accept-Encoding": "identity"})
-            except requests.RequestException as error:
-                problem, asked = _reason(error), None
-            else:
-                if answer.status_code not in TRANSIENT:
-                    return self._accepted(answer, repo, revision, path)
-                problem, asked = f"answers HTTP {answer.status_code}", _retry_after(answer)
-            pause = 2.0**attempt / 2 if asked is None else asked
-            if waited + pause > PATIENCE_S:
-                problem += f" and asks to wait {pause:.0f} s"
-                break
-            if attempt < ATTEMPTS - 1:
-                self.pause(pause)
-                waited += pause
-        raise Unreachable(f"{repo}: the hub at {self.name} {problem}", self._reach_hint())
+        try:
+            answer = patiently(
+                lambda: self.session.get(url, timeout=TIMEOUT_S, headers={"Accept-Encoding": "identity"}), self.pause
+            )
+        except NoAnswer as problem:
+            raise Unreachable(f"{repo}: the hub at {self.name} {problem}", self._reach_hint()) from None
+        return self._accepted(answer, repo, revision, path)
 
     def _accepted(self, answer: requests.Response, repo: str, revision: str, path: str) -> requests.Response:
         """The answer, or what its status means to a person."""
@@ -208,23 +192,3 @@ def _is(content: bytes, file: HubFile) -> bool:
     blob = hashlib.sha1(b"blob %d\0" % len(content), usedforsecurity=False)
     blob.update(content)
     return blob.hexdigest() == file.blob
-
-
-def _retry_after(answer: requests.Response) -> float | None:
-    """How long the hub asks to wait, seconds; it says so in seconds or by the clock."""
-    text = answer.headers.get("Retry-After", "")
-    if text.isdecimal():
-        return float(text)
-    try:
-        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
-    except ValueError:
-        return None
-
-
-def _reason(error: requests.RequestException) -> str:
-    """What went wrong, in a few words and without addresses, which may carry a password."""
-    if isinstance(error, requests.Timeout):
-        return "does not answer in time"
-    if isinstance(error, requests.exceptions.SSLError):
-        return "has a certificate that cannot be verified"
-    return "cannot be reached"

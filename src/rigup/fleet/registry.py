@@ -9,7 +9,6 @@ import hashlib
 import json
 import re
 import time
-import urllib.parse
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -17,12 +16,9 @@ import requests
 
 from rigup.environment import Architecture
 from rigup.errors import InputError, RigupError, Unreachable
+from rigup.fleet.patient_requests import TIMEOUT_S, NoAnswer, name_of, patiently
 
-TIMEOUT_S = (20, 60)
-ATTEMPTS = 5
-PATIENCE_S = 90.0
 LARGEST = 4 * 2**20
-TRANSIENT = (408, 425, 429, 500, 502, 503, 504)
 INDEXES = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
 MANIFESTS = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
 # The names of architectures in Go, which images use.
@@ -85,26 +81,12 @@ class Registry:
         host, _, image = repository.partition("/")
         base = self.mirrors.get(host) or f"https://{HOSTS.get(host, host)}"
         url = f"{base.rstrip('/')}/v2/{image}/{path}"
-        waited, problem = 0.0, "cannot be reached"
-        for attempt in range(ATTEMPTS):
-            try:
-                answer = self._asked(url, repository)
-            except requests.RequestException as error:
-                problem, asked = _reason(error), None
-            else:
-                if answer.status_code not in TRANSIENT:
-                    return _accepted(answer, name, base)
-                limited = answer.status_code == 429
-                problem = "limits how often it may be asked" if limited else f"answers HTTP {answer.status_code}"
-                asked = _retry_after(answer)
-            pause = 2.0**attempt / 2 if asked is None else asked
-            if waited + pause > PATIENCE_S:
-                problem += f" and asks to wait {pause:.0f} s"
-                break
-            if attempt < ATTEMPTS - 1:
-                self.pause(pause)
-                waited += pause
-        raise Unreachable(f"{name}: the registry at {_host(base)} {problem}", _reach_hint(base, host))
+        try:
+            answer = patiently(lambda: self._asked(url, repository), self.pause)
+        except NoAnswer as problem:
+            message = f"{name}: the registry at {name_of(base)} {problem}"
+            raise Unreachable(message, _reach_hint(base, host)) from None
+        return _accepted(answer, name, base)
 
     def _asked(self, url: str, repository: str) -> requests.Response:
         answer = self._send(url, self._tokens.get(repository))
@@ -151,14 +133,15 @@ def _accepted(answer: requests.Response, name: str, base: str) -> requests.Respo
         return answer
     if answer.status_code == 404:
         raise InputError(
-            f"{name}: the registry at {_host(base)} has no such image or tag", "is that release published as an image?"
+            f"{name}: the registry at {name_of(base)} has no such image or tag",
+            "is that release published as an image?",
         )
     if answer.status_code in (401, 403):
         raise InputError(
-            f"{name}: the registry at {_host(base)} does not give it to everybody",
+            f"{name}: the registry at {name_of(base)} does not give it to everybody",
             "rigup has no account there: name a mirror that has it as image_mirrors in group_data",
         )
-    raise Unreachable(f"{name}: the registry at {_host(base)} answers HTTP {answer.status_code}", "try again later")
+    raise Unreachable(f"{name}: the registry at {name_of(base)} answers HTTP {answer.status_code}", "try again later")
 
 
 def _platform(entry: Any, name: str) -> tuple[str, str]:
@@ -182,25 +165,3 @@ def _nonsense(name: str) -> RigupError:
 
 def _reach_hint(base: str, host: str) -> str:
     return f'is this machine online? image_mirrors = {{"{host}": "https://..."}} in group_data names a mirror'
-
-
-def _host(base: str) -> str:
-    """How messages call a registry: without what an address may carry."""
-    parts = urllib.parse.urlsplit(base)
-    return f"{parts.hostname}:{parts.port}" if parts.port else str(parts.hostname)
-
-
-def _retry_after(answer: requests.Response) -> float | None:
-    text = answer.headers.get("Retry-After", "")
-    return float(text) if text.isdecimal() else None
-
-
-def _reason(error: requests.RequestException) -> str:
-    """What went wrong, in a few words and without addresses."""
-    if isinstance(error, requests.Timeout):
-        return "does not answer in time"
-    if isinstance(error, requests.exceptions.SSLError):
-        return "has a certificate that cannot be verified"
-    if isinstance(error, requests.JSONDecodeError):
-        return "gives no token that can be read"
-    return "cannot be reached"

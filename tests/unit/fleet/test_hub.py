@@ -110,7 +110,7 @@ def test_a_hub_that_asks_to_wait_is_given_the_time(
 def test_a_hub_that_asks_for_too_much(server: ReplayedHub, hub: Hub, pauses: list[float]) -> None:
     server.says(MAIN, status=429, Retry_After="3600")
     error = error_of(hub)
-    assert error.message == f"org/model: the hub at {hub.name} answers HTTP 429 and asks to wait 3600 s"
+    assert error.message == f"org/model: the hub at {hub.name} limits how often it may be asked and asks to wait 3600 s"
     assert (pauses, len(server.asked)) == ([], 1)
 
 

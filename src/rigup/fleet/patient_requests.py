@@ -1,0 +1,82 @@
+"""Servers of the network, asked from the controlling machine: again, within reason, where one is busy or cannot be had.
+
+What messages say of them has no part of an address but host and port: the rest may carry a password.
+"""
+
+from __future__ import annotations
+
+import time
+import urllib.parse
+from collections.abc import Callable
+from email.utils import parsedate_to_datetime
+
+import requests
+
+TIMEOUT_S = (20, 60)
+ATTEMPTS = 5
+PATIENCE_S = 90.0
+TRANSIENT = (408, 425, 429, 500, 502, 503, 504)
+
+
+class NoAnswer(Exception):
+    """Raised after all tries; its text is what the server did, to be written behind its name."""
+
+
+def patiently(ask: Callable[[], requests.Response], pause: Callable[[float], None]) -> requests.Response:
+    """The first answer that is final, be it an error, after as many tries as the server asks for within reason.
+
+    pause: waits so many seconds. Raises NoAnswer.
+    """
+    waited, problem = 0.0, "cannot be reached"
+    for attempt in range(ATTEMPTS):
+        try:
+            answer = ask()
+        except requests.RequestException as error:
+            problem, asked = _reason(error), None
+        else:
+            if answer.status_code not in TRANSIENT:
+                return answer
+            limited = answer.status_code == 429
+            problem = "limits how often it may be asked" if limited else f"answers HTTP {answer.status_code}"
+            asked = _retry_after(answer)
+        wanted = backoff(attempt) if asked is None else asked
+        if waited + wanted > PATIENCE_S:
+            problem += f" and asks to wait {wanted:.0f} s"
+            break
+        if attempt < ATTEMPTS - 1:
+            pause(wanted)
+            waited += wanted
+    raise NoAnswer(problem)
+
+
+def backoff(attempt: int) -> float:
+    """How long to wait after a try, counted from 0, in seconds."""
+    return 2.0**attempt / 2
+
+
+def name_of(address: str) -> str:
+    """How messages call a server."""
+    parts = urllib.parse.urlsplit(address)
+    return f"{parts.hostname}:{parts.port}" if parts.port else str(parts.hostname)
+
+
+def _retry_after(answer: requests.Response) -> float | None:
+    """How long the server asks to wait, seconds; it says so in seconds or by the clock."""
+    text = answer.headers.get("Retry-After", "")
+    if text.isdecimal():
+        return float(text)
+    try:
+        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
+    except ValueError:
+        return None
+
+
+def _reason(error: requests.RequestException) -> str:
+    """What went wrong, in a few words."""
+    if isinstance(error, requests.Timeout):
+        return "does not answer in time"
+    if isinstance(error, requests.exceptions.SSLError):
+        return "has a certificate that cannot be verified"
+    if isinstance(error, requests.JSONDecodeError):
+        return "gives no token that can be read"
+    return "cannot be reached"

@@ -8,10 +8,10 @@ from rigup.planner.candidate import Candidate
 from rigup.planner.moe_config import moe_config
 from rigup.render.api_key import wants_key
 from rigup.render.environment import gpu_variables
-from rigup.render.kv_cache import says_kv_cache_type
 from rigup.render.names import model_path, served_name
 from rigup.render.options import Options
 from rigup.render.sampling import sampling_json
+from rigup.render.shared_options import kv_cache_type, parsers
 from rigup.units import compute_capability
 
 # SGLang takes a key as an option or from a configuration file: the unit writes the file where only the service reads.
@@ -46,7 +46,7 @@ def options(candidate: Candidate, checkpoint: Checkpoint) -> Options:
     if service.trust_remote_code:
         chosen["--trust-remote-code"] = True
     chosen["--enable-metrics"] = True
-    chosen |= _parsers(candidate)
+    chosen |= parsers(candidate)
     if text := sampling_json(candidate):
         chosen["--preferred-sampling-params"] = text
     if wants_key(service):
@@ -68,8 +68,7 @@ def _memory(candidate: Candidate) -> Options:
         "--max-running-requests": candidate.sequences,
         "--chunked-prefill-size": candidate.batched_tokens,
     }
-    if says_kv_cache_type(candidate) and (name := candidate.release.kv_cache_name(candidate.kv_cache_type)):
-        chosen["--kv-cache-dtype"] = name
+    chosen |= kv_cache_type(candidate)
     if candidate.eager:
         chosen["--disable-cuda-graph"] = True
     return chosen
@@ -93,15 +92,3 @@ def _backends(candidate: Candidate) -> Options:
     elif candidate.checkpoint.scheme == "nvfp4":
         chosen = {"--moe-runner-backend": "flashinfer_cutlass"}
     return {o: v for o, v in chosen.items() if v in known_values("sglang", candidate.version, o)}
-
-
-def _parsers(candidate: Candidate) -> Options:
-    parsers = candidate.release.parsers_of(candidate.model.family)
-    chosen: Options = {}
-    if parsers is None:
-        return chosen
-    if candidate.service.tools:
-        chosen["--tool-call-parser"] = parsers.tool
-    if candidate.service.reasoning:
-        chosen["--reasoning-parser"] = parsers.reasoning
-    return chosen

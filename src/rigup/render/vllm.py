@@ -8,10 +8,10 @@ from rigup.planner.candidate import Candidate
 from rigup.planner.memory_cpu import cache_gib
 from rigup.planner.moe_config import moe_config
 from rigup.render.environment import gpu_variables
-from rigup.render.kv_cache import says_kv_cache_type
 from rigup.render.names import model_path, served_name
 from rigup.render.options import Options
 from rigup.render.sampling import sampling_json
+from rigup.render.shared_options import kv_cache_type, parsers
 from rigup.render.start import start_timeout_s
 from rigup.units import compute_capability
 
@@ -79,8 +79,7 @@ def _memory(candidate: Candidate) -> Options:
         "--max-num-seqs": candidate.sequences,
         "--max-num-batched-tokens": candidate.batched_tokens,
     }
-    if says_kv_cache_type(candidate) and (name := candidate.release.kv_cache_name(candidate.kv_cache_type)):
-        chosen["--kv-cache-dtype"] = name
+    chosen |= kv_cache_type(candidate)
     if candidate.cpu_offload_gib:
         chosen["--cpu-offload-gb"] = candidate.cpu_offload_gib
     # compiling for a CPU would need a C++ compiler on the host
@@ -116,15 +115,8 @@ def _tuned(candidate: Candidate) -> bool:
 
 
 def _parsers(candidate: Candidate) -> Options:
-    parsers = candidate.release.parsers_of(candidate.model.family)
-    chosen: Options = {}
-    if parsers is None:
-        return chosen
-    if candidate.service.tools:
-        chosen |= {"--enable-auto-tool-choice": True, "--tool-call-parser": parsers.tool}
-    if candidate.service.reasoning:
-        chosen["--reasoning-parser"] = parsers.reasoning
-    return chosen
+    chosen = parsers(candidate)
+    return {"--enable-auto-tool-choice": True, **chosen} if "--tool-call-parser" in chosen else chosen
 
 
 def _options_of(candidate: Candidate) -> frozenset[str]:

@@ -10,10 +10,13 @@ from typing import Any
 
 from rigup import layout
 from rigup.operations import remote
-from rigup.operations.releases import ANSWERED, SET_KEY
+from rigup.operations.releases import ANSWERED, BEFORE, SET_KEY
 
-# Its $1: rigup's configuration; $2: ANSWERED. It prints "release SERVICE NUMBER SECONDS current|- answered|- MANIFEST".
-LIST = r"""
+# Its $1: rigup's configuration; $2: ANSWERED. It prints
+# "release SERVICE NUMBER SECONDS current|- answered|- BEFORE|- MANIFEST".
+LIST = (
+    f"before={BEFORE}"
+    + r"""
 for folder in "$1"/services/*/; do
   [ -d "$folder/releases" ] || continue
   service=$(basename "$folder"); current=$(basename "$(readlink "$folder/current" || echo none)")
@@ -22,16 +25,20 @@ for folder in "$1"/services/*/; do
     number=$(basename "$release"); now=-; answered=-
     [ "$number" = "$current" ] && now=current
     [ -e "$release/$2" ] && answered=answered
-    printf 'release %s %s %s %s %s %s\n' "$service" "$number" "$(stat -c %Y "$release/release.json")" \
-      "$now" "$answered" "$(cat "$release/release.json")"
+    printf 'release %s %s %s %s %s %s %s\n' "$service" "$number" "$(stat -c %Y "$release/release.json")" \
+      "$now" "$answered" "$(cat "$release/$before" 2>/dev/null || echo -)" "$(cat "$release/release.json")"
   done
 done
 """
+)
 
 
 @dataclass(frozen=True)
 class KeptRelease:
-    """One of them. made: when it was written, in seconds since 1970. answered: whether it has ever answered."""
+    """One of them. made: when it was written, in seconds since 1970. answered: whether it has ever answered.
+
+    before: the number of the one that it took over from, if any did answer then; None also where rigup was too old.
+    """
 
     service: str
     number: int
@@ -39,6 +46,7 @@ class KeptRelease:
     current: bool
     answered: bool
     manifest: dict[str, Any]
+    before: int | None = None
 
 
 def read_kept(host: Any) -> dict[str, tuple[KeptRelease, ...]]:
@@ -51,13 +59,34 @@ def parse_kept(text: str) -> dict[str, tuple[KeptRelease, ...]]:
     found: dict[str, list[KeptRelease]] = {}
     for line in text.splitlines():
         with suppress(ValueError):
-            _, service, number, made, now, answered, manifest = line.split(" ", 6)
-            found.setdefault(service, []).append(
-                KeptRelease(
-                    service, int(number), int(made), now == "current", answered == "answered", json.loads(manifest)
-                )
+            _, service, number, made, now, answered, before, manifest = line.split(" ", 7)
+            release = KeptRelease(
+                service,
+                int(number),
+                int(made),
+                now == "current",
+                answered == "answered",
+                json.loads(manifest),
+                int(before) if before.isdigit() else None,
             )
+            found.setdefault(service, []).append(release)
     return {service: tuple(sorted(kept, key=lambda release: release.number)) for service, kept in found.items()}
+
+
+def earlier(kept: tuple[KeptRelease, ...], number: int | None) -> tuple[KeptRelease, ...]:
+    """Those that have answered and release `number` may go back to, the best last: those that it took over from.
+
+    kept: of a service, oldest first. Where nothing is noted, those with a lower number; every one for None.
+    """
+    by_number = {release.number: release for release in kept}
+    line: list[KeptRelease] = []
+    at = by_number.get(number) if number is not None else None
+    while at is not None and at.before is not None and at.before < at.number:
+        at = by_number.get(at.before)
+        if at is not None and at.answered:
+            line.append(at)
+    rest = [r for r in kept if r.answered and r not in line and (number is None or r.number < number)]
+    return (*rest, *reversed(line))
 
 
 def differences(old: KeptRelease, new: KeptRelease) -> tuple[str, ...]:

@@ -2,7 +2,8 @@
 
 A rig whose memory holds one model cannot run old and new side by side, so the order is: everything staged, stop, start,
 ask for a real generation, and put the old release back when no answer comes. A release that has answered is marked so:
-one that was cut short before (a killed rigup, a lost connection) is started and asked again by the next run.
+one that was cut short before (a killed rigup, a lost connection) is started and asked again by the next run. Each notes
+which one it took over from, for the highest number need not be it: somebody may have gone back before.
 """
 
 from __future__ import annotations
@@ -27,13 +28,17 @@ KEPT = 3
 UNITS = "/etc/systemd/system"
 QUADLETS = "/etc/containers/systemd"
 ANSWERED = "answered"
+BEFORE = "before"  # in the folder of a release: the number of the good one that ran when it was made
 SET_KEY = "set"  # in the manifest of a release that is one host's part of a whole
 # A unit that podman has made of a Quadlet file is there at every boot, if the file says so: it cannot be enabled.
 ENABLED = ("enabled", "generated")
 
 _LISTED = """
 mkdir -p "$1/releases"; cd "$1/releases"; basename "$(readlink ../current || echo none)"
-for n in [0-9]*; do [ -d "$n" ] || continue; if [ -e "$n/$2" ]; then echo "$n yes"; else echo "$n no"; fi; done
+for n in [0-9]*; do
+  [ -d "$n" ] || continue
+  if [ -e "$n/$2" ]; then said=yes; else said=no; fi; echo "$n $said $(cat "$n/$3" 2>/dev/null || true)"
+done
 """
 
 Check = Callable[[Any], None]
@@ -182,15 +187,17 @@ def _runs(host: Any, service: str) -> bool:
 def stage(host: Any, wanted: Release, existing: str | None) -> tuple[str, str | None]:
     """Writes the release under the next number. Returns that number and the one to go back to: it has answered once."""
     folder = layout.service_folder(wanted.service)
-    current, *listed = remote.script(host, _LISTED, folder, ANSWERED).splitlines()
-    releases = {int(number): answered == "yes" for number, answered in (line.split() for line in listed)}
-    good = [str(number) for number in sorted(releases) if releases[number] and str(number) != existing]
-    previous = current if current in good else next(reversed(good), None)
+    current, *listed = remote.script(host, _LISTED, folder, ANSWERED, BEFORE).splitlines()
+    releases = {number: said for number, *said in (line.split() for line in listed)}
+    good = [number for number in sorted(releases, key=int) if releases[number][0] == "yes" and number != existing]
+    likely = (current, *releases.get(current, [])[1:], *reversed(good))
+    previous = next((number for number in likely if number in good), None)
     if existing:
         return existing, previous
-    number = str(max(releases, default=0) + 1)
+    number = str(max(map(int, releases), default=0) + 1)
     staged = f"{folder}/releases/.{number}"
-    remote.script(host, 'rm -rf "$1"; mkdir "$1"', staged)
+    note = 'rm -rf "$1"; mkdir "$1"; [ -z "$3" ] || echo "$3" > "$1/$2"'
+    remote.script(host, note, staged, BEFORE, previous or "")
     remote.write_file(host, f"{staged}/unit", wanted.unit.rstrip("\n"))
     remote.write_file(host, f"{staged}/release.json", _manifest(wanted))
     remote.script(host, 'mv -T "$1" "$2"', staged, f"{folder}/releases/{number}")
@@ -263,11 +270,21 @@ def explain(host: Any, service: str) -> None:
         report(Progress(host.name, "log", text=line))
 
 
+# $4 how many stay: this one, those that it took over from one after the other, and then the highest numbers.
+_KEEP = """
+cd "$1/releases"; [ -e "$2/$3" ] || { touch "$2/$3"; sync "$2/$3"; }
+for n in *; do [ -e "$n/$3" ] || rm -rf "$n"; done
+n="$2"; left="$4"; stay=' '
+while [ "$left" -gt 0 ] && [ -n "$n" ] && [ -d "$n" ]; do
+  stay="$stay$n "; left=$((left - 1)); n=$(cat "$n/$5" 2>/dev/null || true)
+done
+for n in $(ls | sort -rn); do
+  case "$stay" in *" $n "*) continue ;; esac
+  if [ "$left" -gt 0 ]; then left=$((left - 1)); else rm -rf "$n"; fi
+done
+"""
+
+
 def mark_answered(host: Any, service: str, number: str) -> None:
-    """Marks the current release as one that has answered. Of those the last few stay; those that never did go."""
-    keep = (
-        'cd "$1/releases"; [ -e "$2/$3" ] || { touch "$2/$3"; sync "$2/$3"; }; '
-        'for n in *; do [ -e "$n/$3" ] || rm -rf "$n"; done; '
-        'ls | sort -n | head -n -"$4" | while read -r n; do [ "$n" = "$2" ] || rm -rf "$n"; done'
-    )
-    remote.script(host, keep, layout.service_folder(service), number, ANSWERED, str(KEPT))
+    """Marks the current release as one that has answered. Of those a few stay; those that never did go."""
+    remote.script(host, _KEEP, layout.service_folder(service), number, ANSWERED, str(KEPT), BEFORE)

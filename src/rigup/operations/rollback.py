@@ -7,7 +7,7 @@ from typing import Any
 from rigup import layout
 from rigup.errors import HostFailed, Refused, RigupError
 from rigup.operations import remote
-from rigup.operations.kept_releases import KeptRelease
+from rigup.operations.kept_releases import KeptRelease, earlier
 from rigup.operations.progress import Progress, report
 from rigup.operations.releases import Check, mark_answered, switch
 
@@ -15,7 +15,7 @@ _THERE = '[ -d "$1" ] || echo "its build $1"; [ -z "$2" ] || [ -d "$2" ] || echo
 
 
 def choose(host: str, kept: tuple[KeptRelease, ...], to: int | None) -> tuple[KeptRelease | None, KeptRelease]:
-    """The current release (None where there is none) and the one to go back to: `to`, or the last that answered before.
+    """The current release (None where there is none) and the one to go back to: `to`, or what it took over from.
 
     Raises Refused where there is no such release, or it runs already, or never answered.
     """
@@ -24,10 +24,10 @@ def choose(host: str, kept: tuple[KeptRelease, ...], to: int | None) -> tuple[Ke
     listed = ", ".join(f"{release.number}{' (current)' if release.current else ''}" for release in kept)
     hint = f"{service} has: {listed}; rigup releases tells what changed between them"
     if to is None:
-        earlier = [r for r in kept if r.answered and (current is None or r.number < current.number)]
-        if not earlier:
+        possible = earlier(kept, current.number if current else None)
+        if not possible:
             raise Refused(f"{host}: {service}: there is no earlier release that has answered", hint)
-        return current, earlier[-1]
+        return current, possible[-1]
     wanted = next((release for release in kept if release.number == to), None)
     if wanted is None:
         raise Refused(f"{host}: {service}: there is no release {to}", hint)

@@ -18,7 +18,7 @@ import gevent
 from rigup import layout
 from rigup.errors import HostFailed, RigupError
 from rigup.operations import jobs, remote
-from rigup.operations.kept_releases import KeptRelease, read_kept, whole_of
+from rigup.operations.kept_releases import KeptRelease, earlier, read_kept, whole_of
 from rigup.operations.peers import restarted, trouble, without_connection
 from rigup.operations.progress import Progress, report
 from rigup.operations.releases import Check, Release, explain, mark_answered, stage, switch, withdraw
@@ -38,7 +38,8 @@ CheckEarlier = Callable[[Any, Mapping[str, Any]], None]
 class Stand:
     """What a host brings to a change. number: of the release to switch to.
 
-    now: what it runs, by number. earlier: what has answered there, by number, oldest first; each with its whole.
+    now: what it runs, by number. earlier: what has answered there, by number, the best to go back to last; each with
+    its whole.
     """
 
     number: str
@@ -164,9 +165,12 @@ class SetPart:
 
 def _stand(host: Any, service: str, number: str) -> Stand:
     kept: tuple[KeptRelease, ...] = read_kept(host).get(service, ())
-    now = next((str(release.number) for release in kept if release.current), None)
-    good = [release for release in kept if release.answered and str(release.number) != number]
-    return Stand(number, now, {str(release.number): whole_of(release.manifest) for release in good})
+    now = next((release.number for release in kept if release.current), None)
+    likely = earlier(kept, now)
+    good = [*(r for r in kept if r.answered and r not in likely and r.number != now), *likely]
+    good += [r for r in kept if r.answered and r.number == now]
+    wholes = {str(release.number): whole_of(release.manifest) for release in good if str(release.number) != number}
+    return Stand(number, None if now is None else str(now), wholes)
 
 
 @dataclass

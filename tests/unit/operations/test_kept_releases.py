@@ -12,7 +12,9 @@ import pytest
 from rigup import layout
 from rigup.errors import Refused
 from rigup.operations.kept_releases import KeptRelease, differences, read_kept
+from rigup.operations.releases import Release, mark_answered, stage
 from rigup.operations.rollback import choose
+from rigup.operations.set_releases import _stand
 from tests.unit.local_host import LocalHost
 
 MANIFEST: dict[str, Any] = {
@@ -93,3 +95,76 @@ def test_they_are_read_from_the_host_in_order(tmp_path: Path, monkeypatch: pytes
         (10, True, False),
     ]
     assert found["chat"][0].manifest["note"] == "two  spaces"
+
+
+@pytest.fixture
+def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a service that has no release yet."""
+    monkeypatch.setattr(layout, "CONFIGURATION", str(tmp_path))
+    folder = tmp_path / "services/chat"
+    (folder / "releases").mkdir(parents=True)
+    return folder
+
+
+def point_at(service: Path, number: str) -> None:
+    (service / "current").unlink(missing_ok=True)
+    (service / "current").symlink_to(f"releases/{number}")
+
+
+def made(service: Path, answers: bool = True) -> tuple[str, str | None]:
+    """Stages a release and switches to it, as an apply does. Its number, and the one that it would go back to."""
+    number, previous = stage(LocalHost(), Release("chat", "[Service]", {}), None)
+    point_at(service, number)
+    if answers:
+        mark_answered(LocalHost(), "chat", number)
+    return number, previous
+
+
+def back_to(service: Path, number: str) -> None:
+    point_at(service, number)
+    mark_answered(LocalHost(), "chat", number)
+
+
+def kept_numbers(service: Path) -> list[int]:
+    return sorted(int(folder.name) for folder in (service / "releases").iterdir())
+
+
+def test_what_was_gone_back_to_stays_and_is_gone_back_to_again(service: Path) -> None:
+    assert [made(service) for _ in range(3)] == [("1", None), ("2", "1"), ("3", "2")]
+    back_to(service, "1")
+    assert kept_numbers(service) == [1, 2, 3]
+    assert made(service) == ("4", "1")
+    assert kept_numbers(service) == [1, 3, 4]
+    releases = read_kept(LocalHost())["chat"]
+    assert [(release.number, release.before) for release in releases] == [(1, None), (3, 2), (4, 1)]
+    assert choose("box", releases, None)[1].number == 1
+    assert made(service) == ("5", "4")
+    assert kept_numbers(service) == [1, 4, 5]
+    back_to(service, "4")
+    assert choose("box", read_kept(LocalHost())["chat"], None)[1].number == 1
+    back_to(service, "1")
+    with pytest.raises(Refused):
+        choose("box", read_kept(LocalHost())["chat"], None)
+
+
+def test_after_one_that_was_cut_short_the_good_one_before_it_comes_back(service: Path) -> None:
+    for _ in range(3):
+        made(service)
+    back_to(service, "1")
+    assert made(service, answers=False) == ("4", "1")
+    assert stage(LocalHost(), Release("chat", "[Service]", {}), "4") == ("4", "1")
+    assert list(_stand(LocalHost(), "chat", "5").earlier) == ["2", "3", "1"]
+    assert made(service) == ("5", "1")
+    assert kept_numbers(service) == [1, 3, 5]
+
+
+def test_without_a_note_the_last_three_stay_and_numbers_count(service: Path) -> None:
+    for number in ("1", "2", "3", "4"):
+        folder = service / "releases" / number
+        folder.mkdir()
+        (folder / "release.json").write_text("{}")
+        (folder / "answered").touch()
+    (service / "releases/5").mkdir()
+    back_to(service, "4")
+    assert kept_numbers(service) == [2, 3, 4]
+    assert choose("box", read_kept(LocalHost())["chat"], None)[1].number == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 from rigup.environment import Architecture, LockedEnvironment, LockedImage, LockedUv, Variant
@@ -224,3 +225,11 @@ class Plan(Frozen):
     def on_ray(self) -> bool:
         """Whether Ray joins its hosts."""
         return bool(self.nodes) and self.service.across_hosts == "ray"
+
+
+def plans_by_host(plans: Iterable[Plan]) -> dict[str, tuple[Plan, ...]]:
+    """Groups plans by host name, in order."""
+    grouped: dict[str, tuple[Plan, ...]] = {}
+    for plan in plans:
+        grouped[plan.host] = (*grouped.get(plan.host, ()), plan)
+    return grouped

@@ -15,6 +15,7 @@ from rigup.errors import RigupError
 if TYPE_CHECKING:
     from rigup.fleet.contact import Contact
     from rigup.fleet.inventory import HostEntry, Project
+    from rigup.fleet.kept_plans import KeptPlans
     from rigup.fleet.runner import Run
     from rigup.fleet.settings import Settings
     from rigup.plan import Plan
@@ -69,36 +70,41 @@ def open_run(
     gc.disable()  # what is imported is no garbage; `import_by_and_by` takes collecting up again
     from rigup.fleet.contact import Contact
     from rigup.fleet.inventory import load_project
+    from rigup.fleet.kept_plans import KeptPlans
     from rigup.fleet.startup import import_by_and_by
 
     project = load_project(args.inventory, args.limit)
     password = sudo_password(args)
     contact = Contact(project, password)
     contact.begin()
-    import_by_and_by()
+    kept = KeptPlans(project)
+    import_by_and_by(planning=not kept.there)
     try:
-        return project, _planned(args, project, found_later() if found_later else kind, password, contact)
+        return project, _planned(args, project, kept, found_later() if found_later else kind, password, contact)
     except BaseException:
         contact.leave()
         raise
 
 
 def _planned(
-    args: argparse.Namespace, project: Project, kind: type[Run] | None, password: str | None, contact: Contact
+    args: argparse.Namespace,
+    project: Project,
+    kept: KeptPlans,
+    kind: type[Run] | None,
+    password: str | None,
+    contact: Contact,
 ) -> Run:
-    from rigup.fleet.planning import plan_project, plans_by_host
     from rigup.fleet.runner import Run
     from rigup.fleet.sets import check_whole_sets
-    from rigup.fleet.unlocked import check_locked
-    from rigup.lock import load_lock
+    from rigup.plan import plans_by_host
 
     check_whole_sets(project)
-    plans = plan_project(project)
-    if refused := [plan for plan in plans if plan.verdict == "refused"]:
-        raise Refusals(refused)
+    plans = kept.read()
+    if plans is None:
+        plans = _checked_plans(project)
+        kept.keep(plans)
     by_host = plans_by_host(plans)
     check_installable(plans)
-    check_locked(plans, load_lock(project.lock_path))
     settings = {
         host.name: replace(
             _settings(args, host, by_host[host.name], project),
@@ -107,6 +113,19 @@ def _planned(
         for host in project.hosts
     }
     return (kind or Run)(project, by_host, settings, password, contact)
+
+
+def _checked_plans(project: Project) -> tuple[Plan, ...]:
+    """Plans that can be carried out. Raises Refusals, or InputError where something is not pinned."""
+    from rigup.fleet.planning import plan_project
+    from rigup.fleet.unlocked import check_locked
+    from rigup.lock import load_lock
+
+    plans = plan_project(project)
+    if refused := [plan for plan in plans if plan.verdict == "refused"]:
+        raise Refusals(refused)
+    check_locked(plans, load_lock(project.lock_path))
+    return plans
 
 
 def _settings(args: argparse.Namespace, host: HostEntry, plans: tuple[Plan, ...], project: Project) -> Settings:

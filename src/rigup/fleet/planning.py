@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from rigup.catalogue.catalogue import Catalogue, load_catalogue
@@ -70,14 +70,6 @@ def plan_host(host: HostEntry, catalogue: Catalogue, lock: Lock) -> tuple[Plan, 
             "rigup apply takes them together",
         )
     return plan_set((host,), catalogue, lock)[0]
-
-
-def plans_by_host(plans: Iterable[Plan]) -> dict[str, tuple[Plan, ...]]:
-    """Groups plans by host name, in order."""
-    grouped: dict[str, tuple[Plan, ...]] = {}
-    for plan in plans:
-        grouped[plan.host] = (*grouped.get(plan.host, ()), plan)
-    return grouped
 
 
 def _read(host: HostEntry, catalogue: Catalogue) -> tuple[Rig, tuple[Service, ...]]:

@@ -10,7 +10,6 @@ from rigup.fleet.preflight_driver import driver_findings
 from rigup.fleet.preflight_rig import differences
 from rigup.operations.gpu_binding import strangers
 from rigup.plan import Finding, Plan
-from rigup.planner.rules.images import without_quadlet
 from rigup.rig import SUPPORTED_OS
 from rigup.units import GIB, bytes_text
 
@@ -37,8 +36,11 @@ def preflight(probe: Probe, plans: tuple[Plan, ...], now: float, remove: bool = 
 
 
 def _containers(probe: Probe, plans: tuple[Plan, ...]) -> Iterator[Finding]:
-    wanted = any(plan.build and plan.build.method == "image" for plan in plans)
-    if wanted and (problem := without_quadlet(probe.os)):
+    if not any(plan.build and plan.build.method == "image" for plan in plans):
+        return
+    from rigup.planner.rules.images import without_quadlet  # with it come all rules
+
+    if problem := without_quadlet(probe.os):
         yield Finding(rule="host-quadlet", message=problem[0], hint=problem[1])
 
 

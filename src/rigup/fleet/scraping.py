@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rigup.errors import InputError
 from rigup.fleet.inventory import HostEntry, Project
-from rigup.fleet.planning import plan_project, plans_by_host
-from rigup.plan import Plan
+from rigup.fleet.planning import plan_project
+from rigup.plan import Plan, plans_by_host
 from rigup.planner.monitoring import read_monitoring
 from rigup.render.scrape_config import ScrapedHost, Scraping, scraping
 

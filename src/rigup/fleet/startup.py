@@ -15,20 +15,16 @@ FEWER_COLLECTIONS = 50_000
 
 # What every run needs once its hosts have been greeted, in pieces of some ten milliseconds.
 NEEDED_LATER = (
+    "pydantic_core",
+    "pydantic.types",
     "pydantic",
     "rigup.units",
     "rigup.environment",
     "rigup.rig",
     "rigup.plan",
-    "rigup.catalogue.checkpoint",
-    "rigup.catalogue.engines",
-    "rigup.catalogue",
-    "rigup.catalogue.containers",
-    "rigup.planner.rules",
-    "rigup.planner",
-    "rigup.planner.reading",
-    "rigup.render",
-    "rigup.fleet.planning",
+    "rigup.fleet.sets",
+    "rigup.catalogue.drivers",
+    "rigup.facts.gpus",
     "rigup.facts.probe",
     "rigup.operations.jobs",
     "rigup.verify.generation",
@@ -44,13 +40,28 @@ NEEDED_LATER = (
     "rich.text",
     "rich.console",
 )
+# What a run needs beside that where plans are made, and not those of last time taken.
+NEEDED_TO_PLAN = (
+    "rigup.catalogue.checkpoint",
+    "rigup.catalogue.engines",
+    "rigup.catalogue.catalogue",
+    "rigup.catalogue.containers",
+    "rigup.planner.rules",
+    "rigup.planner.decide",
+    "rigup.planner.reading",
+    "rigup.render.plan_service",
+    "rigup.fleet.planning",
+)
 
 
-def import_by_and_by() -> None:
-    """Imports it, and lets connections that have begun get on in between."""
+def import_by_and_by(planning: bool) -> None:
+    """Imports what a run needs, and lets connections that have begun get on in between.
+
+    planning: whether plans are to be made.
+    """
     import gevent
 
-    for name in NEEDED_LATER:
+    for name in (*NEEDED_LATER, *(NEEDED_TO_PLAN if planning else ())):
         importlib.import_module(name)
         gevent.idle()
     gc.freeze()  # what is imported stays, and need not be looked at again and again

@@ -12,13 +12,14 @@ hosts.patch_for_many_hosts()
 from rigup.fleet import contact, startup
 import rigup.cli.apply, rigup.cli.diff, rigup.cli.examining, rigup.cli.status
 before = set(sys.modules)
-startup.import_by_and_by()
+startup.import_by_and_by(planning=False)
 import rigup.cli.live, rigup.cli.summary
 from rigup.fleet.runner import load_provision
 load_provision()
 loaded = {name for name, module in sys.modules.items() if type(module).__name__ != "_Later"}
 print(*sorted(loaded & {"asyncio", "invoke", "jinja2.sandbox", "pynvml", "requests", "unittest.mock", "urllib3"}))
-print(*(name for name in ("pydantic", "rigup.plan", "rigup.planner") if name in before))
+print(*(name for name in ("pydantic", "rigup.plan") if name in before))
+print(*(name for name in ("rigup.planner.decide", "rigup.planner.rules", "rigup.catalogue.engines") if name in loaded))
 import invoke, requests, unittest.mock
 print(callable(invoke.run), callable(requests.get), callable(unittest.mock.patch))
 from requests.auth import AuthBase
@@ -30,8 +31,9 @@ print("ssh" in get_all_connectors(), *importlib.metadata.entry_points(group="pyd
 
 def test_nothing_that_is_seldom_needed_is_loaded_and_all_of_it_can_be() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
-    seldom, needed_later, work, submodule, connectors = done.stdout.splitlines()
+    seldom, needed_later, planning, work, submodule, connectors = done.stdout.splitlines()
     assert seldom == ""
     assert needed_later == "", "connections begin before this is imported"
+    assert planning == "", "plans of last time need no planner"
     assert (work, submodule) == ("True True True", "AuthBase")
     assert connectors == "True", "pyinfra's own, and nobody else's plugins"

@@ -11,8 +11,10 @@ import socket
 import threading
 import urllib.parse
 from collections.abc import Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from rigup.lab.listening_server import ListeningServer
 
 INDEX = "application/vnd.oci.image.index.v1+json"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
@@ -38,10 +40,7 @@ class Registry:
         self.requests: list[str] = []
         listening = listening or _loopback()
         self.address = "http://{}:{}".format(*listening.getsockname()[:2])
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler, bind_and_activate=False)
-        self._server.socket.close()
-        self._server.socket = listening
-        self._server.daemon_threads = True
+        self._server = ListeningServer(listening, _Handler)
         self._server.registry = self  # type: ignore[attr-defined]
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
         self._thread.start()

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-import threading
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote
 
@@ -107,17 +104,3 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(part)))
         self.end_headers()
         self.wfile.write(part if with_body else b"")
-
-
-@contextmanager
-def stand_in_index() -> Iterator[StandInIndex]:
-    """A running one, ended afterwards."""
-    server = StandInIndex()
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

@@ -6,7 +6,6 @@ import hashlib
 import io
 import random
 import tarfile
-import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -17,6 +16,7 @@ from rigup.errors import HostFailed, InputError, Unreachable
 from rigup.lock import LockedSource
 from rigup.operations.package_index import index_url
 from rigup.operations.sources import fetch_source, pin_source
+from tests.serving import serving
 
 ARCHIVE = random.Random(7).randbytes(3_000_000)
 SHA256 = hashlib.sha256(ARCHIVE).hexdigest()
@@ -81,12 +81,10 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def index(monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
-    with Index() as index:
-        threading.Thread(target=index.serve_forever, args=(0.02,), daemon=True).start()
+    with serving(Index()) as index:
         monkeypatch.setenv("PIP_INDEX_URL", index.url)
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
         yield index
-        index.shutdown()
 
 
 def source(address: str = "pypi:Some.Engine==1.0", sha256: str = SHA256) -> LockedSource:

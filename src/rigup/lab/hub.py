@@ -24,7 +24,8 @@ from rigup.lab.addresses import cdn_address, hub_address
 from rigup.lab.folder import LabFolder, write
 from rigup.lab.hub_content import Content
 from rigup.lab.hub_faults import Control, Faults, write_faults
-from rigup.lab.hub_server import CdnServer, RequestLog, Server, listen, serve
+from rigup.lab.hub_server import CdnServer, RequestLog, Server, serve
+from rigup.lab.listening_server import listen
 from rigup.lab.network import lab_socket
 
 PORT = 8090

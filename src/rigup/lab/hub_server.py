@@ -9,13 +9,13 @@ import time
 import urllib.parse
 from abc import ABC, abstractmethod
 from email.utils import formatdate
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, TextIO
 
-from rigup.errors import HostFailed
 from rigup.lab.hub_content import Content, HubFile, Repository
 from rigup.lab.hub_faults import Control, Faults
+from rigup.lab.listening_server import ListeningServer
 
 BLOCK = 2**16
 
@@ -33,17 +33,12 @@ class RequestLog:
             self._file.write(json.dumps(entry) + "\n")
 
 
-class Server(ThreadingHTTPServer):
+class Server(ListeningServer):
     """One address of the stand-in: the hub, or its CDN."""
-
-    daemon_threads = True
-    request_queue_size = 128
 
     def __init__(self, listening: socket.socket, content: Content, control: Control, log: RequestLog) -> None:
         handler = CdnHandler if isinstance(self, CdnServer) else HubHandler
-        super().__init__(listening.getsockname()[:2], handler, bind_and_activate=False)
-        self.socket.close()
-        self.socket = listening
+        super().__init__(listening, handler)
         self.content, self.control, self.log = content, control, log
         self.cdn_url = ""
 
@@ -241,14 +236,3 @@ def serve(hub: Server, cdn: CdnServer) -> None:
     hub.cdn_url = f"http://{address[0]}:{address[1]}"
     threading.Thread(target=cdn.serve_forever, daemon=True).start()
     hub.serve_forever()
-
-
-def listen(listening: socket.socket, address: tuple[str, int]) -> socket.socket:
-    """Binds a socket, which may be one of another network namespace, and listens on it; HostFailed where it cannot."""
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listening.bind(address)
-    except OSError as error:
-        raise HostFailed(f"cannot listen at {address[0]}:{address[1]}: {error.strerror}") from None
-    listening.listen(Server.request_queue_size)
-    return listening

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler
 
 from rigup.lab.addresses import hub_address
 from rigup.lab.folder import LabFolder
+from rigup.lab.listening_server import ListeningServer, listen
 from rigup.lab.network import lab_socket
 from rigup.lab.nvidia_repository import PORT
 
@@ -18,19 +19,11 @@ class RepositoryHandler(SimpleHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
 
-class RepositoryServer(ThreadingHTTPServer):
-    """Listens at the lab's own address inside."""
-
-    daemon_threads = True
-
-    def __init__(self, name: str, folder: str) -> None:
-        address = (hub_address(LabFolder(name).existing().number), PORT)
-        super().__init__(address, partial(RepositoryHandler, directory=folder), False)
-        self.socket.close()
-        self.socket = lab_socket(name)
-        self.server_bind()
-        self.server_activate()
+def main(name: str, folder: str) -> None:
+    """Serves a folder at the lab's own address inside."""
+    inside = (hub_address(LabFolder(name).existing().number), PORT)
+    ListeningServer(listen(lab_socket(name), inside), partial(RepositoryHandler, directory=folder)).serve_forever()
 
 
 if __name__ == "__main__":
-    RepositoryServer(sys.argv[1], sys.argv[2]).serve_forever()
+    main(*sys.argv[1:])

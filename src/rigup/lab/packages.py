@@ -13,13 +13,14 @@ import sys
 import tempfile
 import urllib.error
 from http.client import HTTPResponse
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from rigup.lab import addresses, registries
 from rigup.lab.base import image
 from rigup.lab.folder import LabFolder, lab_root, make_folder
+from rigup.lab.listening_server import ListeningServer, listen
 from rigup.lab.network import lab_socket
 from rigup.lab.upstream import INDEX_PATH, Upstream
 
@@ -109,21 +110,16 @@ class PackageHandler(BaseHTTPRequestHandler):
             self.close_connection = True
 
 
-class PackageServer(ThreadingHTTPServer):
+class PackageServer(ListeningServer):
     """Listens at the lab's own address inside."""
-
-    daemon_threads = True
 
     def __init__(self, name: str) -> None:
         record = LabFolder(name).existing()
         self.number = record.number
         self.kept = make_folder(lab_root() / "packages")
         self.upstream = Upstream(registries.uris(image(record.base) / "etc/apt"), registries.package_index())
-        super().__init__((addresses.hub_address(self.number), addresses.PACKAGE_PORT), PackageHandler, False)
-        self.socket.close()
-        self.socket = lab_socket(name)
-        self.server_bind()
-        self.server_activate()
+        inside = (addresses.hub_address(self.number), addresses.PACKAGE_PORT)
+        super().__init__(listen(lab_socket(name), inside), PackageHandler)
 
     def handle_error(self, request: object, client_address: object) -> None:
         """One line: a machine that is cut off or loses power ends its connections as it likes."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import textwrap
-import threading
 import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,6 +18,7 @@ from rigup.fleet.evaluation import check_endpoint, evaluated
 from rigup.fleet.evaluation_results import read_result, store
 from rigup.operations import jobs
 from rigup.verify.evaluation import Wanted
+from tests.serving import serving
 
 KEY = "sk-very-secret"
 ABOUT = {"host": "gpu1.lan", "service": "chat", "model": "m2"}
@@ -168,11 +168,8 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def endpoint() -> Iterator[Endpoint]:
-    server = Endpoint(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    yield server
-    server.shutdown()
-    server.server_close()
+    with serving(Endpoint(("127.0.0.1", 0), Handler)) as server:
+        yield server
 
 
 def url(server: Endpoint) -> str:

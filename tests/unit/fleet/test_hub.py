@@ -11,7 +11,8 @@ import pytest
 
 from rigup.errors import InputError, RigupError, Unreachable
 from rigup.fleet.hub import Hub, HubFile
-from tests.unit.fleet.replayed_hub import COMMIT, REPO, ReplayedHub, listed, replayed_hub, stored_apart
+from tests.serving import serving
+from tests.unit.fleet.replayed_hub import COMMIT, REPO, ReplayedHub, listed, stored_apart
 
 MAIN = f"/api/models/{REPO}/revision/main"
 TREE = f"/api/models/{REPO}/tree/{COMMIT}?recursive=true"
@@ -19,7 +20,7 @@ TREE = f"/api/models/{REPO}/tree/{COMMIT}?recursive=true"
 
 @pytest.fixture
 def server() -> Iterator[ReplayedHub]:
-    with replayed_hub() as server:
+    with serving(ReplayedHub()) as server:
         yield server
 
 
@@ -69,7 +70,7 @@ def test_pages_without_end_are_given_up(server: ReplayedHub, hub: Hub, monkeypat
 
 
 def test_the_token_goes_to_the_hub_alone(server: ReplayedHub) -> None:
-    with replayed_hub() as cdn:
+    with serving(ReplayedHub()) as cdn:
         server.revision()
         server.says(f"/{REPO}/resolve/{COMMIT}/a", status=302, Location=f"{cdn.url}/stored/a")
         cdn.says("/stored/a", b"content")

@@ -19,7 +19,8 @@ from rigup.operations.package_index import IndexFile
 from rigup.planner.reading import read_rig
 from rigup.render.plan_service import plan_service
 from rigup.service import Service
-from tests.unit.stand_in_index import StandInIndex, stand_in_index
+from tests.serving import serving
+from tests.unit.stand_in_index import StandInIndex
 
 NAME = "vllm-0.33.0-cp38-abi3-manylinux_2_28_x86_64.whl"
 ARGUMENTS = b"""
@@ -41,7 +42,7 @@ OPTIONS = {"--model", "-m", "--enforce-eager", "--no-enforce-eager"}
 @pytest.fixture
 def index(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[StandInIndex]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    with stand_in_index() as index:
+    with serving(StandInIndex()) as index:
         yield index
 
 

@@ -18,7 +18,8 @@ from rigup.fleet.lock_upgrade import Upgrade
 from rigup.lock import Lock, LockedSource, load_lock
 from rigup.plan import Plan
 from rigup.render.lock_text import lock_text
-from tests.unit.fleet.replayed_hub import COMMIT, ReplayedHub, replayed_hub, stored_apart
+from tests.serving import serving
+from tests.unit.fleet.replayed_hub import COMMIT, ReplayedHub, stored_apart
 
 ROOT = Path(__file__).parents[3]
 CHECKED_IN = load_lock(ROOT / "rigup.lock")
@@ -92,7 +93,7 @@ def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fleet]:
     monkeypatch.setattr(lock_resolving, "pin_source", pinned)
     monkeypatch.delenv("HF_ENDPOINT", raising=False)
     (tmp_path / "fleet").mkdir()
-    with replayed_hub() as hub:
+    with serving(ReplayedHub()) as hub:
         yield Fleet(tmp_path / "fleet", hub)
 
 

@@ -19,7 +19,8 @@ from rigup.fleet.unlocked import check_locked
 from rigup.lock import Lock
 from rigup.operations.environment_resolution import Resolution
 from rigup.operations.package_index import IndexFile
-from tests.unit.fleet.replayed_hub import replayed_hub, stored_apart
+from tests.serving import serving
+from tests.unit.fleet.replayed_hub import ReplayedHub, stored_apart
 from tests.unit.fleet.test_locking import COMMIT, Fleet
 
 FP8 = "MiniMaxAI/MiniMax-M2.5"
@@ -76,7 +77,7 @@ def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, index: Index) -> Iter
     monkeypatch.setattr(inventory, "toolkit_root", lambda: tmp_path / "toolkit")
     monkeypatch.delenv("HF_ENDPOINT", raising=False)
     (tmp_path / "fleet").mkdir()
-    with replayed_hub() as hub:
+    with serving(ReplayedHub()) as hub:
         fleet = Fleet(tmp_path / "fleet", hub)
         hub.revision(FP8)
         config = hub.small_file("config.json", b"{}", FP8)

@@ -16,9 +16,10 @@ from rigup.fleet.hub import Hub
 from rigup.fleet.vendoring import vendor
 from rigup.lock import Lock, LockedCheckpoint, LockedFile, LockedSource
 from rigup.operations.uv import require_python
-from tests.unit.fleet.replayed_hub import COMMIT, REPO, replayed_hub
+from tests.serving import serving
+from tests.unit.fleet.replayed_hub import COMMIT, REPO, ReplayedHub
 from tests.unit.local_uv import local_uv
-from tests.unit.stand_in_index import StandInIndex, stand_in_index
+from tests.unit.stand_in_index import StandInIndex
 
 ENGINE, TORCH, PURE = "vllm-1.0-cp38-abi3-any.whl", "torch-2.0+cpu-py3-none-any.whl", "pure_thing-1.0-py3-none-any.whl"
 
@@ -29,7 +30,7 @@ def index(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[StandInIn
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
     monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
-    with stand_in_index() as index:
+    with serving(StandInIndex()) as index:
         monkeypatch.setenv("PIP_INDEX_URL", f"{index.url}/simple")
         yield index
 
@@ -148,7 +149,7 @@ def test_weights_on_request(index: StandInIndex, tmp_path: Path) -> None:
     file = LockedFile(path="sub/a b.gguf", size=len(content), sha256=hashlib.sha256(content).hexdigest())
     lock = Lock(checkpoints=(LockedCheckpoint(repo=REPO, quant="Q4", revision=COMMIT, files=(file,)),))
     assert vendor(lock, tmp_path / "none", print).files == {}
-    with replayed_hub() as hub:
+    with serving(ReplayedHub()) as hub:
         hub.says(f"/{REPO}/resolve/{COMMIT}/sub/a%20b.gguf", content)
         vendor(lock, tmp_path / "all", print, lambda repo: Hub(hub.url, "hf_secret"))
         assert hub.asked == [(f"/{REPO}/resolve/{COMMIT}/sub/a%20b.gguf", "Bearer hf_secret")]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 
 from rigup.lab import registries, upstream
 from rigup.lab.upstream import Upstream
+from tests.serving import serving
 
 DEB822 = """\
 Types: deb
@@ -96,11 +96,9 @@ class _Index(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def index() -> Iterator[ThreadingHTTPServer]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Index) as server:
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), _Index)) as server:
         _Index.seen, _Index.elsewhere = [], f"http://localhost:{server.server_port}/file"
-        threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server
-        server.shutdown()
 
 
 def test_the_login_of_an_index_goes_to_it_alone(settings: None, index: ThreadingHTTPServer) -> None:

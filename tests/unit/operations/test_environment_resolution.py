@@ -14,8 +14,9 @@ from rigup.catalogue.engines import EngineVersion, EnvironmentRecipe
 from rigup.errors import InputError, Unreachable
 from rigup.operations.environment_resolution import Resolution, resolve_environment
 from rigup.operations.wheel_tags import best_wheel, target_tags
+from tests.serving import serving
 from tests.unit.local_uv import local_uv
-from tests.unit.stand_in_index import StandInIndex, stand_in_index, wheel
+from tests.unit.stand_in_index import StandInIndex, wheel
 
 X86, ARM = "manylinux_2_28_x86_64", "manylinux_2_28_aarch64"
 VLLM = f"vllm-0.33.0-cp38-abi3-{X86}.whl"
@@ -25,7 +26,7 @@ VLLM = f"vllm-0.33.0-cp38-abi3-{X86}.whl"
 def index(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[StandInIndex]:
     """An index with one engine and what it asks for, which pip and so uv are set up for; uv's cache is empty."""
     local_uv()
-    with stand_in_index() as index:
+    with serving(StandInIndex()) as index:
         monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
         monkeypatch.setenv("PIP_INDEX_URL", f"{index.url}/simple")
         monkeypatch.delenv("PIP_FIND_LINKS", raising=False)

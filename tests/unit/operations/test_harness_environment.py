@@ -14,8 +14,9 @@ from rigup.lock import Lock, load_lock
 from rigup.operations import harness_environment
 from rigup.operations.harness_environment import locked_harness, made_harness, resolve_harness, this_python
 from rigup.render.lock_text import lock_text
+from tests.serving import serving
 from tests.unit.local_uv import UV, local_uv
-from tests.unit.stand_in_index import StandInIndex, stand_in_index
+from tests.unit.stand_in_index import StandInIndex
 
 HARNESS = "lm_eval-0.4.13-py3-none-any.whl"
 
@@ -24,7 +25,7 @@ HARNESS = "lm_eval-0.4.13-py3-none-any.whl"
 def index(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[StandInIndex]:
     """An index with a harness and what it asks for, of which one package has no wheel."""
     uv = local_uv()
-    with stand_in_index() as index:
+    with serving(StandInIndex()) as index:
         monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
         monkeypatch.setenv("PIP_INDEX_URL", f"{index.url}/simple")
         monkeypatch.delenv("PIP_FIND_LINKS", raising=False)

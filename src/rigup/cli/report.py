@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import platform
-import re
 import sys
 import time
 from collections.abc import Iterator
@@ -36,7 +35,6 @@ exit codes: 0 written, 1 written, and something is missing because a plan is ref
 2 could not even ask
 """
 
-SECRET_KEY = re.compile(r"passw|secret|token$|api_?key$", re.IGNORECASE)
 LARGEST_SECRET = 4096
 
 
@@ -137,6 +135,8 @@ def _redactor(project: Project, entry: HostEntry, secrets: list[str]) -> Redacto
 
 def secrets_said(root: Path, data: Any) -> Iterator[str]:
     """Each value whose key sounds like a secret, and the content of each file that a key ending in _file names."""
+    from rigup.fleet.redaction import is_secret
+
     for key, value in data.items() if isinstance(data, dict) else ():
         if isinstance(value, dict):
             yield from secrets_said(root, value)
@@ -144,7 +144,7 @@ def secrets_said(root: Path, data: Any) -> Iterator[str]:
             path = root / Path(value).expanduser()
             if path.is_file() and os.access(path, os.R_OK) and path.stat().st_size <= LARGEST_SECRET:
                 yield path.read_text(errors="replace").strip()
-        elif isinstance(value, str) and SECRET_KEY.search(str(key)):
+        elif is_secret(str(key), value):
             yield value
 
 

@@ -1,10 +1,14 @@
-"""Takes secrets out of text that is going to strangers: those that are known, and what looks like one. Pure."""
+"""Takes secrets out of what is going to strangers: those that are known, and what looks like one. Pure."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import fields, is_dataclass, replace
+from functools import cache
+from itertools import pairwise
+from typing import Any
 from urllib.parse import quote
 
 REDACTED = "[redacted]"
@@ -12,11 +16,19 @@ REDACTED = "[redacted]"
 LEAST_LENGTH = 4
 
 _NAME = r"[\w.-]*(?:key|token|secret|passw(?:or)?d|credential|authorization)s?"
-# Of a name that says so, whatever follows it: in JSON, in an environment, on a command line, in a header.
+# What a line such as "name: value" must be called: "host key: " and "EOS token: " are everywhere.
+_SURE = r"[\w.-]*(?:api[-_]?key|(?:access|auth|bearer|hf|hub)[-_]?token|secret(?:[-_]\w+)*|passw(?:or)?d|passphrase)"
+_VALUE = r"""(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')"""
+# Of a name that says so, whatever follows it: in a header, in JSON, in an environment, on a command line, in a log.
 _NAMED = (
-    re.compile(rf'("{_NAME}"\s*:\s*)"(?:[^"\\]|\\.)*"', re.IGNORECASE),
+    re.compile(
+        r"""(\bauthorization["']?\s*[:=]\s*["']?(?:(?:Basic|Bearer|Digest|Negotiate|Token)\s+)?)[^\s"',]+""",
+        re.IGNORECASE,
+    ),
+    re.compile(rf"""("{_NAME}"\s*:\s*\[?\s*|'{_NAME}'\s*:\s*\[?\s*){_VALUE}""", re.IGNORECASE),
     re.compile(rf"""({_NAME}["']?\s*=\s*)(?:"[^"]*"|'[^']*'|[^\s"',;\]]+)""", re.IGNORECASE),
-    re.compile(rf'(--{_NAME}(?:[ =]|",\s*"))[^\s",]+', re.IGNORECASE),
+    re.compile(rf"""(--{_NAME}(?:[ =]|"\s*,\s*"|'\s*,\s*'))(?!-)(?:"[^"]*"|'[^']*'|[^\s"',]+)""", re.IGNORECASE),
+    re.compile(rf"""((?<![\w."'-]){_SURE}\s*:[ \t]+)(?:{_VALUE}|[^\s"',;]+)""", re.IGNORECASE),
     re.compile(r"(\bBearer\s+)[^\s\"',]+", re.IGNORECASE),
     re.compile(r"(\b[a-z][a-z0-9+.-]*://[^/\s:@]*:)[^/\s@]+(?=@)", re.IGNORECASE),
 )
@@ -29,10 +41,42 @@ _FORMS = (
 _HARMLESS = re.compile(r'"?(?:kv_tokens|tokens|tokens_per_second|api_key_file|hub_token_file)"?\s*[:=]', re.IGNORECASE)
 # A number of tokens, as engines have many options for.
 _COUNT = re.compile(r"[^=:\s]*tokens[\"']?\s*[:= ,]\s*[\"']?\d+[\"']?", re.IGNORECASE)
+# What a value stands under, as a key of a mapping or as an option; with "_" for "-".
+_SECRET_NAME = re.compile(r"passw|passphrase|secret|api_?key$|credential", re.IGNORECASE)
+_TOKEN_NAME = re.compile(r"token$", re.IGNORECASE)
+
+
+def is_secret(name: str, value: Any) -> bool:
+    """Whether a value is one by its name: a text, and under "token" more than a number."""
+    if not isinstance(value, str) or not value:
+        return False
+    spelled = name.replace("-", "_")
+    counts = value.replace(".", "").isdigit()
+    return bool(_SECRET_NAME.search(spelled)) or (not counts and bool(_TOKEN_NAME.search(spelled)))
+
+
+def after_secret_option(before: Any, word: Any) -> bool:
+    """Whether a word of a command line is the value of an option that names a secret."""
+    is_option = isinstance(before, str) and before.startswith("-")
+    return is_option and is_secret(before, word) and not word.startswith("-")
+
+
+def secrets_within(value: Any) -> Iterator[str]:
+    """Each text that stands under the name of a secret: in mappings, and in command lines, however deep."""
+    if isinstance(value, dict):
+        for key, kept in value.items():
+            if is_secret(str(key), kept):
+                yield kept
+            else:
+                yield from secrets_within(kept)
+    elif isinstance(value, (list, tuple)):
+        yield from (word for before, word in pairwise(value) if after_secret_option(before, word))
+        for kept in value:
+            yield from secrets_within(kept)
 
 
 class Redactor:
-    """Redacts texts; `secrets` are known by value."""
+    """Redacts texts, and values that are made of them; `secrets` are known by value."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
         spelled = {
@@ -51,6 +95,32 @@ class Redactor:
             text = form.sub(REDACTED, text)
         return "\n".join(_line(line) for line in text.split("\n"))
 
+    def value(self, value: Any) -> Any:
+        """The same value without secrets: frozen dataclasses, mappings, lists and tuples, each text within.
+
+        A text under a key that names a secret, and the word after an option that does, goes whatever it is.
+        """
+        # the same few texts stand in a fleet's values again and again
+        return _walk(value, cache(self.text))
+
+
+def _walk(value: Any, text: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return text(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{field.name: _walk(getattr(value, field.name), text) for field in fields(value)})
+    if isinstance(value, dict):
+        return {
+            text(str(key)): REDACTED if is_secret(str(key), kept) else _walk(kept, text) for key, kept in value.items()
+        }
+    if isinstance(value, (list, tuple)):
+        words = [_walk(kept, text) for kept in value]
+        for index, (before, word) in enumerate(pairwise(value)):
+            if after_secret_option(before, word):
+                words[index + 1] = REDACTED
+        return type(value)(words)
+    return value
+
 
 def _line(line: str) -> str:
     for pattern in _NAMED:
@@ -62,5 +132,5 @@ def _replaced(match: re.Match[str]) -> str:
     name, whole = match[1], match[0]
     if _HARMLESS.match(name.lstrip("-")) or _COUNT.fullmatch(whole):
         return whole
-    quoted = name.rstrip().endswith(":") and whole.endswith('"')
-    return f'{name}"{REDACTED}"' if quoted else f"{name}{REDACTED}"
+    mark = whole[-1] if name[0] in "\"'" and name.rstrip(" [").endswith(":") and whole[-1] in "\"'" else ""
+    return f"{name}{mark}{REDACTED}{mark}"

@@ -1,4 +1,4 @@
-"""The text of a bug report: sections of what is known, whole, and redacted at the very end. Pure."""
+"""The text of a bug report: sections of what is known, whole; values are redacted before they are text. Pure."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ def report_text(host: str, when: str, sections: dict[str, Any], redactor: Redact
     parts = [_HEAD.format(host=host, when=when)]
     for title, content in sections.items():
         if content:
-            text = content if isinstance(content, str) else json.dumps(content, indent=1, ensure_ascii=False)
-            parts.append(f"==== {title} ====\n{text.rstrip()}\n")
+            if not isinstance(content, str):  # as lines of JSON an option and its value would stand apart
+                content = json.dumps(redactor.value(content), indent=1, ensure_ascii=False)
+            parts.append(f"==== {title} ====\n{content.rstrip()}\n")
     return redactor.text("\n".join(parts))

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rigup.fleet.redaction import REDACTED, Redactor
+from rigup.fleet.redaction import REDACTED, Redactor, secrets_within
+from rigup.fleet.report_text import report_text
 
 SECRET = 'p"l4nted\\se/cret'
 
@@ -44,6 +45,15 @@ def test_a_known_secret_in_every_spelling(text: str) -> None:
         ("said hf_abcdefghijklmnopqrstuv there", "said [redacted] there"),
         ("sk-abcdefghijklmnopqrstuvwx", "[redacted]"),
         ('password = "hello world"', "password = [redacted]"),
+        ("x-api-key: abcdefgh1234", "x-api-key: [redacted]"),
+        ("server: password: hunter22, again", "server: password: [redacted], again"),
+        ("Authorization: Basic dXNlcjpwYXNz", "Authorization: Basic [redacted]"),
+        ("authorization=Bearer hello123", "authorization=[redacted] [redacted]"),
+        ("Authorization: hello123", "Authorization: [redacted]"),
+        ("args: {'api_key': ['hello123'], 'port': 1}", "args: {'api_key': ['[redacted]'], 'port': 1}"),
+        ("['--hf-token', 'hello123', '--port']", "['--hf-token', '[redacted]', '--port']"),
+        ("--ssl-keyfile-password 'hello world' --port", "--ssl-keyfile-password [redacted] --port"),
+        ("aws_secret_access_key: hello123", "aws_secret_access_key: [redacted]"),
         ("-----BEGIN OPENSSH PRIVATE KEY-----\nabc\n-----END OPENSSH PRIVATE KEY-----\nrest", "[redacted]\nrest"),
     ],
 )
@@ -62,6 +72,11 @@ def test_what_looks_like_one(text: str, left: str) -> None:
         "MAX_TOKENS=8192 next",
         "PCI_BUS_ID GPU-52a3a85d-3c55-ca3a-a955-82c69ed360fc",
         "the host key of gpu1.lan is not known",
+        "host key: SHA256 of gpu1.lan",
+        "EOS token: 2",
+        "services.chat.api_key_file: secrets/chat.key does not exist",
+        "--allow-credentials --port 8000",
+        "sudo: a password is required",
     ],
 )
 def test_what_only_sounds_like_one_stays(text: str) -> None:
@@ -73,3 +88,25 @@ def test_no_known_secret_is_ever_left(secret: str, before: str, after: str) -> N
     if secret in REDACTED or secret in before + REDACTED + after:
         return
     assert secret not in Redactor([secret]).text(before + secret + after)
+
+
+ARGV = ["--admin-api-key", "hello", "--hf-token", "there", "--ssl-keyfile-password", "1234", "--num-token", "8"]
+
+
+def test_of_a_value_each_text_that_stands_under_the_name_of_a_secret() -> None:
+    data = {"services": {"chat": {"flags": {"--admin-api-key": "hello", "--max-token": "8"}, "command": ARGV}}}
+    assert list(secrets_within(data)) == ["hello", "hello", "there", "1234"]
+    assert Redactor([]).value(data)["services"]["chat"] == {
+        "flags": {"--admin-api-key": REDACTED, "--max-token": "8"},
+        "command": [
+            *["--admin-api-key", "[redacted]", "--hf-token", "[redacted]", "--ssl-keyfile-password", "[redacted]"],
+            *ARGV[6:],
+        ],
+    }
+    assert Redactor([]).value(["--allow-credentials", "--port", "8000"]) == ["--allow-credentials", "--port", "8000"]
+
+
+def test_a_report_has_no_secret_of_a_command_line_whose_words_stand_on_lines_of_their_own() -> None:
+    text = report_text("box", "now", {"plans": [{"command": ARGV}], "journals": "password: hunter22"}, Redactor([]))
+    assert '"--admin-api-key",\n   "[redacted]"' in text
+    assert not any(secret in text for secret in ('"hello"', '"there"', "1234", "hunter22"))

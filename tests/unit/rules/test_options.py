@@ -107,6 +107,49 @@ def test_what_the_plan_decides_is_asked_for_in_the_service() -> None:
     assert options.decided_option(asked(flags={"--gpu-memory-utilization": 0.92})) == ()
 
 
+def test_what_the_plan_decides_is_known_with_underscores_too() -> None:
+    (finding,) = options.decided_option(asked(flags={"--api_key": "sk-1"}))
+    assert finding.message == "--api_key is decided by the plan"
+
+
+@pytest.mark.parametrize(
+    ("engine", "flag", "hint"),
+    [
+        (
+            "sglang",
+            "--admin-api-key",
+            "leave it out, and write api_key_file in the service: that key never stands in a command",
+        ),
+        (
+            "vllm",
+            "--hf_token",
+            "leave it out: the service downloads nothing; rigup itself takes a token from hub_token_file in group_data",
+        ),
+        (
+            "llama.cpp",
+            "-hft",
+            "leave it out: the service downloads nothing; rigup itself takes a token from hub_token_file in group_data",
+        ),
+        (
+            "sglang",
+            "--ssl-keyfile-password",
+            "leave it out: take a key without a password, in a file that only the service can read",
+        ),
+        ("vllm", "--some-new-secret", "leave it out"),
+    ],
+)
+def test_a_secret_does_not_go_into_the_command_line(engine: str, flag: str, hint: str) -> None:
+    (finding,) = options.secret_in_command(asked(engine, flags={flag: "AdminSecret99"}))
+    assert finding.message == f"{flag} would stand in the command line for everyone to read"
+    assert finding.hint == hint
+    assert "AdminSecret99" not in finding.model_dump_json()
+
+
+def test_what_only_sounds_like_a_secret_may_stand_there() -> None:
+    flags = {"--max-num-batched-tokens": 8192, "--ssl-keyfile": "/etc/ssl/x.key", "--api-key": "one finding is enough"}
+    assert options.secret_in_command(asked(flags=flags)) == ()
+
+
 def test_a_key_does_not_go_into_the_environment() -> None:
     (finding,) = options.key_in_environment(asked(environment={"VLLM_API_KEY": "sk-1", "NCCL_DEBUG": "INFO"}))
     assert "VLLM_API_KEY" in finding.message

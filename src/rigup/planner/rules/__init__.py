@@ -41,6 +41,7 @@ RULES: tuple[Rule, ...] = (
     options.unknown_value,
     options.unknown_sampling,
     options.decided_option,
+    options.secret_in_command,
     options.key_in_environment,
     engine.known_flaw,
     engine.append_think,

@@ -1,9 +1,12 @@
 """Options that the plan decides, each with the key of the service that asks for it.
 
-Not here: the options about memory that the planner reads from the flags itself (`rigup.planner.settings`).
+Not here: the options about memory that the planner reads from the flags itself (`rigup.planner.settings`). Also
+options whose value is a secret, each with what to do instead.
 """
 
 from __future__ import annotations
+
+import re
 
 _VLLM = {
     "--model": "checkpoint",
@@ -74,3 +77,20 @@ _LLAMA_CPP = {
     "--api-key-file": "api_key_file",
 }
 DECIDED = {"vllm": _VLLM, "sglang": _SGLANG, "llama.cpp": _LLAMA_CPP}
+
+_DOWNLOADS = "leave it out: the service downloads nothing; rigup itself takes a token from hub_token_file in group_data"
+_SECRET = {
+    "--admin-api-key": "leave it out, and write api_key_file in the service: that key never stands in a command",
+    "--hf-token": _DOWNLOADS,
+    "-hft": _DOWNLOADS,
+    "--ssl-keyfile-password": "leave it out: take a key without a password, in a file that only the service can read",
+}
+_SOUNDS_SECRET = re.compile(r"(^|-)(api-key|token|secret|password|passwd|passphrase|credential)$")
+
+
+def instead_of_secret(option: str, value: object) -> str | None:
+    """What to do instead, where an option's value is a secret: by its name; None for any other option."""
+    if option in _SECRET:
+        return _SECRET[option]
+    is_text = isinstance(value, str) and not value.isdigit()
+    return "leave it out" if is_text and _SOUNDS_SECRET.search(option.lower()) else None

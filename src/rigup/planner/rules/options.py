@@ -12,7 +12,7 @@ from rigup.catalogue.flags import (
     nearest,
 )
 from rigup.planner.candidate import Candidate
-from rigup.planner.rules.decided import DECIDED
+from rigup.planner.rules.decided import DECIDED, instead_of_secret
 from rigup.planner.rules.rule import Complaint, engine_name, refuses, warns
 
 PACKAGE = "the option and variable names in the engine's own package, per version"
@@ -21,6 +21,9 @@ KEY_VARIABLES = {
     "LLAMA_API_KEY": "write api_key_file in the service instead",
     "HF_TOKEN": "leave it out: the service downloads nothing",
     "HUGGING_FACE_HUB_TOKEN": "leave it out: the service downloads nothing",
+    "AWS_SECRET_ACCESS_KEY": "leave it out: the service downloads nothing",
+    "S3_SECRET_ACCESS_KEY": "leave it out: the service downloads nothing",
+    "SGLANG_S3_SECRET_ACCESS_KEY": "leave it out: the service downloads nothing",
 }
 SPARSE_ATTENTION = ("--nsa-", "--dsa-")
 
@@ -48,7 +51,7 @@ def unknown_option(candidate: Candidate) -> Iterator[Complaint]:
     """Every flag of the user must be one that the engine version takes."""
     known = candidate.known_options
     for option in candidate.service.flags:
-        if option.partition(".")[0].replace("_", "-") not in known:
+        if _spelled(option) not in known:
             yield _unknown(candidate, "options", option, known)
 
 
@@ -79,8 +82,18 @@ def unknown_value(candidate: Candidate) -> Iterator[Complaint]:
 def decided_option(candidate: Candidate) -> Iterator[Complaint]:
     """What the plan decides is asked for in the service, so that the memory is counted."""
     for option in candidate.service.flags:
-        if (key := DECIDED[candidate.engine.name].get(option)) is not None:
+        if (key := DECIDED[candidate.engine.name].get(_spelled(option))) is not None:
             yield f"{option} is decided by the plan", f"write {key} in the service instead"
+
+
+@refuses("secret-in-command", "a process's command line is world-readable: ps prints it")
+def secret_in_command(candidate: Candidate) -> Iterator[Complaint]:
+    """A flag whose value is a secret does not belong into a command line."""
+    for option, value in candidate.service.flags.items():
+        if _spelled(option) not in DECIDED[candidate.engine.name] and (
+            hint := instead_of_secret(_spelled(option), value)
+        ):
+            yield f"{option} would stand in the command line for everyone to read", hint
 
 
 @refuses("key-in-environment", "a unit's environment is world-readable: systemctl show prints it")
@@ -137,6 +150,11 @@ SAMPLING_PARAMETERS = (
     "presence_penalty",
     "frequency_penalty",
 )
+
+
+def _spelled(option: str) -> str:
+    """An option as the lists have it: engines take underscores for dashes, and a member of a JSON value by a dot."""
+    return option.partition(".")[0].replace("_", "-")
 
 
 def _own_parser(candidate: Candidate, option: str) -> str | None:

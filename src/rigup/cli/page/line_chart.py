@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rigup.cli.page.markup import Markup, element
+from rigup.cli.page.markup import Markup, drawing, element
 from rigup.cli.page.scales import Scale, spread
 
 WIDTH, HEIGHT = 380, 224
@@ -52,10 +52,10 @@ class Chart:
 
 def line_chart(chart: Chart, x: Scale, y: Scale, id_: str) -> Markup:
     """The drawing. id_: unique in the page; the x axis must lie between LEFT and RIGHT, the y axis BOTTOM to TOP."""
-    return element(
-        "svg",
-        element("title", chart.title, id=f"{id_}-title"),
-        element("desc", chart.description, id=f"{id_}-desc"),
+    return drawing(
+        chart.title,
+        chart.description,
+        id_,
         _grid(x, y, chart.across),
         _events(chart.events, x),
         [_line(series, x, y) for series in reversed(chart.series)],
@@ -63,8 +63,6 @@ def line_chart(chart: Chart, x: Scale, y: Scale, id_: str) -> Markup:
         [_marks(series, x, y) for series in chart.series],
         class_="chart",
         viewBox=f"0 0 {WIDTH} {HEIGHT}",
-        role="img",
-        aria_labelledby=f"{id_}-title {id_}-desc",
     )
 
 

@@ -30,6 +30,13 @@ def element(name: str, /, *children: Child, **attributes: Attribute) -> Markup:
     return Markup(f"<{tag}>" if name in VOID else f"<{tag}>{joined(children)}</{name}>")
 
 
+def drawing(title: str, description: str, id_: str, *children: Child, **attributes: Attribute) -> Markup:
+    """One SVG drawing, with words for whoever does not see it. id_: unique in the page."""
+    words = (element("title", title, id=f"{id_}-title"), element("desc", description, id=f"{id_}-desc"))
+    labels = f"{id_}-title {id_}-desc"
+    return element("svg", *words, *children, **attributes, role="img", aria_labelledby=labels)
+
+
 def joined(*children: Child) -> Markup:
     """Children one after the other."""
     return Markup("".join(_text(child) for child in children))

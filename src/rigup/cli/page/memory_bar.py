@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rigup.cli.page.markup import Markup, element
+from rigup.cli.page.markup import Markup, drawing, element
 
 PARTS = (("weights", "weights"), ("kv_cache", "KV cache"), ("overhead", "overhead"))
 WIDTH = 1000.0
@@ -63,16 +63,14 @@ def memory_bar(use: GpuUse, id_: str) -> Markup:
         width, below = WIDTH * use.measured / capacity, PLANNED_HEIGHT + GAP
         drawn.append(element("rect", class_="measured", y=below, width=width, height=MEASURED_HEIGHT))
     drawn.append(element("rect", class_="planned-end", x=max(at - SEAM, 0.0), width=SEAM, height=HEIGHT))
-    return element(
-        "svg",
-        element("title", f"Memory of GPU {use.gpu}", id=f"{id_}-title"),
-        element("desc", described(use), id=f"{id_}-desc"),
+    return drawing(
+        f"Memory of GPU {use.gpu}",
+        described(use),
+        id_,
         drawn,
         class_="memory",
         viewBox=f"0 0 {WIDTH:.0f} {HEIGHT:.0f}",
         preserveAspectRatio="none",
-        role="img",
-        aria_labelledby=f"{id_}-title {id_}-desc",
     )
 
 

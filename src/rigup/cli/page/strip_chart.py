@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rigup.cli.page.markup import Child, Markup, element
+from rigup.cli.page.markup import Child, Markup, drawing, element
 from rigup.cli.page.scales import decades, short
 
 WIDTH = 380
@@ -42,17 +42,8 @@ def strip_chart(title: str, description: str, strips: Sequence[Strip], id_: str)
         rows.append(element("text", strip.name, class_="end name one", x=LEFT - 6, y=up + 4))
         rows.append(_strip(places, up))
         rows.append(_labels(strip, places, up))
-    return element(
-        "svg",
-        element("title", title, id=f"{id_}-title"),
-        element("desc", description, id=f"{id_}-desc"),
-        axis,
-        rows,
-        class_="chart",
-        viewBox=f"0 0 {WIDTH} {bottom + 42:.0f}",
-        role="img",
-        aria_labelledby=f"{id_}-title {id_}-desc",
-    )
+    box = f"0 0 {WIDTH} {bottom + 42:.0f}"
+    return drawing(title, description, id_, axis, rows, class_="chart", viewBox=box)
 
 
 def _strip(places: Sequence[float], up: float) -> Markup:

@@ -12,7 +12,7 @@ from pyinfra.api import FactBase, FunctionCommand, operation
 
 from rigup.catalogue.containers import container_facts
 from rigup.errors import HostFailed
-from rigup.operations import apt_commands, openpgp, remote
+from rigup.operations import apt_commands, openpgp, other_sources, remote
 from rigup.operations.nvidia_repository import fetched_key
 from rigup.operations.steps import step
 from rigup.planner.driver_packages import DriverRepository
@@ -28,11 +28,15 @@ _MARK = "##rigup-part##"
 
 @dataclass(frozen=True)
 class Standing:
-    """What a host has: the toolkit's version without revision, the key, and the driver that the description names."""
+    """What a host has: the toolkit's version without revision, the key, and the driver that the description names.
+
+    others: path and text of each file of apt's that names the toolkit's repository, rigup's own left out.
+    """
 
     version: str = ""
     keyring: bytes = b""
     described: tuple[str, ...] = ()
+    others: tuple[tuple[str, str], ...] = ()
 
 
 class ToolkitStanding(FactBase[Standing]):
@@ -42,11 +46,12 @@ class ToolkitStanding(FactBase[Standing]):
     def default() -> Standing:
         return Standing()
 
-    def command(self, package: str) -> str:
+    def command(self, package: str, named: str) -> str:
         parts = (
             f"dpkg-query -W -f='${{Version}}' {package}",
             f"base64 -w0 {KEYRING}",
             rf"grep -hoE 'libcuda\.so\.[0-9.]+' {DESCRIPTIONS}",
+            other_sources.question(named),
         )
         return "; ".join(f"{{ {part}; }} 2>/dev/null; echo; echo '{_MARK}'" for part in parts)
 
@@ -55,13 +60,17 @@ class ToolkitStanding(FactBase[Standing]):
         for line in output:
             if line == _MARK:
                 parts.append([])
-            elif line.strip():
-                parts[-1].append(line.strip())
-        version, keyring, described = [*parts, [], [], []][:3]
+            else:
+                parts[-1].append(line)
+        *words, files = [*parts, [], [], [], []][:4]
+        version, keyring, described = ([line.strip() for line in part if line.strip()] for part in words)
+        others = other_sources.answer(files)
+        others.pop(SOURCE, None)
         return Standing(
             apt_commands.upstream(version[0]) if version else "",
             base64.b64decode(keyring[0]) if keyring else b"",
             tuple(sorted({name.removeprefix("libcuda.so.") for name in described} - {"1"})),
+            tuple(others.items()),
         )
 
 
@@ -73,12 +82,22 @@ def container_toolkit(repository: DriverRepository, driver: str) -> Generator[Fu
     + driver: its version
     """
     toolkit = container_facts().toolkit
-    there = host.get_fact(ToolkitStanding, package=toolkit.package)
+    named = named_in(repository)
+    there = host.get_fact(ToolkitStanding, package=toolkit.package, named=named)
+    others = dict(there.others)
     installed = there.version == toolkit.version and _trusts(there.keyring, repository)
+    installed = installed and not other_sources.naming(others, named)
     if installed and there.described == (driver,):
         host.noop(f"{toolkit.package} {toolkit.version} describes driver {driver}")
         return
+    if not installed:
+        other_sources.refuse_unclear(host.name, others, named, "NVIDIA's container toolkit")
     yield step(_have, repository, driver, installed)
+
+
+def named_in(repository: DriverRepository) -> str:
+    """What an address says that is the repository's; a source may write the architecture as $(ARCH)."""
+    return repository.address.removesuffix(f"{repository.architecture}/")
 
 
 def _trusts(keyring: bytes, repository: DriverRepository) -> bool:
@@ -94,7 +113,7 @@ def _have(host: Any, repository: DriverRepository, driver: str, installed: bool)
         _install(host, repository)
     # It runs by itself when a driver is installed, but by then the driver may not be loaded.
     said = remote.ask(host, "systemctl", "restart", toolkit.refresh_unit, timeout=REFRESH_SECONDS)
-    described = host.get_fact(ToolkitStanding, package=toolkit.package).described
+    described = host.get_fact(ToolkitStanding, package=toolkit.package, named=named_in(repository)).described
     if described != (driver,):
         what = f"driver {', '.join(described)}" if described else "no driver"
         raise HostFailed(
@@ -106,7 +125,9 @@ def _have(host: Any, repository: DriverRepository, driver: str, installed: bool)
 
 def _install(host: Any, repository: DriverRepository) -> None:
     toolkit = container_facts().toolkit
-    key = fetched_key(host, repository, SETTING)
+    key, named = fetched_key(host, repository, SETTING), named_in(repository)
+    others = host.get_fact(ToolkitStanding, package=toolkit.package, named=named).others
+    other_sources.put_aside(host, dict(others), named, SOURCE)
     keep = 'install -d -m 755 "$(dirname "$1")"; base64 -d > "$1.new"; chmod 644 "$1.new"; mv "$1.new" "$1"'
     remote.tell(host, "sh", "-c", f"set -eu\n{keep}", "rigup", KEYRING, stdin=base64.b64encode(key).decode())
     for path, text in toolkit_files(repository).items():

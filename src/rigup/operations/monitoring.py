@@ -10,7 +10,7 @@ from pyinfra.api import FactBase, FunctionCommand, operation
 from pyinfra.facts.deb import DebPackages
 
 from rigup.operations import apt_commands, remote
-from rigup.operations.nvidia_repository import NvidiaSources, is_right, provide, refresh, refuse_trusted
+from rigup.operations.nvidia_repository import NvidiaSources, is_right, provide, refresh, refuse_unclear
 from rigup.operations.progress import Progress, report
 from rigup.operations.steps import step
 from rigup.operations.text_files import TextFiles
@@ -79,7 +79,7 @@ def gpu_exporter(repository: DriverRepository, versions: Mapping[str, str]) -> G
     if all(_has(there.get(name, ()), version) for name, version in versions.items()):
         host.noop(f"{', '.join(versions)} are installed")
         return
-    refuse_trusted(host.name, host.get_fact(NvidiaSources))
+    refuse_unclear(host.name, host.get_fact(NvidiaSources))
     yield step(_install, repository, versions)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import re
 from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
@@ -13,15 +12,12 @@ from pyinfra import host
 from pyinfra.api import FactBase, FunctionCommand, operation
 
 from rigup.errors import HostFailed
-from rigup.operations import apt_commands, openpgp, remote
+from rigup.operations import apt_commands, openpgp, other_sources, remote
 from rigup.operations.steps import step
 from rigup.planner.driver_packages import DriverRepository
 from rigup.render.driver_files import KEYRING, SOURCE, source
 
-_MARK = "##rigup-file##"
-# Everything but a plain "no": apt takes many words for yes.
-_TRUSTED = re.compile(r"trusted\s*[=:]\s*(?!no\b|false\b|0\b)\S", re.IGNORECASE)
-_NVIDIA = re.compile(r"/compute/cuda/repos/")
+NVIDIA = "/compute/cuda/repos/"  # in every address of such a repository, mirrors as well
 
 
 @dataclass(frozen=True)
@@ -41,24 +37,13 @@ class NvidiaSources(FactBase[Sources]):
         return Sources()
 
     def command(self) -> str:
-        files = "/etc/apt/sources.list /etc/apt/sources.list.d/*.list /etc/apt/sources.list.d/*.sources"
-        return (
-            f"echo '{_MARK} keyring'; base64 -w0 {KEYRING} 2>/dev/null; echo; "
-            f'for file in {files}; do grep -qs /compute/cuda/repos/ "$file" && '
-            f'{{ echo \'{_MARK}\' "$file"; cat "$file"; echo; }}; done; true'
-        )
+        keyring = f"echo '{other_sources.MARK} keyring'; base64 -w0 {KEYRING} 2>/dev/null; echo"
+        return f"{keyring}; {other_sources.question(NVIDIA)}"
 
     def process(self, output: list[str]) -> Sources:
-        parts: dict[str, list[str]] = {}
-        for line in output:
-            if line.startswith(_MARK):
-                parts[line.removeprefix(_MARK).strip()] = []
-            elif parts:
-                parts[next(reversed(parts))].append(line)
-        texts = {name: "\n".join(lines).strip() for name, lines in parts.items()}
-        keyring = texts.pop("keyring", "")
-        own = texts.pop(SOURCE, "")
-        return Sources(own, _decoded(keyring), tuple(texts.items()))
+        files = other_sources.answer(output)
+        keyring, own = files.pop("keyring", ""), files.pop(SOURCE, "")
+        return Sources(own, _decoded(keyring), tuple(files.items()))
 
 
 @operation()
@@ -68,7 +53,7 @@ def nvidia_repository(repository: DriverRepository) -> Generator[FunctionCommand
     + repository: from `driver_repository`
     """
     there = host.get_fact(NvidiaSources)
-    refuse_trusted(host.name, there)
+    refuse_unclear(host.name, there)
     if is_right(there, repository):
         host.noop(f"{repository.address} is a source")
         return
@@ -81,35 +66,19 @@ def is_right(there: Sources, repository: DriverRepository) -> bool:
         keys = openpgp.fingerprints(there.keyring)
     except ValueError:
         return False
-    return there.own == source(repository).strip() and keys == (repository.fingerprint,) and not _active(there)
+    others = other_sources.naming(dict(there.others), NVIDIA)
+    return there.own == source(repository).strip() and keys == (repository.fingerprint,) and not others
 
 
-def _active(there: Sources) -> list[str]:
-    """The other files that still name NVIDIA's packages in a line that counts."""
-    return [
-        path
-        for path, text in there.others
-        if any(_NVIDIA.search(line) for line in text.splitlines() if not line.lstrip().startswith("#"))
-    ]
-
-
-def refuse_trusted(name: str, there: Sources) -> None:
-    """Raises HostFailed where a source takes NVIDIA's packages without a signature."""
-    for path, text in there.others:
-        lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
-        if any(_TRUSTED.search(line) for line in lines) and path in _active(there):
-            raise HostFailed(
-                f"{name}: {path} trusts NVIDIA's packages without checking a signature (trusted=yes)",
-                f"remove {path}: rigup adds the repository with its key's fingerprint pinned",
-            )
+def refuse_unclear(name: str, there: Sources) -> None:
+    """Raises HostFailed where a source takes NVIDIA's packages without a signature, or only goes with others."""
+    other_sources.refuse_unclear(name, dict(there.others), NVIDIA, "NVIDIA's packages")
 
 
 def provide(host: Any, repository: DriverRepository) -> None:
     """Makes it a source of its own, with its checked key; other files that name NVIDIA's packages are put aside."""
     key = fetched_key(host, repository)
-    for path in _active(host.get_fact(NvidiaSources)):
-        # apt stops at two sources for one address with different keys; files that end in .disabled are passed over
-        remote.tell(host, "mv", path, f"{path}.disabled")
+    other_sources.put_aside(host, dict(host.get_fact(NvidiaSources).others), NVIDIA, SOURCE)
     keep = 'install -d -m 755 "$(dirname "$1")"; base64 -d > "$1.new"; chmod 644 "$1.new"; mv "$1.new" "$1"'
     remote.tell(host, "sh", "-c", f"set -eu\n{keep}", "rigup", KEYRING, stdin=base64.b64encode(key).decode())
     remote.write_file(host, SOURCE, source(repository))

@@ -7,9 +7,14 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
 
 import rigup.programs
 from rigup.environment import LockedImage
+from rigup.errors import HostFailed
+from rigup.operations import container_toolkit, other_sources
 from rigup.operations.builds import name_of
 from rigup.operations.container_toolkit import ToolkitStanding
 from rigup.plan import Build
@@ -64,6 +69,30 @@ def test_what_a_host_says_of_its_toolkit() -> None:
     standing = fact.process([*described, "libcuda.so.580.178.04", "", "##rigup-part##"])
     assert (standing.version, standing.keyring, standing.described) == ("1.20.1", b"ABC", ("580.178.04",))
     assert fact.process(["", "##rigup-part##", "", "##rigup-part##", "", "##rigup-part##"]) == fact.default()
+
+
+def test_a_source_of_the_toolkit_as_nvidias_guide_writes_it_is_put_aside_before_rigups_is_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    repository = toolkit_repository("x86_64")
+    assert container_toolkit.named_in(repository) == "https://nvidia.github.io/libnvidia-container/stable/deb/"
+    path = "/etc/apt/sources.list.d/nvidia-container-toolkit.list"
+    line = f"deb [signed-by=/usr/share/keyrings/nvidia.gpg] {container_toolkit.named_in(repository)}$(ARCH) /"
+    mark = other_sources.MARK
+    files = [f"{mark} {path}", line, "", f"{mark} {container_toolkit.SOURCE}", *"Types: deb\n\nURIs: x".splitlines()]
+    standing = ToolkitStanding().process(["1-1", "##rigup-part##", "##rigup-part##", "##rigup-part##", *files])
+    assert standing.others == ((path, line),)
+
+    sent: list[tuple[str, ...]] = []
+    host = SimpleNamespace(name="box", get_fact=lambda *_, **__: standing)
+    monkeypatch.setattr(container_toolkit, "fetched_key", lambda *_: b"key")
+    monkeypatch.setattr(container_toolkit.remote, "tell", lambda _, *words, **__: sent.append(words))
+    monkeypatch.setattr(container_toolkit.remote, "write_file", lambda _, path, text: sent.append(("write", path)))
+    monkeypatch.setattr(container_toolkit.apt_commands, "update", lambda *_: (_ for _ in ()).throw(HostFailed("end")))
+    with pytest.raises(HostFailed):
+        container_toolkit._install(host, repository)
+    assert sent[0] == ("mv", path, f"{path}.disabled")
+    assert ("write", container_toolkit.SOURCE) in sent
 
 
 def test_a_pull_says_how_far_it_is_and_ends_with_podmans_words(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rigup.errors import HostFailed
-from rigup.operations.nvidia_repository import NvidiaSources, Sources, fetched_key, is_right, refuse_trusted
+from rigup.operations.nvidia_repository import NvidiaSources, Sources, fetched_key, is_right, refuse_unclear
 from rigup.operations.openpgp import binary
 from rigup.planner.driver_packages import DriverRepository
 from rigup.render.driver_files import SOURCE, source
@@ -22,6 +22,10 @@ REPOSITORY = DriverRepository(
 KEY = binary(ARMOURED)
 GOOD = Sources(source(REPOSITORY).strip(), KEY)
 LIST = "/etc/apt/sources.list.d/cuda.list"
+
+
+def path_of(text: str) -> str:
+    return LIST if "deb [" in text else LIST.replace(".list", ".sources")
 
 
 class Machine:
@@ -65,16 +69,17 @@ def test_a_source_that_is_commented_out_does_not_count() -> None:
 )
 def test_a_source_that_is_trusted_blindly_is_refused(text: str) -> None:
     with pytest.raises(HostFailed) as caught:
-        refuse_trusted("box", Sources("", b"", ((LIST, text),)))
-    assert caught.value.message.startswith(f"box: {LIST} trusts NVIDIA's packages without checking a signature")
-    assert LIST in (caught.value.hint or "")
+        refuse_unclear("box", Sources("", b"", ((path_of(text), text),)))
+    said = f"box: {path_of(text)} trusts NVIDIA's packages without checking a signature (trusted=yes)"
+    assert caught.value.message == said
+    assert path_of(text) in (caught.value.hint or "")
 
 
 @pytest.mark.parametrize(
     "text", [f"deb [trusted=no] {ADDRESS} /", f"# deb [trusted=yes] {ADDRESS} /", f"URIs: {ADDRESS}\nTrusted: no"]
 )
 def test_a_source_that_checks_is_not(text: str) -> None:
-    refuse_trusted("box", Sources("", b"", ((LIST, text),)))
+    refuse_unclear("box", Sources("", b"", ((path_of(text), text),)))
 
 
 def test_the_key_is_taken_when_it_is_the_pinned_one() -> None:

@@ -25,10 +25,20 @@ SUDO_PASSWORD_VARIABLE = "RIGUP_SUDO_PASSWORD"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """INVENTORY, --limit, --json and how to become root."""
-    parser.add_argument("inventory", nargs="?", metavar="INVENTORY", help="default: the only file in inventories/")
-    parser.add_argument("--limit", metavar="GROUP_OR_HOST", help="only these; several with commas, patterns allowed")
+    add_inventory(parser)
+    add_limit(parser)
     parser.add_argument("--json", action="store_true", help="the result as JSON on standard output")
     add_sudo_password(parser)
+
+
+def add_inventory(parser: argparse.ArgumentParser) -> None:
+    """INVENTORY, which may be left out."""
+    parser.add_argument("inventory", nargs="?", metavar="INVENTORY", help="default: the only file in inventories/")
+
+
+def add_limit(parser: argparse.ArgumentParser) -> None:
+    """Groups and hosts of the inventory."""
+    parser.add_argument("--limit", metavar="GROUP_OR_HOST", help="only these; several with commas, patterns allowed")
 
 
 def add_sudo_password(parser: argparse.ArgumentParser) -> None:

@@ -9,6 +9,8 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rigup.cli import hosts
+
 if TYPE_CHECKING:
     from rigup.fleet.lock_entries import Change
     from rigup.fleet.lock_resolving import Resolver
@@ -34,8 +36,8 @@ exit codes: 0 locked, 1 stale or missing (--check) or nothing to lock, 2 could n
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """INVENTORY, --limit, --json, --check, --upgrade, --vendor and --prune."""
-    parser.add_argument("inventory", nargs="?", metavar="INVENTORY", help="default: the only file in inventories/")
-    parser.add_argument("--limit", metavar="GROUP_OR_HOST", help="only these; several with commas, patterns allowed")
+    hosts.add_inventory(parser)
+    hosts.add_limit(parser)
     parser.add_argument("--json", action="store_true", help="the result as JSON on standard output")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--check", action="store_true", help="say what is stale or missing, and write nothing")

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rigup.cli import hosts
+
 if TYPE_CHECKING:
     from rigup.render.scrape_config import Scraping
 
@@ -26,13 +28,13 @@ DEFAULT_SECONDS = 15
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """INVENTORY, --out, --from, --interval, --limit and --json."""
-    parser.add_argument("inventory", nargs="?", metavar="INVENTORY", help="default: the only file in inventories/")
+    hosts.add_inventory(parser)
     parser.add_argument("--out", metavar="DIR", type=Path, help="where the files go (default: monitoring)")
     parser.add_argument("--from", dest="here", metavar="HOST", help="the host that Prometheus runs on, if it is one")
     parser.add_argument(
         "--interval", metavar="SECONDS", type=_seconds, default=DEFAULT_SECONDS, help="between two scrapes (default 15)"
     )
-    parser.add_argument("--limit", metavar="GROUP_OR_HOST", help="only these; several with commas, patterns allowed")
+    hosts.add_limit(parser)
     parser.add_argument("--json", action="store_true", help="the targets as JSON on standard output")
 
 

@@ -6,6 +6,8 @@ import argparse
 import json
 import sys
 
+from rigup.cli import hosts
+
 EPILOG = """\
 examples:
   rigup plan                                  the only inventory
@@ -20,8 +22,8 @@ of --calibrate: 0 there is a constant to use, 1 too few starts are on record
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """INVENTORY, --limit, --json and --explain."""
-    parser.add_argument("inventory", nargs="?", metavar="INVENTORY", help="default: the only file in inventories/")
-    parser.add_argument("--limit", metavar="GROUP_OR_HOST", help="only these; several with commas, patterns allowed")
+    hosts.add_inventory(parser)
+    hosts.add_limit(parser)
     output = parser.add_mutually_exclusive_group()
     output.add_argument("--json", action="store_true", help="the plans as JSON on standard output")
     output.add_argument("--explain", action="store_true", help="also the figures that each plan rests on, with sources")

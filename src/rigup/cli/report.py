@@ -41,7 +41,7 @@ LARGEST_SECRET = 4096
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """HOST, INVENTORY, where to and how to become root."""
     parser.add_argument("host", metavar="HOST", help="a host of the inventory")
-    parser.add_argument("inventory", nargs="?", metavar="INVENTORY", help="default: the only file in inventories/")
+    hosts.add_inventory(parser)
     parser.add_argument("--output", "-o", metavar="FILE", help="default: rigup-report-HOST-TIME.txt here; - prints it")
     parser.add_argument("--html", action="store_true", help="a page to read in place of the text, without network")
     parser.add_argument("--json", action="store_true", help="say as JSON which file was written")

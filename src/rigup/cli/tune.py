@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     from rigup.fleet.tuning_gain import LEAST_RUNS, RUNS
 
     parser.add_argument("group", metavar="GROUP", help="the group whose kernel is tuned")
-    parser.add_argument("inventory", nargs="?", metavar="INVENTORY", help="default: the only file in inventories/")
+    hosts.add_inventory(parser)
     parser.add_argument("--host", metavar="HOST", help="on this host; default: one on which the fewest services run")
     parser.add_argument("--service", metavar="NAME", help="whose kernel, where several services have one")
     parser.add_argument("--tokens", metavar="N,N,...", help="numbers of tokens to tune for; default: the tuner's own")

@@ -7,6 +7,7 @@ be done safely, the text to paste is the hint of the refusal.
 from __future__ import annotations
 
 import ast
+import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,9 +57,13 @@ class Member:
 
 def entry_of(name: str, data: dict[str, Any]) -> str:
     """A host as an inventory has it: its name, or name and data."""
-    text = f'"{name}"'
-    pairs = ", ".join(f'"{key}": "{value}"' for key, value in data.items())
+    text = _quoted(name)
+    pairs = ", ".join(f"{_quoted(key)}: {_quoted(value)}" for key, value in data.items())
     return f"({text}, {{{pairs}}})" if data else text
+
+
+def _quoted(value: Any) -> str:
+    return json.dumps(str(value), ensure_ascii=False)
 
 
 def members(root: Path) -> list[Member]:
@@ -93,11 +98,12 @@ def equal_rigs(first: Rig, second: Rig) -> bool:
 def group_for(rig: Rig, wanted: str | None, there: list[Member], catalogue: Catalogue) -> Member | None:
     """A host of the group that the new one belongs to, if there is such a group.
 
+    One whose services span hosts is never joined unasked: one host more would be left over, and none of them planned.
     Raises Refused where the group that the user wants is another rig.
     """
     for member in there:
         declared = read_rig(member.entry.data["rig"], member.entry.data_path, catalogue)
-        if wanted is None and equal_rigs(declared, rig):
+        if wanted is None and declared.hosts_per_service == 1 and equal_rigs(declared, rig):
             return member
         if wanted == member.entry.group:
             if equal_rigs(declared, rig):

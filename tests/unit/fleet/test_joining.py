@@ -122,6 +122,26 @@ def test_the_group_with_an_equal_rig(root: Path, catalogue: Catalogue) -> None:
     assert "declared: 2x NVIDIA GeForce RTX 3090, 62 GiB, debian-12; found: 4x" in refused.value.message
 
 
+def test_a_group_whose_services_span_hosts_is_joined_only_where_it_is_named(root: Path, catalogue: Catalogue) -> None:
+    (root / "group_data/sets.py").write_text(DATA.replace('"gpus"', '"hosts_per_service": 2, "gpus"'))
+    write(root, 'sets = ["one", "two"]\n')
+    there = members(root)
+    assert group_for(rig(catalogue), None, there, catalogue) is None
+    named = group_for(rig(catalogue), "sets", there, catalogue)
+    assert named is not None and named.entry.group == "sets"
+    write(root, 'sets = ["one", "two"]\npairs = ["three"]\n')
+    other = group_for(rig(catalogue), None, members(root), catalogue)
+    assert other is not None and other.entry.group == "pairs"
+
+
+@pytest.mark.parametrize("path", ['/home/a"b/cfg', "/home/a\\b/cfg", "/home/\U0001f600/cfg"])
+def test_what_an_entry_says_is_what_is_read(tmp_path: Path, path: str) -> None:
+    for change in new_group(tmp_path, "pairs", entry_of("ada@one", {"ssh_config_file": path}), DATA):
+        change.write()
+    (host,) = load_project(str(tmp_path / "inventories/pairs.py")).hosts
+    assert (host.name, host.data["ssh_config_file"]) == ("ada@one", path)
+
+
 def test_rigs_that_are_one(catalogue: Catalogue) -> None:
     one = rig(catalogue)
     assert equal_rigs(one, rig(catalogue, memory=63))

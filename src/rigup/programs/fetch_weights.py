@@ -164,6 +164,8 @@ class Fetch:
     def survey(self) -> None:
         """Sorts the job's files: vouched for by a receipt, there but not vouched for (to be hashed), or pending."""
         self.receipt, self.staged = Receipt(self.job.folder), Receipt(self.verified)
+        there = [path for path in self.staged.entries if (self.verified / path).is_file()]
+        self.staged.entries = {path: self.staged.entries[path] for path in there}  # the rest was put in place, or lost
         for file in self.job.files:
             if self.receipt.covers(file) or self.staged.covers(file):
                 self.offer(file, (self.job.folder if self.receipt.covers(file) else self.verified) / file.path)

@@ -8,9 +8,12 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
+from rigup.programs import fetch_weights
+from rigup.programs.weights_folder import load_job
 from tests.unit.programs.conftest import Weights, wait_for
 
 MODEL = "model-00001.gguf"
@@ -59,6 +62,40 @@ def test_killed_it_leaves_no_curl_behind(weights: Weights) -> None:
         assert len(holders(f"{weights.folder}.lock")) == 2, "the program and its curl"
         process.send_signal(signal.SIGKILL)
     wait_for(lambda: not holders(f"{weights.folder}.lock"), "the end of curl")
+
+
+@pytest.mark.parametrize("at", ["rename", "tidying up"])
+def test_stopped_while_files_join_a_folder_the_next_run_completes_it(
+    weights: Weights, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    weights.run(weights.job("config.json"))
+    job = weights.job(MODEL, "empty")
+
+    def stop(*_: object, **__: object) -> NoReturn:
+        raise fetch_weights.FetchError(143, "stopped by SIGTERM")
+
+    def stop_after_the_first(path: Path) -> None:
+        sync_folder(path)
+        if path == weights.folder:
+            stop()
+
+    sync_folder = fetch_weights.sync_folder
+    with monkeypatch.context() as patch:
+        if at == "rename":
+            patch.setattr(fetch_weights, "sync_folder", stop_after_the_first)
+        else:
+            patch.setattr(fetch_weights.shutil, "rmtree", stop)
+        with pytest.raises(fetch_weights.FetchError):
+            fetch_weights.Fetch(load_job(job)).run()
+    assert (Path(f"{weights.folder}.incoming") / "verified").is_dir(), "it was stopped halfway"
+
+    asked = len(weights.requests(MODEL))
+    again = weights.run(job)
+    assert (again.returncode, again.stderr) == (0, "")
+    assert weights.fetched(MODEL, "empty", "config.json")
+    assert weights.run(job, "--check").returncode == 0
+    assert len(weights.requests(MODEL)) == asked, "nothing comes a second time"
+    assert not Path(f"{weights.folder}.incoming").exists()
 
 
 @pytest.mark.parametrize("times", [1, 3])

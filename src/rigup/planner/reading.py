@@ -16,7 +16,7 @@ from rigup.planner.complaints import check_keys, quoted, validated
 from rigup.planner.resolution import resolve
 from rigup.planner.spreading import JOIN_PORTS_ABOVE, join_port, watch_port
 from rigup.rig import SUPPORTED_OS, Gpu, Rig, RigInput
-from rigup.service import Service
+from rigup.service import FlagValue, Service
 
 _COUNTED = re.compile(r"^\s*(\d+)\s*[x*]\s*(.+)$", re.IGNORECASE)
 _MOST_GPUS = 64
@@ -145,6 +145,7 @@ def _read_service(name: object, value: object, path: str) -> Service:
     if "model" not in value and "checkpoint" not in value:
         raise InputError(f'{where}: neither "model" nor "checkpoint" is named', _SERVICES_EXAMPLE)
     service = validated(Service, {**value, "name": name}, where)
+    service = service.model_copy(update={"flags": spelled_flags(service.flags, where)})
     if not is_address(service.listen):
         raise InputError(
             f"{where}.listen: {quoted(service.listen)} is not an address of a machine",
@@ -156,6 +157,24 @@ def _read_service(name: object, value: object, path: str) -> Service:
                 f"{where}.environment: {quoted(variable)} cannot name a variable", "use letters, digits and underscores"
             )
     return service
+
+
+def spelled_flags(flags: dict[str, FlagValue], where: str) -> dict[str, FlagValue]:
+    """The flags by the names that the engines list: "--max_model_len" is "--max-model-len", as in vLLM and llama.cpp.
+
+    What follows a dot is a key of the value and stays. Raises InputError where one option is there in two spellings.
+    """
+    spelled: dict[str, FlagValue] = {}
+    written: dict[str, str] = {}
+    for name, value in flags.items():
+        option, dot, key = name.partition(".")
+        plain = (option.replace("_", "-") if option.startswith("--") else option) + dot + key
+        if plain in spelled:
+            raise InputError(
+                f"{where}.flags: {quoted(name)} is {quoted(written[plain])} again", "leave one of them out"
+            )
+        spelled[plain], written[plain] = value, name
+    return spelled
 
 
 def is_address(text: str) -> bool:

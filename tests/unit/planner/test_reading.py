@@ -289,6 +289,11 @@ BAD_SERVICES: dict[str, tuple[Any, str, str]] = {
         KIND,
     ),
     "flags as a list": ({**MODEL, "flags": ["--x"]}, f"{S}.flags: must be a table, not ['--x']", KIND),
+    "one flag in two spellings": (
+        {**MODEL, "flags": {"--max-num-seqs": 8, "--max_num_seqs": 16}},
+        f'{S}.flags: "--max_num_seqs" is "--max-num-seqs" again',
+        "leave one of them out",
+    ),
     "environment of numbers": ({**MODEL, "environment": {"A": 1}}, f"{S}.environment.A: must be text, not 1", KIND),
     "allow as text": ({**MODEL, "allow": "fp8-block"}, f'{S}.allow: must be a list, not "fp8-block"', KIND),
 }
@@ -300,6 +305,17 @@ def test_a_bad_service(case: str) -> None:
     with pytest.raises(InputError) as caught:
         read_services({"chat": data}, FILE, catalogue(), rig({"gpus": "4x RTX 3090"}))
     assert (caught.value.message, caught.value.hint) == (f"{FILE}: {message}", hint)
+
+
+def test_flags_are_spelled_as_the_engines_list_them() -> None:
+    flags = {"--max_num_seqs": 16, "--compilation_config.cudagraph_mode": "NONE", "-ub": 1024, "-o_o": True}
+    (read,) = read_services({"chat": {**MODEL, "flags": flags}}, FILE)
+    assert read.flags == {
+        "--max-num-seqs": 16,
+        "--compilation-config.cudagraph_mode": "NONE",
+        "-ub": 1024,
+        "-o_o": True,
+    }
 
 
 BAD_TABLES: dict[str, tuple[object, str]] = {

@@ -19,6 +19,7 @@ def greet_as_root(host: Any, password: str | None) -> Greeting:
     """
     password = password or getattr(host.data, "_sudo_password", None)
     host.data._sudo_password = None  # pyinfra would put it where ps shows it
+    password = password or host.connector.sudo_password  # of an earlier greeting
     greeting = greet(host)
     if not greeting.uid:
         raise Unreachable(f"{host.name}: it does not say who we are there", "can you log in there and run a command?")

@@ -83,7 +83,8 @@ class View:
     address: where it answered. seen: when it did. have: sha256 of what it offers. fetching: bytes so far of what it
     gets from the hub. moved: when each of these last grew. hashing: since when it checks what came whole.
     claims: what it will get from the hub. waiting: until when it is left alone. busy: since when it has turned us away.
-    shunned: why it is left alone for good.
+    absent: what it said that it has and had not: how often, and until when it is not asked for it. shunned: why it is
+    left alone for good.
     """
 
     neighbour: Neighbour
@@ -98,6 +99,7 @@ class View:
     hub_moved: float = float("-inf")
     waiting: float = 0.0
     busy: float = 0.0
+    absent: dict[str, tuple[int, float]] = field(default_factory=dict)
     failures: int = 0
     problem: str = ""
     shunned: str = ""
@@ -125,11 +127,21 @@ class View:
 
     def offers(self, sha256: str, now: float) -> bool:
         """Whether to ask it for a file now."""
-        return sha256 in self.have and now >= self.waiting and not self.shunned
+        _, again = self.absent.get(sha256, (0, 0.0))
+        return sha256 in self.have and now >= max(self.waiting, again) and not self.shunned
+
+    def is_trusted_with(self, sha256: str) -> bool:
+        """Whether the hub can be left alone for a file that it offers, though it may be busy now."""
+        return sha256 in self.have and sha256 not in self.absent and not self.failures and not self.shunned
 
     def rest(self, seconds: float) -> None:
         """Leaves it alone for a while."""
         self.waiting = time.monotonic() + seconds
+
+    def lacked(self, sha256: str) -> None:
+        """It says that it has a file and has not: it is asked for it more and more rarely, for others as before."""
+        times = self.absent.get(sha256, (0, 0.0))[0] + 1
+        self.absent[sha256] = (times, time.monotonic() + _pause(times))
 
     def worked(self) -> None:
         """It did what it said."""
@@ -148,7 +160,12 @@ class View:
         """It did not do what it said: it is left alone, longer each time."""
         self.failures += 1
         self.problem = problem
-        self.rest(min(LONGEST_REST_S, 2.0**self.failures) * random.uniform(0.75, 1.25))
+        self.rest(_pause(self.failures))
+
+
+def _pause(times: int) -> float:
+    """Seconds to wait after something has gone wrong so many times."""
+    return min(LONGEST_REST_S, 2.0 ** min(times, 10)) * random.uniform(0.75, 1.25)
 
 
 class Neighbours:

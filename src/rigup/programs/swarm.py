@@ -185,10 +185,7 @@ class Swarm:
     def offered(self, file: File) -> bool:
         """Whether a neighbour that can be trusted with it has it, though it may be busy now."""
         avoided = self.avoided.get(file.path, set())
-        return any(
-            file.sha256 in view.have and not view.shunned and not view.failures and view.name not in avoided
-            for view in self.live
-        )
+        return any(view.is_trusted_with(file.sha256) and view.name not in avoided for view in self.live)
 
     def ahead(self, file: File, count: int) -> bool:
         """Whether a neighbour that gets on with this file at the hub is to have it, rather than this host."""
@@ -236,15 +233,16 @@ class Swarm:
             if count > active.before and active.view is None:
                 self.grew[path] = time.monotonic()
             if active.view is None and count < active.file.size:
-                trusted = any(not view.failures for view in self.givers(active.file))
+                trusted = any(view.is_trusted_with(active.file.sha256) for view in self.givers(active.file))
                 if trusted or self.ahead(active.file, count):
                     self.stop(path)
 
     def stop(self, path: str) -> None:
-        """Ends a transfer; what came stays."""
+        """Ends a transfer; what came stays. It may have become whole before it could be ended."""
         active = self.active.pop(path)
         self.curls.end(path)
-        self.count(active)
+        if self.count(active) == active.file.size:
+            self.fetch.verify(active.file, self.fetch.part(active.file))
 
     def count(self, active: Active) -> int:
         """Notes what a transfer has brought; returns the part's size."""
@@ -285,7 +283,7 @@ class Swarm:
         elif transfer.status == BUSY:
             view.turned_away()
         elif transfer.status == 404:
-            view.have -= {file.sha256}
+            view.lacked(file.sha256)
         else:
             self.fetch.problem = f"{file.path} from {view.name}: {reason}"
             view.failed(reason)

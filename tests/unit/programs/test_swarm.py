@@ -13,6 +13,8 @@ import pytest
 
 from rigup.programs import fetch_weights
 from rigup.programs.neighbours import Offer, Sharing
+from rigup.programs.swarm import Active, Swarm
+from rigup.programs.weights_folder import load_job
 from tests.unit.programs.conftest import Weights, wait_for
 from tests.unit.programs.stand_in_neighbour import StandInNeighbour
 
@@ -126,6 +128,56 @@ def test_a_neighbour_that_sends_something_else_is_shunned_and_told_and_the_hub_a
     assert "h2 is asked for nothing more: it sent " in done.stderr and ", the lock says " in done.stderr
     assert "h2" in newcomer.state["shunned"]
     assert from_hub(weights) == sum(map(len, weights.contents.values()))
+
+
+def test_a_neighbour_that_has_not_what_it_says_keeps_nobody_from_the_hub(
+    hosts: Callable[[int], list[Host]], weights: Weights
+) -> None:
+    newcomer, stale = hosts(2)
+    stale.offer_all()
+    for link in (stale.sharing / "files").iterdir():
+        link.unlink()
+    weights.hub.faults(latency_s=0.4)
+
+    done = newcomer.weights.run(newcomer.job([newcomer, stale]))
+
+    assert done.returncode == 0, done.stderr
+    assert newcomer.weights.fetched()
+    assert [entry["status"] for entry in weights.requests("model-00001.gguf")] == [302, 200]
+    assert len(stale.server.files_asked()) < 10
+
+
+def test_a_neighbour_that_gets_back_what_it_lacked_is_asked_for_it_again(hosts: Callable[[int], list[Host]]) -> None:
+    newcomer, other = hosts(2)
+    other.offer_all()
+    job = newcomer.job([newcomer, other], hub=NOWHERE)
+    (other.sharing / "files").rename(other.sharing / "away")
+    run = newcomer.weights.start(job)
+    wait_for(lambda: len(other.server.files_asked()) >= 3, "each file asked for in vain")
+    (other.sharing / "away").rename(other.sharing / "files")
+
+    code, said = ended(run)
+
+    assert code == 0, said
+    assert set(newcomer.state["taken"]) == {"h2"}
+
+
+def test_what_is_whole_when_its_transfer_is_ended_is_kept(hosts: Callable[[int], list[Host]]) -> None:
+    (host,) = hosts(1)
+    fetch = fetch_weights.Fetch(load_job(host.job([host])))
+    swarm = fetch.swarm = Swarm(fetch, 0)
+    fetch.survey()
+    for path, file in list(fetch.pending.items()):
+        swarm.curls.begin(path, "")
+        swarm.active[path] = Active(file, None, 0)
+        fetch.part(file).write_bytes(host.weights.contents[path])
+        swarm.stop(path)
+
+    fetch.settle(wait=True)
+    swarm.close()
+
+    assert not fetch.pending
+    assert sorted(fetch.staged.entries) == sorted(host.weights.contents)
 
 
 def test_a_neighbour_that_sends_more_than_the_file_has_is_stopped(

@@ -174,7 +174,7 @@ class Fleet:
         """The first machine."""
         return self.hosts[0]
 
-    def describe(self, hosts: int = 1, rig: dict[str, Any] | None = None, **service: Any) -> None:
+    def describe(self, hosts: int = 1, *, rig: dict[str, Any] | None = None, **service: Any) -> None:
         """Writes the inventory, with the first machines of the lab, and what they are to serve.
 
         rig: what is to be said of the machines but that they have no GPUs.

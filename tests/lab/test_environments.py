@@ -11,6 +11,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,10 +63,10 @@ class Installed(Fleet):
             + "".join(f'"{name}" = "{digest}"\n' for name, digest in files.items())
         )
 
-    def describe(self, hosts: int = 1, packages: str = 'wheelhouse = "house"', **service: object) -> None:
+    def describe(self, hosts: int = 1, *, packages: str = 'wheelhouse = "house"', **service: Any) -> None:
         """The host serves the tiny model by vLLM."""
         settings = {"model": tiny.MODEL, "engine": "vllm", "version": "0.32.0", "context": 2048, **service}
-        super().describe(hosts, {"host_memory_gib": MEMORY_GIB}, **settings)
+        super().describe(hosts, rig={"host_memory_gib": MEMORY_GIB}, **settings)
         with (self.root / "group_data/boxes.py").open("a") as file:
             file.write(f"{packages}\n")
 

@@ -39,7 +39,7 @@ class Pair(Fleet):
     def want(self, context: int, **service: Any) -> None:
         """Describes the pair; each release of a test has a context of its own."""
         settings = {"start_timeout": PATIENCE, **service}
-        self.describe(2, {"hosts_per_service": 2}, context=context, **settings)
+        self.describe(2, rig={"hosts_per_service": 2}, context=context, **settings)
 
     def by_host(self, *words: str, expect: int = 0, before: str = "") -> list[dict[str, Any]]:
         """What `rigup apply` says of the head and of the other."""

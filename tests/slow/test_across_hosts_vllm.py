@@ -29,7 +29,7 @@ def fleet(labs_can_run: None, tmp_path: Path) -> Iterator[VllmFleet]:
 
 def describe(fleet: VllmFleet, **environment: str) -> None:
     """Both machines are one service whose processes have these variables."""
-    fleet.describe(2, {"hosts_per_service": 2}, tensor_parallel=2, start_timeout=600, environment=environment)
+    fleet.describe(2, rig={"hosts_per_service": 2}, tensor_parallel=2, start_timeout=600, environment=environment)
 
 
 def answers(fleet: VllmFleet) -> bool:

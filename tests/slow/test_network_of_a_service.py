@@ -45,9 +45,9 @@ class Three(Fleet):
     def stranger(self) -> Host:
         return self.hosts[2]
 
-    def describe(self, hosts: int = 2, private: bool = False, **service: Any) -> None:
+    def describe(self, hosts: int = 2, *, private: bool = False, **service: Any) -> None:
         rig = {"hosts_per_service": 2, "network": {"private": private}}
-        super().describe(hosts, rig, **{"start_timeout": 30, **service})
+        super().describe(hosts, rig=rig, **{"start_timeout": 30, **service})
 
     def by_host(self, expect: int = 0) -> dict[str, dict[str, Any]]:
         """`rigup apply`, by host."""

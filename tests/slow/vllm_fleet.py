@@ -29,11 +29,11 @@ WHEELHOUSE = cache_folder() / "tests" / "wheelhouse"
 class VllmFleet(Fleet):
     """A fleet without GPUs whose folder says what vLLM is to serve."""
 
-    def describe(self, hosts: int = 1, rig: dict[str, Any] | None = None, **service: Any) -> None:
+    def describe(self, hosts: int = 1, *, rig: dict[str, Any] | None = None, **service: Any) -> None:
         """Writes the fleet; the machines of the lab have the memory of this one."""
         memory = int(self.host.tell("sed -n 's/^MemTotal: *\\([0-9]*\\).*/\\1/p' /proc/meminfo")) / 2**20
         settings = {"model": tiny.MODEL, "engine": "vllm", "version": "0.32.0", "context": 2048, "reasoning": True}
-        super().describe(hosts, {"host_memory_gib": round(memory, 1), **(rig or {})}, **{**settings, **service})
+        super().describe(hosts, rig={"host_memory_gib": round(memory, 1), **(rig or {})}, **{**settings, **service})
         with (self.root / "group_data/boxes.py").open("a") as file:
             file.write(f'wheelhouse = "{WHEELHOUSE}"\n')
 

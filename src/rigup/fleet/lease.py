@@ -27,24 +27,30 @@ from rigup.operations import remote
 EXPIRES_SECONDS = 60
 RENEW_SECONDS = 15
 FILE = f"{RUNTIME}/lease.json"
+OURS, NOBODYS = "ours", ""
+"""What `claim` says of a lease that still was this run's, and of a host that nobody has leased since it started."""
 
 _TAKE = r"""
 mkdir -p "$1"; exec 9>>"$1/lease.lock"; flock -w 10 9
 uptime="$(cut -d. -f1 /proc/uptime)"
+whose=; [ -s "$1/lease.lock" ] && whose="$(stat -c %i-%.Y "$1/lease.lock")"
 if [ -f "$2" ]; then
-  age=$(( uptime - $(cat "$1/lease.seen" 2>/dev/null || echo 0) ))
-  if [ "$age" -lt "$3" ] && [ "$(cat "$2")" != "$5" ]; then printf '%s %s' "$age" "$(cat "$2")"; exit 0; fi
-  taken_over=yes
+  age=$(( uptime - $(cat "$1/lease.seen" 2>/dev/null || echo 0) )); found="$(cat "$2")"; whose=theirs
+  if [ "$found" = "$4" ]; then whose=ours
+  elif [ "$age" -lt "$3" ] && [ "$found" != "$5" ]; then printf '%s %s' "$age" "$found"; exit 0; fi
 fi
-known=; [ -s "$1/lease.lock" ] && known="$(stat -c %i-%.Y "$1/lease.lock")"
-echo "taken ${taken_over:-$known}"
-umask 022; echo "$uptime" > "$1/lease.seen"; printf %s "$4" > "$2"; echo taken > "$1/lease.lock"
+echo "taken $whose"
+umask 022; echo "$uptime" > "$1/lease.seen"; printf %s "$4" > "$2.new"; mv -f "$2.new" "$2"
+echo taken > "$1/lease.lock"
 """
-# says whose it is where it is somebody else's; a reboot takes it away, and that is no reason to stop
+# says whose it is where it is not ours any more; a reboot takes all of this away, and that is no reason to stop.
+# lease.lock is looked at first: it is written last
 _RENEW = r"""
+had=; [ -s "$1/lease.lock" ] && had=gone
 found="$(cat "$1/lease.json" 2>/dev/null)"
-if [ "$found" = "$2" ]; then cut -d. -f1 /proc/uptime > "$1/lease.seen"; else printf %s "$found"; fi
+if [ "$found" = "$2" ]; then cut -d. -f1 /proc/uptime > "$1/lease.seen"; else printf %s "${found:-$had}"; fi
 """
+_GIVEN_BACK = "another rigup apply has been at work here since this run's lease ended"
 _RELEASE = 'if [ "$(cat "$1" 2>/dev/null)" = "$2" ]; then touch "$(dirname "$1")/lease.lock"; rm -f "$1"; fi'
 
 
@@ -85,25 +91,26 @@ def myself() -> Holder:
 class Lease:
     """The lease of one host. `take` it before anything is changed, `release` it at the end; it renews itself.
 
-    may_break: take it from whoever has it. broken: whose it was then. lost_to: who has broken ours.
+    may_break: take it from whoever has it, once. broken: whose it was then. lost: how ours went to somebody else.
     """
 
     def __init__(self, host: Any, holder: Holder, may_break: bool = False) -> None:
         self.host, self.may_break = host, may_break
         self.text = json.dumps(asdict(holder))
-        self.broken = self.lost_to = ""
+        self.broken = self.lost = ""
         self._renewing: Any = None
 
     def take(self) -> str:
         """Raises Refused, naming the holder, when somebody else has this host. Returns the stamp from before it."""
         stamp = self.claim()
+        self.may_break = False  # whoever breaks it from here on has been asked as this one was
         self._renewing = gevent.spawn(self._renew)
         return stamp
 
     def claim(self) -> str:
-        """Writes the lease, at the first time or anew: after a reboot, a lost connection, a long wait.
+        """Writes the lease, at the first time or anew: after a lost connection, a long wait.
 
-        Raises as `take` does.
+        Returns OURS or NOBODYS, else the stamp from before it: somebody else has had the host. Raises as `take` does.
         """
         answer = self._try(self.text)
         if not answer.startswith("taken"):
@@ -120,15 +127,18 @@ class Lease:
                 f"wait for it; if it is dead its claim ends {EXPIRES_SECONDS} s after its last sign of life, "
                 "or at once with rigup apply --break-lease",
             )
+        self.lost = ""
         return text
 
+    def claim_after_reboot(self) -> None:
+        """As `claim`; that somebody else has had the host since it came back is noted for `check`."""
+        if self.claim() not in (OURS, NOBODYS):
+            self.lost = _GIVEN_BACK
+
     def check(self) -> None:
-        """Raises Refused where somebody else has broken it."""
-        if self.lost_to:
-            raise Refused(
-                f"{self.host.name}: {self.lost_to} has broken this run's lease",
-                "wait for that run, then run this one again",
-            )
+        """Raises Refused where somebody else has broken it, or had the host after it had ended."""
+        if self.lost:
+            raise Refused(f"{self.host.name}: {self.lost}", "wait for that run, then run this one again")
 
     def release(self, last: str = "true", stdin: str | None = None) -> None:
         """Gives the host back; quiet when the host cannot be reached any more.
@@ -160,14 +170,14 @@ class Lease:
         with harmless():
             found = remote.ask(self.host, *words, timeout=RENEW_SECONDS).stdout.strip()
         if found:
-            self.lost_to = _named(found)
+            self.lost = _GIVEN_BACK if found == "gone" else f"{_named(found)} has broken this run's lease"
 
     def _is_dead(self, text: str) -> bool:
         try:
             holder = Holder(**json.loads(text))
         except (ValueError, TypeError):
             return False
-        return holder.machine == myself().machine and _started(holder.pid) != holder.started
+        return holder.machine == myself().machine and not _lives(holder)
 
 
 def _named(text: str) -> str:
@@ -175,6 +185,19 @@ def _named(text: str) -> str:
         return str(Holder(**json.loads(text)))
     except (ValueError, TypeError):
         return "a holder that cannot be read"
+
+
+def _lives(holder: Holder) -> bool:
+    """Whether a process of this machine is there; one of which /proc says nothing to us (hidepid) may be."""
+    if started := _started(holder.pid):
+        return started == holder.started
+    try:
+        os.kill(holder.pid, 0)
+    except (ProcessLookupError, TypeError, OverflowError):
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def _started(pid: int) -> str:

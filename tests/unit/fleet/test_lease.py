@@ -11,7 +11,7 @@ import pytest
 
 from rigup.errors import Refused
 from rigup.fleet import lease
-from rigup.fleet.lease import EXPIRES_SECONDS, Holder, Lease, myself
+from rigup.fleet.lease import EXPIRES_SECONDS, NOBODYS, OURS, Holder, Lease, myself
 from tests.unit.local_host import LocalHost
 
 
@@ -150,11 +150,12 @@ def test_claimed_anew_after_a_reboot_and_after_a_long_wait(place: Path) -> None:
     mine = Lease(LocalHost(), OTHER)
     mine.take()
     seen(place, 40)
-    mine.claim()
-    place.unlink()
+    assert mine.claim() == OURS
+    for each in place.parent.iterdir():
+        each.unlink()
     mine.renew()
     mine.check()
-    mine.claim()
+    assert mine.claim() == NOBODYS
     assert json.loads(place.read_text())["who"] == "ada@desk"
     with pytest.raises(Refused, match=r"last sign of life [0-3] s ago"):
         Lease(LocalHost(), myself()).take()
@@ -168,3 +169,63 @@ def test_a_host_that_somebody_else_took_meanwhile_is_not_claimed_back(place: Pat
     with pytest.raises(Refused, match="another rigup apply is at work: ada@desk"):
         mine.claim()
     mine.release()
+
+
+def test_a_host_that_somebody_else_had_and_gave_back_is_not_this_runs_any_more(place: Path) -> None:
+    mine = Lease(LocalHost(), myself())
+    mine.take()
+    seen(place, EXPIRES_SECONDS + 1)
+    other = Lease(LocalHost(), OTHER)
+    other.take()
+    other.release()
+    mine.renew()
+    with pytest.raises(Refused) as caught:
+        mine.check()
+    assert caught.value.message == "box: another rigup apply has been at work here since this run's lease ended"
+
+    assert mine.claim() not in (OURS, NOBODYS)
+    mine.check()
+    mine.release()
+
+
+def test_somebody_else_who_had_the_host_after_its_reboot_is_noticed(place: Path) -> None:
+    mine = Lease(LocalHost(), myself())
+    mine.take()
+    for each in place.parent.iterdir():
+        each.unlink()
+    mine.claim_after_reboot()
+    mine.check()
+    for each in place.parent.iterdir():
+        each.unlink()
+    other = Lease(LocalHost(), OTHER)
+    other.take()
+    other.release()
+    mine.claim_after_reboot()
+    with pytest.raises(Refused) as caught:
+        mine.check()
+    assert caught.value.message == "box: another rigup apply has been at work here since this run's lease ended"
+    mine.release()
+
+
+def test_a_lease_is_broken_once_and_not_again_from_whoever_broke_it_back(place: Path) -> None:
+    held_by(OTHER, place)
+    mine = Lease(LocalHost(), myself(), may_break=True)
+    mine.take()
+    held_by(OTHER, place)
+    with pytest.raises(Refused, match="another rigup apply is at work: ada@desk"):
+        mine.claim()
+    mine.release()
+
+
+def test_a_holder_whose_process_is_hidden_from_us_lives(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bob = replace(myself(), who="bob@jump", started="5")
+
+    def kill(pid: int, number: int) -> None:
+        assert (pid, number) == (bob.pid, 0)
+        raise PermissionError
+
+    monkeypatch.setattr(lease, "_started", lambda pid: "")
+    monkeypatch.setattr(os, "kill", kill)
+    held_by(bob, place)
+    with pytest.raises(Refused, match="another rigup apply is at work: bob@jump"):
+        Lease(LocalHost(), myself()).take()

@@ -67,7 +67,7 @@ def as_json(pruning: Any) -> dict[str, Any]:
     rows = []
     for name, result in pruning.results.items():
         made = {change.step for change in result.changes}
-        removed = [r for r in pruning.found.get(name, ()) if result.state == "changed" and r.text in made]
+        removed = [r for r in pruning.found.get(name, ()) if r.text in made]
         rows.append(
             {
                 "host": name,

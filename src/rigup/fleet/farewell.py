@@ -1,7 +1,8 @@
-"""The last thing said to a host that needs no change: does what it serves answer, and is it still as it was greeted?
+"""How a run leaves its hosts: the record of what was done, there and here, and the last thing said to each.
 
-All in one command. Nobody had the lease for this run, so the host itself says at the end whether anybody has had it
-since the greeting; only if not, and if every service has answered, it puts the record of that on file.
+One that needs no change is asked, all in one command, whether what it serves answers and whether it is still as it was
+greeted. Nobody had the lease for this run, so the host itself says at the end whether anybody has had it since; only if
+not, and if every service has answered, it puts the record of that on file.
 """
 
 from __future__ import annotations
@@ -9,13 +10,23 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import gevent
+
+from rigup.fleet.contact import LEAVE_SECONDS
+from rigup.fleet.fact_batch import digest
 from rigup.fleet.fact_reading import harmless
+from rigup.fleet.greeting import remembering
 from rigup.fleet.lease import stamp
+from rigup.fleet.records import Record, Recorder, appending, keep_here, served
 from rigup.operations import remote
-from rigup.verify.generation import ANSWER_SECONDS, ASK
+from rigup.verify.generation import ANSWER_SECONDS, ASK, keep_answer, request_of
+
+if TYPE_CHECKING:
+    from rigup.fleet.runner import Run
 
 MARK = "##rigup-farewell##"
 _END = "rigup-ends-here-5f1c"
@@ -32,6 +43,70 @@ class Farewell:
     said: dict[str, dict[str, Any]]
     disturbed: bool
     recorded: bool
+
+
+class Leaving:
+    """How one run leaves its hosts. recorder: None where nothing was carried out, and there is nothing to record."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.recorder: Recorder | None = None
+        self._recorded: dict[str, Record] = {}
+
+    def leave_all(self) -> None:
+        """Gives every host back, with its record, and keeps the records here."""
+        run = self.run
+        met = run.leases.keys() | run.compared
+        leaving = [host for host in run.state.inventory if host.name in met and host.name not in self._recorded]
+        gevent.joinall([run.state.pool.spawn(self._leave, host) for host in leaving])
+        if self.recorder:
+            worked_on = [name for name, result in run.results.items() if result.state != "not begun"]
+            keep_here(self._record(self.recorder, name) for name in worked_on)
+
+    def end_unchanged(self, host: Any) -> Farewell:
+        """Of a host without a lease: whether it is as it should be and has that on record, or was disturbed.
+
+        Its services are asked, and what they answered is kept.
+        """
+        run = self.run
+        result, greeting = run.results[host.name], run.greetings[host.name]
+        assert self.recorder is not None
+        result.state = "unchanged"
+        record = self._record(self.recorder, host.name)
+        last = self._last(self.recorder, host)
+        result.state = "pending"
+        requests = {plan.service.name: request_of(plan, max_tokens=1) for plan in run.plans[host.name]}
+        heard = say_farewell(host, greeting.lease, requests, last)
+        if heard.recorded:
+            self._recorded[host.name] = record
+            result.answers += [keep_answer(host, name, said) for name, said in heard.said.items()]
+        return heard
+
+    def _leave(self, host: Any) -> None:
+        """Gives the host back; after an apply with a record of it, and with what it was asked where that is news."""
+        lease = self.run.leases.get(host.name)
+        if self.recorder is None or self.run.results[host.name].state == "not begun":
+            if lease:
+                lease.release()
+            return
+        last = self._last(self.recorder, host)
+        text, stdin = "; ".join(text for text, _ in last), "".join(stdin for _, stdin in last)
+        if lease:
+            lease.release(text, stdin)
+            return
+        with suppress(*remote.LOST):
+            remote.ask(host, "sh", "-c", text, stdin=stdin, timeout=LEAVE_SECONDS)
+
+    def _last(self, recorder: Recorder, host: Any) -> tuple[tuple[str, str], ...]:
+        """What is left behind on a host: sh, each with its standard input."""
+        asked = host.connector.facts.questions() if host.connector.facts else []
+        record = appending(self._record(recorder, host.name))
+        news = {digest(question) for question in asked} - self.run.greetings[host.name].answers.keys()
+        return (record, remembering(asked)) if news else (record,)
+
+    def _record(self, recorder: Recorder, name: str) -> Record:
+        services = {plan.service.name: served(plan) for plan in self.run.plans[name]}
+        return self._recorded.get(name) or recorder.record(self.run.results[name], services)
 
 
 def say_farewell(

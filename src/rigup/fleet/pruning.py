@@ -11,13 +11,15 @@ from typing import Any
 import rigup.programs
 from rigup import layout
 from rigup.errors import HostFailed
+from rigup.facts.probe import Probe
+from rigup.fleet.lease import OURS
 from rigup.fleet.result import Change
 from rigup.fleet.runner import Run
 from rigup.operations import jobs, remote
 from rigup.operations.builds import name_of
 from rigup.operations.moe_configs import unnamed_folders
 from rigup.operations.progress import Progress, report
-from rigup.plan import Plan
+from rigup.plan import Finding, Plan
 from rigup.units import bytes_text
 
 LIST_SECONDS = 300
@@ -76,50 +78,55 @@ def _weights(found: dict[str, Any], planned: Iterable[str] | None) -> Iterator[R
 
 
 class Pruning(Run):
-    """A run that takes away. found: by host, what can go, once `look` was called."""
+    """A run that takes away. found: by host, what can go, once `look` was called. weights: whether checkpoints can."""
 
     found: dict[str, tuple[Removal, ...]]
+    weights = False
 
     def look(self, weights: bool) -> None:
         """Connects, takes the lease and finds out what can go. weights: those of no release and no plan as well."""
-        self.found = {}
+        self.found, self.weights = {}, weights
         self.connect(take_lease=True)
-        self._each(lambda host: self._look(host, weights))
+        self._each(self._look)
 
     def remove(self) -> None:
         """Takes it away."""
         self._each(self._remove)
 
-    def _connect(self, host: Any, take_lease: bool) -> None:
-        """Without the preflight of an apply: a disk that is full is what this is for."""
-        report(Progress(host.name, "connect"))
-        greeting = self.contact.greeting(host)
-        if not greeting.probe.os:
-            raise HostFailed(f"{host.name}: the probe did not come back", "can you log in there and run a command?")
-        self.results[host.name].probe = greeting.probe
-        self._lease(host, greeting)
+    def _against(self, name: str, probe: Probe) -> tuple[Finding, ...]:
+        """Nothing: a disk that is full is what this is for."""
+        return ()
 
-    def _look(self, host: Any, weights: bool) -> None:
-        result, plans = self.results[host.name], self.plans[host.name]
-        assert result.probe is not None
-        names = [name_of(plan.build, result.probe.architecture, result.probe.os) for plan in plans if plan.build]
-        folders = [folder for plan in plans if (folder := _folder(plan))]
-        kernels = unnamed_folders(host, [plan.moe_folder.path for plan in plans if plan.moe_folder])
-        unused = (Removal(f"tuned kernels {path.rpartition('/')[2]}", path, size) for path, size in kernels.items())
-        self.found[host.name] = (*removals(_list(host), names, folders if weights else None), *unused)
+    def _look(self, host: Any) -> None:
+        result = self.results[host.name]
+        self.found[host.name] = self._removals(host)
         result.changes = [Change("prune", removal.text) for removal in self.found[host.name]]
         result.state = "differs" if result.changes else "unchanged"
 
+    def _removals(self, host: Any) -> tuple[Removal, ...]:
+        plans, probe = self.plans[host.name], self.results[host.name].probe
+        assert probe is not None
+        names = [name_of(plan.build, probe.architecture, probe.os) for plan in plans if plan.build]
+        folders = [folder for plan in plans if (folder := _folder(plan))]
+        kernels = unnamed_folders(host, [plan.moe_folder.path for plan in plans if plan.moe_folder])
+        unused = (Removal(f"tuned kernels {path.rpartition('/')[2]}", path, size) for path, size in kernels.items())
+        return (*removals(_list(host), names, folders if self.weights else None), *unused)
+
     def _remove(self, host: Any) -> None:
-        result = self.results[host.name]
+        """Of what was shown, all that still can go: somebody else may have had the host while it waited."""
+        result, lease = self.results[host.name], self.leases[host.name]
         result.changes = []
+        if self._claim(host) != OURS:
+            still = {removal.path for removal in self._removals(host)}
+            self.found[host.name] = tuple(one for one in self.found[host.name] if one.path in still)
         for removal in self.found[host.name]:
             if jobs.cancelled():
                 raise jobs.Cancelled(f"{host.name}: cancelled before {removal.what}")
+            lease.check()
             report(Progress(host.name, "prune", text=f"removing {removal.text}"))
             _take_away(host, removal)
             result.changes.append(Change("prune", removal.text))
-        result.state = "changed"
+        result.state = "changed" if result.changes else "unchanged"
 
 
 def _folder(plan: Plan) -> str | None:

@@ -10,14 +10,17 @@ from functools import partial
 from typing import Any
 
 from rigup.errors import Refused
-from rigup.fleet.lease import myself
+from rigup.facts.probe import Probe
+from rigup.fleet.lease import NOBODYS, OURS, myself
 from rigup.fleet.records import Recorder
 from rigup.fleet.result import Change
 from rigup.fleet.runner import Run
+from rigup.layout import CONFIGURATION
 from rigup.operations import jobs
 from rigup.operations.kept_releases import KeptRelease, differences, hosts_of, read_kept, whole_of
 from rigup.operations.releases import SET_KEY
 from rigup.operations.rollback import check_there, choose, roll_back
+from rigup.plan import Finding
 from rigup.verify.generation import ask_release
 
 
@@ -65,8 +68,12 @@ class RollingBack(Run):
 
     def go_back(self) -> None:
         """Puts it back, and has each service answer."""
-        self.recorder = Recorder(self.project, myself().who, "rollback")
+        self.leaving.recorder = Recorder(self.project, myself().who, "rollback")
         self._each(self._go_back)
+
+    def _against(self, name: str, probe: Probe) -> tuple[Finding, ...]:
+        """Nothing: neither a host's clock nor its room matters to what lies there already."""
+        return ()
 
     def _read(self, host: Any) -> None:
         self.kept[host.name] = read_kept(host)
@@ -87,6 +94,9 @@ class RollingBack(Run):
             raise Refused(f"{host.name}: {what}", has)
         if service is None and to is not None and len(kept) > 1:
             raise Refused(f"{host.name}: --to is of one service", f"add --service: {', '.join(kept)}")
+        probe = self.results[host.name].probe
+        if probe and (disk := probe.disk(CONFIGURATION)) and not disk.writable:
+            raise Refused(f"{host.name}: {disk.folder} cannot be written to", "is it mounted read-only?")
         steps = [self._step(host.name, kept[name], to) for name in kept if service in (None, name)]
         for step in steps:
             check_there(host, step.wanted)
@@ -116,11 +126,14 @@ class RollingBack(Run):
         )
 
     def _go_back(self, host: Any) -> None:
-        result = self.results[host.name]
+        result, lease = self.results[host.name], self.leases[host.name]
         result.changes = []
+        if self._claim(host) not in (OURS, NOBODYS):
+            raise self._was_here(host)
         for step in self.steps[host.name]:
             if jobs.cancelled():
                 raise jobs.Cancelled(f"{host.name}: cancelled before {step.name}")
+            lease.check()
             if whole_of(step.wanted.manifest) and self.sets:
                 self._go_back_together(host, step)
             else:

@@ -10,7 +10,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Self
 
 import gevent
@@ -19,24 +19,24 @@ from pyinfra.api.state import StateStage
 from pyinfra.context import ctx_config, ctx_host, ctx_state
 
 from rigup.errors import HostFailed, InputError, Refused, RigupError, Unreachable
-from rigup.fleet.contact import LEAVE_SECONDS, Contact
-from rigup.fleet.fact_batch import digest
+from rigup.fleet.contact import Contact
 from rigup.fleet.fact_reading import FactReader, harmless
-from rigup.fleet.farewell import say_farewell
-from rigup.fleet.greeting import Greeting, remembering
+from rigup.fleet.farewell import Leaving
+from rigup.fleet.greeting import Greeting
 from rigup.fleet.inventory import Project, toolkit_root
-from rigup.fleet.lease import Lease, myself
+from rigup.fleet.lease import NOBODYS, OURS, Lease, myself
 from rigup.fleet.preflight import preflight
-from rigup.fleet.records import Record, Recorder, appending, keep_here, served
+from rigup.fleet.records import Recorder
 from rigup.fleet.result import Change, HostResult
 from rigup.fleet.settings import Settings
 from rigup.operations import jobs, reboots, remote
 from rigup.operations.progress import Progress, report
 from rigup.operations.steps import error_of
-from rigup.plan import Plan
-from rigup.verify.generation import Answer, ask_service, keep_answer, request_of
+from rigup.plan import Finding, Plan
+from rigup.verify.generation import Answer, ask_service
 
 if TYPE_CHECKING:
+    from rigup.facts.host import Probe
     from rigup.fleet.distribution import Tally
     from rigup.fleet.spanning import Sets
 
@@ -61,8 +61,8 @@ class Run:
         self.holder = myself()
         self.greetings: dict[str, Greeting] = {}
         self.compared: set[str] = set()
-        self.records: dict[str, Record] = {}
-        self.recorder: Recorder | None = None
+        self.disturbed: dict[str, list[Change]] = {}
+        self.leaving = Leaving(self)
         self.tallies: list[Tally] = []
         self.sets = self._sets()
         self.contact = contact or Contact(project, sudo_password)
@@ -81,39 +81,9 @@ class Run:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        leaving = [host for host in self.state.inventory if host.name in self.leases.keys() | self.compared]
-        gevent.joinall([self.state.pool.spawn(self._leave, host) for host in leaving if host.name not in self.records])
-        if self.recorder:
-            worked_on = [name for name, result in self.results.items() if result.state != "not begun"]
-            keep_here(self._record(self.recorder, name) for name in worked_on)
+        self.leaving.leave_all()
         self.contact.leave()
         ctx_state.reset()
-
-    def _leave(self, host: Any) -> None:
-        """Gives the host back; after an apply with a record of it, and with what it was asked where that is news."""
-        lease = self.leases.get(host.name)
-        if self.recorder is None or self.results[host.name].state == "not begun":
-            if lease:
-                lease.release()
-            return
-        last = self._last(self.recorder, host)
-        text, stdin = "; ".join(text for text, _ in last), "".join(stdin for _, stdin in last)
-        if lease:
-            lease.release(text, stdin)
-            return
-        with suppress(*remote.LOST):
-            remote.ask(host, "sh", "-c", text, stdin=stdin, timeout=LEAVE_SECONDS)
-
-    def _last(self, recorder: Recorder, host: Any) -> tuple[tuple[str, str], ...]:
-        """What is left behind on a host: sh, each with its standard input."""
-        asked = host.connector.facts.questions() if host.connector.facts else []
-        record = appending(self._record(recorder, host.name))
-        news = {digest(question) for question in asked} - self.greetings[host.name].answers.keys()
-        return (record, remembering(asked)) if news else (record,)
-
-    def _record(self, recorder: Recorder, name: str) -> Record:
-        services = {plan.service.name: served(plan) for plan in self.plans[name]}
-        return self.records.get(name) or recorder.record(self.results[name], services)
 
     def connect(self, take_lease: bool) -> None:
         """Connects to every host, probes it, and holds the plan against it."""
@@ -138,11 +108,17 @@ class Run:
 
         names: these hosts only, each of which may have waited for long; may be called again for others.
         """
-        self.recorder = self.recorder or Recorder(self.project, myself().who, "apply")
+        self.leaving.recorder = self.leaving.recorder or Recorder(self.project, myself().who, "apply")
         self.state.set_stage(StateStage.Execute)
         self.state.is_executing = True
+        before = set(self.disturbed)
         with self._sharing(names):
-            self._each(self._execute if names is None else self._execute_in_turn, names)
+            self._each(self._execute, names)
+        if again := self.disturbed.keys() - before:
+            provision = load_provision()
+            self.state.is_executing = False
+            self._each(lambda host: self._compare_disturbed(host, provision), again)
+            self.execute(again)
 
     def _sharing(self, names: Collection[str] | None) -> AbstractContextManager[Any]:
         """Has hosts that are to get weights share them, where there is somebody to share with."""
@@ -192,38 +168,44 @@ class Run:
 
     def _connect(self, host: Any, take_lease: bool) -> None:
         report(Progress(host.name, "connect"))
+        if self._meet(host) and take_lease and not self._lease(host):
+            self._meet(host)
+
+    def _meet(self, host: Any) -> bool:
+        """Greets a host, again where it has been, and holds the plan against it. Returns whether it takes part."""
         result, greeting = self.results[host.name], self.contact.greeting(host)
         if not greeting.probe.os:
             raise HostFailed(f"{host.name}: the probe did not come back", "can you log in there and run a command?")
-        self.greetings[host.name] = greeting
-        result.probe = greeting.probe
-        found = preflight(result.probe, self.plans[host.name], time.time(), self.settings[host.name].remove)
-        if found:
-            result.fail("refused", *(InputError(f"{host.name}: {f.message}", f.hint) for f in found))
-            return
+        self.greetings[host.name], result.probe = greeting, greeting.probe
         reader = FactReader(host)
-        if not take_lease or self._lease(host, greeting):
-            reader.learn(greeting.answers)
+        reader.learn(greeting.answers)
         host.connector.facts = reader
+        if found := self._against(host.name, greeting.probe):
+            result.fail("refused", *(InputError(f"{host.name}: {f.message}", f.hint) for f in found))
+        return not found
 
-    def _lease(self, host: Any, greeting: Greeting) -> bool:
+    def _against(self, name: str, probe: Probe) -> tuple[Finding, ...]:
+        """What a host is refused for."""
+        return preflight(probe, self.plans[name], time.time(), self.settings[name].remove)
+
+    def _lease(self, host: Any) -> bool:
         """Takes the lease. Returns whether nobody else can have changed the host since the greeting."""
         lease = Lease(host, self.holder, self.break_leases)
-        undisturbed = lease.take() == greeting.lease
+        undisturbed = lease.take() == self.greetings[host.name].lease
         self.leases[host.name] = lease
-        reboots.afterwards(host, lease.claim)
+        reboots.afterwards(host, lease.claim_after_reboot)
         return undisturbed
 
     def _compare(self, host: Any, provision: Callable[..., None], take_lease: bool) -> None:
         report(Progress(host.name, "compare"))
-        greeting, leased = self.greetings[host.name], not take_lease or host.name in self.leases
-        if not leased and greeting.held:
-            if not self._lease(host, greeting):
-                host.connector.facts.forget()
+        leased = not take_lease or host.name in self.leases
+        if not leased and self.greetings[host.name].held:
             leased = True
+            if not self._lease(host) and not self._meet(host):
+                return
         self.compared.add(host.name)
         self._find_changes(host, provision)
-        if not leased and self.results[host.name].changes and not self._lease(host, greeting):
+        if not leased and self.results[host.name].changes and not self._lease(host):
             self._compare_again(host, provision)
 
     def _compare_again(self, host: Any, provision: Callable[..., None]) -> None:
@@ -231,9 +213,20 @@ class Run:
         self.state.ops[host] = {}
         host.op_hash_order = []
         host.loop_position = [*host.loop_position, 0]  # pyinfra keeps what it knows of operations by position
-        self._connect(host, take_lease=False)
-        if self.results[host.name].state != "refused":
+        if self._meet(host):
             self._find_changes(host, provision)
+
+    def _compare_disturbed(self, host: Any, provision: Callable[..., None]) -> None:
+        """As `_compare_again`, when it is too late to show anything new. Raises Refused where there is."""
+        result = self.results[host.name]
+        self._compare_again(host, provision)
+        if not set(result.changes) <= set(self.disturbed[host.name]):
+            result.changes = []
+            raise self._was_here(host, ", and what is to be changed there now was not shown")
+
+    def _was_here(self, host: Any, more: str = "") -> Refused:
+        said = f"{host.name}: another rigup apply was here since it was compared{more}"
+        return Refused(said, "run the same command again")
 
     def _find_changes(self, host: Any, provision: Callable[..., None]) -> None:
         result = self.results[host.name]
@@ -242,65 +235,65 @@ class Run:
         result.changes = [Change.of(self._name(op)) for op in host.op_hash_order if self._meta(host, op).will_change]
         result.state = "differs" if result.changes else "pending"
 
-    def _execute_in_turn(self, host: Any) -> None:
-        """As `_execute`, once it is sure that the host is still there and still leased to this run."""
+    def _claim(self, host: Any) -> str:
+        """Makes sure that a host which may have waited for long is there, and leased to this run. As `Lease.claim`."""
         lease = self.leases[host.name]
         try:
-            lease.claim()
+            return lease.claim()
         except remote.LOST:
             if not remote.reconnect(host):
                 raise Unreachable(f"{host.name}: does not answer any more", "is it on?") from None
-            lease.claim()
-        self._execute(host)
+            return lease.claim()
 
     def _execute(self, host: Any) -> None:
-        result = self.results[host.name]
-        if not result.changes and host.name not in self.leases and self._ends_unchanged(host):
-            result.state = "unchanged"
+        result, leased = self.results[host.name], host.name in self.leases
+        shown, result.changes = result.changes, []
+        if leased and (whose := self._claim(host)) != OURS:
+            self._note_disturbed(host, shown if whose == NOBODYS else [])
             return
-        if result.changes:
-            result.changes = []
-            self._foresee(host)
-            for operation in list(host.op_hash_order):
-                if jobs.cancelled():
-                    raise jobs.Cancelled(f"{host.name}: cancelled before {self._name(operation)}")
-                if lease := self.leases.get(host.name):
-                    lease.check()
-                self._carry_out(host, operation)
-                if self._meta(host, operation).did_change():
-                    result.changes.append(Change.of(self._name(operation)))
+        if not leased and not shown and self._may_end_unchanged(host):
+            heard = self.leaving.end_unchanged(host)
+            if heard.recorded:
+                result.state = "unchanged"
+                return
+            if heard.disturbed:
+                self._lease(host)  # raises where somebody is at work there
+                self._note_disturbed(host, [])
+                return
+        if shown:
+            self._change(host)
         with harmless():
             self._verify(host)
         result.state = "changed" if result.changes else "unchanged"
 
-    def _ends_unchanged(self, host: Any) -> bool:
-        """Whether a host without a lease is as it should be and has that on record; else it is to be verified.
+    def _note_disturbed(self, host: Any, shown: list[Change]) -> None:
+        """Has a host compared once more before it is carried out. shown: what may be changed there by then.
 
-        Raises Refused where somebody else has had it since it was greeted.
+        Raises Refused where it was compared again before, or other hosts go by what was found there.
         """
-        result, greeting = self.results[host.name], self.greetings[host.name]
-        if (
-            self.sets
-            or jobs.cancelled()
-            or any(plan.service.name not in greeting.probe.releases for plan in self.plans[host.name])
-        ):
-            return False
-        assert self.recorder is not None
-        result.state = "unchanged"
-        record = self._record(self.recorder, host.name)
-        last = self._last(self.recorder, host)
-        result.state = "pending"
-        requests = {plan.service.name: request_of(plan, max_tokens=1) for plan in self.plans[host.name]}
-        heard = say_farewell(host, greeting.lease, requests, last)
-        if heard.recorded:
-            self.records[host.name] = record
-            result.answers += [keep_answer(host, name, said) for name, said in heard.said.items()]
-        elif heard.disturbed:
-            self._lease(host, greeting)  # which says who is at work there
-            raise Refused(
-                f"{host.name}: another rigup apply was here while it was compared", "run the same command again"
-            )
-        return heard.recorded
+        if host.name in self.disturbed or (self.sets and host.name in self.sets.of):
+            raise self._was_here(host)
+        self.disturbed[host.name] = shown
+
+    def _may_end_unchanged(self, host: Any) -> bool:
+        """Whether all of a host's services can be asked at once, as what it needs to end; else it is verified."""
+        releases = self.greetings[host.name].probe.releases
+        return not (
+            self.sets or jobs.cancelled() or any(plan.service.name not in releases for plan in self.plans[host.name])
+        )
+
+    def _change(self, host: Any) -> None:
+        """Carries out every operation of a host; none once the run was cancelled or has lost its lease."""
+        result, lease = self.results[host.name], self.leases.get(host.name)
+        self._foresee(host)
+        for operation in list(host.op_hash_order):
+            if jobs.cancelled():
+                raise jobs.Cancelled(f"{host.name}: cancelled before {self._name(operation)}")
+            if lease:
+                lease.check()
+            self._carry_out(host, operation)
+            if self._meta(host, operation).did_change():
+                result.changes.append(Change.of(self._name(operation)))
 
     def _foresee(self, host: Any) -> None:
         """Nothing that was read for the comparison counts any more; what it asked is read anew, in few commands."""

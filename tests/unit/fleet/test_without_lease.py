@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -76,12 +77,45 @@ def test_what_was_learned_before_somebody_elses_apply_is_no_reason_to_say_that_a
         run.execute()
     (error,) = run.results["box"].errors
     assert (error.message, error.hint) == (
-        "box: another rigup apply was here while it was compared",
+        "box: another rigup apply was here since it was compared, and what is to be changed there now was not shown",
         "run the same command again",
     )
     assert run.results["box"].state == "failed"
+    assert run.results["box"].changes == []
+    assert not (tmp_path / "box/b").exists()
     assert not (tmp_path / "run/lease.json").exists()
     assert [record["result"] for record in parse(on_record.read_text())] == ["changed", "failed"]
+
+
+def test_a_host_that_another_apply_has_left_as_it_should_be_is_compared_once_more(
+    applied: Make, tmp_path: Path, on_record: Path
+) -> None:
+    with applied({"box": three_folders}) as run:
+        assert compared(run, lease=True) == {"box": []}
+        (tmp_path / "run/lease.lock").write_text("taken\n")
+        run.execute()
+        assert list(run.leases) == ["box"]
+    assert (run.results["box"].state, run.results["box"].errors) == ("unchanged", [])
+    assert not (tmp_path / "run/lease.json").exists()
+    assert [record["result"] for record in parse(on_record.read_text())] == ["changed", "unchanged"]
+
+
+def test_a_host_that_another_apply_has_had_twice_is_not_compared_for_ever(
+    applied: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with applied({"box": three_folders}) as run:
+        assert compared(run, lease=True) == {"box": []}
+        (tmp_path / "run/lease.lock").write_text("taken\n")
+        again = run._compare_disturbed
+
+        def disturbed_again(*given: Any) -> None:
+            again(*given)
+            (tmp_path / "run/lease.json").unlink()
+
+        monkeypatch.setattr(run, "_compare_disturbed", disturbed_again)
+        run.execute()
+    (error,) = run.results["box"].errors
+    assert error.message == "box: another rigup apply was here since it was compared"
 
 
 def test_what_was_learned_before_somebody_elses_apply_is_read_anew_where_something_is_to_be_changed(

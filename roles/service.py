@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pyinfra.api import deploy
@@ -14,7 +14,7 @@ from rigup.operations.secrets import secret_file
 from rigup.plan import Plan
 from rigup.render.api_key import wants_key
 from rigup.render.quadlet import service_file
-from rigup.verify.generation import ask_service
+from rigup.verify.generation import ask_release, ask_service
 
 
 @deploy("service")
@@ -40,6 +40,9 @@ def service(
             ask_service(host, plan, given_up=part.given_up if part else str)
         afterwards(host)
 
+    def check_earlier(host: Any, manifest: Mapping[str, Any]) -> None:
+        ask_release(host, plan.service.name, manifest.get("command") or (), plan.start_timeout_s)
+
     if wants_key(plan.service) and plan.rank == 0:
         key = secret_file(
             name=f"API key of {plan.service.name}",
@@ -51,6 +54,7 @@ def service(
         name=f"release of {plan.service.name}" + (f": {why}" if why else ""),
         wanted=release_of(plan, build_name),
         check=check,
+        check_earlier=check_earlier,
         restart=restart,
         settle=(lambda host: release_of(settle(host), build_name)) if settle else None,
         part=part,

@@ -9,7 +9,7 @@ which one it took over from, for the highest number need not be it: somebody may
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -27,6 +27,7 @@ from rigup.render.api_key import CREDENTIAL_NAME
 KEPT = 3
 UNITS = "/etc/systemd/system"
 QUADLETS = "/etc/containers/systemd"
+LOADED = "/run/credentials"  # where systemd keeps what a running unit was given
 ANSWERED = "answered"
 BEFORE = "before"  # in the folder of a release: the number of the good one that ran when it was made
 SET_KEY = "set"  # in the manifest of a release that is one host's part of a whole
@@ -42,6 +43,8 @@ done
 """
 
 Check = Callable[[Any], None]
+# asks an earlier release of a host, which was made of this manifest
+CheckEarlier = Callable[[Any, Mapping[str, Any]], None]
 
 
 class Part(Protocol):
@@ -98,16 +101,14 @@ class CurrentRelease(FactBase[Running]):
         return Running()
 
     def command(self, service: str) -> str:
-        folder, unit = layout.service_folder(service), layout.unit_name(service)
-        kept, loaded = f"{folder}/{CREDENTIAL_NAME}", f"/run/credentials/{unit}/{CREDENTIAL_NAME}"
-        files = f"{UNITS}/{unit} {quadlet_file(service)}"
+        folder = layout.service_folder(service)
         parts = (
             f"readlink {folder}/current",
             f"cat {folder}/current/unit",
             f"cat {folder}/current/release.json",
-            f"cat {files}",
+            f"cat {UNITS}/{layout.unit_name(service)} {quadlet_file(service)}",
             f"test -e {folder}/current/{ANSWERED} && echo yes",
-            f"grep -qs ^LoadCredential= {files} && ! cmp -s {kept} {loaded} && echo stale",
+            f"{_stale(service)} && echo stale",
         )
         return "; ".join(f"{{ {part}; }} 2>/dev/null; echo '{_MARK}'" for part in parts)
 
@@ -122,10 +123,20 @@ class CurrentRelease(FactBase[Running]):
         return Running(current.strip().rpartition("/")[2], unit, manifest, installed, answered.strip(), key.strip())
 
 
+def _stale(service: str) -> str:
+    """sh that tells whether a service runs with another API key than the one that lies in its file."""
+    unit, name = layout.unit_name(service), CREDENTIAL_NAME
+    files = f"{UNITS}/{unit} {quadlet_file(service)}"
+    return (
+        f"grep -qs ^LoadCredential= {files} && ! cmp -s {layout.service_folder(service)}/{name} {LOADED}/{unit}/{name}"
+    )
+
+
 @operation()
 def release(
     wanted: Release,
     check: Check,
+    check_earlier: CheckEarlier,
     restart: bool = False,
     settle: Callable[[Any], Release] | None = None,
     part: Part | None = None,
@@ -134,6 +145,7 @@ def release(
 
     + wanted: the release
     + check: called with the host once the unit is started; raises when the service does not answer
+    + check_earlier: the same of a release that was put back: it may listen elsewhere, under another name
     + restart: make a new start even when nothing of the release changed (a secret did)
     + settle: gives the release instead, once its turn has come: of what nobody could tell when it was compared
     + part: this host's in a service that spans several, which change together or not at all
@@ -153,7 +165,7 @@ def release(
     if part is not None:
         yield step(part.activate, settle or wanted, check, existing)
     else:
-        yield step(_activate, settle or wanted, check, existing, same and installed)
+        yield step(_activate, settle or wanted, check, check_earlier, existing, same and installed)
 
 
 def _manifest(wanted: Release) -> str:
@@ -161,27 +173,35 @@ def _manifest(wanted: Release) -> str:
 
 
 def _activate(
-    host: Any, release: Release | Callable[[Any], Release], check: Check, existing: str | None, installed: bool
+    host: Any,
+    release: Release | Callable[[Any], Release],
+    check: Check,
+    check_earlier: CheckEarlier,
+    existing: str | None,
+    installed: bool,
 ) -> None:
     """Stages the release (unless it is there already), switches to it, and goes back when it does not answer.
 
-    An installed release that a reboot of this run has started is fresh: it is asked, and not started once more.
+    An installed release that a reboot of this run has started is fresh: it is asked, and not started once more. Unless
+    its API key was written after that.
     """
     wanted = release if isinstance(release, Release) else release(host)
     number, previous = stage(host, wanted, existing)
     report(Progress(host.name, "service", text=f"starting {wanted.service}, release {number}"))
     try:
-        if not (installed and reboots.rebooted(host) and _runs(host, wanted.service)):
+        if not (installed and reboots.rebooted(host) and _fresh(host, wanted.service)):
             switch(host, wanted.service, number)
         check(host)
     except (RigupError, *remote.LOST) as error:
         explain(host, wanted.service)
-        raise _go_back(host, wanted.service, number, previous, error, check) from None
+        raise _go_back(host, wanted.service, number, previous, error, check_earlier) from None
     mark_answered(host, wanted.service, number)
 
 
-def _runs(host: Any, service: str) -> bool:
-    return remote.ask(host, "systemctl", "is-active", "--quiet", layout.unit_name(service)).ok
+def _fresh(host: Any, service: str) -> bool:
+    """Whether a service runs, with the API key that lies in its file."""
+    fresh = f"systemctl is-active --quiet {layout.unit_name(service)} && ! {{ {_stale(service)}; }}"
+    return remote.ask(host, "sh", "-c", fresh).ok
 
 
 def stage(host: Any, wanted: Release, existing: str | None) -> tuple[str, str | None]:
@@ -232,7 +252,7 @@ def switch(host: Any, service: str, number: str) -> None:
 
 
 def _go_back(
-    host: Any, service: str, number: str, previous: str | None, error: BaseException, check: Check
+    host: Any, service: str, number: str, previous: str | None, error: BaseException, check_earlier: CheckEarlier
 ) -> RigupError:
     """Puts the previous release back, or stops what never answered; returns the error that says so."""
     said = error.message if isinstance(error, RigupError) else f"{host.name}: {type(error).__name__}: {error}"
@@ -245,7 +265,8 @@ def _go_back(
             return HostFailed(f"{said}; release {number} was stopped, there is no earlier one to go back to", hint)
         report(Progress(host.name, "service", text=f"putting release {previous} back"))
         switch(host, service, previous)
-        check(host)
+        kept = f"{layout.service_folder(service)}/releases/{previous}/release.json"
+        check_earlier(host, json.loads(remote.tell(host, "cat", kept)))
     except (RigupError, *remote.LOST) as second:
         return HostFailed(f"{said}; and release {previous or number} could not be put right either: {second}", hint)
     return HostFailed(f"{said}; release {previous} was put back and answers", hint)

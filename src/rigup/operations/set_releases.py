@@ -21,7 +21,7 @@ from rigup.operations import jobs, remote
 from rigup.operations.kept_releases import KeptRelease, earlier, read_kept, whole_of
 from rigup.operations.peers import restarted, trouble, without_connection
 from rigup.operations.progress import Progress, report
-from rigup.operations.releases import Check, Release, explain, mark_answered, stage, switch, withdraw
+from rigup.operations.releases import Check, CheckEarlier, Release, explain, mark_answered, stage, switch, withdraw
 from rigup.operations.rendezvous import Rendezvous, Told
 
 JOINED = "rigup_joined"  # in a host's connector_data: the services of which its part was started in this run
@@ -29,9 +29,6 @@ ANSWERED, ANSWERED_AGAIN = "answered", "answered again"
 LOOK_SECONDS = 2.0
 LOST_SECONDS = 60.0
 STOP_SECONDS = 120
-
-# asks an earlier release of a host, which was made of this manifest
-CheckEarlier = Callable[[Any, Mapping[str, Any]], None]
 
 
 @dataclass(frozen=True)

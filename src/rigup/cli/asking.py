@@ -15,6 +15,7 @@ from rigup.errors import InputError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from rigup.fleet.asking import Ask
     from rigup.fleet.result import HostResult
 
 
@@ -41,6 +42,31 @@ def key_of(args: argparse.Namespace) -> str | None:
     from rigup.fleet.settings import read_secret
 
     return read_secret(Path(), "--api-key-file", args.api_key_file) if args.api_key_file else None
+
+
+def ask_services(
+    args: argparse.Namespace, prepare: Callable[[Path], Ask]
+) -> tuple[Path, list[dict[str, Any]], list[HostResult]]:
+    """Asks the services of the inventory; returns the fleet's folder, what was found of each, and how hosts fared.
+
+    prepare: takes the fleet's folder, before any host is asked, and returns what to ask each service.
+    """
+    hosts.patch_for_many_hosts()
+    from rigup.cli import live
+    from rigup.fleet.asking import AskingRun, check_service
+    from rigup.fleet.interrupt import stop_on_signals
+    from rigup.operations import progress
+
+    project, opened = hosts.open_run(args, AskingRun)
+    with opened as run, stop_on_signals():
+        assert isinstance(run, AskingRun)
+        check_service(run.plans, args.service)
+        ask = prepare(project.root)
+        with live.view() as view:
+            progress.listen(view.show)
+            run.connect(take_lease=True)
+            found = run.ask(args.service, ask)
+    return project.root, found, list(run.results.values())
 
 
 def tell(

@@ -9,10 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rigup.cli import asking, hosts
+from rigup.cli import asking
 from rigup.errors import InputError
 
 if TYPE_CHECKING:
+    from rigup.fleet.asking import Ask
     from rigup.verify.bench_client import Wanted
 
 EPILOG = """\
@@ -92,21 +93,12 @@ def _of_url(args: argparse.Namespace, wanted: Wanted) -> int:
 
 
 def _of_inventory(args: argparse.Namespace, wanted: Wanted) -> int:
-    hosts.patch_for_many_hosts()
-    from rigup.cli import live
-    from rigup.fleet.asking import AskingRun, check_service
-    from rigup.fleet.benching import bench_service
-    from rigup.fleet.interrupt import stop_on_signals
-    from rigup.operations import progress
+    def prepare(root: Path) -> Ask:
+        from rigup.fleet.benching import bench_service
 
-    project, opened = hosts.open_run(args, AskingRun)
-    with opened as run, stop_on_signals(), live.view() as view:
-        assert isinstance(run, AskingRun)
-        check_service(run.plans, args.service)
-        progress.listen(view.show)
-        run.connect(take_lease=True)
-        measured = run.ask(args.service, partial(bench_service, wanted=wanted))
-    return _tell(args, project.root, measured, list(run.results.values()))
+        return partial(bench_service, wanted=wanted)
+
+    return _tell(args, *asking.ask_services(args, prepare))
 
 
 def _tell(args: argparse.Namespace, root: Path, measured: list[dict[str, Any]], results: list[Any]) -> int:

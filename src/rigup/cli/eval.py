@@ -14,6 +14,7 @@ from rigup.cli import asking, hosts
 from rigup.errors import InputError
 
 if TYPE_CHECKING:
+    from rigup.fleet.asking import Ask
     from rigup.fleet.result import HostResult
     from rigup.verify.evaluation import Wanted
 
@@ -122,24 +123,13 @@ def _of_url(args: argparse.Namespace, wanted: Wanted) -> int:
 
 
 def _of_inventory(args: argparse.Namespace, wanted: Wanted) -> int:
-    hosts.patch_for_many_hosts()
-    from rigup.cli import live
-    from rigup.fleet.asking import AskingRun, check_service
-    from rigup.fleet.evaluation import evaluate_service
-    from rigup.fleet.interrupt import stop_on_signals
-    from rigup.operations import progress
+    def prepare(root: Path) -> Ask:
+        from rigup.fleet.evaluation import evaluate_service
 
-    project, opened = hosts.open_run(args, AskingRun)
-    with opened as run, stop_on_signals():
-        assert isinstance(run, AskingRun)
-        check_service(run.plans, args.service)
-        python, version = _harness(project.root)
-        with live.view() as view:
-            progress.listen(view.show)
-            run.connect(take_lease=True)
-            ask = partial(evaluate_service, python=python, version=version, wanted=wanted)
-            found = run.ask(args.service, ask)
-    return _tell(args, project.root, found, list(run.results.values()))
+        python, version = _harness(root)
+        return partial(evaluate_service, python=python, version=version, wanted=wanted)
+
+    return _tell(args, *asking.ask_services(args, prepare))
 
 
 def _tell(args: argparse.Namespace, root: Path, found: list[dict[str, Any]], results: list[Any]) -> int:

@@ -17,11 +17,14 @@ from rigup.plan import Plan
 # what says nothing about how the service runs
 BESIDE_THE_PLAN = {"host", "warnings", "refusals", "silenced", "alternatives", "figures"}
 
+# takes a host, one of its plans and its probe, and returns the result that is kept
+Ask = Callable[[Any, Plan, Probe], dict[str, Any]]
+
 
 class AskingRun(Run):
     """A run that asks services; what it changes on a host is the lease alone."""
 
-    def ask(self, service: str | None, ask: Callable[[Any, Plan, Probe], dict[str, Any]]) -> list[dict[str, Any]]:
+    def ask(self, service: str | None, ask: Ask) -> list[dict[str, Any]]:
         """What `ask` finds out of every service, or those of this name: hosts side by side, a host's one by one.
 
         A RigupError of `ask` fails the host, once its other services were asked.
@@ -51,7 +54,7 @@ class AskingRun(Run):
         return found
 
 
-def _asked(host: Any, plan: Plan, probe: Probe, ask: Callable[[Any, Plan, Probe], dict[str, Any]]) -> dict[str, Any]:
+def _asked(host: Any, plan: Plan, probe: Probe, ask: Ask) -> dict[str, Any]:
     if plan.service.name not in probe.releases:
         message = f"{host.name}: {plan.service.name} was never applied here"
         raise HostFailed(message, "rigup diff shows what apply would do")

@@ -64,6 +64,8 @@ class RollingApply:
         """Who is done, who failed and why, who was not begun, and what to type next; nothing where all went well."""
         told = self.outcome()
         failed, not_begun = told["failed"], told["not_begun"]
+        if problem := self.rolling.not_kept:
+            self._say(f"[yellow]{escape(problem.message)}[/]; {escape(problem.hint or '')}")
         if told["next"] is None:
             return
         allowed = self.rolling.max_failures or "none"
@@ -89,6 +91,7 @@ class RollingApply:
             "done": [name for name, result in results.items() if result.ok],
             "failed": {name: why(results[name]) for name in self.rolling.failed},
             "not_begun": not_begun,
+            "not_kept": self.rolling.not_kept.message if self.rolling.not_kept else None,
             "next": command(self.args, self.kept.waits) if not_begun or self.rolling.failed else None,
         }
 
@@ -101,6 +104,7 @@ def command(args: argparse.Namespace, resume: bool) -> str:
     words = ["rigup", "apply", *([args.inventory] if args.inventory else [])]
     words += ["--limit", args.limit] if args.limit else []
     words += [f"--{name}" for name in ("yes", "reboot", "remove") if getattr(args, name)]
+    words += ["--from", args.source] if args.source else []
     words += ["--ask-sudo-password"] if args.ask_sudo_password else []
     words += ["--rolling", str(args.rolling)]
     words += ["--max-failures", str(args.max_failures)] if args.max_failures else []

@@ -9,12 +9,13 @@ out. More than `max_failures` of them, and no further batch begins.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from rigup.errors import InputError
 from rigup.fleet.result import HostResult
-from rigup.fleet.rollout import KeptRollout
+from rigup.fleet.rollout import Fate, KeptRollout
 from rigup.fleet.runner import Run
 from rigup.operations import jobs
 
@@ -31,7 +32,8 @@ def batches(units: Sequence[Unit], size: int) -> list[list[Unit]]:
 class Rolling:
     """The changes of a run whose hosts were compared, in batches.
 
-    batches: of the hosts with something to change. begun: those of them whose turn came.
+    batches: of the hosts with something to change. begun: those of them whose turn came. not_kept: why what came of
+    the last ones is not on this machine's disk, if it is not; no batch begins before it is.
     """
 
     run: Run
@@ -40,6 +42,7 @@ class Rolling:
     max_failures: int
     batches: list[list[str]] = field(init=False)
     begun: list[list[str]] = field(init=False, default_factory=list)
+    not_kept: InputError | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         names = self.kept.first(self._in("differs"))
@@ -55,16 +58,18 @@ class Rolling:
             self._note(list(self.run.results))
 
     def due(self) -> Iterator[list[str]]:
-        """Each batch when its turn has come; none after too many failures, or after Ctrl-C."""
+        """Each batch when its turn has come; none after too many failures, after Ctrl-C, or unless that is noted.
+
+        Raises InputError where it cannot be noted before the first.
+        """
         for batch in self.batches:
-            if self.stopped:
+            if self.stopped or not self._noted(batch, "begun"):
                 return
             self.begun.append(batch)
             yield batch
 
     def carry_out(self, batch: list[str]) -> None:
         """Changes these hosts, side by side, and has every service of theirs answer."""
-        self.kept.note(batch, "begun")
         self.run.execute(batch)
         self._note(batch)
 
@@ -90,9 +95,21 @@ class Rolling:
 
     def _note(self, names: list[str]) -> None:
         results = self.run.results
-        self.kept.note([name for name in names if results[name].ok], "done")
+        self._noted([name for name in names if results[name].ok], "done")
         bad = [name for name in names if name in self.failed]
-        self.kept.note(bad, "failed", {name: why(results[name]) for name in bad})
+        self._noted(bad, "failed", {name: why(results[name]) for name in bad})
+
+    def _noted(self, names: list[str], fate: Fate, why: Mapping[str, str] | None = None) -> bool:
+        """Whether it could be kept. Once something was changed, that must be told more than how far it came."""
+        try:
+            self.kept.note(names, fate, why)
+        except InputError as error:
+            if fate == "begun" and not self.begun:
+                raise
+            self.not_kept = error
+            return False
+        self.not_kept = None
+        return True
 
 
 def why(result: HostResult) -> str:

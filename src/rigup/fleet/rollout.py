@@ -49,16 +49,25 @@ class KeptRollout:
         self.path, self.rollout, self.waits = path, rollout, waits
 
     def note(self, hosts: Iterable[str], fate: Fate, why: Mapping[str, str] | None = None) -> None:
-        """Keeps what came of these hosts; once all are done there is nothing to go on with, and nothing is kept."""
+        """Keeps what came of these hosts; once all are done there is nothing to go on with, and nothing is kept.
+
+        Raises InputError where it cannot be kept; it is known here, and kept with what is noted next.
+        """
         for name in hosts:
             self.rollout.hosts[name] = Part(
                 plans=self.rollout.hosts[name].plans, fate=fate, why=(why or {}).get(name, "")
             )
         all_done = all(part.fate == "done" for part in self.rollout.hosts.values())
-        if all_done:
-            self.path.unlink(missing_ok=True)
-        else:
-            self._write()
+        try:
+            if all_done:
+                self.path.unlink(missing_ok=True)
+            else:
+                self._write()
+        except OSError as error:
+            raise InputError(
+                f"{self.path}: {error.strerror}: how far the rollout has come cannot be kept",
+                "make room there, or set XDG_STATE_HOME to another folder",
+            ) from None
         self.waits = not all_done
 
     def first(self, names: Iterable[str]) -> list[str]:
@@ -75,13 +84,10 @@ class KeptRollout:
                 file.flush()
                 os.fsync(file.fileno())
             new.replace(self.path)
-        except OSError as error:
+        except OSError:
             with suppress(OSError):
                 new.unlink(missing_ok=True)
-            raise InputError(
-                f"{self.path}: {error.strerror}: how far the rollout has come cannot be kept",
-                "make room there, or set XDG_STATE_HOME to another folder",
-            ) from None
+            raise
 
 
 def begin(project: Project, plans: Mapping[str, Sequence[Plan]]) -> KeptRollout:

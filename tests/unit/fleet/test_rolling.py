@@ -37,6 +37,7 @@ ARGUMENTS: dict[str, Any] = {
     "yes": True,
     "reboot": False,
     "remove": False,
+    "source": None,
     "ask_sudo_password": False,
     "rolling": 2,
     "max_failures": None,
@@ -243,6 +244,67 @@ def test_a_file_that_is_no_rollout_and_a_folder_that_cannot_be_written_are_said(
         rollout.begin(fleet, {"a": ()}).note(["a"], "begun")
 
 
+class Full(InMemory):
+    """A disk on which there is no room any more from the write of this number on."""
+
+    def __init__(self, names: Collection[str], room_for: int) -> None:
+        super().__init__(names)
+        self.room = room_for
+
+    def _write(self) -> None:
+        self.room -= 1
+        if self.room < 0:
+            raise OSError(28, "No space left on device")
+
+
+FULL = "/nowhere/at/all: No space left on device: how far the rollout has come cannot be kept"
+
+
+def test_a_full_disk_lets_no_batch_begin_and_hides_nothing_that_was_changed() -> None:
+    run = Hosts(dict.fromkeys(("a", "b", "c"), DIFFERS))  # type: ignore[arg-type]
+    rolling = rolled(Rolling(run, Full(run.results, 2), 1, 0))  # type: ignore[arg-type]
+    assert run.executed == [["a"]]
+    assert [result.state for result in run.results.values()] == ["changed", "not begun", "not begun"]
+    assert rolling.not_kept is not None and rolling.not_kept.message == FULL
+
+
+def test_on_a_disk_that_is_full_from_the_beginning_nothing_is_changed() -> None:
+    run = Hosts(dict.fromkeys(("a", "b"), DIFFERS))  # type: ignore[arg-type]
+    with pytest.raises(InputError) as caught:
+        rolled(Rolling(run, Full(run.results, 0), 1, 0))  # type: ignore[arg-type]
+    assert caught.value.message == FULL
+    assert run.executed == []
+
+
+def test_what_could_not_be_kept_is_said_with_what_was_changed(
+    local_run: Make, tmp_path: Path, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rollout.os, "fsync", lambda file: full() if (tmp_path / "one/a").exists() else None)
+
+    def full() -> None:
+        raise OSError(28, "No space left on device")
+
+    run = local_run({"one": role, "two": role})
+    rolling, said = applied(run, run.project)
+    assert [result.state for result in run.results.values()] == ["changed", "not begun"]
+    path = rollout.place(run.project)
+    message = f"{path}: No space left on device: how far the rollout has come cannot be kept"
+    assert (
+        said.splitlines()[-5:]
+        == [
+            f"{message}; make room there, or set XDG_STATE_HOME to another folder",
+            "",
+            "rollout stopped: 0 hosts failed, none may",
+            "  done       one",
+            "  not begun  two",
+            "next: rigup apply --yes --rolling 2 --resume",
+        ][-5:]
+    )
+    assert f"{message}; make room there" in said
+    assert rolling.outcome()["not_kept"] == message
+    assert exit_code(list(run.results.values())) == 1
+
+
 @operation()
 def fails_while_told_to(marker: Path) -> Any:
     def fail(host: Any) -> None:
@@ -296,6 +358,7 @@ def test_stopped_mended_and_resumed_with_what_to_type(local_run: Make, tmp_path:
         "done": ["one", "three"],
         "failed": {"two": "two: it does not start; release 1 was put back and answers"},
         "not_begun": ["four"],
+        "not_kept": None,
         "next": "rigup apply --yes --rolling 2 --resume",
     }
     assert [records.kept_here(name)[-1]["result"] for name in names[:3]] == ["changed", "failed", "changed"]
@@ -383,9 +446,16 @@ def test_a_host_whose_connection_went_while_it_waited_is_reached_again(
 
 
 def test_what_to_type_has_what_was_typed() -> None:
-    given = ARGUMENTS | {"inventory": "my fleet.py", "limit": "quad*", "reboot": True, "max_failures": 3}
+    given = ARGUMENTS | {
+        "inventory": "my fleet.py",
+        "limit": "quad*",
+        "reboot": True,
+        "max_failures": 3,
+        "source": "my wheels",
+    }
     assert command(Namespace(**given), True) == (
-        "rigup apply 'my fleet.py' --limit 'quad*' --yes --reboot --rolling 2 --max-failures 3 --resume"
+        "rigup apply 'my fleet.py' --limit 'quad*' --yes --reboot --from 'my wheels' --rolling 2"
+        " --max-failures 3 --resume"
     )
 
 

@@ -14,6 +14,7 @@ from rigup.fleet.result import HostResult
 from rigup.plan import Plan
 
 SYSTEMD_TIME = "%a %Y-%m-%d %H:%M:%S UTC"
+_TAKES_NO_PART = ("unreachable", "refused", "cancelled", "not begun")
 
 
 def row(result: HostResult, plan: Plan, drift: tuple[Drift, ...]) -> dict[str, Any]:
@@ -41,10 +42,15 @@ def row(result: HostResult, plan: Plan, drift: tuple[Drift, ...]) -> dict[str, A
         "since": unit.since if unit else None,
         "up_seconds": up_seconds(unit.since, probe.clock) if unit and unit.active == "active" else None,
         "restarts": unit.restarts if unit else None,
-        "health": result.standing.get(name) or ("answers" if answer else "no answer"),
+        "health": result.standing.get(name) or ("answers" if answer else _unanswered(result)),
         "seconds": answer.seconds if answer else None,
         "drift": ", ".join(dict.fromkeys(own)) or "none",
     }
+
+
+def _unanswered(result: HostResult) -> str:
+    """Of a service that has not answered, whether it was asked at all."""
+    return "not asked" if result.state in _TAKES_NO_PART else "no answer"
 
 
 def with_kernels(found: dict[str, Any], plan: Plan, said: str | None) -> dict[str, Any]:

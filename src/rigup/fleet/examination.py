@@ -6,7 +6,8 @@ from typing import Any
 
 import gevent
 
-from rigup.fleet.drift import Drift, drift_of
+from rigup.facts.probe import Probe
+from rigup.fleet.drift import Drift, What, drift_of
 from rigup.fleet.drift_asking import ASKED_ROLES, asked_drift
 from rigup.fleet.preflight_rig import differences
 from rigup.fleet.report_asking import Asked, asked_for_report
@@ -14,26 +15,35 @@ from rigup.fleet.result import HostResult
 from rigup.fleet.runner import Run, load_provision
 from rigup.operations.builds import name_of
 from rigup.operations.gpu_binding import bound
-from rigup.plan import Plan
+from rigup.plan import Finding, Plan
+
+_FOREIGN = ("host-os", "host-init", "host-architecture")
 
 
 class Examination(Run):
-    """As a run, but never with a lease. drift: what differs, by host, once `compare_all` or `note_drift` was called."""
+    """As a run, but never with a lease. drift: what differs, by host, once `compare_all` or `note_drift` was called.
+
+    hindrances: by host, what an apply would be refused for there.
+    """
 
     only_looks = True
     drift: dict[str, tuple[Drift, ...]]
+    hindrances: dict[str, tuple[Finding, ...]]
     asked: dict[str, Asked]
 
     def look(self) -> None:
-        """Connects to every host and probes it. A host that is another rig than declared takes part: that is drift."""
+        """Connects to every host and probes it. What speaks against an apply there is drift and no more."""
         self.drift = {name: () for name in self.results}
-        self.asked = {}
+        self.hindrances, self.asked = {}, {}
         self.connect(take_lease=False)
-        for name, result in self.results.items():
-            if result.state == "refused" and result.probe is not None and self.plans[name]:
-                other = {f"{name}: {f.message}" for f in differences(self.plans[name][0].rig, result.probe)}
-                if all(error.message in other for error in result.errors):
-                    result.state, result.errors = "pending", []
+
+    def _against(self, name: str, probe: Probe) -> tuple[Finding, ...]:
+        """Of what an apply is refused for, what leaves nothing to be compared or asked; the rest is noted."""
+        found = super()._against(name, probe)
+        known = differences(self.plans[name][0].rig, probe) if self.plans[name] else ()  # drift_of tells of these
+        foreign = tuple(one for one in found if one.rule in _FOREIGN and one not in known)
+        self.hindrances[name] = tuple(one for one in found if one not in known and one not in foreign)
+        return foreign
 
     def compare_all(self, deep: bool = False) -> None:
         """Finds out what apply would change, and everything else that is not as planned.
@@ -54,7 +64,8 @@ class Examination(Run):
             if result.probe is not None:
                 plans = bound(self.plans[name], result.probe)
                 manifests = {plan.service.name: self._manifest(result, plan) for plan in plans}
-                self.drift[name] = drift_of(result.probe, self.plans[name], manifests)
+                drift = drift_of(result.probe, self.plans[name], manifests)
+                self.drift[name] = (*drift, *map(_as_drift, self.hindrances[name]))
 
     def ask_for_report(self) -> None:
         """Asks every host that can be asked for what a report wants of it, whatever has failed there."""
@@ -86,6 +97,11 @@ class Examination(Run):
         assert plan.build is not None and result.probe is not None
         build = name_of(plan.build, result.probe.architecture, result.probe.os)
         return dict(release_of(plan, build).manifest)
+
+
+def _as_drift(found: Finding) -> Drift:
+    what: What = "driver" if found.rule == "host-driver" else "gpus" if found.rule.startswith("host-gpu") else "host"
+    return Drift(what, found.message, hint=found.hint)
 
 
 def _stands(host: Any) -> bool:

@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any
 
 import gevent
+from gevent.lock import Semaphore
 from pyinfra.api import Config, Inventory, State, arguments
 from pyinfra.api.exceptions import ConnectError
 from pyinfra.api.state import StateStage
@@ -52,11 +53,12 @@ class Contact:
         self.state = State(inventory, Config(CONNECT_TIMEOUT=CONNECT_TIMEOUT_SECONDS, PARALLEL=parallel))
         self.state.cwd = str(toolkit_root())
         self._begun: dict[str, Any] = {}
+        self._turns = Semaphore(parallel)  # the pool's own would have whoever begins wait for a place
 
     def begin(self) -> None:
         """Starts to reach every host; returns at once. What goes wrong is raised by `greeting`."""
         self.state.set_stage(StateStage.Connect)
-        self._begun = {host.name: self.state.pool.spawn(self._outcome, host) for host in self.state.inventory}
+        self._begun = {host.name: gevent.spawn(self._outcome_in_turn, host) for host in self.state.inventory}
 
     def greeting(self, host: Any) -> Greeting:
         """What the greeting brings back: of the one that was begun, else of one that is said now.
@@ -86,6 +88,10 @@ class Contact:
     def _speaks(self, host: Any) -> bool:
         client = host.connector.client
         return host.name in self._begun and client is not None and client.get_transport() is not None
+
+    def _outcome_in_turn(self, host: Any) -> Greeting | Exception:
+        with self._turns:
+            return self._outcome(host)
 
     def _outcome(self, host: Any) -> Greeting | Exception:
         """What a greenlet ends with: gevent prints the traceback of one that raises."""

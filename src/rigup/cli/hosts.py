@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from rigup.errors import RigupError
+from rigup.errors import InputError, RigupError
 
 if TYPE_CHECKING:
     from rigup.fleet.contact import Contact
@@ -167,5 +167,9 @@ def check_installable(plans: tuple[Plan, ...]) -> None:
 def sudo_password(args: argparse.Namespace) -> str | None:
     """The password that sudo wants on the hosts: asked for, or from the environment, which it is taken out of."""
     if args.ask_sudo_password:
-        return getpass.getpass("sudo password on the hosts: ")
+        try:
+            return getpass.getpass("sudo password on the hosts: ")
+        except EOFError:
+            hint = f"set {SUDO_PASSWORD_VARIABLE} in its place"
+            raise InputError("--ask-sudo-password asks, and nobody can answer here", hint) from None
     return os.environ.pop(SUDO_PASSWORD_VARIABLE, None)

@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _of_host(args: argparse.Namespace) -> list[dict[str, Any]]:
     hosts.patch_for_many_hosts()
-    from rigup.errors import InputError
+    from rigup.errors import InputError, Unreachable
     from rigup.fleet.contact import Contact
     from rigup.fleet.inventory import load_project
     from rigup.fleet.records import ON_HOST, parse
@@ -68,6 +68,12 @@ def _of_host(args: argparse.Namespace) -> list[dict[str, Any]]:
         (host,) = contact.state.inventory
         contact.greeting(host)
         return parse(remote.ask(host, "cat", ON_HOST).stdout)
+    except remote.LOST as error:
+        what = f"{type(error).__name__}: {error}".removesuffix(": ")
+        raise Unreachable(
+            f"{project.hosts[0].name}: connection lost ({what})",
+            "run the same command again; --here shows what this machine remembers",
+        ) from None
     finally:
         contact.leave()
 

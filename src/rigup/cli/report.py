@@ -10,6 +10,7 @@ import platform
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -142,8 +143,9 @@ def secrets_said(root: Path, data: Any) -> Iterator[str]:
             yield from secrets_said(root, value)
         elif isinstance(value, str) and str(key).endswith("_file"):
             path = root / Path(value).expanduser()
-            if path.is_file() and os.access(path, os.R_OK) and path.stat().st_size <= LARGEST_SECRET:
-                yield path.read_text(errors="replace").strip()
+            with suppress(OSError):
+                if path.is_file() and path.stat().st_size <= LARGEST_SECRET:
+                    yield path.read_text(errors="replace").strip()
         elif is_secret(str(key), value):
             yield value
 

@@ -145,9 +145,13 @@ def _is_group(name: str, value: object, path: Path) -> bool:
     return True
 
 
+def _has_data(group: Any) -> bool:
+    """Whether a group is a pair of its hosts and the data that the inventory itself says of them."""
+    return isinstance(group, tuple) and len(group) == 2 and isinstance(group[0], list) and isinstance(group[1], dict)
+
+
 def _hosts_of(group: Any) -> list[Any]:
-    is_pair = isinstance(group, tuple) and len(group) == 2 and isinstance(group[0], list) and isinstance(group[1], dict)
-    return list(group[0] if is_pair else group)
+    return list(group[0] if _has_data(group) else group)
 
 
 def _load_group_data(root: Path, inventory: Path) -> dict[str, tuple[dict[str, Any], str]]:
@@ -188,7 +192,7 @@ def _entry(
     named = [group for group in members if group != "all"]
     for group in dict.fromkeys(["all", inventory.stem, *named]):
         data, path = group_data.get(group, ({}, ""))
-        inline = groups[group][1] if isinstance(groups.get(group), tuple) and group in members else {}
+        inline = groups[group][1] if _has_data(groups.get(group)) and group in members else {}
         for found, origin in ((data, path), (inline, _shown(inventory))):
             merged.update(found)
             origins.update(dict.fromkeys(found, origin))

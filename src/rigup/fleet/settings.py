@@ -5,7 +5,6 @@ Secrets are read here, on the controlling machine, and go to the host over stand
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -187,13 +186,16 @@ def _repository(data: Mapping[str, Any], kind: str, mirror: str) -> tuple[str | 
 def read_secret(root: Path, key: str, name: str) -> str:
     """The secret in a file of the user's, relative to `root`. Raises InputError, naming `key`, for an unfit file."""
     path = root / Path(name).expanduser()
-    if not path.is_file():
-        raise InputError(f"{key}: {name} does not exist", f"looked in {root}")
-    if path.stat().st_mode & 0o077:
-        raise InputError(f"{key}: {name} can be read by others", f"chmod 600 {name}")
-    if not os.access(path, os.R_OK):
-        raise InputError(f"{key}: {name} cannot be read", "who owns it?")
-    secret = path.read_text().strip()
+    try:
+        if not path.is_file():
+            raise InputError(f"{key}: {name} does not exist", f"looked in {root}")
+        if path.stat().st_mode & 0o077:
+            raise InputError(f"{key}: {name} can be read by others", f"chmod 600 {name}")
+        secret = path.read_text().strip()
+    except OSError:
+        raise InputError(f"{key}: {name} cannot be read", "who owns it, and the folders that it lies in?") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{key}: {name} is not text", "a secret is one line of text") from None
     if not secret or "\n" in secret:
         raise InputError(f"{key}: {name} must hold one secret on one line", "it is empty, or has more")
     return secret

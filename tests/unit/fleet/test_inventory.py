@@ -48,6 +48,12 @@ def test_the_more_particular_value_wins(fleet: Path) -> None:
     assert hubs == {"a.lan": "inline", "b.lan": "host", "c.lan": "file", "d.lan": "file"}
 
 
+@pytest.mark.parametrize("hosts", [("a.lan",), ("a.lan", "b.lan"), ("a.lan", ("b.lan", {"ssh_port": 2222}))])
+def test_a_group_may_be_a_tuple_of_hosts(fleet: Path, hosts: tuple[object, ...]) -> None:
+    write(fleet, f"box = {hosts!r}", box=RIG)
+    assert [host.name for host in load_project(None).hosts] == ["a.lan", "b.lan"][: len(hosts)]
+
+
 def test_limit_takes_groups_hosts_and_patterns(fleet: Path) -> None:
     write(fleet, 'x = ["a1", "a2"]\ny = ["b1"]', all=RIG)
     names = lambda limit: [host.name for host in load_project(None, limit).hosts]  # noqa: E731

@@ -31,13 +31,32 @@ def test_the_public_hub_is_the_default_and_secrets_do_not_show(tmp_path: Path) -
     assert "sk-1234" not in repr(settings)
 
 
+OWNER = "who owns it, and the folders that it lies in?"
+
+
+def test_a_secret_in_a_folder_that_may_not_be_entered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    secret(tmp_path / "chat.key", "sk-1234")
+
+    def denied(path: Path) -> bool:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "is_file", denied)  # as for anybody but root, who may enter any
+    with pytest.raises(InputError) as caught:
+        read_settings({}, (plan(api_key_file="chat.key"),), tmp_path)
+    assert (caught.value.message, caught.value.hint) == ("services.chat.api_key_file: chat.key cannot be read", OWNER)
+
+
 def test_bad_settings(tmp_path: Path) -> None:
     secret(tmp_path / "open", "token", 0o644)
     secret(tmp_path / "empty", "\n")
+    (tmp_path / "bytes").write_bytes(b"\xff\xfe")
+    (tmp_path / "bytes").chmod(0o600)
     for data, message, hint in (
         ({"hub": "hub.lan"}, 'hub: "hub.lan" is not an address', f'write hub = "{HUB}"'),
         ({"hub_token_file": "gone"}, "hub_token_file: gone does not exist", f"looked in {tmp_path}"),
         ({"hub_token_file": "open"}, "hub_token_file: open can be read by others", "chmod 600 open"),
+        ({"hub_token_file": "bytes"}, "hub_token_file: bytes is not text", "a secret is one line of text"),
+        ({"hub_token_file": "x" * 300}, f"hub_token_file: {'x' * 300} cannot be read", OWNER),
         (
             {"hub_token_file": "empty"},
             "hub_token_file: empty must hold one secret on one line",

@@ -1,0 +1,53 @@
+"""What verbs say that ask one host, or ask the user how to become root there."""
+
+from __future__ import annotations
+
+import getpass
+from argparse import Namespace
+from pathlib import Path
+
+import gevent
+import pytest
+from paramiko import SSHException
+
+from rigup.cli import hosts, main
+from rigup.errors import InputError
+from rigup.fleet import contact
+from rigup.operations import remote
+from tests.command_line import CommandLine
+
+
+@pytest.mark.parametrize(
+    ("error", "what"),
+    [
+        (gevent.Timeout(60), "Timeout: 60 seconds"),
+        (SSHException("SSH session not active"), "SSHException: SSH session not active"),
+        (ConnectionResetError(104, "reset"), "ConnectionResetError: [Errno 104] reset"),
+        (EOFError(), "EOFError"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_connection_lost_while_a_host_tells_its_log_is_said(
+    error: BaseException, what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def lost(*words: object, **options: object) -> None:
+        raise error
+
+    CommandLine(tmp_path).describe(["box"])
+    monkeypatch.chdir(tmp_path / "fleet")
+    monkeypatch.setattr(hosts, "patch_for_many_hosts", lambda: None)
+    monkeypatch.setattr(contact.Contact, "greeting", lambda self, host: None)
+    monkeypatch.setattr(remote, "ask", lost)
+    assert main.main(["log", "box"]) == 2
+    assert f"box: connection lost ({what})" in capsys.readouterr().err
+
+
+def test_a_password_is_not_asked_for_where_nobody_can_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody(prompt: str) -> str:
+        raise EOFError
+
+    monkeypatch.setattr(getpass, "getpass", nobody)
+    with pytest.raises(InputError) as caught:
+        hosts.sudo_password(Namespace(ask_sudo_password=True))
+    assert caught.value.message == "--ask-sudo-password asks, and nobody can answer here"
+    assert caught.value.hint == "set RIGUP_SUDO_PASSWORD in its place"

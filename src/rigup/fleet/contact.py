@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any
 
 import gevent
+from gevent.event import Event
 from gevent.lock import Semaphore
 from pyinfra.api import Config, Inventory, State, arguments
 from pyinfra.api.exceptions import ConnectError
@@ -27,6 +28,7 @@ from rigup.fleet.unreachable import explain
 CONNECT_TIMEOUT_SECONDS = 10
 LEAVE_SECONDS = 5
 PARALLEL_HOSTS = 50
+PATIENCE_SECONDS = 0.02
 
 
 class Contact:
@@ -54,11 +56,17 @@ class Contact:
         self.state.cwd = str(toolkit_root())
         self._begun: dict[str, Any] = {}
         self._turns = Semaphore(parallel)  # the pool's own would have whoever begins wait for a place
+        self._reached = {host.name: Event() for host in inventory}
 
     def begin(self) -> None:
-        """Starts to reach every host; returns at once. What goes wrong is raised by `greeting`."""
+        """Starts to reach every host, and returns when all are connected or after PATIENCE_SECONDS.
+
+        A connection begins with short steps on either side, each of which would wait for what this machine does next.
+        What goes wrong is raised by `greeting`.
+        """
         self.state.set_stage(StateStage.Connect)
         self._begun = {host.name: gevent.spawn(self._outcome_in_turn, host) for host in self.state.inventory}
+        gevent.wait(list(self._reached.values()), timeout=PATIENCE_SECONDS)
 
     def greeting(self, host: Any) -> Greeting:
         """What the greeting brings back: of the one that was begun, else of one that is said now.
@@ -99,6 +107,8 @@ class Contact:
             return self._greet(host)
         except Exception as error:
             return error
+        finally:
+            self._reached[host.name].set()
 
     def _greet(self, host: Any) -> Greeting:
         try:
@@ -108,4 +118,5 @@ class Contact:
         except Exception as error:  # paramiko lets some key errors through as they are
             raise explain(host.name, f"{type(error).__name__}: {error}") from None
         self.state.activate_host(host)
+        self._reached[host.name].set()
         return greet_as_root(host, self.sudo_password)

@@ -10,7 +10,6 @@ from pathlib import Path
 from rigup.errors import InputError
 from rigup.lock import LockedSource
 from rigup.operations.downloads import Progress, download, fetch, locked, sha256_of, silent
-from rigup.operations.package_index import find_sdist
 
 
 def fetch_source(source: LockedSource, cache: Path, progress: Progress) -> Path:
@@ -72,6 +71,8 @@ def source_url(engine: str, version: str, address: str) -> str:
     if scheme == "https":
         return address
     if scheme == "pypi" and rest.count("==") == 1:
+        from rigup.operations.package_index import find_sdist  # few runs fetch anything
+
         project, version = rest.split("==")
         return find_sdist(project, version)
     where = f"rigup.lock: sources: {engine} {version}: address"

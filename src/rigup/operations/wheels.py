@@ -16,7 +16,6 @@ from rigup.operations import remote
 from rigup.operations.downloads import fetch
 from rigup.operations.progress import Progress, report
 from rigup.operations.uploads import send_file
-from rigup.operations.uv import url_of
 from rigup.plan import Build
 from rigup.units import bytes_text
 
@@ -80,6 +79,8 @@ def fetch_wheel(
     name: str, sha256: str, cache: Path, progress: Callable[[int, int], None] = lambda done, total: None
 ) -> Path:
     """A wheel in a cache of this machine, from the index that pip is set up for here. Raises as `downloads.fetch`."""
+    from rigup.operations.uv import url_of  # few runs fetch anything
+
     return fetch(lambda: url_of(name), name, sha256, cache / sha256, progress)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,9 +19,14 @@ class LocalHost:
         self.connector_data: dict[str, Any] = {}
         self.commands: list[str] = []
 
-    def run_shell_command(self, command: Any, _sudo: bool = False, _stdin: str | None = None) -> tuple[bool, Any]:
+    def run_shell_command(
+        self, command: Any, _sudo: bool = False, _stdin: str | None = None, _env: Mapping[str, str] | None = None
+    ) -> tuple[bool, Any]:
         """The result in pyinfra's form: whether it went well, and what it printed."""
         line = command.get_raw_value()
         self.commands.append(line)
-        done = subprocess.run(["sh", "-c", line], input=_stdin, capture_output=True, text=True, timeout=60)
+        environment = {**os.environ, **(_env or {})}
+        done = subprocess.run(
+            ["sh", "-c", line], input=_stdin, capture_output=True, text=True, timeout=60, env=environment
+        )
         return done.returncode == 0, SimpleNamespace(stdout=done.stdout, stderr=done.stderr)

@@ -1,7 +1,8 @@
 """Many questions to a host in one command: the script that asks them, and the answers in what it prints. Pure.
 
 A question is the very command that a fact would run by itself. Each runs in a shell of its own, with nothing on its
-standard input, and its answer keeps standard output, standard error and exit status apart.
+standard input, and its answer keeps standard output, standard error and exit status apart. What programs say is said in
+English, whatever the language of the host.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ MARK = "##rigup-fact##"
 
 # printf's first newline ends a last line that has none; `answers_in` takes it away again where there was one
 ASK = f"""
+export LC_ALL=C
 ask() {{
 echo "{MARK} $1"; echo "{MARK} $1" >&2
 ( eval "$2" ) </dev/null; status=$?

@@ -24,7 +24,7 @@ from pyinfra.connectors.util import CommandOutput
 from rigup.errors import HostFailed
 from rigup.fleet import fact_batch
 from rigup.fleet.fact_batch import Answer, digest
-from rigup.operations.remote import LOST
+from rigup.operations.remote import IN_ENGLISH, LOST
 
 FRESH_SECONDS = 30.0
 QUESTION_SECONDS = 300
@@ -65,7 +65,8 @@ class FactReader:
         """What a fact's command leaves behind: known, or asked now, with what the forecast says is asked next."""
         if isinstance(command, str):
             command = StringCommand(command)
-        arguments["_timeout"] = arguments.get("_timeout") or QUESTION_SECONDS
+        alone = {"_timeout": QUESTION_SECONDS, "_env": IN_ENGLISH}
+        arguments |= {key: arguments.get(key) or value for key, value in alone.items()}
         text = str(command.get_raw_value())
         try:
             found = self._found(text, arguments, run) if _is_plain(command, text, arguments) else None
@@ -143,7 +144,7 @@ def harmless() -> Iterator[None]:
 
 # a fact takes these from its operation; a question has a time-out of its own, and is not asked twice
 _OF_NO_MATTER = ("_sudo", "_timeout", "_retries", "_retry_delay")
-_AS_ALWAYS = {"_shell_executable": "sh", "_success_exit_codes": [0]}
+_AS_ALWAYS = {"_shell_executable": "sh", "_success_exit_codes": [0], "_env": IN_ENGLISH}
 
 
 def _is_plain(command: StringCommand, text: str, arguments: dict[str, Any]) -> bool:

@@ -33,7 +33,7 @@ OURS, NOBODYS = "ours", ""
 _TAKE = r"""
 mkdir -p "$1"; exec 9>>"$1/lease.lock"; flock -w 10 9
 uptime="$(cut -d. -f1 /proc/uptime)"
-whose=; [ -s "$1/lease.lock" ] && whose="$(stat -c %i-%.Y "$1/lease.lock")"
+whose=; [ -s "$1/lease.lock" ] && whose="$(LC_ALL=C stat -c %i-%.Y "$1/lease.lock")"
 if [ -f "$2" ]; then
   age=$(( uptime - $(cat "$1/lease.seen" 2>/dev/null || echo 0) )); found="$(cat "$2")"; whose=theirs
   if [ "$found" = "$4" ]; then whose=ours
@@ -73,7 +73,7 @@ def stamp() -> str:
 
     Where somebody has it, alive or not, a second word follows: "held".
     """
-    return f"[ -s {RUNTIME}/lease.lock ] && stat -c %i-%.Y {RUNTIME}/lease.lock; [ -e {FILE} ] && echo held"
+    return f"[ -s {RUNTIME}/lease.lock ] && LC_ALL=C stat -c %i-%.Y {RUNTIME}/lease.lock; [ -e {FILE} ] && echo held"
 
 
 def myself() -> Holder:

@@ -15,7 +15,7 @@ from rigup.operations import remote
 from rigup.operations.steps import step
 from rigup.operations.uploads import send_file
 
-_FORM = "'%F|%a|%U:%G|%n'"
+_STAT = "LC_ALL=C stat -L -c '%F|%a|%U:%G|%n' --"
 _FOLDER, _FILE = "directory|755|root:root", "regular file|644|root:root"
 _RENAME = (
     'cd "$1"; shift; for name; do chown root:root "$name.new"; chmod 644 "$name.new"; mv -f "$name.new" "$name"; done'
@@ -30,10 +30,10 @@ class Stands(FactBase[dict[str, str]]):
         return {}
 
     def command(self, paths: tuple[str, ...]) -> str:
-        return f"stat -L -c {_FORM} -- {shlex.join(paths)} 2>/dev/null; true"
+        return f"{_STAT} {shlex.join(paths)} 2>/dev/null; true"
 
     def process(self, output: list[str]) -> dict[str, str]:
-        return {path: stands for stands, _, path in (line.rpartition("|") for line in output) if stands}
+        return {path: _plain(stands) for stands, _, path in (line.rpartition("|") for line in output) if stands}
 
 
 class Contents(FactBase[dict[str, str]]):
@@ -45,7 +45,7 @@ class Contents(FactBase[dict[str, str]]):
 
     def command(self, folder: str, names: tuple[str, ...]) -> str:
         files = shlex.join(names)
-        both = f"stat -L -c {_FORM} -- {files}; sha256sum -- {files}"
+        both = f"{_STAT} {files}; sha256sum -- {files}"
         return f"cd {shlex.quote(folder)} 2>/dev/null && {{ {both}; }} 2>/dev/null; true"
 
     def process(self, output: list[str]) -> dict[str, str]:
@@ -54,11 +54,16 @@ class Contents(FactBase[dict[str, str]]):
         for line in output:
             if "|" in line:
                 how, _, name = line.rpartition("|")
-                stands[name] = how
+                stands[name] = _plain(how)
             else:
                 digest, _, name = line.partition("  ")
                 hashes[name] = digest
         return {name: f"{hashes.get(name, '')} {how}" for name, how in stands.items()}
+
+
+def _plain(stands: str) -> str:
+    """An empty file is a file."""
+    return stands.replace("regular empty file|", "regular file|", 1)
 
 
 @operation()

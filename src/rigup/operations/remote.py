@@ -11,6 +11,7 @@ from pyinfra.api.command import QuoteString, StringCommand
 
 from rigup.errors import HostFailed
 
+IN_ENGLISH = {"LC_ALL": "C"}  # what is read from programs' output is translated on hosts with another language
 LOST = (OSError, EOFError, SSHException, gevent.Timeout)
 
 
@@ -35,7 +36,7 @@ def ask(host: Any, *words: str, stdin: str | None = None, timeout: float = 60) -
     Raises one of LOST when the connection is gone or nothing came back within `timeout` seconds.
     """
     command = StringCommand(*(QuoteString(word) for word in words))
-    arguments = {"_sudo": _sudo(host)} | ({"_stdin": stdin} if stdin is not None else {})
+    arguments = {"_sudo": _sudo(host), "_env": IN_ENGLISH} | ({"_stdin": stdin} if stdin is not None else {})
     with gevent.Timeout(timeout):
         ok, output = host.run_shell_command(command, **arguments)
     return Output(ok, output.stdout, output.stderr)

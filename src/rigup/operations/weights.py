@@ -35,7 +35,8 @@ class VerifiedFiles(FactBase[dict[str, tuple[int, str]]]):
         return {}
 
     def command(self, folder: str, paths: tuple[str, ...]) -> str:
-        look = f"cat .rigup-receipt.json; echo; echo '{_MARK}'; stat -L -c '%F|%s|%i|%.9Y|%n' -- {shlex.join(paths)}"
+        stat = f"LC_ALL=C stat -L -c '%F|%s|%i|%.9Y|%n' -- {shlex.join(paths)}"
+        look = f"cat .rigup-receipt.json; echo; echo '{_MARK}'; {stat}"
         return f"cd {shlex.quote(folder)} 2>/dev/null && {{ {look}; }} 2>/dev/null; true"
 
     def process(self, output: list[str]) -> dict[str, tuple[int, str]]:
@@ -44,7 +45,7 @@ class VerifiedFiles(FactBase[dict[str, tuple[int, str]]]):
             receipt, found = "\n".join(output[: output.index(_MARK)]), output[output.index(_MARK) + 1 :]
         there = {}
         for kind, size, inode, mtime, path in (line.split("|", 4) for line in found if line.count("|") >= 4):
-            if kind == "regular file":
+            if kind in ("regular file", "regular empty file"):
                 there[path] = {"size": int(size), "inode": int(inode), "mtime_ns": int(mtime.replace(".", ""))}
         try:
             entries = json.loads(receipt)["files"]

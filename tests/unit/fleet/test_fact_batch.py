@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import subprocess
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from pyinfra.connectors.util import CommandOutput, OutputLine
 
 from rigup.fleet.fact_batch import Answer, answers_in, digest, script
+from rigup.fleet.fact_reading import FactReader
 
 
 def output_of(text: str) -> CommandOutput:
@@ -30,6 +33,25 @@ QUESTIONS = {
 def test_each_answer_is_what_the_command_says_by_itself() -> None:
     questions = QUESTIONS
     assert answers_in(output_of(script(questions))) == {digest(text): answer for text, answer in questions.items()}
+
+
+def test_questions_are_asked_in_english(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
+    question = "sh -c 'echo $LC_ALL'"
+    assert answers_in(output_of(script([question]))) == {digest(question): Answer(True, (("stdout", "C"),))}
+
+
+def test_a_question_that_is_asked_alone_is_so_too_and_stays_one_that_is_remembered() -> None:
+    reader = FactReader(SimpleNamespace(name="box", current_op_hash=None))
+    told: list[dict[str, Any]] = []
+
+    def run(command: Any, **arguments: Any) -> tuple[bool, CommandOutput]:
+        told.append(arguments)
+        return True, CommandOutput([])
+
+    reader.answer("stat /", {"_sudo": True}, run)
+    assert [arguments["_env"] for arguments in told] == [{"LC_ALL": "C"}]
+    assert reader.questions() == ["stat /"]
 
 
 def test_noise_around_the_answers_is_nobodys() -> None:

@@ -6,9 +6,12 @@ import getpass
 import grp
 import hashlib
 import os
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from rigup.operations.placed import Contents, Stands
 from rigup.operations.weights import VerifiedFiles
@@ -34,7 +37,7 @@ def test_folders_are_told_with_mode_and_owner_and_links_are_followed(tmp_path: P
         "a b": f"directory|755|{OWNER}",
         "link": f"directory|755|{OWNER}",
         "secret": f"directory|700|{OWNER}",
-        "file": f"regular empty file|644|{OWNER}",
+        "file": f"regular file|644|{OWNER}",
     }
 
 
@@ -44,6 +47,43 @@ def test_programs_are_told_with_their_hashes(tmp_path: Path) -> None:
     digest = hashlib.sha256(b"pass\n").hexdigest()
     assert asked(Contents(), str(tmp_path), ("one.py", "two.py")) == {"one.py": f"{digest} regular file|600|{OWNER}"}
     assert asked(Contents(), str(tmp_path / "missing"), ("one.py",)) == {}
+
+
+@pytest.fixture
+def german(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A `stat` that answers as coreutils do on a German host, unless it is asked in English."""
+    stat = tmp_path / "bin/stat"
+    stat.parent.mkdir()
+    stat.write_text(f"""#!/bin/sh
+if [ "$LC_ALL" = C ]; then exec {shutil.which("stat")} "$@"; fi
+{shutil.which("stat")} "$@" | sed 's/^directory/Verzeichnis/; s/^regular file/reguläre Datei/; s/[.]/,/'
+""")
+    stat.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{stat.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
+
+
+@pytest.mark.usefixtures("german")
+def test_a_host_with_another_language_says_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "weights/a.gguf"
+    path.parent.mkdir(mode=0o755)
+    path.write_text("a")
+    path.chmod(0o644)
+    receipt = Receipt(path.parent)
+    receipt.add(File("a.gguf", 1, "a" * 64))
+    receipt.write(Job(path.parent, ()))
+    assert asked(Stands(), (str(path.parent),)) == {str(path.parent): f"directory|755|{OWNER}"}
+    digest = hashlib.sha256(b"a").hexdigest()
+    assert asked(Contents(), str(path.parent), ("a.gguf",)) == {"a.gguf": f"{digest} regular file|644|{OWNER}"}
+    assert verified(path.parent) == {"a.gguf": (1, "a" * 64)}
+
+
+def test_an_empty_file_of_a_checkpoint_counts_as_any_other(tmp_path: Path) -> None:
+    (tmp_path / "a.gguf").touch()
+    receipt = Receipt(tmp_path)
+    receipt.add(File("a.gguf", 0, "e" * 64))
+    receipt.write(Job(tmp_path, ()))
+    assert verified(tmp_path) == {"a.gguf": (0, "e" * 64)}
 
 
 def verified(folder: Path) -> Any:

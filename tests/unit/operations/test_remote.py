@@ -21,6 +21,11 @@ def test_script_arguments_arrive_as_they_are() -> None:
     assert remote.script(LocalHost(), 'printf "%s|%s" "$2" "$1"', AWKWARD, "two") == f"two|{AWKWARD}"
 
 
+def test_programs_are_asked_in_english(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
+    assert remote.tell(LocalHost(), "sh", "-c", 'echo "$LC_ALL"') == "C\n"
+
+
 def test_a_failure_has_the_last_words() -> None:
     with pytest.raises(HostFailed) as caught:
         remote.script(LocalHost(), "echo first >&2; echo the reason >&2; exit 3")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterator
 
 from rigup import layout
 from rigup.facts.probe import Probe
 from rigup.fleet.preflight_driver import driver_findings
 from rigup.fleet.preflight_rig import differences
+from rigup.operations.builds import name_of
 from rigup.operations.gpu_binding import strangers
 from rigup.plan import Finding, Plan
 from rigup.rig import SUPPORTED_OS
@@ -75,15 +77,15 @@ def _disks(probe: Probe, plans: tuple[Plan, ...]) -> Iterator[Finding]:
             yield Finding(
                 rule="host-disk", message=f"{disk.folder} cannot be written to", hint="is it mounted read-only?"
             )
+    missing = dict(_missing_weights(probe, plan) for plan in plans)  # by folder: services may serve the same one
     needed = {
-        layout.BUILDS: SPACE_FOR_A_BUILD if any(plan.build and plan.build.method == "source" for plan in plans) else 0,
-        layout.WEIGHTS: sum(size for plan in plans if (size := _missing_weights(probe, plan))),
+        layout.BUILDS: SPACE_FOR_A_BUILD if any(_missing_build(probe, plan) for plan in plans) else 0,
+        layout.WEIGHTS: sum(missing.values()),
     }
     what = {layout.BUILDS: "a build needs", layout.WEIGHTS: "the weights need"}
     for folder, size in needed.items():
         there = probe.disk(folder)
-        built = folder == layout.BUILDS and probe.builds
-        if there and there.writable and not built and size > there.free_bytes:
+        if there and there.writable and size > there.free_bytes:
             free = bytes_text(there.free_bytes)
             yield Finding(
                 rule="host-disk",
@@ -92,13 +94,21 @@ def _disks(probe: Probe, plans: tuple[Plan, ...]) -> Iterator[Finding]:
             )
 
 
-def _missing_weights(probe: Probe, plan: Plan) -> int:
+def _missing_build(probe: Probe, plan: Plan) -> bool:
+    if plan.build is None or plan.build.method != "source":
+        return False
+    return not probe.builds or name_of(plan.build, probe.architecture, probe.os) not in probe.builds
+
+
+def _missing_weights(probe: Probe, plan: Plan) -> tuple[str, int]:
+    """The folder of a plan's weights, and how many bytes of them are yet to come; ("", 0) where it has none."""
     if plan.checkpoint is None or plan.checkpoint.revision is None:
-        return 0
+        return "", 0
     folder = layout.weights_folder(plan.checkpoint.repo, plan.checkpoint.revision)
     if folder in probe.weights:
-        return 0
-    return max(0, int(plan.checkpoint.bytes * (1 + SPACE_FOR_WEIGHTS_SHARE)) - probe.incoming.get(folder, 0))
+        return folder, 0
+    whole = int(plan.checkpoint.bytes * (1 + SPACE_FOR_WEIGHTS_SHARE))
+    return folder, max(0, whole - probe.incoming.get(folder, 0))
 
 
 def _named_gpus(probe: Probe, plans: tuple[Plan, ...]) -> Iterator[Finding]:
@@ -119,7 +129,9 @@ def _left_over_units(probe: Probe, plans: tuple[Plan, ...]) -> set[str]:
 def _port(probe: Probe, plan: Plan, left_over: set[str], remove: bool) -> Iterator[Finding]:
     own = layout.unit_name(plan.service.name)
     for listener in probe.listeners if plan.rank == 0 else ():  # the head alone has the API
-        if listener.port != plan.service.port or listener.unit == own or (remove and listener.unit in left_over):
+        if listener.port != plan.service.port or not _same_place(listener.address, plan.service.listen):
+            continue
+        if listener.unit == own or (remove and listener.unit in left_over):
             continue
         holder = listener.unit or listener.program or "another program"
         hint = "stop that, or give the service another port"
@@ -131,3 +143,15 @@ def _port(probe: Probe, plan: Plan, left_over: set[str], remove: bool) -> Iterat
             hint=hint,
         )
         return
+
+
+def _same_place(there: str, wanted: str) -> bool:
+    """Whether two programs cannot listen at the same port of these addresses; what is no address is taken to be any."""
+    try:
+        addresses = [
+            ipaddress.ip_address("127.0.0.1" if address == "localhost" else address.partition("%")[0])
+            for address in (there, wanted)
+        ]
+    except ValueError:
+        return True
+    return addresses[0] == addresses[1] or any(address.is_unspecified for address in addresses)

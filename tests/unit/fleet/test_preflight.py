@@ -9,6 +9,7 @@ import pytest
 from rigup.facts.probe import Disk, Gpu, Listener, Nvidia, PciGpu, Probe
 from rigup.fleet.preflight import preflight
 from rigup.node import Node
+from rigup.operations.builds import name_of
 from rigup.plan import Build, Checkpoint, Plan
 from rigup.rig import Gpu as RigGpu
 from rigup.rig import Rig
@@ -129,6 +130,44 @@ def test_weights_that_are_there_or_on_their_way_need_no_room() -> None:
     full = replace(GOOD, disks=(GOOD.disks[0], Disk("/var/lib", True, 10**10)))
     assert messages(replace(full, weights=(folder,))) == []
     assert messages(replace(full, incoming={folder: 95 * 10**9})) == []
+
+
+def test_services_of_one_checkpoint_need_its_room_once() -> None:
+    both = (PLAN, PLAN.model_copy(update={"service": Service(name="second", model="m", port=8001)}))
+    room = replace(GOOD, disks=(GOOD.disks[0], Disk("/var/lib", True, 15 * 10**10)))
+    assert preflight(room, both, NOW) == ()
+    assert PLAN.checkpoint is not None
+    other = PLAN.checkpoint.model_copy(update={"revision": "b" * 40})
+    (finding,) = preflight(room, (PLAN, both[1].model_copy(update={"checkpoint": other})), NOW)
+    assert finding.message == "the weights need 204.0 GB in /var/lib, 150.0 GB are free"
+
+
+def test_only_the_very_build_needs_no_room() -> None:
+    full = replace(GOOD, disks=(Disk("/opt", True, 10**9), *GOOD.disks[1:]))
+    assert PLAN.build is not None
+    name = name_of(PLAN.build, "x86_64", "debian-12")
+    assert messages(replace(full, builds=("vllm-0.33.0-abc", name))) == []
+    assert messages(replace(full, builds=("vllm-0.33.0-abc",))) == ["a build needs 2.1 GB in /opt, 1.0 GB are free"]
+
+
+@pytest.mark.parametrize(
+    ("there", "listen", "taken"),
+    [
+        ("10.0.0.5", "127.0.0.1", False),
+        ("10.0.0.5", "10.0.0.5", True),
+        ("10.0.0.5", "0.0.0.0", True),
+        ("*", "127.0.0.1", True),
+        ("::", "127.0.0.1", True),
+        ("::1", "127.0.0.1", False),
+        ("127.0.0.1", "localhost", True),
+        ("127.0.0.1%lo", "127.0.0.1", True),
+        ("10.0.0.5", "box.lan", True),
+    ],
+)
+def test_a_port_is_taken_where_the_service_is_to_listen(there: str, listen: str, taken: bool) -> None:
+    probe = replace(GOOD, listeners=(Listener(8000, there, "", "python3"),))
+    plan = PLAN.model_copy(update={"service": Service(name="chat", model="m", port=8000, listen=listen)})
+    assert messages(probe, plan) == ["port 8000 of service chat is in use by python3"] * taken
 
 
 FOUR = PLAN.model_copy(update={"rig": Rig(gpus=(CARD,) * 4)})

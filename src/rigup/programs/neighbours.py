@@ -7,9 +7,8 @@ Part of fetch_weights.py. Python 3.10 standard library only.
 
 from __future__ import annotations
 
-import concurrent.futures
+import asyncio
 import contextlib
-import http.client
 import json
 import os
 import random
@@ -26,7 +25,10 @@ else:
     from weights_folder import EXIT_INPUT, FetchError  # type: ignore[import-not-found, no-redef]
 
 ASK_TIMEOUT_S = 3.0
-ASKERS = 16
+"""For one answer at one address, all of it."""
+FIRST_LOOK_S = 4.0
+ASKED_AT_ONCE = 128
+SILENT_AT_ONCE = 64
 LARGEST_STATE = 4_000_000
 LONGEST_REST_S = 60.0
 LONGEST_BUSY_S = 600.0
@@ -110,16 +112,18 @@ class View:
         return self.neighbour.name
 
     def take(self, state: Mapping[str, Any], now: float) -> None:
-        """Takes in what it said. Raises ValueError and the like where that makes no sense."""
+        """Takes in what it said: all of it, or nothing and ValueError and the like where that makes no sense."""
         fetching = {str(sha256): int(count) for sha256, count in dict(state["fetching"]).items()}
+        hashing = {str(sha256): self.hashing.get(str(sha256), now) for sha256 in state["hashing"]}
+        have, claims = frozenset(map(str, state["have"])), frozenset(map(str, state["claims"]))
+        hub_bytes = int(state["hub_bytes"])
         for sha256, count in fetching.items():
             if count > self.fetching.get(sha256, -1):
                 self.moved[sha256] = now
-        if int(state["hub_bytes"]) > self.hub_bytes:
-            self.hub_bytes, self.hub_moved = int(state["hub_bytes"]), now
-        self.hashing = {str(sha256): self.hashing.get(str(sha256), now) for sha256 in state["hashing"]}
-        self.have, self.claims = frozenset(map(str, state["have"])), frozenset(map(str, state["claims"]))
-        self.fetching, self.seen, self.problem = fetching, now, ""
+        if hub_bytes > self.hub_bytes:
+            self.hub_bytes, self.hub_moved = hub_bytes, now
+        self.have, self.claims, self.hashing, self.fetching = have, claims, hashing, fetching
+        self.seen, self.problem = now, ""
 
     def answers(self, now: float, poll_s: float) -> bool:
         """Whether it has been heard of lately."""
@@ -169,61 +173,82 @@ def _pause(times: int) -> float:
 
 
 class Neighbours:
-    """All of them, asked in the background from `begin` to `end`."""
+    """All of them, asked in the background from `begin` to `end`, each by its own clock: none waits for others."""
 
     def __init__(self, sharing: Sharing) -> None:
         self.sharing = sharing
         self.views = [View(neighbour) for neighbour in sharing.neighbours]
-        self.asked_once = threading.Event()
-        self._stop = threading.Event()
-        self._pool = concurrent.futures.ThreadPoolExecutor(min(ASKERS, max(1, len(self.views))))
-        self._thread = threading.Thread(target=self._ask_on, daemon=True)
+        self._unasked = {view.name for view in self.views}
+        self._asked_all, self._stop = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._ask_all()), daemon=True)
 
     def begin(self) -> None:
-        """Starts to ask; returns when everyone has been asked once."""
-        self._thread.start()
-        while not self.asked_once.wait(0.1):
-            pass
+        """Starts to ask; returns when everyone has been asked once, after a while in any case."""
+        if self.views:
+            self._thread.start()
+            self._asked_all.wait(FIRST_LOOK_S)
 
     def end(self) -> None:
         """Stops asking."""
         self._stop.set()
-        self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _ask_on(self) -> None:
-        with contextlib.suppress(RuntimeError):  # the pool is shut down
-            while not self._stop.is_set():
-                list(self._pool.map(self._ask, self.views))
-                self.asked_once.set()
-                self._stop.wait(self.sharing.poll_s * random.uniform(0.75, 1.25))
-        self.asked_once.set()
+    async def _ask_all(self) -> None:
+        rooms = {True: asyncio.Semaphore(ASKED_AT_ONCE), False: asyncio.Semaphore(SILENT_AT_ONCE)}
+        await asyncio.gather(*(self._ask_on(view, rooms) for view in self.views))
 
-    def _ask(self, view: View) -> None:
+    async def _ask_on(self, view: View, rooms: Mapping[bool, asyncio.Semaphore]) -> None:
+        """Asks one again and again. Those who did not answer last time take no room from those who did."""
+        answered = True
+        while not self._stop.is_set():
+            async with rooms[answered]:
+                answered = await self._ask(view)
+            self._unasked.discard(view.name)
+            if not self._unasked:
+                self._asked_all.set()
+            await asyncio.sleep(self.sharing.poll_s * random.uniform(0.75, 1.25))
+
+    async def _ask(self, view: View) -> bool:
+        """Whether it answered; what it said is in the view then, else why not."""
         known = (view.address,) if view.address else view.neighbour.addresses
         for address in known:
             try:
-                state = ask(address, view.neighbour.port, self.sharing.key)
-                if state["host"] == view.name:  # else another host has this address too, or this one itself
-                    view.take(state, time.monotonic())
-                    view.address = address
-                    return
-            except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError, AttributeError) as error:
-                view.problem = f"{address} port {view.neighbour.port}: {getattr(error, 'strerror', None) or error}"
+                state = await asyncio.wait_for(ask(address, view.neighbour.port, self.sharing.key), ASK_TIMEOUT_S)
+                if state["host"] != view.name:
+                    raise OSError("another host answers")  # it has this address too, or it is this one itself
+                view.take(state, time.monotonic())
+                view.address = address
+                return True
+            except Exception as error:  # whatever it sends, only it is to suffer
+                view.problem = f"{address} port {view.neighbour.port}: {_reason(error)}"
         view.address = ""
+        return False
 
 
-def ask(address: str, port: int, key: str) -> dict[str, Any]:
+def _reason(error: Exception) -> str:
+    if isinstance(error, asyncio.TimeoutError):
+        return f"no answer within {ASK_TIMEOUT_S:g} s"
+    number = getattr(error, "errno", None) or 0
+    return os.strerror(number) if number > 0 else str(error) or type(error).__name__
+
+
+async def ask(address: str, port: int, key: str) -> dict[str, Any]:
     """What a neighbour says of a checkpoint. Raises OSError and the like where it does not answer well."""
-    connection = http.client.HTTPConnection(address, port, timeout=ASK_TIMEOUT_S)
+    reader, writer = await asyncio.open_connection(address, port)
     try:
-        connection.request("GET", f"/state/{key}.json")
-        answer = connection.getresponse()
-        if answer.status != 200:
-            raise OSError(f"answers {answer.status}")
-        state: dict[str, Any] = json.loads(answer.read(LARGEST_STATE))
-        return state
+        writer.write(f"GET /state/{key}.json HTTP/1.0\r\nHost: {address}\r\n\r\n".encode())
+        answer = bytearray()
+        while len(answer) < LARGEST_STATE and (data := await reader.read(2**16)):
+            answer += data
     finally:
-        connection.close()
+        writer.close()
+    head, _, body = answer.partition(b"\r\n\r\n")
+    protocol, _, status = head.partition(b" ")
+    if not protocol.startswith(b"HTTP/"):
+        raise ValueError("what answers is no web server")
+    if status[:3] != b"200":
+        raise OSError(f"answers {status[:3].decode(errors='replace')}")
+    state: dict[str, Any] = json.loads(body)
+    return state
 
 
 class Offer:

@@ -5,7 +5,8 @@ usage: ray_node.py head ADDRESS:PORT SECONDS HOST=ADDRESS... -- RAY... -- ENGINE
        ray_node.py nodes ADDRESS:PORT HOST=ADDRESS...
 
 head: starts Ray, waits until every host has joined, then starts the engine with RAY_ADDRESS set; ends, with everything,
-as soon as the engine, Ray or a host is lost. Whoever started it starts it again. Exit status 3: a host is missing.
+as soon as the engine, Ray or a host is lost. Whoever started it starts it again. A head that is only slow to answer is
+looked at again, SILENT_LOOKS times in all. Exit status 3: a host is missing.
 worker: waits for the head, however long, and then is Ray. nodes: says which hosts are not part of the cluster; exit
 status 3 where one is not.
 
@@ -28,6 +29,7 @@ MISSING = 3
 CONNECT_SECONDS = 3.0
 ASK_SECONDS = 10.0
 LOOK_SECONDS = 2.0
+SILENT_LOOKS = 5
 STOP_SECONDS = 25.0
 SAY_SECONDS = 60.0
 ALIVE = 0
@@ -56,13 +58,14 @@ class Cluster:
 
     def missing(self) -> list[str]:
         """The hosts that are not part of it now, as messages name them. All of them, where its head does not answer."""
-        alive = self._alive()
-        return [f"{name} ({address})" for name, address in self.hosts.items() if address not in alive]
+        found = self.look()
+        return self._named(set()) if found is None else found
 
-    def _alive(self) -> set[str]:
+    def look(self) -> list[str] | None:
+        """The hosts that its head says are not part of it now; None where it does not answer."""
         if not answers(self.address):  # Ray itself would wait for most of a minute
             self._client = None
-            return set()
+            return None
         try:
             if self._client is None:
                 from ray._raylet import GcsClient  # type: ignore[import-not-found]
@@ -74,8 +77,11 @@ class Cluster:
         except Exception as error:
             print(f"Ray at {self.address}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
             self._client = None
-            return set()
-        return {node.node_manager_address for node in nodes if node.state == ALIVE}
+            return None
+        return self._named({node.node_manager_address for node in nodes if node.state == ALIVE})
+
+    def _named(self, alive: set[str]) -> list[str]:
+        return [f"{name} ({address})" for name, address in self.hosts.items() if address not in alive]
 
 
 def head(cluster: Cluster, seconds: float, ray: Sequence[str], engine: Sequence[str]) -> int:
@@ -107,11 +113,15 @@ def wait_for_all(cluster: Cluster, seconds: float, ray: subprocess.Popen[bytes])
 
 def watch(cluster: Cluster, ray: subprocess.Popen[bytes], engine: subprocess.Popen[bytes]) -> int:
     """Returns the engine's exit status when it ends; raises Lost when Ray or a host goes before that."""
+    silent = 0
     while (status := engine.poll()) is None:
         if ray.poll() is not None:
             raise Lost(f"Ray ended with {ray.returncode}")
-        if missing := cluster.missing():
+        if missing := cluster.look():
             raise Lost(f"{', '.join(missing)} left the Ray cluster")
+        silent = silent + 1 if missing is None else 0
+        if silent == SILENT_LOOKS:
+            raise Lost(f"Ray at {cluster.address} does not answer, {silent} times in a row")
         time.sleep(LOOK_SECONDS)
     return status if status >= 0 else 128 - status
 

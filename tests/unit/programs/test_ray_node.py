@@ -21,13 +21,13 @@ FOREVER = ("sleep", "60")
 
 
 class Scripted(Cluster):
-    """A cluster of which these are missing, one list a look; the last stays."""
+    """A cluster of which these are missing, one list a look, None where it does not answer; the last stays."""
 
-    def __init__(self, *missing: list[str]) -> None:
+    def __init__(self, *missing: list[str] | None) -> None:
         super().__init__("192.168.100.1:18000", HOSTS)
         self.looks = list(missing)
 
-    def missing(self) -> list[str]:
+    def look(self) -> list[str] | None:
         return self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
 
 
@@ -59,10 +59,12 @@ def test_who_does_not_join_in_time_is_named(tmp_path: Path) -> None:
     ("cluster", "ray", "said"),
     [
         (Scripted([], [], ["gpu2 (192.168.100.2)"]), FOREVER, "gpu2 (192.168.100.2) left the Ray cluster"),
+        (Scripted([], None), FOREVER, "Ray at 192.168.100.1:18000 does not answer, 5 times in a row"),
+        (Scripted([], None, ["gpu2 (192.168.100.2)"]), FOREVER, "gpu2 (192.168.100.2) left the Ray cluster"),
         (Scripted([], []), ("sh", "-c", "sleep 0.2; exit 7"), "Ray ended with 7"),
         (Scripted(["gpu2 (192.168.100.2)"]), ("false",), "Ray ended with 1 before the cluster was complete"),
     ],
-    ids=["a host", "Ray", "Ray at once"],
+    ids=["a host", "the head", "a host when the head answers again", "Ray", "Ray at once"],
 )
 def test_what_is_lost_ends_the_engine(cluster: Cluster, ray: tuple[str, ...], said: str, tmp_path: Path) -> None:
     pid = tmp_path / "pid"
@@ -71,6 +73,26 @@ def test_what_is_lost_ends_the_engine(cluster: Cluster, ray: tuple[str, ...], sa
     assert str(lost.value) == said
     if pid.exists() and pid.read_text():
         assert not Path(f"/proc/{pid.read_text().strip()}").exists()
+
+
+def test_a_head_that_is_slow_to_answer_now_and_then_is_not_lost(tmp_path: Path) -> None:
+    slow: list[list[str] | None] = [None] * 4
+    cluster, over = Scripted([], *slow, [], *slow, []), tmp_path / "over"
+
+    class Ending(Scripted):
+        def look(self) -> list[str] | None:
+            over.touch() if len(cluster.looks) == 1 else None
+            return cluster.look()
+
+    engine = ("sh", "-c", f"until [ -e {over} ]; do sleep 0.02; done; exit 5")
+    assert ray_node.head(Ending(), 10, FOREVER, engine) == 5
+
+
+def test_nobody_joins_a_head_that_does_not_answer() -> None:
+    with pytest.raises(Lost) as lost:
+        ray_node.head(Scripted(None), 0, FOREVER, ("true",))
+    everybody = "gpu1 (192.168.100.1), gpu2 (192.168.100.2)"
+    assert str(lost.value) == f"no complete Ray cluster within 0 s: {everybody} did not join"
 
 
 def test_nobody_is_part_of_a_cluster_whose_head_does_not_answer() -> None:

@@ -11,7 +11,7 @@ from rigup.catalogue.flags import known_options, known_variables
 from rigup.catalogue.model import Model
 from rigup.catalogue.overheads import MeasuredOverhead, measured_overhead
 from rigup.plan import GpuMemory, Parallel
-from rigup.planner.overhead import RUNTIME
+from rigup.planner.overhead import MARGIN_MIB, RUNTIME
 from rigup.rig import Gpu, Rig
 from rigup.service import BuildMethod, Service
 from rigup.units import MIB
@@ -54,6 +54,15 @@ class GpuUsage:
 def mib(count: float) -> int:
     """Bytes to MiB, up: what is counted must be there."""
     return math.ceil(count / MIB)
+
+
+def expert_ranks(engine: str, tensor: int, data: int) -> int:
+    """How many GPUs share the experts of a layer: vLLM's data parallel ranks as well, SGLang's replicas are whole.
+
+    Source: SGLang 0.5.23 runtime_context.py: moe_tp_size is tp_size // moe_ep_size, so that --ep-size beyond --tp-size
+    leaves none.
+    """
+    return tensor * (data if engine == "vllm" else 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,5 +210,24 @@ class Candidate:
         """Into how many parts each expert's matrices are cut: 1 where whole experts are spread instead."""
         if self.parallel.expert > 1:
             return 1
-        # vLLM cuts experts over all tensor and data parallel ranks; SGLang's data parallel replicas are whole.
-        return self.parallel.tensor * (self.parallel.data if self.engine.name == "vllm" else 1)
+        return expert_ranks(self.engine.name, self.parallel.tensor, self.parallel.data)
+
+    @property
+    def margin_mib(self) -> int | None:
+        """By how much the figures may be too small on the tightest GPU before it would not start, MiB.
+
+        vLLM does not start where one request's context does not fit into the KV cache, llama.cpp where the GPU is full,
+        SGLang on either account. None before the memory is worked out, and without GPUs.
+        """
+        free = min((use.free_mib for use in self.usage), default=None)
+        if free is None or self.engine.name == "llama.cpp":
+            return free
+        spare = 1 - self.context * self.parallel.data / self.kv_tokens
+        beside = min(int(use.kv_cache * spare // MIB) for use in self.usage)
+        return beside if self.engine.name == "vllm" else min(free, beside)
+
+    @property
+    def is_tight(self) -> bool:
+        """Whether the figures would have to be better than they have been shown to be."""
+        margin = self.margin_mib
+        return margin is not None and margin < MARGIN_MIB

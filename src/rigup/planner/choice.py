@@ -1,4 +1,4 @@
-"""Which of the possibilities that fit is best: everything in GPU memory, then quality, then speed, then simplicity."""
+"""Which of the possibilities that fit is best: all in GPU memory, the margin, then quality, speed and simplicity."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from rigup.planner.speed import decode_speed
 from rigup.planner.weights import bits_per_weight
 
 CONTEXT_STEP = 1024
-# llama-server b11434 --help: --fit-target, the margin a GPU that it leaves when it picks the context itself.
-_LLAMA_CPP_MARGIN_MIB = 1024
 _LOSSY_CACHE = ("q5_1", "q4_0")
 _FULL_CACHE = ("f16", "bf16")
 _SPEED_STEP = 1.1
@@ -21,6 +19,7 @@ _WHY = (
     "keeps weights in host memory, or sends them over PCIe for every token",
     "quantises the KV cache to fewer than eight bits",
     "has experts pruned away",
+    "leaves so little of a GPU that it might not start",
     "spends fewer bits on a weight",
     "keeps the KV cache in eight bits",
     "is estimated to be slower",
@@ -56,6 +55,7 @@ def merit(candidate: Candidate, place: int) -> Merit:
         float(max(0, offload - asked_to_offload)),
         float(candidate.kv_cache_type in _LOSSY_CACHE),
         float(candidate.checkpoint.pruned),
+        float(candidate.is_tight),
         -float(round(bits * 4)),
         float(candidate.kv_cache_type not in _FULL_CACHE),
         -_speed_class((speed.low * speed.high) ** 0.5),
@@ -96,7 +96,7 @@ def allowed_context(candidate: Candidate) -> Candidate:
 def with_largest_context(candidate: Candidate) -> Candidate | None:
     """The candidate with the longest context that fits, up to the model's, in steps of 1,024 tokens; None if none does.
 
-    llama.cpp keeps the room free that it would keep itself. What is offloaded stays as it is.
+    Each GPU keeps the margin free that the figures need. What is offloaded stays as it is.
     """
     if (whole := _settled_with(candidate, candidate.model.context)) is not None:
         return whole
@@ -113,7 +113,4 @@ def with_largest_context(candidate: Candidate) -> Candidate | None:
 
 def _settled_with(candidate: Candidate, context: int) -> Candidate | None:
     settled = settle(replace(candidate, context=context))
-    if isinstance(settled, Shortfall):
-        return None
-    tight = min((use.free_mib for use in settled.usage), default=_LLAMA_CPP_MARGIN_MIB) < _LLAMA_CPP_MARGIN_MIB
-    return None if tight and settled.engine.name == "llama.cpp" else settled
+    return None if isinstance(settled, Shortfall) or settled.is_tight else settled

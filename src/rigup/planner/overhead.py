@@ -18,6 +18,10 @@ LLAMA_CPP_RUNTIME = 900 * MIB
 RUNTIME = {"vllm": TENSOR_ENGINE_RUNTIME, "sglang": TENSOR_ENGINE_RUNTIME, "llama.cpp": LLAMA_CPP_RUNTIME}
 # Part of each GPU that a llama.cpp plan leaves free: the figures here are no better than that.
 LLAMA_CPP_RESERVE = 0.01
+# What a plan keeps free on each GPU beyond what it counts, MiB, wherever that is its own choice; less is warned of. A
+# judgement: the largest errors of docs/memory.md are 864 MiB (KV cache of the verified vLLM row) and 0.8 GiB (fullest
+# card of the RTX 3090 row), and llama-server's own --fit-target is 1,024 (b11434 --help).
+MARGIN_MIB = 1024
 # The same of a GPU that shares the host's memory, where the operating system needs some of it: assumed, not measured.
 UNIFIED_MEMORY_RESERVE = 0.05
 # vLLM's sampler at start: logits, probabilities and sorted values in float32 and the sort's int64 indices.

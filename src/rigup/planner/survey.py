@@ -142,15 +142,29 @@ def misshapen(candidate: Candidate) -> Shortfall | None:
 
 
 def fitted(candidate: Candidate) -> Candidate | Shortfall:
-    """The candidate settled. An engine gets more of a GPU than its default only where the default is not enough."""
+    """The candidate settled. An engine gets more of a GPU than its default only where the default is not enough.
+
+    Enough has the margin that the figures need; where nothing has, the first that fits.
+    """
     settled = settle(candidate)
-    if isinstance(settled, Candidate) or settled.kind not in ("weights", "context") or len(candidate.attempts) < 2:
+    if _suffices(settled) or len(candidate.attempts) < 2:
         return settled
-    last = _attempted(candidate, candidate.attempts[-1])
-    if isinstance(last, Shortfall):
-        return last
-    tried = (_attempted(candidate, attempt) for attempt in candidate.attempts[1:-1])
-    return next((found for found in tried if isinstance(found, Candidate)), last)
+    if isinstance(settled, Shortfall):
+        if settled.kind not in ("weights", "context"):
+            return settled
+        last = _attempted(candidate, candidate.attempts[-1])
+        if isinstance(last, Shortfall):
+            return last
+    outcomes = [settled]
+    for attempt in candidate.attempts[1:]:
+        outcomes.append(_attempted(candidate, attempt))
+        if _suffices(outcomes[-1]):
+            return outcomes[-1]
+    return next(found for found in outcomes if isinstance(found, Candidate))
+
+
+def _suffices(settled: Candidate | Shortfall) -> bool:
+    return isinstance(settled, Candidate) and not settled.is_tight
 
 
 def _attempted(candidate: Candidate, attempt: Attempt) -> Candidate | Shortfall:
@@ -186,16 +200,20 @@ def least_offload(shortfall: Shortfall) -> Candidate | None:
     None where the engine cannot offload, the rig does not declare its host memory, or that is too small.
     """
     candidate = shortfall.candidate
-    low, high, best = 1, _most_offload(shortfall), None
+    low, high, best, tight = 1, _most_offload(shortfall), None, None
     while low <= high:
         middle = (low + high) // 2
         settled = fitted(_offloading(candidate, middle))
-        if isinstance(settled, Shortfall) and settled.kind != "host":
-            low = middle + 1
-        else:
-            best = settled if isinstance(settled, Candidate) else best
+        if isinstance(settled, Candidate):
+            if settled.is_tight:
+                tight, low = settled, middle + 1
+            else:
+                best, high = settled, middle - 1
+        elif settled.kind == "host":
             high = middle - 1
-    return best
+        else:
+            low = middle + 1
+    return best or tight
 
 
 def _most_offload(shortfall: Shortfall) -> int:

@@ -62,15 +62,17 @@ def test_a_refusal_without_alternatives_says_what_to_buy() -> None:
         "serve it over 4 such hosts (rig.hosts_per_service = 4): then Q4_K_M on llama.cpp over 8"
     )
     assert more_gpus.startswith("add 2 more RTX 3090: then ")
-    assert more_host_memory.startswith("have 95 GiB of host memory (rig.host_memory_gib): then Q4_K_M on llama.cpp")
+    assert more_host_memory.startswith("have 97 GiB of host memory (rig.host_memory_gib): then Q4_K_M on llama.cpp")
 
 
 def test_what_a_refusal_says_to_buy_is_enough() -> None:
     asked = {**M2_5, "quant": "Q4_K_M", "context": 2048}
     (finding,) = refused("2x RTX 3090", asked).refusals
     needed = int(finding.hint.split("have ")[1].split(" GiB")[0])
-    assert served("2x RTX 3090", asked, host_memory_gib=needed).cpu_moe_layers > 0
-    assert refused("2x RTX 3090", asked, host_memory_gib=needed - 2).verdict == "refused"
+    enough = served("2x RTX 3090", asked, host_memory_gib=needed)
+    assert enough.cpu_moe_layers > 0 and not enough.is_tight
+    assert served("2x RTX 3090", asked, host_memory_gib=needed - 2).is_tight
+    assert refused("2x RTX 3090", asked, host_memory_gib=needed - 6).verdict == "refused"
     assert served("4x RTX 3090", {**M2_5, "context": 2048}).cpu_moe_layers == 0
 
 
@@ -190,7 +192,7 @@ def test_unequal_cards_get_a_partition_that_fits_each_and_the_least_offload() ->
     found = served(UNEQUAL, asked, host_memory_gib=128)
     assert sum(found.pipeline_partition) == 62
     assert found.pipeline_partition[0] > 3 * found.pipeline_partition[1]
-    assert 1 <= found.cpu_offload_gib <= 4
+    assert 1 <= found.cpu_offload_gib <= 5
     assert all(row.free_mib >= 0 for row in found.memory)
     assert found.host_memory_mib <= 128 * 1024
     assert refused(UNEQUAL, asked).verdict == "refused"

@@ -9,7 +9,7 @@ import pytest
 
 from rigup.planner.speed import decode_speed
 from tests.unit.planner.asking import served
-from tests.unit.planner.measured import MEMORY, SPEED, MeasuredMemory, MeasuredSpeed
+from tests.unit.planner.measured import MEMORY, RTX_3090_CARDS_GIB, SPEED, MeasuredMemory, MeasuredSpeed, fullest_gib
 
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "memory.md").read_text()
 
@@ -22,6 +22,15 @@ def test_memory_is_within_five_percent(row: MeasuredMemory) -> None:
 @pytest.mark.parametrize("row", MEMORY, ids=lambda row: row.what)
 def test_the_table_of_memory_is_true(row: MeasuredMemory) -> None:
     assert memory_line(row) in DOCUMENT
+
+
+def test_the_cards_of_the_llama_cpp_row_are_shown_one_by_one() -> None:
+    (row,) = (row for row in MEMORY if row.predicted is fullest_gib)
+    memory = served(row.gpus, row.service, 512).memory
+    predicted = [f"{(gpu.capacity_mib - gpu.free_mib) / 1024:.1f}" for gpu in memory]
+    measured = [f"{card:.1f}" for card in RTX_3090_CARDS_GIB]
+    first, second = (f"{', '.join(cards[:-1])} and {cards[-1]} GiB" for cards in (predicted, measured))
+    assert f"is predicted as {first} and was measured as {second}:" in DOCUMENT
 
 
 @pytest.mark.parametrize("row", SPEED, ids=lambda row: row.what)

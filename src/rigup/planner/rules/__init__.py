@@ -64,6 +64,7 @@ RULES: tuple[Rule, ...] = (
     notes.licence,
     notes.trust_remote_code,
     notes.pruned_experts,
+    notes.memory_margin,
     notes.host_offload,
     notes.untuned_kernel,
     notes.unread_config,

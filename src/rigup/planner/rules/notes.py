@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from rigup.planner.candidate import Candidate
 from rigup.planner.moe_config import hides_its_own, moe_config, own_files, unread_because, used_files
+from rigup.planner.overhead import MARGIN_MIB
 from rigup.planner.rules.rule import Complaint, refuses, warns
 
 
@@ -46,6 +47,18 @@ def pruned_experts(candidate: Candidate) -> Iterator[Complaint]:
             f"{candidate.checkpoint.repo} keeps {candidate.checkpoint.experts} of {candidate.model.experts} experts: "
             "compare its answers with the whole model's before relying on it",
             "",
+        )
+
+
+@warns("memory-margin", "docs/memory.md: how far the figures are off, and what llama-server's own --fit-target keeps")
+def memory_margin(candidate: Candidate) -> Iterator[Complaint]:
+    """What fits by less than the figures may be off might not start."""
+    if candidate.is_tight:
+        what = "the KV cache" if candidate.engine.name == "vllm" else "a GPU"
+        yield (
+            f"{candidate.margin_mib:,} MiB of {what} stay free beyond what is asked for, and the figures may be off by "
+            f"{MARGIN_MIB:,} MiB a GPU: it might not start",
+            "take a shorter context, a smaller KV cache type or a smaller quantisation",
         )
 
 

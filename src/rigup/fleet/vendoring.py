@@ -1,7 +1,8 @@
 """`rigup lock --vendor DIR`: what a lock pins and hosts get from outside, in one folder, for hosts that reach nothing.
 
 DIR/wheels/<file>, DIR/sources/<sha256>, DIR/python/<as uv's mirrors>, DIR/weights/<repository>/<revision>/<path>, and
-DIR/manifest.json. A file has its name only when its sha256 was right, so that what broke off is continued.
+DIR/manifest.json. A file has its name only when its sha256 was right, so that what broke off is continued; a Python,
+whose sha256 uv alone knows, lies in DIR/python/.unchecked until uv has taken it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import shutil
 import urllib.parse
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
@@ -28,6 +30,7 @@ from rigup.operations.sources import source_url
 from rigup.operations.uv import python_release, require_python, url_of, uv_program
 
 MANIFEST = "manifest.json"
+UNCHECKED = ".unchecked"
 SCHEMA = 1
 
 
@@ -158,19 +161,23 @@ def _pythons(lock: Lock, done: Vendored, say: Callable[[str], None]) -> None:
             program = uv_program(lock.uv)
             _, url = python_release(program, version, architecture)
             parts = urllib.parse.unquote(urllib.parse.urlsplit(url).path).split("/")[-2:]
-            mirror, path = done.folder / "python", "/".join(("python", *parts))
+            unchecked, path = done.folder / "python" / UNCHECKED, "/".join(("python", *parts))
             target = done.folder / path
             if not target.exists():
                 say(f"fetching Python {version} for {architecture}")
-                part = target.with_name(f"{target.name}.part")
-                part.parent.mkdir(parents=True, exist_ok=True)
-                download(url, f"Python {version}", part)
-                part.replace(target)
+                found = unchecked.joinpath(*parts)
+                found.parent.mkdir(parents=True, exist_ok=True)
+                download(url, f"Python {version}", found)
                 try:
-                    require_python(program, mirror, version, architecture)
+                    require_python(program, unchecked, version, architecture)
                 except RigupError:
-                    target.unlink()
+                    found.unlink()
                     raise
+                target.parent.mkdir(parents=True, exist_ok=True)
+                found.replace(target)
+                with suppress(OSError):  # another one may be underway there
+                    found.parent.rmdir()
+                    unchecked.rmdir()
                 done.fetched += 1
             done.files[path] = {"sha256": sha256_of(target), "size": target.stat().st_size}
         except (Unreachable, InputError, HostFailed) as error:

@@ -181,8 +181,33 @@ def test_a_python_lies_where_uv_looks_for_it(
     )
     done = vendor(with_python, tmp_path, print)
     assert (done.beside, list(done.files)) == ([], [f"python/files/{name}"])
-    assert asked == [(tmp_path / "python", "3.12.16", "x86_64")]
+    assert asked == [(tmp_path / "python/.unchecked", "3.12.16", "x86_64")]
+    assert [path for path in paths(tmp_path) if path.startswith("python/")] == [f"python/files/{name}"]
+    assert [path.name for path in (tmp_path / "python").iterdir()] == ["files"]
     assert vendor(with_python, tmp_path, print).fetched == 0
+
+
+def test_a_python_has_no_name_before_it_is_checked(
+    index: StandInIndex, with_python: Lock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, name = DATED.split("/")
+    index.files[folder] = {name: b"archive"}
+    address = f"{index.url}/{folder}/files/{name.replace('+', '%2B')}"
+    monkeypatch.setattr(vendoring, "python_release", lambda *_: ("3.12.16", address))
+
+    def cancelled(program: object, mirror: Path, *given: str) -> None:
+        assert (mirror / "files" / name).read_bytes() == b"archive"
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(vendoring, "require_python", cancelled)
+    with pytest.raises(KeyboardInterrupt):
+        vendor(with_python, tmp_path, print)
+    assert not (tmp_path / "python/files").exists()
+    checked: list[Path] = []
+    monkeypatch.setattr(vendoring, "require_python", lambda program, mirror, *_: checked.append(mirror))
+    assert vendor(with_python, tmp_path, print).fetched == 1
+    assert checked == [tmp_path / "python/.unchecked"]
+    assert (tmp_path / "python/files" / name).read_bytes() == b"archive"
 
 
 def test_a_python_that_is_out_of_reach_or_not_uvs_is_told_and_not_kept(

@@ -30,7 +30,7 @@ def place_on_cpu(candidate: Candidate) -> Placement:
 def cache_gib(candidate: Candidate) -> int:
     """A rank's KV cache in GiB, as VLLM_CPU_KVCACHE_SPACE takes it: the service's own, else what its requests need."""
     asked = candidate.service.environment.get("VLLM_CPU_KVCACHE_SPACE", "")
-    if asked.isdigit() and int(asked):
+    if asked.isdecimal() and int(asked):
         return int(asked)
     tensor = candidate.parallel.tensor
     token = candidate.model.layers * layer_token_bytes(candidate.model, candidate.kv_cache_type, tensor)

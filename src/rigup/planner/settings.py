@@ -24,12 +24,52 @@ _MICRO_BATCH = 512
 _SEQUENCES = 256
 _LARGE_GPU_SEQUENCES = 1024
 _LEAST_SEQUENCES = 16
+# As many as a service may ask for in `concurrency` and `context`.
+_MOST_SEQUENCES = 65_536
+_MOST_TOKENS = 16_777_216
+_MOST_GIB = 65_536
 
 
-_SGLANG_FLAGS = ("--mem-fraction-static", "--chunked-prefill-size", "--max-running-requests", "--disable-cuda-graph")
-_VLLM_FLAGS = ("--gpu-memory-utilization", "--max-num-batched-tokens", "--max-num-seqs", "--enforce-eager")
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A number among the flags that memory is counted from. names: one option in all its spellings.
 
-_PARTITION_VARIABLES = {"vllm": "VLLM_PP_LAYER_PARTITION", "sglang": "SGLANG_PP_LAYER_PARTITION"}
+    lowest, highest: of whole numbers; without them it is a part of a GPU, above 0 and up to 1.
+    """
+
+    names: tuple[str, ...]
+    lowest: int = 0
+    highest: int = 0
+
+    def value(self, given: FlagValue | None) -> float | None:
+        """What a flag gives, or None where that is no such number: 8.0, "8k", "²" and True are no whole ones."""
+        if not self.highest:
+            return _part(given)
+        number = whole_number(given)
+        return number if number is not None and self.lowest <= number <= self.highest else None
+
+
+FRACTION, TOKENS, SEQUENCES, OFFLOAD = 0, 1, 2, 3
+COUNTED = {
+    "vllm": (
+        Counted(("--gpu-memory-utilization",)),
+        Counted(("--max-num-batched-tokens",), 1, _MOST_TOKENS),
+        Counted(("--max-num-seqs",), 1, _MOST_SEQUENCES),
+        Counted(("--cpu-offload-gb",), 0, _MOST_GIB),
+    ),
+    "sglang": (
+        Counted(("--mem-fraction-static",)),
+        Counted(("--chunked-prefill-size",), 1, _MOST_TOKENS),
+        Counted(("--max-running-requests",), 1, _MOST_SEQUENCES),
+    ),
+    "llama.cpp": (
+        Counted(("--ubatch-size", "-ub"), 1, _MOST_TOKENS),
+        Counted(("--parallel", "-np"), 1, _MOST_SEQUENCES),
+    ),
+}
+_EAGER = {"vllm": "--enforce-eager", "sglang": "--disable-cuda-graph"}
+
+PARTITION_VARIABLES = {"vllm": "VLLM_PP_LAYER_PARTITION", "sglang": "SGLANG_PP_LAYER_PARTITION"}
 
 Attempt = tuple[float, int, int]
 
@@ -50,33 +90,26 @@ class Settings:
 
 def settings_of(engine: Engine, service: Service, rig: Rig, gpu_indices: Sequence[int]) -> Settings:
     """The settings for one engine: the service's flags where it gives them."""
-    flags = service.flags
+    given = [_given(service, counted) for counted in COUNTED[engine.name]]
     if engine.name == "llama.cpp":
-        micro_batch = _whole(flags, ("--ubatch-size", "-ub"), _MICRO_BATCH)
-        slots = _whole(flags, ("--parallel", "-np"), service.concurrency)
+        micro_batch, slots = int(given[0] or _MICRO_BATCH), int(given[1] or service.concurrency)
         return Settings(attempts=((0.0, micro_batch, slots),))
     smallest = min((rig.gpus[index].memory_mib or _LARGE_GPU_MIB for index in gpu_indices), default=0)
     large = smallest >= _LARGE_GPU_MIB
     tokens = _LARGE_GPU_BATCHED_TOKENS if large else _BATCHED_TOKENS
     few = max(_LEAST_SEQUENCES, service.concurrency)
     if engine.name == "sglang":
-        fraction_flag, tokens_flag, sequences_flag, eager_flag = _SGLANG_FLAGS
         attempts = _attempts(_FRACTIONS, tokens, (few,))
     else:
-        fraction_flag, tokens_flag, sequences_flag, eager_flag = _VLLM_FLAGS
         many = max(_LARGE_GPU_SEQUENCES if large else _SEQUENCES, service.concurrency)
         attempts = _attempts(_LARGE_GPU_FRACTIONS if large else _FRACTIONS, tokens, (many, few))
-    given = (
-        _part(flags, fraction_flag),
-        _whole(flags, (tokens_flag,), 0),
-        _whole(flags, (sequences_flag,), 0),
-    )
+    asked = given[FRACTION], int(given[TOKENS]), int(given[SEQUENCES])
     return Settings(
-        attempts=tuple(dict.fromkeys(_overridden(attempt, given) for attempt in attempts)),
-        fraction_given=given[0] > 0,
-        eager=bool(flags.get(eager_flag)),
-        cpu_offload_gib=_whole(flags, ("--cpu-offload-gb",), 0) if engine.name == "vllm" else 0,
-        asked_partition=_partition(service.environment.get(_PARTITION_VARIABLES[engine.name], "")),
+        attempts=tuple(dict.fromkeys(_overridden(attempt, asked) for attempt in attempts)),
+        fraction_given=asked[0] > 0,
+        eager=bool(service.flags.get(_EAGER[engine.name])),
+        cpu_offload_gib=int(given[OFFLOAD]) if engine.name == "vllm" else 0,
+        asked_partition=partition(service.environment.get(PARTITION_VARIABLES[engine.name], "")),
     )
 
 
@@ -93,28 +126,29 @@ def _overridden(attempt: Attempt, given: Attempt) -> Attempt:
     return given[0] or fraction, given[1] or tokens, given[2] or sequences
 
 
-def _whole(flags: dict[str, FlagValue], names: Sequence[str], default: int) -> int:
-    """The whole number that a flag gives; a flag that is no such number is the rules' business."""
-    for name in names:
-        value = flags.get(name)
-        if isinstance(value, (int, float, str)) and not isinstance(value, bool):
-            try:
-                return max(int(float(value)), 0) or default
-            except ValueError:
-                return default
-    return default
+def _given(service: Service, counted: Counted) -> float:
+    """The number that the flags give, 0 for none; one that is out of range is the rules' business."""
+    values = (counted.value(service.flags.get(name)) for name in counted.names)
+    return next((value for value in values if value), 0)
 
 
-def _part(flags: dict[str, FlagValue], name: str) -> float:
-    """The part that a flag gives, 0 if none."""
-    value = flags.get(name)
+def whole_number(given: object) -> int | None:
+    """The whole number of 0 or more that a flag or a variable gives, or None."""
+    if isinstance(given, int) and not isinstance(given, bool):
+        return given if given >= 0 else None
+    is_number = isinstance(given, str) and given.isascii() and given.isdigit() and len(given) < 16
+    return int(str(given)) if is_number else None
+
+
+def _part(given: FlagValue | None) -> float | None:
     try:
-        part = float(value) if isinstance(value, (int, float, str)) else 0.0
-    except ValueError:
-        return 0.0
-    return part if 0 < part <= 1 else 0.0
+        part = float(given) if isinstance(given, (int, float, str)) and not isinstance(given, bool) else 0.0
+    except (ValueError, OverflowError):
+        return None
+    return part if 0 < part <= 1 else None
 
 
-def _partition(text: str) -> tuple[int, ...]:
-    parts = text.split(",")
-    return tuple(int(part) for part in parts) if text and all(part.strip().isdigit() for part in parts) else ()
+def partition(text: str) -> tuple[int, ...]:
+    """The layers of each stage that a variable gives ("30,32"), () where it is no such list."""
+    parts = [whole_number(part.strip()) for part in text.split(",")]
+    return tuple(part for part in parts if part is not None) if None not in parts else ()

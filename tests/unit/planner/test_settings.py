@@ -40,3 +40,20 @@ def test_underscored_flags_are_counted(engine: str, flags: dict[str, Any], field
     found = served(FOUR, {"checkpoint": FP8, "engine": engine, "flags": flags})
     assert getattr(found, field) == value
     assert {name.replace("_", "-"): given for name, given in flags.items()} == found.service.flags
+
+
+@pytest.mark.parametrize(
+    ("engine", "flags", "environment"),
+    [
+        ("vllm", {"--max-num-seqs": "inf"}, {}),
+        ("vllm", {"--gpu-memory-utilization": 1.0}, {}),
+        ("vllm", {"--gpu-memory-utilization": 10**400}, {}),
+        ("vllm", {}, {"VLLM_PP_LAYER_PARTITION": "²,60"}),
+        ("sglang", {"--max-running-requests": "1e400"}, {}),
+    ],
+)
+def test_a_number_that_is_none_is_refused_and_nothing_else_is_served(
+    engine: str, flags: dict[str, Any], environment: dict[str, str]
+) -> None:
+    plan = refused(FOUR, {"model": "MiniMax-M2.5", "engine": engine, "flags": flags, "environment": environment})
+    assert [finding.rule for finding in plan.refusals] == ["counted-number"]

@@ -44,9 +44,11 @@ def test_health_name_and_time_are_filled_in() -> None:
 
 
 def test_the_users_variables_are_laid_over_the_plans() -> None:
-    variables = {"OMP_NUM_THREADS": "4", "CUDA_DEVICE_ORDER": "FASTEST_FIRST"}
-    service = {"model": "MiniMax-M2.5", "quant": "UD-IQ2_M", "context": 32768, "environment": variables}
-    assert planned(service, gpus="4x RTX 3090").environment == variables
+    variables = {"OMP_NUM_THREADS": "4", "VLLM_ENGINE_READY_TIMEOUT_S": "7200"}
+    asked = {"checkpoint": "MiniMaxAI/MiniMax-M2.5", "engine": "vllm", "context": 32768}
+    own = planned(asked, gpus="4x H200").environment
+    assert own["VLLM_ENGINE_READY_TIMEOUT_S"] != "7200"
+    assert planned({**asked, "environment": variables}, gpus="4x H200").environment == {**own, **variables}
 
 
 def test_an_unknown_flag_refuses_the_plan_and_names_the_nearest() -> None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from rigup.catalogue.flags import nearest
 from rigup.plan import Finding
 from rigup.planner.candidate import Candidate
-from rigup.planner.rules import across_hosts, cpu, engine, formats, host, images, notes, options, parallel
+from rigup.planner.rules import across_hosts, counted, cpu, engine, formats, host, images, notes, options, parallel
 from rigup.planner.rules.rule import Rule
 
 RULES: tuple[Rule, ...] = (
@@ -41,6 +41,9 @@ RULES: tuple[Rule, ...] = (
     options.unknown_value,
     options.unknown_sampling,
     options.decided_option,
+    counted.counted_number,
+    counted.uncounted_option,
+    counted.decided_variable,
     options.secret_in_command,
     options.key_in_environment,
     engine.known_flaw,

@@ -1,0 +1,100 @@
+"""What the plan counts memory from must be what the engine gets, and what it does not count must not be asked for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from rigup.planner.candidate import Candidate
+from rigup.planner.complaints import quoted
+from rigup.planner.rules.rule import Complaint, engine_name, refuses
+from rigup.planner.rules.uncounted import DRAFTS, UNCOUNTED
+from rigup.planner.settings import COUNTED, PARTITION_VARIABLES, Counted, partition, whole_number
+from rigup.service import FlagValue
+
+# What an engine wants free when it starts; its own CUDA context is there by then. A judgement: 2 % of a 24 GB card are
+# 0.5 GiB, and more than 0.97 has not been seen to run.
+MOST_OF_A_GPU = 0.98
+_CPU_CACHE = "VLLM_CPU_KVCACHE_SPACE"
+
+
+@refuses(
+    "counted-number",
+    "vLLM 0.33.0 config/cache.py, config/scheduler.py, v1/worker/utils.py; SGLang 0.5.23 server_args.py; "
+    "llama.cpp b11434 arg.cpp",
+)
+def counted_number(candidate: Candidate) -> Iterator[Complaint]:
+    """A number that memory is counted from must be one that the engine can start with."""
+    flags = candidate.service.flags
+    for counted in COUNTED[candidate.engine.name]:
+        named = [name for name in counted.names if name in flags]
+        for name in named:
+            if not _usable(counted, flags[name]):
+                range_, hint = _kind(counted), "leave it out, or write a number in that range"
+                yield f"{name} must be {range_}, not {quoted(flags[name])}", hint
+        if len(named) > 1:
+            yield f"{named[1]} is {named[0]} again", "leave one of them out"
+    yield from _variables(candidate)
+
+
+def _usable(counted: Counted, given: FlagValue) -> bool:
+    value = counted.value(given)
+    return value is not None and (bool(counted.highest) or value <= MOST_OF_A_GPU)
+
+
+def _kind(counted: Counted) -> str:
+    if counted.highest:
+        return f"a whole number from {counted.lowest} to {counted.highest:,}"
+    return f"a part of the GPU, above 0 and up to {MOST_OF_A_GPU}"
+
+
+def _variables(candidate: Candidate) -> Iterator[Complaint]:
+    environment = candidate.service.environment
+    name = PARTITION_VARIABLES.get(candidate.engine.name, "")
+    if (stages := environment.get(name)) is not None and not partition(stages):
+        yield f"{name} must be the layers of each stage, not {quoted(stages)}", 'write it like "30,32"'
+    space = environment.get(_CPU_CACHE)
+    if candidate.engine.name == "vllm" and not candidate.gpus and space is not None and not whole_number(space):
+        yield f"{_CPU_CACHE} must be a whole number of GiB from 1 on, not {quoted(space)}", "leave it out"
+
+
+@refuses("uncounted-option", "the plan: it counts one model, whole, on the GPUs that it names")
+def uncounted_option(candidate: Candidate) -> Iterator[Complaint]:
+    """What moves weights or cache, or adds to them, without the plan counting it."""
+    name = candidate.engine.name
+    for option, value in candidate.service.flags.items():
+        base = option.partition(".")[0]
+        if value is False:
+            continue
+        if (hint := UNCOUNTED[name].get(base)) is not None:
+            yield f"{option} changes what the GPUs hold, and the plan does not count it", hint
+        elif base in DRAFTS[name] and _names_a_model(base, option, value):
+            yield (
+                f"{option} loads a second model, and the plan does not count it",
+                "leave it out, or draft without a model (n-grams)",
+            )
+
+
+def _names_a_model(base: str, option: str, value: FlagValue) -> bool:
+    """Whether a draft option names a model: some take all there is to say as JSON."""
+    if base not in ("--speculative-config", "-sc"):
+        return True
+    if option != base:
+        return option == f"{base}.model"
+    try:
+        said = json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        return False
+    return isinstance(said, dict) and "model" in said and said.get("method") != "ngram"
+
+
+@refuses("decided-variable", "the plan: CUDA's order and the GPUs named; llama.cpp b11434 arg.cpp set_env: LLAMA_ARG_")
+def decided_variable(candidate: Candidate) -> Iterator[Complaint]:
+    """Variables do not go around what the plan decides: which GPUs are used, and llama.cpp's options."""
+    for name in candidate.service.environment:
+        if name in ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES") and candidate.rig.gpus:
+            yield f"{name} is decided by the plan", "write gpus in the service instead"
+        elif name == "CUDA_DEVICE_ORDER" and candidate.rig.gpus:
+            yield f"{name} is decided by the plan", "leave it out: GPUs are counted as NVML counts them"
+        elif name.startswith("LLAMA_ARG_") and candidate.engine.name == "llama.cpp":
+            yield f"{name} gives {engine_name(candidate)} an option that the plan does not see", "write it in flags"

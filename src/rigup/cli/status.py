@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     from rigup.fleet.result import exit_code
 
     if args.json:
-        json.dump({"schema": 1, "services": rows}, sys.stdout, indent=1)
+        json.dump(said_as_json(rows, results), sys.stdout, indent=1)
         print()
     else:
         beside = args.html == "-"
@@ -95,6 +95,19 @@ def _rows(examined: Examination) -> tuple[list[dict[str, Any]], list[HostResult]
     return rows, results
 
 
+def said_as_json(rows: list[dict[str, Any]], results: list[HostResult]) -> dict[str, Any]:
+    """The same for scripts; schema 1. A host has its errors: a service's line has room for no reason."""
+    hosts = [
+        {
+            "host": result.host,
+            "state": {"pending": "unchanged"}.get(result.state, result.state),
+            "errors": [{"message": error.message, "hint": error.hint} for error in result.errors],
+        }
+        for result in results
+    ]
+    return {"schema": 1, "hosts": hosts, "services": rows}
+
+
 def _watch(examined: Examination, seconds: float, as_json: bool) -> None:
     """Until Ctrl-C. Piped, each refresh follows the last one."""
     from rich.console import Console, Group
@@ -108,7 +121,7 @@ def _watch(examined: Examination, seconds: float, as_json: bool) -> None:
         while True:
             rows, results = _rows(examined)
             if as_json:
-                print(json.dumps({"schema": 1, "time": int(time.time()), "services": rows}), flush=True)
+                print(json.dumps(said_as_json(rows, results) | {"time": int(time.time())}), flush=True)
             else:
                 errors = [error.message for result in results for error in result.errors]
                 when = time.strftime(f"%H:%M:%S, again every {seconds:g} s, Ctrl-C ends")

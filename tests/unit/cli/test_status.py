@@ -9,9 +9,10 @@ import pytest
 from rich.console import Console
 
 from rigup.catalogue.driver_versions import locked_driver
-from rigup.cli.status import table
+from rigup.cli.status import said_as_json, table
 from rigup.cli.status_rows import left_over_row, settle, up_seconds
 from rigup.cli.status_rows import row as row_with
+from rigup.errors import Unreachable
 from rigup.facts.probe import Gpu, Nvidia, Probe, UnitState
 from rigup.fleet.drift import drift_of, driver_standing
 from rigup.fleet.result import HostResult, exit_code
@@ -159,3 +160,21 @@ def test_a_service_that_no_plan_names_has_a_line() -> None:
     assert (found["service"], found["unit"], found["drift"]) == ("old", "active", "not in the inventory")
     settle([result], [found])
     assert exit_code([result]) == 1
+
+
+def test_scripts_hear_why_a_host_says_nothing() -> None:
+    gone, fine = HostResult("gpu1"), HostResult("gpu2", "unchanged")
+    gone.fail("unreachable", Unreachable("gpu1: no answer in time", "is it on?"))
+    rows = [row(gone, planned())]
+    assert said_as_json(rows, [gone, fine]) == {
+        "schema": 1,
+        "hosts": [
+            {
+                "host": "gpu1",
+                "state": "unreachable",
+                "errors": [{"message": "gpu1: no answer in time", "hint": "is it on?"}],
+            },
+            {"host": "gpu2", "state": "unchanged", "errors": []},
+        ],
+        "services": rows,
+    }

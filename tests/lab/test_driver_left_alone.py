@@ -75,12 +75,13 @@ def test_one_that_is_enough_is_used_and_left_alone(fleet: GpuFleet) -> None:
 
 def test_one_that_moved_by_hand_is_one_line_of_diff_and_of_status(fleet: GpuFleet) -> None:
     fleet.upgrade_by_hand(NEW)
-    said = error(fleet.rigup("diff", "--json", expect=2))
+    (host,) = fleet.rigup("diff", "--json", expect=1).json["hosts"]
     moved = f"driver {OLD} is loaded and {NEW} is installed: nothing starts on its GPUs"
-    assert said == {"message": f"{fleet.host.name}: {moved}", "hint": f"reboot it; or {LOCK}"}
-    found = row(fleet, expect=2)
-    assert (found["driver"], found["drift"]) == (f"{OLD}, {NEW} installed", "driver")
-    shown = fleet.rigup("diff", expect=2).text
+    said = {"what": "driver", "message": moved, "service": "", "hint": f"reboot it; or {LOCK}"}
+    assert (host["errors"], host["drift"]) == ([], [said])
+    found = row(fleet, expect=1)
+    assert (found["driver"], found["drift"], found["health"]) == (f"{OLD}, {NEW} installed", "driver", "answers")
+    shown = fleet.rigup("diff", expect=1).text
     assert shown.count(moved) == 1
 
 

@@ -64,8 +64,10 @@ class Examination(Run):
             if result.probe is not None:
                 plans = bound(self.plans[name], result.probe)
                 manifests = {plan.service.name: self._manifest(result, plan) for plan in plans}
+                hindrances = tuple(map(_as_drift, self.hindrances[name]))
+                better_told = {"driver"} & {found.what for found in hindrances}  # with what it is needed for
                 drift = drift_of(result.probe, self.plans[name], manifests)
-                self.drift[name] = (*drift, *map(_as_drift, self.hindrances[name]))
+                self.drift[name] = (*(found for found in drift if found.what not in better_told), *hindrances)
 
     def ask_for_report(self) -> None:
         """Asks every host that can be asked for what a report wants of it, whatever has failed there."""

@@ -11,7 +11,7 @@ import pytest
 from pyinfra.api import FactBase, deploy, operation
 
 from rigup.cli.status_rows import row, settle
-from rigup.facts.probe import Disk, Listener, Probe, UnitState
+from rigup.facts.probe import Disk, Listener, Nvidia, Probe, UnitState
 from rigup.fleet import examination, rolling_back, runner
 from rigup.fleet.examination import Examination
 from rigup.fleet.preflight import preflight
@@ -89,6 +89,18 @@ def test_what_speaks_against_an_apply_is_drift_and_the_service_is_asked(
         settle([result], [shown])
     assert (shown["health"], shown["drift"], result.errors) == ("answers", "host", [])
     assert exit_code([result]) == 1
+
+
+def test_a_driver_that_runs_nothing_is_told_once(
+    looking: Callable[[Probe], Examination], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved = replace(SERVED, nvidia=Nvidia(loaded="580.1", installed="590.2"))
+    with looking(moved) as run:
+        found = Finding(rule="host-driver", message="driver 580.1 is loaded and 590.2 is installed", hint="reboot it")
+        monkeypatch.setattr(runner, "preflight", lambda *_: (found,))
+        run.look()
+        assert seen(run) == [("driver", "driver 580.1 is loaded and 590.2 is installed")]
+        assert run.drift["box"][0].hint == "reboot it"
 
 
 def test_diff_compares_a_host_that_an_apply_would_refuse(looking: Callable[[Probe], Examination]) -> None:

@@ -12,10 +12,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+# Names that rigup gives: of what a build is made in, and of a build, with its hash. A disk of its own that is mounted
+# there brings others, lost+found for one.
+OWN = re.compile(r"^\.(work|result|packed|unpacked)-|^[^.].*-[0-9a-f]{12}$")
 
 
 def size(path: Path) -> int:
@@ -68,8 +73,7 @@ def released(services: Path, weights: Path) -> tuple[set[str], set[str]]:
 def main(builds: Path, weights: Path, services: Path, packages: Path) -> dict[str, Any]:
     """The whole list."""
     finished = [build for build in builds.glob("[!.]*") if (build / "manifest.json").is_file()]
-    unfinished = [path for path in builds.glob("*") if path not in finished] if builds.is_dir() else []
-    unfinished += [path for path in builds.glob(".*") if path not in unfinished]
+    unfinished = [path for path in builds.glob("*") if path not in finished and OWN.search(path.name)]
     needed_builds, needed_weights = released(services, weights)
     whole = [path for path in weights.glob("*/*/*") if path.is_dir() and (path / ".rigup-receipt.json").is_file()]
     return {

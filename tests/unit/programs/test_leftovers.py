@@ -1,0 +1,23 @@
+"""What the program that lists leftovers takes for rigup's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rigup.programs import leftovers
+
+
+def test_what_rigup_did_not_put_beside_the_builds_is_not_unfinished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leftovers, "jobs", lambda: [])
+    whole, half = "vllm-0.33.0-0123456789ab", "llama.cpp-b1-0123456789ab"
+    own = [half, f".work-{half}", f".result-{half}", f".packed-{half}.tar.gz", f".unpacked-{half}"]
+    for name in (whole, *own, "lost+found", ".Trash-0", "backup"):
+        (tmp_path / "builds" / name).mkdir(parents=True)
+    (tmp_path / "builds" / whole / "manifest.json").write_text("{}")
+    found = leftovers.main(tmp_path / "builds", tmp_path / "weights", tmp_path / "services", tmp_path / "packages")
+    assert list(found["builds"]) == [whole]
+    assert sorted(found["unfinished"]) == sorted(str(tmp_path / "builds" / name) for name in own)

@@ -11,18 +11,28 @@ from rigup import layout
 from rigup.errors import HostFailed
 from rigup.operations import jobs, remote
 from rigup.operations.progress import Progress, report
+from rigup.operations.weights import VerifiedFiles
 from rigup.units import bytes_text
 
 CHUNK = 32 * 2**20
 """What a cut transfer loses at most."""
 APPEND_SECONDS = 600
 
-# The size of each file, where it is or grows; one line a path.
+HASHING_SECONDS = 3600
+
+# How much of each file is there; its arguments after the folder: path, size and sha256 of each. One that lies in the
+# folder counts if it is right, else what has come for its replacement.
 _SIZES = """
 folder="$1"; shift
-for path in "$@"; do
-  stat -c %s "$folder/$path" 2>/dev/null || stat -c %s "$folder.incoming/verified/$path" 2>/dev/null ||
-    stat -c %s "$folder.incoming/parts/$path.part" 2>/dev/null || echo 0
+while [ "$#" -gt 0 ]; do
+  path="$1"; size="$2"; right="$3  -"; shift 3; part="$folder.incoming/parts/$path.part"
+  if [ "$(stat -c %s "$folder.incoming/verified/$path" 2>/dev/null)" = "$size" ]; then echo "$size"; continue; fi
+  if [ "$(stat -L -c %s "$folder/$path" 2>/dev/null)" = "$size" ]; then
+    if [ "$(sha256sum < "$folder/$path")" = "$right" ]; then echo "$size"; continue; fi
+  fi
+  there="$(stat -c %s "$part" 2>/dev/null || echo 0)"
+  if [ "$there" -gt "$size" ]; then rm -f "$part"; there=0; fi
+  echo "$there"
 done
 """
 _PLACE = 'mkdir -p "$(dirname "$3")"; rm -f "$3.chunk"; touch "$3"; chown -R "$1:$1" "$2"'
@@ -40,14 +50,19 @@ def send_weights(host: Any, job: dict[str, Any], wheelhouse: Path, paths: Collec
     """Sends what the host lacks of a job's files and the wheelhouse has to where the download lets them grow.
 
     job: as `operations.weights` makes it; running it hashes and names these files like any other, and asks the hub for
-    those that are not whole. paths: of these files only. A file that was sent in part is continued.
+    those that are not whole. paths: of these files only. A file that was sent in part is continued; one that lies in
+    the folder and is damaged comes anew.
     Raises HostFailed where they do not fit, before the first byte.
     """
     files = [file for file in offered(job, wheelhouse) if paths is None or file["path"] in paths]
     if not files:
         return
     folder = job["folder"]
-    there = remote.script(host, _SIZES, folder, *(file["path"] for file in files)).split()
+    verified = host.get_fact(VerifiedFiles, folder=folder, paths=tuple(file["path"] for file in files))
+    files = [file for file in files if verified.get(file["path"]) != (file["size"], file["sha256"])]
+    report(Progress(host.name, "weights", text="looking at what is there"))
+    wanted = [str(file[key]) for file in files for key in ("path", "size", "sha256")]
+    there = remote.script(host, _SIZES, folder, *wanted, timeout=HASHING_SECONDS).split()
     lacking = [(file, int(size)) for file, size in zip(files, there, strict=True) if int(size) < file["size"]]
     _check_room(host, job["repo"], sum(file["size"] - size for file, size in lacking))
     done, total = 0, sum(file["size"] - size for file, size in lacking)

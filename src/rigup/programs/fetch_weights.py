@@ -281,6 +281,8 @@ class Fetch:
             if not self.pending:
                 return
             self.take_whole_parts()
+            if not self.pending:
+                continue
             before, missing = missing, self.missing_bytes()
             tries = 0 if missing < before else tries + 1
             if tries >= self.job.attempts:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyinfra.api.command import StringCommand
 
 from rigup.errors import HostFailed
 from rigup.operations import weights_sending
 from rigup.operations.weights_sending import offered, send_weights
+from rigup.programs.fetch_weights import Fetch
+from rigup.programs.weights_folder import File, Job, Receipt, load_job
 from tests.unit.local_host import LocalHost
 
 CONTENT = bytes(range(256)) * 10
@@ -31,6 +36,11 @@ class Line(LocalHost):
         Path(path).write_bytes(data)
         return True
 
+    def get_fact(self, fact: Any, **arguments: Any) -> Any:
+        """Reads it as pyinfra does."""
+        _, said = self.run_shell_command(StringCommand(fact().command(**arguments)))
+        return fact().process(said.stdout.splitlines())
+
 
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
@@ -41,7 +51,8 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     source.mkdir(parents=True)
     for name in ("a.gguf", "b.gguf"):
         (source / name).write_bytes(CONTENT)
-    files = [{"path": name, "size": len(CONTENT)} for name in ("a.gguf", "b.gguf", "elsewhere.gguf")]
+    names, sha256 = ("a.gguf", "b.gguf", "elsewhere.gguf"), hashlib.sha256(CONTENT).hexdigest()
+    files = [{"path": name, "size": len(CONTENT), "sha256": sha256} for name in names]
     return {"repo": "org/model", "revision": "rev", "folder": str(tmp_path / "weights/rev"), "files": files}
 
 
@@ -72,6 +83,48 @@ def test_a_cut_transfer_is_continued_and_loses_one_chunk_at_most(job: dict[str, 
     assert part(job, "a.gguf").read_bytes() == CONTENT
     assert again.sent == len(CONTENT) - 2000
     assert not part(job, "a.gguf").with_suffix(".part.chunk").exists()
+
+
+@pytest.mark.parametrize("damaged", [CONTENT[:1500], b"\1" + CONTENT[1:], CONTENT + b"x"], ids=len)
+def test_a_damaged_file_is_sent_anew_and_replaced(job: dict[str, Any], tmp_path: Path, damaged: bytes) -> None:
+    folder = Path(job["folder"])
+    folder.mkdir(parents=True)
+    (folder / "a.gguf").write_bytes(damaged)
+    job["files"] = job["files"][:1]
+    line = Line()
+    send_weights(line, job, tmp_path / "house")
+    assert (line.sent, part(job, "a.gguf").read_bytes()) == (len(CONTENT), CONTENT)
+
+    path = tmp_path / "job.json"
+    path.write_text(json.dumps({**job, "hub": "http://127.0.0.1:9", "attempts": 1}))
+    Fetch(load_job(path)).run()
+    assert (folder / "a.gguf").read_bytes() == CONTENT
+    send_weights(line, job, tmp_path / "house")
+    assert line.sent == len(CONTENT), "nothing is lacking any more"
+
+
+def test_what_is_whole_is_not_sent_and_not_hashed_where_a_receipt_vouches_for_it(
+    job: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Path(job["folder"])
+    folder.mkdir(parents=True)
+    for name in ("a.gguf", "b.gguf"):
+        (folder / name).write_bytes(CONTENT)
+    receipt = Receipt(folder)
+    receipt.add(File(**job["files"][0]))
+    receipt.write(Job(folder, ()))
+    line = Line()
+    send_weights(line, job, tmp_path / "house")
+    assert line.sent == 0
+    looked = next(command for command in line.commands if "sha256sum" in command)
+    assert "b.gguf" in looked and "a.gguf" not in looked
+
+
+def test_a_part_that_has_outgrown_its_file_is_sent_anew(job: dict[str, Any], tmp_path: Path) -> None:
+    part(job, "a.gguf").parent.mkdir(parents=True)
+    part(job, "a.gguf").write_bytes(CONTENT + b"x")
+    send_weights(Line(), job, tmp_path / "house", {"a.gguf"})
+    assert part(job, "a.gguf").read_bytes() == CONTENT
 
 
 def test_a_part_that_something_else_has_changed_is_not_written_to(

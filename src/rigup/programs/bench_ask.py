@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import sys
@@ -39,6 +40,20 @@ def ask(target: Target, path: str, body: bytes = b"", seconds: float = HEALTH_SE
     if not response.ended:
         raise Unusable("failed", f"{target.url}{path}: the answer was cut off", "what does the engine's log say?")
     return response.status, events or [response.body]
+
+
+def reached(target: Target) -> tuple[socket.AddressFamily, tuple[Any, ...]]:
+    """The first of the addresses of a name that takes connections, as `ask` finds it too; the first where none does.
+
+    Raises Unusable where the name stands for nothing.
+    """
+    first, *others = target.addresses()
+    for family, address in (first, *others) if others else ():
+        with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_STREAM) as connection:
+            connection.settimeout(HEALTH_SECONDS)
+            connection.connect(address)
+            return family, address
+    return first
 
 
 def ask_json(target: Target, path: str, content: Any = None, seconds: float = HEALTH_SECONDS) -> tuple[int, Any]:

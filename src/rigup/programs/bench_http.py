@@ -8,6 +8,7 @@ from __future__ import annotations
 import socket
 import ssl
 from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import urlsplit
 
 MOST_HEAD = 1 << 16
@@ -65,7 +66,7 @@ class Target:
         lines += [f"X-Request-Id: {name}"] if name else []
         return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
-    def addresses(self) -> list[tuple[socket.AddressFamily, tuple[object, ...]]]:
+    def addresses(self) -> list[tuple[socket.AddressFamily, tuple[Any, ...]]]:
         """What the host's name stands for. Raises Unusable where it stands for nothing."""
         try:
             found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)

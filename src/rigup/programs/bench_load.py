@@ -18,11 +18,13 @@ from dataclasses import dataclass
 from typing import Any
 
 if __package__:
+    from rigup.programs.bench_ask import reached
     from rigup.programs.bench_endpoint import Endpoint
     from rigup.programs.bench_prompts import Prompts
     from rigup.programs.bench_stream import Record, Stream
 else:
     sys.dont_write_bytecode = True
+    from bench_ask import reached  # type: ignore[import-not-found, no-redef]
     from bench_endpoint import Endpoint  # type: ignore[import-not-found, no-redef]
     from bench_prompts import Prompts  # type: ignore[import-not-found, no-redef]
     from bench_stream import Record, Stream  # type: ignore[import-not-found, no-redef]
@@ -88,8 +90,8 @@ class Load:
 
     def run(self) -> Outcome:
         """Returns when the last counted request has ended, or somebody has stopped it."""
+        address = reached(self._endpoint.target)
         level, began, worked = self._level, time.monotonic(), time.process_time()
-        address = self._endpoint.target.addresses()[0]
         streams = self._streams = [
             Stream(self._endpoint.target, address, self._selector, self._ended, self._late)
             for _ in range(min(level.concurrency, level.requests or level.concurrency))

@@ -16,6 +16,7 @@ import sys
 import time
 from array import array
 from collections.abc import Callable
+from typing import Any
 
 if __package__:
     from rigup.programs.bench_ask import complaint, words
@@ -60,7 +61,7 @@ class Stream:
     def __init__(
         self,
         target: Target,
-        address: tuple[socket.AddressFamily, tuple[object, ...]],
+        address: tuple[socket.AddressFamily, tuple[Any, ...]],
         selector: selectors.BaseSelector,
         done: Callable[[Stream, Record], None],
         late: array[float],

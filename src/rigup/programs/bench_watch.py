@@ -39,9 +39,10 @@ class Watch:
 
     def __init__(self, samples: Callable[[], Iterator[Sample]]) -> None:
         reading, writing = os.pipe()
+        parent = os.getpid()
         self._child = os.fork()
         if not self._child:
-            _child(samples, reading, writing)
+            _child(samples, reading, writing, parent)
         os.close(writing)
         self._pipe = os.fdopen(reading)
         self.samples: list[Sample] = []
@@ -65,8 +66,8 @@ class Watch:
         os.waitpid(self._child, os.WNOHANG)
 
 
-def _child(samples: Callable[[], Iterator[Sample]], reading: int, writing: int) -> None:
-    """Writes samples until nobody reads them any more. Never returns."""
+def _child(samples: Callable[[], Iterator[Sample]], reading: int, writing: int, parent: int) -> None:
+    """Writes samples, those with something in them, until nobody reads them any more. Never returns."""
     try:
         os.close(reading)
         nothing = os.open(os.devnull, os.O_RDWR)
@@ -74,18 +75,25 @@ def _child(samples: Callable[[], Iterator[Sample]], reading: int, writing: int) 
             os.dup2(nothing, stream)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         for sample in samples():
-            os.write(writing, json.dumps({"time": time.monotonic(), **sample}).encode() + b"\n")
+            if os.getppid() != parent:
+                break
+            if sample:
+                os.write(writing, json.dumps({"time": time.monotonic(), **sample}).encode() + b"\n")
             time.sleep(EVERY_SECONDS)
     finally:
         os._exit(0)
 
 
 def of_engine(target: Target) -> Iterator[Sample]:
-    """How many requests the engine runs and queues, as its metrics say; nothing where it has none."""
+    """How many requests the engine runs and queues, as its metrics say; nothing where it has none.
+
+    An empty sample where it does not answer.
+    """
     while True:
         try:
             status, body = ask(target, "/metrics", seconds=5)
         except Unusable:
+            yield {}
             continue
         text = body[0].decode(errors="replace") if status == 200 else ""
         running = metric(text, *RUNNING)

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,7 +15,9 @@ import pynvml
 import pytest
 
 from rigup.programs.bench_endpoint import metric
-from rigup.programs.bench_watch import QUEUED, RUNNING, Watch, load_of_engine, load_of_gpus, of_gpus
+from rigup.programs.bench_http import Target
+from rigup.programs.bench_watch import QUEUED, RUNNING, Watch, load_of_engine, load_of_gpus, of_engine, of_gpus
+from tests.unit.programs.conftest import wait_for
 from tests.unit.verify.conftest import PROGRAM
 
 VLLM = """\
@@ -83,6 +91,49 @@ def test_the_watch_of_a_level_shorter_than_its_pause_is_the_sample_before_it() -
     assert [sample["time"] for sample in watch.between(10.2, 11.2)] == [10.5, 11.0]
     assert [sample["time"] for sample in watch.between(10.6, 10.7)] == [10.5]
     assert watch.between(20.0, 21.0) == []
+
+
+def test_an_engine_that_refuses_is_asked_no_faster_than_one_that_answers() -> None:
+    with refusing() as target:
+        asked = of_engine(target)
+        assert [next(asked), next(asked)] == [{}, {}]  # after each the watch pauses
+
+
+WATCHING = """
+import sys, time
+from rigup.programs.bench_http import Target
+from rigup.programs.bench_watch import Watch, of_engine
+watch = Watch(lambda: of_engine(Target.of(sys.argv[1], None)))
+print(watch._child, flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_watch_of_an_engine_that_refuses_ends_with_whoever_started_it() -> None:
+    with refusing() as target:
+        words = [sys.executable, "-c", WATCHING, target.url]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as started:
+            assert started.stdout
+            child = int(started.stdout.readline())
+            assert runs(child)
+            started.kill()
+        wait_for(lambda: not runs(child), "the end of the watch")
+
+
+@contextmanager
+def refusing() -> Iterator[Target]:
+    """An endpoint at which connections are refused."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield Target.of(f"http://127.0.0.1:{taken.getsockname()[1]}", None)
+
+
+def runs(process: int) -> bool:
+    """Whether it is there and has not ended."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def test_the_mock_says_what_the_engines_say() -> None:

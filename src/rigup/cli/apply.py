@@ -82,6 +82,10 @@ def run(args: argparse.Namespace) -> int:
         if rollout:
             changes = rollout.begins()
         if changes and not args.yes and not agreed(console):
+            if rollout:
+                rollout.rolling.end()
+            if args.json:
+                _tell(results, rollout)
             return 1
         if args.reboot or not args.yes:
             reboots.permit()  # whoever was asked has read which step may reboot
@@ -91,9 +95,7 @@ def run(args: argparse.Namespace) -> int:
             with view:
                 run.execute()
     if args.json:
-        of_rollout = {"rollout": rollout.outcome()} if rollout else {}
-        json.dump(summary.as_json(results) | of_rollout | _shares(run), sys.stdout, indent=1)
-        print()
+        _tell(results, rollout, _shares(run))
     else:
         summary.show_answers(results, QUESTION, console)
         _how_to_look_around(results, run.plans, console)
@@ -102,6 +104,15 @@ def run(args: argparse.Namespace) -> int:
     if rollout:
         rollout.show_end()
     return 130 if rollout and jobs.cancelled() else exit_code(results)
+
+
+def _tell(results: list[HostResult], rollout: RollingApply | None, shares: dict[str, Any] | None = None) -> None:
+    """For scripts. After a "no" the hosts have what would change, and the state "differs" or "not begun"."""
+    from rigup.cli import summary
+
+    of_rollout = {"rollout": rollout.outcome()} if rollout else {}
+    json.dump(summary.as_json(results) | of_rollout | (shares or {}), sys.stdout, indent=1)
+    print()
 
 
 def _show_who_shares(run: Run, console: Any) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from rigup.catalogue.engines import VersionText
 from rigup.service import EngineName
 from rigup.units import Frozen
 
@@ -42,7 +43,7 @@ class CheckpointEntry(Frozen):
     embedding_bits: Annotated[float, Field(gt=0)] = 16
     head_bits: Annotated[float, Field(gt=0)] = 16
     attention_bits: Annotated[float, Field(gt=0)] | None = None
-    minimum_versions: dict[EngineName, str]
+    minimum_versions: dict[EngineName, VersionText]
     engine_flags: dict[EngineName, dict[str, str]] = {}
     license: str | None = None
     notes: tuple[str, ...] = ()

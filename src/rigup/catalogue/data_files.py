@@ -36,6 +36,9 @@ def read_file(path: Path, table: str, kind: type[Entry]) -> tuple[Entry, ...]:
     rows, defaults = data.get(table, []), data.get("defaults", {})
     if not isinstance(rows, list) or not isinstance(defaults, dict):
         raise InputError(f"{path}: {table}: one table where a list belongs", f"write [[{table}]]")
+    for number, row in enumerate(rows):
+        if not isinstance(row, dict):
+            raise InputError(f"{path}: {table}[{number}]: {row!r} where a table belongs", f"write [[{table}]]")
     return tuple(_entry(path, f"{table}[{n}]", _merged(defaults, row), kind) for n, row in enumerate(rows))
 
 
@@ -61,5 +64,5 @@ def _message(error: Any) -> str:
         return "unknown key"
     if error["type"] == "missing":
         return "missing"
-    message: str = error["msg"]
+    message: str = error["msg"].removeprefix("Value error, ")
     return message[0].lower() + message[1:]

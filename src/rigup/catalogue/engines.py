@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal
 
-from packaging.version import Version
-from pydantic import Field, ValidationError
+from packaging.version import InvalidVersion, Version
+from pydantic import AfterValidator, Field, ValidationError
 
 from rigup.environment import Variant
 from rigup.errors import InputError
@@ -26,11 +26,28 @@ WeightFormat = Literal["bf16", "fp8", "mxfp8", "nvfp4", "int4", "gguf"]
 Capability = Annotated[str, Field(pattern=r"^\d+\.\d+$")]
 
 
+@functools.cache
+def version_key(version: str) -> Version:
+    """Comparable within one engine; llama.cpp's build numbers ("b11434") count as whole numbers."""
+    return Version(version.removeprefix("b"))
+
+
+def _comparable(text: str) -> str:
+    try:
+        version_key(text)
+    except InvalidVersion:
+        raise ValueError(f'"{text}" is no version, as "0.33.0" or "b11434" are') from None
+    return text
+
+
+VersionText = Annotated[str, AfterValidator(_comparable)]
+
+
 class _Ranged(Frozen):
     """A fact about the versions from `since` (included) to `before` (excluded); no bound means every version."""
 
-    since: str | None = None
-    before: str | None = None
+    since: VersionText | None = None
+    before: VersionText | None = None
     source: str
 
     def holds(self, version: str) -> bool:
@@ -164,7 +181,7 @@ class Release(Frozen):
     archive, archive_root: where its source archive is and the folder in it, as `lock.LockedSource` has them.
     """
 
-    version: str
+    version: VersionText
     wheels: dict[str, Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]] = {}
     python: str | None = None
     torch: str | None = None
@@ -282,7 +299,7 @@ class _EngineFile(Frozen):
     method: BuildMethod
     versions: tuple[Release, ...]
     formats: tuple[FormatSupport, ...]
-    families: dict[str, str]
+    families: dict[str, VersionText]
     parsers: tuple[Parsers, ...] = ()
     kv_cache_types: tuple[KvCacheTypes, ...]
     known_bad: tuple[KnownBad, ...] = ()
@@ -339,12 +356,6 @@ def _filled_in(recipe: EnvironmentRecipe, version: str) -> EnvironmentRecipe:
     return recipe.model_copy(update=filled)
 
 
-@functools.cache
-def version_key(version: str) -> Version:
-    """Comparable within one engine; llama.cpp's build numbers ("b11434") count as whole numbers."""
-    return Version(version.removeprefix("b"))
-
-
 def load_engines(paths: Iterable[Path] = FILES) -> tuple[Engine, ...]:
     """Reads engine files in order; a later file replaces an engine of the same name.
 
@@ -360,7 +371,8 @@ def load_engines(paths: Iterable[Path] = FILES) -> tuple[Engine, ...]:
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"])
             raise InputError(
-                f"{path}: {where}: {first['msg']}", "compare with the toolkit's own engine files"
+                f"{path}: {where}: {first['msg'].removeprefix('Value error, ')}",
+                "compare with the toolkit's own engine files",
             ) from None
         if engine.version() is None:
             raise InputError(

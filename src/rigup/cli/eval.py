@@ -89,7 +89,7 @@ def _wanted(args: argparse.Namespace) -> Wanted:
 def _questions(said: str) -> int | None:
     if said == "all":
         return None
-    if not said.isdigit() or not int(said):
+    if not said.isdecimal() or len(said) > 9 or not int(said):
         raise InputError(f'--questions: "{said}" is not a number of questions', 'write a number from 1 on, or "all"')
     return int(said)
 

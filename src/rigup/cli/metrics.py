@@ -112,6 +112,6 @@ def _counted(number: int, what: str) -> str:
 
 
 def _seconds(text: str) -> int:
-    if not text.isdigit() or not 1 <= int(text) <= 3600:
+    if not text.isdecimal() or len(text) > 4 or not 1 <= int(text) <= 3600:
         raise argparse.ArgumentTypeError(f'"{text}" is not 1 to 3600 seconds')
     return int(text)

@@ -96,7 +96,7 @@ def _tokens(args: argparse.Namespace) -> tuple[int, ...]:
     if args.tokens is None:
         return TOKENS
     parts = args.tokens.split(",")
-    if not all(part.isdigit() and 0 < int(part) <= 2**20 for part in parts):
+    if not all(part.isdecimal() and len(part) < 9 and 0 < int(part) <= 2**20 for part in parts):
         raise InputError(f'--tokens: "{args.tokens}" is no list of numbers of tokens', "e.g. --tokens 1,8,64,512")
     return tuple(sorted({int(part) for part in parts}))
 

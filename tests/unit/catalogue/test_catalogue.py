@@ -135,6 +135,13 @@ BROKEN = {
     "not TOML": ("gpus/a.toml", "[[gpu]\n", "{file}: Expected ']]' at the end of an array declaration"),
     "wrong table": ("gpus/a.toml", "[[gpus]]\n", "{file}: gpus: unknown table"),
     "table for list": ("gpus/a.toml", "[gpu]\n", "{file}: gpu: one table where a list belongs"),
+    "text for a table": ("gpus/a.toml", 'gpu = ["RTX 3090"]\n', "{file}: gpu[0]: 'RTX 3090' where a table belongs"),
+    "no version": (
+        "checkpoints/a.toml",
+        '[[checkpoint]]\nmodel = "MiniMax-M2"\nbytes = 9\nrepo = "a/b"\nquant = "Q"\nscheme = "gguf"\n'
+        'minimum_versions = { "llama.cpp" = "latest" }\n',
+        '{file}: checkpoint[0].minimum_versions.llama.cpp: "latest" is no version, as "0.33.0" or "b11434" are',
+    ),
     "unknown key": (
         "gpus/a.toml",
         f'[[gpu]]\nname = "A"\ncompute_capability = "8.0"\nspeed = 3\n{GPU_LINES}',

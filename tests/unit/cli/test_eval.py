@@ -25,6 +25,8 @@ from rigup.fleet.result import HostResult, State
         (["--tasks", "gsm8k,../x"], '--tasks: "../x" is not the name of a task'),
         (["--tasks", ""], '--tasks: "" is not the name of a task'),
         (["--questions", "few"], '--questions: "few" is not a number of questions'),
+        (["--questions", "²"], '--questions: "²" is not a number of questions'),
+        (["--questions", "9" * 5000], f'--questions: "{"9" * 5000}" is not a number of questions'),
         (["--questions", "0"], '--questions: "0" is not a number of questions'),
         (["--include-path", "/nowhere"], "--include-path: /nowhere is not a folder"),
         (["--url", "a.lan:8000"], '--url: "a.lan:8000" is not an address'),

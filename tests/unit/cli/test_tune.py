@@ -47,6 +47,7 @@ def described(root: Path, **services: dict[str, object]) -> CommandLine:
         (("boxes", "--host", "c.lan"), "--host: c.lan is not in group boxes", "its hosts: a.example, b.example"),
         (("boxes", "--service", "x"), '--service: boxes has no service "x"', "its services: minimax"),
         (("boxes", "--tokens", "x"), '--tokens: "x" is no list of numbers of tokens', "e.g. --tokens 1,8,64,512"),
+        (("boxes", "--tokens", "1,²"), '--tokens: "1,²" is no list of numbers of tokens', "e.g. --tokens 1,8,64,512"),
         (("boxes", "--runs", "3"), "--runs: 3 runs cannot tell a gain from chance", "5 at least"),
     ],
 )  # fmt: skip

@@ -81,6 +81,9 @@ def test_broken_files_are_reported_by_path_and_key(tmp_path: Path) -> None:
     assert (
         "surprise: Extra inputs" in broken(tmp_path, 'name = "llama.cpp"', 'surprise = 1\nname = "llama.cpp"').message
     )
+    for old, where in (('\nversion = "b11434"', "versions.0.version"), ('llama = "b11434"', "families.llama")):
+        found = broken(tmp_path, old, old.replace("b11434", "latest")).message
+        assert f': {where}: "latest" is no version, as "0.33.0" or "b11434" are' in found
     assert "line" in broken(tmp_path, "[families]", "[families").message
 
 

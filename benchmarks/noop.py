@@ -7,6 +7,7 @@ round after round, so that a busy machine slows them all. Minimum, median and ra
 same run are printed as a Markdown table. --rtt: a line with this round-trip time, in milliseconds, by a proxy.
 --fleet: what the controlling machine pays for many hosts; they are the lab's machines under many names, and only read.
 --first: the first apply instead, of machines that have their packages and their driver.
+pyinfra is timed twice: as it is, where it compares, shows what would change and waits for Enter, and with -y.
 
 Python's modules are compiled once before anything counts, as they are where rigup was installed.
 """
@@ -45,7 +46,6 @@ class Contender:
     start: Callable[[], list[subprocess.Popen[bytes]]]
     wall: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
-    memory_mib: float = 0.0
 
     def run(self) -> None:
         """One timed run, which must end well."""
@@ -55,7 +55,6 @@ class Contender:
         for process in processes:
             _, status, usage = os.wait4(process.pid, 0)
             cpu += usage.ru_utime + usage.ru_stime
-            self.memory_mib = max(self.memory_mib, usage.ru_maxrss / 1024)
             if status:
                 raise SystemExit(f"{self.name}: exit status {status >> 8}")
         self.wall.append(time.perf_counter() - before)
@@ -138,10 +137,14 @@ def measure(fleet: GpuFleet, args: argparse.Namespace) -> int:
 def contenders(fleet: GpuFleet, hosts: list[Host], wanted: list[str]) -> list[Contender]:
     """Those that were asked for, the bare SSH command first."""
 
+    enter = fleet.root / "enter"
+    enter.write_text("\n")
+
     def quietly(*words: str | Path, **environment: str) -> subprocess.Popen[bytes]:
         surroundings = {**os.environ, "XDG_CACHE_HOME": str(fleet.cache), **environment}
-        streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        return subprocess.Popen([str(word) for word in words], cwd=fleet.root, env=surroundings, **streams)  # type: ignore[call-overload, no-any-return]
+        with enter.open() as keyboard:
+            streams = {"stdin": keyboard, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+            return subprocess.Popen([str(word) for word in words], cwd=fleet.root, env=surroundings, **streams)  # type: ignore[call-overload, no-any-return]
 
     found = [
         Contender("ssh", lambda: [quietly(*noop_fleet.ssh_words(host), "python3", "-c", "pass") for host in hosts]),
@@ -150,8 +153,9 @@ def contenders(fleet: GpuFleet, hosts: list[Host], wanted: list[str]) -> list[Co
     if "pyinfra" in wanted:
         for name in ("deploy", "roles"):
             (fleet.root / name).symlink_to(ROOT / name)
-        words = (sys.executable, "-m", "pyinfra", "inventories/rehearsal.py", "deploy/site.py", "-y")
-        found.append(Contender("pyinfra", lambda: [quietly(*words)]))
+        words = (sys.executable, "-m", "pyinfra", "inventories/rehearsal.py", "deploy/site.py")
+        found.append(Contender("pyinfra -y", lambda: [quietly(*words, "-y")]))
+        found.append(Contender("pyinfra", lambda: [quietly(*words)]))  # it shows the changes, and asks for Enter
     if "ansible" in wanted:
         program = noop_fleet.ansible(cache_folder() / "benchmarks", ANSIBLE)
         folder = fleet.root / "ansible"
@@ -159,7 +163,7 @@ def contenders(fleet: GpuFleet, hosts: list[Host], wanted: list[str]) -> list[Co
         book = noop_fleet.playbook(folder, fleet, hosts)
         settings = {"ANSIBLE_CONFIG": str(folder / "ansible.cfg"), "ANSIBLE_HOME": str(folder)}
         found.append(Contender("ansible", lambda: [quietly(program, "-i", folder / "hosts.ini", book, **settings)]))
-    return [contender for contender in found if contender.name in wanted]
+    return [contender for contender in found if contender.name.split()[0] in wanted]
 
 
 def distant(fleet: GpuFleet, index: int, one_way_s: float) -> Host:
@@ -178,35 +182,34 @@ def table(contenders: list[Contender], args: argparse.Namespace, what: str = "")
     rows = [
         f"{what or 'nothing to do'}, {hosts}, {args.rounds} rounds, load {os.getloadavg()[0]:.1f}",
         "",
-        "| | wall s: min | median | x ssh (min) | x ssh (median) | controller CPU s | MiB |",
-        "|---|---|---|---|---|---|---|",
+        "| | wall s: min | median | x ssh (min) | x ssh (median) | controller CPU s |",
+        "|---|---|---|---|---|---|",
     ]
     for one in contenders:
         rows.append(
             f"| {one.name} | {min(one.wall):.2f} | {statistics.median(one.wall):.2f} "
             f"| {min(one.wall) / min(bare.wall):.1f} "
             f"| {statistics.median(one.wall) / statistics.median(bare.wall):.1f} "
-            f"| {statistics.median(one.cpu):.2f} | {one.memory_mib:.0f} |"
+            f"| {statistics.median(one.cpu):.2f} |"
         )
     return "\n".join(rows)
 
 
 def many(fleet: GpuFleet, hosts: list[Host], most: int) -> int:
-    """What diff costs the controlling machine, by the number of hosts."""
-    print("| hosts | wall s | controller CPU s | MiB |\n|---|---|---|---|")
-    for count in (1, 10, 50, 100, 200):
-        if count > most:
-            break
-        named = [(f"n{number}", hosts[number % len(hosts)][1]) for number in range(count)]
-        noop_fleet.describe(fleet, named)
-        began = time.perf_counter()
-        words = [sys.executable, "-m", "rigup", "diff", "--json"]
-        process = subprocess.Popen(words, cwd=fleet.root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        _, status, usage = os.wait4(process.pid, 0)
-        if status:
-            raise SystemExit(f"diff of {count} hosts: exit status {status >> 8}")
-        cpu = usage.ru_utime + usage.ru_stime
-        print(f"| {count} | {time.perf_counter() - began:.2f} | {cpu:.2f} | {usage.ru_maxrss / 1024:.0f} |", flush=True)
+    """What diff and status cost the controlling machine, by the number of hosts."""
+    print("| | hosts | wall s | controller CPU s | MiB |\n|---|---|---|---|---|")
+    for verb in ("diff", "status"):
+        for count in (1, 10, 50, 100, 200):
+            if count > most:
+                break
+            named = [(f"n{number}", hosts[number % len(hosts)][1]) for number in range(count)]
+            noop_fleet.describe(fleet, named)
+            words = [sys.executable, "-c", noop_fleet.SPENT, sys.executable, "-m", "rigup", verb, "--json"]
+            done = subprocess.run(words, cwd=fleet.root, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            if done.returncode:
+                raise SystemExit(f"{verb} of {count} hosts: exit status {done.returncode}\n{done.stderr}")
+            wall, cpu, mib = map(float, done.stderr.split()[-3:])
+            print(f"| {verb} | {count} | {wall:.2f} | {cpu:.2f} | {mib:.0f} |", flush=True)
     return 0
 
 

@@ -21,6 +21,16 @@ CONFIGURATION = (
     "/etc/modprobe.d/rigup-nouveau.conf",
     "/etc/systemd/system/rigup-chat.service",
 )
+# Says on standard error what a command took: wall and processor time in s, MiB. A process of its own, since a child's
+# largest size counts from what its parent had when it began.
+SPENT = """
+import resource, subprocess, sys, time
+began = time.perf_counter()
+code = subprocess.call(sys.argv[1:])
+spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(time.perf_counter() - began, spent.ru_utime + spent.ru_stime, spent.ru_maxrss / 1024, file=sys.stderr)
+sys.exit(code)
+"""
 PACKAGES = ("ca-certificates", "curl", "python3", "libgomp1")
 
 

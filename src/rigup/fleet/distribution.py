@@ -165,7 +165,8 @@ class Distribution:
             # of more hosts than are worked on at a time, some would wait for others whose turn never comes
             sending = self.run.settings[name].packages.wheelhouse is not None and len(swarm.fetchers) <= PARALLEL_HOSTS
             while sending and not jobs.cancelled():
-                late = [other for other in swarm.fetchers if other not in there]
+                later = self.run.disturbed  # whose turn comes when this one's has ended
+                late = [other for other in swarm.fetchers if other not in there and other not in later]
                 if all(self.run.results[other].state in STARTED for other in late):
                     return
                 progress.report(Progress(name, "weights", text=f"waiting for what is sent to {', '.join(late[:3])}"))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import gevent
 import pytest
 from gevent.pool import Pool
 
@@ -35,7 +37,9 @@ class Hosts:
             results[name].changes = [Change("weights", step_name(checkpoint("one")))]
         state = SimpleNamespace(inventory=hosts, pool=Pool(5), config=SimpleNamespace(copy=dict))
         settings = dict.fromkeys(PLANS, Settings())
-        self.run: Any = SimpleNamespace(plans=PLANS, results=results, settings=settings, state=state, tallies=[])
+        self.run: Any = SimpleNamespace(
+            plans=PLANS, results=results, settings=settings, state=state, tallies=[], disturbed={}
+        )
         self.hosts = {host.name: host for host in hosts}
 
         def serve(host: Any, server: weights_sharing.Server) -> bool:
@@ -125,3 +129,17 @@ def test_a_host_whose_turn_has_not_come_has_nothing_to_give(hosts: Hosts) -> Non
     with Distribution(hosts.run, ["a"]) as distribution:
         assert [(swarm.fetchers, swarm.complete) for swarm in distribution.swarms] == [(("a",), ("c",))]
         hosts.run.results["a"].state = "changed"
+
+
+def test_nobody_waits_for_what_is_sent_to_a_host_that_is_to_be_compared_again(hosts: Hosts) -> None:
+    packages = replace(Settings().packages, wheelhouse=Path("wheelhouse"))
+    hosts.run.settings = dict.fromkeys(PLANS, replace(Settings(), packages=packages))
+    with Distribution(hosts.run, None), gevent.Timeout(5):
+        part = weights_sharing.part_of(hosts.hosts["a"], KEY)
+        assert part is not None
+        waiting = gevent.spawn(part.arrived)
+        gevent.sleep(0)
+        assert not waiting.dead
+        hosts.run.disturbed["b"] = []
+        waiting.join()
+        hosts.run.results["a"].state = hosts.run.results["b"].state = "changed"

@@ -12,7 +12,7 @@ from rigup.catalogue.flags import NameList
 from rigup.catalogue.moe_configs import MoeConfigFile
 from rigup.catalogue.overheads import MeasuredOverhead
 from rigup.plan import Parallel
-from rigup.planner.candidate import Candidate
+from rigup.planner.candidate import Candidate, expert_ranks
 from rigup.planner.resolution import Resolved
 from rigup.planner.settings import Settings, settings_of
 from rigup.planner.spreading import TENSOR_SIZES, devices_across_hosts, tensor_layouts_across_hosts
@@ -138,9 +138,11 @@ def _layouts(question: Question, engine: Engine, release: EngineVersion) -> Iter
         yield from _llama_cpp_layouts(question)
     elif question.rig.hosts_per_service > 1:
         if question.rig.gpus or (question.service.engine == engine.name and release.environment("cpu") is not None):
-            yield from tensor_layouts_across_hosts(question.rig, question.service, question.resolved.gpu_indices)
+            yield from tensor_layouts_across_hosts(
+                question.rig, question.service, question.resolved.gpu_indices, engine.name
+            )
     elif question.rig.gpus:
-        yield from _tensor_layouts(question)
+        yield from _tensor_layouts(question, engine)
     elif question.service.engine == engine.name and release.environment("cpu") is not None:
         asked = question.service
         sizes = {"tensor": asked.tensor_parallel, "pipeline": asked.pipeline_parallel, "data": asked.data_parallel}
@@ -158,21 +160,41 @@ def _llama_cpp_layouts(question: Question) -> Iterator[tuple[tuple[int, ...], Pa
         yield indices[:1], Parallel()
 
 
-def _tensor_layouts(question: Question) -> Iterator[tuple[tuple[int, ...], Parallel]]:
+def _tensor_layouts(question: Question, engine: Engine) -> Iterator[tuple[tuple[int, ...], Parallel]]:
     """Tensor sizes, each with as many pipeline stages as there are GPUs for, and one GPU alone.
 
-    What the service names is taken as it is, even if there are too few GPUs: then the refusal can say so.
+    What the service names is taken as it is, even if there are too few GPUs: then the refusal can say so. Of unequal
+    GPUs, those with most memory are tried by themselves as well, unless the service names its GPUs.
     """
     service, indices = question.service, question.resolved.gpu_indices
+    if not indices:
+        return
+    groups = dict.fromkeys((indices,) if service.gpus is not None else (indices, _largest(question.rig, indices)))
+    found = False
+    for group in groups:
+        for parallel in _sizes(service, len(group), engine):
+            ranks = parallel.tensor * parallel.pipeline * parallel.data
+            if ranks <= len(group) or (service.tensor_parallel and group == indices):
+                found = True
+                yield group[:ranks], parallel
+    if not found:
+        yield indices, next(_sizes(service, len(indices), engine))
+
+
+def _largest(rig: Rig, indices: tuple[int, ...]) -> tuple[int, ...]:
+    memory = {index: rig.gpus[index].memory_mib or 0 for index in indices}
+    return tuple(index for index in indices if memory[index] == max(memory.values()))
+
+
+def _sizes(service: Service, gpus: int, engine: Engine) -> Iterator[Parallel]:
+    """The sizes for so many GPUs, those included that are too large for them."""
     data = service.data_parallel or 1
     for tensor in (service.tensor_parallel,) if service.tensor_parallel else TENSOR_SIZES:
-        most = max(1, len(indices) // (tensor * data))
+        most = max(1, gpus // (tensor * data))
         pipelines = (service.pipeline_parallel,) if service.pipeline_parallel else (most, 1) if tensor == 1 else (most,)
+        expert = expert_ranks(engine.name, tensor, data) if service.expert_parallel else 1
         for pipeline in dict.fromkeys(pipelines):
-            ranks = tensor * pipeline * data
-            if indices and (ranks <= len(indices) or service.tensor_parallel):
-                expert = tensor * data if service.expert_parallel else 1
-                yield indices[:ranks], Parallel(tensor=tensor, pipeline=pipeline, data=data, expert=expert)
+            yield Parallel(tensor=tensor, pipeline=pipeline, data=data, expert=expert)
 
 
 def with_expert_parallel(candidate: Candidate) -> Candidate | None:
@@ -181,7 +203,7 @@ def with_expert_parallel(candidate: Candidate) -> Candidate | None:
     vLLM spreads them over the data parallel ranks as well.
     """
     parallel = candidate.parallel
-    size = parallel.tensor * (parallel.data if candidate.engine.name == "vllm" else 1)
+    size = expert_ranks(candidate.engine.name, parallel.tensor, parallel.data)
     open_to_it = candidate.service.expert_parallel is None and candidate.engine.name != "llama.cpp"
     if size == 1 or not open_to_it or not candidate.model.experts:
         return None

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from rigup.planner.candidate import Candidate, GpuUsage
+from rigup.planner.candidate import Candidate, GpuUsage, expert_ranks
 from rigup.planner.kv_cache import layer_token_bytes
 from rigup.planner.overhead import TENSOR_ENGINE_HOST, sampler, tensor_engine_activations
 from rigup.planner.placement import fits, partition
@@ -68,8 +68,8 @@ def _shape(candidate: Candidate) -> _Shape:
     model, parallel = candidate.model, candidate.parallel
     weights = weights_of(candidate.checkpoint, model)
     tensor, stages = parallel.tensor, parallel.pipeline
-    expert_ranks = tensor * (parallel.data if candidate.engine.name == "vllm" else 1)
-    layer = (weights.attention + weights.dense) / tensor + weights.router + weights.experts / expert_ranks
+    sharing = expert_ranks(candidate.engine.name, tensor, parallel.data)
+    layer = (weights.attention + weights.dense) / tensor + weights.router + weights.experts / sharing
     extras = [0.0] * stages
     extras[0] += weights.embedding / tensor
     extras[-1] += (weights.head or (weights.embedding if stages > 1 else 0.0)) / tensor

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from rigup.node import PeerPort
 from rigup.plan import Parallel
-from rigup.planner.candidate import Candidate
+from rigup.planner.candidate import Candidate, expert_ranks
 from rigup.rig import Rig
 from rigup.service import EngineName, Service
 
@@ -39,8 +39,13 @@ def devices_across_hosts(rig: Rig, indices: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(rank * len(rig.gpus) + index for rank in (*range(1, rig.hosts_per_service), 0) for index in indices)
 
 
-def tensor_layouts_across_hosts(rig: Rig, service: Service, indices: tuple[int, ...]) -> Iterator[Layout]:
+def tensor_layouts_across_hosts(
+    rig: Rig, service: Service, indices: tuple[int, ...], engine: EngineName
+) -> Iterator[Layout]:
     """Every host with as many GPUs as any other, tensor parallel inside a host unless the service says otherwise.
+
+    GPUs that share their host's memory are one to a host, and made to be joined: there tensor parallel over all hosts
+    comes first (unslothai/unsloth#10280: 2.09 times the speed of one DGX Spark on two, 1.08 times as a pipeline).
 
     What the service names is taken as it is, even if it cannot be: then the refusal can say so.
 
@@ -51,16 +56,28 @@ def tensor_layouts_across_hosts(rig: Rig, service: Service, indices: tuple[int, 
         sizes = (service.tensor_parallel or hosts // (service.pipeline_parallel or 1) or 1, service.pipeline_parallel)
         yield (), Parallel(tensor=sizes[0], pipeline=sizes[1] or 1, data=data)
         return
-    for tensor in (service.tensor_parallel,) if service.tensor_parallel else TENSOR_SIZES:
+    joined = len(indices) * hosts if all(rig.gpus[index].unified_memory for index in indices) else len(indices)
+    found = False
+    for tensor in (service.tensor_parallel,) if service.tensor_parallel else sorted(TENSOR_SIZES, key=joined.__ne__):
         pipeline = service.pipeline_parallel or _stages(tensor, len(indices), hosts, data)
         ranks = tensor * pipeline * data
-        inside = tensor <= len(indices) or service.pipeline_parallel
+        inside = tensor <= len(indices) or tensor == joined or service.pipeline_parallel
         if not service.tensor_parallel and (ranks % hosts or ranks > len(indices) * hosts or not inside):
             continue
-        expert = tensor * data if service.expert_parallel else 1
-        on_each = indices[: -(-ranks // hosts)]
-        used = tuple(rank * len(rig.gpus) + index for rank in range(hosts) for index in on_each)
-        yield used[:ranks], Parallel(tensor=tensor, pipeline=pipeline, data=data, expert=expert)
+        found = True
+        yield _shared_out(rig, indices, Parallel(tensor=tensor, pipeline=pipeline, data=data), service, engine)
+    if not found:
+        smallest = Parallel(pipeline=service.pipeline_parallel or 1, data=data)
+        yield _shared_out(rig, indices, smallest, service, engine)
+
+
+def _shared_out(rig: Rig, indices: tuple[int, ...], parallel: Parallel, service: Service, engine: EngineName) -> Layout:
+    """The sizes with the GPUs that they take of each host, and the experts spread if the service asks for it."""
+    ranks, hosts = parallel.tensor * parallel.pipeline * parallel.data, rig.hosts_per_service
+    on_each = indices[: -(-ranks // hosts)]
+    used = tuple(rank * len(rig.gpus) + index for rank in range(hosts) for index in on_each)
+    expert = expert_ranks(engine, parallel.tensor, parallel.data) if service.expert_parallel else 1
+    return used[:ranks], parallel.model_copy(update={"expert": expert})
 
 
 def _stages(tensor: int, gpus: int, hosts: int, data: int) -> int:

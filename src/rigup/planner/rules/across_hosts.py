@@ -129,10 +129,17 @@ def graphs_across_hosts(candidate: Candidate) -> Iterator[Complaint]:
 
 @warns("pipeline-across-hosts", "vllm#37933: 0.18.0 fails to run a pipeline across nodes")
 def pipeline_across_hosts(candidate: Candidate) -> Iterator[Complaint]:
-    """A release of vLLM that fails as a pipeline over hosts."""
+    """A release of vLLM, and GPUs that share their host's memory, that have failed as a pipeline over hosts."""
     is_that_one = candidate.engine.name == "vllm" and candidate.version == "0.18.0"
     if candidate.hosts > 1 and is_that_one and candidate.parallel.pipeline > 1:
         yield f"{engine_name(candidate)} has failed as a pipeline over hosts", "take a later version"
+    shares = any(gpu.unified_memory for gpu in candidate.gpus)
+    if candidate.hosts > 1 and shares and candidate.parallel.pipeline > 1:
+        yield (
+            "two such hosts have crashed as a pipeline of two, and where they did not were hardly faster than one",
+            f"tensor_parallel {candidate.hosts * len(candidate.local_gpus)}, where the model can be cut so",
+            "one report of two DGX Sparks, confidence medium; unslothai/unsloth#10280: 1.08 times the speed of one",
+        )
 
 
 @warns("unified-memory-hosts", "eugr/spark-vllm-docker#321: the head of two DGX Sparks ran out of memory, twice, idle")

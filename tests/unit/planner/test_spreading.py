@@ -1,0 +1,81 @@
+"""How a model is spread over GPUs: what the service names, which GPUs of unequal ones, and where experts lie."""
+
+from __future__ import annotations
+
+import pytest
+
+from rigup.plan import Parallel
+from tests.unit.planner.across_hosts import planned, refusals
+from tests.unit.planner.asking import FP8, NVFP4, PRO_6000, decided, refused, served
+
+TWO_KINDS = [f"2x {PRO_6000}", "2x RTX 3090"]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "said"),
+    [
+        ({"pipeline_parallel": 8}, "tensor 1 x pipeline 8 x data 1 need 8 GPUs and the service has 4"),
+        ({"data_parallel": 8}, "tensor 1 x pipeline 1 x data 8 need 8 GPUs and the service has 4"),
+    ],
+)
+def test_sizes_that_are_too_large_are_refused_as_that(sizes: dict[str, int], said: str) -> None:
+    """Not as a checkpoint that the engine could not load."""
+    (finding,) = refused(f"4x {PRO_6000}", {"checkpoint": FP8, "engine": "vllm", **sizes}).refusals
+    assert (finding.rule, finding.message) == ("gpu-count", said)
+
+
+def test_sizes_that_are_too_large_over_hosts_are_refused_as_that() -> None:
+    found = refusals("4x H200", 2, {"checkpoint": FP8, "engine": "vllm", "data_parallel": 9})
+    assert [rule for rule, *_ in found] == ["world-size"]
+
+
+def test_experts_of_sglang_are_spread_over_the_ranks_of_a_replica() -> None:
+    """SGLang's moe_tp_size is tp_size // ep_size: 2 // 4 would be 0. vLLM spreads them over its replicas as well."""
+    sizes = {"tensor_parallel": 2, "data_parallel": 2, "expert_parallel": True}
+    sglang = decided(f"4x {PRO_6000}", {"checkpoint": NVFP4, "engine": "sglang", **sizes}).plan
+    assert sglang.parallel == Parallel(tensor=2, data=2, expert=2)
+    vllm = decided(f"4x {PRO_6000}", {"checkpoint": NVFP4, "engine": "vllm", **sizes}).plan
+    assert vllm.parallel == Parallel(tensor=2, data=2, expert=4)
+
+
+def test_the_large_cards_of_two_kinds_are_tried_by_themselves() -> None:
+    found = served(TWO_KINDS, {"checkpoint": NVFP4, "engine": "vllm"})
+    assert (found.parallel, found.gpu_indices) == (Parallel(tensor=2), (0, 1))
+    assert [gpu.compute_capability for gpu in found.gpus] == ["12.0", "12.0"]
+
+
+def test_the_large_cards_are_found_wherever_they_are() -> None:
+    found = served(TWO_KINDS[::-1], {"checkpoint": NVFP4, "engine": "vllm"})
+    assert (found.parallel, found.gpu_indices) == (Parallel(tensor=2), (2, 3))
+    plan = decided(TWO_KINDS[::-1], {"checkpoint": NVFP4, "engine": "vllm"}).plan
+    assert [row.gpu for row in plan.memory] == [2, 3]
+
+
+def test_gpus_that_the_service_names_are_all_used() -> None:
+    asked = {"checkpoint": NVFP4, "engine": "vllm", "gpus": [0, 1, 2, 3], "context": 4096}
+    assert served(TWO_KINDS, {**asked, "tensor_parallel": 2}).gpu_indices == (0, 1, 2, 3)
+
+
+def test_two_dgx_sparks_share_each_layer() -> None:
+    asked = {"checkpoint": NVFP4, "engine": "vllm"}
+    plan = planned("1x GB10", 2, asked, host_memory_gib=119)[0]
+    assert plan.parallel == Parallel(tensor=2)
+    assert "pipeline-across-hosts" not in {finding.rule for finding in plan.warnings}
+
+
+def test_a_pipeline_over_two_dgx_sparks_is_warned_of() -> None:
+    asked = {"checkpoint": NVFP4, "engine": "vllm", "pipeline_parallel": 2, "tensor_parallel": 1}
+    (found,) = (
+        finding
+        for finding in planned("1x GB10", 2, asked, host_memory_gib=119)[0].warnings
+        if finding.rule == "pipeline-across-hosts"
+    )
+    assert found.message == (
+        "two such hosts have crashed as a pipeline of two, and where they did not were hardly faster than one"
+    )
+    assert found.hint == "tensor_parallel 2, where the model can be cut so"
+    assert "unslothai/unsloth#10280" in found.source
+
+
+def test_other_hosts_stay_a_pipeline() -> None:
+    assert planned("1x H200", 2, {"checkpoint": FP8, "engine": "vllm"})[0].parallel == Parallel(pipeline=2)

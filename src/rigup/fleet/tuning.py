@@ -141,7 +141,7 @@ def _tuned(host: Any, request: Request, probe: Probe, paused: tuple[str, ...]) -
     plan = request.plan
     build = _require(host, plan, probe)
     digest = _digest(request, build)
-    work, unit = f"{layout.TUNING}/{digest}", f"rigup-tune-{digest}"
+    work, unit = f"{layout.TUNING}/{digest}", layout.job_unit("tune", digest)
     program = next(iter(request.files))
     job = tuning_job(plan, build, work, program, request.tokens, request.runs)
     done = remote.ask(host, "test", "-f", f"{work}/result.json").ok
@@ -195,7 +195,7 @@ def _stage(host: Any, work: str, files: Mapping[str, str], job: Mapping[str, Any
     report(Progress(host.name, "tune", text="sending the tuner"))
     make = 'rm -rf "$1"; install -d -m 755 "$1" "$2" "$2/modules" "$2/modules/ray" "$2/home"'
     remote.script(host, make, layout.TUNING, work)
-    own = {"tune_moe.py": "tune_moe.py", "modules/ray/__init__.py": "tuner_ray.py"}
+    own = {"tune_moe.py": "tune_moe.py", "unit_status.py": "unit_status.py", "modules/ray/__init__.py": "tuner_ray.py"}
     texts = {**files, **{path: (PROGRAMS / name).read_text() for path, name in own.items()}}
     for path, text in {**texts, "job.json": json.dumps(job)}.items():
         remote.write_file(host, f"{work}/{path}", text.removesuffix("\n"))

@@ -99,7 +99,7 @@ def _compile(host: Any, build: Build, name: str, check: tuple[str, ...], expect:
             f"{host.name}: {build.engine} {build.version}: no source archive in the lock", "run: rigup lock"
         )
     work, result = f"{layout.BUILDS}/.work-{name}", f"{layout.BUILDS}/.result-{name}"
-    unit = f"rigup-build-{name.replace('.', '-')}"
+    unit = layout.job_unit("build", name)
     unfinished = remote.ask(host, "test", "-f", f"{result}/manifest.json").ok
     running = remote.ask(host, "systemctl", "is-active", "--quiet", unit).ok
     if not unfinished and not running:

@@ -7,7 +7,6 @@ pyvenv.cfg hold absolute paths; once it has been checked it belongs to root and 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Generator
 from typing import Any
 
@@ -76,7 +75,7 @@ def _run(host: Any, job: jobs.Job, work: str, result: str) -> None:
 def _job(name: str, work: str, result: str, private_network: bool) -> jobs.Job:
     final = f"{layout.BUILDS}/{name}"
     return jobs.Job(
-        unit=f"rigup-build-{re.sub('[^A-Za-z0-9]', '-', name)}",
+        unit=layout.job_unit("build", name),
         step="engine",
         command=("python3", f"{layout.PROGRAMS}/build_environment.py", f"{work}/job.json"),
         writable=(work, final, UV_CACHE),

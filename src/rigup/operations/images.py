@@ -71,7 +71,7 @@ def _provide(host: Any, build: Build, name: str) -> None:
         _check_space(host, build.image)
         report(Progress(host.name, "engine", text=f"pulling {reference}"))
         command = ("python3", f"{layout.PROGRAMS}/pull_image.py", reference, WRITABLE[0])
-        unit = f"rigup-build-{name.replace('.', '-')}"
+        unit = layout.job_unit("build", name)
         jobs.run(host, jobs.Job(unit, "engine", command, WRITABLE, as_root=True))
     found = remote.ask(host, "podman", "image", "inspect", "--format", "{{.Digest}}", reference)
     if not found.ok:

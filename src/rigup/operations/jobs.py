@@ -21,6 +21,8 @@ from rigup.operations.progress import Progress, report
 POLL_SECONDS = 1.0
 RECONNECT_SECONDS = 180.0
 PAUSE_SECONDS = 300
+STOP_SECONDS = 120.0  # systemd kills what has not ended after 90
+GOING = ("active", "activating", "deactivating")
 SHOWN = "LoadState,ActiveState,Result,ExecMainStatus,StatusText"
 
 
@@ -73,7 +75,15 @@ def run(host: Any, job: Job) -> None:
     """
     if _cancelled:
         raise Cancelled(f"{host.name}: {job.step}: cancelled before it started")
-    if _state(host, job)["ActiveState"] not in ("active", "activating"):
+    state = _state(host, job)["ActiveState"]
+    if state == "deactivating":  # somebody stops it
+        if not _ended(host, job):
+            raise HostFailed(
+                f"{host.name}: {job.step}: {job.unit} is being stopped, and has not ended in {STOP_SECONDS:.0f} s",
+                f"run the same command again; on the host: systemctl status {job.unit}",
+            )
+        state = ""
+    if state not in ("active", "activating"):
         _start(host, job)
     try:
         _follow(host, job)
@@ -155,7 +165,7 @@ def _follow(host: Any, job: Job) -> None:
             raise HostFailed(
                 f"{host.name}: {job.step}: {_last_words(host, job)}", f"on the host: journalctl -u {job.unit}"
             )
-        if state["ActiveState"] not in ("active", "activating", "deactivating"):
+        if state["ActiveState"] not in GOING:
             return
         _report(host, job, state["StatusText"])
         gevent.sleep(POLL_SECONDS)
@@ -187,8 +197,21 @@ def _last_words(host: Any, job: Job) -> str:
     return own[-1].strip() if own else "it ended without a word"
 
 
+def _ended(host: Any, job: Job) -> bool:
+    """Whether the job ends, within STOP_SECONDS. Raises one of LOST."""
+    deadline = time.monotonic() + STOP_SECONDS
+    while _state(host, job)["ActiveState"] in GOING:
+        if time.monotonic() > deadline:
+            return False
+        report(Progress(host.name, job.step, text="waiting for it to stop"))
+        gevent.sleep(POLL_SECONDS)
+    return True
+
+
 def _stop(host: Any, job: Job) -> None:
     try:
-        remote.ask(host, "systemctl", "stop", job.unit, timeout=30)
+        remote.ask(host, "systemctl", "stop", "--no-block", job.unit, timeout=30)
+        if not _ended(host, job):
+            report(Progress(host.name, job.step, text=f"{job.unit} was told to stop, and has not ended yet"))
     except remote.LOST:
         report(Progress(host.name, job.step, text="could not be stopped: the connection is gone"))

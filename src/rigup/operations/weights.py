@@ -118,7 +118,8 @@ def _job(checkpoint: Checkpoint, hub: str, token_file: str | None, parallel: int
 def _fetch(host: Any, job: dict[str, Any], wheelhouse: Path | None) -> None:
     """Runs the download under systemd and checks what it left."""
     key, job = job["key"], {name: value for name, value in job.items() if name != "key"}
-    name = f"{job['repo']}-{job['revision'][:12]}".replace("/", "-").replace(".", "-")
+    # by its files too: a job that somebody left for others of the revision is not this one
+    name = f"{job['repo']}-{job['revision'][:12]}-{key}".replace("/", "-").replace(".", "-")
     path = f"{layout.WEIGHTS}/.jobs/{name}.json"
     folder = "/".join(job["folder"].split("/")[:-1])
     make = 'install -d -m 755 -o "$1" -g "$1" "$2" "$(dirname "$3")" "$3"'
@@ -130,7 +131,7 @@ def _fetch(host: Any, job: dict[str, Any], wheelhouse: Path | None) -> None:
 
         job, writable = job | {"sharing": part.job}, (folder, FOLDER)
     remote.write_file(host, path, json.dumps(job))
-    program, unit = f"{layout.PROGRAMS}/fetch_weights.py", f"rigup-weights-{name}"
+    program, unit = f"{layout.PROGRAMS}/fetch_weights.py", layout.job_unit("weights", name)
     sent = wheelhouse is not None and not remote.ask(host, "systemctl", "is-active", "--quiet", unit).ok
     if sent:
         _send(host, job, wheelhouse, part)

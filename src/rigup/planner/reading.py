@@ -8,6 +8,7 @@ from __future__ import annotations
 import ipaddress
 import re
 
+from rigup import layout
 from rigup.catalogue.catalogue import Catalogue
 from rigup.catalogue.gpu_names import matching, nearest, short_name
 from rigup.errors import InputError
@@ -136,6 +137,11 @@ def _read_service(name: object, value: object, path: str) -> Service:
         raise InputError(
             f"{path}: services: {quoted(name)} cannot name a service",
             "use lower-case letters, digits and dashes, a letter first, at most 31 characters",
+        )
+    if layout.is_own(name):
+        raise InputError(
+            f"{path}: services: {quoted(name)} cannot name a service",
+            f"{layout.unit_name(name)} is a unit that rigup makes for itself on hosts: choose another name",
         )
     if not isinstance(value, dict):
         raise InputError(f"{where}: must be a table, not {quoted(value)}", _SERVICES_EXAMPLE)

@@ -325,6 +325,9 @@ BAD_TABLES: dict[str, tuple[object, str]] = {
     "name is a number": ({1: MODEL}, "services: 1 cannot name a service"),
     "name with a space": ({"my chat": MODEL}, 'services: "my chat" cannot name a service'),
     "name too long": ({"a" * 32: MODEL}, f'services: "{"a" * 32}" cannot name a service'),
+    "name of apt's unit": ({"apt": MODEL}, 'services: "apt" cannot name a service'),
+    "name of the power unit": ({"power-limit": MODEL}, 'services: "power-limit" cannot name a service'),
+    "name of a job": ({"build-box": MODEL}, 'services: "build-box" cannot name a service'),
     "port taken": ({"a": MODEL, "b": MODEL}, "services.b.port: 8000 is taken by a"),
 }
 

@@ -21,6 +21,7 @@ PROGRAMS = (
     "curl_transfers.py",
     "pull_image.py",
     "fetch_weights.py",
+    "unit_status.py",
     "weights_folder.py",
 )
 

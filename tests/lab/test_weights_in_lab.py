@@ -42,7 +42,7 @@ class Host:
         self.sha256 = hashlib.sha256(content).hexdigest()
         self.revision = commit_id({"model.gguf": self.sha256})
         self.part = f"{FOLDER}/{self.revision}.incoming/parts/model.gguf.part"
-        for program in ("fetch_weights.py", "weights_folder.py", "curl_transfers.py"):
+        for program in ("fetch_weights.py", "weights_folder.py", "curl_transfers.py", "unit_status.py"):
             text = (Path(fetch_weights.__file__).parent / program).read_text()
             self.tell(f"mkdir -p /opt/rigup/programs; cat > /opt/rigup/programs/{program}", text)
         files = [{"path": "model.gguf", "size": SIZE, "sha256": self.sha256}]

@@ -20,7 +20,7 @@ from rigup.operations.progress import Progress, report
 
 UNIT = "rigup-shared_weights"  # no service can be called that
 FOLDER = f"{layout.RUNTIME}/sharing"
-PROGRAMS = ("neighbours.py", "serve_weights.py", "swarm.py", "swarm_order.py", "weights_folder.py")
+PROGRAMS = ("neighbours.py", "serve_weights.py", "swarm.py", "swarm_order.py", "unit_status.py", "weights_folder.py")
 IDLE_SECONDS = 600
 STEP = "weights"
 _DATA, _PROBLEM, _SERVES = "rigup_sharing", "rigup_sharing_problem", "rigup_sharing_serves"

@@ -17,7 +17,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import zipfile
@@ -25,19 +24,22 @@ from email.parser import HeaderParser
 from pathlib import Path
 from typing import Any
 
+if __package__:
+    from rigup.programs.unit_status import notify_status
+else:
+    sys.dont_write_bytecode = True
+    from unit_status import notify_status  # type: ignore[import-not-found, no-redef]
+
 MISMATCH = re.compile(r"Hash mismatch for `([^`]+)`.*?Expected:\s*sha256:(\w+).*?Computed:\s*sha256:(\w+)", re.DOTALL)
 CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 CHECK_SECONDS = 600
 MARGIN = 1.05
 
 
-def notify(status: str) -> None:
-    """Tells systemd how far we are; rigup reads it from the unit's StatusText."""
+def say(status: str) -> None:
+    """How far we are, for the journal and for systemd."""
     print(status, flush=True)
-    address = os.environ.get("NOTIFY_SOCKET")
-    if address:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
-            sock.sendto(f"STATUS={status}".encode(), address.replace("@", "\0", 1))
+    notify_status(status)
 
 
 def verify(path: Path, sha256: str) -> None:
@@ -88,7 +90,7 @@ def check_wheels(folder: Path, files: dict[str, str], result: Path) -> None:
     """Every wheel verified, and room for what they unpack to; exits with the file's name or both sizes."""
     unpacked = 0
     for number, (wheel, sha256) in enumerate(sorted(files.items()), start=1):
-        notify(f"{number}/{len(files)} verifying wheels")
+        say(f"{number}/{len(files)} verifying wheels")
         if not (folder / wheel).is_file():
             sys.exit(f"{wheel}: missing in {folder}")
         verify(folder / wheel, sha256)
@@ -133,7 +135,7 @@ def run(words: list[str], variables: dict[str, str], files: dict[str, str]) -> N
             lines.append(line.rstrip())
             print(lines[-1], flush=True)
             if lines[-1].lstrip().startswith(("Downloading", "Downloaded", "Prepared", "Installed", "Bytecode")):
-                notify(lines[-1].strip())
+                say(lines[-1].strip())
     if process.returncode:
         sys.exit(reason("\n".join(lines), files) or f"uv {words[1]}: exit status {process.returncode}")
 
@@ -156,7 +158,7 @@ def make(job: dict[str, Any], uv: Path) -> None:
     result, work, variables = Path(job["result"]), Path(job["work"]), environment(job)
     python = job["python"]
     if job["python_from"] == "uv":
-        notify(f"getting Python {python}")
+        say(f"getting Python {python}")
         run([str(uv), "python", "install", "--no-bin", "--managed-python", python], variables, {})
         choice = ["--managed-python", "--no-python-downloads", "--python", python]
     else:
@@ -171,7 +173,7 @@ def make(job: dict[str, Any], uv: Path) -> None:
     where = ["--offline", "--no-index", "--find-links", job["wheels"]] if job["wheels"] else []
     where += ["--default-index", job["index"]] if job["index"] and not job["wheels"] else []
     fixed = ["--no-deps", "--require-hashes", "--only-binary", ":all:", "--compile-bytecode"]
-    notify(f"installing {len(job['files'])} packages")
+    say(f"installing {len(job['files'])} packages")
     run([str(uv), "pip", "install", "--python", f"{result}/bin/python", *fixed, *where, "-r", str(listed)],
         variables, job["files"])  # fmt: skip
     shutil.rmtree(result / ".cache", ignore_errors=True)
@@ -208,7 +210,7 @@ def check_runs(job: dict[str, Any]) -> list[str]:
     """What each check said; exits where one fails or says something else."""
     answers = []
     for words, expected in job["checks"]:
-        notify(f"checking: {' '.join(words)[:60]}")
+        say(f"checking: {' '.join(words)[:60]}")
         said = subprocess.run(
             [f"{job['result']}/{words[0]}", *words[1:]],
             capture_output=True,

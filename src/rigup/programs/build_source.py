@@ -11,25 +11,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tarfile
 from pathlib import Path
 from typing import Any
 
+if __package__:
+    from rigup.programs.unit_status import notify_status
+else:
+    sys.dont_write_bytecode = True
+    from unit_status import notify_status  # type: ignore[import-not-found, no-redef]
+
 STEP = re.compile(r"^\[(\d+)/(\d+)\]\s*(.*)")
-
-
-def notify(status: str) -> None:
-    """Tells systemd how far we are; rigup reads it from the unit's StatusText."""
-    address = os.environ.get("NOTIFY_SOCKET")
-    if address:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
-            sock.sendto(f"STATUS={status}".encode(), address.replace("@", "\0", 1))
 
 
 def verify(archive: Path, sha256: str) -> None:
@@ -44,7 +40,7 @@ def verify(archive: Path, sha256: str) -> None:
 
 def unpack(archive: Path, root: str, work: Path) -> Path:
     """Unpacks the archive and returns the folder that holds the tree to build."""
-    notify("unpacking")
+    notify_status("unpacking")
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     with tarfile.open(archive) as tar:
@@ -70,7 +66,7 @@ def run(command: list[str]) -> None:
             print(line, flush=True)
             step = STEP.match(line)
             if step:
-                notify(f"{step[1]}/{step[2]} compiling")
+                notify_status(f"{step[1]}/{step[2]} compiling")
             if re.search(r"error|fatal", line, re.IGNORECASE) or not last:
                 last = line
     if process.returncode:
@@ -83,7 +79,7 @@ def main(job: dict[str, Any]) -> None:
     verify(archive, job["sha256"])
     tree = unpack(archive, job["root"], work / "source")
     build = work / "build"
-    notify("configuring")
+    notify_status("configuring")
     shutil.rmtree(build, ignore_errors=True)
     run(["cmake", "-S", str(tree), "-B", str(build), "-G", "Ninja", *job["flags"]])
     run(["cmake", "--build", str(build), "--target", *job["targets"]])

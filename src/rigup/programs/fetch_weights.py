@@ -3,8 +3,9 @@
     fetch_weights.py JOB                   download what is missing; resumes what an earlier run left behind
     fetch_weights.py --check [--deep] JOB  print {"complete", "missing", "bad"}; --deep hashes every file
 
-JOB is a JSON file, or "-": see `Job` in weights_folder.py. Needs weights_folder.py and curl_transfers.py beside it, and
-for a job with `sharing`, which takes files from other hosts too, swarm.py, swarm_order.py and neighbours.py.
+JOB is a JSON file, or "-": see `Job` in weights_folder.py. Needs weights_folder.py, curl_transfers.py and
+unit_status.py beside it, and for a job with `sharing`, which takes files from other hosts too, swarm.py,
+swarm_order.py and neighbours.py.
 
 The work lies beside the folder: FOLDER.incoming/parts/PATH.part grows, FOLDER.incoming/verified/PATH is whole and
 hashed, and FOLDER appears by one rename. Files that join an existing FOLDER are renamed into it one by one, each
@@ -24,7 +25,6 @@ import os
 import random
 import shutil
 import signal
-import socket
 import sys
 import threading
 import time
@@ -36,11 +36,13 @@ from typing import TYPE_CHECKING, NoReturn
 if __package__:
     from rigup.programs import curl_transfers as curl
     from rigup.programs import weights_folder as weights
+    from rigup.programs.unit_status import notify_status
     from rigup.programs.weights_folder import FetchError, File, Job, Receipt, size_of, sync_folder
 else:  # on a host the programs lie side by side, without rigup, and their folder is not for bytecode
     sys.dont_write_bytecode = True
     import curl_transfers as curl  # type: ignore[import-not-found, no-redef]
     import weights_folder as weights  # type: ignore[import-not-found, no-redef]
+    from unit_status import notify_status  # type: ignore[import-not-found, no-redef]
     from weights_folder import FetchError, File, Job, Receipt, size_of, sync_folder  # type: ignore[no-redef]
 
 if TYPE_CHECKING:
@@ -81,14 +83,6 @@ def read_token(path: str) -> str:
     if not token or not token.isascii() or not token.isprintable() or set(token) & set(' "\\'):
         raise FetchError(weights.EXIT_INPUT, f"token_file: {path} does not hold a token (one word)")
     return token
-
-
-def notify(message: str) -> None:
-    """Tells systemd, when it runs this and listens."""
-    address = os.environ.get("NOTIFY_SOCKET")
-    if address:
-        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as link:
-            link.sendto(message.encode(), "\0" + address[1:] if address.startswith("@") else address)
 
 
 class Fetch:
@@ -150,7 +144,7 @@ class Fetch:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 lock.seek(0)
-                notify(f"STATUS=waiting for {lock.read().strip()}")
+                notify_status(f"waiting for {lock.read().strip()}")
                 fcntl.flock(lock, fcntl.LOCK_EX)
             lock.truncate(0)
             lock.write(f"process {os.getpid()} since {time.strftime('%Y-%m-%d %H:%M:%S UTC', time.gmtime())}\n")
@@ -359,7 +353,7 @@ class Fetch:
             self.reported = (now, done)
             with contextlib.suppress(OSError):  # whoever was listening may be gone; the download goes on
                 print(f"progress {done} {total} bytes", flush=True)
-            notify(f"STATUS={done}/{total} {self.swarm.shares() if self.swarm else 'bytes'}")
+            notify_status(f"{done}/{total} {self.swarm.shares() if self.swarm else 'bytes'}")
 
 
 def stop_on_signal(number: int, _frame: object) -> NoReturn:

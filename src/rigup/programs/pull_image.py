@@ -12,21 +12,18 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import threading
 import time
 
+if __package__:
+    from rigup.programs.unit_status import notify_status
+else:
+    sys.dont_write_bytecode = True
+    from unit_status import notify_status  # type: ignore[import-not-found, no-redef]
+
 SECONDS = 1.0
-
-
-def notify(status: str) -> None:
-    """Tells systemd how far we are; rigup reads it from the unit's StatusText."""
-    address = os.environ.get("NOTIFY_SOCKET")
-    if address:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
-            sock.sendto(f"STATUS={status}".encode(), address.replace("@", "\0", 1))
 
 
 def main(reference: str, folder: str) -> int:
@@ -43,7 +40,7 @@ def main(reference: str, folder: str) -> int:
     reader.start()
     while pull.poll() is None:
         layers = sum(line.startswith("Copying blob") for line in lines)
-        notify(f"{layers} layers begun, {max(0, shutil.disk_usage(folder).used - before) / 1e9:.1f} GB written")
+        notify_status(f"{layers} layers begun, {max(0, shutil.disk_usage(folder).used - before) / 1e9:.1f} GB written")
         time.sleep(SECONDS)
     reader.join(10)
     if pull.returncode:

@@ -5,7 +5,8 @@
 What is served is what lies in FOLDER/files (links, by sha256) and FOLDER/state, to the addresses in `allow` and nobody
 else, read-only. Files of checkpoints that are complete are put there at the start; what a running fetch_weights.py
 verifies, it puts there itself. Ends, and takes the links away, when nobody has asked for anything for `idle_s` seconds.
-Needs weights_folder.py and neighbours.py beside it. Python 3.10 standard library only; nginx 1.18 or later.
+Needs weights_folder.py, neighbours.py and unit_status.py beside it. Python 3.10 standard library only; nginx 1.18 or
+later.
 """
 
 from __future__ import annotations
@@ -27,10 +28,12 @@ from typing import Any, NoReturn
 
 if __package__:
     from rigup.programs.neighbours import Offer, Sharing
+    from rigup.programs.unit_status import notify
     from rigup.programs.weights_folder import EXIT_FAILED, EXIT_INPUT, FetchError, File, Receipt
 else:
     sys.dont_write_bytecode = True
     from neighbours import Offer, Sharing  # type: ignore[import-not-found, no-redef]
+    from unit_status import notify  # type: ignore[import-not-found, no-redef]
     from weights_folder import (  # type: ignore[import-not-found, no-redef]
         EXIT_FAILED,
         EXIT_INPUT,
@@ -174,14 +177,6 @@ def wait_for(nginx: subprocess.Popen[bytes], config: Config) -> None:
                     where = f"{address} port {config.port}"
                     raise FetchError(EXIT_FAILED, f"nginx does not serve on {where}: {ended}") from None
                 time.sleep(TICK_S)
-
-
-def notify(message: str) -> None:
-    """Tells systemd, when it runs this and listens."""
-    address = os.environ.get("NOTIFY_SOCKET")
-    if address:
-        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as link:
-            link.sendto(message.encode(), "\0" + address[1:] if address.startswith("@") else address)
 
 
 def serve(config: Config) -> None:

@@ -16,7 +16,6 @@ import os
 import queue
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import threading
@@ -24,20 +23,18 @@ import time
 from pathlib import Path
 from typing import Any
 
+if __package__:
+    from rigup.programs.unit_status import notify_status
+else:
+    sys.dont_write_bytecode = True
+    from unit_status import notify_status  # type: ignore[import-not-found, no-redef]
+
 TIMES = re.compile(r"Batch size: (\d+), config: .*?Kernel time: ([\d.]+) us", re.DOTALL)
 LOOK_SECONDS = 1.0
 
 
 class TuningError(Exception):
     """The program ends with this as its last line."""
-
-
-def notify(status: str) -> None:
-    """Says how far it is, where systemd listens."""
-    address = os.environ.get("NOTIFY_SOCKET")
-    if address:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
-            sock.sendto(f"STATUS={status}".encode(), address.replace("@", "\0", 1))
 
 
 def run(argv: list[str], folder: Path, gpu: int, variables: dict[str, str]) -> str:
@@ -79,7 +76,7 @@ def tune(job: dict[str, Any], work: Path) -> None:
     for thread in threads:
         thread.start()
     while any(thread.is_alive() for thread in threads):
-        notify(how_far(work, len(job["tune"])))
+        notify_status(how_far(work, len(job["tune"])))
         for thread in threads:
             thread.join(LOOK_SECONDS / len(threads))
     if failures:
@@ -123,7 +120,7 @@ def main(job: dict[str, Any]) -> None:
     os.environ |= {"PYTHONPATH": str(work / "modules"), "HOME": str(work / "home")}
     for left in (*work.glob("tune-*"), *work.glob("progress-*"), work / "tuned", work / "measure"):
         shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
-    notify("asking for Triton's version")
+    notify_status("asking for Triton's version")
     triton = subprocess.run(
         [job["python"], "-c", "import triton; print(triton.__version__)"], capture_output=True, text=True
     )
@@ -144,7 +141,7 @@ def main(job: dict[str, Any]) -> None:
     measuring = f"/{2 * job['runs']} measuring against what there was"
     for number in range(job["runs"]):
         for side in ("baseline", "tuned") if number % 2 else ("tuned", "baseline"):
-            notify(f"{sum(map(len, times.values()))}{measuring}")
+            notify_status(f"{sum(map(len, times.values()))}{measuring}")
             variables = {job["variable"]: folders[side]} if folders[side] else {}
             output = run(job["measure"], work / "measure", job["gpus"][0], variables)
             times[side].append(measured(output, job["tokens"]))

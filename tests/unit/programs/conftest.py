@@ -61,7 +61,7 @@ class Weights:
             target.write_bytes(content)
         self.hub.faults()
         self.home.mkdir(exist_ok=True)
-        for name in ("fetch_weights.py", "weights_folder.py", "curl_transfers.py"):
+        for name in ("fetch_weights.py", "weights_folder.py", "curl_transfers.py", "unit_status.py"):
             shutil.copy(PROGRAMS / name, self.home / name)
 
     @property

@@ -1,0 +1,23 @@
+"""Says to systemd, when it runs a program and listens, how far that is; rigup reads it from the unit's StatusText.
+
+Part of the programs that say so: they lie side by side on a host. Python 3.10 standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+
+
+def notify_status(status: str) -> None:
+    """One line for people."""
+    notify(f"STATUS={status}")
+
+
+def notify(message: str) -> None:
+    """What sd_notify(3) takes. That nobody hears it is no reason to end the work."""
+    address = os.environ.get("NOTIFY_SOCKET")
+    if address:
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as link:
+            link.sendto(message.encode(), "\0" + address[1:] if address.startswith("@") else address)

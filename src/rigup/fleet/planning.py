@@ -20,7 +20,9 @@ from rigup.service import Service
 
 
 def plan_project(project: Project, lock: Lock | None = None) -> tuple[Plan, ...]:
-    """One plan for each service of each host, in the inventory's order. Hosts with equal data share the work.
+    """One plan for each service of each host, in the inventory's order; none for a host that is to serve nothing.
+
+    Hosts with equal data share the work.
 
     Of hosts that serve together, those that the project leaves out are planned, too, and not returned.
     lock: in place of the project's own.
@@ -57,6 +59,8 @@ def plan_set(members: Set, catalogue: Catalogue, lock: Lock) -> tuple[tuple[Plan
     """The plans of hosts that serve together, by host. Raises InputError naming the file and key that is wrong."""
     rig, services = _read(members[0], catalogue)
     names, group = [host.name for host in members], members[0].group
+    if not services:
+        return ((),) * len(members)
     by_service = [plan_across(names, group, rig, service, catalogue, lock) for service in services]
     by_host = [together(plans) for plans in zip(*by_service, strict=True)]
     return refused_together(tuple(by_host))

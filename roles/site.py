@@ -48,10 +48,24 @@ RDMA_PACKAGES = ("ibverbs-providers", "libibverbs1")
 
 
 def provision(plans: tuple[Plan, ...], probe: Probe, settings: Settings, sets: Sets | None = None) -> None:
-    """Calls the roles for one host, in the order in which things must be there.
+    """Calls the roles for one host, in the order in which things must be there: nothing new where nothing is served.
 
     sets: of a run in which hosts serve together.
     """
+    if plans:
+        _serve(plans, probe, settings, sets)
+    else:
+        _leave_off(plans, probe, settings)
+    exporters(probe, settings)
+
+
+def _leave_off(plans: tuple[Plan, ...], probe: Probe, settings: Settings) -> None:
+    """Takes away what no plan names any more, where the run is to."""
+    if settings.remove:
+        removed(tuple(sorted(set(probe.current) - {plan.service.name for plan in plans})))
+
+
+def _serve(plans: tuple[Plan, ...], probe: Probe, settings: Settings, sets: Sets | None) -> None:
     plans = bound(plans, probe)
     packages = {p for plan in plans if plan.build for p in plan.build.runtime_packages}
     packages |= {PACKAGE for plan in plans if is_closed(plan)}
@@ -75,8 +89,7 @@ def provision(plans: tuple[Plan, ...], probe: Probe, settings: Settings, sets: S
         if plan.moe_folder is not None:
             moe_configs(plan.moe_folder, f"{layout.BUILDS}/{name}")
         staged.append((plan, name))
-    if settings.remove:
-        removed(tuple(sorted(set(probe.current) - {plan.service.name for plan in plans})))
+    _leave_off(plans, probe, settings)
     kernels = tuple(plan.moe_folder.path for plan in plans if plan.moe_folder)
     for plan, name in staged:
         why = unsuited_build(probe, plan.service.name, plan.build)
@@ -85,7 +98,6 @@ def provision(plans: tuple[Plan, ...], probe: Probe, settings: Settings, sets: S
         later = partial(_as_told_now, plans, plan.service.name) if waits(plans) else None
         part = sets.part(plan) if sets and plan.nodes else None
         service(plan, name, key, restart=driver_changes, why=why, afterwards=after, settle=later, part=part)
-    exporters(probe, settings)
 
 
 def exporters(probe: Probe, settings: Settings) -> None:

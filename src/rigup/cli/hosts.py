@@ -113,7 +113,7 @@ def _planned(
     if plans is None:
         plans = _checked_plans(project)
         kept.keep(plans)
-    by_host = plans_by_host(plans)
+    by_host = {host.name: () for host in project.hosts} | plans_by_host(plans)
     check_installable(plans)
     settings = {
         host.name: replace(

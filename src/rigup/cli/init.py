@@ -56,8 +56,9 @@ def run(args: argparse.Namespace) -> int:
     changes = [*new_folder(root), *changes]
     for change in changes:
         change.write()
-    plans = plan_project(load_project(str(inventory), args.host))
-    _show(args, probe, changes, plans)
+    project = load_project(str(inventory), args.host)
+    plans = plan_project(project)
+    _show(args, probe, changes, plans, project.hosts[0].group)
     return 1 if any(plan.verdict == "refused" for plan in plans) else 0
 
 
@@ -110,7 +111,7 @@ def _changes(
     return changes, changes[-1].path
 
 
-def _show(args: argparse.Namespace, probe: Probe, changes: list[Change], plans: Any) -> None:
+def _show(args: argparse.Namespace, probe: Probe, changes: list[Change], plans: Any, group: str) -> None:
     if args.json:
         from rigup.cli.plan_json import plan_as_json
 
@@ -118,7 +119,7 @@ def _show(args: argparse.Namespace, probe: Probe, changes: list[Change], plans: 
         answer = {
             "schema": 1,
             "host": args.host,
-            "group": plans[0].group,
+            "group": group,
             "files": files,
             "probe": probe.as_json(),
             "plans": [plan_as_json(plan) for plan in plans],
@@ -134,4 +135,4 @@ def _show(args: argparse.Namespace, probe: Probe, changes: list[Change], plans: 
     for change in changes:
         console.print(f"{change.path}: {change.action}", soft_wrap=True, markup=False)
     console.print()
-    show(plans, console)
+    show(plans, console, idle=() if plans else (args.host,))

@@ -46,7 +46,8 @@ def run(args: argparse.Namespace) -> int:
     from rigup.fleet.inventory import load_project
     from rigup.fleet.planning import plan_project
 
-    plans = plan_project(load_project(args.inventory, args.limit))
+    project = load_project(args.inventory, args.limit)
+    plans = plan_project(project)
     if args.json:
         from rigup.cli.plan_json import as_json
 
@@ -57,5 +58,7 @@ def run(args: argparse.Namespace) -> int:
 
         from rigup.cli.plan_table import show
 
-        show(plans, Console(highlight=False), explain=args.explain)
+        serving = {plan.host for plan in plans}
+        idle = tuple(host.name for host in project.hosts if host.name not in serving)
+        show(plans, Console(highlight=False), explain=args.explain, idle=idle)
     return 1 if any(plan.verdict == "refused" for plan in plans) else 0

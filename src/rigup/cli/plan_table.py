@@ -17,8 +17,11 @@ from rigup.units import bytes_text
 SHOWN_HOSTS = 3
 
 
-def show(plans: Iterable[Plan], console: Console, explain: bool = False) -> None:
-    """Prints every plan once, equal hosts of a group together, and a last line that counts."""
+def show(plans: Iterable[Plan], console: Console, explain: bool = False, idle: Sequence[str] = ()) -> None:
+    """Prints every plan once, equal hosts of a group together, and a last line that counts.
+
+    idle: hosts that are to serve nothing.
+    """
     plans = tuple(plans)
     for index, (plan, hosts) in enumerate(_alike(plans)):
         if index:
@@ -33,6 +36,9 @@ def show(plans: Iterable[Plan], console: Console, explain: bool = False) -> None
         _show_alternatives(plan, console)
         if explain:
             _show_figures(plan, console)
+    if idle:
+        console.print("\n" * bool(plans) + f"nothing is served by {', '.join(idle)}: services is empty", soft_wrap=True)
+        console.print("  rigup apply --remove takes away what it served before", soft_wrap=True)
     services = [plan for plan in plans if not plan.rank]
     refused = sum(plan.verdict == "refused" for plan in services)
     count = f"{len(services)} service{'' if len(services) == 1 else 's'} planned"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from rigup.catalogue.catalogue import load_catalogue
 from rigup.errors import InputError
 from rigup.fleet.inventory import HostEntry, Project
 from rigup.fleet.planning import plan_project
 from rigup.plan import Plan, plans_by_host
 from rigup.planner.monitoring import read_monitoring
+from rigup.planner.reading import read_rig
 from rigup.render.scrape_config import ScrapedHost, Scraping, scraping
 
 
@@ -19,7 +21,7 @@ def scraping_of(project: Project, here: str | None) -> Scraping:
     if here is not None and bare_name(here) not in names:
         raise InputError(f'--from: "{here}" is not a host of this inventory', f"hosts: {', '.join(names)}")
     plans = plans_by_host(plan_project(project))
-    return scraping(_scraped(host, plans.get(host.name, ()), here) for host in project.hosts)
+    return scraping(_scraped(project, host, plans.get(host.name, ()), here) for host in project.hosts)
 
 
 def bare_name(host: str) -> str:
@@ -27,12 +29,13 @@ def bare_name(host: str) -> str:
     return host.rpartition("@")[2]
 
 
-def _scraped(host: HostEntry, plans: tuple[Plan, ...], here: str | None) -> ScrapedHost:
+def _scraped(project: Project, host: HostEntry, plans: tuple[Plan, ...], here: str | None) -> ScrapedHost:
     name = bare_name(host.name)
     said = host.data.get("monitoring")
     monitoring = None
-    if said is not None and plans:
+    if said is not None:
         where = f"{host.origins['monitoring']}: monitoring"
-        monitoring = read_monitoring(said, where, plans[0].rig, [plan.service for plan in plans])
+        rig = plans[0].rig if plans else read_rig(host.data["rig"], host.data_path, load_catalogue(project.root))
+        monitoring = read_monitoring(said, where, rig, [plan.service for plan in plans])
     address = str(host.data.get("ssh_hostname") or name)
     return ScrapedHost(name, address, host.group, plans, monitoring, here is not None and bare_name(here) == name)

@@ -19,6 +19,7 @@ from rigup.plan import Plan
 if TYPE_CHECKING:
     from rigup.fleet.weights_settings import WeightsSettings
     from rigup.planner.monitoring import Monitoring
+    from rigup.rig import Rig
 
 HUB = "https://huggingface.co"
 NVIDIA_MIRROR = "https://mirror.lan/compute/cuda/repos"
@@ -94,7 +95,7 @@ def _read(data: Mapping[str, Any], plans: tuple[Plan, ...], root: Path) -> Setti
         _packages(data, plans, root),
         _mirrors(data.get("image_mirrors", {})),
         *_repository(data, "container_toolkit", TOOLKIT_MIRROR),
-        _monitoring(data.get("monitoring"), plans),
+        _monitoring(data, plans, root),
         _weights(data),
     )
 
@@ -107,12 +108,22 @@ def _weights(data: Mapping[str, Any]) -> WeightsSettings | None:
     return read_weights_settings(data)
 
 
-def _monitoring(said: Any, plans: tuple[Plan, ...]) -> Monitoring | None:
-    if said is None or not plans:
+def _monitoring(data: Mapping[str, Any], plans: tuple[Plan, ...], root: Path) -> Monitoring | None:
+    said = data.get("monitoring")
+    if said is None:
         return None
     from rigup.planner.monitoring import read_monitoring
 
-    return read_monitoring(said, "monitoring", plans[0].rig, [plan.service for plan in plans])
+    rig = plans[0].rig if plans else _rig(data, root)
+    return read_monitoring(said, "monitoring", rig, [plan.service for plan in plans])
+
+
+def _rig(data: Mapping[str, Any], root: Path) -> Rig:
+    """The rig of a host that is to serve nothing, and so has no plan."""
+    from rigup.catalogue.catalogue import load_catalogue
+    from rigup.planner.reading import read_rig
+
+    return read_rig(data["rig"], "rig", load_catalogue(root))
 
 
 def _mirrors(said: Any) -> dict[str, str]:

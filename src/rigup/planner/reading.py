@@ -112,15 +112,13 @@ def _limited(gpus: tuple[Gpu, ...], count: int, where: str) -> tuple[Gpu, ...]:
 def read_services(
     data: object, path: str, catalogue: Catalogue | None = None, rig: Rig | None = None
 ) -> tuple[Service, ...]:
-    """The services that `services = ...` in the file `path` means, in the order of the file.
+    """The services that `services = ...` in the file `path` means, in the order of the file; () for a host of none.
 
     With a catalogue and a rig, what the services name is looked up as well: models, checkpoints, versions, GPUs.
     Raises InputError, whose message begins with the path to the value.
     """
     if not isinstance(data, dict):
         raise InputError(f"{path}: services: must be a table, not {quoted(data)}", _SERVICES_EXAMPLE)
-    if not data:
-        raise InputError(f"{path}: services: empty", _SERVICES_EXAMPLE)
     services = tuple(_read_service(name, value, path) for name, value in data.items())
     _check_ports(services, path)
     if rig is not None and rig.hosts_per_service > 1:

@@ -320,7 +320,6 @@ def test_flags_are_spelled_as_the_engines_list_them() -> None:
 
 BAD_TABLES: dict[str, tuple[object, str]] = {
     "not a table": ([MODEL], "services: must be a table, not [{'model': 'MiniMax-M2.5'}]"),
-    "empty": ({}, "services: empty"),
     "service is text": ({"chat": "MiniMax"}, 'services.chat: must be a table, not "MiniMax"'),
     "name is a number": ({1: MODEL}, "services: 1 cannot name a service"),
     "name with a space": ({"my chat": MODEL}, 'services: "my chat" cannot name a service'),
@@ -330,6 +329,10 @@ BAD_TABLES: dict[str, tuple[object, str]] = {
     "name of a job": ({"build-box": MODEL}, 'services: "build-box" cannot name a service'),
     "port taken": ({"a": MODEL, "b": MODEL}, "services.b.port: 8000 is taken by a"),
 }
+
+
+def test_a_host_may_serve_nothing() -> None:
+    assert read_services({}, FILE) == ()
 
 
 @pytest.mark.parametrize("case", BAD_TABLES)

@@ -11,7 +11,7 @@ from packaging.utils import parse_wheel_filename
 from rigup.catalogue.catalogue import load_catalogue
 from rigup.catalogue.flags import known_options, known_variables, load_name_lists, package
 from rigup.environment import Architecture, Variant
-from rigup.fleet.lock_flags import keep_names
+from rigup.fleet.lock_flags import names_with, write_names
 from rigup.fleet.lock_packages import package_versions
 from rigup.lab.hub import Hub
 from rigup.lock import Lock, load_lock
@@ -83,7 +83,7 @@ def test_twice_is_byte_for_byte_the_same() -> None:
 @pytest.mark.parametrize("kind", [KINDS[2], ("vllm", "0.32.0", "cpu", "x86_64")], ids=lambda kind: " ".join(kind))
 def test_names_out_of_the_locked_wheel(kind: tuple[str, str, Variant, Architecture], tmp_path: Path) -> None:
     """The toolkit's lists are of the x86_64 wheels: those of others are read, and are the same where the code is."""
-    keep_names(tmp_path, resolved(*kind), print)
+    write_names(tmp_path, names_with((), resolved(*kind), print))
     (names,) = load_name_lists(tmp_path)
     assert names.sha256 != package(kind[0], kind[1])["sha256"]
     assert names.options == known_options(kind[0], kind[1])

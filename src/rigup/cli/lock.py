@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
     upgrade = Upgrade.read(args.upgrade) if args.upgrade else None
     resolver = Resolver(project, catalogue, say=lambda line: print(line, file=sys.stderr))
     resolved = locking.resolve_lock(project, resolver, upgrade, args.prune, whole)
-    written = locking.write_lock(resolved.path, resolved.after)
+    written = locking.write(resolved)
     if not args.json:
         show(resolved, resolver.warnings, written)
     done = vendored(args, resolved, resolver) if args.vendor else None
@@ -107,7 +107,12 @@ def _show_check(found: tuple[str, ...], as_json: bool) -> int:
         print(json.dumps({"schema": SCHEMA, "stale": list(found)}, indent=1))
     elif found:
         print("rigup.lock is stale:", *found, sep="\n  ")
-        print("hint: rigup lock", file=sys.stderr)
+        hint = (
+            "rigup plan says what would fit, then rigup lock"
+            if any(" is refused: " in line for line in found)
+            else "rigup lock"
+        )
+        print(f"hint: {hint}", file=sys.stderr)
     else:
         print("rigup.lock pins everything")
     return 1 if found else 0

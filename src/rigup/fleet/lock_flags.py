@@ -12,22 +12,34 @@ from rigup.errors import InputError
 from rigup.operations.environment_resolution import Resolution
 from rigup.operations.remote_wheel import open_wheel
 
+Names = tuple[NameList, ...]
 
-def keep_names(folder: Path, resolved: Resolution, say: Callable[[str], None]) -> None:
-    """Sees to it that the names of an engine are those of its locked wheel: the toolkit's list, or one in folder.
 
-    One of another wheel of the same build is replaced. Raises InputError where they cannot be read, or kept.
+def names_with(there: Names, resolved: Resolution, say: Callable[[str], None]) -> Names:
+    """A fleet's lists, with that of an engine's locked wheel unless the toolkit has it; others of that build are gone.
+
+    Nothing is written. Raises InputError where the names cannot be read.
     """
     environment, wheel = resolved.environment, resolved.engine
-    there = [names for names in load_name_lists(folder) if names.kind == environment.name]
-    others = [names for names in there if names.sha256 != wheel.sha256]
+    kept = tuple(names for names in there if names.kind != environment.name or names.sha256 == wheel.sha256)
+    known = any(names.kind == environment.name for names in kept)
+    if known or wheel.sha256 == package(environment.engine, environment.version).get("sha256"):
+        return kept
+    say(f"reading the options of {environment.engine} {environment.version} out of {wheel.name}")
+    return (*kept, _read(resolved))
+
+
+def write_names(folder: Path, names: Names) -> None:
+    """Makes the lists of a fleet's folder these. Raises InputError where it cannot be written."""
+    there = load_name_lists(folder)
     try:
-        if wheel.sha256 != package(environment.engine, environment.version).get("sha256") and others == there:
-            say(f"reading the options of {environment.engine} {environment.version} out of {wheel.name}")
-            _write(folder / f"{wheel.name}.json", name_list_text(_read(resolved)))
-        for names in others:
-            if names.file != wheel.name:
-                (folder / f"{names.file}.json").unlink(missing_ok=True)
+        for one in names:
+            if one not in there:
+                _write(folder / f"{one.file}.json", name_list_text(one))
+        files = {one.file for one in names}
+        for gone in there:
+            if gone.file not in files:
+                (folder / f"{gone.file}.json").unlink(missing_ok=True)
     except OSError as error:
         raise InputError(f"{folder}: cannot be written: {error.strerror}", "may you write there?") from None
 

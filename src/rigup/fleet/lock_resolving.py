@@ -6,18 +6,19 @@ import hashlib
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from pydantic import ValidationError
 
 from rigup.cache import cache_folder
-from rigup.catalogue.catalogue import FOLDER, NAME_LISTS, Catalogue
+from rigup.catalogue.catalogue import Catalogue
 from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.environment import LockedEnvironment, LockedHarness, LockedImage, LockedUv
 from rigup.errors import InputError, Unreachable
 from rigup.fleet.gguf_files import gguf_files
 from rigup.fleet.hub import Hub, HubFile
 from rigup.fleet.inventory import HostEntry, Project
-from rigup.fleet.lock_flags import keep_names
+from rigup.fleet.lock_flags import names_with
 from rigup.fleet.lock_needs import BuildName, Name, build_label
 from rigup.fleet.registry import Registry
 from rigup.fleet.safetensors_files import INDEX, safetensors_files
@@ -37,6 +38,7 @@ EXACT_TOLERANCE, TOLERANCE = 0.001, 0.05
 class Resolver:
     """Asks hubs and archives for one fleet. `say` gets a line for what takes a while, `warnings` collects the rest.
 
+    catalogue: also with the names that were read out of wheels since, which are not written yet.
     pause: how it waits between tries, in seconds.
     """
 
@@ -103,7 +105,8 @@ class Resolver:
             found = resolve_environment(uv_program(uv), release, variant, architecture, ray=plan.on_ray)
         except (InputError, Unreachable) as error:
             raise type(error)(f"{asked}: {error.message}" if asked else error.message, error.hint) from None
-        keep_names(self._project.root / FOLDER / NAME_LISTS, found, self.say)
+        names = names_with(self.catalogue.name_lists, found, self.say)
+        self.catalogue = replace(self.catalogue, name_lists=names)
         for file in found.local:
             self.warnings.append(
                 f"{build_label(name)}: {file} lies in a folder of this machine only: hosts need a wheelhouse"

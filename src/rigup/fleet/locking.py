@@ -7,8 +7,9 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from rigup.catalogue.catalogue import Catalogue
+from rigup.catalogue.catalogue import FOLDER, NAME_LISTS, Catalogue
 from rigup.catalogue.driver_versions import locked_driver, nvidia_versions
+from rigup.catalogue.flags import NameList
 from rigup.errors import InputError, Refused
 from rigup.fleet.inventory import LOCK, Project, load_project
 from rigup.fleet.lock_entries import (
@@ -22,6 +23,7 @@ from rigup.fleet.lock_entries import (
     with_moe_configs,
     with_sources,
 )
+from rigup.fleet.lock_flags import write_names
 from rigup.fleet.lock_needs import Name, Needs, inputs_digest, needs_of, suffices
 from rigup.fleet.lock_resolving import Resolver
 from rigup.fleet.lock_upgrade import (
@@ -43,12 +45,16 @@ from rigup.render.lock_text import lock_text
 
 @dataclass(frozen=True)
 class Resolved:
-    """A lock that is not written yet, the one that it replaces, and what the plans under it need."""
+    """A lock that is not written yet, the one that it replaces, and what the plans under it need.
+
+    names: the fleet's lists of options and variables, those of wheels that are newly locked among them.
+    """
 
     path: Path
     before: Lock
     after: Lock
     needs: Needs
+    names: tuple[NameList, ...] = ()
 
     @property
     def changes(self) -> tuple[Change, ...]:
@@ -88,7 +94,7 @@ def resolve_lock(
     if whole:
         inputs = {**after.inputs, inventory_key(project): inputs_digest(project, resolver.catalogue)}
         after = after.model_copy(update={"inputs": inputs})
-    return Resolved(path, before, after, needs)
+    return Resolved(path, before, after, needs, resolver.catalogue.name_lists)
 
 
 def inventory_key(project: Project) -> str:
@@ -103,7 +109,7 @@ def _settled(project: Project, lock: Lock, kept: Lock, resolver: Resolver) -> tu
     entry, so it ends.
     """
     while True:
-        needs = needs_of(plan_project(project, lock))
+        needs = needs_of(plan_project(project, lock, resolver.catalogue))
         missing = needs.missing(lock)
         if not missing.names:
             return lock, needs
@@ -150,7 +156,10 @@ def _upgraded(project: Project, lock: Lock, upgrade: Upgrade, resolver: Resolver
     if moved is not None:
         return moved
     if upgrade.name == MOE_CONFIGS:
-        return lock.model_copy(update={"moe_configs": {}})  # the plans will ask for those that are in use, as they are
+        unpinned = lock.model_copy(update={"moe_configs": {}})
+        in_use = needs_of(plan_project(project, unpinned)).moe_configs  # the plans will ask for them, as they are now
+        elsewhere = {path: sha256 for path, sha256 in lock.moe_configs.items() if path not in in_use}
+        return lock.model_copy(update={"moe_configs": elsewhere})
     if upgrade.name == UV:
         return lock.model_copy(update={"uv": resolver.uv(upgrade.version, str(upgrade))})
     if upgrade.name == EVAL:
@@ -230,14 +239,31 @@ def stale(project: Project, catalogue: Catalogue, whole: bool = True) -> tuple[s
     if not path.exists():
         return (f"{LOCK} does not exist",)
     lock = load_lock(path)
-    missing = needs_of(plan_project(project, lock)).missing(lock)
-    found = [f"{name} is missing" for name in missing.names]
+    needs = needs_of(plan_project(project, lock, catalogue))
+    found = [f"{name} is missing" for name in needs.missing(lock).names]
+    found += _refused(needs)
     key = inventory_key(project)
     if whole and key not in lock.inputs:
         found.append(f"it was not made for {key}")
     elif whole and lock.inputs[key] != inputs_digest(project, catalogue):
         found.append(f"rigs, services or the catalogue behind {key} are not what it was made from")
     return tuple(found)
+
+
+def _refused(needs: Needs) -> list[str]:
+    """A line for each refused service, which pins nothing; equal hosts share one."""
+    hosts: dict[str, list[str]] = {}
+    for plan in needs.refused:
+        finding = plan.refusals[0]
+        hosts.setdefault(f"{plan.service.name} is refused: {finding.message} [{finding.rule}]", []).append(plan.host)
+    more = {text: f" and {len(names) - 1} more" if len(names) > 1 else "" for text, names in hosts.items()}
+    return [f"{names[0]}{more[text]}: {text}" for text, names in hosts.items()]
+
+
+def write(resolved: Resolved) -> bool:
+    """Writes what was resolved, the lock last; returns whether that was written. Raises InputError where it cannot."""
+    write_names(resolved.path.parent / FOLDER / NAME_LISTS, resolved.names)
+    return write_lock(resolved.path, resolved.after)
 
 
 def write_lock(path: Path, lock: Lock) -> bool:

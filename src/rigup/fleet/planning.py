@@ -19,15 +19,15 @@ from rigup.rig import Rig
 from rigup.service import Service
 
 
-def plan_project(project: Project, lock: Lock | None = None) -> tuple[Plan, ...]:
+def plan_project(project: Project, lock: Lock | None = None, catalogue: Catalogue | None = None) -> tuple[Plan, ...]:
     """One plan for each service of each host, in the inventory's order; none for a host that is to serve nothing.
 
     Hosts with equal data share the work.
 
     Of hosts that serve together, those that the project leaves out are planned, too, and not returned.
-    lock: in place of the project's own.
+    lock, catalogue: in place of the project's own.
     """
-    catalogue = load_catalogue(project.root)
+    catalogue = load_catalogue(project.root) if catalogue is None else catalogue
     lock = load_lock(project.lock_path) if lock is None else lock
     wanted = {host.name for host in project.hosts}
     groups: dict[str, list[HostEntry]] = {}

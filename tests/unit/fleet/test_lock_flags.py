@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ from rigup.catalogue.catalogue import FOLDER, NAME_LISTS, load_catalogue
 from rigup.catalogue.flags import load_name_lists, package
 from rigup.environment import LockedEnvironment
 from rigup.errors import InputError
-from rigup.fleet.lock_flags import keep_names
+from rigup.fleet.lock_flags import names_with, write_names
 from rigup.lock import Lock
 from rigup.operations.environment_resolution import Resolution
 from rigup.operations.package_index import IndexFile
@@ -49,6 +49,14 @@ def index(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[StandInIn
 def resolution(index: StandInIndex, sha256: str) -> Resolution:
     environment = LockedEnvironment(engine="vllm", version="0.33.0", python="3.12.16", files={NAME: sha256})
     return Resolution(environment, (), IndexFile(NAME, f"{index.url}/simple/files/{NAME}", sha256))
+
+
+def keep_names(folder: Path, resolved: Resolution, say: Callable[[str], None]) -> None:
+    """As `rigup lock` does it, which writes when all else is known."""
+    there = load_name_lists(folder)
+    names = names_with(there, resolved, say)
+    assert load_name_lists(folder) == there
+    write_names(folder, names)
 
 
 @pytest.mark.parametrize("ranges", [True, False])

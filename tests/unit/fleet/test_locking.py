@@ -62,7 +62,7 @@ class Fleet:
         resolver = Resolver(project, load_catalogue(self.root), lambda line: None, self.pauses.append)
         request = Upgrade.read(upgrade) if upgrade else None
         resolved = locking.resolve_lock(project, resolver, request, prune, limit is None)
-        locking.write_lock(resolved.path, resolved.after)
+        locking.write(resolved)
         self.warnings = resolver.warnings
         return load_lock(self.path)
 
@@ -340,6 +340,16 @@ def test_what_makes_a_lock_stale(quad: Fleet) -> None:
         f"checkpoint {M21} UD-IQ2_M is missing",
         "source llama.cpp b11434 is missing",
         "it was not made for inventories/fleet.py",
+    )
+
+
+def test_a_lock_under_which_a_service_is_refused_does_not_pin_everything(quad: Fleet) -> None:
+    quad.lock()
+    quad.describe({**IQ2_M, "context": 10**7})
+    assert quad.stale() == (
+        "a.lan and 1 more: chat is refused: MiniMax-M2.1 was made for 196,608 tokens of context, not 10,000,000 "
+        "[context-limit]",
+        "rigs, services or the catalogue behind inventories/fleet.py are not what it was made from",
     )
 
 

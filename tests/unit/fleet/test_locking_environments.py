@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from rigup.catalogue.engines import EngineVersion
-from rigup.catalogue.flags import package
+from rigup.catalogue.flags import NameList, known_options, known_variables, package
 from rigup.environment import LockedEnvironment, LockedUv
 from rigup.errors import InputError
-from rigup.fleet import inventory, lock_resolving, locking
+from rigup.fleet import inventory, lock_flags, lock_resolving, locking
 from rigup.fleet.lock_entries import changes
 from rigup.fleet.lock_packages import PackageMove
 from rigup.fleet.unlocked import check_locked
@@ -36,6 +36,7 @@ class Index:
         self.asked: list[tuple[str, str, str, str, str]] = []
         self.lacking: set[str] = set()
         self.local: tuple[str, ...] = ()
+        self.wheel: str | None = None
 
     def pin_uv(self, version: str | None = None, asked: str = "uv") -> LockedUv:
         version = version or "0.13.9"
@@ -59,7 +60,8 @@ class Index:
             python="3.12.16",
             files=dict.fromkeys(sorted(names), "a" * 64),
         )
-        own = IndexFile(names[0], "file:///nowhere", package(release.engine, release.version)["sha256"])
+        sha256 = self.wheel or package(release.engine, release.version)["sha256"]
+        own = IndexFile(names[0], "file:///nowhere", sha256)
         return Resolution(environment, self.local, own)
 
 
@@ -103,6 +105,31 @@ def test_an_environment_and_uv_are_pinned_and_the_plan_takes_them(fleet: Fleet, 
     assert (plan.build.environment, plan.build.uv) == (lock.environments[0], lock.uv)
     assert fleet.stale() == ()
     assert "//" not in fleet.path.read_text()
+
+
+@pytest.mark.parametrize("knows_all", [True, False])
+def test_names_of_another_wheel_are_planned_with_and_written_with_the_lock_alone(
+    fleet: Fleet, index: Index, monkeypatch: pytest.MonkeyPatch, knows_all: bool
+) -> None:
+    def read(resolved: Resolution) -> NameList:
+        found = resolved.environment
+        options = known_options("vllm", found.version) if knows_all else frozenset({"--model"})
+        names = dict(zip(("engine", "version", "variant", "architecture"), found.name, strict=True))
+        wheel = {"file": resolved.engine.name, "sha256": str(resolved.engine.sha256)}
+        return NameList.model_validate(
+            {**names, **wheel, "options": options, "variables": known_variables("vllm", "0.33.0")}
+        )
+
+    monkeypatch.setattr(lock_flags, "_read", read)
+    index.wheel = "b" * 64
+    lists = fleet.root / "catalogue/engines/flags"
+    if knows_all:
+        fleet.lock()
+        assert [path.name for path in lists.iterdir()] == ["vllm-0.33.0-py3-none-any.whl.json"]
+    else:
+        assert "no plan is accepted, so there is nothing to lock" in fleet.refusal().message
+        assert not fleet.path.exists()
+        assert not (fleet.root / "catalogue").exists()
 
 
 def test_twice_is_once_and_asks_nobody(fleet: Fleet, index: Index) -> None:

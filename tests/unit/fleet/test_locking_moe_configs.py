@@ -71,7 +71,7 @@ class Fleet:
         resolver = cast(Resolver, Nobody(self.project))
         request = Upgrade.read(upgrade) if upgrade else None
         resolved = locking.resolve_lock(self.project, resolver, request, prune)
-        locking.write_lock(resolved.path, resolved.after)
+        locking.write(resolved)
         changed = [f"{change.kind} {change.name} {change.after}" for change in resolved.changes]
         return load_lock(self.root / "rigup.lock").moe_configs, changed
 
@@ -106,6 +106,9 @@ def test_another_content_is_refused_with_both_hashes_until_it_is_taken_on_purpos
     (finding,) = plan.refusals
     other = load_other(fleet)
     assert finding.message == f"files/moe_configs/max-q.toml: sha256 is {other}, the lock says {SHA256}"
+    assert locking.stale(fleet.project, load_catalogue(fleet.root)) == (
+        f"a.lan: chat is refused: {finding.message} [{finding.rule}]",
+    )
     with pytest.raises(Refused, match="no plan is accepted"):
         fleet.lock()
     assert fleet.lock(upgrade="moe-configs") == (
@@ -113,6 +116,20 @@ def test_another_content_is_refused_with_both_hashes_until_it_is_taken_on_purpos
         [f"moved moe-config max-q.toml sha256 {other[:12]}"],
     )
     assert plan_project(fleet.project)[0].verdict == "ok"
+
+
+def test_what_only_another_inventory_uses_stays_as_it_is_pinned(fleet: Fleet) -> None:
+    fleet.lock()
+    elsewhere = load_lock(fleet.root / "rigup.lock").model_copy(
+        update={"moe_configs": {"max-q.toml": SHA256, "of-another.toml": "0" * 64}}
+    )
+    (fleet.root / "rigup.lock").write_text(lock_text(elsewhere))
+    fleet.write_kernel("another")
+    other = load_other(fleet)
+    assert fleet.lock(upgrade="moe-configs") == (
+        {"max-q.toml": other, "of-another.toml": "0" * 64},
+        [f"moved moe-config max-q.toml sha256 {other[:12]}"],
+    )
 
 
 def test_a_kernel_that_is_not_used_any_more_stays_until_it_is_pruned(fleet: Fleet) -> None:

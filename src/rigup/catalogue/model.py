@@ -20,6 +20,8 @@ class Model(Frozen):
     experts, experts_per_token, expert_intermediate, shared_experts: the mixture of experts; `experts` 0 is a
     dense model.
     dense_layers, intermediate: feed-forward layers without experts and their width.
+    index_head_dim, index_layers: the one key head that an indexer of sparse attention keeps for each token, and how
+    many layers have one; 0 without.
     reference_bits: bits a weight of the checkpoint that the maker publishes; more bits than that add no quality.
     sampling: the maker's advice. license_note: what a user should know before serving it, "" if nothing.
     """
@@ -40,6 +42,8 @@ class Model(Frozen):
     shared_experts: SizeOrNone = 0
     dense_layers: SizeOrNone = 0
     intermediate: SizeOrNone = 0
+    index_head_dim: SizeOrNone = 0
+    index_layers: SizeOrNone = 0
     tied_embeddings: bool = False
     parameters: Size
     active_parameters: Size

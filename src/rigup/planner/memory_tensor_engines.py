@@ -1,8 +1,10 @@
 """vLLM and SGLang: shards of every layer on each tensor-parallel rank, runs of layers on each pipeline stage.
 
 Sources: vllm/v1/worker/gpu_worker.py (0.33.0): the KV cache is what --gpu-memory-utilization leaves after weights
-and the profiled peak, and every stage gets as many tokens as the poorest one has. SGLang's --mem-fraction-static
-covers weights and KV cache alone.
+and the profiled peak, and every stage gets as many tokens as the poorest one has. SGLang 0.5.23
+(distributed/bootstrap.py: measure_pre_model_load_memory; mem_cache/kv_cache_configurator.py: _profile_available_bytes):
+--mem-fraction-static is the part of what is free before loading that weights and KV cache may take. What is used by
+then, NCCL and the CUDA context, nobody has published; the whole of the engine's runtime is taken for it.
 """
 
 from __future__ import annotations
@@ -97,8 +99,10 @@ def _budgets(candidate: Candidate, rooms: Sequence[float], shape: _Shape, fracti
             replica * parallel.pipeline * parallel.tensor + stage * parallel.tensor for replica in range(parallel.data)
         ]
         room = min(rooms[start + rank] for start in first for rank in range(parallel.tensor))
-        overhead = shape.overheads[stage]
-        budgets.append(room * fraction - (overhead if candidate.engine.name == "vllm" else 0))
+        if candidate.engine.name == "vllm":
+            budgets.append(room * fraction - shape.overheads[stage])
+        else:
+            budgets.append((room - candidate.runtime_bytes - candidate.driver_bytes) * fraction)
     return budgets
 
 

@@ -157,8 +157,21 @@ def test_what_expert_parallelism_would_mend_is_no_reason_of_a_refusal() -> None:
     asked = {"checkpoint": FP8, "engine": "vllm", "tensor_parallel": 8, "offload": "none"}
     assert rules(refused("8x RTX 3090", asked).refusals) == {"gpu-memory"}
     assert rules(refused("8x RTX 3090", {**asked, "expert_parallel": False}).refusals) == {"fp8-block", "gpu-memory"}
-    shorter = refused("8x RTX 5090", {**asked, "context": 65_536}).alternatives[0]
-    assert "TP8 EP8" in shorter.why
+    long = {**asked, "context": 196_608, "flags": {"--gpu-memory-utilization": 0.9}}
+    shorter = refused("8x A100-SXM4-40GB", long).alternatives[0]
+    assert shorter.why.startswith("a shorter context: FP8 on vLLM TP8 EP8")
+
+
+def test_sglangs_part_is_of_what_is_free_before_loading() -> None:
+    """bootstrap.py measures when NCCL and the CUDA context are there: FP8 on these cards lacks as much as with vLLM."""
+    short = {"checkpoint": FP8, "tensor_parallel": 8, "offload": "none", "context": 8192}
+    for engine in ("vllm", "sglang"):
+        plan = refused("8x RTX 5090", {**short, "engine": engine})
+        assert rules(plan.refusals) == {"gpu-memory"}
+    found = served(f"2x {PRO_6000}", {"checkpoint": NVFP4, "engine": "sglang", "tensor_parallel": 2})
+    before_loading = found.memory[0].capacity_mib - found.runtime_bytes / 2**20
+    static = found.memory[0].weights_mib + found.memory[0].kv_cache_mib
+    assert static == pytest.approx(before_loading * found.memory_fraction, abs=2)
 
 
 def test_int4_in_groups_of_32_needs_no_expert_parallelism() -> None:

@@ -141,7 +141,7 @@ def _send_source(host: Any, build: Build, work: str) -> None:
     make = (
         'rm -rf "$1" "$2"; install -d -m 755 "$1" "$2"; install -d -m 755 -o "$3" -g "$3" "$1/tree"; chown "$3:$3" "$2"'
     )
-    remote.script(host, make, work, result, user)
+    remote.script(host, make, work, result, user, doing=f"making {work}")
     report(Progress(host.name, "engine", text="sending the source archive"))
     send_file(host, archive, f"{work}/source.archive")
 
@@ -151,7 +151,8 @@ def publish(host: Any, name: str, work: str, result: str) -> None:
     if not remote.ask(host, "test", "-f", f"{result}/manifest.json").ok:
         raise HostFailed(f"{host.name}: build {name} ended without a result", "run rigup apply again to build it anew")
     put = 'chown -R root:root "$1"; chmod -R u=rwX,go=rX "$1"; sync -f "$1"; mv -T "$1" "$2"; rm -rf "$3"'
-    remote.script(host, put, result, f"{layout.BUILDS}/{name}", work, timeout=PUBLISH_SECONDS)
+    words, doing = (result, f"{layout.BUILDS}/{name}", work), f"putting build {name} in place"
+    remote.script(host, put, *words, doing=doing, timeout=PUBLISH_SECONDS)
 
 
 def _pull(host: Any, cached: Path, name: str) -> None:
@@ -162,7 +163,7 @@ def _pull(host: Any, cached: Path, name: str) -> None:
     part = cached.with_suffix(f".{os.getpid()}.part")
     try:
         pack = 'tar -C "$1" -czf "$2" "$3"; chmod 644 "$2"; sha256sum "$2" | cut -d" " -f1'
-        sha256 = remote.script(host, pack, layout.BUILDS, packed, name, timeout=600).strip()
+        sha256 = remote.script(host, pack, layout.BUILDS, packed, name, doing=f"packing {name}", timeout=600).strip()
         if host.get_file(packed, str(part)) and _sha256(part) == sha256:
             part.rename(cached)
             cached.with_suffix(".sha256").write_text(sha256 + "\n")
@@ -189,7 +190,8 @@ def _push(host: Any, cached: Path, name: str, check: tuple[str, ...], expect: st
         remote.ask(host, "rm", "-rf", unpacked, packed)
         return False
     publish = 'sync -f "$1"; mv -T "$1/$2" "$3"; rmdir "$1"; rm -rf "$4"'
-    remote.script(host, publish, unpacked, name, f"{layout.BUILDS}/{name}", f"{layout.BUILDS}/.work-{name}")
+    words = (unpacked, name, f"{layout.BUILDS}/{name}", f"{layout.BUILDS}/.work-{name}")
+    remote.script(host, publish, *words, doing=f"putting build {name} in place")
     return True
 
 

@@ -129,7 +129,7 @@ def _install(host: Any, repository: DriverRepository) -> None:
     others = host.get_fact(ToolkitStanding, package=toolkit.package, named=named).others
     other_sources.put_aside(host, dict(others), named, SOURCE)
     keep = 'install -d -m 755 "$(dirname "$1")"; base64 -d > "$1.new"; chmod 644 "$1.new"; mv "$1.new" "$1"'
-    remote.tell(host, "sh", "-c", f"set -eu\n{keep}", "rigup", KEYRING, stdin=base64.b64encode(key).decode())
+    remote.script(host, keep, KEYRING, doing=f"writing {KEYRING}", stdin=base64.b64encode(key).decode())
     for path, text in toolkit_files(repository).items():
         remote.write_file(host, path, text.rstrip("\n"))
     try:

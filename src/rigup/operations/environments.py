@@ -95,7 +95,7 @@ def _prepare(host: Any, build: Build, name: str, source: PackageSource, checks: 
         'rm -rf "$1" "$2"; install -d -m 755 -o "$3" -g "$3" "$1" "$2"; '
         'install -d -m 755 "$(dirname "$4")"; install -d -m 755 -o "$3" -g "$3" "$4"'
     )
-    remote.script(host, make, work, result, layout.WORKER_USER, UV_CACHE, timeout=300)
+    remote.script(host, make, work, result, layout.WORKER_USER, UV_CACHE, doing=f"making {work}", timeout=300)
     job = {
         "uv": {"file": uv, "sha256": build.uv.files[wheels.uv_wheel(build)]},
         "python": locked.python,

@@ -98,7 +98,7 @@ def _check_space(host: Any, image: LockedImage) -> None:
 
 def _note(host: Any, build: Build, name: str) -> None:
     result = f"{layout.BUILDS}/.result-{name}"
-    remote.script(host, 'rm -rf "$1" "$2"; mkdir "$1"', result, f"{layout.BUILDS}/{name}")
+    remote.script(host, 'rm -rf "$1" "$2"; mkdir "$1"', result, f"{layout.BUILDS}/{name}", doing=f"making {result}")
     manifest = json.dumps({"name": name, "build": build.model_dump(mode="json")})
     remote.write_file(host, f"{result}/manifest.json", manifest)
     publish(host, name, f"{layout.BUILDS}/.work-{name}", result)

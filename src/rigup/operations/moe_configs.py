@@ -98,7 +98,7 @@ def _write(host: Any, folder: MoeFolder, build: str) -> None:
     for path, text in folder.files.items():
         remote.script(host, 'install -d -m 755 "$(dirname "$1")"', f"{staged}/{path}")
         remote.write_file(host, f"{staged}/{path}", text.removesuffix("\n"))
-    remote.script(host, _PUBLISH, staged, folder.path, SUMS)
+    remote.script(host, _PUBLISH, staged, folder.path, SUMS, doing=f"putting {folder.path} in place")
 
 
 _UNNAMED = """

@@ -80,7 +80,7 @@ def provide(host: Any, repository: DriverRepository) -> None:
     key = fetched_key(host, repository)
     other_sources.put_aside(host, dict(host.get_fact(NvidiaSources).others), NVIDIA, SOURCE)
     keep = 'install -d -m 755 "$(dirname "$1")"; base64 -d > "$1.new"; chmod 644 "$1.new"; mv "$1.new" "$1"'
-    remote.tell(host, "sh", "-c", f"set -eu\n{keep}", "rigup", KEYRING, stdin=base64.b64encode(key).decode())
+    remote.script(host, keep, KEYRING, doing=f"writing {KEYRING}", stdin=base64.b64encode(key).decode())
     remote.write_file(host, SOURCE, source(repository))
 
 

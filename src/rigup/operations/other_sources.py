@@ -83,7 +83,7 @@ def put_aside(host: Any, files: Mapping[str, str], named: str, own: str) -> None
         if path != MAIN and _alone(path, files[path], named):
             remote.tell(host, "mv", path, f"{path}.disabled")  # apt passes over files of that name
         else:
-            remote.script(host, _COMMENT, path, named, own)
+            remote.script(host, _COMMENT, path, named, own, doing=f"writing {path}")
 
 
 def _alone(path: str, text: str, named: str) -> bool:

@@ -103,4 +103,4 @@ def programs(folder: str, sources: tuple[Path, ...]) -> Generator[FunctionComman
 def _place(host: Any, folder: str, sources: Iterable[Path]) -> None:
     for source in sources:
         send_file(host, source, f"{folder}/{source.name}.new")
-    remote.script(host, _RENAME, folder, *(source.name for source in sources))
+    remote.script(host, _RENAME, folder, *(source.name for source in sources), doing=f"writing into {folder}")

@@ -207,7 +207,7 @@ def _fresh(host: Any, service: str) -> bool:
 def stage(host: Any, wanted: Release, existing: str | None) -> tuple[str, str | None]:
     """Writes the release under the next number. Returns that number and the one to go back to: it has answered once."""
     folder = layout.service_folder(wanted.service)
-    current, *listed = remote.script(host, _LISTED, folder, ANSWERED, BEFORE).splitlines()
+    current, *listed = remote.script(host, _LISTED, folder, ANSWERED, BEFORE, doing=f"listing {folder}").splitlines()
     releases = {number: said for number, *said in (line.split() for line in listed)}
     good = [number for number in sorted(releases, key=int) if releases[number][0] == "yes" and number != existing]
     likely = (current, *releases.get(current, [])[1:], *reversed(good))
@@ -217,10 +217,10 @@ def stage(host: Any, wanted: Release, existing: str | None) -> tuple[str, str | 
     number = str(max(map(int, releases), default=0) + 1)
     staged = f"{folder}/releases/.{number}"
     note = 'rm -rf "$1"; mkdir "$1"; [ -z "$3" ] || echo "$3" > "$1/$2"'
-    remote.script(host, note, staged, BEFORE, previous or "")
+    remote.script(host, note, staged, BEFORE, previous or "", doing=f"making {staged}")
     remote.write_file(host, f"{staged}/unit", wanted.unit.rstrip("\n"))
     remote.write_file(host, f"{staged}/release.json", _manifest(wanted))
-    remote.script(host, 'mv -T "$1" "$2"', staged, f"{folder}/releases/{number}")
+    remote.script(host, 'mv -T "$1" "$2"', staged, f"{folder}/releases/{number}", doing=f"making release {number}")
     return number, previous
 
 
@@ -248,7 +248,8 @@ def switch(host: Any, service: str, number: str) -> None:
     """Makes a staged release the current one. Returns once systemd has started it, not when it answers."""
     folder, unit = layout.service_folder(service), layout.unit_name(service)
     point = 'rm -f "$1/.current"; ln -s "releases/$2" "$1/.current"; mv -T "$1/.current" "$1/current"\n'
-    remote.script(host, point + _INSTALL, folder, number, unit, UNITS, quadlet_file(service), timeout=180)
+    words, doing = (folder, number, unit, UNITS, quadlet_file(service)), f"switching {service} to release {number}"
+    remote.script(host, point + _INSTALL, *words, doing=doing, timeout=180)
 
 
 def _go_back(
@@ -277,7 +278,8 @@ def withdraw(host: Any, service: str) -> None:
     folder, unit = layout.service_folder(service), layout.unit_name(service)
     stop = 'systemctl stop "$2" || true; systemctl --quiet disable "$2" 2>&1 || true; '
     remove = 'systemctl reset-failed "$2" 2>/dev/null || true; rm -f "$1/current" "$3/$2" "$4"; systemctl daemon-reload'
-    remote.script(host, stop + remove, folder, unit, UNITS, quadlet_file(service), timeout=180)
+    words = (folder, unit, UNITS, quadlet_file(service))
+    remote.script(host, stop + remove, *words, doing=f"taking {unit} away", timeout=180)
 
 
 def explain(host: Any, service: str) -> None:
@@ -308,4 +310,5 @@ done
 
 def mark_answered(host: Any, service: str, number: str) -> None:
     """Marks the current release as one that has answered. Of those a few stay; those that never did go."""
-    remote.script(host, _KEEP, layout.service_folder(service), number, ANSWERED, str(KEPT), BEFORE)
+    words = (layout.service_folder(service), number, ANSWERED, str(KEPT), BEFORE)
+    remote.script(host, _KEEP, *words, doing=f"noting that release {number} of {service} has answered")

@@ -11,6 +11,7 @@ from pyinfra.api.command import QuoteString, StringCommand
 
 from rigup.errors import HostFailed
 
+SILENT = "no output"
 IN_ENGLISH = {"LC_ALL": "C"}  # what is read from programs' output is translated on hosts with another language
 LOST = (OSError, EOFError, SSHException, gevent.Timeout)
 
@@ -27,7 +28,7 @@ class Output:
     def last_line(self) -> str:
         """The line that most likely says what went wrong."""
         lines = [line for line in (self.stderr + "\n" + self.stdout).splitlines() if line.strip()]
-        return lines[-1].strip() if lines else "no output"
+        return lines[-1].strip() if lines else SILENT
 
 
 def ask(host: Any, *words: str, stdin: str | None = None, timeout: float = 60) -> Output:
@@ -50,18 +51,24 @@ def tell(host: Any, *words: str, stdin: str | None = None, timeout: float = 60) 
     return output.stdout
 
 
-def script(host: Any, text: str, *arguments: str, timeout: float = 60) -> str:
-    """Runs a few lines of sh with `set -eu`, arguments in $1, $2, ... Raises HostFailed with its last words."""
-    output = ask(host, "sh", "-c", "set -eu\n" + text, "rigup", *arguments, timeout=timeout)
+def script(
+    host: Any, text: str, *arguments: str, doing: str = "", stdin: str | None = None, timeout: float = 60
+) -> str:
+    """Runs a few lines of sh with `set -eu`, arguments in $1, $2, ... Raises HostFailed with its last words.
+
+    doing: what it was about, for that message; without it the arguments stand for it where there are no words.
+    """
+    output = ask(host, "sh", "-c", "set -eu\n" + text, "rigup", *arguments, stdin=stdin, timeout=timeout)
     if not output.ok:
-        raise HostFailed(f"{host.name}: {output.last_line}")
+        about = doing or (" ".join(arguments[:3]) if output.last_line == SILENT else "")
+        raise HostFailed(": ".join(filter(None, (host.name, about, output.last_line))))
     return output.stdout
 
 
 def write_file(host: Any, path: str, text: str, mode: str = "644") -> None:
     """Writes a whole file or nothing: over standard input (never argv, never a world-readable copy), then renamed."""
     shell = 'umask 077; cat > "$1.new"; chmod "$2" "$1.new"; mv -f "$1.new" "$1"'
-    tell(host, "sh", "-c", "set -eu\n" + shell, "rigup", path, mode, stdin=text)
+    script(host, shell, path, mode, doing=f"writing {path}", stdin=text)
 
 
 def reconnect(host: Any) -> bool:

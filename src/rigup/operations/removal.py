@@ -42,4 +42,4 @@ def _remove(host: Any, service: str) -> None:
     report(Progress(host.name, "remove", text=f"stopping {service}"))
     unit = layout.unit_name(service)
     words = (layout.service_folder(service), unit, UNITS, quadlet_file(service), service, secret_name(service))
-    remote.script(host, _REMOVE, *words, timeout=STOP_SECONDS)
+    remote.script(host, _REMOVE, *words, doing=f"removing {service}", timeout=STOP_SECONDS)

@@ -123,7 +123,7 @@ def _fetch(host: Any, job: dict[str, Any], wheelhouse: Path | None) -> None:
     path = f"{layout.WEIGHTS}/.jobs/{name}.json"
     folder = "/".join(job["folder"].split("/")[:-1])
     make = 'install -d -m 755 -o "$1" -g "$1" "$2" "$(dirname "$3")" "$3"'
-    remote.script(host, make, layout.WORKER_USER, f"{layout.WEIGHTS}/.jobs", folder)
+    remote.script(host, make, layout.WORKER_USER, f"{layout.WEIGHTS}/.jobs", folder, doing=f"making {folder}")
     part = _part(host, key)
     writable: tuple[str, ...] = (folder,)
     if part:

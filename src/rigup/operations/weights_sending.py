@@ -37,7 +37,10 @@ done
 """
 _PLACE = 'mkdir -p "$(dirname "$3")"; rm -f "$3.chunk"; touch "$3"; chown -R "$1:$1" "$2"'
 # Only onto what it continues: a chunk that went there half before the line was cut is then continued by the next run.
-_APPEND = '[ "$(stat -c %s "$1")" = "$2" ]; cat "$1.chunk" >> "$1"; rm -f "$1.chunk"'
+_APPEND = """
+[ "$(stat -c %s "$1")" = "$2" ] || { echo "something else has written to $1" >&2; exit 1; }
+cat "$1.chunk" >> "$1"; rm -f "$1.chunk"
+"""
 
 
 def offered(job: dict[str, Any], wheelhouse: Path) -> list[dict[str, Any]]:
@@ -62,13 +65,14 @@ def send_weights(host: Any, job: dict[str, Any], wheelhouse: Path, paths: Collec
     files = [file for file in files if verified.get(file["path"]) != (file["size"], file["sha256"])]
     report(Progress(host.name, "weights", text="looking at what is there"))
     wanted = [str(file[key]) for file in files for key in ("path", "size", "sha256")]
-    there = remote.script(host, _SIZES, folder, *wanted, timeout=HASHING_SECONDS).split()
+    looking = f"looking for weights of {job['repo']}"
+    there = remote.script(host, _SIZES, folder, *wanted, doing=looking, timeout=HASHING_SECONDS).split()
     lacking = [(file, int(size)) for file, size in zip(files, there, strict=True) if int(size) < file["size"]]
     _check_room(host, job["repo"], sum(file["size"] - size for file, size in lacking))
     done, total = 0, sum(file["size"] - size for file, size in lacking)
     for file, size in lacking:
         part = f"{folder}.incoming/parts/{file['path']}.part"
-        remote.script(host, _PLACE, layout.WORKER_USER, f"{folder}.incoming", part)
+        remote.script(host, _PLACE, layout.WORKER_USER, f"{folder}.incoming", part, doing=f"making {part}")
         with (_source(job, wheelhouse) / file["path"]).open("rb") as content:
             content.seek(size)
             while chunk := content.read(CHUNK):
@@ -84,7 +88,7 @@ def _append(host: Any, part: str, size: int, chunk: bytes, path: str) -> None:
     arguments = {"_sudo": True} if getattr(host.data, "_sudo", None) else {}
     if not host.put_file(io.BytesIO(chunk), f"{part}.chunk", **arguments):
         raise HostFailed(f"{host.name}: could not send {path}", "is the disk of the host full?")
-    remote.script(host, _APPEND, part, str(size), timeout=APPEND_SECONDS)
+    remote.script(host, _APPEND, part, str(size), doing=f"sending {path}", timeout=APPEND_SECONDS)
 
 
 def _source(job: dict[str, Any], wheelhouse: Path) -> Path:

@@ -129,8 +129,8 @@ def _unpacked(wheel: Path) -> int:
 
 def _missing(host: Any, hashes: dict[str, str]) -> list[str]:
     """The files that the host lacks, or has with other content."""
-    ask = '[ ! -d "$1" ] || cd "$1"; shift; for f in "$@"; do [ ! -f "$f" ] || sha256sum "$f"; done'
-    listed = remote.script(host, ask, STORE, *hashes, timeout=HASHING_SECONDS)
+    ask = '[ -d "$1" ] || exit 0; cd "$1"; shift; for f in "$@"; do [ ! -f "$f" ] || sha256sum "$f"; done'
+    listed = remote.script(host, ask, STORE, *hashes, doing=f"hashing what is in {STORE}", timeout=HASHING_SECONDS)
     there = {name: sha256 for sha256, name in (line.split(maxsplit=1) for line in listed.splitlines())}
     return [name for name, sha256 in hashes.items() if there.get(name) != sha256]
 

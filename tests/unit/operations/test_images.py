@@ -87,6 +87,7 @@ def test_a_source_of_the_toolkit_as_nvidias_guide_writes_it_is_put_aside_before_
     host = SimpleNamespace(name="box", get_fact=lambda *_, **__: standing)
     monkeypatch.setattr(container_toolkit, "fetched_key", lambda *_: b"key")
     monkeypatch.setattr(container_toolkit.remote, "tell", lambda _, *words, **__: sent.append(words))
+    monkeypatch.setattr(container_toolkit.remote, "script", lambda *_, **__: "")
     monkeypatch.setattr(container_toolkit.remote, "write_file", lambda _, path, text: sent.append(("write", path)))
     monkeypatch.setattr(container_toolkit.apt_commands, "update", lambda *_: (_ for _ in ()).throw(HostFailed("end")))
     with pytest.raises(HostFailed):

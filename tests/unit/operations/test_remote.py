@@ -32,6 +32,22 @@ def test_a_failure_has_the_last_words() -> None:
     assert caught.value.message == "box: the reason"
 
 
+def test_a_failure_without_words_says_what_it_was_about() -> None:
+    with pytest.raises(HostFailed) as caught:
+        remote.script(LocalHost(), '[ "$1" = 2 ]', "1", doing="sending a.gguf")
+    assert caught.value.message == "box: sending a.gguf: no output"
+    with pytest.raises(HostFailed) as caught:
+        remote.script(LocalHost(), '[ "$1" = 2 ]', "/etc/one", "two")
+    assert caught.value.message == "box: /etc/one two: no output"
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    with pytest.raises(HostFailed) as caught:
+        remote.write_file(LocalHost(), f"{tmp_path}/missing/file", "text")
+    assert caught.value.message.startswith(f"box: writing {tmp_path}/missing/file: ")
+    assert "set -eu" not in caught.value.message
+
+
 def test_a_script_stops_at_its_first_failure() -> None:
     host = LocalHost()
     with pytest.raises(HostFailed):

@@ -31,7 +31,11 @@ def test_a_job_that_somebody_left_for_other_files_of_the_revision_is_another(mon
     written: list[str] = []
     monkeypatch.setattr(weights.jobs, "run", lambda host, job: ran.append(job))
     said = SimpleNamespace(ok=True)
-    stand_in = {"script": lambda *_: "", "ask": lambda *_, **__: said, "write_file": lambda *a: written.append(a[1])}
+    stand_in = {
+        "script": lambda *_, **__: "",
+        "ask": lambda *_, **__: said,
+        "write_file": lambda *a: written.append(a[1]),
+    }
     for name, function in stand_in.items():
         monkeypatch.setattr(weights.remote, name, function)
     host = SimpleNamespace(name="box", connector_data={})

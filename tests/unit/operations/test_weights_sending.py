@@ -139,8 +139,9 @@ def test_a_part_that_something_else_has_changed_is_not_written_to(
         return put(content, path)
 
     monkeypatch.setattr(line, "put_file", and_somebody_else_writes)
-    with pytest.raises(HostFailed):
+    with pytest.raises(HostFailed) as caught:
         send_weights(line, job, tmp_path / "house", {"a.gguf"})
+    assert caught.value.message == f"box: sending a.gguf: something else has written to {part(job, 'a.gguf')}"
 
 
 def test_what_does_not_fit_is_refused_before_the_first_byte(job: dict[str, Any], tmp_path: Path) -> None:

@@ -33,8 +33,7 @@ def power_limit(limit_w: int | None, probe: Probe, restart: bool = False) -> Gen
         else:
             host.noop("no power limit is set by rigup")
         return
-    if wrong := outside(limit_w, probe.gpus):
-        raise HostFailed(f"{host.name}: rig.power_limit_w: {wrong}", "choose a value that every card takes")
+    _refuse(host.name, limit_w, probe.gpus)
     unit = unit_states(host, UNIT).get(UNIT, State())
     limited = bool(probe.gpus) and all(gpu.power.limit_w == limit_w for gpu in probe.gpus)
     if there == text.strip() and unit.is_right and limited and not restart:
@@ -55,15 +54,33 @@ def outside(limit_w: int, gpus: tuple[Gpu, ...]) -> str:
     return f"{limit_w} W is out of bounds: {', '.join(wrong)}" if wrong else ""
 
 
+def without_limit(gpus: tuple[Gpu, ...]) -> tuple[str, ...]:
+    """The GPUs that answer and have no power limit to be set; one whose driver cannot be asked yet is not counted."""
+    return tuple(
+        f"GPU {gpu.index} ({gpu.name})" for gpu in gpus if gpu.uuid and not gpu.error and gpu.power.limit_w is None
+    )
+
+
+def _refuse(host: str, limit_w: int, gpus: tuple[Gpu, ...]) -> None:
+    """Raises HostFailed where a card does not take the limit, or none at all: nothing was written yet."""
+    if silent := without_limit(gpus):
+        has = "have" if len(silent) > 1 else "has"
+        raise HostFailed(
+            f"{host}: rig.power_limit_w: {' and '.join(silent)} {has} no power limit that can be set",
+            "take power_limit_w out of rig",
+        )
+    if wrong := outside(limit_w, gpus):
+        raise HostFailed(f"{host}: rig.power_limit_w: {wrong}", "choose a value that every card takes")
+
+
 def _limit(host: Any, limit_w: int, text: str) -> None:
-    if wrong := outside(limit_w, read_probe(host).gpus):
-        raise HostFailed(f"{host.name}: rig.power_limit_w: {wrong}", "choose a value that every card takes")
+    _refuse(host.name, limit_w, read_probe(host).gpus)
     remote.write_file(host, PATH, text.rstrip("\n"))
     start = 'systemctl daemon-reload; systemctl --quiet enable "$1" 2>&1; systemctl restart "$1"'
     said = remote.ask(host, "sh", "-c", start, "rigup", UNIT, timeout=120)
     held = {gpu.index: gpu.power.limit_w for gpu in read_probe(host).gpus}
     if not said.ok or any(watts != limit_w for watts in held.values()):
-        shown = ", ".join(f"GPU {index}: {watts} W" for index, watts in held.items())
+        shown = ", ".join(f"GPU {index}: {'none' if w is None else f'{w:g} W'}" for index, w in held.items())
         raise HostFailed(
             f"{host.name}: the power limit of {limit_w} W did not take: {shown or said.last_line}",
             f"on the host: journalctl -u {UNIT}",

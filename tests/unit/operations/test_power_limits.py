@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from rigup.errors import HostFailed
 from rigup.facts.probe import Gpu, PowerLimits
-from rigup.operations.power_limits import outside
+from rigup.operations import power_limits
+from rigup.operations.power_limits import outside, without_limit
 from rigup.operations.service_units import State, UnitStates
 from rigup.operations.text_files import TextFiles
 
@@ -23,6 +30,17 @@ def test_each_card_that_does_not_take_it_is_named_with_its_bounds() -> None:
         "GPU 1 (NVIDIA GeForce RTX 3090) takes 100 to 350 W"
     )
     assert outside(200, (SMALL, CARD)) == "200 W is out of bounds: GPU 0 (NVIDIA RTX 2000) takes 50 to 70 W"
+
+
+def test_a_card_that_has_no_limit_to_set_is_named_before_anything_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    silent = replace(SILENT, uuid="GPU-1")
+    assert without_limit((CARD, SILENT, replace(silent, error="lost"))) == (), "nobody could ask them"
+    assert without_limit((CARD, silent)) == ("GPU 0 (NVIDIA GB10)",)
+    monkeypatch.setattr(power_limits, "read_probe", lambda host: SimpleNamespace(gpus=(CARD, silent)))
+    monkeypatch.setattr(power_limits, "remote", None)
+    with pytest.raises(HostFailed) as caught:
+        power_limits._limit(SimpleNamespace(name="box"), 280, "[Unit]")
+    assert caught.value.message == "box: rig.power_limit_w: GPU 0 (NVIDIA GB10) has no power limit that can be set"
 
 
 def test_units_are_read_one_by_one() -> None:

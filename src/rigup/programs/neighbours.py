@@ -235,7 +235,8 @@ async def ask(address: str, port: int, key: str) -> dict[str, Any]:
     """What a neighbour says of a checkpoint. Raises OSError and the like where it does not answer well."""
     reader, writer = await asyncio.open_connection(address, port)
     try:
-        writer.write(f"GET /state/{key}.json HTTP/1.0\r\nHost: {address}\r\n\r\n".encode())
+        host = f"[{address}]" if ":" in address else address
+        writer.write(f"GET /state/{key}.json HTTP/1.0\r\nHost: {host}:{port}\r\n\r\n".encode())
         answer = bytearray()
         while len(answer) < LARGEST_STATE and (data := await reader.read(2**16)):
             answer += data

@@ -14,6 +14,7 @@ from rigup.planner.choice import Merit, allowed_context, ranked, why_lost, with_
 from rigup.planner.enumeration import Question
 from rigup.planner.locked import asked
 from rigup.planner.memory import Shortfall
+from rigup.planner.memory_host import host_gib_for
 from rigup.planner.survey import Survey, allowed, survey
 from rigup.planner.weights import bits_per_weight
 from rigup.rig import Rig
@@ -187,5 +188,5 @@ def _more_host_memory(question: Question, catalogue: Catalogue, lock: Lock) -> I
     fitting = survey(asked(plenty, service, catalogue, lock)).fitting
     if fitting:
         least = min(fitting, key=lambda candidate: candidate.host_memory_mib)
-        needed = -(-least.host_memory_mib // 1024)
+        needed = host_gib_for(least.host_memory_mib - (least.prompt_cache_mib or 0))
         yield f"have {needed} GiB of host memory (rig.host_memory_gib): then {described(least)} fits"

@@ -92,6 +92,7 @@ class Candidate:
     overheads: what the fleet has measured itself in place of those constants.
     usage, kv_tokens, host_memory_mib: what `rigup.planner.memory` worked out; empty and 0 before that.
     peer_memory_mib: host memory of each host but the head.
+    prompt_cache_mib: llama-server's --cache-ram, a part of host_memory_mib; None for engines without.
     """
 
     rig: Rig
@@ -127,6 +128,7 @@ class Candidate:
     kv_tokens: int = 0
     host_memory_mib: int = 0
     peer_memory_mib: int = 0
+    prompt_cache_mib: int | None = None
 
     @property
     def hosts(self) -> int:

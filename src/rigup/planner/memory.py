@@ -7,14 +7,11 @@ from typing import Literal
 
 from rigup.planner.candidate import Candidate, mib
 from rigup.planner.memory_cpu import place_on_cpu
+from rigup.planner.memory_host import needed_mib, prompt_cache_mib, system_mib, total_mib
 from rigup.planner.memory_llama_cpp import place_llama_cpp
 from rigup.planner.memory_tensor_engines import place_tensor_engine
 from rigup.planner.usage import Placement, capacities
-from rigup.units import GIB, MIB
-
-# What a machine without GPUs is taken to have when its rig does not say: enough to rehearse on, too little
-# for a large model.
-_ASSUMED_HOST_GIB = 4
+from rigup.units import MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +59,9 @@ def settle(candidate: Candidate) -> Candidate | Shortfall:
         tensor_split=placement.tensor_split,
         remote_layers=placement.remote_layers,
     )
+    cache = prompt_cache_mib(settled)
+    if cache is not None:
+        settled = replace(settled, host_memory_mib=settled.host_memory_mib + cache, prompt_cache_mib=cache)
     return _host_shortfall(settled) or settled
 
 
@@ -93,28 +93,19 @@ def _driver_share(candidate: Candidate) -> str:
 
 
 def _host_shortfall(candidate: Candidate) -> Shortfall | None:
-    """Host memory is checked where the rig declares it.
-
-    Offloading needs the declaration, and so does much on a CPU alone.
-    """
-    declared = candidate.rig.host_memory_gib
-    needed = max(_needed(candidate, rank) for rank in range(candidate.hosts))
-    offloads = candidate.cpu_moe_layers > 0 or candidate.cpu_offload_gib > 0
-    if declared is None and not offloads and candidate.gpu_indices:
+    """Host memory is checked where the rig declares it, or has to."""
+    total = total_mib(candidate)
+    if total is None:
         return None
-    assumed = 0 if offloads else _ASSUMED_HOST_GIB
-    missing = needed - int((declared or assumed) * GIB // MIB)
+    needed = max(needed_mib(candidate, rank) for rank in range(candidate.hosts))
+    declared = candidate.rig.host_memory_gib
+    missing = needed - total + (system_mib(total) if total else 0)
     if missing <= 0:
         return None
-    have = f"the rig has {declared:g} GiB" if declared else "the rig does not say how much it has (rig.host_memory_gib)"
+    have = (
+        f"the rig has {declared:g} GiB, of which {system_mib(total):,} MiB are the system's"
+        if declared
+        else "the rig does not say how much it has (rig.host_memory_gib)"
+    )
     message = f"{candidate.checkpoint.label} needs {needed:,} MiB of host memory and {have}"
     return Shortfall(candidate, "host", missing, message)
-
-
-def _needed(candidate: Candidate, rank: int) -> int:
-    """MiB of one host's memory, with what GPUs hold of it that have none of their own."""
-    needed = candidate.host_memory_of(rank)
-    if any(gpu.unified_memory for gpu in candidate.gpus):
-        rows = candidate.memory_of(rank)
-        needed += sum(row.weights_mib + row.kv_cache_mib + row.overhead_mib for row in rows)
-    return needed

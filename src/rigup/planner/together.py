@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from rigup.plan import Finding, Plan
+from rigup.planner.memory_host import system_mib
 from rigup.units import GIB, MIB
 
 _SOURCE = "docs/inventory.md"
@@ -81,7 +82,8 @@ def _host_memory(others: Iterable[Plan], plan: Plan) -> Iterator[Finding]:
     before = {other.service.name: other.host_memory_mib or 0 for other in others}
     if declared is None or not before:
         return
-    left = int(declared * GIB // MIB) - sum(before.values())
+    total = int(declared * GIB // MIB)
+    left = total - system_mib(total) - sum(before.values())
     if needed > left:
         yield Finding(
             rule="host-memory",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rigup.plan import Checkpoint
 from rigup.planner.candidate import Candidate
+from rigup.planner.memory_host import PROMPT_CACHE_OPTIONS, asks_for_prompt_cache
 from rigup.render.api_key import CREDENTIAL, wants_key
 from rigup.render.environment import gpu_variables
 from rigup.render.names import model_path, served_name
@@ -48,6 +49,8 @@ def options(candidate: Candidate, checkpoint: Checkpoint) -> Options:
         # The plan has decided what fits; the engine must not shrink the context on its own.
         "--fit": "off",
     }
+    if candidate.prompt_cache_mib is not None and not asks_for_prompt_cache(candidate):
+        chosen[PROMPT_CACHE_OPTIONS[0]] = candidate.prompt_cache_mib
     if service.reasoning:
         chosen["--reasoning-format"] = "deepseek"
     for name, value in sampling(candidate).items():

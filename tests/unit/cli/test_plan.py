@@ -144,7 +144,7 @@ def test_hosts_that_serve_together_are_one_service(fleet: Any, capsys: pytest.Ca
     said = shown(inventory)
     assert "pair / minimax  (2 times 2 hosts: a + b, c + d)" in said
     assert "llama.cpp b11434 (source), layers over 2 hosts, 2 GPUs of each" in said
-    assert "0.5 GiB on a, 0.3 GiB on b" in said
+    assert "8.5 GiB on a, 0.3 GiB on b" in said
     assert "bin/ggml-rpc-server --host b --port 18000" in said
     assert said.endswith("\n2 services planned, none refused\n")
     assert main(["plan", "--json", "--limit", "d"]) == 0

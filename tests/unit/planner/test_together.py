@@ -64,11 +64,13 @@ def test_gpus_are_not_shared(services: dict[str, dict[str, Any]], rule: str, mes
 
 
 def test_host_memory_is_summed() -> None:
-    alone = plans({"a": {}}, [], 64)[0].host_memory_mib
+    """Beside the 512 MiB that the system keeps at least."""
+    bare = {"flags": {"--cache-ram": 0}}
+    alone = plans({"a": bare}, [], 64)[0].host_memory_mib
     assert alone is not None and 0 < alone < 1200
-    enough, short = 2 * alone / 1024 + 0.01, 2 * alone / 1024 - 0.1
-    assert [plan.verdict for plan in plans({"a": {}, "b": {}}, [], enough)] == ["ok", "ok"]
-    first, second = plans({"a": {}, "b": {}}, [], short)
+    enough, short = (2 * alone + 512) / 1024 + 0.01, (2 * alone + 512) / 1024 - 0.1
+    assert [plan.verdict for plan in plans({"a": bare, "b": bare}, [], enough)] == ["ok", "ok"]
+    first, second = plans({"a": bare, "b": bare}, [], short)
     assert first.verdict == "ok"
     (finding,) = second.refusals
     assert finding.rule == "host-memory"

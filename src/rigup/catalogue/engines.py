@@ -97,13 +97,16 @@ class KvCacheTypes(_Ranged):
 
 
 class KnownBad(Frozen):
-    """Versions that are known to fail on some GPUs (compute capabilities; empty means on every one).
+    """Versions that are known to fail on some GPUs (compute capabilities), with some models (families) or with weights
+    in some formats; empty means with every one.
 
     refuses: whether serving is out of the question, or works with a flaw that is worth a warning.
     """
 
     versions: tuple[str, ...]
     compute_capabilities: tuple[str, ...] = ()
+    families: tuple[str, ...] = ()
+    formats: tuple[WeightFormat, ...] = ()
     refuses: bool = True
     message: str
     hint: str
@@ -235,10 +238,16 @@ class EngineVersion(Release):
         """What it calls a KV cache type ("fp8" is "fp8_e4m3" to SGLang), or None if it has no such type."""
         return self.kv_cache_types.get(kv_cache_type)
 
-    def bad_on(self, capabilities: Iterable[str]) -> tuple[KnownBad, ...]:
-        """What is known to fail in it on any GPU of these compute capabilities, refusals first."""
+    def bad_on(self, capabilities: Iterable[str], family: str, weight_format: str) -> tuple[KnownBad, ...]:
+        """What is known to fail in it on any GPU of these compute capabilities with such a model, refusals first."""
         found = set(capabilities)
-        hits = [e for e in self.known_bad if not e.compute_capabilities or found & set(e.compute_capabilities)]
+        hits = [
+            entry
+            for entry in self.known_bad
+            if (not entry.compute_capabilities or found & set(entry.compute_capabilities))
+            and (not entry.families or family in entry.families)
+            and (not entry.formats or weight_format in entry.formats)
+        ]
         return tuple(sorted(hits, key=lambda entry: not entry.refuses))
 
     def image(self, variant: Variant) -> Image | None:

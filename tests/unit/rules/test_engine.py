@@ -19,6 +19,13 @@ def test_two_vllm_releases_crash_on_b200_and_only_there(version: str) -> None:
     assert engine.known_bad(candidate("4x H200", FP8, "vllm", version, parallel={"tensor": 4})) == ()
 
 
+def test_they_crash_where_the_fault_is_and_serve_other_models_and_formats() -> None:
+    nvfp4, awq = "nvidia/MiniMax-M2.5-NVFP4", "QuantTrio/MiniMax-M2.5-AWQ"
+    assert engine.known_bad(candidate("4x B200", nvfp4, "vllm", "0.16.0", parallel={"tensor": 4}))
+    assert engine.known_bad(candidate("4x B200", awq, "vllm", "0.16.0", parallel={"tensor": 4})) == ()
+    assert engine.known_bad(candidate("4x B200", "MiniMaxAI/MiniMax-M3", "vllm", "0.16.0")) == ()
+
+
 @pytest.mark.parametrize("version", ["0.14.1", "0.17.0", "0.20.2", "0.33.0"])
 def test_the_others_do_not(version: str) -> None:
     assert engine.known_bad(candidate("4x B200", FP8, "vllm", version)) == ()

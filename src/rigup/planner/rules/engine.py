@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rigup.catalogue.engines import KnownBad
 from rigup.planner.candidate import Candidate
 from rigup.planner.rules.rule import Complaint, engine_name, refuses, warns
 
@@ -13,7 +14,7 @@ APPEND_THINK = ("minimax_m2_append_think", "minimax-append-think")
 @refuses("known-bad", "the engines' bug trackers, checked in the wheels; each entry of known_bad names its own")
 def known_bad(candidate: Candidate) -> Iterator[Complaint]:
     """Versions that are known to crash on these cards."""
-    for entry in candidate.release.bad_on(gpu.compute_capability for gpu in candidate.gpus):
+    for entry in _known(candidate):
         if entry.refuses:
             yield f"{engine_name(candidate)} {entry.message}", entry.hint, entry.source
 
@@ -21,9 +22,14 @@ def known_bad(candidate: Candidate) -> Iterator[Complaint]:
 @warns("known-flaw", "the engines' bug trackers; each entry of known_bad names its own")
 def known_flaw(candidate: Candidate) -> Iterator[Complaint]:
     """Versions that serve with a known flaw."""
-    for entry in candidate.release.bad_on(gpu.compute_capability for gpu in candidate.gpus):
+    for entry in _known(candidate):
         if not entry.refuses:
             yield f"{engine_name(candidate)}: {entry.message}", entry.hint, entry.source
+
+
+def _known(candidate: Candidate) -> tuple[KnownBad, ...]:
+    capabilities = [gpu.compute_capability for gpu in candidate.gpus]
+    return candidate.release.bad_on(capabilities, candidate.model.family, candidate.checkpoint.weight_format)
 
 
 @refuses("kv-cache-type", "vLLM CacheDType, SGLang --kv-cache-dtype and llama.cpp --cache-type-k, per version")

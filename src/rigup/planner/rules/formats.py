@@ -81,7 +81,8 @@ def model_support(candidate: Candidate) -> Iterator[Complaint]:
     """The engine version must know the model's architecture."""
     if candidate.model.family not in candidate.release.families:
         newest = candidate.engine.default_version
-        yield f"{engine_name(candidate)} does not know {candidate.model.architecture}", f"{newest} is the newest here"
+        what = candidate.model.architecture or candidate.model.name
+        yield f"{engine_name(candidate)} does not know {what}", f"{newest} is the newest here"
 
 
 def _format(scheme: str) -> str:

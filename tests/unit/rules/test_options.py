@@ -157,6 +157,21 @@ def test_a_key_does_not_go_into_the_environment() -> None:
     assert finding.hint == "write api_key_file in the service instead"
 
 
+@pytest.mark.parametrize("name", ["AWS_SESSION_TOKEN", "WANDB_API_KEY", "MY_PASSWORD", "SGLANG_S3_SECRET_ACCESS_KEY"])
+def test_no_secret_goes_into_the_environment(name: str) -> None:
+    (finding,) = options.key_in_environment(asked("sglang", environment={name: "hidden-99"}))
+    assert finding.message == f"{name} would stand in the unit for everyone to read"
+    assert finding.hint
+    assert "hidden-99" not in finding.model_dump_json()
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "llama.cpp"])
+def test_no_variable_of_an_engine_only_sounds_like_a_secret(engine: str) -> None:
+    known = asked(engine).known_variables
+    refused = options.key_in_environment(asked(engine, environment=dict.fromkeys(sorted(known), "1")))
+    assert {finding.message.split()[0] for finding in refused} <= set(options.KEY_VARIABLES)
+
+
 def test_sparse_attention_flags_mean_nothing_to_minimax_m2() -> None:
     (finding,) = options.sparse_attention(asked("sglang", "0.5.9", flags={"--nsa-prefill-backend": "flashmla_auto"}))
     assert "no effect" in finding.message

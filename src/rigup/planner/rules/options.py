@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from rigup.catalogue.flags import (
@@ -25,6 +26,7 @@ KEY_VARIABLES = {
     "S3_SECRET_ACCESS_KEY": "leave it out: the service downloads nothing",
     "SGLANG_S3_SECRET_ACCESS_KEY": "leave it out: the service downloads nothing",
 }
+_SOUNDS_SECRET = re.compile(r"(^|_)(API_KEY|ACCESS_KEY|SECRET|(?<!PER_)TOKEN|PASSWORD|PASSWD|PASSPHRASE)$")
 SPARSE_ATTENTION = ("--nsa-", "--dsa-")
 
 # What took over where a name is gone. Source: vLLM 0.24.0 and SGLang 0.5.23 against the releases before.
@@ -100,8 +102,9 @@ def secret_in_command(candidate: Candidate) -> Iterator[Complaint]:
 def key_in_environment(candidate: Candidate) -> Iterator[Complaint]:
     """An API key belongs into a file that only the service reads, not into its environment."""
     for name in candidate.service.environment:
-        if name in KEY_VARIABLES:
-            yield f"{name} would stand in the unit for everyone to read", KEY_VARIABLES[name]
+        if name in KEY_VARIABLES or _SOUNDS_SECRET.search(name):
+            hint = KEY_VARIABLES.get(name, "leave it out: the one secret of a service is its key, from api_key_file")
+            yield f"{name} would stand in the unit for everyone to read", hint
 
 
 @warns("unread-version", PACKAGE)

@@ -68,14 +68,17 @@ class Refusals(RigupError):
 
 
 def open_run(
-    args: argparse.Namespace, kind: type[Run] | None = None, found_later: Callable[[], type[Run]] | None = None
+    args: argparse.Namespace,
+    kind: type[Run] | None = None,
+    found_later: Callable[[], type[Run]] | None = None,
+    service: str | None = None,
 ) -> tuple[Project, Run]:
     """Reads the fleet, plans it, and prepares the run. Raises what cannot be before anything is changed.
 
     Hosts are greeted meanwhile, which only reads.
 
     kind: of the run, where it is not the usual one. found_later: gives it once the hosts are being greeted, for a verb
-    that is to be quick.
+    that is to be quick. service: the one that the run is about: others take no part where their plans are refused.
     """
     gc.disable()  # what is imported is no garbage; `import_by_and_by` takes collecting up again
     from rigup.fleet.contact import Contact
@@ -90,7 +93,8 @@ def open_run(
     kept = KeptPlans(project)
     import_by_and_by(planning=not kept.there)
     try:
-        return project, _planned(args, project, kept, found_later() if found_later else kind, password, contact)
+        found = found_later() if found_later else kind
+        return project, _planned(args, project, kept, found, password, contact, service)
     except BaseException:
         contact.leave()
         raise
@@ -103,6 +107,7 @@ def _planned(
     kind: type[Run] | None,
     password: str | None,
     contact: Contact,
+    service: str | None,
 ) -> Run:
     from rigup.fleet.runner import Run
     from rigup.fleet.sets import check_whole_sets
@@ -111,8 +116,9 @@ def _planned(
     check_whole_sets(project)
     plans = kept.read()
     if plans is None:
-        plans = _checked_plans(project)
-        kept.keep(plans)
+        plans = _checked_plans(project, service)
+        if service is None:
+            kept.keep(plans)
     by_host = {host.name: () for host in project.hosts} | plans_by_host(plans)
     check_installable(plans)
     settings = {
@@ -125,15 +131,19 @@ def _planned(
     return (kind or Run)(project, by_host, settings, password, contact)
 
 
-def _checked_plans(project: Project) -> tuple[Plan, ...]:
-    """Plans that can be carried out. Raises Refusals, or InputError where something is not pinned."""
+def _checked_plans(project: Project, service: str | None = None) -> tuple[Plan, ...]:
+    """Plans that can be carried out, all of them, or of this service and what else is accepted.
+
+    Raises Refusals, or InputError where something is not pinned.
+    """
     from rigup.fleet.planning import plan_project
     from rigup.fleet.unlocked import check_locked
     from rigup.lock import load_lock
 
     plans = plan_project(project)
-    if refused := [plan for plan in plans if plan.verdict == "refused"]:
+    if refused := [p for p in plans if p.verdict == "refused" and service in (None, p.service.name)]:
         raise Refusals(refused)
+    plans = tuple(plan for plan in plans if plan.verdict == "ok")
     check_locked(plans, load_lock(project.lock_path))
     return plans
 

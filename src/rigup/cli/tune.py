@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     group = _group(args)
     args.limit = args.host or ",".join(group)
     plan = _plan(args)
-    project, opened = hosts.open_run(args, TuningRun)
+    project, opened = hosts.open_run(args, TuningRun, service=args.service)
     console = Console(stderr=args.json)
     view = live.view()
     progress.listen(view.show)
@@ -126,12 +126,12 @@ def _plan(args: argparse.Namespace) -> Plan:
     project = load_project(args.inventory, args.limit)
     first, origin = project.hosts[0], project.hosts[0].origins["services"]
     plans = [plan for plan in plan_project(project) if plan.host == first.name]
-    if refused := [plan for plan in plans if plan.verdict == "refused"]:
-        raise hosts.Refusals(refused)
     if args.service is not None and args.service not in [plan.service.name for plan in plans]:
         known = ", ".join(plan.service.name for plan in plans)
         raise InputError(f'--service: {args.group} has no service "{args.service}"', f"its services: {known}")
     asked = [plan for plan in plans if args.service in (None, plan.service.name)]
+    if refused := [plan for plan in asked if plan.verdict == "refused"]:
+        raise hosts.Refusals(refused)
     found = [plan for plan in asked if plan.moe_config is not None]
     if not found:
         build, checkpoint = asked[0].build, asked[0].checkpoint

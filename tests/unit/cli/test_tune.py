@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from rigup.cli import tune
+from rigup.cli import hosts, tune
 from rigup.environment import LockedEnvironment, LockedUv
 from rigup.errors import Refused
 from rigup.fleet.inventory import load_project
@@ -66,6 +67,24 @@ def test_a_service_without_such_a_kernel_has_nothing_to_tune(tmp_path: Path) -> 
         "that a config tunes\n"
         "hint: vLLM and SGLang do for FP8 experts on GPUs that compute in FP8, in their Triton backend\n"
     )
+
+
+def test_another_service_that_is_refused_does_not_stop_the_one_that_is_named(tmp_path: Path) -> None:
+    refused = {"model": "MiniMax-M2.5", "context": 10**7, "port": 8001}
+    line = described(tmp_path, minimax=SERVICE, other=refused)
+    inventory = str(line.fleet / "inventories/fleet.py")
+    asked = Namespace(inventory=inventory, limit=None, group="boxes", service="minimax")
+    assert tune._plan(asked).service.name == "minimax"
+    (first, second) = hosts._checked_plans(load_project(inventory), "minimax")
+    assert {(plan.host, plan.service.name) for plan in (first, second)} == {
+        ("a.example", "minimax"),
+        ("b.example", "minimax"),
+    }
+    for name in (None, "other"):
+        with pytest.raises(hosts.Refusals, match=r"a\.example: other: .* 10,000,000"):
+            tune._plan(Namespace(inventory=inventory, limit=None, group="boxes", service=name))
+        with pytest.raises(hosts.Refusals, match=r"a\.example: other: .* 10,000,000"):
+            hosts._checked_plans(load_project(inventory), name)
 
 
 def test_a_tuner_that_the_lock_lacks_is_pinned_in_it_before_it_is_used(

@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.catalogue.model import Model
+from rigup.errors import InputError
 
 _ROUTER_BYTES = 4
 _SCHEME_BITS = {"bf16": 16.0, "fp8_block128": 8.0, "mxfp8": 8.25, "nvfp4": 4.5, "int4_g32": 4.625, "int4_g64": 4.375}
@@ -43,7 +44,20 @@ def weights_of(checkpoint: CheckpointEntry, model: Model) -> Weights:
     """Where the bytes of a checkpoint lie.
 
     What the shapes do not explain (mixes of a GGUF) is shared out over the layers.
+
+    Raises InputError where that is less than nothing: the checkpoint has fewer bytes than the rest takes.
     """
+    weights = _weights_of(checkpoint, model)
+    if min(weights.attention, weights.dense, weights.experts) < 0:
+        raise InputError(
+            f"checkpoints: {checkpoint.label}: {checkpoint.bytes:,} bytes are too few for {model.name}: embeddings, "
+            "router and attention alone would be more",
+            "correct bytes, scheme, scope or bits in the fleet's catalogue/checkpoints/, or the sizes in rigup.lock",
+        )
+    return weights
+
+
+def _weights_of(checkpoint: CheckpointEntry, model: Model) -> Weights:
     embedding = model.embedding_parameters * checkpoint.embedding_bits / 8
     head = 0.0 if model.tied_embeddings else model.embedding_parameters * checkpoint.head_bits / 8
     body = checkpoint.bytes - embedding - head

@@ -79,3 +79,33 @@ def test_a_pipeline_over_two_dgx_sparks_is_warned_of() -> None:
 
 def test_other_hosts_stay_a_pipeline() -> None:
     assert planned("1x H200", 2, {"checkpoint": FP8, "engine": "vllm"})[0].parallel == Parallel(pipeline=2)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "named"),
+    [
+        ({"tensor_parallel": 2}, "tensor_parallel"),
+        ({"pipeline_parallel": 4}, "pipeline_parallel"),
+        ({"data_parallel": 2}, "data_parallel"),
+        ({"expert_parallel": True}, "expert_parallel"),
+    ],
+)
+def test_sizes_that_llama_cpp_does_not_have_are_refused(sizes: dict[str, int], named: str) -> None:
+    (finding,) = refused("4x RTX 3090", {"model": "MiniMax-M2.5", "quant": "UD-IQ2_M", **sizes}).refusals
+    assert finding.rule == "llama-sizes"
+    assert finding.message == (f"llama.cpp is not planned with {named}: it lays whole layers over the GPUs")
+    assert finding.hint == f"leave {named} out, or serve it with vLLM or SGLang"
+
+
+def test_sizes_of_one_are_no_matter_to_llama_cpp() -> None:
+    ones = {"tensor_parallel": 1, "pipeline_parallel": 1, "data_parallel": 1, "expert_parallel": False}
+    assert served("4x RTX 3090", {"model": "MiniMax-M2.5", "quant": "UD-IQ2_M", **ones}).engine.name == "llama.cpp"
+
+
+def test_sizes_that_are_named_are_not_dropped_for_an_engine_without() -> None:
+    """Q8_0 on one GPU by llama.cpp once came of eight stages on four."""
+    (finding,) = refused(f"4x {PRO_6000}", {"model": "MiniMax-M2.5", "pipeline_parallel": 8}).refusals
+    assert (finding.rule, finding.message) == (
+        "gpu-count",
+        "tensor 1 x pipeline 8 x data 1 need 8 GPUs and the service has 4",
+    )

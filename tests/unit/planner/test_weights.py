@@ -6,6 +6,7 @@ import pytest
 
 from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.catalogue.model import Model
+from rigup.errors import InputError
 from rigup.planner.kv_cache import layer_token_bytes, token_bytes
 from rigup.planner.weights import active_bytes, bits_per_weight, weights_of
 from tests.unit.planner.asking import FP8, NVFP4, catalogue
@@ -27,6 +28,18 @@ def test_the_parts_add_up_to_the_file(checkpoint: CheckpointEntry) -> None:
     assert total == pytest.approx(checkpoint.bytes)
     assert min(parts.embedding, parts.attention, parts.layer) > 0
     assert parts.experts > 0 or not model.experts
+
+
+@pytest.mark.parametrize(("repo", "size"), [(FP8, 2_000_000_000), (NVFP4, 6_000_000_000)])
+def test_a_checkpoint_with_too_few_bytes_is_said_to_be_wrong(repo: str, size: int) -> None:
+    """Not planned with less than nothing on a card."""
+    wrong = entry(repo).model_copy(update={"bytes": size})
+    with pytest.raises(InputError) as raised:
+        weights_of(wrong, model_of(wrong))
+    assert raised.value.message == (
+        f"checkpoints: {wrong.label}: {size:,} bytes are too few for MiniMax-M2.5: embeddings, router and attention "
+        "alone would be more"
+    )
 
 
 def test_the_experts_of_an_fp8_checkpoint_are_a_byte_a_weight() -> None:

@@ -22,6 +22,7 @@ RULES: tuple[Rule, ...] = (
     engine.parser,
     engine.llama_split_tensor,
     notes.context_limit,
+    parallel.llama_sizes,
     parallel.tensor_parallel_heads,
     parallel.fp8_block,
     parallel.int4_group,

@@ -14,6 +14,27 @@ LARGEST_TENSOR_PARALLEL = 16
 
 
 @refuses(
+    "llama-sizes", "llama-server b11434 --help: --split-mode layer; nothing about stages, replicas or experts by GPU"
+)
+def llama_sizes(candidate: Candidate) -> Iterator[Complaint]:
+    """Sizes that llama.cpp is not planned with are not dropped without a word."""
+    service = candidate.service
+    if candidate.engine.name != "llama.cpp":
+        return
+    sizes = {
+        "tensor_parallel": service.tensor_parallel,
+        "pipeline_parallel": service.pipeline_parallel,
+        "data_parallel": service.data_parallel,
+        "expert_parallel": 2 if service.expert_parallel else None,
+    }
+    if named := [key for key, size in sizes.items() if (size or 1) > 1]:
+        yield (
+            f"llama.cpp is not planned with {' or '.join(named)}: it lays whole layers over the GPUs",
+            f"leave {' and '.join(named)} out, or serve it with vLLM or SGLang",
+        )
+
+
+@refuses(
     "tensor-parallel-heads",
     "vLLM and SGLang model code: attention heads and KV heads are split evenly, KV heads repeated beyond their number",
 )

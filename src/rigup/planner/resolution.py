@@ -10,6 +10,7 @@ from rigup.catalogue.engines import Engine, EngineVersion
 from rigup.catalogue.model import Model
 from rigup.errors import InputError
 from rigup.planner.complaints import quoted, suggestion
+from rigup.planner.weights import check_size
 from rigup.rig import Rig
 from rigup.service import Service
 
@@ -31,11 +32,13 @@ def resolve(service: Service, rig: Rig, catalogue: Catalogue) -> Resolved:
     """Looks up every name in a service.
 
     Raises InputError, whose message begins with `services.<name>.<key>`, for a name that the catalogue or the
-    rig does not have.
+    rig does not have, and for a checkpoint that cannot be as small as the catalogue says.
     """
     where = f"services.{service.name}"
     checkpoints = _checkpoints(service, catalogue, where)
     model = catalogue.models_by_name[checkpoints[0].model]
+    for checkpoint in checkpoints:
+        check_size(checkpoint, model)
     return Resolved(model, checkpoints, _engines(service, catalogue, where), _gpu_indices(service, rig, where))
 
 

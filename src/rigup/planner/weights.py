@@ -41,20 +41,24 @@ class Weights:
 
 @lru_cache(maxsize=1024)
 def weights_of(checkpoint: CheckpointEntry, model: Model) -> Weights:
-    """Where the bytes of a checkpoint lie.
+    """Where the bytes of a checkpoint lie, none of them less than nothing.
 
     What the shapes do not explain (mixes of a GGUF) is shared out over the layers.
-
-    Raises InputError where that is less than nothing: the checkpoint has fewer bytes than the rest takes.
     """
+    found = _weights_of(checkpoint, model)
+    cut = (max(0.0, part) for part in (found.attention, found.dense, found.router, found.experts))
+    return Weights(found.embedding, found.head, *cut)
+
+
+def check_size(checkpoint: CheckpointEntry, model: Model) -> None:
+    """Raises InputError for an entry of the catalogue with fewer bytes than its parts take."""
     weights = _weights_of(checkpoint, model)
     if min(weights.attention, weights.dense, weights.experts) < 0:
         raise InputError(
             f"checkpoints: {checkpoint.label}: {checkpoint.bytes:,} bytes are too few for {model.name}: embeddings, "
             "router and attention alone would be more",
-            "correct bytes, scheme, scope or bits in the fleet's catalogue/checkpoints/, or the sizes in rigup.lock",
+            "correct bytes, scheme, scope or bits in the fleet's catalogue/checkpoints/",
         )
-    return weights
 
 
 def _weights_of(checkpoint: CheckpointEntry, model: Model) -> Weights:

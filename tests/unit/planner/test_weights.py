@@ -8,7 +8,7 @@ from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.catalogue.model import Model
 from rigup.errors import InputError
 from rigup.planner.kv_cache import layer_token_bytes, token_bytes
-from rigup.planner.weights import active_bytes, bits_per_weight, weights_of
+from rigup.planner.weights import active_bytes, bits_per_weight, check_size, weights_of
 from tests.unit.planner.asking import FP8, NVFP4, catalogue
 
 
@@ -35,11 +35,12 @@ def test_a_checkpoint_with_too_few_bytes_is_said_to_be_wrong(repo: str, size: in
     """Not planned with less than nothing on a card."""
     wrong = entry(repo).model_copy(update={"bytes": size})
     with pytest.raises(InputError) as raised:
-        weights_of(wrong, model_of(wrong))
+        check_size(wrong, model_of(wrong))
     assert raised.value.message == (
         f"checkpoints: {wrong.label}: {size:,} bytes are too few for MiniMax-M2.5: embeddings, router and attention "
         "alone would be more"
     )
+    assert weights_of(wrong, model_of(wrong)).layer >= 0, "what the lock says of its files is taken as it is"
 
 
 def test_the_experts_of_an_fp8_checkpoint_are_a_byte_a_weight() -> None:

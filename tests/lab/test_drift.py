@@ -153,6 +153,15 @@ def test_a_service_that_left_the_inventory_is_told_and_taken_away(two: Fleet) ->
     assert host.tell(f"systemctl show {UNIT} -P MainPID") == pid
     assert steps(two.apply("--remove")) == []
 
+    group_data.write_text(group_data.read_text() + "services = {}\n")
+    assert f"nothing is served by {host.name}: services is empty" in two.rigup("plan").text
+    assert drift(two.rigup("diff", "--json", expect=1)) == {("not in the inventory", "chat")}
+    assert steps(two.apply()) == []
+    assert host.tell(f"systemctl show {UNIT} -P MainPID") == pid
+    assert steps(two.apply("--remove")) == ["service chat"]
+    assert host.tell("ls /etc/rigup/services") == ""
+    assert rows(two.rigup("status", "--json")) == {}
+
 
 def test_a_report_of_a_host_that_does_not_answer_says_so_and_has_the_rest(fleet: Fleet) -> None:
     fleet.host.machine.cut()

@@ -59,7 +59,7 @@ def test_a_release_that_does_not_answer_gives_way_to_the_one_before(
 ) -> None:
     before = current(serving)
     serving.host.behave(BAD, how)
-    serving.describe(context=BAD)
+    serving.describe(context=BAD, port=8099)  # the one before is asked where it listens, at its own port
     run = serving.rigup("apply", "--yes", "--json", before=patience, expect=1)
 
     (error,) = run.json["hosts"][0]["errors"]
@@ -69,6 +69,7 @@ def test_a_release_that_does_not_answer_gives_way_to_the_one_before(
     assert current(serving) == before
     assert f"--ctx-size {GOOD}" in serving.host.tell(f"cat {UNIT_FILE}")
     assert serving.host.answers()
+    serving.describe(context=BAD)
     assert serving.rigup("status", "--json", expect=1).json["services"][0]["health"] == "answers"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rigup.planner.candidate import Candidate
+from rigup.planner.settings import COUNTED, PROMPT_CACHE
 from rigup.units import GIB, MIB
 
 # What a machine without GPUs is taken to have when its rig does not say: enough to rehearse on, too little
@@ -73,11 +74,9 @@ def prompt_cache_mib(candidate: Candidate) -> int | None:
     if candidate.engine.name != "llama.cpp" or PROMPT_CACHE_OPTIONS[0] not in candidate.known_options:
         return None
     for name in PROMPT_CACHE_OPTIONS:
-        asked = str(candidate.service.flags.get(name, ""))
-        if asked.isdecimal():
-            return int(asked)
-        if asked:
-            return PROMPT_CACHE_MIB
+        if name in candidate.service.flags:
+            asked = COUNTED["llama.cpp"][PROMPT_CACHE].value(candidate.service.flags[name])
+            return int(asked) if asked is not None and asked >= 0 else PROMPT_CACHE_MIB
     total = total_mib(candidate)
     if total is None:
         return PROMPT_CACHE_MIB

@@ -45,11 +45,12 @@ class Counted:
         """What a flag gives, or None where that is no such number: 8.0, "8k", "²" and True are no whole ones."""
         if not self.highest:
             return _part(given)
-        number = whole_number(given)
+        number = -1 if given in (-1, "-1") else whole_number(given)
         return number if number is not None and self.lowest <= number <= self.highest else None
 
 
 FRACTION, TOKENS, SEQUENCES, OFFLOAD = 0, 1, 2, 3
+PROMPT_CACHE = 2  # of llama.cpp: MiB, -1 for no limit
 COUNTED = {
     "vllm": (
         Counted(("--gpu-memory-utilization",)),
@@ -65,6 +66,7 @@ COUNTED = {
     "llama.cpp": (
         Counted(("--ubatch-size", "-ub"), 1, _MOST_TOKENS),
         Counted(("--parallel", "-np"), 1, _MOST_SEQUENCES),
+        Counted(("--cache-ram", "-cram"), -1, _MOST_GIB * 1024),
     ),
 }
 _EAGER = {"vllm": "--enforce-eager", "sglang": "--disable-cuda-graph"}

@@ -80,6 +80,11 @@ BAD_NUMBERS: dict[str, tuple[str, dict[str, Any], str]] = {
         {"-np": -1},
         "-np must be a whole number from 1 to 65,536, not -1",
     ),
+    "a cache in words": (
+        "llama.cpp",
+        {"-cram": "4G"},
+        '-cram must be a whole number from -1 to 67,108,864, not "4G"',
+    ),
     "a raised two": (
         "llama.cpp",
         {"--ubatch-size": "²"},
@@ -101,7 +106,8 @@ def test_a_bad_number(case: str) -> None:
         ("vllm", {"--gpu-memory-utilization": 0.98, "--max-num-seqs": 1, "--cpu-offload-gb": 0}),
         ("vllm", {"--gpu-memory-utilization": "0.9", "--max-num-batched-tokens": "8192"}),
         ("sglang", {"--mem-fraction-static": 0.85, "--chunked-prefill-size": 4096}),
-        ("llama.cpp", {"-ub": 2048, "--parallel": 4}),
+        ("llama.cpp", {"-ub": 2048, "--parallel": 4, "--cache-ram": -1}),
+        ("llama.cpp", {"-cram": "0"}),
     ],
 )
 def test_good_numbers(engine: str, flags: dict[str, Any]) -> None:

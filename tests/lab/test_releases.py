@@ -12,7 +12,7 @@ GOOD, BAD = 8192, 4096
 SERVICE = "/etc/rigup/services/chat"
 KEY_FILE = f"{SERVICE}/api-key"
 # A model of 24 MB may take five minutes to be ready: the tests have less patience.
-IMPATIENT = "import rigup.render.start\nrigup.render.start.WARM_UP_SECONDS = 5"
+IMPATIENT = {"start_timeout": 5}
 
 
 @pytest.fixture
@@ -48,19 +48,19 @@ def test_a_new_release_replaces_the_old_one_and_three_are_kept(serving: Fleet) -
 @pytest.mark.parametrize(
     ("how", "patience", "why", "logged"),
     [
-        ("crash", "", "systemd had to restart it", "stand-in: rehearsed crash, context: 4096"),
+        ("crash", {}, "systemd had to restart it", "stand-in: rehearsed crash, context: 4096"),
         ("unhealthy", IMPATIENT, "it does not say that it is healthy yet", "stand-in: context 4096, listening"),
         ("empty", IMPATIENT, "the answer is empty", "stand-in: context 4096, listening"),
     ],
     ids=["crash", "unhealthy", "empty"],
 )
 def test_a_release_that_does_not_answer_gives_way_to_the_one_before(
-    serving: Fleet, how: str, patience: str, why: str, logged: str
+    serving: Fleet, how: str, patience: dict[str, int], why: str, logged: str
 ) -> None:
     before = current(serving)
     serving.host.behave(BAD, how)
-    serving.describe(context=BAD, port=8099)  # the one before is asked where it listens, at its own port
-    run = serving.rigup("apply", "--yes", "--json", before=patience, expect=1)
+    serving.describe(context=BAD, port=8099, **patience)  # the one before is asked where it listens, at its own port
+    run = serving.rigup("apply", "--yes", "--json", expect=1)
 
     (error,) = run.json["hosts"][0]["errors"]
     assert why in error["message"]

@@ -141,6 +141,7 @@ def test_the_host_reboots_while_downloading(built: Fleet) -> None:
     built.converges()
 
 
+@pytest.mark.slow
 def test_the_network_is_cut_while_downloading_and_comes_back(built: Fleet) -> None:
     built.hub.faults(bytes_per_second=SLOW)
     run = built.start("apply", "--yes")

@@ -268,6 +268,7 @@ def test_up_makes_a_lab_anew_whose_network_is_gone(new_lab: Callable[..., Lab]) 
     assert process.wait_for(lambda: not traces(lab) | traces(again), 10), traces(lab) | traces(again)
 
 
+@pytest.mark.slow
 def test_an_up_that_was_killed_leaves_nothing_that_down_does_not_end(labs_can_run: None) -> None:
     name = f"k{os.getpid()}"
     up = [sys.executable, "-c", f"from rigup.lab.lab import Lab; Lab.up({name!r}, hosts=2)"]

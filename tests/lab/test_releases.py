@@ -88,6 +88,7 @@ def test_an_answer_that_was_never_waited_for_is_waited_for_by_the_next_apply(ser
     assert (current(serving), serving.host.answers()) == (before, True)
 
 
+@pytest.mark.slow
 def test_a_first_release_that_does_not_answer_is_not_left_to_crash_in_a_loop(fleet: Fleet) -> None:
     fleet.apply()
     fleet.host.tell(f"systemctl disable --quiet --now {UNIT}; rm -rf {SERVICE} {UNIT_FILE}; systemctl daemon-reload")

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -332,8 +333,11 @@ def test_an_image_build_that_was_killed_leaves_no_image(labs_can_run: None, tmp_
         first.kill()
 
     def builders() -> list[str]:
-        words = [entry.read_bytes() for entry in Path("/proc").glob("[0-9]*/cmdline") if entry.exists()]
-        return [line.decode(errors="replace") for line in words if str(images).encode() in line]
+        words = []
+        for entry in Path("/proc").glob("[0-9]*/cmdline"):
+            with suppress(OSError):  # it may end while it is read
+                words.append(entry.read_text(errors="replace"))
+        return [line for line in words if str(images) in line]
 
     assert process.wait_for(lambda: not builders(), 10), builders()
     assert not list(images.glob("bookworm-*/"))

@@ -75,14 +75,14 @@ plan = Plan.model_validate_json((folder / f"{host.name}.json").read_text())
 name = (folder / "build").read_text()
 asked = 'for n in $(seq 120); do curl -sf http://127.0.0.1:8000/ >/dev/null && exit; sleep 1; done; exit 1'
 
-def check(there):
+def check(there, earlier=None):
     if plan.rank == 0:
         remote.tell(there, "sh", "-c", asked, timeout=130)
 
 base(())
 engine_vllm(plan.build, name, PackageSource(wheelhouse=Path((folder / "house").read_text())))
 ray()
-release(name="release of chat", wanted=release_of(plan, name), check=check)
+release(name="release of chat", wanted=release_of(plan, name), check=check, check_earlier=check)
 """
 
 

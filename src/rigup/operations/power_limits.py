@@ -57,7 +57,7 @@ def outside(limit_w: int, gpus: tuple[Gpu, ...]) -> str:
 def without_limit(gpus: tuple[Gpu, ...]) -> tuple[str, ...]:
     """The GPUs that answer and have no power limit to be set; one whose driver cannot be asked yet is not counted."""
     return tuple(
-        f"GPU {gpu.index} ({gpu.name})" for gpu in gpus if gpu.uuid and not gpu.error and gpu.power.limit_w is None
+        f"GPU {gpu.index} ({gpu.name})" for gpu in gpus if gpu.compute_capability and gpu.power.limit_w is None
     )
 
 

@@ -33,8 +33,10 @@ def test_each_card_that_does_not_take_it_is_named_with_its_bounds() -> None:
 
 
 def test_a_card_that_has_no_limit_to_set_is_named_before_anything_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    silent = replace(SILENT, uuid="GPU-1")
-    assert without_limit((CARD, SILENT, replace(silent, error="lost"))) == (), "nobody could ask them"
+    silent = replace(SILENT, uuid="GPU-1", compute_capability="12.1")
+    known_to_the_module_alone = replace(SILENT, uuid="GPU-1")
+    lost = replace(known_to_the_module_alone, error="lost")
+    assert without_limit((CARD, SILENT, lost, known_to_the_module_alone)) == (), "nobody could ask them"
     assert without_limit((CARD, silent)) == ("GPU 0 (NVIDIA GB10)",)
     monkeypatch.setattr(power_limits, "read_probe", lambda host: SimpleNamespace(gpus=(CARD, silent)))
     monkeypatch.setattr(power_limits, "remote", None)

@@ -14,9 +14,9 @@ from tests.unit.local_host import LocalHost
 
 NAMED = "/compute/cuda/repos/"
 CUDA = f"deb [signed-by=/usr/share/keyrings/cuda.gpg] https://mirror.lan{NAMED}debian12/x86_64/ /"
-ARCHIVE = "deb http://deb.debian.org/debian bookworm main  # the system\n"
+ARCHIVE = "deb http://debian.example/debian bookworm main  # the system\n"
 STANZA = f"Types: deb\nURIs: https://mirror.lan{NAMED}debian12/x86_64/\nSuites: ./\n"
-DEBIAN = "Types: deb\nURIs: http://deb.debian.org/debian\nSuites: bookworm\nComponents: main\n"
+DEBIAN = "Types: deb\nURIs: http://debian.example/debian\nSuites: bookworm\nComponents: main\n"
 OWN = "/etc/apt/sources.list.d/nvidia-cuda.sources"
 
 
@@ -67,7 +67,7 @@ def test_rigups_own_source_and_files_that_name_something_else_stay(tmp_path: Pat
 
 @pytest.mark.parametrize(
     "text",
-    [f"{DEBIAN}\n{STANZA}", f"{STANZA} \n{DEBIAN}", STANZA.replace("URIs:", "URIs: http://deb.debian.org/debian\n ")],
+    [f"{DEBIAN}\n{STANZA}", f"{STANZA} \n{DEBIAN}", STANZA.replace("URIs:", "URIs: http://debian.example/debian\n ")],
     ids=["two stanzas", "parted by a blank", "two addresses"],
 )
 def test_a_stanza_among_others_is_refused(text: str) -> None:

@@ -86,7 +86,9 @@ def test_a_stanza_that_does_not_count_is_not(stanza: str) -> None:
 
 
 def test_only_a_source_of_these_packages_must_be_signed() -> None:
-    refuse_unclear("box", {"sources.list": f"deb [trusted=yes] file:/srv/mine ./\n{CUDA}"}, NAMED, "NVIDIA's packages")
+    files = {"sources.list": f"deb [trusted=yes] file:/srv/mine ./\n{CUDA}"}
+    refuse_unclear("box", files, NAMED, "NVIDIA's packages")
+    assert naming(files, NAMED) == {"sources.list": [CUDA]}
 
 
 def test_files_are_read_by_what_they_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

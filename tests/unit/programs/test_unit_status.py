@@ -28,11 +28,15 @@ def test_a_status_is_said_to_who_listens(monkeypatch: pytest.MonkeyPatch) -> Non
         assert listener.recv(100) == b"STATUS=1/2 compiling"
 
 
-def test_where_nobody_listens_nothing_is_lost(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_where_nobody_listens_nothing_is_lost_or_said(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "gone"))
     unit_status.notify_status("1/2 compiling")
     monkeypatch.delenv("NOTIFY_SOCKET")
     unit_status.notify_status("1/2 compiling")
+    assert capfd.readouterr() == ("", "")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_image_is_pulled_though_systemd_does_not_listen(tmp_path: Path) -> None:

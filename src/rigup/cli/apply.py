@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     """The whole of an apply."""
     _check_rolling(args)
     hosts.patch_for_many_hosts()
-    project, opened = hosts.open_run(args)  # before anything else is imported: it begins to reach the hosts
+    project, opened = hosts.open_run(args, services_answer=True)  # first of all: it begins to reach the hosts
     from rich.console import Console
 
     from rigup.cli import live, summary

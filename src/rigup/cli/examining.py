@@ -16,10 +16,15 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def examination(args: argparse.Namespace, then: Callable[[Examination], None]) -> Iterator[Examination]:
-    """An examination that has looked, and done `then` under the same live view; closed in the end."""
+def examination(
+    args: argparse.Namespace, then: Callable[[Examination], None], services_answer: bool = False
+) -> Iterator[Examination]:
+    """An examination that has looked, and done `then` under the same live view; closed in the end.
+
+    services_answer: as for `hosts.open_run`.
+    """
     hosts.patch_for_many_hosts()
-    _, opened = hosts.open_run(args, found_later=_examination)
+    _, opened = hosts.open_run(args, found_later=_examination, services_answer=services_answer)
     from rigup.cli import live
     from rigup.operations import progress
 

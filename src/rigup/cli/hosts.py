@@ -72,6 +72,7 @@ def open_run(
     kind: type[Run] | None = None,
     found_later: Callable[[], type[Run]] | None = None,
     service: str | None = None,
+    services_answer: bool = False,
 ) -> tuple[Project, Run]:
     """Reads the fleet, plans it, and prepares the run. Raises what cannot be before anything is changed.
 
@@ -79,6 +80,7 @@ def open_run(
 
     kind: of the run, where it is not the usual one. found_later: gives it once the hosts are being greeted, for a verb
     that is to be quick. service: the one that the run is about: others take no part where their plans are refused.
+    services_answer: whether the run ends with an answer of every service, which may then be asked with the greeting.
     """
     gc.disable()  # what is imported is no garbage; `import_by_and_by` takes collecting up again
     from rigup.fleet.contact import Contact
@@ -88,7 +90,7 @@ def open_run(
 
     project = load_project(args.inventory, args.limit)
     password = sudo_password(args)
-    contact = Contact(project, password)
+    contact = Contact(project, password, services_answer)
     contact.begin()
     kept = KeptPlans(project)
     import_by_and_by(planning=not kept.there)

@@ -11,12 +11,13 @@ from rigup import layout
 
 PROBE_SECONDS = 120
 
-# One function, so that the shell has read all of standard input before anything runs that could read from it too. Most
+# Functions, so that the shell has read all of standard input before anything runs that could read from it too. Most
 # of what a host pays for a probe is starting processes: what the shell can do by itself, it does.
 _SCRIPT = r"""
-probe() {
-export LC_ALL=C TZ=UTC PATH="$PATH:/usr/sbin:/sbin"
 within() { timeout -k 2 "$@" 2>/dev/null; }
+english() { export LC_ALL=C TZ=UTC PATH="$PATH:/usr/sbin:/sbin"; }
+probe() {
+english
 . /etc/os-release 2>/dev/null; echo "os ${ID:-unknown}-${VERSION_ID:-}"; echo "os_name ${PRETTY_NAME:-unknown}"
 uname -nrm | { read -r name release machine; echo "arch $machine"; echo "kernel $release"; echo "hostname $name"; }
 echo "clock $(date +%s)"; echo "cpus $(nproc)"
@@ -62,10 +63,6 @@ for device in /sys/bus/pci/devices/*; do
   number=unknown node=-1; { read -r number < "$device/device"; read -r node < "$device/numa_node"; } 2>/dev/null
   echo "pci ${device##*/} $class ${number:-unknown} ${node:--1}"
 done
-version=/proc/driver/nvidia/version
-[ -r $version ] && while IFS= read -r line; do
-  case $line in "NVRM version: "*) echo "driver ${line#NVRM version: }" ;; esac
-done < $version
 for switch in /proc/driver/nvidia-nvswitch/devices/*; do [ -e "$switch" ] && echo "nvswitch ${switch##*/}"; done
 for card in /proc/driver/nvidia/gpus/*; do
   [ -r "$card/information" ] || continue
@@ -75,11 +72,6 @@ for card in /proc/driver/nvidia/gpus/*; do
   done < "$card/information"
   echo "card ${card##*/} $uuid $model"
 done
-for library in $(ldconfig -p 2>/dev/null | sed -n 's/.*libnvidia-ml\.so\.1 .*=> //p') \
-  /usr/lib/*-linux-gnu/libnvidia-ml.so.1 /usr/lib64/libnvidia-ml.so.1 /usr/lib/libnvidia-ml.so.1; do
-  [ -e "$library" ] && break; library=
-done
-[ -n "$library" ] && file=$(readlink -f "$library") && echo "library ${file##*/}"
 for build in @BUILDS@/*/manifest.json; do
   [ -f "$build" ] || continue; name=${build%/manifest.json}; name=${name##*/}; echo "build $name"
   made_for=$(sed -n 'H;${x;s/[ \n]//g;s/.*"made_for":\({[^}]*}\).*/\1/p}' "$build")
@@ -97,24 +89,36 @@ for service in @CONFIGURATION@/services/*/; do
 done
 asked=Id,LoadState,UnitFileState,ActiveState,SubState,NRestarts,ActiveEnterTimestamp,DropInPaths
 within 10 systemctl show $units --property=$asked | sed 's/^/systemd /'; echo systemd
-if [ -n "$library" ] || [ -r $version ]; then
-  if command -v python3 >/dev/null; then
-    within @NVML_SECONDS@ python3 -IS - <<'RIGUP_NVML' ||
-@NVML@
-RIGUP_NVML
-      echo 'nvml {"error": "NVML could not be asked: Python failed"}'
-  else
-    echo 'nvml {"error": "NVML could not be asked: there is no python3"}'
-  fi
-fi
 true
 }
-probe </dev/null
+nvidia() {
+english
+version=/proc/driver/nvidia/version
+[ -r $version ] && while IFS= read -r line; do
+  case $line in "NVRM version: "*) echo "driver ${line#NVRM version: }" ;; esac
+done < $version
+for library in $(ldconfig -p 2>/dev/null | sed -n 's/.*libnvidia-ml\.so\.1 .*=> //p') \
+  /usr/lib/*-linux-gnu/libnvidia-ml.so.1 /usr/lib64/libnvidia-ml.so.1 /usr/lib/libnvidia-ml.so.1; do
+  [ -e "$library" ] && break; library=
+done
+[ -n "$library" ] && file=$(readlink -f "$library") && echo "library ${file##*/}"
+nvml=; { [ -n "$library" ] || [ -r $version ]; } && nvml=nvml
+[ -n "$nvml$1" ] || return 0
+if command -v python3 >/dev/null; then
+  within @NVML_SECONDS@ python3 -IS - "$nvml" "$1" <<'RIGUP_NVML' && return
+@NVML@
+RIGUP_NVML
+  why='Python failed'
+else
+  why='there is no python3'
+fi
+[ -z "$nvml" ] || echo "nvml {\"error\": \"NVML could not be asked: $why\"}"
+}
 """
 
 # On a host that rigup has made its own, root's compiled copy is kept: to compile it takes longer than to ask NVML.
 _NVML = """
-import marshal, os, sys, types
+import json, marshal, os, sys, types
 SOURCES = {
 @SOURCES@
 }
@@ -137,22 +141,54 @@ def compiled(name):
     except OSError:
         pass
     return code
-for name in SOURCES:
+def load(name):
     module = sys.modules[name] = types.ModuleType(name)
     exec(compiled(name), module.__dict__)
-sys.exit(sys.modules["probe_gpus"].main())
+    return module
+nvml, early = sys.argv[1:]
+child = os.fork() if early else None
+if child == 0:
+    try:
+        load("ask").ask_early(early)
+    finally:
+        os._exit(0)
+if nvml:
+    load("pynvml")
+    load("probe_gpus").main()
+if child:
+    os.waitpid(child, 0)
 """
 
 # longer than the program's own limit, which leaves what it has learned by then
 _NVML_SECONDS = 55
 
 
-@lru_cache(maxsize=1)
+# What asks NVML works beside the rest; its lines wait in the pipe, so that none is printed into the middle of another.
+_RUN = "{ nvidia %s </dev/null | { probe </dev/null; cat; }; }"
+
+# nvml.py has the part of nvidia-ml-py that the program needs, under the library's name
+_PROGRAMS = {"pynvml": "nvml", "probe_gpus": "probe_gpus", "ask": "ask"}
+
+
 def script() -> str:
     """The whole script, for the standard input of `sh -s`."""
+    return f"{definitions()}\n{run()}\n"
+
+
+def run(early: str = "") -> str:
+    """The line of sh that runs the probe, after its definitions.
+
+    early: a word of sh, the file with what the services of the host are to be asked meanwhile (`ask.py`), or
+    nothing.
+    """
+    return _RUN % (early or "''")
+
+
+@lru_cache(maxsize=1)
+def definitions() -> str:
+    """The script without its last line."""
     programs = Path(rigup.programs.__file__).parent
-    # nvml.py has the part of nvidia-ml-py that the program needs, under the library's name
-    texts = {name: (programs / f"{file}.py").read_text() for name, file in (("pynvml", "nvml"), ("probe_gpus",) * 2)}
+    texts = {name: (programs / f"{file}.py").read_text() for name, file in _PROGRAMS.items()}
     sources = "".join(f"{name!r}: r'''{text}''',\n" for name, text in texts.items())
     nvml = (
         _NVML.replace("@CACHE@", layout.CACHE)

@@ -32,16 +32,19 @@ PATIENCE_SECONDS = 0.02
 
 
 class Contact:
-    """The connections to all hosts of a project, and pyinfra's state of the run that they are for."""
+    """The connections to all hosts of a project, and pyinfra's state of the run that they are for.
 
-    def __init__(self, project: Project, sudo_password: str | None) -> None:
+    services: whether those that a host has are asked with its greeting what they were asked last time.
+    """
+
+    def __init__(self, project: Project, sudo_password: str | None, services: bool = False) -> None:
         logging.getLogger("pyinfra").addHandler(logging.NullHandler())
         logging.getLogger("pyinfra").propagate = False
         logging.getLogger("paramiko").setLevel(logging.CRITICAL)
         keep_pyinfra_from_asking()
         arguments.get_type_hints = cache(arguments.get_type_hints)  # pyinfra works them out anew for each operation
         name_jump_hosts_as_ssh_does()
-        self.sudo_password = sudo_password
+        self.sudo_password, self.services = sudo_password, services
         names = [(host.name, connection_data(host.name, host.data)) for host in project.hosts]
         inventory = Inventory((names, {}))
         for index, host in enumerate(inventory):
@@ -119,4 +122,4 @@ class Contact:
             raise explain(host.name, f"{type(error).__name__}: {error}") from None
         self.state.activate_host(host)
         self._reached[host.name].set()
-        return greet_as_root(host, self.sudo_password)
+        return greet_as_root(host, self.sudo_password, self.services)

@@ -100,20 +100,21 @@ class FactReader:
     def _found(self, text: str, arguments: dict[str, Any], run: Runs) -> Answer | None:
         """The answer, where it is known or comes in a batch; None for a question that is to be asked by itself."""
         self.asked.setdefault(self.host.current_op_hash or "", {})[text] = None
-        if known := self._known(text):
+        if known := self.known(text):
             return known
-        others = [other for other in self.forecast() if other != text and not self._known(other)]
+        others = [other for other in self.forecast() if other != text and not self.known(other)]
         if others:
             batch = {"_sudo": bool(arguments.get("_sudo")), "_stdin": fact_batch.script([text, *others])}
             limited = StringCommand("timeout", str(BATCH_SECONDS), "sh", "-s")
             _, output = run(limited, **batch, _timeout=BATCH_SECONDS + 30)
             self.learn(fact_batch.answers_in(output))
-        elif not self._known(text):
+        elif not self.known(text):
             status, output = run(StringCommand(text), **arguments)
             self.learn({digest(text): Answer.of(status, output)})
-        return self._known(text)
+        return self.known(text)
 
-    def _known(self, text: str) -> Answer | None:
+    def known(self, text: str) -> Answer | None:
+        """The answer to a question, as long as it counts."""
         answer, learned = self._answers.get(digest(text), (None, 0.0))
         return answer if time.monotonic() - learned < FRESH_SECONDS else None
 

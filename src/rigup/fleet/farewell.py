@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any
 import gevent
 
 from rigup.fleet.contact import LEAVE_SECONDS
+from rigup.fleet.early_answers import early_answer, to_remember
 from rigup.fleet.fact_batch import digest
 from rigup.fleet.fact_reading import harmless
 from rigup.fleet.greeting import remembering
 from rigup.fleet.lease import stamp
 from rigup.fleet.records import Record, Recorder, appending, keep_here, served
 from rigup.operations import remote
-from rigup.verify.generation import ANSWER_SECONDS, ASK, keep_answer, request_of
+from rigup.verify.generation import ANSWER_SECONDS, ASK, keep_answer, short_request
 
 if TYPE_CHECKING:
     from rigup.fleet.runner import Run
@@ -75,11 +76,13 @@ class Leaving:
         record = self._record(self.recorder, host.name)
         last = self._last(self.recorder, host)
         result.state = "pending"
-        requests = {plan.service.name: request_of(plan, max_tokens=1) for plan in run.plans[host.name]}
-        heard = say_farewell(host, greeting.lease, requests, last)
+        requests = {plan.service.name: short_request(plan) for plan in run.plans[host.name]}
+        early = {name: said for name, request in requests.items() if (said := early_answer(host, request))}
+        heard = say_farewell(host, greeting.lease, {name: requests[name] for name in requests.keys() - early}, last)
         if heard.recorded:
             self._recorded[host.name] = record
-            result.answers += [keep_answer(host, name, said) for name, said in heard.said.items()]
+            said = early | heard.said
+            result.answers += [keep_answer(host, name, said[name]) for name in requests]
         return heard
 
     def _leave(self, host: Any) -> None:
@@ -101,8 +104,9 @@ class Leaving:
         """What is left behind on a host: sh, each with its standard input."""
         asked = host.connector.facts.questions() if host.connector.facts else []
         record = appending(self._record(recorder, host.name))
-        news = {digest(question) for question in asked} - self.run.greetings[host.name].answers.keys()
-        return (record, remembering(asked)) if news else (record,)
+        services = to_remember(short_request(plan) for plan in self.run.plans[host.name] if not plan.nodes)
+        news = {*map(digest, asked), *services} - self.run.greetings[host.name].answers.keys()
+        return (record, remembering(asked, services.values())) if news else (record,)
 
     def _record(self, recorder: Recorder, name: str) -> Record:
         services = {plan.service.name: served(plan) for plan in self.run.plans[name]}

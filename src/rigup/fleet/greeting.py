@@ -10,6 +10,7 @@ use them, and nobody but root there can say what root runs there.
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,9 @@ from pyinfra.connectors.util import CommandOutput
 
 from rigup import layout
 from rigup.facts.probe_script import PROBE_SECONDS
-from rigup.facts.probe_script import script as probe_script
-from rigup.fleet import fact_batch
+from rigup.facts.probe_script import definitions as probe_definitions
+from rigup.facts.probe_script import run as probe_run
+from rigup.fleet import early_answers, fact_batch
 from rigup.fleet.fact_batch import Answer
 from rigup.fleet.lease import stamp
 
@@ -62,22 +64,30 @@ class Greeting:
         return self.uid == "0" or self.sudo == "free"
 
 
-def greet(host: Any, **arguments: Any) -> Greeting:
-    """Says it. arguments: pyinfra's, as whom. Raises as running a command does."""
+def greet(host: Any, services: bool = False, **arguments: Any) -> Greeting:
+    """Says it. Raises as running a command does.
+
+    services: whether they are asked too (`early_answers`). arguments: pyinfra's, as whom.
+    """
     words = (
         StringCommand("timeout", str(SECONDS), "sh", "-s")
         if arguments.get("_sudo")
         else StringCommand("sh", "-c", shlex.quote(_AS_ROOT))
     )
-    _, output = host.run_shell_command(words, _stdin=_script(), _timeout=SECONDS + 30, **arguments)
+    _, output = host.run_shell_command(words, _stdin=_script(services), _timeout=SECONDS + 30, **arguments)
     return _read(output)
 
 
-def _script() -> str:
-    """NVML and the questions are waited for at the same time; what the questions say on standard error stays apart."""
-    definition, _, _ = probe_script().rpartition("probe </dev/null")
-    both = f"{{ if [ -O {FILE} ]; then . {FILE}; fi; }} </dev/null | {{ probe </dev/null 2>/dev/null; cat; }}"
-    return f"{fact_batch.ASK}\n{definition}\necho '{_LEASE}' $({stamp()})\n{both}\n"
+def _script(services: bool) -> str:
+    """NVML, services and questions are waited for at the same time; what these say on standard error stays apart."""
+    probe = probe_run('"$remembered"' if services else "")
+    return f"""
+{fact_batch.ASK}
+{probe_definitions()}
+remembered=; if [ -O {FILE} ]; then remembered={FILE}; fi
+echo '{_LEASE}' $({stamp()})
+{{ [ -z "$remembered" ] || . "$remembered"; }} </dev/null | {{ {probe} 2>/dev/null; cat; }}
+"""
 
 
 def _read(output: CommandOutput) -> Greeting:
@@ -91,11 +101,15 @@ def _read(output: CommandOutput) -> Greeting:
     lease = said.get(_LEASE, "").split()
     held = lease[-1:] == ["held"]
     stamp = "".join(lease[: len(lease) - held])
-    return Greeting(uid, user, said.get(_SUDO, ""), stamp, held, parse(lines), fact_batch.answers_in(output))
+    answers = fact_batch.answers_in(output) | early_answers.heard(lines)
+    return Greeting(uid, user, said.get(_SUDO, ""), stamp, held, parse(lines), answers)
 
 
-def remembering(questions: list[str]) -> tuple[str, str]:
-    """sh that has the host remember these questions, and its standard input."""
+def remembering(questions: Iterable[str], to_services: Iterable[str] = ()) -> tuple[str, str]:
+    """sh that has the host remember these questions, and its standard input.
+
+    to_services: as `early_answers.to_remember` makes them.
+    """
     new = f"{FILE}.new.$$"  # whoever changes nothing has no lease, and two of those may write at the same time
     keep = f'umask 077; mkdir -p -m 755 "$(dirname {FILE})"; cat > {new}; mv -f {new} {FILE}'
-    return keep, fact_batch.lines(questions)
+    return keep, "".join(to_services) + fact_batch.lines(questions)

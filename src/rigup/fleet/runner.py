@@ -20,6 +20,7 @@ from pyinfra.context import ctx_config, ctx_host, ctx_state
 
 from rigup.errors import HostFailed, InputError, Refused, RigupError, Unreachable
 from rigup.fleet.contact import Contact
+from rigup.fleet.early_answers import early_answer
 from rigup.fleet.fact_reading import FactReader, harmless
 from rigup.fleet.farewell import Leaving
 from rigup.fleet.greeting import Greeting
@@ -33,7 +34,7 @@ from rigup.operations import jobs, reboots, remote
 from rigup.operations.progress import Progress, report
 from rigup.operations.steps import error_of
 from rigup.plan import Finding, Plan
-from rigup.verify.generation import Answer, ask_service
+from rigup.verify.generation import Answer, ask_service, keep_answer, short_request
 
 if TYPE_CHECKING:
     from rigup.facts.host import Probe
@@ -350,6 +351,8 @@ class Run:
             return answered[name]
         if probe is not None and name not in probe.releases:
             raise HostFailed(f"{host.name}: {name} was never applied here", "rigup diff shows what apply would do")
+        if said := early_answer(host, short_request(plan)):
+            return keep_answer(host, name, said)
         return ask_service(host, plan, max_tokens=1, wait_s=60)
 
     def _measure(self, host: Any, plan: Plan) -> None:

@@ -12,15 +12,15 @@ from rigup.fleet.greeting import Greeting, greet
 ANSWER_SECONDS = 30
 
 
-def greet_as_root(host: Any, password: str | None) -> Greeting:
+def greet_as_root(host: Any, password: str | None, services: bool = False) -> Greeting:
     """The greeting, from somebody who is root: already, by sudo without a password, or by sudo with the one given.
 
-    Raises Unreachable when none of them works.
+    services: as for `greet`. Raises Unreachable when none of them works.
     """
     password = password or getattr(host.data, "_sudo_password", None)
     host.data._sudo_password = None  # pyinfra would put it where ps shows it
     password = password or host.connector.sudo_password  # of an earlier greeting
-    greeting = greet(host)
+    greeting = greet(host, services)
     if not greeting.uid:
         raise Unreachable(f"{host.name}: it does not say who we are there", "can you log in there and run a command?")
     if greeting.uid == "0":
@@ -33,7 +33,7 @@ def greet_as_root(host: Any, password: str | None) -> Greeting:
     if greeting.is_root:
         return greeting
     _try_password(host, greeting.user, password)
-    return greet(host, _sudo=True)
+    return greet(host, services, _sudo=True)
 
 
 def _try_password(host: Any, user: str, password: str | None) -> None:

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from typing import Any
 
 CHUNK = 1 << 16
+EARLY, EARLY_SECONDS = "##rigup-early##", 5
+REMEMBERED = "#ask"
+UNUSABLE = (OSError, ValueError, KeyError, IndexError, TypeError)
+"""What `complete` raises where there is no answer, beside HTTPError."""
 
 
 class HTTPError(Exception):
@@ -67,7 +71,7 @@ def healthy(request: dict[str, Any]) -> bool:
 
 
 def complete(request: dict[str, Any]) -> dict[str, Any]:
-    """One chat completion at temperature 0; raises as `call` does, or ValueError when it is not one."""
+    """One chat completion at temperature 0; raises HTTPError, or one of UNUSABLE when it is not one."""
     headers = {}
     if request.get("key_file"):
         with open(request["key_file"]) as file:
@@ -117,8 +121,26 @@ def ask(request: dict[str, Any]) -> dict[str, Any]:
     except HTTPError as error:
         status, told = error.args
         return {"state": "starting" if status == 503 else "failed", "why": f"HTTP {status}: {told}"}
-    except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
+    except UNUSABLE as error:
         return {"state": "failed", "why": f"no usable answer: {type(error).__name__}: {error}"}
+
+
+def ask_early(path: str) -> None:
+    """Asks services while their host is still being looked at, and prints EARLY, a name and an answer or null for each.
+
+    path: of a file in which lines that begin with REMEMBERED and a name go on with a request; other lines are somebody
+    else's. Nobody waits for long: whoever has the time, or wants to know why there is no answer, asks again.
+    """
+    import os
+
+    with open(path) as file:
+        remembered = [line.split(" ", 2)[1:] for line in file if line.startswith(f"{REMEMBERED} ")]
+    for name, request in remembered:
+        try:
+            said = complete(json.loads(request) | {"timeout_s": EARLY_SECONDS})
+        except (HTTPError, *UNUSABLE):
+            said = None
+        os.write(1, f"{EARLY} {name} {json.dumps(said)}\n".encode())  # whole: somebody else writes there too
 
 
 if __name__ == "__main__":

@@ -69,6 +69,11 @@ def request_of(plan: Plan, question: str = QUESTION, max_tokens: int = 48) -> di
     }
 
 
+def short_request(plan: Plan) -> dict[str, Any]:
+    """What a service is asked that was not started anew: one token of it will do."""
+    return request_of(plan, max_tokens=1)
+
+
 def ask_release(
     host: Any,
     service: str,

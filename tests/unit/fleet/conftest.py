@@ -18,7 +18,7 @@ from rigup.fleet.runner import Run
 from rigup.fleet.settings import Settings
 from tests.unit.fleet.local_connector import LocalConnector
 
-PROBE = "probe() { echo 'os debian-12'; }\nprobe </dev/null\n"
+PROBE = "probe() { echo 'os debian-12'; }\nnvidia() { :; }"
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def local_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
     monkeypatch.setattr(contact, "CarefulSSH", LocalConnector)
     monkeypatch.setattr(LocalConnector, "commands", [])
     monkeypatch.setattr(LocalConnector, "unreachable", set())
-    monkeypatch.setattr(greeting, "probe_script", lambda: PROBE)
+    monkeypatch.setattr(greeting, "probe_definitions", lambda: PROBE)
     monkeypatch.setattr(runner, "preflight", lambda *_: ())
 
     def make(roles: dict[str, Callable[[Path], None]]) -> Run:

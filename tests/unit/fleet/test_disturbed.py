@@ -114,9 +114,9 @@ def test_a_host_that_somebody_had_since_it_was_greeted_is_probed_anew(
 ) -> None:
     kernel = tmp_path / "kernel"
     kernel.write_text("before")
-    probe = f"probe() {{ echo os debian-12; echo kernel $(cat {kernel}); }}\nprobe </dev/null\n"
+    probe = f"probe() {{ echo os debian-12; echo kernel $(cat {kernel}); }}\nnvidia() {{ :; }}"
     with local_run({"box": lambda root: None}) as run:
-        monkeypatch.setattr(greeting, "probe_script", lambda: probe)
+        monkeypatch.setattr(greeting, "probe_definitions", lambda: probe)
         (tmp_path / "run").mkdir()
         somebody_else_is_at_work(tmp_path)
         run.contact.begin()

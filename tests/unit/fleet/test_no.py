@@ -26,7 +26,7 @@ def role(root: Path) -> None:
 def answered(run: Run, monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
     """`rigup apply words` over this run, and a person who says no."""
     monkeypatch.setattr(hosts, "patch_for_many_hosts", lambda: None)
-    monkeypatch.setattr(hosts, "open_run", lambda args: (run.project, run))
+    monkeypatch.setattr(hosts, "open_run", lambda args, **_: (run.project, run))
     monkeypatch.setattr(interrupt, "stop_on_signals", nullcontext)
     monkeypatch.setattr(apply, "agreed", lambda console: False)
     parser = argparse.ArgumentParser()

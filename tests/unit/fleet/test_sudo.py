@@ -28,7 +28,7 @@ class SudoHost:
 @pytest.fixture(autouse=True)
 def greeting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        sudo, "greet", lambda host, **arguments: Greeting("1000", "ada", "password", "", False, Probe(), {})
+        sudo, "greet", lambda host, services, **arguments: Greeting("1000", "ada", "password", "", False, Probe(), {})
     )
 
 

@@ -102,10 +102,10 @@ class Leaving:
 
     def _last(self, recorder: Recorder, host: Any) -> tuple[tuple[str, str], ...]:
         """What is left behind on a host: sh, each with its standard input."""
+        greeting, record = self.run.greetings[host.name], appending(self._record(recorder, host.name))
         asked = host.connector.facts.questions() if host.connector.facts else []
-        record = appending(self._record(recorder, host.name))
         services = to_remember(short_request(plan) for plan in self.run.plans[host.name] if not plan.nodes)
-        news = {*map(digest, asked), *services} - self.run.greetings[host.name].answers.keys()
+        news = {*map(digest, asked)} - greeting.answers.keys() or services.keys() != greeting.services.keys()
         return (record, remembering(asked, services.values())) if news else (record,)
 
     def _record(self, recorder: Recorder, name: str) -> Record:

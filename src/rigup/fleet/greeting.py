@@ -48,6 +48,7 @@ class Greeting:
     """What came back.
 
     sudo: "none", "free" or "password", "" for root. lease: its stamp as it was then. held: whether somebody had it.
+    answers: to the questions of last time, services: to those that services were asked, by digest.
     """
 
     uid: str
@@ -57,6 +58,7 @@ class Greeting:
     held: bool
     probe: Probe
     answers: dict[str, Answer]
+    services: dict[str, Answer]
 
     @property
     def is_root(self) -> bool:
@@ -101,8 +103,8 @@ def _read(output: CommandOutput) -> Greeting:
     lease = said.get(_LEASE, "").split()
     held = lease[-1:] == ["held"]
     stamp = "".join(lease[: len(lease) - held])
-    answers = fact_batch.answers_in(output) | early_answers.heard(lines)
-    return Greeting(uid, user, said.get(_SUDO, ""), stamp, held, parse(lines), answers)
+    answers, services = fact_batch.answers_in(output), early_answers.heard(lines)
+    return Greeting(uid, user, said.get(_SUDO, ""), stamp, held, parse(lines), answers, services)
 
 
 def remembering(questions: Iterable[str], to_services: Iterable[str] = ()) -> tuple[str, str]:

@@ -179,7 +179,7 @@ class Run:
             raise HostFailed(f"{host.name}: the probe did not come back", "can you log in there and run a command?")
         self.greetings[host.name], result.probe = greeting, greeting.probe
         reader = FactReader(host)
-        reader.learn(greeting.answers)
+        reader.learn(greeting.answers | greeting.services)
         host.connector.facts = reader
         if found := self._against(host.name, greeting.probe):
             result.fail("refused", *(InputError(f"{host.name}: {f.message}", f.hint) for f in found))

@@ -76,10 +76,10 @@ def apply(local_run: Make, service: Service, tmp_path: Path, monkeypatch: pytest
     shell = f'{PROBE}within() {{ timeout "$@"; }}\nenglish() {{ :; }}\nnvidia() {{{nvidia}'
     monkeypatch.setattr(greeting, "probe_definitions", lambda: shell)
 
-    def run(question: str = "", role: Callable[[Path], None] = lambda root: None) -> Run:
+    def run(served_name: str = "chat", services: bool = True, role: Callable[[Path], None] = lambda root: None) -> Run:
         with local_run({"box": role}) as made:
             made.contact.services = True
-            made.plans = {"box": (planned(tmp_path, service.server_port, question),)}
+            made.plans = {"box": (planned(tmp_path, service.server_port, served_name),) if services else ()}
             made.connect(take_lease=False)
             made.compare(take_lease=True)
             made.execute()
@@ -93,7 +93,7 @@ def planned(root: Path, port: int, name: str) -> Plan:
     for folder in ("inventories", "group_data"):
         (root / folder).mkdir(exist_ok=True)
     (root / "inventories/lan.py").write_text('box = ["box"]')
-    chat = {"model": "SmolLM2-135M-Instruct", "context": 1024, "port": port, "served_name": name or "chat"}
+    chat = {"model": "SmolLM2-135M-Instruct", "context": 1024, "port": port, "served_name": name}
     (root / "group_data/box.py").write_text(f"rig = {{'gpus': []}}\nservices = {{'chat': {chat!r}}}\n")
     (plan,) = plan_project(load_project(str(root / "inventories/lan.py"), None))
     assert plan.verdict == "ok"
@@ -135,6 +135,16 @@ def test_another_question_than_last_time_s_is_asked_and_remembered(
     assert [line.split()[0] for line in (tmp_path / "questions").read_text().splitlines()] == ["#ask"]
     apply("renamed")
     assert service.asked == 4
+
+
+def test_a_service_that_is_gone_is_not_asked_any_more(
+    apply: Callable[..., Run], service: Service, tmp_path: Path
+) -> None:
+    apply()
+    apply(services=False)
+    apply(services=False)
+    assert service.asked == 2
+    assert "#ask" not in (tmp_path / "questions").read_text()
 
 
 def test_an_answer_does_not_outlive_a_fact(

@@ -27,9 +27,7 @@ class SudoHost:
 
 @pytest.fixture(autouse=True)
 def greeting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        sudo, "greet", lambda host, services, **arguments: Greeting("1000", "ada", "password", "", False, Probe(), {})
-    )
+    monkeypatch.setattr(sudo, "greet", lambda *_, **__: Greeting("1000", "ada", "password", "", False, Probe(), {}, {}))
 
 
 @pytest.mark.parametrize(("given", "said"), [("lab", None), (None, "lab")], ids=["asked for", "in the inventory"])

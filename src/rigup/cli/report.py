@@ -58,13 +58,13 @@ def run(args: argparse.Namespace) -> int:
     hosts.patch_for_many_hosts()
     from rigup.fleet.inventory import load_project
     from rigup.fleet.planning import plan_project
+    from rigup.fleet.sets import with_whole_sets
 
-    args.limit = args.host
     project = load_project(args.inventory, args.host)
     if len(project.hosts) != 1:
         raise InputError(f"{args.host}: {len(project.hosts)} hosts", "a report is of one host: name it")
     (entry,) = project.hosts
-    args.limit = entry.name
+    args.limit = ",".join(host.name for host in with_whole_sets(project).hosts)  # a service over several is theirs
     plans = plan_project(project)
     sections, secrets, whole = _gathered(args, project, entry, plans)
     _write(args, project, entry.name, sections, _redactor(project, entry, secrets))

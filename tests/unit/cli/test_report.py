@@ -1,0 +1,42 @@
+"""`rigup report`: of a host that nobody reaches, of one that serves with others, and how the file is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rigup.cli import hosts, main
+from rigup.errors import Unreachable
+from rigup.fleet import contact
+from tests.command_line import DESCRIPTION, CommandLine
+
+
+@pytest.fixture
+def line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
+    """A fleet of two hosts, neither of which answers."""
+
+    def nobody(self: contact.Contact, host: Any) -> None:
+        raise Unreachable(f"{host.name}: nobody there")
+
+    made = CommandLine(tmp_path)
+    made.describe(["a", "b"])
+    monkeypatch.chdir(made.fleet)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(hosts, "patch_for_many_hosts", lambda: None)
+    monkeypatch.setattr(contact.Contact, "begin", lambda self: None)
+    monkeypatch.setattr(contact.Contact, "greeting", nobody)
+    return made
+
+
+@pytest.mark.parametrize("host", ["a", "b"])
+def test_a_host_of_a_service_over_several_is_asked_with_the_others(
+    line: CommandLine, host: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line.write("group_data/boxes.py", DESCRIPTION.replace('"gpus": []', '"gpus": [], "hosts_per_service": 2'))
+    assert main.main(["report", host, "--output", "-"]) == 1
+    said = capsys.readouterr().out
+    assert f"{host}: nobody there" in said
+    assert "--limit" not in said

@@ -30,7 +30,7 @@ examples:
   rigup lock --vendor wheelhouse              collect the packages and archives that hosts would fetch
   rigup lock --prune                          drop what no plan uses any more
 
-exit codes: 0 locked, 1 stale or missing (--check) or nothing to lock, 2 could not even ask; then the lock is as it was
+exit codes: 0 locked, 1 stale or missing (--check) or all refused, 2 could not even ask; then the lock is as it was
 """
 
 
@@ -94,8 +94,7 @@ def vendored(args: argparse.Namespace, resolved: Resolved, resolver: Resolver) -
     from rigup.fleet.vendoring import vendor
 
     plans = {name[0]: plan for name, plan in resolved.needs.checkpoints.items()}
-    some = next(iter(plans.values()))
-    hub_of = (lambda repo: resolver.hub_of(plans.get(repo, some))) if args.with_weights else None
+    hub_of = (lambda repo: resolver.hub_of(plans.get(repo))) if args.with_weights else None
     done = vendor(resolved.after, args.vendor, resolver.say, hub_of)
     for line in done.beside:
         print(f"warning: {line}", file=sys.stderr)

@@ -124,8 +124,14 @@ def _plan(args: argparse.Namespace) -> Plan:
     from rigup.fleet.planning import plan_project
 
     project = load_project(args.inventory, args.limit)
-    first, origin = project.hosts[0], project.hosts[0].origins["services"]
+    first = project.hosts[0]
     plans = [plan for plan in plan_project(project) if plan.host == first.name]
+    origin = first.origins["services"]
+    if not plans:
+        raise InputError(
+            f"{origin}: services: {first.name} is to serve nothing, so there is no kernel to tune",
+            "rigup plan shows what each host serves",
+        )
     if args.service is not None and args.service not in [plan.service.name for plan in plans]:
         known = ", ".join(plan.service.name for plan in plans)
         raise InputError(f'--service: {args.group} has no service "{args.service}"', f"its services: {known}")

@@ -62,8 +62,13 @@ def _asked(host: Any, plan: Plan, probe: Probe, ask: Ask) -> dict[str, Any]:
 
 
 def check_service(plans: dict[str, tuple[Plan, ...]], service: str | None) -> None:
-    """Raises InputError where no host of these has a service of that name."""
+    """Raises InputError where no host of these has a service of that name, or any."""
     known = list(dict.fromkeys(plan.service.name for each in plans.values() for plan in each))
+    if not known:
+        raise InputError(
+            "no host of these is to serve anything, so there is nothing to ask",
+            "rigup plan shows what each host serves",
+        )
     if service is not None and service not in known:
         raise InputError(f'--service: no service "{service}" here', f"services: {', '.join(known)}")
 

@@ -186,9 +186,9 @@ class Resolver:
     def _entry(self, name: Name) -> CheckpointEntry:
         return next(entry for entry in self.catalogue.checkpoints if (entry.repo, entry.quant) == name)
 
-    def hub_of(self, plan: Plan) -> Hub:
-        """The hub that a plan's host gets its weights from."""
-        return self._hub(self._hosts[plan.host])
+    def hub_of(self, plan: Plan | None) -> Hub:
+        """The hub that a plan's host gets its weights from; the first host's for what no plan uses."""
+        return self._hub(self._hosts[plan.host] if plan else self._project.hosts[0])
 
     def _hub(self, host: HostEntry) -> Hub:
         """The hub of a host: its own `hub`, else what the environment says, else the public one."""

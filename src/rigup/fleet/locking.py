@@ -89,8 +89,8 @@ def resolve_lock(
         after, needs = _settled(project, _with_used_by_others(project, after, kept), kept, resolver)
     if upgrade is not None:
         _refuse_losses(upgrade, project, before, needs)
-    if not needs.checkpoints:
-        raise _nothing_accepted(needs)
+    if not needs.checkpoints and needs.refused:
+        raise _nothing_accepted(needs.refused[0])
     if whole:
         inputs = {**after.inputs, inventory_key(project): inputs_digest(project, resolver.catalogue)}
         after = after.model_copy(update={"inputs": inputs})
@@ -172,7 +172,9 @@ def _upgraded(project: Project, lock: Lock, upgrade: Upgrade, resolver: Resolver
     used = [plan for name, plan in needs.checkpoints.items() if name in names]
     plan = next(iter(used), None) or next(iter(needs.checkpoints.values()), None)
     if plan is None:
-        raise _nothing_accepted(needs)
+        if needs.refused:
+            raise _nothing_accepted(needs.refused[0])
+        raise InputError(f"{upgrade}: no service uses {names[0][0]}", "rigup plan shows what each service uses")
     revision, asked = upgrade.version or "main", str(upgrade)
     return with_checkpoints(lock, [resolver.checkpoint(name, plan, revision, asked) for name in names])
 
@@ -227,8 +229,7 @@ def _refuse_losses(upgrade: Upgrade, project: Project, before: Lock, needs: Need
             )
 
 
-def _nothing_accepted(needs: Needs) -> Refused:
-    first = needs.refused[0]
+def _nothing_accepted(first: Plan) -> Refused:
     message = f"no plan is accepted, so there is nothing to lock; {first.host}: {first.service.name}: "
     return Refused(message + first.refusals[0].message, "rigup plan says why, and what would fit")
 

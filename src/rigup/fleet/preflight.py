@@ -77,10 +77,9 @@ def _disks(probe: Probe, plans: tuple[Plan, ...]) -> Iterator[Finding]:
             yield Finding(
                 rule="host-disk", message=f"{disk.folder} cannot be written to", hint="is it mounted read-only?"
             )
-    missing = dict(_missing_weights(probe, plan) for plan in plans)  # by folder: services may serve the same one
     needed = {
         layout.BUILDS: SPACE_FOR_A_BUILD if any(_missing_build(probe, plan) for plan in plans) else 0,
-        layout.WEIGHTS: sum(missing.values()),
+        layout.WEIGHTS: _missing_weights(probe, plans),
     }
     what = {layout.BUILDS: "a build needs", layout.WEIGHTS: "the weights need"}
     for folder, size in needed.items():
@@ -100,15 +99,18 @@ def _missing_build(probe: Probe, plan: Plan) -> bool:
     return not probe.builds or name_of(plan.build, probe.architecture, probe.os) not in probe.builds
 
 
-def _missing_weights(probe: Probe, plan: Plan) -> tuple[str, int]:
-    """The folder of a plan's weights, and how many bytes of them are yet to come; ("", 0) where it has none."""
-    if plan.checkpoint is None or plan.checkpoint.revision is None:
-        return "", 0
-    folder = layout.weights_folder(plan.checkpoint.repo, plan.checkpoint.revision)
-    if folder in probe.weights:
-        return folder, 0
-    whole = int(plan.checkpoint.bytes * (1 + SPACE_FOR_WEIGHTS_SHARE))
-    return folder, max(0, whole - probe.incoming.get(folder, 0))
+def _missing_weights(probe: Probe, plans: tuple[Plan, ...]) -> int:
+    """How many bytes of weights are yet to come. Services may serve the same ones, or others of one folder."""
+    wanted: dict[str, dict[str, int]] = {}  # by folder and quantisation, each of which has files of its own
+    for checkpoint in (plan.checkpoint for plan in plans if plan.checkpoint):
+        if checkpoint.revision is not None:
+            folder = layout.weights_folder(checkpoint.repo, checkpoint.revision)
+            wanted.setdefault(folder, {})[checkpoint.quant] = checkpoint.bytes
+    return sum(
+        max(0, int(sum(sizes.values()) * (1 + SPACE_FOR_WEIGHTS_SHARE)) - probe.incoming.get(folder, 0))
+        for folder, sizes in wanted.items()
+        if folder not in probe.weights
+    )
 
 
 def _named_gpus(probe: Probe, plans: tuple[Plan, ...]) -> Iterator[Finding]:

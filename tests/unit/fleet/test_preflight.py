@@ -142,6 +142,21 @@ def test_services_of_one_checkpoint_need_its_room_once() -> None:
     assert finding.message == "the weights need 204.0 GB in /var/lib, 150.0 GB are free"
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_quantisations_of_one_revision_need_room_for_each(order: int) -> None:
+    assert PLAN.checkpoint is not None
+    large = PLAN.checkpoint.model_copy(update={"quant": "Q8", "bytes": 2 * 10**11})
+    service = Service(name="second", model="m", port=8001)
+    both = (PLAN, PLAN.model_copy(update={"service": service, "checkpoint": large}))[::order]
+    room = replace(GOOD, disks=(GOOD.disks[0], Disk("/var/lib", True, 25 * 10**10)))
+    (finding,) = preflight(room, both, NOW)
+    assert finding.message == "the weights need 306.0 GB in /var/lib, 250.0 GB are free"
+    folder = f"/var/lib/rigup/weights/o/m/{'a' * 40}"
+    assert preflight(replace(room, incoming={folder: 56 * 10**9}), both, NOW) == ()
+    (finding,) = preflight(replace(room, incoming={folder: 55 * 10**9}), both, NOW)
+    assert finding.message == "the weights need 251.0 GB in /var/lib, 250.0 GB are free"
+
+
 def test_only_the_very_build_needs_no_room() -> None:
     full = replace(GOOD, disks=(Disk("/opt", True, 10**9), *GOOD.disks[1:]))
     assert PLAN.build is not None

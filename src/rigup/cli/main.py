@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import NoReturn
 
 from rigup import __version__
-from rigup.errors import RigupError
+from rigup.errors import InputError, RigupError
 
 VERBS = {
     "init": "probe a box, write its inventory entry and its group_data file",
@@ -101,12 +101,23 @@ def _run(args: argparse.Namespace) -> int:
     except BrokenPipeError:
         return _nobody_reads()
     except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise
-        with suppress(OSError):  # what is left in the buffer would fail once more
-            sys.stdout.flush()
-        print(f"rigup: {error.strerror}", file=sys.stderr)
+        return _refused_by_this_machine(error, bool(getattr(args, "json", False)))
+
+
+def _refused_by_this_machine(error: OSError, as_json: bool) -> int:
+    """A file, a folder or a device of this machine that cannot be used, where nothing nearer to it had better words."""
+    with suppress(OSError):  # what is left in the buffer would fail once more
+        sys.stdout.flush()
+    where = f"{error.filename}: " if error.filename else ""
+    found = InputError(
+        f"{where}{error.strerror or error}",
+        "who owns it, and the folders that it lies in?" if isinstance(error, PermissionError) else None,
+    )
+    if error.errno == errno.ENOSPC:
+        show_error(found, as_json=False)  # standard output may be what is full
         return 1
+    show_error(found, as_json)
+    return found.exit_code
 
 
 def _leave(code: int) -> NoReturn:

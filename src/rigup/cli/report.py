@@ -77,13 +77,12 @@ def _gathered(
     """The sections, the secrets that the host has, and whether nothing is missing."""
     from rigup.cli.examining import examination
     from rigup.cli.plan_json import plan_as_json
-    from rigup.fleet.records import kept_here
 
     sections: dict[str, Any] = {
         "versions": _versions(project),
         "inventory": {key: entry.data[key] for key in ("rig", "services") if key in entry.data},
         "plans": [plan_as_json(plan) for plan in plans],
-        "last record here": kept_here(entry.name)[-1:],
+        "last record here": _last_record(entry.name),
     }
     try:
         with examination(args, lambda found: _examine(found)) as examined:
@@ -103,6 +102,16 @@ def _gathered(
             return sections, secrets, asked is not None and not result.errors
     except RigupError as error:
         return sections | {"errors": [{"message": error.message, "hint": error.hint}]}, [], False
+
+
+def _last_record(host: str) -> list[dict[str, Any]] | str:
+    """This machine's, or why it cannot be read: the rest of the report needs it least of all."""
+    from rigup.fleet.records import kept_here
+
+    try:
+        return kept_here(host)[-1:]
+    except InputError as error:
+        return error.message
 
 
 def _examine(examined: Examination) -> None:

@@ -13,11 +13,12 @@ import subprocess
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from rigup import __version__, layout
+from rigup.errors import InputError
 from rigup.fleet.inventory import Project
 from rigup.fleet.result import HostResult
 from rigup.plan import Plan
@@ -63,6 +64,9 @@ class Record:
         """In plain values; schema 1. Where nothing was started there is no `memory`."""
         values = {"schema": 1, **asdict(self)}
         return values if self.memory else {key: value for key, value in values.items() if key != "memory"}
+
+
+_ALWAYS = {each.name for each in fields(Record)} - {"memory"}
 
 
 class Recorder:
@@ -121,14 +125,15 @@ def keep_here(records: Iterable[Record]) -> None:
 
 
 def kept_here(host: str) -> list[dict[str, Any]]:
-    """This machine's records of a host, oldest first."""
+    """This machine's records of a host, oldest first. Raises InputError where they are there and cannot be read."""
     path = here(host)
-    return parse(path.read_text()) if path.is_file() else []
-
-
-def all_kept_here() -> list[dict[str, Any]]:
-    """This machine's records of every host, by file, oldest first."""
-    return [record for path in sorted(here("").parent.glob("*.jsonl")) for record in parse(path.read_text())]
+    try:
+        return parse(path.read_text(errors="replace"))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        hint = "who owns it, and the folders that it lies in? An apply under sudo leaves them to root"
+        raise InputError(f"{path}: {error.strerror}", hint) from None
 
 
 def here(host: str) -> Path:
@@ -138,12 +143,12 @@ def here(host: str) -> Path:
 
 
 def parse(text: str) -> list[dict[str, Any]]:
-    """Records from lines; one that was cut short (a full disk) is passed over."""
+    """Records from lines; one that is not whole (cut short by a full disk, or damaged) is passed over."""
     found = []
-    for line in text.splitlines():
+    for line in text.split("\n"):
         with suppress(ValueError):
             record = json.loads(line)
-            if isinstance(record, dict) and record.get("schema") == 1:
+            if isinstance(record, dict) and record.get("schema") == 1 and record.keys() >= _ALWAYS:
                 found.append(record)
     return found
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
 
-from rigup.cli.main import VERBS
+from rigup.cli.main import VERBS, _run
 from tests.command_line import DESCRIPTION, CommandLine
 
 ESCAPE = "\x1b"
+OWNER = "who owns it, and the folders that it lies in?"
 
 
 @pytest.fixture
@@ -76,6 +79,33 @@ def test_an_error_with_json_is_json_and_words_on_standard_error(line: CommandLin
         "error": {"message": "gone.py: no such inventory", "hint": "inventories here: inventories/fleet.py"},
     }
     assert done.err == "rigup: gone.py: no such inventory\nhint: inventories here: inventories/fleet.py\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "hint"),
+    [
+        (PermissionError(13, "Permission denied", "/srv/x"), "/srv/x: Permission denied", OWNER),
+        (OSError(36, "File name too long", "x"), "x: File name too long", None),
+        (OSError("no words of the system's"), "no words of the system's", None),
+    ],
+    ids=["not allowed", "named", "without a number"],
+)
+@pytest.mark.parametrize("as_json", [False, True])
+def test_what_this_machine_refuses_is_one_message(
+    error: OSError, message: str, hint: str | None, as_json: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(args: Namespace) -> int:
+        raise error
+
+    assert _run(Namespace(run=run, json=as_json)) == 2
+    said = capsys.readouterr()
+    assert said.err == f"rigup: {message}\n" + (f"hint: {hint}\n" if hint else "")
+    assert said.out == (json.dumps({"schema": 1, "error": {"message": message, "hint": hint}}) + "\n") * as_json
+
+
+def test_a_name_that_no_file_can_have(line: CommandLine) -> None:
+    done = line.run("plan", "x" * 300)
+    assert (done.code, done.err) == (2, f"rigup: {'x' * 300}: File name too long\n")
 
 
 def test_limit(line: CommandLine) -> None:

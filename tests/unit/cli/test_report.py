@@ -9,7 +9,7 @@ import pytest
 
 from rigup.cli import hosts, main
 from rigup.errors import Unreachable
-from rigup.fleet import contact
+from rigup.fleet import contact, records
 from tests.command_line import DESCRIPTION, CommandLine
 
 
@@ -40,3 +40,14 @@ def test_a_host_of_a_service_over_several_is_asked_with_the_others(
     said = capsys.readouterr().out
     assert f"{host}: nobody there" in said
     assert "--limit" not in said
+
+
+def test_records_that_cannot_be_read_cost_their_section_alone(
+    line: CommandLine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = records.here("a")
+    path.mkdir(parents=True)
+    assert main.main(["report", "a", "--output", "-"]) == 1
+    said = capsys.readouterr().out
+    assert f"==== last record here ====\n{path}: Is a directory\n" in said
+    assert "==== plans ====" in said and "a: nobody there" in said

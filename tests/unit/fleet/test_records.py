@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from rigup import __version__
+from rigup.errors import InputError
 from rigup.fleet import records
 from rigup.fleet.lease import myself
 from rigup.fleet.records import kept_here, parse
@@ -80,15 +81,38 @@ def test_the_commit_of_the_fleet_folder_is_named(local_run: Make, places: Path, 
     assert [record["commit"] for record in parse(places.read_text())] == [head, f"{head}-dirty"]
 
 
+def line(**said: object) -> str:
+    """A record of an apply as it is kept."""
+    made = records.Record("box", "2026-11-21 20:15:00 UTC", "ada", "apply", "unchanged", 1.0, "0.1", "", "", {}, (), ())
+    return json.dumps(made.as_json() | said) + "\n"
+
+
 def test_the_hosts_file_does_not_grow_for_ever(local_run: Make, places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(records, "KEPT", 3)
     places.parent.mkdir()
-    places.write_text("".join(json.dumps({"schema": 1, "number": number}) + "\n" for number in range(6)))
+    places.write_text("".join(line(number=number) for number in range(6)))
     applied(local_run({"box": three_folders}))
     assert [record.get("number") for record in parse(places.read_text())] == [4, 5, None]
 
 
-def test_a_line_that_was_cut_short_is_passed_over() -> None:
-    assert parse('{"schema": 1, "host": "box"}\n{"schema": 1, "ho\n[]\n{"schema": 2}\n') == [
-        {"schema": 1, "host": "box"}
-    ]
+def test_a_line_that_is_not_whole_is_passed_over() -> None:
+    cut = '{"schema": 1, "ho\n[]\n{"schema": 2}\n{"schema": 1, "host": "box"}\n'
+    assert parse(cut + line() + line(schema=2)) == [json.loads(line())]
+
+
+def test_a_damaged_byte_costs_its_line_at_most(places: Path) -> None:
+    path = records.here("box")
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"\xff\xfe{\n" + line().encode())
+    assert kept_here("box") == [json.loads(line())]
+
+
+def test_records_that_belong_to_somebody_else_are_said_to(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(path: Path, **options: str) -> str:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "read_text", denied)
+    with pytest.raises(InputError) as caught:
+        kept_here("box")
+    assert caught.value.message == f"{records.here('box')}: Permission denied"
+    assert caught.value.hint == "who owns it, and the folders that it lies in? An apply under sudo leaves them to root"

@@ -156,7 +156,7 @@ def test_good_variables() -> None:
     assert counted.counted_number(asked(gpus="none", environment={"VLLM_CPU_KVCACHE_SPACE": "4"})) == ()
 
 
-UNSEEN = "changes what the GPUs hold, and the plan does not count it"
+UNSEEN = "changes what the GPUs or the host hold, and the plan does not count it"
 SECOND = "loads a second model, and the plan does not count it"
 
 
@@ -174,12 +174,61 @@ SECOND = "loads a second model, and the plan does not count it"
         ("llama.cpp", "--no-kv-offload", True, UNSEEN),
         ("llama.cpp", "-ot", "exps=CPU", UNSEEN),
         ("llama.cpp", "-md", "draft.gguf", SECOND),
+        ("vllm", "--enable-lora", True, UNSEEN),
+        ("vllm", "--enable-eplb", True, UNSEEN),
+        ("vllm", "--eplb-config.num_redundant_experts", 64, UNSEEN),
+        ("vllm", "-dcp", 4, UNSEEN),
+        ("vllm", "--kv-offloading-size", 100, UNSEEN),
+        ("vllm", "--kv-transfer-config", {"kv_connector": "OffloadingConnector"}, UNSEEN),
+        ("vllm", "--kv-cache-dtype-skip-layers", ["0", "1"], UNSEEN),
+        ("vllm", "--dtype", "float32", UNSEEN),
+        ("sglang", "--ep-num-redundant-experts", 64, UNSEEN),
+        ("sglang", "--lora-paths", ["/x"], UNSEEN),
+        ("sglang", "--enable-hierarchical-cache", True, UNSEEN),
+        ("sglang", "--max-total-tokens", 4096, UNSEEN),
+        ("sglang", "--enable-paged-experts", True, UNSEEN),
+        ("sglang", "--attention-data-parallel-size", 4, UNSEEN),
+        ("sglang", "--attn-cp-size", 2, UNSEEN),
+        ("sglang", "--moe-dp-size", 2, UNSEEN),
+        ("sglang", "--dcp-size", 2, UNSEEN),
+        ("sglang", "--moe-dense-tp-size", 1, UNSEEN),
+        ("sglang", "--enable-dp-attention", True, UNSEEN),
+        ("sglang", "--dtype", "float", UNSEEN),
+        ("llama.cpp", "--lora", "/x.gguf", UNSEEN),
+        ("llama.cpp", "--control-vector", "/x.gguf", UNSEEN),
+        ("llama.cpp", "--flash-attn", "off", UNSEEN),
+        ("llama.cpp", "-fa", "0", UNSEEN),
+        ("llama.cpp", "-fa", True, UNSEEN),
     ],
 )
 def test_what_is_not_counted_is_refused(engine: str, flag: str, value: Any, says: str) -> None:
     (finding,) = counted.uncounted_option(asked(engine, flags={flag: value}))
     assert finding.message == f"{flag} {says}"
     assert finding.hint
+    assert finding.source
+
+
+@pytest.mark.parametrize(
+    ("engine", "flags"),
+    [
+        ("vllm", {"--dtype": "bfloat16", "-dcp": 1, "--enable-lora": False}),
+        ("sglang", {"--dtype": "half", "--attn-dp-size": 1, "--ep-num-redundant-experts": 0}),
+        ("llama.cpp", {"--flash-attn": "on", "-fa": "auto"}),
+        ("llama.cpp", {"--flash-attn": False}),
+    ],
+)
+def test_what_changes_no_memory_passes(engine: str, flags: dict[str, Any]) -> None:
+    assert counted.uncounted_option(asked(engine, flags=flags)) == ()
+
+
+@pytest.mark.parametrize(
+    ("engine", "flag", "value"),
+    [("vllm", "--quantization", "fp8"), ("vllm", "-q", "fp8"), ("sglang", "--quantization", "modelopt_fp4")],
+)
+def test_the_format_of_the_weights_is_that_of_the_checkpoint(engine: str, flag: str, value: str) -> None:
+    (finding,) = options.decided_option(asked(engine, flags={flag: value}))
+    assert finding.message == f"{flag} is decided by the plan"
+    assert finding.hint == "write checkpoint in the service instead"
 
 
 def test_drafting_without_a_model_costs_nothing() -> None:

@@ -64,11 +64,11 @@ def uncounted_option(candidate: Candidate) -> Iterator[Complaint]:
     name = candidate.engine.name
     for option, value in candidate.service.flags.items():
         base = option.partition(".")[0]
-        if value is False:
-            continue
-        if (hint := UNCOUNTED[name].get(base)) is not None:
-            yield f"{option} changes what the GPUs hold, and the plan does not count it", hint
-        elif base in DRAFTS[name] and _names_a_model(base, option, value):
+        if (found := UNCOUNTED[name].get(base)) is not None:
+            if str(value) not in found.harmless:
+                message = f"{option} changes what the GPUs or the host hold, and the plan does not count it"
+                yield message, found.hint, found.source
+        elif value is not False and base in DRAFTS[name] and _names_a_model(base, option, value):
             yield (
                 f"{option} loads a second model, and the plan does not count it",
                 "leave it out, or draft without a model (n-grams)",

@@ -1,51 +1,124 @@
-"""Options that change what the GPUs and the host hold, and that the plan neither decides nor counts, with a way out.
-
-Source: vLLM 0.33.0 engine/arg_utils.py, SGLang 0.5.23 server_args.py, llama.cpp b11434 common/arg.cpp.
-"""
+"""Options that change what the GPUs and the host hold, and that the plan neither decides nor counts, with a way out."""
 
 from __future__ import annotations
 
-_FRACTION = "write --gpu-memory-utilization instead, which the plan counts"
-_OFFLOAD = "write --cpu-offload-gb instead, which the plan counts"
-_FILE = "write its options in flags, where the plan sees them"
+from typing import NamedTuple
+
+
+class Uncounted(NamedTuple):
+    """hint: the way out. source: what says what the option does. harmless: values, as text, that change nothing."""
+
+    hint: str
+    source: str
+    harmless: frozenset[str]
+
+
+def _each(options: str, hint: str, source: str, harmless: str = "") -> dict[str, Uncounted]:
+    """One entry for each of the options. False, which leaves an option out, is harmless for all of them."""
+    return dict.fromkeys(options.split(), Uncounted(hint, source, frozenset({"False", *harmless.split()})))
+
+
+_ADAPTERS = "leave it out: the plan counts one model, without adapters"
+_REDUNDANT = "leave it out: the plan counts every expert once"
+_CONTEXT_PARALLEL = "leave it out: the plan lays the KV cache out by tensor_parallel and pipeline_parallel alone"
+_HOST_CACHE = "leave it out: the plan has the KV cache on the GPUs"
+_FLOAT32 = 'leave it out, or write "bfloat16": the plan counts two bytes where a weight is not quantised'
+_TWO_BYTES = "auto bfloat16 float16 half"
+
 _VLLM = {
-    "--kv-cache-memory-bytes": _FRACTION,
-    "--num-gpu-blocks-override": _FRACTION,
-    "--device-memory-utilization": _FRACTION,
-    "--offload-backend": _OFFLOAD,
-    "--offload-group-size": _OFFLOAD,
-    "--offload-num-in-group": _OFFLOAD,
-    "--offload-params": _OFFLOAD,
-    "--offload-prefetch-step": _OFFLOAD,
-    "--cpu-offload-params": _OFFLOAD,
-    "--prefill-context-parallel-size": "leave it out: it takes GPUs beyond those of the plan",
-    "-pcp": "leave it out: it takes GPUs beyond those of the plan",
-    "--config": _FILE,
+    **_each(
+        "--kv-cache-memory-bytes --num-gpu-blocks-override --device-memory-utilization",
+        "write --gpu-memory-utilization instead, which the plan counts",
+        "vLLM 0.33.0 config/cache.py",
+    ),
+    **_each(
+        "--offload-backend --offload-group-size --offload-num-in-group --offload-params --offload-prefetch-step "
+        "--cpu-offload-params",
+        "write --cpu-offload-gb instead, which the plan counts",
+        "vLLM 0.33.0 config/offload.py",
+    ),
+    **_each(
+        "--prefill-context-parallel-size -pcp",
+        "leave it out: it takes GPUs beyond those of the plan",
+        "vLLM 0.33.0 config/parallel.py",
+        "1",
+    ),
+    **_each("--decode-context-parallel-size -dcp", _CONTEXT_PARALLEL, "vLLM 0.33.0 config/parallel.py", "1"),
+    **_each("--enable-eplb --eplb-config", _REDUNDANT, "vLLM 0.33.0 config/parallel.py: num_redundant_experts"),
+    **_each("--enable-lora", _ADAPTERS, "vLLM 0.33.0 config/lora.py"),
+    **_each(
+        "--kv-offloading-size --kv-transfer-config",
+        _HOST_CACHE,
+        "vLLM 0.33.0 config/cache.py and config/kv_transfer.py: a buffer in host memory",
+    ),
+    **_each(
+        "--kv-cache-dtype-skip-layers",
+        "leave it out: the plan counts one kv_cache_type for every layer",
+        "vLLM 0.33.0 config/cache.py",
+    ),
+    **_each("--dtype", _FLOAT32, "vLLM 0.33.0 config/model.py", _TWO_BYTES),
+    **_each("--config", "write its options in flags, where the plan sees them", "vLLM 0.33.0 engine/arg_utils.py"),
 }
+_SMALLER = "leave it out: what does not fit is served with a smaller quantisation, or with llama.cpp and offload"
 _SGLANG = {
-    option: "leave it out: what does not fit is served with a smaller quantisation, or with llama.cpp and offload"
-    for option in (
-        "--cpu-offload-gb",
-        "--offload-mode",
-        "--offload-group-size",
-        "--offload-num-in-group",
-        "--offload-prefetch-step",
-    )
+    **_each(
+        "--cpu-offload-gb --offload-mode --offload-group-size --offload-num-in-group --offload-prefetch-step "
+        "--enable-paged-experts --kt-weight-path",
+        _SMALLER,
+        "SGLang 0.5.23 arg_groups/fields/exec_.py",
+    ),
+    **_each(
+        "--max-total-tokens",
+        "leave it out, or write --mem-fraction-static, which the plan counts",
+        "SGLang 0.5.23 mem_cache/kv_cache_configurator.py: the least of it and of what fits",
+    ),
+    **_each(
+        "--attn-dp-size --attention-data-parallel-size --attn-cp-size --attention-context-parallel-size --moe-dp-size "
+        "--moe-data-parallel-size --dwdp-size --dcp-size --decode-context-parallel-size",
+        "leave it out: the plan cuts attention and experts by tensor_parallel and expert_parallel alone",
+        "SGLang 0.5.23 arg_groups/fields/parallel.py and runtime_context.py",
+        "1",
+    ),
+    **_each(
+        "--enable-dp-attention --moe-dense-tp-size --shared-experts-tp-size",
+        "leave it out: the plan cuts every layer by tensor_parallel",
+        "SGLang 0.5.23 arg_groups/fields/parallel.py",
+    ),
+    **_each(
+        "--enable-eplb --ep-num-redundant-experts",
+        _REDUNDANT,
+        "SGLang 0.5.23 arg_groups/fields/exec_.py",
+        "0",
+    ),
+    **_each(
+        "--enable-lora --lora-paths --uno-lora-path", _ADAPTERS, "SGLang 0.5.23 arg_groups/fields/lora.py, spec.py"
+    ),
+    **_each(
+        "--enable-hierarchical-cache --enable-hicache --enable-hisparse --enable-lmcache --enable-flexkv "
+        "--radix-cache-backend",
+        _HOST_CACHE,
+        "SGLang 0.5.23 arg_groups/fields/memory.py: a pool in host memory for each rank",
+    ),
+    **_each("--dtype", _FLOAT32, "SGLang 0.5.23 arg_groups/fields/model.py", _TWO_BYTES),
 }
-_PLACED = "leave it out: what does not fit the GPUs is asked for with offload in the service"
+_ARGUMENTS = "llama.cpp b11434 common/arg.cpp"
 _LLAMA_CPP = {
-    "--no-kv-offload": _PLACED,
-    "-nkvo": _PLACED,
-    "--override-tensor": _PLACED,
-    "-ot": _PLACED,
-    "--n-cpu-ffn": _PLACED,
-    "-ncffn": _PLACED,
-    "--mmproj": "leave it out: the plan counts text models",
-    "-mm": "leave it out: the plan counts text models",
-    "--mmproj-url": "leave it out: the plan counts text models",
-    "-mmu": "leave it out: the plan counts text models",
+    **_each(
+        "--no-kv-offload -nkvo --override-tensor -ot --n-cpu-ffn -ncffn",
+        "leave it out: what does not fit the GPUs is asked for with offload in the service",
+        _ARGUMENTS,
+    ),
+    **_each("--mmproj -mm --mmproj-url -mmu", "leave it out: the plan counts text models", _ARGUMENTS),
+    **_each("--lora --lora-scaled --control-vector --control-vector-scaled", _ADAPTERS, _ARGUMENTS),
+    **_each(
+        "--flash-attn -fa",
+        "leave it out: without flash attention no value cache can be quantised, and the scores of a step take memory",
+        "llama.cpp b11434 src/llama-context.cpp: quantized V cache requires flash_attn to be enabled",
+        # what common/arg.cpp takes for yes and for auto, which is yes on these GPUs
+        "on enabled true 1 auto -1",
+    ),
 }
-UNCOUNTED: dict[str, dict[str, str]] = {"vllm": _VLLM, "sglang": _SGLANG, "llama.cpp": _LLAMA_CPP}
+UNCOUNTED: dict[str, dict[str, Uncounted]] = {"vllm": _VLLM, "sglang": _SGLANG, "llama.cpp": _LLAMA_CPP}
 
 # Options that name a second, smaller model which drafts for the first.
 DRAFTS: dict[str, tuple[str, ...]] = {

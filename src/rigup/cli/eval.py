@@ -60,8 +60,6 @@ def _wanted(args: argparse.Namespace) -> Wanted:
     from rigup.verify.evaluation import Wanted
 
     asking.check(args)
-    if args.url and not args.url.startswith(("http://", "https://")):
-        raise InputError(f'--url: "{args.url}" is not an address', "such as http://127.0.0.1:8000")
     for flag, (least, most) in NUMBERS.items():
         value = getattr(args, flag.removeprefix("--").replace("-", "_"))
         if value is not None and not least <= value <= most:

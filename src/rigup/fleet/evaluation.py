@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import gevent
-import requests
 
 from rigup import layout
 from rigup.errors import HostFailed, InputError, RigupError, Unreachable
@@ -22,6 +21,8 @@ from rigup.fleet.evaluation_tunnel import tunnel
 from rigup.operations import jobs, remote
 from rigup.operations.progress import Progress, report
 from rigup.plan import Plan
+from rigup.programs.bench_ask import ask_json
+from rigup.programs.bench_http import Target, Unusable
 from rigup.render.api_key import wants_key
 from rigup.verify.evaluation import (
     KEY_VARIABLE,
@@ -61,23 +62,26 @@ def evaluate_service(host: Any, plan: Plan, probe: Probe, python: Path, version:
 def check_endpoint(url: str, key: str | None, model: str | None, where: str) -> str:
     """The model that will be asked: the endpoint's first unless one is named.
 
-    Raises Unreachable, InputError for a key or a model that is not the right one, HostFailed for what is no endpoint.
+    Asked directly: requests with a key in them are nothing for a proxy. Raises Unreachable, InputError for an address,
+    a key or a model that is not the right one, HostFailed for what is no endpoint.
     """
-    page = url.rstrip("/").removesuffix("/v1") + "/v1/models"
     try:
-        answer = requests.get(page, headers={"Authorization": f"Bearer {key}"} if key else {}, timeout=ASK_SECONDS)
-    except requests.RequestException:
+        target = Target.of(url, key)
+        status, said = ask_json(target, "/v1/models", seconds=ASK_SECONDS)
+    except Unusable as error:
+        if error.kind == "input":
+            raise InputError(f"--url: {error.message}", error.hint) from None
         raise Unreachable(f"{where}: does not answer", "is it running? rigup status") from None
-    if answer.status_code in (401, 403):
-        said = "does not accept this API key" if key else "wants an API key"
-        raise InputError(f"{where}: {said} (HTTP {answer.status_code})", "--api-key-file, beside --url")
+    if status in (401, 403):
+        wrong = "does not accept this API key" if key else "wants an API key"
+        raise InputError(f"{where}: {wrong} (HTTP {status})", "--api-key-file, beside --url")
     try:
-        models = [str(entry["id"]) for entry in answer.json()["data"]] if answer.ok else []
-    except (ValueError, KeyError, TypeError):
+        models = [str(entry["id"]) for entry in said["data"]] if status == 200 else []
+    except (KeyError, TypeError):
         models = []
     if not models:
         raise HostFailed(
-            f"{where}: is no OpenAI-compatible endpoint: GET /v1/models says HTTP {answer.status_code}",
+            f"{where}: is no OpenAI-compatible endpoint: GET /v1/models says HTTP {status}",
             "the address has no path but /v1",
         )
     if model is not None and model not in models:
@@ -97,7 +101,7 @@ def evaluated(
     with tempfile.TemporaryDirectory(prefix="rigup-eval-") as folder:
         output, log = Path(folder) / "output", Path(folder) / "log"
         words = [str(python), *wanted.words(url, about_it["model"], output)]
-        code = _run(words, wanted, key, log, about_it, where)
+        code = _run(words, wanted, _environment(url, key), log, about_it, where)
         said = log.read_text(errors="replace")
         found = read_output(output)
     if code or found is None or not found["rigup_tasks"]:
@@ -113,10 +117,29 @@ def evaluated(
     }
 
 
-def _run(words: list[str], wanted: Wanted, key: str | None, log: Path, about_it: dict[str, Any], where: str) -> int:
-    """The harness's exit status. The key goes by its environment; its files of tasks are looked up where they lie."""
+def _environment(url: str, key: str | None) -> dict[str, str]:
+    """What the harness finds in its environment: the key, and that it goes to the endpoint directly.
+
+    A proxy stays what it was for all else, as for questions that it fetches. ~/.netrc would take the place of the key.
+    """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    environment = {**kept, KEY_VARIABLE: key or "none", "TOKENIZERS_PARALLELISM": "false"}
+    direct = (os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or "").strip()
+    if direct != "*":
+        direct = f"{direct},{Target.of(url, None).host}".strip(",")
+    return {
+        **kept,
+        "no_proxy": direct,
+        "NO_PROXY": direct,
+        "NETRC": os.devnull,
+        KEY_VARIABLE: key or "none",
+        "TOKENIZERS_PARALLELISM": "false",
+    }
+
+
+def _run(
+    words: list[str], wanted: Wanted, environment: dict[str, str], log: Path, about_it: dict[str, Any], where: str
+) -> int:
+    """The harness's exit status. Its files of tasks are looked up where they lie."""
     report(Progress(about_it["host"], "eval", text=f"{about_it['service']} the harness begins".strip()))
     with log.open("wb") as file:
         process = subprocess.Popen(

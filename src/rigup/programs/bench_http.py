@@ -37,13 +37,19 @@ class Target:
 
     @classmethod
     def of(cls, url: str, key: str | None) -> Target:
-        """From an address with or without /v1 at its end. Raises Unusable for what is not one."""
-        parts = urlsplit(url)
+        """From an address with or without /v1 at its end. Raises Unusable for what is not one.
+
+        What may be a secret in it is not said again: results, logs and lists of processes have the address.
+        """
         try:
+            parts = urlsplit(url)
             port = parts.port or (443 if parts.scheme == "https" else 80)
         except ValueError:
-            port = 0
-        if parts.scheme not in ("http", "https") or not parts.hostname or not port or parts.username:
+            parts, port = urlsplit(""), 0
+        if "@" in url or "?" in url or "#" in url:
+            said = "the address of an endpoint has neither a user nor a query"
+            raise Unusable("input", said, "a key is read from a file: --api-key-file")
+        if parts.scheme not in ("http", "https") or not parts.hostname or not port:
             raise Unusable("input", f'"{url}" is not the address of an endpoint', "like http://127.0.0.1:8000")
         prefix = parts.path.rstrip("/").removesuffix("/v1")
         return cls(parts.hostname, port, prefix, key, ssl.create_default_context() if parts.scheme == "https" else None)

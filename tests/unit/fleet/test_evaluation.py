@@ -183,6 +183,39 @@ def test_the_first_model_is_asked_unless_one_is_named(endpoint: Endpoint) -> Non
     assert check_endpoint(url(endpoint), KEY, None, "here") == "m2"
 
 
+@pytest.fixture
+def proxied(endpoint: Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user whose programs are told to go by a proxy, where nobody is, and whose netrc has a password for all."""
+    for name in ("http_proxy", "https_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    monkeypatch.setenv("NO_PROXY", "mirror.lan")
+    monkeypatch.delenv("no_proxy", raising=False)
+    (tmp_path / ".netrc").write_text("default login me password mine\n")
+    (tmp_path / ".netrc").chmod(0o600)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+
+@pytest.mark.usefixtures("proxied")
+def test_no_proxy_sees_the_key_and_no_other_password_takes_its_place(endpoint: Endpoint) -> None:
+    endpoint.key = KEY
+    assert check_endpoint(url(endpoint), KEY, None, "here") == "m2"
+
+
+@pytest.mark.usefixtures("proxied")
+@pytest.mark.parametrize("others", ["mirror.lan", "*", ""])
+def test_the_harness_asks_the_endpoint_directly_and_all_else_as_it_was(
+    harness: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, others: str
+) -> None:
+    monkeypatch.setenv("NO_PROXY", others)
+    asks = """
+    from requests.utils import get_environ_proxies, get_netrc_auth
+    address = json.loads(given["--model_args"])["base_url"]
+    assert (get_environ_proxies(address), get_netrc_auth(address)) == ({}, None)
+    """
+    asks += f'assert bool(get_environ_proxies("https://huggingface.co/datasets")) == {others != "*"}\n'
+    assert run(harness(textwrap.dedent(asks) + WRITES))["tasks"]
+
+
 @pytest.mark.parametrize(
     ("own", "key", "model", "kind", "message"),
     [

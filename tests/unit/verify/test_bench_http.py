@@ -50,11 +50,18 @@ def test_what_is_no_http_is_noticed(said: bytes) -> None:
         Response().feed(said)
 
 
-@pytest.mark.parametrize("url", ["", "gpu1:8000", "ftp://gpu1", "http://", "http://a:99999", "http://me:secret@gpu1"])
+@pytest.mark.parametrize("url", ["", "gpu1:8000", "ftp://gpu1", "http://", "http://a:99999", "http://[::1"])
 def test_what_is_no_address_is_refused(url: str) -> None:
     with pytest.raises(Unusable) as refused:
         Target.of(url, None)
     assert refused.value.message == f'"{url}" is not the address of an endpoint'
+
+
+@pytest.mark.parametrize("url", ["http://me:secret@gpu1", "http://:secret@gpu1:8000", "http://gpu1/?key=secret"])
+def test_a_secret_in_an_address_is_refused_and_not_repeated(url: str) -> None:
+    with pytest.raises(Unusable) as refused:
+        Target.of(url, None)
+    assert refused.value.message == "the address of an endpoint has neither a user nor a query"
 
 
 def test_an_address_may_end_in_v1() -> None:

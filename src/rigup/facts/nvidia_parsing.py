@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import ast
 import re
 from dataclasses import dataclass, field
 from typing import Any
@@ -49,7 +49,7 @@ class NvidiaLines:
             bus, uuid, name = rest.split(None, 2)
             self.cards[_bus(bus)] = (uuid, name)
         elif key == "nvml":
-            self._take_answer(json.loads(rest))
+            self._take_answer(ast.literal_eval(rest))
 
     def _take_device(self, bus: str, kind: str, device: str, node: str) -> None:
         if kind.startswith(_DISPLAY):

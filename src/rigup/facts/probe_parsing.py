@@ -54,7 +54,7 @@ def parse(lines: list[str]) -> Probe:
         key, _, rest = line.partition(" ")
         try:
             _take(found, key, rest.strip())
-        except (ValueError, IndexError, KeyError):
+        except (ValueError, IndexError, KeyError, SyntaxError):
             continue
     values: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) else value for key, value in found.values.items()

@@ -118,7 +118,7 @@ fi
 
 # On a host that rigup has made its own, root's compiled copy is kept: to compile it takes longer than to ask NVML.
 _NVML = """
-import json, marshal, os, sys, types
+import marshal, os, sys
 SOURCES = {
 @SOURCES@
 }
@@ -142,7 +142,7 @@ def compiled(name):
         pass
     return code
 def load(name):
-    module = sys.modules[name] = types.ModuleType(name)
+    module = sys.modules[name] = type(sys)(name)
     exec(compiled(name), module.__dict__)
     return module
 nvml, early = sys.argv[1:]

@@ -12,27 +12,31 @@ from collections.abc import Iterable
 from typing import Any
 
 from rigup.fleet.fact_batch import Answer, digest
-from rigup.programs.ask import EARLY, REMEMBERED
+from rigup.programs import ask
 
 
 def to_remember(requests: Iterable[dict[str, Any]]) -> dict[str, str]:
-    """What a host keeps of these requests to `ask.py`, in lines that sh passes over, by digest."""
-    texts = [json.dumps(request) for request in requests]
-    return {digest(text): f"{REMEMBERED} {digest(text)} {text}\n" for text in texts}
+    """What a host keeps of these requests to `ask.py`, a line for each, by name."""
+    named = {digest(_question(request)): request for request in requests}
+    return {name: ask.to_remember(name, request) for name, request in named.items()}
 
 
 def heard(lines: Iterable[str]) -> dict[str, Answer]:
-    """What came back with the greeting, by digest; null of a service that was asked and has not answered."""
-    words = [line.split(" ", 2) for line in lines if line.startswith(f"{EARLY} ")]
-    return {name: Answer(True, (("stdout", said),)) for _, name, said in (one for one in words if len(one) == 3)}
+    """What came back with the greeting, by name; nothing of a service that was asked and has not answered."""
+    words = [line.split(" ", 2) for line in lines if line.startswith(f"{ask.EARLY} ")]
+    return {word[1]: Answer(True, (("stdout", word[2] if len(word) > 2 else ""),)) for word in words}
 
 
 def early_answer(host: Any, request: dict[str, Any]) -> dict[str, Any] | None:
-    """What a service said to this request, if it has answered it already and that still counts."""
+    """What `ask.py` says of a service that has answered this request already, if that still counts."""
     reader = host.connector.facts
-    known = reader.known(json.dumps(request)) if reader else None
+    known = reader.known(_question(request)) if reader else None
+    seconds, _, said = known.lines[0][1].partition(" ") if known else ("",) * 3
     try:
-        said = json.loads(known.lines[0][1]) if known else None
-    except ValueError:  # cut off
+        return ask.answer_in(said.encode(), float(seconds)) if seconds else None
+    except ask.UNUSABLE:
         return None
-    return said if isinstance(said, dict) else None
+
+
+def _question(request: dict[str, Any]) -> str:
+    return json.dumps(request)

@@ -10,8 +10,7 @@ or {"state": "starting" | "failed", "why"}.
 
 from __future__ import annotations
 
-import json
-import socket
+import _socket  # what socket adds takes a host as long to import as Python to start
 import sys
 import time
 
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 CHUNK = 1 << 16
+COMPLETIONS = "/v1/chat/completions"
 EARLY, EARLY_SECONDS = "##rigup-early##", 5
 REMEMBERED = "#ask"
 UNUSABLE = (OSError, ValueError, KeyError, IndexError, TypeError)
@@ -39,15 +39,33 @@ def call(address: str, path: str, timeout: float, body: bytes | None = None, **h
     lines = [f"{'GET' if body is None else 'POST'} {path} HTTP/1.0", f"Host: {host}:{port}"]
     lines += [f"{name}: {value}" for name, value in headers.items()]
     lines += [] if body is None else ["Content-Type: application/json", f"Content-Length: {len(body)}"]
-    with socket.create_connection((host.strip("[]"), int(port)), timeout) as connection:
+    connection = _connected(host.strip("[]"), int(port), timeout)
+    try:
         connection.sendall("\r\n".join([*lines, "", ""]).encode() + (body or b""))
         answer = b"".join(iter(lambda: connection.recv(CHUNK), b""))
+    finally:
+        connection.close()
     head, found, said = answer.partition(b"\r\n\r\n")
     if not (found and head.startswith(b"HTTP/1.")):
         raise ValueError("what came back is not HTTP")
     if (status := int(head.split(maxsplit=2)[1])) != 200:
         raise HTTPError(status, said.decode(errors="replace")[:300])
     return said
+
+
+def _connected(host: str, port: int, timeout: float) -> _socket.socket:
+    failed = OSError(f"{host} has no address")
+    # in bytes: for text Python imports all that it takes to encode a name
+    for family, kind, protocol, _, address in _socket.getaddrinfo(host.encode(), port, 0, _socket.SOCK_STREAM):
+        connection = _socket.socket(family, kind, protocol)
+        try:
+            connection.settimeout(timeout)
+            connection.connect(address)
+            return connection
+        except OSError as error:
+            connection.close()
+            failed = error
+    raise failed
 
 
 def unit_state(unit: str) -> tuple[str, int]:
@@ -72,21 +90,37 @@ def healthy(request: dict[str, Any]) -> bool:
 
 def complete(request: dict[str, Any]) -> dict[str, Any]:
     """One chat completion at temperature 0; raises HTTPError, or one of UNUSABLE when it is not one."""
-    headers = {}
-    if request.get("key_file"):
-        with open(request["key_file"]) as file:
-            headers["Authorization"] = "Bearer " + file.read().strip()
+    began = time.monotonic()
+    said = _completion(request["url"], request["key_file"], body_of(request), request["timeout_s"])
+    return answer_in(said, time.monotonic() - began)
+
+
+def body_of(request: dict[str, Any]) -> str:
+    """What is sent to the service, in a line."""
+    import json
+
     body = {
         "model": request["model"],
         "messages": [{"role": "user", "content": request["question"]}],
         "max_tokens": request["max_tokens"],
         "temperature": 0,
     }
-    began = time.monotonic()
-    answer = json.loads(
-        call(request["url"], "/v1/chat/completions", request["timeout_s"], json.dumps(body).encode(), **headers)
-    )
-    seconds = time.monotonic() - began
+    return json.dumps(body)
+
+
+def _completion(url: str, key_file: str | None, body: str, timeout: float) -> bytes:
+    headers = {}
+    if key_file:
+        with open(key_file) as file:
+            headers["Authorization"] = "Bearer " + file.read().strip()
+    return call(url, COMPLETIONS, timeout, body.encode(), **headers)
+
+
+def answer_in(said: bytes, seconds: float) -> dict[str, Any]:
+    """What `ask` returns of a completion that came after `seconds`; raises one of UNUSABLE when it is not one."""
+    import json
+
+    answer = json.loads(said)
     message = answer["choices"][0]["message"]
     text, reasoning = message.get("content") or "", message.get("reasoning_content") or message.get("reasoning") or ""
     tokens = int(answer["usage"]["completion_tokens"])
@@ -125,25 +159,35 @@ def ask(request: dict[str, Any]) -> dict[str, Any]:
         return {"state": "failed", "why": f"no usable answer: {type(error).__name__}: {error}"}
 
 
-def ask_early(path: str) -> None:
-    """Asks services while their host is still being looked at, and prints EARLY, a name and an answer or null for each.
+def to_remember(name: str, request: dict[str, Any]) -> str:
+    """The line of a file for `ask_early`; sh passes over it."""
+    return f"{REMEMBERED} {name} {request['url']} {request['key_file'] or '-'} {body_of(request)}\n"
 
-    path: of a file in which lines that begin with REMEMBERED and a name go on with a request; other lines are somebody
-    else's. Nobody waits for long: whoever has the time, or wants to know why there is no answer, asks again.
+
+def ask_early(path: str) -> None:
+    """Asks services while their host is still being looked at; a line for each: EARLY, a name, seconds, what it said.
+
+    path: of a file with lines as `to_remember` makes them; other lines are somebody else's. Nobody waits for long, and
+    of what has not answered there is just the name: whoever has the time, or wants to know why, asks again. Reading
+    JSON is left to whoever reads this: to import what can takes a host longer than to ask.
     """
     import os
 
     with open(path) as file:
-        remembered = [line.split(" ", 2)[1:] for line in file if line.startswith(f"{REMEMBERED} ")]
-    for name, request in remembered:
+        remembered = [line.rstrip("\n").split(" ", 4)[1:] for line in file if line.startswith(f"{REMEMBERED} ")]
+    for name, url, key_file, body in remembered:
+        began, said = time.monotonic(), ""
         try:
-            said = complete(json.loads(request) | {"timeout_s": EARLY_SECONDS})
+            found = _completion(url, key_file if key_file != "-" else None, body, EARLY_SECONDS)
+            said = f"{time.monotonic() - began:.6f} {' '.join(found.decode().split(chr(10)))}"
         except (HTTPError, *UNUSABLE):
-            said = None
-        os.write(1, f"{EARLY} {name} {json.dumps(said)}\n".encode())  # whole: somebody else writes there too
+            pass
+        os.write(1, f"{EARLY} {name} {said}\n".encode())  # whole: somebody else writes there too
 
 
 if __name__ == "__main__":
+    import json
+
     source = sys.argv[1] if len(sys.argv) > 1 else "-"
     with sys.stdin if source == "-" else open(source) as file:
         print(json.dumps(ask(json.load(file))))

@@ -1,9 +1,9 @@
-"""Asks NVML about every GPU of this machine and prints what it says, one JSON object a line.
+"""Asks NVML about every GPU of this machine and prints what it says, a line each, as Python writes it.
 
     python3 probe_gpus.py            (with pynvml.py of nvidia-ml-py beside it)
 
     {"system": {"driver": ..., "cuda": ...}} or {"error": ...}     NVML as a whole
-    {"gpu": 0, "name": ..., ...} or {"gpu": 0, "error": ...}       each GPU; a figure that it does not have is null
+    {"gpu": 0, "name": ..., ...} or {"gpu": 0, "error": ...}       each GPU; a figure that it does not have is None
     {"pair": [0, 1], "path": ..., "peer": ..., "nvlinks": ...}     how two GPUs reach each other
 
 A call into a driver that is in trouble may never come back, and its process cannot even be killed then. So a child
@@ -13,16 +13,16 @@ behind, and another child goes on after it.
 
 from __future__ import annotations
 
-import json
 import os
 import select
-import signal
 import sys
 import time
 
 import pynvml
 
-TYPE_CHECKING = False  # typing's own takes a host longer to import than half of its GPUs to answer
+# typing, json and signal each take a host longer to import than half of its GPUs to answer
+TYPE_CHECKING = False
+_KILL = 9
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
@@ -98,7 +98,7 @@ def _follow(started: tuple[int, int], deadline: float) -> tuple[int | str, float
         limit = START_SECONDS if step == "start" else STEP_SECONDS
         limit = max(0.1, min(limit, deadline - time.monotonic()))
         if not select.select([pipe], [], [], limit)[0]:
-            os.kill(child, signal.SIGKILL)
+            os.kill(child, _KILL)
             return step, limit
         chunk = os.read(pipe, 65536)
         if not chunk:
@@ -114,7 +114,7 @@ def _follow(started: tuple[int, int], deadline: float) -> tuple[int | str, float
 
 
 def _printed(line: Line) -> str:
-    return f"nvml {json.dumps(line)}"
+    return f"nvml {line!r}"
 
 
 def _show(line: Line) -> None:

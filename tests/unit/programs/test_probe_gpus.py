@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import subprocess
 import sys
@@ -41,7 +42,7 @@ def run(*gpus: dict[str, Any], **more: Any) -> list[dict[str, Any]]:
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert all(line.startswith("nvml {") for line in lines)
-    return [json.loads(line.removeprefix("nvml ")) for line in lines]
+    return [ast.literal_eval(line.removeprefix("nvml ")) for line in lines]
 
 
 def card(number: int, **more: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from rigup.errors import HostFailed, InputError
 from rigup.lab.folder import lab_folders, lab_root, make_folder, remove_tree
 from rigup.lab.process import run, tail
-from rigup.lab.registries import debian_mirrors, uris
+from rigup.lab.registries import debian_mirrors, sources
 from rigup.units import seconds_text
 
 SUITES = ("bookworm", "trixie")
@@ -60,11 +60,11 @@ def ensure(suite: str, say: Say, fresh: bool = False) -> str:
 
 def _build(suite: str, name: str) -> None:
     packages = ",".join((RECIPE / "packages.txt").read_text().split())
-    mirrors = debian_mirrors(uris())
-    sources = []
+    mirrors = debian_mirrors(sources())
+    lines = []
     if mirrors:
         archive, security = mirrors
-        sources = [archive, f"deb {archive} {suite}-updates main", f"deb {security} {suite}-security main"]
+        lines = [archive, f"deb {archive} {suite}-updates main", f"deb {security} {suite}-security main"]
     part = image(f".{name}.{os.getpid()}")
     log = lab_root() / "base" / f"{suite}.log"
     # Its own mounts and processes, which end with this one: a build that is killed goes on nowhere, mounts nothing.
@@ -80,7 +80,7 @@ def _build(suite: str, name: str) -> None:
         *(f"--dpkgopt=path-exclude=/usr/share/{folder}/*" for folder in ("doc", "man", "locale")),
         f'--customize-hook=sh {shlex.quote(str(RECIPE / "customise"))} "$1"',
     ]
-    done = run([*alone, "mmdebstrap", *options, suite, str(part), *sources], check=False)
+    done = run([*alone, "mmdebstrap", *options, suite, str(part), *lines], check=False)
     log.write_text(done.stdout)
     if done.returncode:
         remove_tree(part)

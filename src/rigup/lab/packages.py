@@ -117,7 +117,8 @@ class PackageServer(ListeningServer):
         record = LabFolder(name).existing()
         self.number = record.number
         self.kept = make_folder(lab_root() / "packages")
-        self.upstream = Upstream(registries.uris(image(record.base) / "etc/apt"), registries.package_index())
+        archives = [source.uri for source in registries.sources(image(record.base) / "etc/apt")]
+        self.upstream = Upstream(archives, registries.package_index())
         inside = (addresses.hub_address(self.number), addresses.PACKAGE_PORT)
         super().__init__(listen(lab_socket(name), inside), PackageHandler)
 

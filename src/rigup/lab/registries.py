@@ -5,36 +5,108 @@ No registry is named here. What apt and pip of this machine are set up for is wh
 
 from __future__ import annotations
 
+import base64
 import re
 import ssl
 import subprocess
 import urllib.request
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
-from rigup.errors import MissingTool
+from rigup.errors import InputError, MissingTool
 from rigup.operations import package_index as pip_here
 
 SOURCES = Path("/etc/apt")
 SYSTEM_CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
-URI = re.compile(r"https?://[^\s\]]+")
+ONE_LINE = re.compile(r"deb\s+(?:\[[^]]*\]\s*)?(\S+)\s+(\S+)(.*)")
+OFF = ("no", "false", "without", "off", "disable", "0")
+"""What apt takes for `Enabled: no`."""
 
 
-def uris(folder: Path = SOURCES) -> list[str]:
-    """The URIs of every apt source under an /etc/apt, without a slash at the end, comments left out."""
-    files = [folder / "sources.list", *sorted((folder / "sources.list.d").glob("*.[ls]*"))]
-    lines = [line for file in files if file.is_file() for line in file.read_text().splitlines()]
-    kept = [line for line in lines if not line.lstrip().startswith("#")]
-    return [uri.rstrip("/") for line in kept for uri in URI.findall(line)]
+@dataclass(frozen=True)
+class Source:
+    """One archive that apt is set up for, of binary packages over HTTP; `uri` has no slash at the end, and no login.
+
+    login: the user and password of the URI, as an Authorization header; "" for none.
+    """
+
+    uri: str
+    suites: tuple[str, ...]
+    components: tuple[str, ...]
+    login: str = ""
+
+    @property
+    def host(self) -> str:
+        return urlsplit(self.uri).netloc
+
+    @property
+    def name(self) -> str:
+        """The last part of the path, such as "debian-security"."""
+        return self.uri.rpartition("/")[2]
 
 
-def debian_mirrors(found: Iterable[str]) -> tuple[str, str] | None:
-    """The Debian archive and its security archive among apt URIs; None lets mmdebstrap take its own default."""
-    by_name = {uri.rsplit("/", 1)[-1]: uri for uri in found}
-    if "debian" in by_name and "debian-security" in by_name:
-        return by_name["debian"], by_name["debian-security"]
-    return None
+def sources(folder: Path = SOURCES) -> list[Source]:
+    """What apt reads under an /etc/apt, in its order; see sources.list(5)."""
+    found: list[Source] = []
+    for file in (folder / "sources.list", *sorted((folder / "sources.list.d").glob("*"))):
+        if file.is_file() and file.suffix in (".list", ".sources"):
+            lines = [line for line in file.read_text().splitlines() if not line.lstrip().startswith("#")]
+            found += _one_line(lines) if file.suffix == ".list" else _deb822(lines)
+    return found
+
+
+def _one_line(lines: list[str]) -> Iterator[Source]:
+    for line in lines:
+        if match := ONE_LINE.match(line.partition("#")[0].strip()):
+            yield from _http([match[1]], [match[2]], match[3].split())
+
+
+def _deb822(lines: list[str]) -> Iterator[Source]:
+    for stanza in re.split(r"\n\s*\n", "\n".join(lines)):
+        unfolded = re.sub(r"\n[ \t]+", " ", stanza)
+        pairs = (line.partition(":") for line in unfolded.splitlines())
+        fields = {key.strip().lower(): value.split() for key, _, value in pairs}
+        if "deb" in fields.get("types", ()) and fields.get("enabled", ["yes"])[0].lower() not in OFF:
+            yield from _http(*(fields.get(key, []) for key in ("uris", "suites", "components")))
+
+
+def _http(uris: list[str], suites: list[str], components: list[str]) -> Iterator[Source]:
+    for uri in uris:
+        if uri.startswith(("http://", "https://")):
+            bare, login = without_login(uri.rstrip("/"))
+            yield Source(bare, tuple(suites), tuple(components), login)
+
+
+def debian_mirrors(found: Iterable[Source]) -> tuple[str, str] | None:
+    """The Debian archive and its security archive among apt sources; None lets mmdebstrap take its own default.
+
+    Others end in "debian" as well, some with a component "main": Debian's has updates of a release, or else the host
+    of the security archive, or else the shortest path. Raises InputError where one of the two wants a login, which the
+    build cannot give.
+    """
+    main = [source for source in found if "main" in source.components]
+    security = next((source for source in main if source.name == "debian-security"), None)
+    archives = [source for source in main if source.name == "debian"]
+    if security is None or not archives:
+        return None
+    updated = {source.uri for source in archives if any(suite.endswith("-updates") for suite in source.suites)}
+    archive = min(archives, key=lambda it: (it.uri not in updated, it.host != security.host, it.uri.count("/")))
+    for source in (archive, security):
+        if source.login:
+            message = f"{SOURCES}: {source.uri}: its address has a login in it, which no image of a lab can use"
+            raise InputError(message, "use a Debian mirror without a login on the machine that runs the lab")
+    return archive.uri, security.uri
+
+
+def without_login(url: str) -> tuple[str, str]:
+    """A URL without the user and password in it, and these as an Authorization header ("" for none)."""
+    parts = urlsplit(url)
+    login, at, host = parts.netloc.rpartition("@")
+    header = "Basic " + base64.b64encode(unquote(login).encode()).decode() if at else ""
+    return parts._replace(netloc=host).geturl(), header
 
 
 @cache

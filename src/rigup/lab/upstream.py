@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import base64
+import html
 import re
 import urllib.request
 from http.client import HTTPResponse
-from urllib.parse import unquote, urljoin, urlsplit
+from urllib.parse import urljoin, urlsplit
 
 from rigup.lab import registries
+from rigup.lab.registries import without_login
 
 INDEX_PATH = "/pypi/simple/"
 FILES_PATH = "/pypi/files/"
@@ -24,7 +25,7 @@ class Upstream:
 
     def __init__(self, archives: list[str], index: str | None) -> None:
         self.index, self._index_login = without_login(index or "")
-        own = {uri.partition("://")[2]: uri for uri in registries.uris()}
+        own = {source.uri.partition("://")[2]: source.uri for source in registries.sources()}
         places = [uri.partition("://")[2] for uri in archives]
         # A machine asks for http; the archive is asked in the way that this machine's own source of it says.
         self.archives = {f"http://{place}/": own.get(place, f"http://{place}") + "/" for place in places}
@@ -36,7 +37,7 @@ class Upstream:
 
     def address(self, target: str) -> str | None:
         """The address that a request's target stands for; None where the lab does not offer it."""
-        if ".." in target:
+        if ".." in target.partition("?")[0]:
             return None
         for asked, fetched in self.archives.items():
             if target.startswith(asked):
@@ -63,17 +64,9 @@ class Upstream:
         """A project's page of the index, every file on it at the lab's own address instead."""
 
         def rewrite(match: re.Match[str]) -> str:
-            file = urlsplit(urljoin(address, match[1]))
+            file = urlsplit(urljoin(address, html.unescape(match[1])))
             self.file_hosts[file.netloc] = f"{file.scheme}://{file.netloc}"
-            fragment = f"#{file.fragment}" if file.fragment else ""
-            return f'href="{FILES_PATH}{file.netloc}{file.path}{fragment}"'
+            inside = file._replace(scheme="", netloc="", path=f"{FILES_PATH}{file.netloc}{file.path}").geturl()
+            return f'href="{html.escape(inside)}"'
 
         return HREF.sub(rewrite, page)
-
-
-def without_login(url: str) -> tuple[str, str]:
-    """A URL without the user and password in it, and these as an Authorization header ("" for none)."""
-    parts = urlsplit(url)
-    login, at, host = parts.netloc.rpartition("@")
-    header = "Basic " + base64.b64encode(unquote(login).encode()).decode() if at else ""
-    return parts._replace(netloc=host).geturl(), header

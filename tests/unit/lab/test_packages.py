@@ -8,40 +8,105 @@ from pathlib import Path
 
 import pytest
 
-from rigup.lab import registries, upstream
+from rigup.errors import InputError
+from rigup.lab import registries
+from rigup.lab.registries import Source, without_login
 from rigup.lab.upstream import Upstream
 from tests.serving import serving
 
-DEB822 = """\
-Types: deb
+DEBIAN = """\
+Types: deb deb-src
 # http://old.example/debian
 URIs: https://mirror.example/debian/
-Suites: bookworm bookworm-updates
+Suites: bookworm
+  bookworm-updates
+Components: main
+
+Types: deb
+URIs: http://security.example/debian-security
+Suites: bookworm-security
+Components: main
 """
+DEBIAN_MIRRORS = ("https://mirror.example/debian", "http://security.example/debian-security")
+
+
+def source(uri: str, suites: str = "bookworm", components: str = "main") -> Source:
+    return Source(uri, tuple(suites.split()), tuple(components.split()))
 
 
 @pytest.fixture
 def settings(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine whose apt reads its archive over https, and whose pip and proxies are set to nothing."""
-    monkeypatch.setattr(registries, "uris", lambda: ["https://mirror.example/debian"])
+    monkeypatch.setattr(registries, "sources", lambda: [source("https://mirror.example/debian")])
     monkeypatch.setattr(registries, "pip_settings", dict[str, str])
     monkeypatch.setattr(registries, "apt_proxies", dict[str, str])
 
 
-def test_apt_sources_are_read_in_both_formats(tmp_path: Path) -> None:
-    (tmp_path / "sources.list").write_text(
-        "# deb http://commented.example/debian bookworm main\n"
-        "deb [signed-by=/x.gpg] http://security.example/debian-security bookworm-security main\n"
-    )
+@pytest.fixture
+def etc_apt(tmp_path: Path) -> Path:
+    """An /etc/apt with Debian's sources in the new format."""
     (tmp_path / "sources.list.d").mkdir()
-    (tmp_path / "sources.list.d" / "debian.sources").write_text(DEB822)
-    found = registries.uris(tmp_path)
-    assert found == ["http://security.example/debian-security", "https://mirror.example/debian"]
-    assert registries.debian_mirrors(found) == (
-        "https://mirror.example/debian",
-        "http://security.example/debian-security",
+    (tmp_path / "sources.list.d" / "debian.sources").write_text(DEBIAN)
+    return tmp_path
+
+
+def test_apt_sources_are_read_in_both_formats(etc_apt: Path) -> None:
+    (etc_apt / "sources.list").write_text(
+        "# deb http://commented.example/debian bookworm main\n"
+        "deb-src http://source.example/debian bookworm main\n"
+        "deb file:/media/cd bookworm main\n"
+        "deb [arch=amd64 signed-by=/x.gpg] http://tools.example/debian/ stable main contrib # ours\n"
     )
-    assert registries.debian_mirrors(["http://archive.example/ubuntu"]) is None
+    assert registries.sources(etc_apt) == [
+        source("http://tools.example/debian", "stable", "main contrib"),
+        source("https://mirror.example/debian", "bookworm bookworm-updates"),
+        source("http://security.example/debian-security", "bookworm-security"),
+    ]
+
+
+def test_what_apt_does_not_read_is_not_read(etc_apt: Path) -> None:
+    off = "Types: deb\nURIs: http://off.example/debian\nSuites: bookworm\nComponents: main\nEnabled: no\n"
+    folder = etc_apt / "sources.list.d"
+    (folder / "off.sources").write_text(off)
+    for name in ("old.list.save", "old.sources.bak", "old.list~"):
+        (folder / name).write_text("deb http://old.example/debian bookworm main\n")
+    assert [found.uri for found in registries.sources(etc_apt)] == list(DEBIAN_MIRRORS)
+
+
+@pytest.mark.parametrize("file", ["a.list", "z.list"])
+@pytest.mark.parametrize(
+    "other",
+    [
+        "[signed-by=/x.asc] https://containers.example/linux/debian bookworm stable",
+        "[signed-by=/x.asc] https://network.example/stable/debian bookworm main",
+    ],
+)
+def test_another_archive_for_debian_is_not_taken_for_debians(etc_apt: Path, file: str, other: str) -> None:
+    (etc_apt / "sources.list.d" / file).write_text(f"deb {other}\n")
+    assert registries.debian_mirrors(registries.sources(etc_apt)) == DEBIAN_MIRRORS
+
+
+def test_debians_archive_without_updates_is_known_by_its_neighbour_or_its_path() -> None:
+    other = source("http://network.example/stable/debian")
+    for debian, security in (
+        ("http://deb.example/debian", "http://deb.example/debian-security"),
+        ("http://mirror.example/debian", "http://security.example/debian-security"),
+    ):
+        found = [other, source(debian), source(security, "bookworm-security")]
+        assert registries.debian_mirrors(found) == (debian, security)
+    assert registries.debian_mirrors([source("http://archive.example/ubuntu", "noble noble-updates")]) is None
+
+
+def test_a_login_in_a_source_goes_nowhere(etc_apt: Path) -> None:
+    file = etc_apt / "sources.list.d" / "debian.sources"
+    file.write_text(DEBIAN.replace("https://", "https://user:s3cret@"))
+    found = registries.sources(etc_apt)
+    assert (found[0].uri, found[0].login) == ("https://mirror.example/debian", "Basic dXNlcjpzM2NyZXQ=")
+    with pytest.raises(InputError) as raised:
+        registries.debian_mirrors(found)
+    assert raised.value.message == (
+        "/etc/apt: https://mirror.example/debian: its address has a login in it, which no image of a lab can use"
+    )
 
 
 @pytest.mark.parametrize(
@@ -71,6 +136,16 @@ def test_files_of_the_index_are_offered_once_its_page_named_their_host(settings:
     )
     assert offered.address("/pypi/files/files.example/a/six.whl") == "https://files.example/a/six.whl"
     assert offered.address("/pypi/files/index.example/own/six.tar.gz") == "https://index.example/own/six.tar.gz"
+
+
+def test_the_query_of_a_file_stays_with_it(settings: None) -> None:
+    offered = Upstream([], "https://index.example/simple")
+    page = '<a href="https://files.example/six.whl?sig=a..b&amp;x=1#sha256=1">six</a>'
+    assert offered.offered(page, "https://index.example/simple/six/") == (
+        '<a href="/pypi/files/files.example/six.whl?sig=a..b&amp;x=1#sha256=1">six</a>'
+    )
+    asked = "/pypi/files/files.example/six.whl?sig=a..b&x=1"
+    assert offered.address(asked) == "https://files.example/six.whl?sig=a..b&x=1"
 
 
 def test_without_an_index_none_is_offered(settings: None) -> None:
@@ -109,5 +184,5 @@ def test_the_login_of_an_index_goes_to_it_alone(settings: None, index: Threading
 
 
 def test_a_login_is_taken_out_of_a_url() -> None:
-    assert upstream.without_login("https://a:b%40c@host:8/simple") == ("https://host:8/simple", "Basic YTpiQGM=")
-    assert upstream.without_login("https://host/simple") == ("https://host/simple", "")
+    assert without_login("https://a:b%40c@host:8/simple") == ("https://host:8/simple", "Basic YTpiQGM=")
+    assert without_login("https://host/simple") == ("https://host/simple", "")

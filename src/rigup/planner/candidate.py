@@ -91,6 +91,8 @@ class Candidate:
     driver_reserve: what the driver's branch keeps of each GPU beyond the calibrated constants; None for nothing.
     overheads: what the fleet has measured itself in place of those constants.
     usage, kv_tokens, host_memory_mib: what `rigup.planner.memory` worked out; empty and 0 before that.
+    cache_spare_mib: what vLLM and SGLang have for KV cache beyond one request's context, on the poorest GPU. Stages
+    with more do not use it: every stage holds as many tokens as the poorest one.
     peer_memory_mib: host memory of each host but the head.
     prompt_cache_mib: llama-server's --cache-ram, a part of host_memory_mib; None for engines without.
     """
@@ -126,6 +128,7 @@ class Candidate:
     driver_locked: bool = False
     usage: tuple[GpuUsage, ...] = ()
     kv_tokens: int = 0
+    cache_spare_mib: int = 0
     host_memory_mib: int = 0
     peer_memory_mib: int = 0
     prompt_cache_mib: int | None = None
@@ -224,9 +227,7 @@ class Candidate:
         free = min((use.free_mib for use in self.usage), default=None)
         if free is None or self.engine.name == "llama.cpp":
             return free
-        spare = 1 - self.context * self.parallel.data / self.kv_tokens
-        beside = min(int(use.kv_cache * spare // MIB) for use in self.usage)
-        return beside if self.engine.name == "vllm" else min(free, beside)
+        return self.cache_spare_mib if self.engine.name == "vllm" else min(free, self.cache_spare_mib)
 
     @property
     def is_tight(self) -> bool:

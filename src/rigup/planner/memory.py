@@ -52,6 +52,7 @@ def settle(candidate: Candidate) -> Candidate | Shortfall:
         candidate,
         usage=placement.gpus,
         kv_tokens=placement.kv_tokens,
+        cache_spare_mib=int(placement.cache_spare // MIB),
         host_memory_mib=mib(placement.host),
         peer_memory_mib=mib(placement.peer),
         memory_fraction=placement.memory_fraction,

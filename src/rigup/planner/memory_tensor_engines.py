@@ -52,6 +52,7 @@ def place_tensor_engine(candidate: Candidate, rooms: Sequence[float]) -> Placeme
     # At most the whole budget: weights that are not there cannot be offloaded.
     left = [min(b, s - n * shape.layer) for b, s, n in zip(budgets, stages, counts, strict=True)]
     tokens = min(int(rest // (count * shape.token)) for rest, count in zip(left, counts, strict=True))
+    spare = min(rest - count * shape.token * candidate.context for rest, count in zip(left, counts, strict=True))
     tokens -= tokens % _BLOCK_TOKENS
     if tokens < candidate.context:
         return _lacking(candidate, shape, left, counts)
@@ -61,6 +62,7 @@ def place_tensor_engine(candidate: Candidate, rooms: Sequence[float]) -> Placeme
         host=host,
         peer=host if candidate.hosts > 1 else 0.0,
         kv_tokens=tokens * parallel.data,
+        cache_spare=spare,
         memory_fraction=fraction,
         pipeline_partition=counts if parallel.pipeline > 1 else (),
     )

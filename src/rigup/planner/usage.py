@@ -14,13 +14,15 @@ class Placement:
     """Where everything lies, or how many bytes are `missing` and of which `kind`; then the rest means nothing.
 
     gpus: in the order of Candidate.gpu_indices. host: bytes of host memory; peer: of each host of the service but the
-    head. The other fields are Candidate's.
+    head. cache_spare: bytes for KV cache that the poorest GPU has beyond one request's context; of vLLM and SGLang. The
+    other fields are Candidate's.
     """
 
     gpus: tuple[GpuUsage, ...] = ()
     host: float = 0.0
     peer: float = 0.0
     kv_tokens: int = 0
+    cache_spare: float = 0.0
     memory_fraction: float = 0.0
     pipeline_partition: tuple[int, ...] = ()
     tensor_split: tuple[int, ...] = ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rigup.planner.candidate import Candidate
+from rigup.planner.choice import with_largest_context
 from rigup.planner.overhead import MARGIN_MIB
 from tests.unit.planner.asking import AWQ, PRO_6000, REAP, decided, served
 from tests.unit.planner.measured import MEMORY, RTX_3090_CARDS_GIB, fullest_gib
@@ -46,6 +47,32 @@ def test_a_context_that_rigup_picks_leaves_the_margin(gpus: str, service: dict[s
     tokens = planned.kv_tokens // planned.parallel.data
     spare = [use.kv_cache * (tokens - planned.context) / tokens for use in planned.usage]
     assert min(spare) >= MARGIN_MIB * 2**20
+
+
+@pytest.mark.parametrize(
+    ("gpus", "service"),
+    [
+        (["H200", "L40S"], {}),
+        (["RTX 6000 Ada"] * 3 + ["RTX 3090"], {}),
+        ("5x RTX 3090", {}),
+        ([PRO_6000] * 2 + ["RTX 3090"] * 2, {"tensor_parallel": 2, "pipeline_parallel": 2}),
+    ],
+)
+def test_a_stage_with_room_of_its_own_is_not_said_to_be_full(gpus: object, service: dict[str, int]) -> None:
+    """Every stage keeps as many tokens as the poorest one, whatever else it has: vLLM asks for one request's on each."""
+    planned = served(gpus, {"model": "MiniMax-M2.5", "engine": "vllm", **service})
+    assert planned.parallel.pipeline > 1
+    spare = [
+        use.capacity * planned.memory_fraction
+        - use.weights
+        - use.overhead
+        - use.kv_cache * planned.context / planned.kv_tokens
+        for use in planned.usage
+    ]
+    assert planned.margin_mib == int(min(spare) // 2**20)
+    longer = with_largest_context(planned)
+    assert longer is not None and longer.context == planned.context
+    assert not planned.is_tight
 
 
 def test_a_context_that_is_asked_for_and_leaves_less_is_warned_of() -> None:

@@ -144,13 +144,18 @@ def read_output(folder: Path) -> dict[str, Any] | None:
     written = sorted(folder.rglob("results_*.json"))
     if not written:
         return None
-    raw: dict[str, Any] = json.loads(written[-1].read_text())
+    raw: dict[str, Any] = json.loads(written[-1].read_text(encoding="utf-8"))
     samples = {task: _samples(folder, task) for task in raw.get("results", {})}
     return raw | {"rigup_tasks": tasks_of(raw, samples)}
 
 
 def _samples(folder: Path, task: str) -> list[dict[str, Any]]:
+    """What it logged of each question; [] where that cannot be read: the scores are worth keeping without it."""
     found: list[dict[str, Any]] = []
     for path in sorted(folder.rglob(f"samples_{task}_2*.jsonl")):
-        found += [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
+        try:
+            # answers may have what splitlines takes for the end of a line, as U+2028
+            found += [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line.strip()]
+        except ValueError:
+            return []
     return found

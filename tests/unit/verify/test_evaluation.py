@@ -105,6 +105,31 @@ def test_what_was_written_is_found_below_a_folder(tmp_path: Path) -> None:
     assert found is not None and found["rigup_tasks"] == tasks_of(RAW, {"sums": SAMPLES})
 
 
+@pytest.mark.parametrize("answer", ["one\u2028two", "one\u2029two", "one\x85two", "one\x0ctwo", "50 \u20ac"])
+def test_whatever_an_answer_holds_each_question_is_read(tmp_path: Path, answer: str) -> None:
+    (tmp_path / "results_2026-11-22T00-09-47.228307.json").write_text(json.dumps(RAW))
+    lines = "".join(json.dumps(sample | {"resps": [[answer]]}, ensure_ascii=False) + "\n" for sample in SAMPLES)
+    (tmp_path / "samples_sums_2026-11-22T00-09-47.228307.jsonl").write_text(lines, encoding="utf-8")
+    assert read_each(tmp_path) == [1.0, 1.0, 0.0]
+
+
+def test_questions_that_cannot_be_read_cost_no_score(tmp_path: Path) -> None:
+    (tmp_path / "results_2026-11-22T00-09-47.228307.json").write_text(json.dumps(RAW))
+    (tmp_path / "samples_sums_2026-11-22T00-09-47.228307.jsonl").write_text(
+        json.dumps(SAMPLES[0]) + '\n{"doc_id": 1, "fi'
+    )
+    assert read_each(tmp_path) == []
+
+
+def read_each(folder: Path) -> list[float]:
+    """What each question of the only score gave, whose value is as it was written."""
+    found = read_output(folder)
+    assert found is not None
+    (score,) = found["rigup_tasks"]["sums"]["scores"]
+    assert score["value"] == 2 / 3
+    return list(score["each"])
+
+
 LOG = (
     "\rRequesting API:   0%|          | 0/12 [00:00<?, ?it/s]\rRequesting API:  25%|██▌       | 3/12 [00:00<00:02, "
     '3.98it/s]\n    raise ValueError(f"Tasks not found: {missing}")\nValueError: Tasks not found: nosuch, other\n'

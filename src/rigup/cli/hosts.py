@@ -92,9 +92,9 @@ def open_run(
     password = sudo_password(args)
     contact = Contact(project, password, services_answer)
     contact.begin()
-    kept = KeptPlans(project)
-    import_by_and_by(planning=not kept.there)
     try:
+        kept = KeptPlans(project)
+        import_by_and_by(planning=not kept.there)
         found = found_later() if found_later else kind
         return project, _planned(args, project, kept, found, password, contact, service)
     except BaseException:

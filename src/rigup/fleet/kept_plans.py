@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -89,8 +90,11 @@ def _files(folder: str) -> Iterator[tuple[str, int, int]]:
     except OSError:
         return
     for entry in entries:
-        if not entry.is_dir():
+        try:
             found = entry.stat()
+        except OSError:  # gone meanwhile, or a link to nothing, which editors make while a file is open
+            continue
+        if not stat.S_ISDIR(found.st_mode):
             yield entry.path, found.st_size, found.st_mtime_ns
         elif entry.name != "__pycache__":
             yield from _files(entry.path)

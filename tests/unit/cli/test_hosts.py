@@ -12,7 +12,7 @@ from paramiko import SSHException
 
 from rigup.cli import hosts, main
 from rigup.errors import InputError
-from rigup.fleet import contact
+from rigup.fleet import contact, kept_plans
 from rigup.operations import remote
 from tests.command_line import CommandLine
 
@@ -40,6 +40,23 @@ def test_a_connection_lost_while_a_host_tells_its_log_is_said(
     monkeypatch.setattr(remote, "ask", lost)
     assert main.main(["log", "box"]) == 2
     assert f"box: connection lost ({what})" in capsys.readouterr().err
+
+
+def test_hosts_that_were_greeted_are_let_go_whatever_fails_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(project: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    CommandLine(tmp_path).describe(["box"])
+    monkeypatch.chdir(tmp_path / "fleet")
+    done: list[str] = []
+    monkeypatch.setattr(contact.Contact, "begin", lambda self: done.append("begun"))
+    monkeypatch.setattr(contact.Contact, "leave", lambda self: done.append("left"))
+    monkeypatch.setattr(kept_plans, "KeptPlans", fails)
+    with pytest.raises(OSError, match="Input/output error"):
+        hosts.open_run(Namespace(inventory=None, limit=None, ask_sudo_password=False))
+    assert done == ["begun", "left"]
 
 
 def test_a_password_is_not_asked_for_where_nobody_can_answer(monkeypatch: pytest.MonkeyPatch) -> None:

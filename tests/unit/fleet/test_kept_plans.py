@@ -77,6 +77,16 @@ def test_a_fleet_that_is_described_otherwise_is_planned_anew(fleet: Path, change
     assert not KeptPlans(load_project(None)).there
 
 
+def test_a_link_to_nothing_as_an_editor_leaves_one_is_no_error(fleet: Path) -> None:
+    kept, plans = planned()
+    kept.keep(plans)
+    for name in ("catalogue/gpus/.#own.toml", "files/moe_configs/loop"):
+        (fleet / name).symlink_to(Path(name).name if "loop" in name else "ada@desk.4711:1")
+    assert KeptPlans(load_project(None)).there
+    (fleet / "catalogue/gpus/ada@desk.4711:1").write_text("gpu = []\n")
+    assert not KeptPlans(load_project(None)).there
+
+
 def test_a_limited_run_has_plans_of_its_own(fleet: Path) -> None:
     kept, plans = planned()
     kept.keep(plans)

@@ -159,17 +159,17 @@ def ask(request: dict[str, Any]) -> dict[str, Any]:
         return {"state": "failed", "why": f"no usable answer: {type(error).__name__}: {error}"}
 
 
-def to_remember(name: str, request: dict[str, Any]) -> str:
-    """The line of a file for `ask_early`; sh passes over it."""
-    return f"{REMEMBERED} {name} {request['url']} {request['key_file'] or '-'} {body_of(request)}\n"
+def early_question(request: dict[str, Any]) -> str:
+    """What `ask_early` has to know of a request, in a line."""
+    return f"{request['url']} {request['key_file'] or '-'} {body_of(request)}"
 
 
 def ask_early(path: str) -> None:
     """Asks services while their host is still being looked at; a line for each: EARLY, a name, seconds, what it said.
 
-    path: of a file with lines as `to_remember` makes them; other lines are somebody else's. Nobody waits for long, and
-    of what has not answered there is just the name: whoever has the time, or wants to know why, asks again. Reading
-    JSON is left to whoever reads this: to import what can takes a host longer than to ask.
+    path: of a file with lines of REMEMBERED, a name and an `early_question`; other lines are somebody else's. Nobody
+    waits for long, and of what has not answered there is just the name: whoever has the time, or wants to know why, asks
+    again. Reading JSON is left to whoever reads this: to import what can takes a host longer than to ask.
     """
     import os
 

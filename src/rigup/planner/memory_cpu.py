@@ -21,10 +21,10 @@ def place_on_cpu(candidate: Candidate) -> Placement:
     shards = candidate.expert_shards
     activations = tensor_engine_activations(model, shards, tensor, candidate.batched_tokens)
     activations += sampler(model, candidate.sequences)
-    token = model.layers * layer_token_bytes(model, candidate.kv_cache_type, tensor)
     cache = cache_gib(candidate) * GIB
     host = held + activations + cache + TENSOR_ENGINE_HOST
-    return Placement(host=host, peer=host if candidate.hosts > 1 else 0.0, kv_tokens=int(cache // token))
+    peer = host if candidate.hosts > 1 else 0.0
+    return Placement(host=host, peer=peer, kv_tokens=int(cache // _token_bytes(candidate)))
 
 
 def cache_gib(candidate: Candidate) -> int:
@@ -32,6 +32,15 @@ def cache_gib(candidate: Candidate) -> int:
     asked = candidate.service.environment.get("VLLM_CPU_KVCACHE_SPACE", "")
     if asked.isdecimal() and int(asked):
         return int(asked)
-    tensor = candidate.parallel.tensor
-    token = candidate.model.layers * layer_token_bytes(candidate.model, candidate.kv_cache_type, tensor)
-    return math.ceil(token * candidate.context * candidate.service.concurrency / GIB)
+    return needed_gib(candidate, candidate.service.concurrency)
+
+
+def needed_gib(candidate: Candidate, requests: int) -> int:
+    """The whole GiB of a rank's KV cache that the contexts of so many requests fit into."""
+    return math.ceil(_token_bytes(candidate) * candidate.context * requests / GIB)
+
+
+def _token_bytes(candidate: Candidate) -> float:
+    """Bytes of KV cache that a token takes on one rank."""
+    model = candidate.model
+    return model.layers * layer_token_bytes(model, candidate.kv_cache_type, candidate.parallel.tensor)

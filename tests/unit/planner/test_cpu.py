@@ -100,3 +100,23 @@ def test_a_cache_that_is_no_number_is_refused(catalogue: Catalogue) -> None:
     assert [finding.message for finding in plan.refusals] == [
         'VLLM_CPU_KVCACHE_SPACE must be a whole number of GiB from 1 on, not "²"'
     ]
+
+
+def test_a_cache_that_does_not_hold_one_request_is_refused(catalogue: Catalogue) -> None:
+    asked = {
+        "model": "MiniMax-M3",
+        "checkpoint": "MiniMaxAI/MiniMax-M3",
+        "context": 524_288,
+        "allow": ["model-support"],
+    }
+    small = planned(catalogue, 1200, **asked, environment={"VLLM_CPU_KVCACHE_SPACE": "1"})
+    assert [(finding.rule, finding.message, finding.hint) for finding in small.refusals] == [
+        (
+            "counted-number",
+            "VLLM_CPU_KVCACHE_SPACE 1 cannot hold the 524,288 tokens of one request: they take 68 GiB",
+            "write 68 or more, leave it out, or take a shorter context",
+        )
+    ]
+    enough = planned(catalogue, 1200, **asked, environment={"VLLM_CPU_KVCACHE_SPACE": "68"})
+    assert enough.verdict == "ok"
+    assert (enough.kv_tokens or 0) >= 524_288

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from rigup.planner.candidate import Candidate
 from rigup.planner.complaints import quoted
+from rigup.planner.memory_cpu import cache_gib, needed_gib
 from rigup.planner.rules.rule import Complaint, engine_name, refuses
 from rigup.planner.rules.uncounted import DRAFTS, UNCOUNTED
 from rigup.planner.settings import COUNTED, PARTITION_VARIABLES, Counted, partition, whole_number
@@ -54,8 +55,16 @@ def _variables(candidate: Candidate) -> Iterator[Complaint]:
     if (stages := environment.get(name)) is not None and not partition(stages):
         yield f"{name} must be the layers of each stage, not {quoted(stages)}", 'write it like "30,32"'
     space = environment.get(_CPU_CACHE)
-    if candidate.engine.name == "vllm" and not candidate.gpus and space is not None and not whole_number(space):
+    if candidate.engine.name != "vllm" or candidate.gpus or space is None:
+        return
+    if not whole_number(space):
         yield f"{_CPU_CACHE} must be a whole number of GiB from 1 on, not {quoted(space)}", "leave it out"
+    elif (least := needed_gib(candidate, 1)) > cache_gib(candidate):
+        yield (
+            f"{_CPU_CACHE} {space} cannot hold the {candidate.context:,} tokens of one request: they take {least} GiB",
+            f"write {least} or more, leave it out, or take a shorter context",
+            "vLLM 0.33.0 v1/core/kv_cache_planning.py: what is needed to serve at least one request",
+        )
 
 
 @refuses("uncounted-option", "the plan: it counts one model, whole, on the GPUs that it names")

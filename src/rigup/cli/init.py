@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rigup.cli import hosts
+from rigup.errors import InputError
 
 if TYPE_CHECKING:
     from rigup.catalogue.catalogue import Catalogue
     from rigup.facts.probe import Probe
+    from rigup.fleet.inventory import HostEntry
     from rigup.fleet.joining import Change
+    from rigup.plan import Plan
 
 EPILOG = """\
 examples:
@@ -21,7 +24,8 @@ examples:
   rigup init ada@gpu1.lan --group lab --fleet ~/fleet
   rigup init gpu2.lan --gpus "4x RTX 3090"         a box without a driver: its cards cannot be asked yet
 
-exit codes: 0 written, and it plans, 1 no (a card does not answer, nothing fits, a file is yours), 2 could not ask
+exit codes: 0 written, and it plans; 1 no (a card does not answer, nothing fits, a file is yours), or written, and
+refused with what its group serves; 2 could not ask, or not be planned: then nothing is written
 """
 
 
@@ -42,9 +46,7 @@ def run(args: argparse.Namespace) -> int:
     """Probes, describes, writes, and plans what was written."""
     hosts.patch_for_many_hosts()
     from rigup.catalogue.catalogue import load_catalogue
-    from rigup.fleet.inventory import load_project
     from rigup.fleet.joining import check_new, members, new_folder
-    from rigup.fleet.planning import plan_project
 
     root = Path(args.fleet).expanduser()
     catalogue = load_catalogue(root)
@@ -54,12 +56,29 @@ def run(args: argparse.Namespace) -> int:
     probe = _probe(args, root, data)
     changes, inventory = _changes(args, root, data, probe, catalogue)
     changes = [*new_folder(root), *changes]
-    for change in changes:
-        change.write()
-    project = load_project(str(inventory), args.host)
-    plans = plan_project(project)
-    _show(args, probe, changes, plans, project.hosts[0].group)
-    return 1 if any(plan.verdict == "refused" for plan in plans) else 0
+    host, plans = _written(args, changes, inventory)
+    _show(args, probe, changes, plans, host.group)
+    if not any(plan.verdict == "refused" for plan in plans):
+        return 0
+    print(f"{args.host} is in {inventory} all the same, in group {host.group}", file=sys.stderr)
+    return 1
+
+
+def _written(args: argparse.Namespace, changes: list[Change], inventory: Path) -> tuple[HostEntry, tuple[Plan, ...]]:
+    """The host and its plans, as the fleet has them with these changes.
+
+    Raises InputError where they cannot be written, or the host not be planned: the fleet is as it was then.
+    """
+    from rigup.fleet.inventory import load_project
+    from rigup.fleet.joining import written
+    from rigup.fleet.planning import plan_project
+
+    try:
+        with written(changes):
+            project = load_project(str(inventory), args.host)
+            return project.hosts[0], plan_project(project)
+    except InputError as error:
+        raise InputError(f"nothing was written: {error.message}", error.hint) from None
 
 
 def _probe(args: argparse.Namespace, root: Path, data: dict[str, Any]) -> Probe:

@@ -9,6 +9,9 @@ from __future__ import annotations
 import ast
 import json
 import os
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,11 +43,51 @@ class Change:
         """Writes the whole file or nothing. Raises InputError where the folder cannot be written to."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            new = self.path.with_name(f".{self.path.name}.{os.getpid()}")
-            new.write_text(self.text)
-            new.replace(self.path)
+            _replace(self.path, self.text.encode())
         except OSError as error:
             raise InputError(f"{self.path}: {error.strerror}", "name another folder with --fleet") from None
+
+
+@contextmanager
+def written(changes: Iterable[Change]) -> Iterator[None]:
+    """While entered all of them are on disk. They stay there unless something is raised: then all is as it was."""
+    with ExitStack() as putting_back:
+        for change in changes:
+            putting_back.callback(_put_back, change.path, _content(change.path), _absent_folders(change.path))
+            change.write()
+        yield
+        putting_back.pop_all()
+
+
+def _replace(path: Path, content: bytes) -> None:
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        new.write_bytes(content)
+        if path.exists():
+            shutil.copymode(path, new)
+        new.replace(path)
+    except OSError:
+        new.unlink(missing_ok=True)
+        raise
+
+
+def _content(path: Path) -> bytes | None:
+    return path.read_bytes() if path.exists() else None
+
+
+def _absent_folders(path: Path) -> list[Path]:
+    """Those that writing the file makes, the innermost first."""
+    return [folder for folder in path.parents if not folder.exists()]
+
+
+def _put_back(path: Path, content: bytes | None, folders: Iterable[Path]) -> None:
+    with suppress(OSError):
+        if content is None:
+            path.unlink(missing_ok=True)
+        elif path.read_bytes() != content:
+            _replace(path, content)
+        for folder in folders:
+            folder.rmdir()
 
 
 @dataclass(frozen=True)

@@ -65,6 +65,12 @@ def expert_ranks(engine: str, tensor: int, data: int) -> int:
     return tensor * (data if engine == "vllm" else 1)
 
 
+def stage_ranks(parallel: Parallel, stage: int) -> list[int]:
+    """The ranks of one pipeline stage in every replica; ranks go by data parallel, then pipeline, then tensor."""
+    firsts = [(replica * parallel.pipeline + stage) * parallel.tensor for replica in range(parallel.data)]
+    return [first + rank for first in firsts for rank in range(parallel.tensor)]
+
+
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """One way to serve `service` on `rig`. What the user left open is decided here; what the user said is obeyed.

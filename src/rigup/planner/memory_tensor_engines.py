@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from rigup.planner.candidate import Candidate, GpuUsage, expert_ranks
+from rigup.planner.candidate import Candidate, GpuUsage, expert_ranks, stage_ranks
 from rigup.planner.kv_cache import layer_token_bytes
 from rigup.planner.overhead import TENSOR_ENGINE_HOST, sampler, tensor_engine_activations
 from rigup.planner.placement import fits, partition
@@ -35,7 +35,7 @@ class _Shape:
 
 
 def place_tensor_engine(candidate: Candidate, rooms: Sequence[float]) -> Placement:
-    """Places the model on the ranks, which both engines number by data parallel, then pipeline, then tensor."""
+    """Places the model on the ranks, in the order of `stage_ranks` in both engines."""
     parallel = candidate.parallel
     shape = _shape(candidate)
     fraction = _fraction(candidate, shape, min(rooms))
@@ -97,10 +97,7 @@ def _budgets(candidate: Candidate, rooms: Sequence[float], shape: _Shape, fracti
     parallel = candidate.parallel
     budgets = []
     for stage in range(parallel.pipeline):
-        first = [
-            replica * parallel.pipeline * parallel.tensor + stage * parallel.tensor for replica in range(parallel.data)
-        ]
-        room = min(rooms[start + rank] for start in first for rank in range(parallel.tensor))
+        room = min(rooms[rank] for rank in stage_ranks(parallel, stage))
         if candidate.engine.name == "vllm":
             budgets.append(room * fraction - shape.overheads[stage])
         else:

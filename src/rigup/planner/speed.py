@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rigup.plan import Speed
-from rigup.planner.candidate import Candidate
+from rigup.planner.candidate import Candidate, stage_ranks
 from rigup.planner.kv_cache import layer_token_bytes, token_bytes
 from rigup.planner.weights import active_bytes, weights_of
+from rigup.units import GIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,20 +45,32 @@ def decode_speed(candidate: Candidate, concurrency: int = 1) -> Speed:
 
 
 def _tensor_engine_step(candidate: Candidate, sequences: int, end: _Efficiency) -> float:
-    """Ranks of a stage read side by side, stages one after the other."""
+    """Ranks of a stage read side by side, at the pace of the slowest, stages one after the other.
+
+    What vLLM has in host memory crosses PCIe for every token, of every rank from the same memory.
+    """
     model, parallel = candidate.model, candidate.parallel
     if not candidate.gpu_indices:
         return end.step_s + end.sequence_s * sequences + _host_step(candidate, sequences, end)
-    weights = active_bytes(candidate.checkpoint, model, sequences) / parallel.tensor
+    weights = active_bytes(candidate.checkpoint, model, sequences)
     tokens = min(candidate.context * sequences, candidate.kv_tokens // parallel.data) * end.filled
     cache = model.layers * layer_token_bytes(model, candidate.kv_cache_type, parallel.tensor) * tokens
     shares = candidate.pipeline_partition or (model.layers,)
     seconds = end.step_s + end.sequence_s * sequences
     for stage, layers in enumerate(shares):
-        bandwidth = candidate.gpus[stage * parallel.tensor].memory_bandwidth_gbs * 1e9
-        share = layers / model.layers
-        seconds += share * (weights / (end.weights * bandwidth) + cache / (end.cache * bandwidth))
+        ranks = stage_ranks(parallel, stage)
+        bandwidth = min(candidate.gpus[rank].memory_bandwidth_gbs for rank in ranks) * 1e9
+        share, away = layers / model.layers, _offloaded(candidate, ranks[0])
+        on_gpu = weights * (1 - away) / parallel.tensor
+        seconds += share * (on_gpu / (end.weights * bandwidth) + cache / (end.cache * bandwidth))
+        seconds += share * weights * away * parallel.data / end.host_bytes_per_s
     return seconds
+
+
+def _offloaded(candidate: Candidate, rank: int) -> float:
+    """The part of a rank's weights that lies in host memory (vLLM's --cpu-offload-gb)."""
+    offload = candidate.cpu_offload_gib * GIB
+    return offload / (candidate.usage[rank].weights + offload)
 
 
 def _llama_cpp_step(candidate: Candidate, sequences: int, end: _Efficiency) -> float:

@@ -59,7 +59,7 @@ def test_a_context_that_rigup_picks_leaves_the_margin(gpus: str, service: dict[s
     ],
 )
 def test_a_stage_with_room_of_its_own_is_not_said_to_be_full(gpus: object, service: dict[str, int]) -> None:
-    """Every stage keeps as many tokens as the poorest one, whatever else it has: vLLM asks for one request's on each."""
+    """Every stage keeps as many tokens as the poorest one, whatever else it has."""
     planned = served(gpus, {"model": "MiniMax-M2.5", "engine": "vllm", **service})
     assert planned.parallel.pipeline > 1
     spare = [

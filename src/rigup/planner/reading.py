@@ -23,6 +23,7 @@ _COUNTED = re.compile(r"^\s*(\d+)\s*[x*]\s*(.+)$", re.IGNORECASE)
 _MOST_GPUS = 64
 _LAST_PORT = 65_535
 _RIG_EXAMPLE = 'for example rig = {"gpus": "4x RTX 3090"}'
+_SUBNET_EXAMPLE = 'write it like "192.168.100.0/24"'
 _SERVICES_EXAMPLE = 'for example services = {"chat": {"model": "MiniMax-M2.5"}}'
 
 
@@ -52,11 +53,16 @@ def read_rig(data: object, path: str, catalogue: Catalogue) -> Rig:
 
 
 def _check_subnet(subnet: str | None, where: str) -> None:
+    if subnet is None:
+        return
     try:
-        if subnet is not None:
-            ipaddress.ip_network(subnet)
+        version = ipaddress.ip_network(subnet).version
     except ValueError:
-        raise InputError(f"{where}: {quoted(subnet)} is not a network", 'write it like "192.168.100.0/24"') from None
+        raise InputError(f"{where}: {quoted(subnet)} is not a network", _SUBNET_EXAMPLE) from None
+    if version != 4:
+        raise InputError(
+            f"{where}: {quoted(subnet)} is not IPv4, which engines across hosts are given", _SUBNET_EXAMPLE
+        )
 
 
 def _check_power_limit(limit: int | None, gpus: tuple[Gpu, ...], where: str) -> None:

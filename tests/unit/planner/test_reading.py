@@ -77,6 +77,11 @@ BAD_RIGS: dict[str, tuple[object, str, str]] = {
         'rig.network.subnet: "192.168.100.1/24" is not a network',
         'write it like "192.168.100.0/24"',
     ),
+    "a subnet of IPv6": (
+        {"gpus": [], "network": {"subnet": "fd00::/64"}},
+        'rig.network.subnet: "fd00::/64" is not IPv4, which engines across hosts are given',
+        'write it like "192.168.100.0/24"',
+    ),
     "unknown GPU": (
         {"gpus": ["RTX 3090", "RTX 3090", "RTX 3900"]},
         'rig.gpus[2]: unknown GPU "RTX 3900"',

@@ -180,15 +180,19 @@ class Fetch:
     def take_whole_parts(self) -> None:
         """Sends parts that have reached their size to be hashed, and throws away those that have outgrown it."""
         for file in list(self.pending.values()):
-            part = self.part(file)
-            part.parent.mkdir(parents=True, exist_ok=True)
-            if file.size == 0:
-                part.touch()
-            size = size_of(part)
-            if size == file.size:
-                self.verify(file, part)
-            elif size is not None and size > file.size:
-                part.unlink()
+            self.take_whole_part(file)
+
+    def take_whole_part(self, file: File) -> None:
+        """As `take_whole_parts`, for one that is pending."""
+        part = self.part(file)
+        part.parent.mkdir(parents=True, exist_ok=True)
+        if file.size == 0:
+            part.touch()
+        size = size_of(part)
+        if size == file.size:
+            self.verify(file, part)
+        elif size is not None and size > file.size:
+            part.unlink()
 
     def flush(self) -> None:
         """Has the disk write what grows as it comes: else all of it would be waited for in the end."""
@@ -242,8 +246,8 @@ class Fetch:
     def reject(self, file: File, path: Path, found: str) -> None:
         """Makes a file pending again. Raises FetchError when it came wrong too often."""
         self.pending[file.path] = file
-        if self.job.folder in path.parents:
-            return  # a service may be reading it: it stays until its replacement is renamed over it
+        if self.job.folder in path.parents:  # a service may be reading it: it stays until its replacement is there
+            return self.take_whole_part(file)  # which may have been sent
         path.unlink()
         if self.swarm and self.swarm.blames(file, found):
             return
@@ -272,8 +276,6 @@ class Fetch:
             if self.pending:
                 self.transfer(lock, list(self.pending.values()))
             self.settle(wait=True)
-            if not self.pending:
-                return
             self.take_whole_parts()
             if not self.pending:
                 continue

@@ -182,11 +182,16 @@ class Neighbours:
         self._asked_all, self._stop = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._ask_all()), daemon=True)
 
-    def begin(self) -> None:
-        """Starts to ask; returns when everyone has been asked once, after a while in any case."""
-        if self.views:
-            self._thread.start()
-            self._asked_all.wait(FIRST_LOOK_S)
+    def begin(self) -> bool:
+        """Starts to ask; returns when everyone has been asked once, after a while in any case.
+
+        Returns whether it has: not where they are being asked already.
+        """
+        if not self.views or self._thread.ident is not None:
+            return False
+        self._thread.start()
+        self._asked_all.wait(FIRST_LOOK_S)
+        return True
 
     def end(self) -> None:
         """Stops asking."""

@@ -98,12 +98,11 @@ class Swarm:
     def download(self) -> None:
         """Returns when nothing is pending and everything is verified. Raises FetchError where that cannot be."""
         fetch = self.fetch
-        self.sources = {path: {EARLIER} for path, file in fetch.pending.items() if size_of(fetch.part(file))}
+        self.sources = {file.path: {EARLIER} for file in fetch.job.files if size_of(fetch.part(file))}
         self.tell(final=True)
-        if fetch.pending:
-            self.neighbours.begin()
-        self.began = self.moved = time.monotonic()
         while fetch.pending or fetch.hashing:
+            if fetch.pending and self.neighbours.begin():
+                self.began = self.moved = time.monotonic()
             self.look()
             self.leave_hub()
             self.begin_from_neighbours()

@@ -180,6 +180,28 @@ def test_what_is_whole_when_its_transfer_is_ended_is_kept(hosts: Callable[[int],
     assert sorted(fetch.staged.entries) == sorted(host.weights.contents)
 
 
+def test_what_was_sent_for_damaged_files_is_taken_and_passed_on(
+    hosts: Callable[[int], list[Host]], weights: Weights
+) -> None:
+    both = hosts(2)
+    for host in both:
+        for path, content in weights.contents.items():
+            damaged = host.weights.folder / path
+            damaged.parent.mkdir(parents=True, exist_ok=True)
+            damaged.write_bytes(bytes(len(content)))
+    for host, path in zip(both, ("model-00001.gguf", "quants/model 00002+x.gguf"), strict=True):
+        host.weights.part(path).parent.mkdir(parents=True)
+        host.weights.part(path).write_bytes(weights.contents[path])
+    both[0].weights.part("config.json").write_bytes(weights.contents["config.json"])
+
+    said = [ended(run) for run in [host.weights.start(host.job(both, hub=NOWHERE)) for host in both]]
+
+    assert [code for code, _ in said] == [0, 0], said
+    assert all(host.weights.fetched() for host in both)
+    assert [host.state["taken"] for host in both] == [{"h2": 250_000}, {"h1": 600_300}]
+    assert [host.state["shunned"] for host in both] == [{}, {}]
+
+
 def test_a_neighbour_that_sends_more_than_the_file_has_is_stopped(
     hosts: Callable[[int], list[Host]], weights: Weights
 ) -> None:

@@ -168,8 +168,8 @@ def ask_early(path: str) -> None:
     """Asks services while their host is still being looked at; a line for each: EARLY, a name, seconds, what it said.
 
     path: of a file with lines of REMEMBERED, a name and an `early_question`; other lines are somebody else's. Nobody
-    waits for long, and of what has not answered there is just the name: whoever has the time, or wants to know why, asks
-    again. Reading JSON is left to whoever reads this: to import what can takes a host longer than to ask.
+    waits for long, and of what has not answered there is just the name: whoever has the time, or wants to know why,
+    asks again. Reading JSON is left to whoever reads this: to import what can takes a host longer than to ask.
     """
     import os
 

@@ -180,8 +180,11 @@ def more_hosts(question: Question, catalogue: Catalogue, lock: Lock) -> Iterator
 
 
 def _more_host_memory(question: Question, catalogue: Catalogue, lock: Lock) -> Iterator[str]:
-    """The least that the host would need to hold experts of a checkpoint that the service allows."""
-    if question.rig.hosts_per_service > 1:
+    """The least that the host would need to hold experts of a checkpoint that the service allows.
+
+    Nothing where GPU and host share the memory: there is none besides to have more of.
+    """
+    if question.rig.hosts_per_service > 1 or any(gpu.unified_memory for gpu in question.rig.gpus):
         return
     plenty = question.rig.model_copy(update={"host_memory_gib": _PLENTY_GIB})
     service = question.service.model_copy(update=_ENGINE_KEYS)

@@ -65,6 +65,14 @@ def test_a_refusal_without_alternatives_says_what_to_buy() -> None:
     assert more_host_memory.startswith("have 102 GiB of host memory (rig.host_memory_gib): then Q4_K_M on llama.cpp")
 
 
+def test_no_host_memory_is_offered_where_the_gpu_has_the_same() -> None:
+    (finding,) = refused("1x GB10", {"model": "MiniMax-M2.5"}, 64).refusals
+    assert finding.hint == (
+        "serve it over 2 such hosts (rig.hosts_per_service = 2): then Q3_K_M on llama.cpp over 2 GPUs with 60,416 "
+        "tokens of f16 KV cache fits"
+    )
+
+
 def test_what_a_refusal_says_to_buy_is_enough() -> None:
     asked = {**M2_5, "quant": "Q4_K_M", "context": 2048}
     (finding,) = refused("2x RTX 3090", asked).refusals

@@ -137,14 +137,17 @@ def _compare(args: argparse.Namespace) -> int:
 
     from rigup.cli.bench_table import changes_as_json, show_changes
     from rigup.fleet.bench_results import read_result
-    from rigup.verify.bench_comparison import compare, conditions
+    from rigup.verify.bench_comparison import compare, conditions, level_of
 
     before, after = (read_result(path) for path in args.compare)
     changes, differ = compare(before, after), conditions(before, after)
     if not changes:
+        common = set(map(level_of, before["levels"])) & set(map(level_of, after["levels"]))
         raise InputError(
-            f"{args.compare[0]} and {args.compare[1]}: no level is in both",
-            "a level is its concurrency, tokens of prompt and tokens of answer",
+            f"{args.compare[0]} and {args.compare[1]}: no {'figure' if common else 'level'} is in both",
+            "a level that was broken off before an answer came has no figures"
+            if common
+            else "a level is its concurrency, tokens of prompt and tokens of answer",
         )
     if args.json:
         json.dump(changes_as_json(changes, differ), sys.stdout, indent=1)

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from rigup.verify.bench_comparison import Change
+from rigup.verify.bench_comparison import FAILED, Change
 
 LATENCIES = ("ttft_ms", "tpot_ms", "itl_ms")
 STATISTICS = ("mean", "p50", "p95", "p99")
@@ -151,14 +151,15 @@ def show_changes(
     for column in ("at once", "in", "out", "figure", "before", "after", "change", "noise", ""):
         table.add_column(column, justify="left" if column in ("figure", "") else "right")
     for change in changes:
-        noise = "?" if change.noise is None else f"± {change.noise:.1f} %"
+        unit = "points" if change.figure == FAILED else "%"
+        noise = "?" if change.noise is None else f"± {change.noise:.1f} {unit}"
         said = {"noise": "within noise", "unknown": "too few requests to tell"}.get(change.verdict, change.verdict)
         table.add_row(
             *(f"{value:,}" for value in change.level),
-            change.figure.replace("_per_second", "/s").replace("_", " "),
+            change.figure.replace("_per_second", "/s").replace("_percent", " %").replace("_", " "),
             _short(change.before),
             _short(change.after),
-            f"{change.percent:+.1f} %",
+            f"{change.percent:+.1f} {unit}",
             noise,
             said,
             style=COLOURS[change.verdict],

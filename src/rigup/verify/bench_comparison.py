@@ -3,13 +3,14 @@
 Each figure was also measured in parts of its level. How far the parts lie apart says how far the figure itself would
 lie from that of another run of the same thing; a change counts when Welch's t-test finds it beyond that, at 99 %.
 It knows of the noise within a run only: what differs from start to start of an engine, two runs of each would show.
+The share of requests that failed is compared as two proportions, at 99 % too.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 Verdict = Literal["better", "worse", "noise", "unknown"]
@@ -42,6 +43,7 @@ FIGURES = (
     ("requests_per_second", "", True),
     *((name, part, False) for name in ("ttft_ms", "tpot_ms", "itl_ms") for part in ("mean", "p50", "p99")),
 )
+FAILED = "failed_requests_percent"
 CONDITIONS = ("host", "service", "engine", "build", "checkpoint", "parallel", "context", "plan", "warmup")
 
 
@@ -49,7 +51,8 @@ CONDITIONS = ("host", "service", "engine", "build", "checkpoint", "parallel", "c
 class Change:
     """One figure of one level before and after. percent: the change; noise: what it must exceed, None if unknown.
 
-    figure: "output_tokens_per_second", "ttft_ms p99".
+    figure: "output_tokens_per_second", "ttft_ms p99". Of "failed_requests_percent" both are in percentage points, as a
+    share that was 0 can only rise.
     """
 
     level: tuple[int, int, int]
@@ -63,17 +66,40 @@ class Change:
 
 def compare(before: dict[str, Any], after: dict[str, Any]) -> list[Change]:
     """Every figure that both have, level by level (concurrency, tokens of prompt, tokens of answer)."""
-    old = {_level(level): level for level in before["levels"]}
-    found = []
-    for level in after["levels"]:
-        if (key := _level(level)) not in old:
-            continue
-        for name, statistic, more_is_better in FIGURES:
-            sides = _side(old[key], name, statistic), _side(level, name, statistic)
-            if sides[0] is not None and sides[1] is not None:
-                figure = f"{name} {statistic}".strip()
-                found.append(_change(key, figure, sides[0], sides[1], more_is_better))
-    return found
+    old = {level_of(level): level for level in before["levels"]}
+    return [
+        change
+        for level in after["levels"]
+        if (earlier := old.get(level_of(level)))
+        for change in (*_figures(earlier, level), *_failures(earlier, level))
+    ]
+
+
+def _figures(old: dict[str, Any], new: dict[str, Any]) -> Iterator[Change]:
+    """A level without one answer is worse than one with some, unless it was broken off before any could come."""
+    silent = not new["requests"]["all"]
+    if silent and not new["complete"]:
+        return
+    for name, statistic, more_is_better in FIGURES:
+        before, after = _side(old, name, statistic), _side(new, name, statistic)
+        if before and after and before[0]:
+            change = _change(level_of(new), f"{name} {statistic}".strip(), before, after, more_is_better)
+            yield replace(change, verdict="worse") if silent and old["requests"]["all"] else change
+
+
+def _failures(old: dict[str, Any], new: dict[str, Any]) -> Iterator[Change]:
+    """Where requests failed in one of both."""
+    requests = old["requests"], new["requests"]
+    failed = [said["failed"] for said in requests]
+    ended = [said["failed"] + said["all"] for said in requests]
+    if not any(failed) or not all(ended):
+        return
+    before, after = (100 * count / of for count, of in zip(failed, ended, strict=True))
+    share = sum(failed) / sum(ended)
+    noise = 100 * T99_LIMIT * math.sqrt(share * (1 - share) * sum(1 / of for of in ended))
+    points = after - before
+    verdict: Verdict = "noise" if abs(points) <= noise else "better" if points < 0 else "worse"
+    yield Change(level_of(new), FAILED, before, after, points, noise, verdict)
 
 
 def conditions(before: dict[str, Any], after: dict[str, Any]) -> list[tuple[str, Any, Any]]:
@@ -86,14 +112,15 @@ def conditions(before: dict[str, Any], after: dict[str, Any]) -> list[tuple[str,
     return [(name, old, new) for name, old, new in names if old != new]
 
 
-def _level(level: dict[str, Any]) -> tuple[int, int, int]:
+def level_of(level: dict[str, Any]) -> tuple[int, int, int]:
+    """What makes levels of two results the same one."""
     return level["concurrency"], level["input"], level["output"]
 
 
 def _side(level: dict[str, Any], name: str, statistic: str) -> tuple[float, list[float]] | None:
     """A figure and its parts; None where the level has none."""
     figure = level[name]
-    if figure is None or not figure[statistic or "mean"]:
+    if figure is None:
         return None
     return (figure[statistic], figure["parts"][statistic]) if statistic else (figure["mean"], figure["parts"])
 

@@ -172,7 +172,8 @@ def result(speed: float, **more: Any) -> dict[str, Any]:
     latency = figure(1000 / speed, 10 / speed)
     rate = {"mean": speed, "parts": figure(speed, speed / 50)["parts"]["mean"]}
     rates = dict.fromkeys(("output_tokens_per_second", "prompt_tokens_per_second", "requests_per_second"), rate)
-    level = {"concurrency": 8, "input": 64, "output": 32, **rates}
+    level = {"concurrency": 8, "input": 64, "output": 32, "complete": True, **rates}
+    level |= {"requests": {"counted": 990, "all": 1000, "failed": 0, "broken_off": 0}}
     level |= dict.fromkeys(("ttft_ms", "tpot_ms", "itl_ms"), latency)
     return {
         "schema": 1,
@@ -201,6 +202,67 @@ def test_a_change_beyond_the_noise_is_told_from_one_within(capsys: pytest.Captur
         assert changes["ttft_ms p99"]["verdict"] == "unknown"
     # ten parts evenly within 2 %: sample variance 1.8107, Student's t of 18 degrees of freedom at 99 % is 2.878
     assert changes["output_tokens_per_second"]["noise"] == pytest.approx(2.878 * (2 * 1.8107 / 10) ** 0.5, rel=1e-3)
+
+
+def silent(complete: bool = True, failed: int = 40) -> dict[str, Any]:
+    """A result whose level got no answer, as the measuring program says it."""
+    found = copy.deepcopy(result(100.0))
+    (level,) = found["levels"]
+    level |= dict.fromkeys(("ttft_ms", "tpot_ms", "itl_ms")) | {"complete": complete}
+    level |= {name: {"mean": 0.0, "parts": [0.0] * 10} for name in level if name.endswith("_per_second")}
+    level["requests"] = {"counted": 0, "all": 0, "failed": failed, "broken_off": 0}
+    return found
+
+
+def verdicts(capsys: pytest.CaptureFixture[str]) -> dict[str, tuple[str, float]]:
+    rows = json.loads(capsys.readouterr().out)["changes"]
+    return {row["figure"]: (row["verdict"], row["percent"]) for row in rows}
+
+
+def test_a_level_that_answers_no_more_is_worse(capsys: pytest.CaptureFixture[str]) -> None:
+    before = result(100.0)
+    for rate in ("output_tokens_per_second", "prompt_tokens_per_second", "requests_per_second"):
+        before["levels"][0][rate] = {"mean": 100.0, "parts": [100.0]}  # too few parts for a test of noise
+    assert compared(before, silent(), "--json") == 1
+    assert verdicts(capsys) == {
+        "output_tokens_per_second": ("worse", -100.0),
+        "prompt_tokens_per_second": ("worse", -100.0),
+        "requests_per_second": ("worse", -100.0),
+        "failed_requests_percent": ("worse", 100.0),
+    }
+    assert compared(silent(), before, "--json") == 0
+    assert verdicts(capsys) == {"failed_requests_percent": ("better", -100.0)}
+
+
+@pytest.mark.parametrize(
+    ("failed", "code", "verdict"), [((0, 500), 1, "worse"), ((500, 0), 0, "better"), ((1, 4), 0, "noise")]
+)
+def test_more_failed_requests_are_worse(
+    failed: tuple[int, int], code: int, verdict: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, after = (copy.deepcopy(result(100.0)) for _ in failed)
+    for one, count in zip((before, after), failed, strict=True):
+        one["levels"][0]["requests"]["failed"] = count
+    assert compared(before, after, "--json") == code
+    shares = [100 * count / (1000 + count) for count in failed]
+    assert verdicts(capsys)["failed_requests_percent"] == (verdict, pytest.approx(shares[1] - shares[0]))
+
+
+def test_the_share_of_failed_requests_in_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    after = copy.deepcopy(result(100.0))
+    after["levels"][0]["requests"] |= {"all": 500, "failed": 500}
+    assert compared(result(100.0), after) == 1
+    row = next(line for line in capsys.readouterr().out.splitlines() if "failed" in line)
+    # 2.576 standard errors of two proportions: a quarter failed of 2,000 requests, half of them each
+    noise = 100 * 2.576 * (0.25 * 0.75 * 2 / 1000) ** 0.5
+    assert " ".join(row.split()) == f"8 64 32 failed requests % 0.00 50.0 +50.0 points ± {noise:.1f} points worse"
+
+
+def test_a_level_that_was_broken_off_before_any_answer_is_not_worse(capsys: pytest.CaptureFixture[str]) -> None:
+    assert compared(result(100.0), silent(complete=False, failed=0)) == 2
+    assert capsys.readouterr().err == (
+        "rigup: a and b: no figure is in both\nhint: a level that was broken off before an answer came has no figures\n"
+    )
 
 
 def test_what_else_differs_is_said_first(capsys: pytest.CaptureFixture[str]) -> None:

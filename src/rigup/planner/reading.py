@@ -226,6 +226,7 @@ def _check_join_ports(services: tuple[Service, ...], path: str) -> None:
                 f"hosts, which is taken by {taken[port]}",
                 "give one of them another port",
             )
+        taken[port] = f"the head of {service.name} for its other hosts"
 
 
 def _check_names(service: Service, path: str, catalogue: Catalogue, rig: Rig) -> None:

@@ -384,6 +384,12 @@ ON_HOSTS: dict[str, tuple[dict[str, dict[str, object]], str, str]] = {
         "among themselves",
         "give one of them another port",
     ),
+    "where the head of another listens": (
+        {"a": {**MODEL, "port": 20000}, "b": {**MODEL, "port": 60000, "join_port": 9999}},
+        "services.b.port: 60000 makes the head listen at 40000 for the other hosts, which is taken by the head of a "
+        "for its other hosts",
+        "give one of them another port",
+    ),
 }
 
 

@@ -11,6 +11,7 @@ from rigup.catalogue.monitoring import exporter_facts
 from rigup.errors import InputError
 from rigup.planner.complaints import check_keys, quoted, validated
 from rigup.planner.reading import is_address
+from rigup.planner.spreading import join_port, watch_port
 from rigup.rig import Rig
 from rigup.service import Service
 from rigup.units import Frozen
@@ -51,7 +52,7 @@ def read_monitoring(data: object, where: str, rig: Rig, services: Iterable[Servi
         )
     if not wanted.listeners:
         raise InputError(f"{where}: no exporter is left", "leave monitoring out")
-    _check_ports(wanted, where, services)
+    _check_ports(wanted, where, rig, tuple(services))
     if wanted.dcgm_exporter and not rig.gpus:
         raise InputError(f"{where}.dcgm_exporter: this rig has no GPU", "leave it out")
     if wanted.dcgm_exporter and rig.os:
@@ -69,8 +70,11 @@ def check_packaged(where: str, os: str) -> None:
         )
 
 
-def _check_ports(wanted: Monitoring, where: str, services: Iterable[Service]) -> None:
+def _check_ports(wanted: Monitoring, where: str, rig: Rig, services: tuple[Service, ...]) -> None:
     taken = {service.port: f"services.{service.name}" for service in services}
+    for service in services if rig.hosts_per_service > 1 else ():
+        for port in (join_port(service), watch_port(service)):
+            taken[port] = f"the hosts of services.{service.name} among themselves"
     for key, port in wanted.listeners.items():
         if port in taken:
             raise InputError(f"{where}.{key}: {port} is taken by {taken[port]}", "give each a port of its own")

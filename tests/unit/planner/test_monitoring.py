@@ -52,6 +52,31 @@ def test_what_cannot_be_meant(said: Any, words: str, hint: str) -> None:
     assert caught.value.hint.startswith(hint)
 
 
+@pytest.mark.parametrize(
+    ("service", "said", "key", "port"),
+    [
+        ({"join_port": 9100}, {}, "port", 9100),
+        ({}, {"port": 18000}, "port", 18000),
+        ({}, {"dcgm_exporter": True, "dcgm_port": 28000}, "dcgm_port", 28000),
+    ],
+)
+def test_ports_that_hosts_of_a_service_use_among_themselves(
+    service: dict[str, Any], said: dict[str, Any], key: str, port: int
+) -> None:
+    wanted = {"chat": {"model": "SmolLM2-135M-Instruct", **service}}
+    for hosts in (1, 2):
+        rig = read_rig({"gpus": "2x H200", "hosts_per_service": hosts}, FILE, catalogue())
+        services = read_services(wanted, FILE, catalogue(), rig)
+        if hosts == 1:
+            assert read_monitoring(said, WHERE, rig, services).listeners[key] == port
+            continue
+        with pytest.raises(InputError) as caught:
+            read_monitoring(said, WHERE, rig, services)
+        taken = "the hosts of services.chat among themselves"
+        assert caught.value.message == f"{WHERE}.{key}: {port} is taken by {taken}"
+        assert caught.value.hint == "give each a port of its own"
+
+
 def test_gpus_that_are_not_there_or_that_nvidia_does_not_package_it_for_are_refused() -> None:
     with pytest.raises(InputError) as caught:
         read({"dcgm_exporter": True}, gpus=[])

@@ -36,6 +36,8 @@ def read_file(path: Path, table: str, kind: type[Entry]) -> tuple[Entry, ...]:
     rows, defaults = data.get(table, []), data.get("defaults", {})
     if not isinstance(rows, list) or not isinstance(defaults, dict):
         raise InputError(f"{path}: {table}: one table where a list belongs", f"write [[{table}]]")
+    if not isinstance(usual := defaults.get("sources", {}), dict):
+        raise InputError(f"{path}: defaults.sources: {usual!r} where a table belongs", EXAMPLE_HINT)
     for number, row in enumerate(rows):
         if not isinstance(row, dict):
             raise InputError(f"{path}: {table}[{number}]: {row!r} where a table belongs", f"write [[{table}]]")

@@ -138,6 +138,11 @@ BROKEN = {
     "wrong table": ("gpus/a.toml", "[[gpus]]\n", "{file}: gpus: unknown table"),
     "table for list": ("gpus/a.toml", "[gpu]\n", "{file}: gpu: one table where a list belongs"),
     "text for a table": ("gpus/a.toml", 'gpu = ["RTX 3090"]\n', "{file}: gpu[0]: 'RTX 3090' where a table belongs"),
+    "text for the sources of all": (
+        "gpus/a.toml",
+        f'[defaults]\nsources = "x"\n[[gpu]]\nname = "A"\n{GPU_LINES}',
+        "{file}: defaults.sources: 'x' where a table belongs",
+    ),
     "no version": (
         "checkpoints/a.toml",
         '[[checkpoint]]\nmodel = "MiniMax-M2"\nbytes = 9\nrepo = "a/b"\nquant = "Q"\nscheme = "gguf"\n'

@@ -9,10 +9,11 @@ from typing import Any
 
 from rigup.errors import HostFailed, InputError, RigupError
 from rigup.facts.probe import Probe
+from rigup.fleet.preflight import foreign
 from rigup.fleet.runner import Run, load_provision
 from rigup.operations import jobs
 from rigup.operations.builds import name_of
-from rigup.plan import Plan
+from rigup.plan import Finding, Plan
 
 # what says nothing about how the service runs
 BESIDE_THE_PLAN = {"host", "warnings", "refusals", "silenced", "alternatives", "figures"}
@@ -52,6 +53,10 @@ class AskingRun(Run):
 
         self._each(work)
         return found
+
+    def _against(self, name: str, probe: Probe) -> tuple[Finding, ...]:
+        """Of what an apply is refused for, what leaves nothing to be asked."""
+        return foreign(super()._against(name, probe), probe, self.plans[name])
 
 
 def _asked(host: Any, plan: Plan, probe: Probe, ask: Ask) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import gevent
 from rigup.facts.probe import Probe
 from rigup.fleet.drift import Drift, What, drift_of
 from rigup.fleet.drift_asking import ASKED_ROLES, asked_drift
+from rigup.fleet.preflight import foreign
 from rigup.fleet.preflight_rig import differences
 from rigup.fleet.report_asking import Asked, asked_for_report
 from rigup.fleet.result import HostResult
@@ -16,8 +17,6 @@ from rigup.fleet.runner import Run, load_provision
 from rigup.operations.builds import name_of
 from rigup.operations.gpu_binding import bound
 from rigup.plan import Finding, Plan
-
-_FOREIGN = ("host-os", "host-init", "host-architecture")
 
 
 class Examination(Run):
@@ -41,9 +40,9 @@ class Examination(Run):
         """Of what an apply is refused for, what leaves nothing to be compared or asked; the rest is noted."""
         found = super()._against(name, probe)
         known = differences(self.plans[name][0].rig, probe) if self.plans[name] else ()  # drift_of tells of these
-        foreign = tuple(one for one in found if one.rule in _FOREIGN and one not in known)
-        self.hindrances[name] = tuple(one for one in found if one not in known and one not in foreign)
-        return foreign
+        strange = foreign(found, probe, self.plans[name])
+        self.hindrances[name] = tuple(one for one in found if one not in known and one not in strange)
+        return strange
 
     def compare_all(self, deep: bool = False) -> None:
         """Finds out what apply would change, and everything else that is not as planned.

@@ -18,6 +18,9 @@ from rigup.units import GIB, bytes_text
 CLOCK_SKEW_SECONDS = 300
 SPACE_FOR_A_BUILD = 2 * GIB
 SPACE_FOR_WEIGHTS_SHARE = 0.02
+OF_APPLY_ALONE = ("host-clock", "host-disk", "host-port")
+"""The rules that matter to nobody who puts nothing on a host."""
+_FOREIGN = ("host-os", "host-init", "host-architecture")
 
 
 def preflight(probe: Probe, plans: tuple[Plan, ...], now: float, remove: bool = False) -> tuple[Finding, ...]:
@@ -35,6 +38,12 @@ def preflight(probe: Probe, plans: tuple[Plan, ...], now: float, remove: bool = 
         *(found for plan in plans for found in _port(probe, plan, _left_over_units(probe, plans), remove)),
         *_containers(probe, plans),
     )
+
+
+def foreign(found: tuple[Finding, ...], probe: Probe, plans: tuple[Plan, ...]) -> tuple[Finding, ...]:
+    """Of what speaks against an apply, what leaves nothing to be asked: the host is of no kind that rigup knows."""
+    declared = differences(plans[0].rig, probe) if plans else ()
+    return tuple(one for one in found if one.rule in _FOREIGN and one not in declared)
 
 
 def _containers(probe: Probe, plans: tuple[Plan, ...]) -> Iterator[Finding]:

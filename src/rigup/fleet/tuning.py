@@ -25,6 +25,7 @@ from rigup.catalogue.tuners import Tuner
 from rigup.errors import HostFailed, InputError
 from rigup.facts.probe import Probe
 from rigup.fleet.lease import Lease, myself
+from rigup.fleet.preflight import OF_APPLY_ALONE
 from rigup.fleet.runner import Run
 from rigup.fleet.tuning_gain import Gain, gain_of
 from rigup.lock import LockedSource
@@ -32,7 +33,7 @@ from rigup.operations import jobs, remote
 from rigup.operations.builds import name_of
 from rigup.operations.progress import Progress, report
 from rigup.operations.sources import fetch_source
-from rigup.plan import Plan
+from rigup.plan import Finding, Plan
 from rigup.planner.moe_config import BLOCK_SHAPE, DTYPE
 from rigup.render.moe_configs import canonical_text
 from rigup.render.tuning import tuning_job
@@ -109,6 +110,10 @@ class TuningRun(Run):
         """Tunes on that host; every other one takes no further part. What came of it is in `outcome`."""
         self.results = {name: self.results[name]}
         self._each_of(name, lambda host: self._tune(host, request))
+
+    def _against(self, name: str, probe: Probe) -> tuple[Finding, ...]:
+        """What an apply is refused for, but where only putting something there would fail."""
+        return tuple(one for one in super()._against(name, probe) if one.rule not in OF_APPLY_ALONE)
 
     def _each_of(self, name: str, work: Any) -> None:
         host = self.state.inventory.get_host(name)

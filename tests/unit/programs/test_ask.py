@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import rigup.programs
+from rigup.programs import ask as program
 
 PROGRAM = Path(rigup.programs.__file__).parent / "ask.py"
 COMPLETION = {
@@ -147,3 +148,33 @@ def test_an_answer_that_is_cut_off_has_failed() -> None:
 def test_a_service_that_still_loads_is_asked_again_later() -> None:
     with serving(completing(answer(b"Loading model", "503 Service Unavailable"))) as url:
         assert ask(url) == {"state": "starting", "why": "HTTP 503: Loading model"}
+
+
+DEAR = {"collections", "enum", "json", "re", "selectors", "signal", "socket", "typing"}
+EARLY_RUN = """
+import sys
+sys.path[0:0] = [sys.argv[1]]
+import ask
+ask.ask_early(sys.argv[2])
+print(*sys.modules)
+"""
+
+
+def test_early_answers_and_refusals_come_line_by_line_and_cost_no_import(tmp_path: Path) -> None:
+    broken = {"url": "http://127.0.0.1:1", "model": "a-model", "question": "Hm?", "max_tokens": 1, "key_file": None}
+    pretty = json.dumps(COMPLETION, indent=1).encode()
+    with serving(completing(answer(pretty))) as url:
+        lines = {"ok": broken | {"url": url}, "refused": broken, "keyless": broken | {"key_file": "/no/such/key"}}
+        file = tmp_path / "questions"
+        file.write_text(
+            "ask somebody 'else'\n"
+            + "".join(f"{program.REMEMBERED} {name} {program.early_question(line)}\n" for name, line in lines.items())
+        )
+        words = [sys.executable, "-IS", "-c", EARLY_RUN, str(PROGRAM.parent), str(file)]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+    said, *refused, modules = done.stdout.splitlines()
+    mark, name, seconds, text = said.split(" ", 3)
+    assert (mark, name) == (program.EARLY, "ok")
+    assert program.answer_in(text.encode(), float(seconds))["answer"] == "Paris."
+    assert refused == [f"{program.EARLY} refused ", f"{program.EARLY} keyless "]
+    assert not DEAR & set(modules.split())

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+import rigup.programs
+
 LOST, UNKNOWN, MISMATCH = 15, 999, 18
 FAKE = Path(__file__).parent / "fake_nvml.py"
 CARD: dict[str, Any] = {
@@ -141,3 +143,13 @@ def test_a_driver_that_hangs_is_told() -> None:
 )
 def test_how_far_the_fabric_is(said: dict[str, int], fabric: str | None) -> None:
     assert run(card(0, GetGpuFabricInfoV=said))[1]["fabric"] == fabric
+
+
+def test_asking_nvml_imports_little() -> None:
+    folder = Path(rigup.programs.__file__).parent
+    load = (
+        f"import sys; sys.path[0:0] = [{str(folder)!r}]; import nvml; sys.modules['pynvml'] = nvml; import probe_gpus"
+    )
+    done = subprocess.run([sys.executable, "-IS", "-c", f"{load}; print(*sys.modules)"], capture_output=True, text=True)
+    assert "probe_gpus" in done.stdout.split(), done.stderr
+    assert not {"collections", "enum", "json", "re", "signal", "typing"} & set(done.stdout.split())

@@ -221,9 +221,9 @@ def _most_offload(shortfall: Shortfall) -> int:
     candidate, host = shortfall.candidate, (shortfall.candidate.rig.host_memory_gib or 0) * GIB
     if shortfall.missing_mib * MIB > host:
         return 0
-    if candidate.engine.name == "llama.cpp" and candidate.model.experts and candidate.hosts == 1:
+    if candidate.engine.name == "llama.cpp" and candidate.hosts == 1:
         experts = weights_of(candidate.checkpoint, candidate.model).experts
-        return min(candidate.model.layers, int(host // experts))
+        return min(candidate.model.layers, int(host // experts)) if experts else 0
     if candidate.engine.name == "vllm" and not candidate.cpu_offload_gib:
         weights = candidate.checkpoint.bytes * candidate.parallel.data / len(candidate.gpu_indices)
         return min(int(host / len(candidate.local_gpus) / GIB), math.ceil(weights / GIB))

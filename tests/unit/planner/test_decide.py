@@ -344,6 +344,18 @@ def test_what_the_lock_pins_is_what_is_planned() -> None:
     assert decision.candidate.checkpoint.bytes_exact
 
 
+def test_a_locked_size_that_its_parts_exceed_is_no_traceback() -> None:
+    """What a hub says of a file is taken as it is, and the shapes alone are then more than the whole."""
+    repo, quant = "unsloth/MiniMax-M2.5-GGUF", "UD-IQ2_XXS"
+    file = LockedFile(path=f"{quant}/a-00001-of-00001.gguf", size=1_000_000, sha256="a" * 64)
+    tiny = Lock(checkpoints=(LockedCheckpoint(repo=repo, quant=quant, revision="e" * 40, files=(file,)),))
+    asked = {**M2_5, "quant": quant, "context": 196_608, "kv_cache_type": "f16"}
+    plan = decided("1x RTX 3090", asked, 64, tiny).plan
+    assert [finding.message for finding in plan.refusals] == [
+        f"{repo} {quant} on llama.cpp: 196,608 tokens of f16 KV cache lack 25,946 MiB of GPU memory beside the weights"
+    ]
+
+
 def test_the_cache_is_given_out_in_blocks() -> None:
     flags = {"--gpu-memory-utilization": 0.75, "--max-num-seqs": 16, "--max-num-batched-tokens": 2048}
     asked = {"checkpoint": NVFP4, "engine": "vllm", "tensor_parallel": 2, "kv_cache_type": "bf16", "flags": flags}

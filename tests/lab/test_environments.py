@@ -285,5 +285,5 @@ def test_prune_takes_what_no_kept_release_needs_and_nothing_that_is(serving: Ins
     assert host.says(f"test -d {kept} && test -d {old}1")
     assert serving.answers()
     assert serving.rigup("prune", "--json").json["hosts"][0] == {
-        "host": host.name, "state": "unchanged", "removed": [], "errors": []
+        "host": host.name, "state": "unchanged", "removed": [], "removable": [], "errors": []
     }  # fmt: skip

@@ -157,11 +157,16 @@ def _check_rolling(args: argparse.Namespace) -> None:
 
 def agreed(console: Any, verb: str = "apply", question: str = "Make these changes?") -> bool:
     """Whether the user says yes. Raises InputError where there is nobody to ask."""
-    from rigup.operations import jobs
-
     if not sys.stdin.isatty():
         raise InputError(f"{verb} asks before it changes anything, and nobody can answer here", "add --yes")
-    console.print(f"{question} [y/N] ", end="", markup=False)
+    return says_yes(console, question)
+
+
+def says_yes(console: Any, question: str) -> bool:
+    """Asks, whoever there is. Raises Cancelled for a Ctrl-C in place of an answer."""
+    from rigup.operations import jobs
+
+    console.print(f"{question} [y/N] ", end="", markup=False, highlight=False)
     while not select.select([sys.stdin], [], [], LOOK_SECONDS)[0]:  # unlike input(), it lets leases be renewed
         if jobs.cancelled():
             raise jobs.Cancelled("cancelled: nothing was changed")

@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rigup.cli import hosts
+
+if TYPE_CHECKING:
+    from rigup.fleet.pruning import Pruning
 
 EPILOG = """\
 examples:
@@ -51,28 +54,37 @@ def run(args: argparse.Namespace) -> int:
             pruning.look(args.weights)
         results = list(pruning.results.values())
         if summary.show_changes(results, console) and not args.yes and not agreed(console, "prune", "Remove these?"):
+            if args.json:
+                _tell(pruning)
             return 1
         with view:
             pruning.remove()
     if args.json:
-        json.dump(as_json(pruning), sys.stdout, indent=1)
-        print()
+        _tell(pruning)
     else:
         summary.show_results(results, console)
     return exit_code(results)
 
 
-def as_json(pruning: Any) -> dict[str, Any]:
-    """What went, for scripts. Keys are only added within a schema."""
+def _tell(pruning: Pruning) -> None:
+    json.dump(as_json(pruning), sys.stdout, indent=1)
+    print()
+
+
+def as_json(pruning: Pruning) -> dict[str, Any]:
+    """What went, and what could have gone and is still there, for scripts. Keys are only added within a schema."""
     rows = []
     for name, result in pruning.results.items():
-        made = {change.step for change in result.changes}
-        removed = [r for r in pruning.found.get(name, ()) if r.text in made]
+        made = {change.step for change in result.changes if result.state != "differs"}  # foreseen alone, after a "no"
+        found = [
+            (r.text in made, {"what": r.what, "path": r.path, "bytes": r.bytes}) for r in pruning.found.get(name, ())
+        ]
         rows.append(
             {
                 "host": name,
                 "state": result.state,
-                "removed": [{"what": r.what, "path": r.path, "bytes": r.bytes} for r in removed],
+                "removed": [one for gone, one in found if gone],
+                "removable": [one for gone, one in found if not gone],
                 "errors": [{"message": error.message, "hint": error.hint} for error in result.errors],
             }
         )

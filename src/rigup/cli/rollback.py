@@ -57,17 +57,26 @@ def run(args: argparse.Namespace) -> int:
             run.foresee(args.service, args.to)
         show_steps(run, console)
         if any(run.steps.values()) and not args.yes and not agreed(console, "rollback", "Go back?"):
+            if args.json:
+                _tell(run)
             return 1
         with view:
             run.go_back()
     results = list(run.results.values())
     if args.json:
-        json.dump(summary.as_json(results), sys.stdout, indent=1)
-        print()
+        _tell(run)
     else:
         summary.show_answers(results, QUESTION, console)
         summary.show_results(results, console)
     return exit_code(results)
+
+
+def _tell(run: RollingBack) -> None:
+    """For scripts. After a "no" the hosts have what would go back, and the state "differs"."""
+    from rigup.cli import summary
+
+    json.dump(summary.as_json(list(run.results.values())), sys.stdout, indent=1)
+    print()
 
 
 def show_steps(run: RollingBack, console: Console) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import select
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -30,8 +29,6 @@ gives it to the group.
 exit codes: 0 a faster kernel was kept, 1 it was not faster, or the tuner failed, 2 could not ask, 130 cancelled
 """
 
-LOOK_SECONDS = 0.2
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """GROUP, the arguments of every verb that talks to hosts but --limit, and what to tune."""
@@ -55,9 +52,8 @@ def run(args: argparse.Namespace) -> int:
     hosts.patch_for_many_hosts()
     from rich.console import Console
 
-    from rigup.cli import live, summary
+    from rigup.cli import live
     from rigup.fleet.interrupt import stop_on_signals
-    from rigup.fleet.result import exit_code
     from rigup.fleet.tuning import Request, TuningRun, tuner_files
     from rigup.operations import progress
 
@@ -76,11 +72,8 @@ def run(args: argparse.Namespace) -> int:
             files = tuner_files(tuner, source, plan.host)
             run.connect(take_lease=False)
         name = run.idle_host()
-        if name is None:
-            summary.show_results(list(run.results.values()), console)
-            return exit_code(list(run.results.values()))
-        if not _agreed(name, run.serving(name), args.yes, console):
-            return 1
+        if name is None or not _agreed(name, run.serving(name), args.yes, console):
+            return _tell(args, project, None, list(run.results.values()), console)
         with view:
             run.tune(name, Request(plan.model_copy(update={"host": name}), source, files, tokens, args.runs))
         results, outcome = list(run.results.values()), run.outcome
@@ -187,18 +180,14 @@ def _source(project: Project, plan: Plan, console: Any) -> tuple[Any, LockedSour
 
 def _agreed(name: str, serving: tuple[str, ...], yes: bool, console: Any) -> bool:
     """Whether what serves on a host may be stopped for a while; nobody is asked where nothing runs."""
-    from rigup.operations import jobs
+    from rigup.cli.apply import says_yes
 
     if yes or not serving:
         return True
     what = f"{name} serves {', '.join(serving)}: {'it stops' if len(serving) == 1 else 'they stop'} while it is tuned"
     if not sys.stdin.isatty():
         raise InputError(f"{what}, and nobody can answer here", "add --yes, or name another host with --host")
-    console.print(f"{what}, which may take hours. Go on? [y/N] ", end="", markup=False, highlight=False)
-    while not select.select([sys.stdin], [], [], LOOK_SECONDS)[0]:
-        if jobs.cancelled():
-            raise jobs.Cancelled("cancelled: nothing was changed")
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    return says_yes(console, f"{what}, which may take hours. Go on?")
 
 
 def _tell(args: argparse.Namespace, project: Project, outcome: Outcome | None, results: list[Any], console: Any) -> int:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import io
+import json
 from argparse import Namespace
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
 
-from rigup.cli import hosts, tune
+from rigup.cli import hosts, main, tune
 from rigup.environment import LockedEnvironment, LockedUv
-from rigup.errors import Refused
+from rigup.errors import Refused, Unreachable
+from rigup.facts.probe import Probe, UnitState
+from rigup.fleet import contact, interrupt, tuning
 from rigup.fleet.inventory import load_project
 from rigup.fleet.planning import plan_project
 from rigup.lock import Lock, LockedCheckpoint, LockedDriver, LockedFile, LockedSource, load_lock
@@ -120,3 +125,34 @@ def test_a_fleet_without_a_lock_of_its_own_is_locked_first(tmp_path: Path) -> No
     (line.fleet / "rigup.lock").unlink()
     with pytest.raises(Refused, match=r"rigup\.lock does not exist, and the tuner's archive belongs into it"):
         tune._source(project, plan, Console(file=io.StringIO()))
+
+
+@pytest.mark.parametrize(("there", "code", "state"), [(True, 1, "unchanged"), (False, 2, "unreachable")])
+def test_a_script_hears_why_nothing_was_tuned(
+    there: bool,
+    code: int,
+    state: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Where the answer is "no", and where no host can be asked."""
+
+    def connect(run: Any, take_lease: bool) -> None:
+        for name, result in run.results.items():
+            result.probe = Probe(units={"chat": UnitState("active")})
+            if not there:
+                result.fail("unreachable", Unreachable(f"{name}: nobody there"))
+
+    monkeypatch.chdir(described(tmp_path).fleet)
+    monkeypatch.setattr(hosts, "patch_for_many_hosts", lambda: None)
+    monkeypatch.setattr(contact.Contact, "begin", lambda self: None)
+    monkeypatch.setattr(interrupt, "stop_on_signals", nullcontext)
+    monkeypatch.setattr(tune, "_source", lambda *_: (None, None))
+    monkeypatch.setattr(tuning, "tuner_files", lambda *_: {})
+    monkeypatch.setattr(tuning.TuningRun, "connect", connect)
+    monkeypatch.setattr(tune, "_agreed", lambda *_: False)
+    assert main.main(["tune", "boxes", "--json"]) == code
+    said = json.loads(capsys.readouterr().out)
+    assert (said["kept"], said["gain"]) == (None, None)
+    assert [host["state"] for host in said["hosts"]] == [state, state]

@@ -1,4 +1,4 @@
-"""An apply that is answered with "no": nothing is changed, and a script hears what would have been."""
+"""A verb that is answered with "no": nothing is changed, and a script hears what would have been."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ import pytest
 from pyinfra.api import deploy
 from pyinfra.operations import files
 
-from rigup.cli import apply, hosts
-from rigup.fleet import interrupt
+from rigup.cli import apply, hosts, prune, releases, rollback
+from rigup.fleet import interrupt, rolling_back
+from rigup.fleet.pruning import Pruning, Removal
+from rigup.fleet.rolling_back import RollingBack
 from rigup.fleet.runner import Run
+from rigup.operations.kept_releases import KeptRelease
 
 
 @deploy("service")
@@ -23,15 +26,16 @@ def role(root: Path) -> None:
     files.directory(name="release of chat", path=str(root / "a"))
 
 
-def answered(run: Run, monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
-    """`rigup apply words` over this run, and a person who says no."""
+def answered(run: Run, monkeypatch: pytest.MonkeyPatch, *words: str, verb: Any = apply) -> int:
+    """`rigup apply words` (or another verb's) over this run, and a person who says no."""
     monkeypatch.setattr(hosts, "patch_for_many_hosts", lambda: None)
-    monkeypatch.setattr(hosts, "open_run", lambda args, **_: (run.project, run))
+    monkeypatch.setattr(hosts, "open_run", lambda *_, **__: (run.project, run))
+    monkeypatch.setattr(releases, "open_rolling_back", lambda args: run)
     monkeypatch.setattr(interrupt, "stop_on_signals", nullcontext)
-    monkeypatch.setattr(apply, "agreed", lambda console: False)
+    monkeypatch.setattr(apply, "agreed", lambda *_: False)
     parser = argparse.ArgumentParser()
-    apply.add_arguments(parser)
-    return apply.run(parser.parse_args([*words]))
+    verb.add_arguments(parser)
+    return int(verb.run(parser.parse_args([*words])))
 
 
 def test_a_script_hears_what_would_have_changed(
@@ -54,3 +58,35 @@ def test_a_script_hears_what_would_have_changed(
 
     assert answered(local_run({"box": role}), monkeypatch) == 1
     assert "differs" not in capsys.readouterr().out
+
+
+def test_a_script_hears_what_prune_would_have_taken_away(
+    local_run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    removal = Removal("build vllm-1", "/opt/rigup/builds/vllm-1", 9)
+    run = local_run({"box": role})
+    run.__class__ = Pruning
+    monkeypatch.setattr(Pruning, "_removals", lambda *_: (removal,))
+    assert answered(run, monkeypatch, "--json", verb=prune) == 1
+    assert json.loads(capsys.readouterr().out)["hosts"] == [
+        {
+            "host": "box",
+            "state": "differs",
+            "removed": [],
+            "removable": [{"what": removal.what, "path": removal.path, "bytes": 9}],
+            "errors": [],
+        }
+    ]
+
+
+def test_a_script_hears_what_rollback_would_have_put_back(
+    local_run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = tuple(KeptRelease("chat", number, 0, number == 2, True, {}) for number in (1, 2))
+    run = local_run({"box": role})
+    run.__class__ = RollingBack
+    monkeypatch.setattr(rolling_back, "read_kept", lambda host: {"chat": kept})
+    monkeypatch.setattr(rolling_back, "check_there", lambda *_: None)
+    assert answered(run, monkeypatch, "--json", verb=rollback) == 1
+    (box,) = json.loads(capsys.readouterr().out)["hosts"]
+    assert (box["state"], box["changes"]) == ("differs", [{"role": "service", "step": "release 1 of chat (now 2)"}])

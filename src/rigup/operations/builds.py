@@ -99,9 +99,12 @@ def _compile(host: Any, build: Build, name: str, check: tuple[str, ...], expect:
             f"{host.name}: {build.engine} {build.version}: no source archive in the lock", "run: rigup lock"
         )
     work, result = f"{layout.BUILDS}/.work-{name}", f"{layout.BUILDS}/.result-{name}"
-    unit = layout.job_unit("build", name)
+    command = ("python3", f"{layout.PROGRAMS}/build_source.py", f"{work}/job.json")
+    compiling = jobs.Job(
+        layout.job_unit("build", name), "engine", command, (work, result), "steps", private_network=True
+    )
+    running = jobs.going(host, compiling)
     unfinished = remote.ask(host, "test", "-f", f"{result}/manifest.json").ok
-    running = remote.ask(host, "systemctl", "is-active", "--quiet", unit).ok
     if not unfinished and not running:
         _send_source(host, build, work)
     job = {
@@ -121,8 +124,7 @@ def _compile(host: Any, build: Build, name: str, check: tuple[str, ...], expect:
         cuda_packages.have(host, "engine", build.pinned_packages)
         if not running:
             remote.write_file(host, f"{work}/job.json", json.dumps(job))
-        command = ("python3", f"{layout.PROGRAMS}/build_source.py", f"{work}/job.json")
-        jobs.run(host, jobs.Job(unit, "engine", command, (work, result), "steps", private_network=True))
+        jobs.run(host, compiling)
     publish(host, name, work, result)
 
 

@@ -52,9 +52,10 @@ def _provide(host: Any, build: Build, name: str, source: PackageSource, checks: 
         raise HostFailed(f"{host.name}: {build.engine} {build.version} is not in rigup.lock", "run: rigup lock")
     work, result = f"{layout.BUILDS}/.work-{name}", f"{layout.BUILDS}/.result-{name}"
     job = _job(name, work, result, source.wheelhouse is not None and build.environment.python_from == "os")
+    running = jobs.going(host, job)
     finished = remote.ask(host, "test", "-f", f"{result}/manifest.json").ok
     if not finished:
-        if not remote.ask(host, "systemctl", "is-active", "--quiet", job.unit).ok:
+        if not running:
             debian_packages(build.packages)
             _prepare(host, build, name, source, checks)
         _run(host, job, work, result)
@@ -67,7 +68,7 @@ def _run(host: Any, job: jobs.Job, work: str, result: str) -> None:
     try:
         jobs.run(host, job)
     except HostFailed:
-        if not remote.ask(host, "systemctl", "is-active", "--quiet", job.unit).ok:
+        if not jobs.at_work(host, job):
             remote.ask(host, "rm", "-rf", work, result, timeout=300)
         raise
 

@@ -73,17 +73,7 @@ def run(host: Any, job: Job) -> None:
 
     Raises HostFailed with the job's own last words, or Cancelled. What the job made is for the caller to check.
     """
-    if _cancelled:
-        raise Cancelled(f"{host.name}: {job.step}: cancelled before it started")
-    state = _state(host, job)["ActiveState"]
-    if state == "deactivating":  # somebody stops it
-        if not _ended(host, job):
-            raise HostFailed(
-                f"{host.name}: {job.step}: {job.unit} is being stopped, and has not ended in {STOP_SECONDS:.0f} s",
-                f"run the same command again; on the host: systemctl status {job.unit}",
-            )
-        state = ""
-    if state not in ("active", "activating"):
+    if not going(host, job):
         _start(host, job)
     try:
         _follow(host, job)
@@ -91,6 +81,37 @@ def run(host: Any, job: Job) -> None:
         if _cancelled:
             _stop(host, job)
         raise
+
+
+def going(host: Any, job: Job) -> bool:
+    """Whether the job of an earlier run is at work; one that somebody stops is waited for, as it may still write.
+
+    Whoever is to prepare what a job works on asks this before. Raises HostFailed, Cancelled, or one of LOST.
+    """
+    state, deadline = "", time.monotonic() + STOP_SECONDS
+    while not _cancelled:
+        state = _state(host, job)["ActiveState"]
+        if state != "deactivating":
+            break
+        if time.monotonic() > deadline:
+            raise HostFailed(
+                f"{host.name}: {job.step}: {job.unit} is being stopped, and has not ended in {STOP_SECONDS:.0f} s",
+                f"run the same command again; on the host: systemctl status {job.unit}",
+            )
+        _wait(host, job)
+    if _cancelled:
+        raise Cancelled(f"{host.name}: {job.step}: cancelled before it started")
+    return state in ("active", "activating")
+
+
+def at_work(host: Any, job: Job) -> bool:
+    """Whether anything of the job runs, be it while it is being stopped. Raises one of LOST."""
+    return _state(host, job)["ActiveState"] in GOING
+
+
+def _wait(host: Any, job: Job) -> None:
+    report(Progress(host.name, job.step, text="waiting for it to stop"))
+    gevent.sleep(POLL_SECONDS)
 
 
 def _paused(job: Job) -> tuple[str, ...]:
@@ -200,11 +221,10 @@ def _last_words(host: Any, job: Job) -> str:
 def _ended(host: Any, job: Job) -> bool:
     """Whether the job ends, within STOP_SECONDS. Raises one of LOST."""
     deadline = time.monotonic() + STOP_SECONDS
-    while _state(host, job)["ActiveState"] in GOING:
+    while at_work(host, job):
         if time.monotonic() > deadline:
             return False
-        report(Progress(host.name, job.step, text="waiting for it to stop"))
-        gevent.sleep(POLL_SECONDS)
+        _wait(host, job)
     return True
 
 

@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
+from rigup.environment import LockedEnvironment, LockedUv
 from rigup.errors import HostFailed
-from rigup.operations import jobs
+from rigup.operations import builds, environments, jobs, remote
 from rigup.operations.jobs import Job
 from rigup.operations.remote import Output
+from rigup.operations.wheels import PackageSource
+from rigup.plan import Build
 
 JOB = Job("rigup-build-x", "engine", ("true",), ())
 
@@ -55,6 +58,62 @@ def test_one_that_does_not_end_is_named(host: Any, monkeypatch: pytest.MonkeyPat
         jobs.run(host, JOB)
     assert caught.value.message == "box: engine: rigup-build-x is being stopped, and has not ended in 120 s"
     assert systemd.told == []
+
+
+def test_a_user_who_stops_while_it_is_waited_for_has_nothing_started(
+    host: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    systemd = Systemd(monkeypatch, "deactivating", "deactivating", "inactive")
+    monkeypatch.setattr(jobs, "_cancelled", False)
+    monkeypatch.setattr(jobs, "gevent", SimpleNamespace(sleep=lambda _: jobs.cancel()))
+    with pytest.raises(jobs.Cancelled) as caught:
+        jobs.run(host, JOB)
+    assert caught.value.message == "box: engine: cancelled before it started"
+    assert systemd.told == []
+    assert systemd.states == ["deactivating", "inactive"], "it was not waited for any longer"
+
+
+def test_a_user_who_stops_while_the_host_is_asked_has_nothing_started(
+    host: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    systemd = Systemd(monkeypatch, "inactive")
+    monkeypatch.setattr(jobs, "_cancelled", False)
+    monkeypatch.setattr(jobs, "_state", lambda *_: jobs.cancel() or {"ActiveState": "inactive"})
+    with pytest.raises(jobs.Cancelled):
+        jobs.run(host, JOB)
+    assert systemd.told == []
+
+
+BUILD = Build(engine="llama.cpp", version="b1", method="source", address="https://x/y", sha256="0" * 64)
+ENVIRONMENT = Build(
+    engine="vllm",
+    version="1",
+    method="wheel",
+    environment=LockedEnvironment(engine="vllm", version="1", python="3.12.12", files={}),
+    uv=LockedUv(version="1", files={}),
+)
+
+
+@pytest.mark.parametrize("kind", ["source", "environment"])
+def test_what_a_job_that_is_being_stopped_works_on_is_prepared_anew_only_once_it_has_ended(
+    host: Any, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    systemd = Systemd(monkeypatch, "deactivating", "deactivating", "inactive")
+    left: list[list[str]] = []
+    nothing = remote.Output(False, "", "")
+    for module in (builds, environments):
+        monkeypatch.setattr(module, "remote", SimpleNamespace(ask=lambda *_, **__: nothing, write_file=lambda *_: None))
+        monkeypatch.setattr(module, "debian_packages", lambda _: None)
+        monkeypatch.setattr(module, "publish", lambda *_: None)
+    monkeypatch.setattr(builds.cuda_packages, "have", lambda *_: None)
+    monkeypatch.setattr(builds, "_send_source", lambda *_: left.append(list(systemd.states)))
+    monkeypatch.setattr(environments, "_prepare", lambda *_: left.append(list(systemd.states)))
+    if kind == "source":
+        builds._compile(host, BUILD, "b", (), "")
+    else:
+        environments._provide(host, ENVIRONMENT, "e", PackageSource(), ())
+    assert left == [["inactive"]]
+    assert systemd.told == ["systemctl reset-failed", "systemd-run --quiet"]
 
 
 @pytest.mark.parametrize(

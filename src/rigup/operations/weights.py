@@ -15,6 +15,7 @@ from pyinfra.api import FactBase, FunctionCommand, operation
 from rigup import layout
 from rigup.errors import HostFailed
 from rigup.operations import jobs, remote
+from rigup.operations.progress import Progress, report
 from rigup.operations.steps import step
 from rigup.plan import Checkpoint
 
@@ -119,8 +120,8 @@ def _fetch(host: Any, job: dict[str, Any], wheelhouse: Path | None) -> None:
     """Runs the download under systemd and checks what it left."""
     key, job = job["key"], {name: value for name, value in job.items() if name != "key"}
     # by its files too: a job that somebody left for others of the revision is not this one
-    name = f"{job['repo']}-{job['revision'][:12]}-{key}".replace("/", "-").replace(".", "-")
-    path = f"{layout.WEIGHTS}/.jobs/{name}.json"
+    revision = f"{job['repo']}-{job['revision'][:12]}".replace("/", "-").replace(".", "-")
+    path = f"{layout.WEIGHTS}/.jobs/{revision}-{key}.json"
     folder = "/".join(job["folder"].split("/")[:-1])
     make = 'install -d -m 755 -o "$1" -g "$1" "$2" "$(dirname "$3")" "$3"'
     remote.script(host, make, layout.WORKER_USER, f"{layout.WEIGHTS}/.jobs", folder, doing=f"making {folder}")
@@ -130,14 +131,15 @@ def _fetch(host: Any, job: dict[str, Any], wheelhouse: Path | None) -> None:
         from rigup.operations.weights_sharing import FOLDER
 
         job, writable = job | {"sharing": part.job}, (folder, FOLDER)
+    program, unit = f"{layout.PROGRAMS}/fetch_weights.py", layout.job_unit("weights", f"{revision}-{key}")
+    work = jobs.Job(unit, "weights", ("python3", program, path), writable, "bytes")
+    _stop_others(host, layout.job_unit("weights", f"{revision}-"), work)
+    sent = wheelhouse is not None and not jobs.going(host, work)
     remote.write_file(host, path, json.dumps(job))
-    program, unit = f"{layout.PROGRAMS}/fetch_weights.py", layout.job_unit("weights", name)
-    sent = wheelhouse is not None and not remote.ask(host, "systemctl", "is-active", "--quiet", unit).ok
     if sent:
         _send(host, job, wheelhouse, part)
     if part:
         part.arrived()
-    work = jobs.Job(unit, "weights", ("python3", program, path), writable, "bytes")
     try:
         jobs.run(host, work)
     except HostFailed:
@@ -148,6 +150,19 @@ def _fetch(host: Any, job: dict[str, Any], wheelhouse: Path | None) -> None:
     check = remote.ask(host, "python3", program, "--check", path)
     if not check.ok:
         raise HostFailed(f"{host.name}: weights of {job['repo']}: {_why(check.last_line)}", "run rigup apply again")
+
+
+def _stop_others(host: Any, units: str, work: jobs.Job) -> None:
+    """Stops what an earlier run left to get other files of the revision: the folder would be its until it has them all.
+
+    units: how the names of all that get files of the revision begin. What has come stays for whoever wants it.
+    """
+    words = ("systemctl", "list-units", "--plain", "--no-legend", "--state=active,activating,deactivating")
+    said = remote.ask(host, *words, f"{units}*").stdout
+    others = {line.split()[0] for line in said.splitlines() if line.strip()} - {f"{work.unit}.service"}
+    if others:
+        report(Progress(host.name, work.step, text="stopping a download that an earlier run left"))
+        remote.tell(host, "systemctl", "stop", *sorted(others), timeout=jobs.STOP_SECONDS)
 
 
 def _part(host: Any, key: str) -> Part | None:

@@ -48,17 +48,18 @@ def run(args: argparse.Namespace) -> int:
 
     project = load_project(args.inventory, args.limit)
     plans = plan_project(project)
+    serving = {plan.host for plan in plans}
+    idle = tuple(host for host in project.hosts if host.name not in serving)
     if args.json:
         from rigup.cli.plan_json import as_json
 
-        json.dump(as_json(plans), sys.stdout, indent=1)
+        json.dump(as_json(plans, idle), sys.stdout, indent=1)
         print()
     else:
         from rich.console import Console
 
         from rigup.cli.plan_table import show
 
-        serving = {plan.host for plan in plans}
-        idle = tuple(host.name for host in project.hosts if host.name not in serving)
-        show(plans, Console(highlight=False), explain=args.explain, idle=idle)
+        names = tuple(host.name for host in idle)
+        show(plans, Console(highlight=False), explain=args.explain, idle=names)
     return 1 if any(plan.verdict == "refused" for plan in plans) else 0

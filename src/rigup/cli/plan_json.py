@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from rigup.fleet.inventory import HostEntry
 from rigup.plan import Plan
 from rigup.planner.nodes import named
 from rigup.units import Frozen
@@ -27,9 +28,13 @@ NOTHING_DECIDED = (
 )
 
 
-def as_json(plans: Iterable[Plan]) -> dict[str, Any]:
-    """All plans, one entry for each service of each host."""
-    return {"schema": SCHEMA, "hosts": [plan_as_json(plan) for plan in plans]}
+def as_json(plans: Iterable[Plan], idle: Iterable[HostEntry]) -> dict[str, Any]:
+    """All plans, one entry for each service of each host, and apart from them the hosts that are to serve nothing."""
+    return {
+        "schema": SCHEMA,
+        "hosts": [plan_as_json(plan) for plan in plans],
+        "idle": [{"host": entry.name, "group": entry.group} for entry in idle],
+    }
 
 
 def plan_as_json(plan: Plan) -> dict[str, Any]:

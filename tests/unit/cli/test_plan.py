@@ -91,8 +91,8 @@ def test_json_is_the_contract(fleet: Any, capsys: pytest.CaptureFixture[str]) ->
     fleet(quad=(["a"], FOUR_3090))
     assert main(["plan", "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
-    assert list(data) == ["schema", "hosts"]
-    assert data["schema"] == 1
+    assert list(data) == ["schema", "hosts", "idle"]
+    assert (data["schema"], data["idle"]) == (1, [])
     (host,) = data["hosts"]
     assert list(host) == KEYS
     assert (host["host"], host["group"], host["verdict"]) == ("a", "quad", "ok")
@@ -123,6 +123,16 @@ def test_json_of_a_refusal_keeps_only_what_is_known(fleet: Any, capsys: pytest.C
     kept = {key for key in KEYS if host[key] is not None}
     assert kept == {"host", "group", "verdict", "rig", "service", "refusals", "alternatives", "nodes", "rank"}
     assert [list(refusal) for refusal in host["refusals"]] == [["rule", "message", "hint", "source"]]
+
+
+def test_json_names_hosts_that_serve_nothing_apart(fleet: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    fleet(demo=(["a"], DEMO), quiet=(["b", "c"], {**DEMO, "services": {}}))
+    assert main(["plan", "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert [list(host) for host in data["hosts"]] == [KEYS]
+    assert data["idle"] == [{"host": "b", "group": "quiet"}, {"host": "c", "group": "quiet"}]
+    assert main(["plan", "--json", "--limit", "a"]) == 0
+    assert json.loads(capsys.readouterr().out)["idle"] == []
 
 
 def test_equal_hosts_of_a_group_are_shown_once(fleet: Any) -> None:

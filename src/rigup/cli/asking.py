@@ -76,21 +76,30 @@ def tell(
     keep: Callable[[dict[str, Any]], Path],
     console: Console,
     as_json: bool,
-) -> None:
+) -> int:
     """Shows what was found of each service and the hosts that failed, then keeps it and says where; for scripts, too.
 
-    Raises InputError where it cannot be kept: it has been shown by then.
+    Returns 0, or the exit code where something of it cannot be kept, which is shown and said all the same.
     """
     from rigup.cli import summary
+    from rigup.cli.main import show_error
 
     failed = [result for result in results if result.errors]
     for one in found:
         show(one, console)
     summary.show_results(failed, console)
-    kept = [{"file": str(keep(one)), **one} for one in found]
-    for one in kept:
-        console.print(f"kept in {one['file']}", highlight=False, markup=False, soft_wrap=True)
+    told, problems = [], {}
+    for one in found:
+        try:
+            file = str(keep(one))
+            console.print(f"kept in {file}", highlight=False, markup=False, soft_wrap=True)
+        except InputError as error:
+            file, problems[error.message] = None, error
+        told.append({"file": file, **one})
     if as_json:
-        said = {"schema": 1, "results": kept, "failed": summary.as_json(failed)["hosts"]}
+        said = {"schema": 1, "results": told, "failed": summary.as_json(failed)["hosts"]}
         json.dump(said, sys.stdout, indent=1)
         print()
+    for problem in problems.values():
+        show_error(problem, as_json=False)
+    return max((problem.exit_code for problem in problems.values()), default=0)

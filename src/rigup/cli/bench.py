@@ -110,13 +110,15 @@ def _tell(args: argparse.Namespace, root: Path, measured: list[dict[str, Any]], 
     from rigup.fleet.result import exit_code
 
     console = Console(stderr=args.json or args.csv == "-")
-    asking.tell(measured, results, show_result, partial(store, root), console, args.json)
+    not_kept = asking.tell(measured, results, show_result, partial(store, root), console, args.json)
     if args.csv:
         text = as_csv(measured)
         if args.csv == "-":
             sys.stdout.write(text)
         else:
             _write(args.csv, text)
+    if not_kept:
+        return not_kept
     if any(result["why"] == "stopped" for result in measured):
         return 130
     silent = any(

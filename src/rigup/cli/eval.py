@@ -138,8 +138,8 @@ def _tell(args: argparse.Namespace, root: Path, found: list[dict[str, Any]], res
     from rigup.fleet.evaluation_results import store
 
     console = Console(stderr=args.json, highlight=False)
-    asking.tell(found, results, show_result, partial(store, root), console, args.json)
-    return ended(found, results)
+    not_kept = asking.tell(found, results, show_result, partial(store, root), console, args.json)
+    return not_kept or ended(found, results)
 
 
 def ended(found: list[dict[str, Any]], results: list[HostResult]) -> int:

@@ -127,6 +127,16 @@ def test_what_cannot_be_kept_is_shown_all_the_same(
     )
 
 
+def test_what_cannot_be_kept_is_one_document_and_a_table_for_scripts(
+    engine: Callable[..., Engine], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "results").write_text("no folder")
+    assert main(("bench", "--url", engine(itl=0.002).url, *QUICK, "--json", "--csv", "figures.csv")) == 2
+    (result,) = json.loads(capsys.readouterr().out)["results"]
+    assert result["file"] is None and result["complete"]
+    assert len((folder / "figures.csv").read_text().splitlines()) == 2
+
+
 def test_a_level_without_an_answer_is_a_failure(
     engine: Callable[..., Engine], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,7 +10,7 @@ import os
 import socket
 from pathlib import Path
 
-from rigup.errors import MissingTool
+from rigup.errors import HostFailed, MissingTool
 from rigup.lab.addresses import (
     MOST_LABS,
     cdn_address,
@@ -78,16 +78,26 @@ def allocate() -> int:
 
 
 def claim(number: int) -> bool:
-    """Makes the network of one lab; False where it is there already."""
+    """Makes the network of one lab, whole or not at all; False where it is there already."""
     name = namespace(number)
-    if (NAMESPACES / name).exists() or run(["ip", "netns", "add", name], check=False).returncode:
+    if (NAMESPACES / name).exists():
         return False
+    try:
+        run(["ip", "netns", "add", name])
+    except HostFailed:
+        if (NAMESPACES / name).exists():
+            return False  # another process was faster
+        raise
     ip = ["ip", "-n", name]
-    run([*ip, "link", "set", "lo", "up"])
-    run([*ip, "link", "add", BRIDGE, "type", "bridge"])
-    for address in (hub_address(number), cdn_address(number)):
-        run([*ip, "address", "add", f"{address}/24", "dev", BRIDGE])
-    run([*ip, "link", "set", BRIDGE, "up"])
+    try:
+        run([*ip, "link", "set", "lo", "up"])
+        run([*ip, "link", "add", BRIDGE, "type", "bridge"])
+        for address in (hub_address(number), cdn_address(number)):
+            run([*ip, "address", "add", f"{address}/24", "dev", BRIDGE])
+        run([*ip, "link", "set", BRIDGE, "up"])
+    except BaseException:
+        release(number)
+        raise
     return True
 
 

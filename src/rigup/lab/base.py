@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rigup.errors import HostFailed, InputError
+from rigup.errors import HostFailed, InputError, Refused
 from rigup.lab.folder import lab_folders, lab_root, make_folder, remove_tree
 from rigup.lab.process import run, tail
 from rigup.lab.registries import debian_mirrors, sources
@@ -39,15 +39,19 @@ def image(name: str) -> Path:
 def ensure(suite: str, say: Say, fresh: bool = False) -> str:
     """Builds the image of a suite if it is not there, and drops older ones that no lab uses.
 
-    fresh: build it again in any case, for its packages have moved on; an image in use is kept.
-    Returns the image's name. Raises InputError for an unknown suite, HostFailed with the log where the build fails.
+    fresh: build it again in any case, for its packages have moved on.
+    Returns the image's name. Raises InputError for an unknown suite, Refused where a lab uses the image that is to be
+    built again, HostFailed with the log where the build fails.
     """
     if suite not in SUITES:
         raise InputError(f"--suite: {suite}: the lab knows {' and '.join(SUITES)}", f"--suite {SUITES[0]}")
     name = image_name(suite)
     with _alone():
-        if image(name).exists() and not (fresh and name not in _in_use()):
-            return name
+        if image(name).exists():
+            if not fresh:
+                return name
+            if lab := _in_use().get(name):
+                raise Refused(f"{name}: lab {lab} uses this image", f"rigup lab down {lab}")
         _remove(path for path in image(name).parent.iterdir() if path.name.startswith(".") and path.is_dir())
         started = time.monotonic()
         say(f"building the {suite} image, once (about a minute)")
@@ -99,8 +103,9 @@ def _alone() -> Iterator[None]:
         yield
 
 
-def _in_use() -> set[str]:
-    return {record.base for folder in lab_folders() if (record := folder.record())}
+def _in_use() -> dict[str, str]:
+    """A lab for each image that is in use."""
+    return {str(folder.said().get("base")): folder.name for folder in lab_folders()}
 
 
 def _remove(images: Iterator[Path] | set[Path]) -> None:

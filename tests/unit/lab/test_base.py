@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rigup.errors import InputError
+from rigup.errors import InputError, Refused
 from rigup.lab import base
 from rigup.lab.folder import LabFolder, LabRecord, make_folder
 
@@ -59,9 +59,19 @@ def test_an_image_that_a_lab_uses_stays(recipe: Path) -> None:
     make_folder(LabFolder("b").path)
     record = LabRecord(name="b", number=1, network=1, suite="bookworm", base=first, disk="4g", hosts=1)
     LabFolder("b").keep(record)
+    with pytest.raises(Refused, match=f"^{first}: lab b uses this image$"):
+        base.ensure("bookworm", silent, fresh=True)
     (recipe / "packages.txt").write_text("systemd\n")
     base.ensure("bookworm", silent)
     assert base.image(first).exists()
+
+
+def test_an_image_that_no_lab_uses_is_built_again(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[str] = []
+    monkeypatch.setattr(base, "_build", lambda suite, name: (built.append(name), base.image(name).mkdir(exist_ok=True)))
+    name = base.ensure("bookworm", silent)
+    assert base.ensure("bookworm", silent) == base.ensure("bookworm", silent, fresh=True) == name
+    assert built == [name, name]
 
 
 def test_what_a_killed_build_left_goes(recipe: Path) -> None:

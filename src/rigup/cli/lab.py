@@ -104,23 +104,25 @@ def _up(args: argparse.Namespace) -> int:
 def _list(args: argparse.Namespace) -> int:
     from rigup.lab.lab import Lab
 
-    _show(Lab.all(), args.json)
+    _show(Lab.all(_say), args.json)
     return 0
 
 
 def _down(args: argparse.Namespace) -> int:
     from rigup.errors import InputError
-    from rigup.lab.lab import Lab
+    from rigup.lab.folder import lab_folders
+    from rigup.lab.lab import take_down
 
-    labs = [Lab.named(args.name)] if args.name else Lab.all()
-    if len(labs) > 1 and not args.all:
-        names = ", ".join(lab.record.name for lab in labs)
-        raise InputError(f"lab down: there are several labs ({names})", "name one, or say --all")
-    for lab in labs:
-        lab.down()
-        _say(f"lab {lab.record.name} is gone")
+    if args.name and args.all:
+        raise InputError(f"lab down: {args.name} and --all: one lab, or all of them", f"rigup lab down {args.name}")
+    names = [args.name] if args.name else [folder.name for folder in lab_folders()]
+    if len(names) > 1 and not args.all:
+        raise InputError(f"lab down: there are several labs ({', '.join(names)})", "name one, or say --all")
+    for name in names:
+        take_down(name)
+        _say(f"lab {name} is gone")
     if args.json:
-        print(json.dumps({"schema": 1, "down": [lab.record.name for lab in labs]}))
+        print(json.dumps({"schema": 1, "down": names}))
     return 0
 
 

@@ -76,12 +76,10 @@ def inventory(record: LabRecord, folder: LabFolder, user: str = "root") -> str:
     return "\n".join([*lines, "]"]) + "\n"
 
 
-def group_data(rig: str | Mapping[str, Any] | None, settings: Mapping[str, str] | None = None) -> str:
+def group_data(rig: Mapping[str, Any] | None, settings: Mapping[str, str] | None = None) -> str:
     """A group_data file: the rig as declared (None for no GPU), one small service, and other settings as text."""
-    data = {"gpus": rig or []} if rig is None or isinstance(rig, str) else dict(rig)
-    chat = EXAMPLE_SERVICES["chat"]["model"]
-    said = "".join(f"{key} = {_literal(value)}\n" for key, value in (settings or {}).items())
-    return f'rig = {json.dumps(data)}\nservices = {{"chat": {{"model": {_literal(chat)}}}}}\n{said}'
+    data = {"rig": {"gpus": []} if rig is None else rig, "services": EXAMPLE_SERVICES, **(settings or {})}
+    return "".join(f"{key} = {_literal(value)}\n" for key, value in data.items())
 
 
 def write_inventory(
@@ -89,21 +87,25 @@ def write_inventory(
     folder: LabFolder,
     into: Path,
     user: str = "root",
-    rig: str | Mapping[str, Any] | None = None,
     settings: Mapping[str, str] | None = None,
+    anew: bool = False,
 ) -> Path:
-    """Writes `inventory.py` and returns its path; writes `group_data/<lab>.py` once, or anew when a rig is given.
+    """Writes `inventory.py` and returns its path, and `group_data/<lab>.py` where that is not there yet.
 
-    settings: what group_data says besides, by key.
+    settings: what group_data says besides the rig, by key. anew: it is written in any case.
     """
     make_folder(into)
     write(into / "inventory.py", inventory(record, folder, user))
     data = make_folder(into / "group_data") / f"{record.name}.py"
-    if rig is not None or not data.exists():
-        write(data, group_data(rig, settings))
+    if anew or not data.exists():
+        write(data, group_data(record.rig, settings))
     return into / "inventory.py"
 
 
-def _literal(value: str | int) -> str:
+def _literal(value: object) -> str:
     """A Python literal with double quotes, as formatted code has them."""
-    return str(value) if isinstance(value, int) else '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_literal(key)}: {_literal(part)}" for key, part in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_literal, value)) + "]"
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import pwd
 import shutil
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -22,7 +24,11 @@ from rigup.units import Frozen
 def caller() -> pwd.struct_passwd | None:
     """The user who called through sudo, or None. The lab lives in that user's cache folder and its files are theirs."""
     uid = os.environ.get("SUDO_UID", "")
-    return pwd.getpwuid(int(uid)) if os.geteuid() == 0 and uid.isdigit() and int(uid) else None
+    if os.geteuid() or not uid.isdigit() or not int(uid):
+        return None
+    with suppress(KeyError):  # a number that nobody has here
+        return pwd.getpwuid(int(uid))
+    return None
 
 
 def lab_root() -> Path:
@@ -70,6 +76,7 @@ class LabRecord(Frozen):
     """What a lab was asked to be. Machines are `name` followed by 1 to `hosts`; `base` is the image's folder name.
 
     network: which namespace is the lab's, for its number may be another lab's after a restart of this machine.
+    rig: the simulated GPUs of each machine, as group_data has them; None for none.
     """
 
     name: str
@@ -80,6 +87,7 @@ class LabRecord(Frozen):
     disk: str
     hosts: int
     ssh_port: int = SSH_PORT
+    rig: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -113,6 +121,10 @@ class LabFolder:
         """The folder of one machine: its host key, log and cable; its disk is mounted here, for its holder alone."""
         return self.path / "machines" / str(index)
 
+    def machines(self) -> list[Path]:
+        """The folders of all machines that the lab has, or had when something of it failed."""
+        return sorted((self.path / "machines").glob("[0-9]*"))
+
     def record(self) -> LabRecord | None:
         """What this lab is, or None where there is none; raises InputError for a record that another rigup wrote."""
         file = self.path / "lab.json"
@@ -121,37 +133,44 @@ class LabFolder:
         except FileNotFoundError:
             return None
         except ValidationError:
-            hint = f"take it down with the rigup that made it, or remove {self.path}"
-            raise InputError(f"{file}: another version of rigup made this lab", hint) from None
+            raise InputError(f"{file}: another version of rigup made this lab", f"rigup lab down {self.name}") from None
+
+    def said(self) -> dict[str, Any]:
+        """What the record says, whoever wrote it; nothing where it cannot be read."""
+        try:
+            said = json.loads((self.path / "lab.json").read_text())
+        except (OSError, ValueError):
+            return {}
+        return said if isinstance(said, dict) else {}
 
     def existing(self) -> LabRecord:
         """The record of a lab that must exist; raises InputError naming the labs that do."""
         record = self.record()
         if record is None:
-            others = ", ".join(other.name for other in lab_folders()) or "none is up"
-            raise InputError(f"lab {self.name}: there is no such lab ({others})", f"rigup lab up --name {self.name}")
+            raise self.unknown()
         return record
+
+    def unknown(self) -> InputError:
+        """What to say where there is no such lab."""
+        others = ", ".join(other.name for other in lab_folders()) or "none is up"
+        return InputError(f"lab {self.name}: there is no such lab ({others})", f"rigup lab up --name {self.name}")
 
     def keep(self, record: LabRecord) -> None:
         """Writes the record."""
-        write(self.path / "lab.json", record.model_dump_json(indent=1) + "\n")
+        write(self.path / "lab.json", record.model_dump_json(indent=1, exclude_none=True) + "\n")
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """One `up` or `down` of a lab at a time; a second one waits."""
-        while True:
+        """One `up` or `down` of a lab at a time; a second one waits. The lab's folder is there meanwhile."""
+        # The lock stays where it is: one that goes with the folder would guard nothing for who waits for it.
+        with (make_folder(self.path.parent) / f".{self.name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
             make_folder(self.path)
-            handle = os.open(self.path, os.O_RDONLY)
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX)
-                # Whoever held the lock before may have removed the folder: then this lock guards nothing.
-                if self.path.exists() and os.fstat(handle).st_ino == self.path.stat().st_ino:
-                    yield
-                    return
+                yield
             finally:
                 with suppress(OSError):
                     self.path.rmdir()  # An `up` that failed early leaves no trace
-                os.close(handle)
 
 
 def lab_folders() -> list[LabFolder]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rigup.errors import HostFailed, InputError
+from rigup.errors import HostFailed
 from rigup.lab import network, nvidia_repository, process
 from rigup.lab.addresses import hub_address
 from rigup.lab.folder import LabFolder, LabRecord, write
@@ -23,26 +23,19 @@ PROGRAMS = {
 """What a machine with GPUs has from the start, and the file of nvml/ that it is."""
 
 
-def check(rig: str | Mapping[str, Any]) -> None:
+def check(rig: Mapping[str, Any]) -> None:
     """Raises InputError for a rig that is not known, MissingTool where this machine cannot make what it needs."""
     describe(rig, "")
     nvidia_repository.ensure()
 
 
-def provide(record: LabRecord, rig: str | Mapping[str, Any]) -> None:
-    """Gives every machine of a lab that is not up yet the GPUs of a rig, and starts the repository of their driver.
-
-    Raises InputError where a machine is up with other GPUs.
-    """
+def provide(record: LabRecord, rig: Mapping[str, Any]) -> None:
+    """Gives every machine of a lab that is to be made the GPUs of a rig, and starts the repository of their driver."""
     folder = LabFolder(record.name)
     for index in range(1, record.hosts + 1):
-        machine, kept = folder.machine(index), folder.machine(index) / FILE
-        wanted = describe(rig, f"{record.name}{index}")
-        up = process.running(machine / "holder.pid") is not None
-        if up and (not kept.exists() or kept.read_text() != wanted):
-            has = "other GPUs" if kept.exists() else "no GPUs"
-            raise InputError(f"--rig: {record.name}{index} is up with {has}", f"rigup lab down {record.name}")
-        write(kept, wanted)
+        machine = folder.machine(index)
+        if process.running(machine / "holder.pid") is None:
+            write(machine / FILE, describe(rig, f"{record.name}{index}"))
     repository = nvidia_repository.ensure()
     if process.running(folder.path / f"{SERVER}.pid") is None:
         process.start(folder.path, SERVER, "rigup.lab.nvidia_repository_server", record.name, str(repository))

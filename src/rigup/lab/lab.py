@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import re
 import socket
 from collections.abc import Mapping
@@ -13,10 +14,11 @@ from rigup.errors import HostFailed, InputError
 from rigup.lab import access, addresses, base, gpus_in_lab, inotify, network, nvidia_repository, prerequisites, process
 from rigup.lab.base import Say
 from rigup.lab.folder import LabFolder, LabRecord, lab_folders, make_folder, remove_tree, write
-from rigup.lab.machine import Machine
+from rigup.lab.gpus import rig_data
+from rigup.lab.machine import Machine, dismantle
 
-NAME = re.compile(r"^[a-z][a-z0-9]{0,20}$")
-DISK = re.compile(r"^[1-9][0-9]*[mg]$")
+NAME = re.compile(r"[a-z][a-z0-9]{0,20}")
+DISK = re.compile(r"[1-9][0-9]*[mg]")
 OTHER_SSH_PORT = 2222
 SERVER_SECONDS = 30
 SERVERS = ("packages", "forwarder")
@@ -44,49 +46,78 @@ class Lab:
     ) -> Lab:
         """Brings a lab up and waits until every machine answers SSH; what is up already stays as it is.
 
-        Where that fails, the machines of a lab that was not up before end; its files stay, to be looked at.
+        Where that fails, a lab that was up is as before, without the machines that were to be added; those of another
+        end. Files stay, to be looked at.
 
-        hosts: how many machines at least. rig: as in group_data, or "4x RTX 3090". say: takes progress, line by line.
+        hosts: how many machines at least. say: takes progress, line by line.
+        rig: as in group_data, or "4x RTX 3090"; None for what the lab had before.
         disk: the size of each machine's disk, as "600m" or "4g"; it takes memory as it fills.
         Raises MissingTool where a lab cannot run, InputError for a bad argument, HostFailed for a failed boot.
         """
         _check(name, hosts, disk)
         prerequisites.check()
-        if rig:
-            gpus_in_lab.check(rig)
+        wanted = rig_data(rig) if rig else None
+        if wanted:
+            gpus_in_lab.check(wanted)
         folder = LabFolder(name)
         with folder.locked():
             old = folder.record()
-            was_up = old is not None and network.up(old)
-            record = _record(folder, hosts, suite, disk, say)
-            try:
-                cls(record)._bring_up(rig, say)
-            except BaseException:
-                if not was_up:
-                    cls(record)._dismantle()
-                raise
+            if old and network.up(old):
+                record = _larger(old, hosts, suite, disk, wanted)
+                try:
+                    cls(record)._bring_up(say)
+                except BaseException:
+                    cls(record)._take_back(old)
+                    raise
+            else:
+                record = _new(folder, old, hosts, suite, disk, wanted, say)
+                try:
+                    cls(record)._bring_up(say, anew=old is None or old.rig != record.rig)
+                except BaseException:
+                    _dismantle(folder)
+                    raise
         return cls(record)
 
-    def _bring_up(self, rig: str | Mapping[str, Any] | None, say: Say) -> None:
+    def _bring_up(self, say: Say, anew: bool = False) -> None:
+        """Starts all of a lab that does not run. anew: group_data is written in any case."""
         record, folder = self.record, self.folder
         inotify.make_room(sum(lab.record.hosts for lab in Lab.all()), say)
         access.make_key(folder.key)
-        machines = [Machine(record, index) for index in range(1, record.hosts + 1)]
-        for machine in machines:
+        for machine in self.machines:
             make_folder(machine.folder)
             access.make_key(machine.folder / "ssh_host_ed25519_key")
-        if rig:
-            gpus_in_lab.provide(record, rig)
-        _write_access(folder, record, machines, rig)
+        if record.rig:
+            gpus_in_lab.provide(record, record.rig)
+        self._write_access(anew)
         for server in SERVERS:
             if process.running(folder.path / f"{server}.pid") is None:
                 process.start(folder.path, server, f"rigup.lab.{server}", record.name)
-        for machine in machines:
+        for machine in self.machines:
             machine.start()
         _wait_for_servers(record, folder)
-        for machine in machines:
-            machine.wait_for_ssh()
-            say(f"{machine.name} answers SSH at {machine.address}")
+        for machine in self.machines:
+            if machine.cable.plugged:
+                machine.wait_for_ssh()
+                say(f"{machine.name} answers SSH at {machine.address}")
+            else:
+                say(f"{machine.name} is not waited for: its cable is cut")
+
+    def _take_back(self, old: LabRecord) -> None:
+        """Makes the lab what it was before machines were added to it."""
+        for machine in self.machines[old.hosts :]:
+            process.stop(machine.folder / "holder.pid")
+            dismantle(old.number, machine.index)
+        self.folder.keep(old)
+        Lab(old)._write_access()
+
+    def _write_access(self, anew: bool = False) -> None:
+        record, folder = self.record, self.folder
+        keys = {m.index: m.folder / "ssh_host_ed25519_key.pub" for m in self.machines}
+        known = {index: key.read_text() for index, key in keys.items() if key.exists()}
+        write(folder.known_hosts, access.known_hosts(record, known))
+        write(folder.ssh_config, access.ssh_config(record, folder))
+        settings = nvidia_repository.settings(record.suite) if record.rig else None
+        access.write_inventory(record, folder, folder.path, settings=settings, anew=anew)
 
     @classmethod
     def named(cls, name: str) -> Lab:
@@ -94,9 +125,15 @@ class Lab:
         return cls(LabFolder(name).existing())
 
     @classmethod
-    def all(cls) -> list[Lab]:
-        """Every lab of this user."""
-        return [cls(record) for folder in lab_folders() if (record := folder.record())]
+    def all(cls, say: Say = _silent) -> list[Lab]:
+        """Every lab of this user, but for those whose record cannot be read, which are said."""
+        labs = []
+        for folder in lab_folders():
+            try:
+                labs.append(cls(folder.existing()))
+            except InputError as error:
+                say(f"{error.message} ({error.hint})")
+        return labs
 
     @property
     def folder(self) -> LabFolder:
@@ -117,45 +154,78 @@ class Lab:
 
     def down(self) -> None:
         """Ends every process of the lab and removes its machines, network and files; also what a broken `up` left."""
-        prerequisites.check()
-        folder = self.folder
-        with folder.locked():
-            self._dismantle()
-            remove_tree(folder.path)
+        take_down(self.record.name)
 
-    def _dismantle(self) -> None:
-        """Ends every process with a pid file in the lab's folder, the machines, and the network."""
-        for pid_file in self.folder.path.rglob("*.pid"):
-            process.stop(pid_file)
-        # The number of a lab whose network is gone may be another lab's by now: then all under that number is.
-        if network.identity(self.record.number) in (self.record.network, 0):
-            for machine in self.machines:
-                machine.dismantle()
-            network.release(self.record.number)
+
+def take_down(name: str) -> None:
+    """Takes a lab down, also one whose record another version of rigup wrote; raises InputError where there is none."""
+    folder = LabFolder(name)
+    if folder not in lab_folders():
+        raise folder.unknown()
+    prerequisites.check()
+    with folder.locked():
+        _dismantle(folder)
+        remove_tree(folder.path)
+
+
+def _dismantle(folder: LabFolder) -> None:
+    """Ends every process with a pid file in a lab's folder, the machines, and the network."""
+    for pid_file in folder.path.rglob("*.pid"):
+        process.stop(pid_file)
+    said = folder.said()
+    number = said.get("number")
+    # The number of a lab whose network is gone may be another lab's by now: then all under that number is.
+    if isinstance(number, int) and network.identity(number) in (said.get("network"), 0):
+        for machine in folder.machines():
+            dismantle(number, int(machine.name))
+        network.release(number)
 
 
 def _check(name: str, hosts: int, disk: str) -> None:
-    if not NAME.match(name):
+    if not NAME.fullmatch(name):
         raise InputError(f"--name: {name}: must be lower-case letters and digits, a letter first", "--name lab")
+    if keyword.iskeyword(name):
+        raise InputError(f"--name: {name}: no inventory can have a group of that name, a word of Python", "--name lab")
     if not 1 <= hosts <= addresses.MOST_MACHINES:
         raise InputError(f"--hosts: {hosts}: must be 1 to {addresses.MOST_MACHINES}", "--hosts 2")
-    if not DISK.match(disk):
+    if not DISK.fullmatch(disk):
         raise InputError(f'--disk: {disk}: must be a size such as "600m" or "4g"', "--disk 4g")
 
 
-def _record(folder: LabFolder, hosts: int, suite: str, disk: str, say: Say) -> LabRecord:
-    """The record of a lab that is to be up: the one that is there, with more machines if need be, or a new one."""
-    old = folder.record()
-    if old and network.up(old):
-        if (old.suite, old.disk) != (suite, disk):
-            has = f"lab {old.name} is up with --suite {old.suite} --disk {old.disk}"
-            raise InputError(f"{has}, not --suite {suite} --disk {disk}", f"rigup lab down {old.name}")
-        record = old.model_copy(update={"hosts": max(hosts, old.hosts)})
-    else:
-        if old:
-            Lab(old)._dismantle()  # its network is gone, something of it may not be
-        image = base.ensure(suite, say)
-        number = network.allocate()
+def _check_names(name: str, hosts: int) -> None:
+    """Raises InputError where a machine of the lab would be named as one of another: lab1 may have a 1, lab an 11."""
+    own = {f"{name}{index}" for index in range(1, hosts + 1)}
+    for lab in Lab.all():
+        taken = [machine.name for machine in lab.machines if machine.name in own and lab.record.name != name]
+        if taken:
+            message = f"--name: {name}: lab {lab.record.name} has a machine {taken[0]} as well"
+            raise InputError(message, f"--name {name}x")
+
+
+def _larger(old: LabRecord, hosts: int, suite: str, disk: str, rig: dict[str, Any] | None) -> LabRecord:
+    """The record of a lab that is up, kept, with more machines if need be; raises InputError for another lab."""
+    if (old.suite, old.disk) != (suite, disk):
+        has = f"lab {old.name} is up with --suite {old.suite} --disk {old.disk}"
+        raise InputError(f"{has}, not --suite {suite} --disk {disk}", f"rigup lab down {old.name}")
+    if rig not in (None, old.rig):
+        has = "other GPUs" if old.rig else "no GPUs"
+        raise InputError(f"--rig: lab {old.name} is up with {has}", f"rigup lab down {old.name}")
+    record = old.model_copy(update={"hosts": max(hosts, old.hosts)})
+    _check_names(record.name, record.hosts)
+    LabFolder(old.name).keep(record)
+    return record
+
+
+def _new(
+    folder: LabFolder, old: LabRecord | None, hosts: int, suite: str, disk: str, rig: dict[str, Any] | None, say: Say
+) -> LabRecord:
+    """The record of a lab that is to be made, kept, and its network; `old` is one that is not up any more."""
+    _check_names(folder.name, hosts)
+    if old:
+        _dismantle(folder)  # its network is gone, something of it may not be
+    image = base.ensure(suite, say)
+    number = network.allocate()
+    try:
         record = LabRecord(
             name=folder.name,
             number=number,
@@ -165,8 +235,12 @@ def _record(folder: LabFolder, hosts: int, suite: str, disk: str, say: Say) -> L
             disk=disk,
             hosts=hosts,
             ssh_port=_ssh_port(number),
+            rig=rig or (old.rig if old else None),
         )
-    folder.keep(record)
+        folder.keep(record)
+    except BaseException:
+        network.release(number)
+        raise
     return record
 
 
@@ -193,13 +267,3 @@ def _wait_for_servers(record: LabRecord, folder: LabFolder) -> None:
     for pid_file in ended() if listening else pid_files:
         log = pid_file.with_suffix(".log")
         raise HostFailed(f"lab {record.name}: its {pid_file.stem} server failed\n{process.tail(log)}", f"see {log}")
-
-
-def _write_access(
-    folder: LabFolder, record: LabRecord, machines: list[Machine], rig: str | Mapping[str, Any] | None
-) -> None:
-    keys = {m.index: (m.folder / "ssh_host_ed25519_key.pub").read_text() for m in machines}
-    write(folder.known_hosts, access.known_hosts(record, keys))
-    write(folder.ssh_config, access.ssh_config(record, folder))
-    settings = nvidia_repository.settings(record.suite) if rig else None
-    access.write_inventory(record, folder, folder.path, rig=rig, settings=settings)

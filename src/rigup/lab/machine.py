@@ -62,7 +62,7 @@ class Machine:
     @property
     def on(self) -> bool:
         """Whether it has power: it may still be booting."""
-        return self._cgroup.populated
+        return network.up(self.record) and self._cgroup.populated
 
     @property
     def cable(self) -> network.Cable:
@@ -122,12 +122,15 @@ class Machine:
 
     def power_off(self) -> None:
         """Cuts the power: no process gets to say goodbye, no connection is closed, the disk stays as it is."""
-        network.plug(self.record.number, self.index, network.Cable(plugged=False))
+        self._check_network()
+        if self.on:
+            network.plug(self.record.number, self.index, network.Cable(plugged=False))
         self._cgroup.kill()
         network.disconnect(self.record.number, self.index)
 
     def power_on(self, wait: bool = True) -> None:
-        """Boots a machine that is off, and waits for SSH; one that is on is left alone."""
+        """Boots a machine that is off, and waits for SSH unless its cable is cut; one that is on is left alone."""
+        self._check_network()
         off = self.folder / holder.OFF
         process.wait_for(lambda: self.on or off.exists() or self._holder is None, 10)
         if not self.on:
@@ -139,7 +142,7 @@ class Machine:
             self.connect()
             os.kill(pid, holder.POWER_BUTTON)
             process.wait_for(lambda: self.on, 10)
-        if wait:
+        if wait and self.cable.plugged:
             self.wait_for_ssh()
 
     def connect(self) -> None:
@@ -158,18 +161,12 @@ class Machine:
         arguments = (self.record.name, str(self.index))
         process.start(self.folder, "holder", "rigup.lab.holder", *arguments, within=alone)
 
-    def dismantle(self) -> None:
-        """Ends every process of a machine whose holder has ended, and takes away its network card."""
-        self._cgroup.kill()
-        self._cgroup.remove()
-        network.disconnect(self.record.number, self.index)
-
     def wait_for_ssh(self, seconds: float = BOOT_SECONDS) -> None:
         """Waits until its SSH server answers; raises HostFailed with the console's last lines where it does not."""
         process.wait_for(lambda: self._ssh_answers() or self._holder is None, seconds)
         if not self._ssh_answers():
-            console = process.tail(self.log)
-            raise HostFailed(f"{self.name}: SSH did not answer within {seconds:.0f} s\n{console}", f"see {self.log}")
+            what = f"SSH did not answer within {seconds:.0f} s" if self._holder else "it ended before SSH answered"
+            raise HostFailed(f"{self.name}: {what}\n{process.tail(self.log)}", f"see {self.log}")
 
     def cut(self) -> None:
         """Pulls the network cable; connections hang, as they do in life."""
@@ -190,7 +187,13 @@ class Machine:
         free = f"$(($(df --output=avail --block-size=1 / | tail -1) - {leave_mib} * 1048576))"
         self.ssh(f"fallocate --length {free} /var/filler", check=True)
 
+    def _check_network(self) -> None:
+        """After a restart of this machine another lab may have the number, and so the machines that go by it."""
+        if not network.up(self.record):
+            raise InputError(f"lab {self.record.name} is not up", f"rigup lab up --name {self.record.name}")
+
     def _set_cable(self, **changes: bool | str | None) -> None:
+        self._check_network()
         cable = self.cable.model_copy(update=changes)
         network.keep_cable(self.folder, cable)
         if self.on:
@@ -202,3 +205,11 @@ class Machine:
                 return connection.recv(4) == b"SSH-"
         except OSError:
             return False
+
+
+def dismantle(number: int, index: int) -> None:
+    """Ends every process of a machine whose holder has ended, and takes away its network card."""
+    cgroup = Cgroup(number, index)
+    cgroup.kill()
+    cgroup.remove()
+    network.disconnect(number, index)

@@ -11,6 +11,7 @@ from rigup.lab import access
 from rigup.lab.folder import LabFolder, LabRecord
 
 RECORD = LabRecord(name="b", number=3, network=1, suite="bookworm", base="bookworm-x", disk="4g", hosts=2)
+RIG = {"gpus": "4x RTX 3090"}
 OTHER_PORT = RECORD.model_copy(update={"ssh_port": 2222, "hosts": 1})
 
 
@@ -68,7 +69,14 @@ def test_group_data_is_written_once_and_then_the_users(tmp_path: Path) -> None:
     data.write_text("# mine\n")
     access.write_inventory(RECORD, LabFolder("b"), tmp_path)
     assert data.read_text() == "# mine\n"
-    access.write_inventory(RECORD, LabFolder("b"), tmp_path, rig="4x RTX 3090")
+    access.write_inventory(RECORD.model_copy(update={"rig": RIG}), LabFolder("b"), tmp_path, anew=True)
     names = read(data.read_text())
-    assert names["rig"] == {"gpus": "4x RTX 3090"}
+    assert names["rig"] == RIG
     assert names["services"] == {"chat": {"model": "SmolLM2-135M-Instruct"}}
+
+
+def test_group_data_is_python_whatever_a_rig_says() -> None:
+    rig = {**RIG, "network": {"private": True}, "os": None, "host_memory_gib": 64.5, "note": 'a "b" \\ \n'}
+    text = access.group_data(rig, {"hub": "http://hub"})
+    assert text.startswith('rig = {"gpus": "4x RTX 3090", "network": {"private": True}, "os": None, ')
+    assert (read(text)["rig"], read(text)["hub"]) == (rig, "http://hub")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -52,12 +53,45 @@ def test_a_second_up_waits_for_the_first(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert order == ["first", "second"]
 
 
+def test_ups_that_wait_for_a_down_come_one_after_the_other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    inside: set[int] = set()
+    most: list[int] = []
+
+    def up(number: int) -> None:
+        with LabFolder("b").locked():
+            inside.add(number)
+            most.append(len(inside))
+            time.sleep(0.05)  # as an image is built meanwhile, with the folder still empty
+            inside.remove(number)
+
+    with LabFolder("b").locked():
+        threads = [threading.Thread(target=up, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        threads[0].join(0.2)
+        folder.remove_tree(LabFolder("b").path)
+    for thread in threads:
+        thread.join(10)
+    assert most == [1, 1, 1, 1]
+
+
+def test_a_sudo_user_whom_nobody_knows_is_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setenv("SUDO_UID", "3999999999")
+    assert folder.caller() is None
+
+
 def test_a_record_of_another_version_is_one_message(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     path = folder.make_folder(LabFolder("b").path)
     (path / "lab.json").write_text('{"name": "b", "shape": "round"}')
-    with pytest.raises(InputError, match=f"^{path}/lab.json: another version of rigup made this lab$"):
+    with pytest.raises(InputError, match=f"^{path}/lab.json: another version of rigup made this lab$") as raised:
         LabFolder("b").record()
+    assert raised.value.hint == "rigup lab down b"
+    assert LabFolder("b").said() == {"name": "b", "shape": "round"}
+    (path / "lab.json").write_text('{"name": "b", ')
+    assert LabFolder("b").said() == {}
 
 
 def test_an_up_that_failed_early_leaves_no_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

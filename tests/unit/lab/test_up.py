@@ -1,15 +1,20 @@
-"""What `Lab.up` does about this machine's limits, and about machines that did come up where others did not."""
+"""What `Lab.up` keeps, repairs, refuses and takes back, and what it does about this machine's limits."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from rigup.errors import HostFailed
-from rigup.lab import inotify, lab, network, prerequisites
-from rigup.lab.lab import Lab
+from rigup.cli.main import main
+from rigup.errors import HostFailed, InputError
+from rigup.lab import inotify
+from rigup.lab.folder import LabFolder
+from rigup.lab.lab import Lab, take_down
+from rigup.lab.machine import Machine
+from rigup.lab.network import Cable, keep_cable
+from tests.unit.lab.stubbed_lab import KEY, Stubbed, stub_labs
 
 
 @pytest.mark.parametrize(("limit", "after", "said"), [(128, 300, 1), (300, 300, 0), (1024, 1024, 0)])
@@ -25,23 +30,158 @@ def test_room_is_made_where_there_is_not_enough(
     assert lines == ["fs.inotify.max_user_instances was 128, is 300 now: 20 machines need that many"][:said]
 
 
-@pytest.mark.parametrize("was_up", [False, True])
-def test_machines_end_where_not_all_came_up_unless_they_were_up_before(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, was_up: bool
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    ended: list[str] = []
-    record = SimpleNamespace(name="b", hosts=2)
-    monkeypatch.setattr(prerequisites, "check", lambda: None)
-    monkeypatch.setattr(network, "up", lambda _: True)
-    monkeypatch.setattr(lab.LabFolder, "record", lambda self: record if was_up else None)
-    monkeypatch.setattr(lab, "_record", lambda *_: record)
-    monkeypatch.setattr(Lab, "_dismantle", lambda self: ended.append(self.record.name))
+@pytest.fixture
+def there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Stubbed:
+    return stub_labs(monkeypatch, tmp_path)
 
-    def fails(*_: object) -> None:
+
+def fails(machine: Machine) -> None:
+    if machine.index == 2:
         raise HostFailed("b2: did not boot")
 
-    monkeypatch.setattr(Lab, "_bring_up", fails)
+
+def test_a_lab_that_did_not_come_up_ends(there: Stubbed) -> None:
+    there.boot = fails
     with pytest.raises(HostFailed, match="b2: did not boot"):
-        Lab.up("b", hosts=2)
-    assert ended == ([] if was_up else ["b"])
+        Lab.up("b", hosts=3)
+    assert (there.running, there.networks, sorted(there.dismantled)) == (set(), {}, [(1, 1), (1, 2), (1, 3)])
+
+
+def test_machines_that_were_to_be_added_end_and_the_others_stay(there: Stubbed) -> None:
+    before = Lab.up("b")
+    running, config = set(there.running), before.folder.ssh_config.read_text()
+    there.boot = fails
+    with pytest.raises(HostFailed, match="b2: did not boot"):
+        Lab.up("b", hosts=3)
+    assert (there.running, there.dismantled) == (running, [(1, 2), (1, 3)])
+    assert LabFolder("b").record() == before.record
+    assert before.folder.ssh_config.read_text() == config
+
+
+def test_what_is_refused_changes_nothing(there: Stubbed) -> None:
+    before = Lab.up("b").record
+    with pytest.raises(InputError, match=r"^--rig: lab b is up with no GPUs$"):
+        Lab.up("b", hosts=5, rig="RTX 3090")
+    with pytest.raises(
+        InputError, match=r"^lab b is up with --suite bookworm --disk 4g, not --suite bookworm --disk 1g$"
+    ):
+        Lab.up("b", hosts=5, disk="1g")
+    assert LabFolder("b").record() == before
+    assert there.dismantled == []
+
+
+def test_a_lab_with_gpus_grows_with_them_and_what_its_user_wrote_stays(there: Stubbed) -> None:
+    folder = Lab.up("g", rig="4x RTX 3090").folder
+    data = folder.path / "group_data" / "g.py"
+    assert data.read_text().startswith('rig = {"gpus": "4x RTX 3090"}\n')
+    assert f'{KEY} = "{"F" * 40}"' in data.read_text()
+    data.write_text("# mine\n")
+    Lab.up("g", hosts=2, rig="4x RTX 3090")
+    Lab.up("g", hosts=3)
+    assert data.read_text() == "# mine\n"
+    for index in (2, 3):
+        assert "gpu3.name NVIDIA GeForce RTX 3090" in (folder.machine(index) / "rig").read_text()
+    with pytest.raises(InputError, match=r"^--rig: lab g is up with other GPUs$"):
+        Lab.up("g", rig="2x RTX 3090")
+
+
+def test_a_lab_with_gpus_gets_its_repository_again(there: Stubbed) -> None:
+    folder = Lab.up("g", rig="4x RTX 3090").folder
+    repository = folder.path / "nvidia_repository.pid"
+    there.running.remove(repository)
+    Lab.up("g")
+    assert repository in there.running
+
+
+def test_a_lab_made_anew_after_a_restart_keeps_its_gpus_until_others_are_asked_for(there: Stubbed) -> None:
+    folder = Lab.up("g", rig="4x RTX 3090").folder
+    data = folder.path / "group_data" / "g.py"
+    data.write_text("# mine\n")
+    there.restart()
+    assert Lab.up("g").record.rig == {"gpus": "4x RTX 3090"}
+    assert folder.path / "nvidia_repository.pid" in there.running
+    assert data.read_text() == "# mine\n"
+    there.restart()
+    assert Lab.up("g", rig="RTX 3090, 2x RTX 4090").record.rig == {"gpus": ["RTX 3090", "2x RTX 4090"]}
+    assert data.read_text().startswith('rig = {"gpus": ["RTX 3090", "2x RTX 4090"]}\n')
+    assert "gpus 3\n" in (folder.machine(1) / "rig").read_text()
+
+
+def test_a_machine_whose_cable_is_cut_is_not_waited_for(there: Stubbed) -> None:
+    machine = Lab.up("b").machines[0]
+    keep_cable(machine.folder, Cable(plugged=False))
+    waited: list[int] = []
+    there.boot = lambda machine: waited.append(machine.index)
+    said: list[str] = []
+    Lab.up("b", hosts=2, say=said.append)
+    assert waited == [2]
+    assert said == ["b1 is not waited for: its cable is cut", "b2 answers SSH at 127.77.1.12"]
+
+
+def test_a_network_without_a_record_does_not_stay(there: Stubbed, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(LabFolder, "keep", full)
+    with pytest.raises(OSError, match="no space left"):
+        Lab.up("b")
+    assert there.networks == {}
+
+
+@pytest.mark.parametrize("name", ["class", "is", "1a", "lab\n", "Lab"])
+def test_a_name_that_would_not_work_is_refused(there: Stubbed, name: str) -> None:
+    with pytest.raises(InputError, match=f"^--name: {name}: "):
+        Lab.up(name)
+
+
+def test_two_labs_have_no_machine_of_the_same_name(there: Stubbed) -> None:
+    Lab.up("lab1")
+    Lab.up("lab", hosts=10)
+    with pytest.raises(InputError) as raised:
+        Lab.up("lab", hosts=11)
+    assert raised.value.message == "--name: lab: lab lab1 has a machine lab11 as well"
+    assert LabFolder("lab").existing().hosts == 10
+
+
+def test_a_record_that_cannot_be_read_hinders_no_other_lab(
+    there: Stubbed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Lab.up("b")
+    old = LabFolder("old").path
+    old.mkdir()
+    (old / "lab.json").write_text('{"name": "old", "number": 1}')
+    there.start(old, "server")
+    assert main(["lab", "list"]) == 0
+    listed = capsys.readouterr()
+    assert listed.out.startswith("lab b: ")
+    assert listed.err == f"{old}/lab.json: another version of rigup made this lab (rigup lab down old)\n"
+    Lab.up("b", hosts=2)
+    capsys.readouterr()
+
+    assert main(["lab", "down", "old"]) == 0
+    assert capsys.readouterr().err == "lab old is gone\n"
+    assert not old.exists()
+    assert old / "server.pid" not in there.running
+    assert list(there.networks) == [1], "the number is another lab's, as far as that record tells"
+    assert main(["lab", "down", "old"]) == 2
+    assert capsys.readouterr().err == "rigup: lab old: there is no such lab (b)\nhint: rigup lab up --name old\n"
+
+
+def test_the_network_of_a_record_that_cannot_be_read_goes_where_it_is_that_labs(there: Stubbed) -> None:
+    folder = Lab.up("b", hosts=2).folder
+    (folder.path / "lab.json").write_text(json.dumps({**folder.said(), "shape": "round"}))
+    take_down("b")
+    assert (there.networks, sorted(there.dismantled)) == ({}, [(1, 1), (1, 2)])
+
+
+def test_one_lab_or_all_are_taken_down(there: Stubbed, capsys: pytest.CaptureFixture[str]) -> None:
+    Lab.up("b")
+    Lab.up("c")
+    assert main(["lab", "down"]) == 2
+    assert main(["lab", "down", "b", "--all"]) == 2
+    assert capsys.readouterr().err == (
+        "rigup: lab down: there are several labs (b, c)\nhint: name one, or say --all\n"
+        "rigup: lab down: b and --all: one lab, or all of them\nhint: rigup lab down b\n"
+    )
+    assert main(["lab", "down", "--all"]) == 0
+    assert there.networks == {}

@@ -12,6 +12,7 @@ from tests.unit.cli.page_content import HOSTILE, ORIGIN
 from tests.unit.cli.page_reader import Element, read
 from tests.unit.cli.test_page import elements
 from tests.unit.cli.test_status import having, planned, result_of
+from tests.unit.planner import across_hosts
 from tests.unit.planner.asking import FP8, refused
 
 JOURNAL = f"--- rigup-chat.service\nActiveState=active\nstarted with hf_abcdefghijklmnopqrst\n--- kernel\n{HOSTILE}\n"
@@ -91,6 +92,14 @@ def test_secrets_are_out_and_what_a_host_says_is_text() -> None:
     assert "in-the-clear" not in text and "hf_abcdefghijklmnopqrst" not in text
     assert "<script" not in text
     assert [one.tag for one in elements(read(text)) if one.tag == "script"] == []
+
+
+def test_a_host_that_lends_its_gpus_to_llama_cpp_has_no_checkpoint() -> None:
+    service = {"model": "MiniMax-M2.5", "quant": "UD-IQ2_XXS", "engine": "llama.cpp", "context": 8192}
+    plans = across_hosts.planned("4x RTX 3090", 2, service)
+    head, other = (page({"plans": [plan_as_json(plan)]}).all("dt") for plan in plans)
+    assert [one.text for one in head] == ["serves", "with", "context", "KV cache"]
+    assert [one.text for one in other] == ["with", "context", "KV cache"]
 
 
 def test_a_host_that_did_not_answer_leaves_the_reason_and_the_plan() -> None:

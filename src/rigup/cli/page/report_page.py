@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from rigup.cli.page.content import Difference, Error, Origin
@@ -60,23 +60,24 @@ def _plan(plan: dict[str, Any], probe: dict[str, Any], id_: str) -> Markup:
     verdict = tag("ok", "good", "✓") if plan["verdict"] == "ok" else tag("refused", "bad", "×")  # noqa: RUF001
     refusals = errors(Error(f"{one['message']} [{one['rule']}]", one["hint"]) for one in plan["refusals"])
     parts: list[Child] = [element("h3", plan["service"]["name"], " ", verdict), refusals]
-    if plan["engine"]:
-        engine, checkpoint = plan["engine"], plan["checkpoint"]
-        parts.append(
-            facts(
-                (
-                    ("serves", f"{checkpoint['repo']} {checkpoint['quant']}"),
-                    ("with", f"{engine['name']} {engine['version']} ({engine['build']})"),
-                    ("context", f"{plan['context']:,} tokens"),
-                    ("KV cache", f"{plan['kv_tokens']:,} tokens, {plan['kv_cache_type']}"),
-                )
-            )
-        )
+    parts.append(facts(_served(plan)) if plan["engine"] else None)
     if uses := _uses(plan, probe):
         parts += [element("h4", "GPU memory"), *memory(uses, id_)]
     if warnings := [element("li", f"{one['message']} [{one['rule']}]") for one in plan["warnings"] or ()]:
         parts += [element("h4", "Warnings"), element("ul", warnings, class_="notes")]
     return element("div", parts, _folded("The whole plan", _json_text(plan)), class_="service")
+
+
+def _served(plan: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """What the plan has of it: a host that lends its GPUs to another one's llama.cpp has no checkpoint."""
+    engine, checkpoint = plan["engine"], plan["checkpoint"]
+    if checkpoint:
+        yield "serves", f"{checkpoint['repo']} {checkpoint['quant']}"
+    yield "with", f"{engine['name']} {engine['version']} ({engine['build']})"
+    if plan["context"]:
+        yield "context", f"{plan['context']:,} tokens"
+    if plan["kv_tokens"]:
+        yield "KV cache", f"{plan['kv_tokens']:,} tokens, {plan['kv_cache_type']}"
 
 
 def _uses(plan: dict[str, Any], probe: dict[str, Any]) -> list[GpuUse]:

@@ -10,7 +10,7 @@ from typing import Any
 from rigup.facts.probe import Gpu, Probe
 from rigup.fleet.drift import Drift, driver_standing
 from rigup.fleet.kernels import runs_without_ours
-from rigup.fleet.result import HostResult
+from rigup.fleet.result import NO_ANSWER, HostResult
 from rigup.plan import Plan
 
 SYSTEMD_TIME = "%a %Y-%m-%d %H:%M:%S UTC"
@@ -50,7 +50,7 @@ def row(result: HostResult, plan: Plan, drift: tuple[Drift, ...]) -> dict[str, A
 
 def _unanswered(result: HostResult) -> str:
     """Of a service that has not answered, whether it was asked at all."""
-    return "not asked" if result.state in _TAKES_NO_PART else "no answer"
+    return "not asked" if result.state in _TAKES_NO_PART else NO_ANSWER
 
 
 def with_kernels(found: dict[str, Any], plan: Plan, said: str | None) -> dict[str, Any]:

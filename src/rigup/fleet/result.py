@@ -14,6 +14,12 @@ State = Literal[
 ]
 JOINED = "joined"  # of a host that serves behind another one, which answers
 HEALTHY = ("answers", JOINED)
+NO_ANSWER = "no answer"  # of a service that was asked; of one that spans hosts, with why behind it
+
+
+def unanswered(health: str) -> bool:
+    """Whether this is said of a service that did not answer a real question."""
+    return health.startswith(NO_ANSWER)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from rigup.errors import HostFailed, InputError
 from rigup.facts.network import HostNetwork, NetworkOfHost
 from rigup.fleet.lan_address import lan_address
 from rigup.fleet.result import JOINED as STANDS_BEHIND
-from rigup.fleet.result import HostResult
+from rigup.fleet.result import NO_ANSWER, HostResult
 from rigup.layout import unit_name
 from rigup.node import Node
 from rigup.operations.node_binding import Binding, bound_nodes
@@ -227,10 +227,10 @@ class Sets:
             answer = self._ask(run, host, plan, bool(lacking))
         except HostFailed as error:
             each.asking.say(host.name, f"{name}: answers", error.message)
-            standing[name] = wrong or "no answer"
+            standing[name] = wrong or NO_ANSWER
             if not lacking:
                 raise
-            standing[name] = f"no answer: waits for {listed(lacking)}"
+            standing[name] = f"{NO_ANSWER}: waits for {listed(lacking)}"
             waits = listed([f"{other} ({said})" for other, said in lacking.items()])
             raise HostFailed(f"{host.name}: {name}: no answer: waits for {waits}", error.hint) from None
         each.asking.say(host.name, f"{name}: answers", "")
@@ -247,7 +247,7 @@ class Sets:
             standing[name] = wrong
             raise HostFailed(f"{host.name}: {name}: {wrong}", f"on the host: journalctl -u {unit_name(name)}")
         if head in told.gone or told.said[head]:
-            standing[name] = f"no answer of {head}"
+            standing[name] = f"{NO_ANSWER} of {head}"
             raise HostFailed(f"{host.name}: {name}: its head {head} does not answer")
         standing[name] = STANDS_BEHIND
 

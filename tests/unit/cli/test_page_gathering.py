@@ -26,6 +26,7 @@ from rigup.fleet.result import HostResult
 from rigup.operations.kept_releases import KeptRelease
 from rigup.plan import Plan
 from tests.unit.cli.page_content import result
+from tests.unit.cli.page_reader import read
 from tests.unit.cli.test_status import having, manifest, planned, result_of, row, settle
 
 PINNED = having("580.178.04")
@@ -118,6 +119,17 @@ def test_each_state_of_a_host(tmp_path: Path, asked: dict[str, History]) -> None
     assert content.hosts[3].services[0].releases is None
     page = page_of(run, rows_of(run), None)
     assert "gpu4: connection refused" in page and "is it on?" in page
+
+
+@pytest.mark.parametrize("standing", ["no answer: waits for gpu2 (chat: unit failed)", "no answer of gpu2"])
+def test_a_service_over_hosts_that_does_not_answer(tmp_path: Path, asked: dict[str, History], standing: str) -> None:
+    silent = replace(result_of(planned(), PINNED), answers=[], standing={"chat": standing})
+    silent.fail("failed", HostFailed(f"gpu1: chat: {standing}"))
+    run = examined(tmp_path, silent)
+    content, _ = fleet_content(run, rows_of(run), None)
+    assert [host.state for host in content.hosts] == ["no answer"]
+    (tag,) = (one for h4 in read(page_of(run, rows_of(run), None)).all("h4") for one in h4.of_class("tag"))
+    assert (tag.attributes["class"], tag.own) == ("tag bad", [standing])
 
 
 def test_a_service_that_left_the_inventory_is_shown_as_such(tmp_path: Path, asked: dict[str, History]) -> None:

@@ -24,6 +24,7 @@ from rigup.cli.page.memory_bar import GpuUse, in_use
 from rigup.cli.page.redacting import secrets_of
 from rigup.fleet.bench_results import kept_results
 from rigup.fleet.history_asking import History, histories_of
+from rigup.fleet.result import unanswered
 from rigup.operations.builds import name_of
 from rigup.operations.kept_releases import KeptRelease
 from rigup.operations.kept_releases import differences as changes_between
@@ -100,7 +101,7 @@ def state_of(result: HostResult, rows: Iterable[Row]) -> State:
     """A host in a word."""
     if result.state == "unreachable":
         return "unreachable"
-    if any(row["health"] == "no answer" for row in rows):
+    if any(unanswered(row["health"]) for row in rows):
         return "no answer"
     if result.state not in ("unchanged", "differs"):
         return "failed"

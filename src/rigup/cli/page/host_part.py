@@ -9,10 +9,10 @@ from rigup.cli.page.content import HostContent, Release, ServiceContent, Version
 from rigup.cli.page.markup import Child, Markup, element
 from rigup.cli.page.memory_bar import PARTS, GpuUse, gib, memory_bar
 from rigup.cli.page.parts import badge, differences, errors, facts, table, tag
+from rigup.fleet.result import HEALTHY, unanswered
 
 # more changes than that in one release are folded
 CHANGES_SHOWN = 6
-HEALTH = {"answers": ("good", "✓"), "joined": ("good", "✓"), "no answer": ("bad", "×")}  # noqa: RUF001
 
 
 def host_part(host: HostContent, anchor: str, number: int, unfolded: bool) -> Markup:
@@ -62,7 +62,7 @@ def _standing(version: Version) -> Child:
 def service_part(service: ServiceContent, host: str, id_: str) -> Markup:
     """One service of a host. id_: the beginning of every id within it."""
     row = service.row
-    kind, sign = HEALTH.get(row["health"], ("plain", "·"))
+    kind, sign = _health(row["health"])
     seconds = f" in {row['seconds']:.2f} s" if row.get("seconds") else ""
     heading = element(
         "h4",
@@ -83,6 +83,12 @@ def service_part(service: ServiceContent, host: str, id_: str) -> Markup:
         parts += [element("h5", "Benchmarks"), *benchmark_part(service.results, f"{service.name} on {host}", id_)]
     parts += [element("h5", "Releases"), releases(service.releases)]
     return element("section", parts, class_="service", aria_label=f"{service.name} on {host}")
+
+
+def _health(said: str) -> tuple[str, str]:
+    if unanswered(said):
+        return "bad", "×"  # noqa: RUF001
+    return ("good", "✓") if said in HEALTHY else ("plain", "·")
 
 
 def memory(uses: Sequence[GpuUse], id_: str) -> list[Markup]:

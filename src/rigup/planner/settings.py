@@ -116,10 +116,14 @@ def settings_of(engine: Engine, service: Service, rig: Rig, gpu_indices: Sequenc
 
 
 def _attempts(fractions: tuple[float, ...], tokens: int, sequences: tuple[int, ...]) -> list[Attempt]:
-    """Larger parts of the GPU before fewer sequences, and fewer sequences before smaller steps."""
-    first, last = sequences[0], sequences[-1]
-    attempts = [(fraction, tokens, first) for fraction in fractions]
-    return [*attempts, (fractions[-1], tokens, last), (fractions[-1], _BATCHED_TOKENS, last)]
+    """Larger parts of the GPU before fewer sequences, and fewer sequences before smaller steps.
+
+    The last one leaves most for the KV cache. The least part is tried with fewer sequences, too: a GPU that shares the
+    host's memory may have no more.
+    """
+    attempts = [(fraction, tokens, sequences[0]) for fraction in fractions]
+    parts = (fractions[0], fractions[-1])
+    return [*attempts, *((part, step, sequences[-1]) for step in (tokens, _BATCHED_TOKENS) for part in parts)]
 
 
 def _overridden(attempt: Attempt, given: Attempt) -> Attempt:

@@ -153,14 +153,19 @@ def fitted(candidate: Candidate) -> Candidate | Shortfall:
         if settled.kind not in ("weights", "context"):
             return settled
         last = _attempted(candidate, candidate.attempts[-1])
-        if isinstance(last, Shortfall):
+        if isinstance(last, Shortfall) and not _of_shared_memory(last):
             return last
     outcomes = [settled]
     for attempt in candidate.attempts[1:]:
         outcomes.append(_attempted(candidate, attempt))
         if _suffices(outcomes[-1]):
             return outcomes[-1]
-    return next(found for found in outcomes if isinstance(found, Candidate))
+    return next((found for found in outcomes if isinstance(found, Candidate)), outcomes[-1])
+
+
+def _of_shared_memory(short: Shortfall) -> bool:
+    """Whether it is the host that lacks what a GPU without memory of its own was given more of."""
+    return short.kind == "host" and any(gpu.unified_memory for gpu in short.candidate.gpus)
 
 
 def _suffices(settled: Candidate | Shortfall) -> bool:

@@ -263,6 +263,14 @@ def test_a_gpu_that_shares_the_hosts_memory_needs_the_rig_to_declare_it() -> Non
     assert found.memory[0].capacity_mib == 119 * 1024
 
 
+@pytest.mark.parametrize("context", [180_000, 196_608])
+def test_a_gpu_that_shares_the_hosts_memory_gets_fewer_sequences_before_none(context: int) -> None:
+    """A larger part of it would be the host's, so that the default part has to do: with 1,024 sequences it does not."""
+    found = served("GB10", {"checkpoint": REAP, "engine": "vllm", "context": context}, host_memory_gib=119.7)
+    assert (found.memory_fraction, found.sequences) == (0.90, 16)
+    assert not found.is_tight
+
+
 def test_int4_holds_the_whole_context_on_two_cards_of_96_gb() -> None:
     assert served(f"2x {PRO_6000}", {"checkpoint": AWQ, "engine": "vllm", "context": 196_608}).memory_fraction == 0.97
 

@@ -177,11 +177,17 @@ def check_installable(plans: tuple[Plan, ...]) -> None:
 
 
 def sudo_password(args: argparse.Namespace) -> str | None:
-    """The password that sudo wants on the hosts: asked for, or from the environment, which it is taken out of."""
+    """The password that sudo wants on the hosts: asked for, or what `taken_sudo_password` found."""
     if args.ask_sudo_password:
         try:
             return getpass.getpass("sudo password on the hosts: ")
         except EOFError:
             hint = f"set {SUDO_PASSWORD_VARIABLE} in its place"
             raise InputError("--ask-sudo-password asks, and nobody can answer here", hint) from None
+    said: str | None = args.sudo_password
+    return said
+
+
+def taken_sudo_password() -> str | None:
+    """The password in the environment, which it is taken out of: whatever is started here would inherit it."""
     return os.environ.pop(SUDO_PASSWORD_VARIABLE, None)

@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import NoReturn
 
 from rigup import __version__
+from rigup.cli.hosts import taken_sudo_password
 from rigup.errors import InputError, RigupError
 
 VERBS = {
@@ -85,6 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     words = sys.argv[1:] if arguments is None else arguments
     args = build_parser(next((word for word in words if word in VERBS), None)).parse_args(words)
+    args.sudo_password = taken_sudo_password()
     code = _run(args)
     return code if arguments is not None else _leave(code)
 

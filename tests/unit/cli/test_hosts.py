@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import getpass
+import os
 from argparse import Namespace
 from pathlib import Path
+from types import ModuleType
 
 import gevent
 import pytest
 from paramiko import SSHException
 
-from rigup.cli import hosts, main
+from rigup.cli import hosts, lock, log, main
 from rigup.errors import InputError
 from rigup.fleet import contact, kept_plans
 from rigup.operations import remote
@@ -55,7 +57,7 @@ def test_hosts_that_were_greeted_are_let_go_whatever_fails_here(
     monkeypatch.setattr(contact.Contact, "leave", lambda self: done.append("left"))
     monkeypatch.setattr(kept_plans, "KeptPlans", fails)
     with pytest.raises(OSError, match="Input/output error"):
-        hosts.open_run(Namespace(inventory=None, limit=None, ask_sudo_password=False))
+        hosts.open_run(Namespace(inventory=None, limit=None, ask_sudo_password=False, sudo_password=None))
     assert done == ["begun", "left"]
 
 
@@ -68,3 +70,29 @@ def test_a_password_is_not_asked_for_where_nobody_can_answer(monkeypatch: pytest
         hosts.sudo_password(Namespace(ask_sudo_password=True))
     assert caught.value.message == "--ask-sudo-password asks, and nobody can answer here"
     assert caught.value.hint == "set RIGUP_SUDO_PASSWORD in its place"
+
+
+@pytest.mark.parametrize(
+    ("verb", "words", "found"),
+    [
+        (log, ["log", "box"], "of-variable"),
+        (log, ["log", "box", "--ask-sudo-password"], "typed"),
+        (lock, ["lock"], None),
+    ],
+    ids=["said", "asked for", "not wanted"],
+)
+def test_the_password_is_in_nobodys_environment(
+    verb: ModuleType, words: list[str], found: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: list[str | None] = []
+
+    def run(args: Namespace) -> int:
+        assert "RIGUP_SUDO_PASSWORD" not in os.environ
+        used.append(hosts.sudo_password(args) if found else None)
+        return 0
+
+    monkeypatch.setenv("RIGUP_SUDO_PASSWORD", "of-variable")
+    monkeypatch.setattr(getpass, "getpass", lambda prompt: "typed")
+    monkeypatch.setattr(verb, "run", run)
+    assert main.main(words) == 0
+    assert used == [found]

@@ -62,7 +62,7 @@ def test_it_has_no_plan_and_that_is_said(fleet: Path, capsys: pytest.CaptureFixt
 
 def test_a_run_has_it_with_its_settings(fleet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contact.Contact, "begin", lambda self: None)
-    arguments = SimpleNamespace(inventory=None, limit="pair", ask_sudo_password=False, remove=True)
+    arguments = SimpleNamespace(inventory=None, limit="pair", ask_sudo_password=False, sudo_password=None, remove=True)
     _, run = open_run(arguments)  # type: ignore[arg-type]
     assert run.plans == {"a": (), "b": ()}
     assert all(settings.remove and settings.monitoring for settings in run.settings.values())

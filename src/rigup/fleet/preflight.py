@@ -157,12 +157,21 @@ def _port(probe: Probe, plan: Plan, left_over: set[str], remove: bool) -> Iterat
 
 
 def _same_place(there: str, wanted: str) -> bool:
-    """Whether two programs cannot listen at the same port of these addresses; what is no address is taken to be any."""
+    """Whether two programs cannot listen at the same port of these addresses; what is no address is taken to be any.
+
+    "::" stands for IPv4 as well, but where a program asks for IPv6 alone, which is not known here.
+    """
     try:
-        addresses = [
-            ipaddress.ip_address("127.0.0.1" if address == "localhost" else address.partition("%")[0])
-            for address in (there, wanted)
-        ]
+        one, other = _address(there), _address(wanted)
     except ValueError:
         return True
-    return addresses[0] == addresses[1] or any(address.is_unspecified for address in addresses)
+    unspecified = {address for address in (one, other) if address.is_unspecified}
+    if any(address.version == 6 for address in unspecified):
+        return True
+    return one == other or (bool(unspecified) and one.version == other.version)
+
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """As the kernel takes it. Raises ValueError where it is none."""
+    found = ipaddress.ip_address("127.0.0.1" if text == "localhost" else text.partition("%")[0])
+    return getattr(found, "ipv4_mapped", None) or found  # how ss shows IPv4 on a socket of IPv6

@@ -33,7 +33,8 @@ class Rolling:
     """The changes of a run whose hosts were compared, in batches.
 
     batches: of the hosts with something to change. begun: those of them whose turn came. not_kept: why what came of
-    the last ones is not on this machine's disk, if it is not; no batch begins before it is.
+    the last ones is not on this machine's disk, if it is not; no batch begins before it is. stopped_by: the same,
+    of the batch that could not begin for it; it stays the reason when there is room again.
     """
 
     run: Run
@@ -43,6 +44,7 @@ class Rolling:
     batches: list[list[str]] = field(init=False)
     begun: list[list[str]] = field(init=False, default_factory=list)
     not_kept: InputError | None = field(init=False, default=None)
+    stopped_by: InputError | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         names = self.kept.first(self._in("differs"))
@@ -104,11 +106,13 @@ class Rolling:
         try:
             self.kept.note(names, fate, why)
         except InputError as error:
-            if fate == "begun" and not self.begun:
-                raise
+            if fate == "begun":
+                if not self.begun:
+                    raise
+                self.stopped_by = error
             self.not_kept = error
             return False
-        self.not_kept = None
+        self.not_kept = self.stopped_by
         return True
 
 

@@ -51,8 +51,10 @@ class KeptRollout:
     def note(self, hosts: Iterable[str], fate: Fate, why: Mapping[str, str] | None = None) -> None:
         """Keeps what came of these hosts; once all are done there is nothing to go on with, and nothing is kept.
 
-        Raises InputError where it cannot be kept; it is known here, and kept with what is noted next.
+        Raises InputError where it cannot be kept. What came of hosts is known here all the same, and kept with what is
+        noted next; one whose beginning could not be noted has not begun.
         """
+        before = dict(self.rollout.hosts)
         for name in hosts:
             self.rollout.hosts[name] = Part(
                 plans=self.rollout.hosts[name].plans, fate=fate, why=(why or {}).get(name, "")
@@ -64,6 +66,8 @@ class KeptRollout:
             else:
                 self._write()
         except OSError as error:
+            if fate == "begun":
+                self.rollout.hosts.update(before)
             raise InputError(
                 f"{self.path}: {error.strerror}: how far the rollout has come cannot be kept",
                 "make room there, or set XDG_STATE_HOME to another folder",

@@ -268,6 +268,37 @@ def test_a_full_disk_lets_no_batch_begin_and_hides_nothing_that_was_changed() ->
     assert rolling.not_kept is not None and rolling.not_kept.message == FULL
 
 
+class FullOnce(InMemory):
+    """A disk on which there was no room for the write of this number, and is again."""
+
+    def __init__(self, names: Collection[str], number: int) -> None:
+        super().__init__(names)
+        self.number = number
+
+    def _write(self) -> None:
+        self.number -= 1
+        if self.number == 0:
+            raise OSError(28, "No space left on device")
+
+
+def test_why_a_rollout_stopped_is_told_although_there_is_room_again() -> None:
+    run = Hosts(dict.fromkeys(("a", "b", "c"), DIFFERS))  # type: ignore[arg-type]
+    kept = FullOnce(run.results, 6)  # with the beginning of the second batch
+    rolling = rolled(Rolling(run, kept, 2, 0))  # type: ignore[arg-type]
+    assert (run.executed, rolling.failed) == ([["a"]], [])
+    assert rolling.not_kept is not None and rolling.not_kept.message == FULL
+    assert kept.fates == {"a": "done", "b": "not begun", "c": "not begun"}
+    assert kept.first(["a", "b", "c"]) == ["a", "b", "c"], "none of them was cut short"
+
+
+def test_what_could_not_be_kept_and_then_was_stops_nothing() -> None:
+    run = Hosts(dict.fromkeys(("a", "b", "c"), DIFFERS))  # type: ignore[arg-type]
+    kept = FullOnce(run.results, 4)  # with what came of the first batch
+    rolling = rolled(Rolling(run, kept, 2, 0))  # type: ignore[arg-type]
+    assert (run.executed, rolling.not_kept) == ([["a"], ["b", "c"]], None)
+    assert set(kept.fates.values()) == {"done"}
+
+
 def test_on_a_disk_that_is_full_from_the_beginning_nothing_is_changed() -> None:
     run = Hosts(dict.fromkeys(("a", "b"), DIFFERS))  # type: ignore[arg-type]
     with pytest.raises(InputError) as caught:

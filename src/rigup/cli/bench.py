@@ -57,12 +57,16 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
+    from rigup.cli.page.writing import check_writable
+
     if args.csv == "-" and args.json:
         raise InputError("--csv - and --json: both would go to standard output", "name a file for the CSV")
     asking.check(args)
     for flag, value, least, most in (("--warmup", args.warmup, 0, 1000), ("--timeout", args.timeout, 1, 86_400)):
         if not least <= value <= most:
             raise InputError(f"{flag}: {value:g}: from {least} to {most}", "leave it out for the default")
+    if args.csv:
+        check_writable(args.csv, "--csv")  # a measurement may take an hour
 
 
 def _wanted(args: argparse.Namespace) -> Wanted:
@@ -106,17 +110,14 @@ def _tell(args: argparse.Namespace, root: Path, measured: list[dict[str, Any]], 
     from rich.console import Console
 
     from rigup.cli.bench_table import as_csv, show_result
+    from rigup.cli.page.writing import write_page
     from rigup.fleet.bench_results import store
     from rigup.fleet.result import exit_code
 
     console = Console(stderr=args.json or args.csv == "-")
     not_kept = asking.tell(measured, results, show_result, partial(store, root), console, args.json)
     if args.csv:
-        text = as_csv(measured)
-        if args.csv == "-":
-            sys.stdout.write(text)
-        else:
-            _write(args.csv, text)
+        write_page(args.csv, as_csv(measured), "--csv")
     if not_kept:
         return not_kept
     if any(result["why"] == "stopped" for result in measured):
@@ -125,13 +126,6 @@ def _tell(args: argparse.Namespace, root: Path, measured: list[dict[str, Any]], 
         not result["complete"] or not level["requests"]["all"] for result in measured for level in result["levels"]
     )
     return (exit_code(results) if results else 0) or int(silent)
-
-
-def _write(path: str, text: str) -> None:
-    try:
-        Path(path).write_text(text)
-    except OSError as error:
-        raise InputError(f"--csv: {path}: {error.strerror}", "the results themselves are stored") from None
 
 
 def _compare(args: argparse.Namespace) -> int:

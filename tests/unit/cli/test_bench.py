@@ -58,6 +58,10 @@ BAD = {
     ("--timeout", "0"): ("--timeout: 0: from 1 to 86400", "leave it out for the default"),
     ("--service", "chat"): ("--url: INVENTORY, --limit and --service say nothing about it", "use one way or the other"),
     ("--csv", "-", "--json"): ("--csv - and --json: both would go to standard output", "name a file for the CSV"),
+    ("--csv", "nowhere/a.csv", "--json"): (
+        "--csv: nowhere/a.csv: No such file or directory",
+        "name a file in a folder that you may write to, or - for standard output",
+    ),
     ("--api-key-file", "key"): ("--api-key-file: key does not exist", "looked in ."),
 }
 

@@ -74,10 +74,8 @@ def _served(plan: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if checkpoint:
         yield "serves", f"{checkpoint['repo']} {checkpoint['quant']}"
     yield "with", f"{engine['name']} {engine['version']} ({engine['build']})"
-    if plan["context"]:
-        yield "context", f"{plan['context']:,} tokens"
-    if plan["kv_tokens"]:
-        yield "KV cache", f"{plan['kv_tokens']:,} tokens, {plan['kv_cache_type']}"
+    yield "context", f"{plan['context']:,} tokens"
+    yield "KV cache", f"{plan['kv_tokens']:,} tokens, {plan['kv_cache_type']}"
 
 
 def _uses(plan: dict[str, Any], probe: dict[str, Any]) -> list[GpuUse]:

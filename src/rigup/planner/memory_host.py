@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rigup.planner.candidate import Candidate
 from rigup.planner.settings import COUNTED, PROMPT_CACHE
+from rigup.rig import Rig
 from rigup.units import GIB, MIB
 
 # What a machine without GPUs is taken to have when its rig does not say: enough to rehearse on, too little
@@ -38,12 +39,16 @@ def total_mib(candidate: Candidate) -> int | None:
 
     Offloading needs the declaration, and so does much on a CPU alone.
     """
-    declared = candidate.rig.host_memory_gib
-    if declared is not None:
-        return int(declared * GIB // MIB)
-    if offloads(candidate):
+    if candidate.rig.host_memory_gib is None and offloads(candidate):
         return 0
-    return None if candidate.gpu_indices else _ASSUMED_HOST_GIB * 1024
+    return total_of(candidate.rig)
+
+
+def total_of(rig: Rig) -> int | None:
+    """What a host of the rig has, MiB: declared, or assumed where there is no GPU; else None."""
+    if rig.host_memory_gib is not None:
+        return int(rig.host_memory_gib * GIB // MIB)
+    return None if rig.gpus else _ASSUMED_HOST_GIB * 1024
 
 
 def offloads(candidate: Candidate) -> bool:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from rigup.plan import Finding, Plan
-from rigup.planner.memory_host import system_mib
-from rigup.units import GIB, MIB
+from rigup.planner.memory_host import system_mib, total_of
 
 _SOURCE = "docs/inventory.md"
 
@@ -78,16 +77,21 @@ def _named(gpus: list[int | str]) -> str:
 
 
 def _host_memory(others: Iterable[Plan], plan: Plan) -> Iterator[Finding]:
-    declared, needed = plan.rig.host_memory_gib, plan.host_memory_mib or 0
+    total, needed = total_of(plan.rig), plan.host_memory_mib or 0
     before = {other.service.name: other.host_memory_mib or 0 for other in others}
-    if declared is None or not before:
+    if total is None or not before:
         return
-    total = int(declared * GIB // MIB)
+    declared = plan.rig.host_memory_gib
+    whose = (
+        f"the rig's {declared:g} GiB"
+        if declared
+        else f"the {total:,} MiB that a rig is taken to have which does not say"
+    )
     left = total - system_mib(total) - sum(before.values())
     if needed > left:
         yield Finding(
             rule="host-memory",
-            message=f"{plan.service.name} needs {needed:,} MiB of host memory; of the rig's {declared:g} GiB"
+            message=f"{plan.service.name} needs {needed:,} MiB of host memory; of {whose}"
             f" {', '.join(before)} leave{'s' if len(before) == 1 else ''} {max(0, left):,} MiB",
             hint="take a smaller model or context for one of them, or declare more: rig.host_memory_gib",
             source=_SOURCE,

@@ -14,8 +14,11 @@ from rigup.render.plan_service import plan_service
 from tests.unit.planner.asking import FILE, catalogue
 
 
-def plans(services: dict[str, dict[str, Any]], gpus: object = "4x RTX 3090", memory: float = 64) -> tuple[Plan, ...]:
-    rig = read_rig({"gpus": gpus, "host_memory_gib": memory}, FILE, catalogue())
+def plans(
+    services: dict[str, dict[str, Any]], gpus: object = "4x RTX 3090", memory: float | None = 64
+) -> tuple[Plan, ...]:
+    declared = {} if memory is None else {"host_memory_gib": memory}
+    rig = read_rig({"gpus": gpus, **declared}, FILE, catalogue())
     small = {"model": "SmolLM2-135M-Instruct", "engine": "llama.cpp"}
     described = {name: {**small, "port": 8000 + n, **said} for n, (name, said) in enumerate(services.items())}
     read = read_services(described, FILE, catalogue(), rig)
@@ -75,6 +78,20 @@ def test_host_memory_is_summed() -> None:
     (finding,) = second.refusals
     assert finding.rule == "host-memory"
     assert finding.message.startswith(f"b needs {alone:,} MiB of host memory; of the rig's {short:g} GiB a leaves ")
+
+
+@pytest.mark.parametrize(
+    ("memory", "whose"),
+    [(4, "the rig's 4 GiB"), (None, "the 4,096 MiB that a rig is taken to have which does not say")],
+)
+def test_what_a_machine_without_gpus_is_taken_to_have_is_shared_too(memory: float | None, whose: str) -> None:
+    many = {"concurrency": 8}
+    first, second = plans({"a": many, "b": many}, [], memory)
+    assert first.verdict == "ok" and first.host_memory_mib is not None
+    (finding,) = second.refusals
+    left = 4096 - 512 - first.host_memory_mib
+    needed = f"{first.host_memory_mib:,} MiB of host memory"
+    assert finding.message == f"b needs {needed}; of {whose} a leaves {left:,} MiB"
 
 
 def test_a_refused_plan_takes_nothing_from_the_others() -> None:

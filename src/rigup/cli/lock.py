@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rigup.cli import hosts
 
 if TYPE_CHECKING:
+    from rigup.errors import RigupError
     from rigup.fleet.lock_entries import Change
     from rigup.fleet.lock_resolving import Resolver
     from rigup.fleet.locking import Resolved
@@ -30,7 +31,8 @@ examples:
   rigup lock --vendor wheelhouse              collect the packages and archives that hosts would fetch
   rigup lock --prune                          drop what no plan uses any more
 
-exit codes: 0 locked, 1 stale or missing (--check) or all refused, 2 could not even ask; then the lock is as it was
+exit codes: 0 locked, 1 stale or missing (--check) or all refused, 2 could not even ask; then the lock is as it was,
+but for --vendor: it collects when the lock is written, and a file that cannot be had or kept is 1 or 2
 """
 
 
@@ -57,7 +59,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Locks, or checks the lock; returns 1 where --check finds it stale."""
     from rigup.catalogue.catalogue import load_catalogue
-    from rigup.errors import InputError
+    from rigup.cli.main import show_error
+    from rigup.errors import InputError, RigupError
     from rigup.fleet import locking
     from rigup.fleet.inventory import load_project
     from rigup.fleet.lock_resolving import Resolver
@@ -81,12 +84,20 @@ def run(args: argparse.Namespace) -> int:
     written = locking.write(resolved)
     if not args.json:
         show(resolved, resolver.warnings, written)
-    done = vendored(args, resolved, resolver) if args.vendor else None
+    done, failed = None, None
+    try:
+        done = vendored(args, resolved, resolver) if args.vendor else None
+    except RigupError as error:
+        failed = error
+        failed.hint = "; ".join(filter(None, (error.hint, "the lock is written" if written else None))) or None
     if args.json:
-        print(json.dumps(as_json(resolved, resolver.warnings, written, done), indent=1))
+        print(json.dumps(as_json(resolved, resolver.warnings, written, done, failed), indent=1))
     elif done:
         print(f"{done.folder}: {len(done.files)} files, {bytes_text(done.bytes)}, {done.fetched} of them new")
-    return 0
+    if failed is None:
+        return 0
+    show_error(failed, as_json=False)
+    return failed.exit_code
 
 
 def vendored(args: argparse.Namespace, resolved: Resolved, resolver: Resolver) -> Vendored:
@@ -117,7 +128,13 @@ def _show_check(found: tuple[str, ...], as_json: bool) -> int:
     return 1 if found else 0
 
 
-def as_json(resolved: Resolved, warnings: list[str], written: bool, done: Vendored | None = None) -> dict[str, Any]:
+def as_json(
+    resolved: Resolved,
+    warnings: list[str],
+    written: bool,
+    done: Vendored | None = None,
+    failed: RigupError | None = None,
+) -> dict[str, Any]:
     """What happened, for scripts. Keys are only added within a schema."""
     changes = [
         {
@@ -140,6 +157,7 @@ def as_json(resolved: Resolved, warnings: list[str], written: bool, done: Vendor
         "vendored": done
         and {"folder": str(done.folder), "files": len(done.files), "bytes": done.bytes, "fetched": done.fetched},
         "refused": [{"host": plan.host, "service": plan.service.name} for plan in resolved.needs.refused],
+        **({"error": {"message": failed.message, "hint": failed.hint}} if failed else {}),
     }
 
 

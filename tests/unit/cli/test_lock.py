@@ -1,0 +1,40 @@
+"""`rigup lock` as it is told: what came of the lock where what it pins could not be collected."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rigup.cli.main import main
+from tests.command_line import CommandLine
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A fleet that serves nothing, so that nobody is asked; `shelf` is a file, so that nothing is collected there."""
+    line = CommandLine(tmp_path)
+    line.describe(["a"], 'rig = {"gpus": []}\nservices = {}\n')
+    line.write("shelf", "")
+    monkeypatch.chdir(line.fleet)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return line.fleet
+
+
+def test_what_became_of_the_lock_is_told_where_nothing_could_be_collected(
+    fleet: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["lock", "--vendor", "shelf", "--json"]) == 2
+    message, hint = "shelf: cannot be written: File exists", "may you write there, and is there room?"
+    first = capsys.readouterr()
+    said = json.loads(first.out)
+    assert (said["written"], said["vendored"]) == (True, None)
+    assert said["error"] == {"message": message, "hint": f"{hint}; the lock is written"}
+    assert first.err.endswith(f"rigup: {message}\nhint: {hint}; the lock is written\n")
+    assert (fleet / "rigup.lock").exists()
+
+    assert main(["lock", "--vendor", "shelf"]) == 2
+    second = capsys.readouterr()
+    assert second.out == "rigup.lock: nothing to change\n"
+    assert second.err.endswith(f"rigup: {message}\nhint: {hint}\n")

@@ -28,11 +28,6 @@ class Decision:
     candidate: Candidate | None
 
 
-def plan(host: str, group: str, rig: Rig, service: Service, catalogue: Catalogue, lock: Lock) -> Plan:
-    """The plan, but for command and environment, which `rigup.render.plan_service` adds."""
-    return decide(host, group, rig, service, catalogue, lock).plan
-
-
 def decide(host: str, group: str, rig: Rig, service: Service, catalogue: Catalogue, lock: Lock) -> Decision:
     """Decides for one service on one rig. The same input always gives the same decision.
 

@@ -64,10 +64,10 @@ def environment(candidate: Candidate, checkpoint: Checkpoint) -> dict[str, str]:
             variables["TORCH_COMPILE_DISABLE"] = "1"
     if candidate.pipeline_partition:
         variables["VLLM_PP_LAYER_PARTITION"] = ",".join(str(part) for part in candidate.pipeline_partition)
-    if _nvfp4_backend(candidate) and "--moe-backend" not in _options_of(candidate):
+    if _nvfp4_backend(candidate) and "--moe-backend" not in candidate.known_options:
         # The default FlashInfer path re-lays the weights out while loading and can run out of memory doing so.
         variables["VLLM_USE_FLASHINFER_MOE_FP4"] = "0"
-    if _tuned(candidate) and "--moe-backend" not in _options_of(candidate):
+    if _tuned(candidate) and "--moe-backend" not in candidate.known_options:
         variables |= {"VLLM_USE_DEEP_GEMM": "0", "VLLM_USE_FLASHINFER_MOE_FP8": "0"}
     known = candidate.known_variables
     return {name: value for name, value in variables.items() if not name.startswith("VLLM_") or name in known}
@@ -89,7 +89,7 @@ def _memory(candidate: Candidate) -> Options:
 
 
 def _backends(candidate: Candidate) -> Options:
-    if "--moe-backend" not in _options_of(candidate):
+    if "--moe-backend" not in candidate.known_options:
         return {}
     backend = "triton" if _tuned(candidate) else _nvfp4_backend(candidate)
     if backend is None or backend not in known_values("vllm", candidate.version, "--moe-backend"):
@@ -117,7 +117,3 @@ def _tuned(candidate: Candidate) -> bool:
 def _parsers(candidate: Candidate) -> Options:
     chosen = parsers(candidate)
     return {"--enable-auto-tool-choice": True, **chosen} if "--tool-call-parser" in chosen else chosen
-
-
-def _options_of(candidate: Candidate) -> frozenset[str]:
-    return candidate.known_options

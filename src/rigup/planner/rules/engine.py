@@ -8,8 +8,6 @@ from rigup.catalogue.engines import KnownBad
 from rigup.planner.candidate import Candidate
 from rigup.planner.rules.rule import Complaint, engine_name, refuses, warns
 
-APPEND_THINK = ("minimax_m2_append_think", "minimax-append-think")
-
 
 @refuses("known-bad", "the engines' bug trackers, checked in the wheels; each entry of known_bad names its own")
 def known_bad(candidate: Candidate) -> Iterator[Complaint]:

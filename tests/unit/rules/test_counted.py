@@ -193,6 +193,7 @@ SECOND = "loads a second model, and the plan does not count it"
         ("sglang", "--dcp-size", 2, UNSEEN),
         ("sglang", "--moe-dense-tp-size", 1, UNSEEN),
         ("sglang", "--enable-dp-attention", True, UNSEEN),
+        ("sglang", "--moe-a2a-backend", "deepep", UNSEEN),
         ("sglang", "--dtype", "float", UNSEEN),
         ("llama.cpp", "--lora", "/x.gguf", UNSEEN),
         ("llama.cpp", "--control-vector", "/x.gguf", UNSEEN),
@@ -212,7 +213,10 @@ def test_what_is_not_counted_is_refused(engine: str, flag: str, value: Any, says
     ("engine", "flags"),
     [
         ("vllm", {"--dtype": "bfloat16", "-dcp": 1, "--enable-lora": False}),
-        ("sglang", {"--dtype": "half", "--attn-dp-size": 1, "--ep-num-redundant-experts": 0}),
+        (
+            "sglang",
+            {"--dtype": "half", "--attn-dp-size": 1, "--moe-a2a-backend": "none", "--ep-num-redundant-experts": 0},
+        ),
         ("llama.cpp", {"--flash-attn": "on", "-fa": "auto"}),
         ("llama.cpp", {"--flash-attn": False}),
     ],

@@ -85,6 +85,12 @@ _SGLANG = {
         "SGLang 0.5.23 arg_groups/fields/parallel.py",
     ),
     **_each(
+        "--moe-a2a-backend --enable-waterfill",
+        "leave it out, and write expert_parallel in the service to have whole experts on each GPU",
+        "SGLang 0.5.23 arg_groups/overrides.py: _a2a_ep_size sets --ep-size to --tp-size",
+        "none",
+    ),
+    **_each(
         "--enable-eplb --ep-num-redundant-experts",
         _REDUNDANT,
         "SGLang 0.5.23 arg_groups/fields/exec_.py",

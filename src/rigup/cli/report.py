@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import os
 import platform
 import sys
 import time
@@ -51,11 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Gathers, redacts, writes. A file that cannot be written is said before the host is asked."""
-    if args.html and args.output is not None:
-        from rigup.cli.page.writing import check_writable
-
-        check_writable(args.output, "--output")
     hosts.patch_for_many_hosts()
+    from rigup.cli.page.writing import STANDARD_OUTPUT, check_writable, write_page
     from rigup.fleet.inventory import load_project
     from rigup.fleet.planning import plan_project
     from rigup.fleet.sets import with_whole_sets
@@ -64,11 +60,21 @@ def run(args: argparse.Namespace) -> int:
     if len(project.hosts) != 1:
         raise InputError(f"{args.host}: {len(project.hosts)} hosts", "a report is of one host: name it")
     (entry,) = project.hosts
+    path = args.output or _default_path(entry.name, "html" if args.html else "txt")
+    check_writable(path, "--output")
     args.limit = ",".join(host.name for host in with_whole_sets(project).hosts)  # a service over several is theirs
     plans = plan_project(project)
     sections, secrets, whole = _gathered(args, project, entry, plans)
-    _write(args, project, entry.name, sections, _redactor(project, entry, secrets))
+    text = _text(args, project, entry.name, sections, _redactor(project, entry, secrets))
+    write_page(path, text, "--output", mode=0o600)
+    if path != STANDARD_OUTPUT:
+        _say_where(path, args.json)
     return 0 if whole else 1
+
+
+def _default_path(host: str, kind: str) -> str:
+    name = host.rpartition("@")[2].replace("/", "_")
+    return f"rigup-report-{name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}.{kind}"
 
 
 def _gathered(
@@ -171,30 +177,9 @@ def _text(args: argparse.Namespace, project: Project, host: str, sections: dict[
     return report_text(host, time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()), sections, redactor)
 
 
-def _write(args: argparse.Namespace, project: Project, host: str, sections: dict[str, Any], redactor: Redactor) -> None:
-    text = _text(args, project, host, sections, redactor)
-    if args.output == "-":
-        print(text)
-        return
-    name = host.rpartition("@")[2].replace("/", "_")
-    kind = "html" if args.html else "txt"
-    path = Path(args.output or f"rigup-report-{name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}.{kind}")
-    if args.html:
-        from rigup.cli.page.writing import write_page
-
-        write_page(str(path), text, "--output", mode=0o600)
-    else:
-        _write_text(path, text)
-    if args.json:
-        print(json.dumps({"schema": 1, "file": str(path)}))
+def _say_where(path: str, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({"schema": 1, "file": path}))
     else:
         print(f"{path}: read it before you show it to others")
         print("secrets were taken out; names of hosts and addresses were not", file=sys.stderr)
-
-
-def _write_text(path: Path, text: str) -> None:
-    try:
-        with open(path, "w", opener=lambda file, flags: os.open(file, flags, 0o600)) as file:
-            file.write(text)
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}", "name another file with --output") from None

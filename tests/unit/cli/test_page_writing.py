@@ -93,11 +93,3 @@ def test_status_says_so_before_it_asks_a_host(
     # there is not even an inventory: that would be the next thing to be said
     assert main(["status", *words]) == 2
     assert capsys.readouterr().err.splitlines()[0] == f"rigup: {message}"
-
-
-def test_report_says_so_before_it_asks_the_host(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main(["report", "gpu1.lan", "--html", "--output", "nowhere/page.html"]) == 2
-    assert capsys.readouterr().err.startswith("rigup: --output: nowhere/page.html: No such file or directory\nhint: ")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rigup.cli import hosts, main
+from rigup.cli import hosts, main, report
 from rigup.errors import Unreachable
 from rigup.fleet import contact, records
 from tests.command_line import DESCRIPTION, CommandLine
@@ -51,3 +52,29 @@ def test_records_that_cannot_be_read_cost_their_section_alone(
     said = capsys.readouterr().out
     assert f"==== last record here ====\n{path}: Is a directory\n" in said
     assert "==== plans ====" in said and "a: nobody there" in said
+
+
+@pytest.mark.parametrize("words", [(), ("--html",)], ids=["text", "page"])
+def test_only_the_user_may_read_it_whatever_was_there(line: CommandLine, words: tuple[str, ...]) -> None:
+    path = line.fleet / "report"
+    path.write_text("older")
+    path.chmod(0o644)
+    assert main.main(["report", "a", "--output", "report", *words]) == 1
+    assert "a: nobody there" in path.read_text()
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("words", [(), ("--html",)], ids=["text", "page"])
+def test_what_cannot_be_written_is_said_before_a_host_is_asked(
+    line: CommandLine, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(report, "_gathered", None)
+    assert main.main(["report", "a", "--output", "nowhere/report", *words]) == 2
+    assert capsys.readouterr().err.startswith("rigup: --output: nowhere/report: No such file or directory\n")
+
+
+def test_without_a_name_it_is_the_hosts_and_the_time(line: CommandLine, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["report", "a", "--json"]) == 1
+    said = json.loads(capsys.readouterr().out)
+    (path,) = line.fleet.glob("rigup-report-a-*.txt")
+    assert (said, path.stat().st_mode & 0o777) == ({"schema": 1, "file": path.name}, 0o600)

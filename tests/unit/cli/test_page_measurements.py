@@ -70,6 +70,7 @@ def test_results_are_found_where_bench_keeps_them_newest_first(tmp_path: Path) -
 BROKEN: list[dict[str, Any]] = [
     {"began": "yesterday"},
     {"began": None},
+    {"began": "0001-01-01"},
     {"levels": [{}]},
     {"levels": [level(1) | {"concurrency": "1"}]},
     {"levels": [level(1) | {"ttft_ms": {"p50": 1}}]},
@@ -77,6 +78,8 @@ BROKEN: list[dict[str, Any]] = [
     {"levels": [level(1) | {"output_tokens_per_second": {"mean": -1}}]},
     {"levels": [level(1) | {"output_tokens_per_second": {"mean": float("inf")}}]},
     {"levels": [level(1) | {"output_tokens_per_second": {"mean": float("nan")}}]},
+    {"levels": [level(1) | {"output_tokens_per_second": {"mean": 2e12}}]},
+    {"levels": [level(1) | {"requests_per_second": {"mean": 10**400}}]},
     {"levels": [level(1) | {"complete": "yes"}]},
     {"levels": {}},
     {"notes": 5},

@@ -70,7 +70,20 @@ def test_times_have_days_or_hours() -> None:
     ]
 
 
-@pytest.mark.parametrize(("value", "text"), [(0, "0"), (0.25, "0.25"), (999, "999"), (1500, "1.5k"), (2e6, "2M")])
+FIGURES = {
+    0: "0",
+    0.25: "0.25",
+    999: "999",
+    999.4: "999",
+    999.6: "1k",
+    1500: "1.5k",
+    999_600: "1M",
+    2e6: "2M",
+    1e12: "1T",
+}
+
+
+@pytest.mark.parametrize(("value", "text"), FIGURES.items())
 def test_short_figures(value: float, text: str) -> None:
     assert short(value) == text
 
@@ -88,9 +101,18 @@ def test_labels_never_lie_on_each_other_nor_beyond_the_drawing(wanted: list[floa
     assert min(placed) >= -1e-9 and max(placed) <= 100 + 1e-9
 
 
-@given(st.lists(st.floats(0.001, 1e6), min_size=1, max_size=20))
+@given(st.lists(st.floats(0.001, 1e12), min_size=1, max_size=20))
 def test_every_value_lies_on_its_axis(values: list[float]) -> None:
     for scale in (decades(values, 0, 100), from_zero(max(values), 0, 100)):
         assert scale.low <= min(values) * 1.000001 and scale.high >= max(values) * 0.999999
         assert 1 <= len(scale.ticks) <= 6
         assert all(0 <= scale.at(tick) <= 100 for tick in scale.ticks)
+        assert not any("e" in label for label in labels(scale))
+
+
+@given(st.floats(0.0001, 1e14))
+def test_a_figure_of_a_label_has_no_exponent_and_is_right_to_three_digits(value: float) -> None:
+    text = short(value)
+    size = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}.get(text[-1], 1)
+    assert "e" not in text
+    assert float(text.rstrip("kMGT")) * size == pytest.approx(value, rel=0.005)

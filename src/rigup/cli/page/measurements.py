@@ -11,6 +11,8 @@ Result = dict[str, Any]
 Level = dict[str, Any]
 # concurrency, tokens of prompt, tokens of answer
 Key = tuple[int, int, int]
+# beyond that no figure of a benchmark is one
+MOST = 1e12
 
 
 @dataclass(frozen=True)
@@ -43,11 +45,11 @@ class History:
 def usable(result: Any) -> bool:
     """Whether a stored result has what the page draws; files in a folder may be anybody's."""
     try:
-        datetime.fromisoformat(result["began"])
+        began(result)
         kinds = [(result["endpoint"], dict), (result["levels"], list)]
         kinds += [(result.get(key, []), list) for key in ("notes", "drift")]
         return all(isinstance(value, kind) for value, kind in kinds) and all(map(_usable_level, result["levels"]))
-    except (AttributeError, KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
         return False
 
 
@@ -58,7 +60,7 @@ def _usable_level(level: Level) -> bool:
         numbers += [level[name][part] for part in ("mean", "p50", "p95", "p99", "count")] if level[name] else []
     engine = level["engine"]
     numbers += [engine["running_most"], engine["queued"], int(engine["capped"])] if engine else []
-    sound = all(isinstance(value, (int, float)) and 0 <= value < float("inf") for value in numbers)
+    sound = all(isinstance(value, (int, float)) and 0 <= value <= MOST for value in numbers)
     return sound and isinstance(level["complete"], bool)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 DAY = 86400
+LEAST_DECADE = -4
 
 
 @dataclass(frozen=True)
@@ -54,9 +55,10 @@ def powers_of_two(values: Sequence[float], begin: float, end: float, most_ticks:
 def decades(values: Sequence[float], begin: float, end: float, most_ticks: int = 6) -> Scale:
     """A logarithmic axis from the 1, 2 or 5 below these values to the one above."""
     known = [value for value in values if value > 0] or [1.0]
-    steps = [m * 10.0**n for n in range(-4, 10) for m in (1, 2, 5)]
+    last = max(LEAST_DECADE, math.ceil(math.log10(max(known))))
+    steps = [m * 10.0**n for n in range(LEAST_DECADE, last + 1) for m in (1, 2, 5)]
     low = max(step for step in steps if step <= min(known) * (1 + 1e-9) or step == steps[0])
-    high = min(step for step in steps if step >= max(known) * (1 - 1e-9) or step == steps[-1])
+    high = min(step for step in steps if step >= max(known) * (1 - 1e-9))
     if high <= low:
         high = min(step for step in steps if step > low)
     ticks = [step for step in steps if low <= step <= high]
@@ -79,8 +81,9 @@ def times(values: Sequence[float], begin: float, end: float, most_ticks: int = 4
 
 
 def short(value: float) -> str:
-    """A figure for a label: 0.5, 12, 340, 2k, 1.5k, 20k, 3M."""
-    for size, letter in ((1e6, "M"), (1e3, "k")):
+    """A figure for a label, of three digits: 0.5, 12, 340, 2k, 1.5k, 20k, 3M."""
+    value = float(f"{value:.3g}")  # 999.6 is 1k already
+    for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
             return f"{value / size:.3g}{letter}"
     return f"{value:.3g}"

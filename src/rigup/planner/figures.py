@@ -96,7 +96,7 @@ def _engine_figures(candidate: Candidate) -> Iterator[Figure]:
         subject=name,
         figure="largest context that fits",
         value=f"{_largest_context(candidate):,} tokens",
-        source="docs/memory.md: what is left for the KV cache, up to the model's context",
+        source="docs/memory.md: what leaves the margin free, up to the model's context",
     )
     if candidate.usage:
         most = max(mib(use.overhead) for use in candidate.usage)
@@ -113,8 +113,6 @@ def _engine_figures(candidate: Candidate) -> Iterator[Figure]:
 
 
 def _largest_context(candidate: Candidate) -> int:
-    """vLLM and SGLang share one pool of tokens; for llama.cpp it has to be tried."""
-    if candidate.engine.name != "llama.cpp":
-        return min(candidate.model.context, candidate.kv_tokens // candidate.parallel.data)
+    """With the margin, as where rigup picks it; what is asked for may leave less."""
     larger = with_largest_context(candidate)
     return max(candidate.context, larger.context if larger else 0)

@@ -325,6 +325,13 @@ def test_every_figure_of_a_plan_has_a_source() -> None:
     assert all(figure.source and figure.value for figure in figures)
 
 
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "llama.cpp"])
+def test_the_largest_context_that_is_explained_is_the_one_that_is_picked(engine: str) -> None:
+    plan = decided("4x RTX 6000 Ada", {**M2_5, "engine": engine}).plan
+    (largest,) = (figure.value for figure in plan.figures if figure.figure == "largest context that fits")
+    assert largest == f"{plan.context:,} tokens"
+
+
 def lock() -> Lock:
     files = (
         LockedFile(path="README.md", size=10, sha256="a" * 64),

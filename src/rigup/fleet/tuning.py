@@ -22,9 +22,9 @@ from rigup import layout
 from rigup.cache import cache_folder
 from rigup.catalogue.moe_configs import FOLDER, TunedKernel, path_of
 from rigup.catalogue.tuners import Tuner
-from rigup.errors import HostFailed, InputError
+from rigup.errors import HostFailed, InputError, Refused
 from rigup.facts.probe import Probe
-from rigup.fleet.lease import Lease, myself
+from rigup.fleet.lease import Lease
 from rigup.fleet.preflight import OF_APPLY_ALONE
 from rigup.fleet.runner import Run
 from rigup.fleet.tuning_gain import Gain, gain_of
@@ -120,14 +120,17 @@ class TuningRun(Run):
         self._guarded(work, host)
 
     def _tune(self, host: Any, request: Request) -> None:
-        result = self.results[host.name]
+        result, shown = self.results[host.name], self.serving(host.name)
+        self._lease(host)
+        if not self._meet(host):  # the question may have been open for long, and other things than rigup start services
+            return
         assert result.probe is not None
-        lease = Lease(host, myself())
-        lease.take()
-        self.leases[host.name] = lease
         paused = self.serving(host.name)
+        if new := [name for name in paused if name not in shown]:
+            said = f"{host.name}: it serves {', '.join(new)} by now, and nobody was asked whether that may stop"
+            raise Refused(said, "run the same command again")
         try:
-            self.outcome = _tuned(host, request, result.probe, paused)
+            self.outcome = _tuned(host, request, result.probe, paused, self.leases[host.name])
         finally:
             if not jobs.cancelled():
                 self._ask(host, paused)
@@ -141,8 +144,11 @@ class TuningRun(Run):
                 ask_service(host, plan, max_tokens=1)
 
 
-def _tuned(host: Any, request: Request, probe: Probe, paused: tuple[str, ...]) -> Outcome:
-    """Stages the tuner, runs it under systemd, and reads what it left."""
+def _tuned(host: Any, request: Request, probe: Probe, paused: tuple[str, ...], lease: Lease) -> Outcome:
+    """Stages the tuner, runs it under systemd, and reads what it left.
+
+    Raises Refused once the lease is somebody else's; what was measured by then waits there for the next run.
+    """
     plan = request.plan
     build = _require(host, plan, probe)
     digest = _digest(request, build)
@@ -151,14 +157,17 @@ def _tuned(host: Any, request: Request, probe: Probe, paused: tuple[str, ...]) -
     job = tuning_job(plan, build, work, program, request.tokens, request.runs)
     done = remote.ask(host, "test", "-f", f"{work}/result.json").ok
     if not done and not _goes_on(host, unit):
+        lease.check()
         _stage(host, work, request.files, job)
     began = time.monotonic()
     if not done:
+        lease.check()
         units = tuple(layout.unit_name(service) for service in paused)
         command = ("python3", f"{work}/tune_moe.py", f"{work}/job.json")
         jobs.run(host, jobs.Job(unit, "tune", command, (work,), private_network=True, gpus=True, paused=units))
     result = json.loads(remote.tell(host, "cat", f"{work}/result.json"))
     outcome = Outcome(host.name, *_read(host, request, result, probe), time.monotonic() - began)
+    lease.check()
     remote.ask(host, "rm", "-rf", work)
     return outcome
 

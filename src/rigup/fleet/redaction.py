@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
-from itertools import pairwise
 from typing import Any
 from urllib.parse import quote
 
@@ -15,22 +14,41 @@ REDACTED = "[redacted]"
 # What is shorter would take half of the text with it.
 LEAST_LENGTH = 4
 
-_NAME = r"[\w.-]*(?:key|token|secret|passw(?:or)?d|credential|authorization)s?"
+_NAME = r"[\w.-]*(?:key|token|secret|passw(?:or)?d|passphrase|credential|authorization)s?"
 # What a line such as "name: value" must be called: "host key: " and "EOS token: " are everywhere.
 _SURE = r"[\w.-]*(?:api[-_]?key|(?:access|auth|bearer|hf|hub)[-_]?token|secret(?:[-_]\w+)*|passw(?:or)?d|passphrase)"
 _VALUE = r"""(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')"""
+_LIST = r"[\w.-]*api[-_]?keys?"
+
+
+def _between(quote: str) -> tuple[str, ...]:
+    """Patterns of what ends at a quote, spaces and all: a word of a command line that is a list, an assignment."""
+    rest = rf"(?:[^{quote}\\]|\\.)+"
+    word = rf"{quote}\s*,\s*{quote}"
+    return (
+        rf"(--{_LIST}{word})(?!-){rest}(?:{word}(?!-){rest})*",
+        rf"(--{_NAME}{word})(?!-){rest}",
+        rf"((?<={quote}){_NAME}\s*=\s*){rest}(?={quote})",
+        rf"({quote}{_NAME}{quote}\s*:\s*\[\s*){_VALUE}(?:\s*,\s*{_VALUE})*",
+        rf"({quote}{_NAME}{quote}\s*:\s*){_VALUE}",
+    )
+
+
 # Of a name that says so, whatever follows it: in a header, in JSON, in an environment, on a command line, in a log.
-_NAMED = (
-    re.compile(
+_NAMED = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
         r"""(\bauthorization["']?\s*[:=]\s*["']?(?:(?:Basic|Bearer|Digest|Negotiate|Token)\s+)?)[^\s"',]+""",
-        re.IGNORECASE,
-    ),
-    re.compile(rf"""("{_NAME}"\s*:\s*\[?\s*|'{_NAME}'\s*:\s*\[?\s*){_VALUE}""", re.IGNORECASE),
-    re.compile(rf"""({_NAME}["']?\s*=\s*)(?:"[^"]*"|'[^']*'|[^\s"',;\]]+)""", re.IGNORECASE),
-    re.compile(rf"""(--{_NAME}(?:[ =]|"\s*,\s*"|'\s*,\s*'))(?!-)(?:"[^"]*"|'[^']*'|[^\s"',]+)""", re.IGNORECASE),
-    re.compile(rf"""((?<![\w."'-]){_SURE}\s*:[ \t]+)(?:{_VALUE}|[^\s"',;]+)""", re.IGNORECASE),
-    re.compile(r"(\bBearer\s+)[^\s\"',]+", re.IGNORECASE),
-    re.compile(r"(\b[a-z][a-z0-9+.-]*://[^/\s:@]*:)[^/\s@]+(?=@)", re.IGNORECASE),
+        *_between('"'),
+        *_between("'"),
+        # a line of its own, as in a file or behind a journal's "program[1]: "
+        r"((?:^|\]:)\s*(?:export\s+|-\s+)?[\w.-]*(?:passw(?:or)?d|passphrase)\s*[:=]\s*)\S.*",
+        rf"""({_NAME}["']?\s*=\s*)(?:{_VALUE}|[^\s"',;\]]+)""",
+        rf"""(--{_NAME}[ =])(?!-)(?:{_VALUE}|["']?[^\s"',]+)""",
+        rf"""((?<![\w."'-]){_SURE}\s*:[ \t]+)(?:{_VALUE}|[^\s"',;]+)""",
+        r"(\bBearer\s+)[^\s\"',]+",
+        r"(\b[a-z][a-z0-9+.-]*://[^/\s:@]*:)[^/\s@]+(?=@)",
+    )
 )
 # Of their own form: tokens of the hub, of GitHub and of the usual APIs, private keys.
 _FORMS = (
@@ -42,7 +60,7 @@ _HARMLESS = re.compile(r'"?(?:kv_tokens|tokens|tokens_per_second|api_key_file|hu
 # A number of tokens, as engines have many options for.
 _COUNT = re.compile(r"[^=:\s]*tokens[\"']?\s*[:= ,]\s*[\"']?\d+[\"']?", re.IGNORECASE)
 # What a value stands under, as a key of a mapping or as an option; with "_" for "-".
-_SECRET_NAME = re.compile(r"passw|passphrase|secret|api_?key$|credential", re.IGNORECASE)
+_SECRET_NAME = re.compile(r"passw|passphrase|secret|api_?keys?$|credential", re.IGNORECASE)
 _TOKEN_NAME = re.compile(r"token$", re.IGNORECASE)
 
 
@@ -55,22 +73,32 @@ def is_secret(name: str, value: Any) -> bool:
     return bool(_SECRET_NAME.search(spelled)) or (not counts and bool(_TOKEN_NAME.search(spelled)))
 
 
-def after_secret_option(before: Any, word: Any) -> bool:
-    """Whether a word of a command line is the value of an option that names a secret."""
-    is_option = isinstance(before, str) and before.startswith("-")
-    return is_option and is_secret(before, word) and not word.startswith("-")
+def secret_texts(name: str, value: Any) -> Iterator[str]:
+    """The texts of a value that is a secret by its name: the value itself, or each of a list."""
+    yield from (text for text in (value if isinstance(value, (list, tuple)) else (value,)) if is_secret(name, text))
+
+
+def _secret_words(words: Sequence[Any]) -> Iterator[int]:
+    """Where on a command line the values of options stand that name a secret; of API keys there may be several."""
+    option = ""
+    for index, word in enumerate(words):
+        if isinstance(word, str) and word.startswith("-"):
+            option = word
+        elif is_secret(option, word):
+            yield index
+            option = option if re.fullmatch(f"--{_LIST}", option, re.IGNORECASE) else ""
+        else:
+            option = ""
 
 
 def secrets_within(value: Any) -> Iterator[str]:
     """Each text that stands under the name of a secret: in mappings, and in command lines, however deep."""
     if isinstance(value, dict):
         for key, kept in value.items():
-            if is_secret(str(key), kept):
-                yield kept
-            else:
-                yield from secrets_within(kept)
+            yield from secret_texts(str(key), kept)
+            yield from secrets_within(kept)
     elif isinstance(value, (list, tuple)):
-        yield from (word for before, word in pairwise(value) if after_secret_option(before, word))
+        yield from (value[index] for index in _secret_words(value))
         for kept in value:
             yield from secrets_within(kept)
 
@@ -98,26 +126,24 @@ class Redactor:
     def value(self, value: Any) -> Any:
         """The same value without secrets: frozen dataclasses, mappings, lists and tuples, each text within.
 
-        A text under a key that names a secret, and the word after an option that does, goes whatever it is.
+        Texts under a key that names a secret, and the words of an option that does, go whatever they are.
         """
         # the same few texts stand in a fleet's values again and again
         return _walk(value, cache(self.text))
 
 
-def _walk(value: Any, text: Callable[[str], str]) -> Any:
+def _walk(value: Any, text: Callable[[str], str], name: str = "") -> Any:
+    """name: what the value stands under."""
     if isinstance(value, str):
-        return text(value)
+        return REDACTED if is_secret(name, value) else text(value)
     if is_dataclass(value) and not isinstance(value, type):
         return replace(value, **{field.name: _walk(getattr(value, field.name), text) for field in fields(value)})
     if isinstance(value, dict):
-        return {
-            text(str(key)): REDACTED if is_secret(str(key), kept) else _walk(kept, text) for key, kept in value.items()
-        }
+        return {text(str(key)): _walk(kept, text, str(key)) for key, kept in value.items()}
     if isinstance(value, (list, tuple)):
-        words = [_walk(kept, text) for kept in value]
-        for index, (before, word) in enumerate(pairwise(value)):
-            if after_secret_option(before, word):
-                words[index + 1] = REDACTED
+        words = [_walk(kept, text, name) for kept in value]
+        for index in _secret_words(value):
+            words[index] = REDACTED
         return type(value)(words)
     return value
 
@@ -130,7 +156,8 @@ def _line(line: str) -> str:
 
 def _replaced(match: re.Match[str]) -> str:
     name, whole = match[1], match[0]
-    if _HARMLESS.match(name.lstrip("-")) or _COUNT.fullmatch(whole):
+    known = whole[len(name) :].strip("\"'") in (REDACTED, REDACTED[:-1])
+    if known or _HARMLESS.match(name.lstrip("-")) or _COUNT.fullmatch(whole):
         return whole
     mark = whole[-1] if name[0] in "\"'" and name.rstrip(" [").endswith(":") and whole[-1] in "\"'" else ""
     return f"{name}{mark}{REDACTED}{mark}"

@@ -54,11 +54,27 @@ def test_a_known_secret_in_every_spelling(text: str) -> None:
         ("['--hf-token', 'hello123', '--port']", "['--hf-token', '[redacted]', '--port']"),
         ("--ssl-keyfile-password 'hello world' --port", "--ssl-keyfile-password [redacted] --port"),
         ("aws_secret_access_key: hello123", "aws_secret_access_key: [redacted]"),
+        ('["--api-key", "foo bar", "--port"]', '["--api-key", "[redacted]", "--port"]'),
+        ("['--ssl-keyfile-password', 'foo, b\"r', '--port']", "['--ssl-keyfile-password', '[redacted]', '--port']"),
+        ('["--api-key", "k1", "k 2", "--port", "8000"]', '["--api-key", "[redacted]", "--port", "8000"]'),
+        ('"--api-key", "foo bar', '"--api-key", "[redacted]'),
+        ('Environment="DB_PASSWORD=foo bar" "A=b c"', 'Environment="DB_PASSWORD=[redacted]" "A=b c"'),
+        ("PASSWORD=abc def", "PASSWORD=[redacted]"),
+        ("engine[42]: passphrase: a b c", "engine[42]: passphrase: [redacted]"),
+        ('{"passphrase": "a b", "port": 1}', '{"passphrase": "[redacted]", "port": 1}'),
+        ('{"api_keys": ["s1", "s 2"], "port": 1}', '{"api_keys": ["[redacted]"], "port": 1}'),
+        ("{'hub_token': 'a', 'model': 'b'}", "{'hub_token': '[redacted]', 'model': 'b'}"),
         ("-----BEGIN OPENSSH PRIVATE KEY-----\nabc\n-----END OPENSSH PRIVATE KEY-----\nrest", "[redacted]\nrest"),
     ],
 )
 def test_what_looks_like_one(text: str, left: str) -> None:
     assert Redactor([]).text(text) == left
+
+
+def test_what_is_redacted_stays_as_it_is() -> None:
+    for text in ("HF_TOKEN=hello123 next", '"HF_TOKEN=hello123"', '{"api_key": "hello123"}', "--api-key hello123"):
+        once = Redactor([]).text(text)
+        assert Redactor([]).text(once) == once == Redactor(["hello123"]).text(text)
 
 
 @pytest.mark.parametrize(
@@ -104,6 +120,17 @@ def test_of_a_value_each_text_that_stands_under_the_name_of_a_secret() -> None:
         ],
     }
     assert Redactor([]).value(["--allow-credentials", "--port", "8000"]) == ["--allow-credentials", "--port", "8000"]
+
+
+def test_of_a_list_under_the_name_of_a_secret_and_of_several_api_keys_each_is_one() -> None:
+    command = ["--api-key", "key1", "key2", "--hf-token", "there", "model", "--port", "1"]
+    data = {"api_keys": ["listed1", "listed2"], "stop_tokens": ["</s>"], "command": command}
+    assert list(secrets_within(data)) == ["listed1", "listed2", "key1", "key2", "there"]
+    assert Redactor([]).value(data) == {
+        "api_keys": [REDACTED, REDACTED],
+        "stop_tokens": ["</s>"],
+        "command": ["--api-key", REDACTED, REDACTED, "--hf-token", REDACTED, "model", "--port", "1"],
+    }
 
 
 def test_a_report_has_no_secret_of_a_command_line_whose_words_stand_on_lines_of_their_own() -> None:

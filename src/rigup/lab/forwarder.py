@@ -1,19 +1,20 @@
 """Carries connections from the loopback addresses of a lab into it: `python -m rigup.lab.forwarder LAB`.
 
 127.77.N.x:22 of this machine is port 22 of 10.77.N.x inside, for every address that a machine of the lab can have.
+Where a port besides SSH is taken, by a server of this machine on every address, the log says so.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
+import struct
 import sys
 from functools import partial
 from typing import Any
 
 from rigup.lab import addresses
-from rigup.lab.folder import LabFolder
+from rigup.lab.folder import LabFolder, LabRecord
 from rigup.lab.network import namespace_socket
 
 CONNECT_SECONDS = 10
@@ -22,25 +23,33 @@ CONNECT_SECONDS = 10
 async def main() -> None:
     """Listens for every machine of the lab, and for those that a later `up` adds."""
     folder = LabFolder(sys.argv[1])
-    served = 0
+    served, servers = 0, list[asyncio.Server]()
     while True:
         record = folder.record()
         while record and served < record.hosts:
             served += 1
-            ports = {record.ssh_port: addresses.SSH_PORT, **{port: port for port in addresses.FORWARDED_PORTS}}
-            for outside, inside in ports.items():
-                carry_to = partial(carry, record.number, served, inside)
-                with (
-                    contextlib.suppress(PermissionError, OSError)
-                    if inside != addresses.SSH_PORT
-                    else contextlib.nullcontext()
-                ):
-                    await asyncio.start_server(carry_to, addresses.loopback_address(record.number, served), outside)
+            servers += await offer(record, served)
         await asyncio.sleep(0.1)
 
 
+async def offer(record: LabRecord, index: int) -> list[asyncio.Server]:
+    """Listens for one machine; raises OSError where its SSH cannot be offered."""
+    servers = []
+    address = addresses.loopback_address(record.number, index)
+    ports = {record.ssh_port: addresses.SSH_PORT, **{port: port for port in addresses.FORWARDED_PORTS}}
+    for outside, inside in ports.items():
+        try:
+            carry_to = partial(carry, record.number, index, inside)
+            servers.append(await asyncio.start_server(carry_to, address, outside))
+        except OSError as error:
+            if inside == addresses.SSH_PORT:
+                raise
+            print(f"{address}:{outside} is not {record.name}{index}'s: {error.strerror}", flush=True)
+    return servers
+
+
 async def carry(number: int, index: int, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """One connection, to its end in both directions."""
+    """One connection, to its end in both directions; what breaks one side off breaks off the other."""
     inner = namespace_socket(addresses.namespace(number), socket.AF_INET, socket.SOCK_STREAM)
     inner.setblocking(False)
     target = (addresses.machine_address(number, index), port)
@@ -51,24 +60,36 @@ async def carry(number: int, index: int, port: int, reader: asyncio.StreamReader
         writer.transport.abort()
         return
     inner_reader, inner_writer = await asyncio.open_connection(sock=inner)
-    await asyncio.gather(pump(reader, inner_writer), pump(inner_reader, writer, inner_writer.get_extra_info("socket")))
-    inner_writer.close()
-    writer.close()
+    try:
+        await asyncio.gather(pump(reader, inner_writer), pump(inner_reader, writer, inner))
+    except (OSError, RuntimeError):
+        reset(writer)
+        reset(inner_writer)
+    else:
+        inner_writer.close()
+        writer.close()
+
+
+def reset(writer: asyncio.StreamWriter) -> None:
+    """Ends a connection as a crash does: whoever is at its other end is told at once, and not that all is said."""
+    if not writer.transport.is_closing():
+        linger = struct.pack("ii", 1, 0)
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+    writer.transport.abort()
 
 
 async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, source: Any = None) -> None:
-    """Copies one direction until it ends, and passes the end on.
+    """Copies one direction until it ends, and passes the end on; raises OSError where it breaks off.
 
     source: the socket that is read from, where what it receives is to be acknowledged at once. On a real network it is
     the client that acknowledges; here a server that waits for that would wait for this process.
     """
-    with contextlib.suppress(OSError, RuntimeError):
-        while data := await reader.read(1 << 16):
-            if source is not None:
-                source.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
-            writer.write(data)
-            await writer.drain()
-        writer.write_eof()
+    while data := await reader.read(1 << 16):
+        if source is not None:
+            source.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+        writer.write(data)
+        await writer.drain()
+    writer.write_eof()
 
 
 if __name__ == "__main__":

@@ -11,7 +11,9 @@ import re
 import shutil
 import sys
 import tempfile
+import time
 import urllib.error
+from contextlib import suppress
 from http.client import HTTPResponse
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -28,6 +30,8 @@ UNCHANGING = re.compile(r"\.(deb|whl|tar\.gz|tar\.xz|zip|metadata)$|/by-hash/")
 PASSED_ON = ("If-Modified-Since", "If-None-Match", "Range", "User-Agent")
 PASSED_BACK = ("Content-Type", "Content-Length", "Content-Range", "Last-Modified", "ETag")
 CHUNK = 1 << 16
+LEFT_SECONDS = 3600
+"""A part that nobody has written to for so long is of a proxy that was ended; other labs' proxies write here too."""
 
 
 class PackageHandler(BaseHTTPRequestHandler):
@@ -54,16 +58,20 @@ class PackageHandler(BaseHTTPRequestHandler):
         if target.startswith(INDEX_PATH):
             on["Accept"] = "text/html"
         try:
-            with self.server.upstream.open(target, on) as response:
-                if target.startswith(INDEX_PATH):
-                    page = self.server.upstream.offered(response.read().decode(), response.url)
-                    self.answer(200, page.encode(), "text/html; charset=utf-8")
-                else:
-                    self.pass_back(response, kept if unchanging and response.status == 200 else None)
+            response = self.server.upstream.open(target, on)
         except urllib.error.HTTPError as error:
             self.answer(error.code, b"" if error.code == 304 else error.read())
+            return
         except (urllib.error.URLError, TimeoutError) as error:
             self.answer(502, f"{error}\n".encode())
+            return
+        # What fails from here on drops the connection, as what is sent cannot be taken back.
+        with response:
+            if target.startswith(INDEX_PATH):
+                page = self.server.upstream.offered(response.read().decode(), response.url)
+                self.answer(200, page.encode(), "text/html; charset=utf-8")
+            else:
+                self.pass_back(response, kept if unchanging and response.status == 200 else None)
 
     def answer(self, status: int, body: bytes, content_type: str = "text/plain") -> None:
         """Sends a short answer."""
@@ -102,6 +110,7 @@ class PackageHandler(BaseHTTPRequestHandler):
                     part.write(chunk)
                     self.wfile.write(chunk)
             finally:
+                part.flush()
                 if keep and length == str(size):
                     Path(part.name).rename(keep)
                 else:
@@ -117,6 +126,7 @@ class PackageServer(ListeningServer):
         record = LabFolder(name).existing()
         self.number = record.number
         self.kept = make_folder(lab_root() / "packages")
+        remove_left_parts(self.kept)
         archives = [source.uri for source in registries.sources(image(record.base) / "etc/apt")]
         self.upstream = Upstream(archives, registries.package_index())
         inside = (addresses.hub_address(self.number), addresses.PACKAGE_PORT)
@@ -125,6 +135,14 @@ class PackageServer(ListeningServer):
     def handle_error(self, request: object, client_address: object) -> None:
         """One line: a machine that is cut off or loses power ends its connections as it likes."""
         print(f"{client_address}: {sys.exc_info()[1]!r}", flush=True)
+
+
+def remove_left_parts(kept: Path) -> None:
+    """Removes what a proxy left that was ended in the middle of a download."""
+    for part in kept.glob(".*"):
+        with suppress(FileNotFoundError):  # another lab's proxy does the same
+            if time.time() - part.stat().st_mtime > LEFT_SECONDS:
+                part.unlink()
 
 
 if __name__ == "__main__":

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from rigup.errors import InputError
-from rigup.lab import registries
+from rigup.lab import packages, registries
 from rigup.lab.registries import Source, without_login
 from rigup.lab.upstream import Upstream
 from tests.serving import serving
@@ -186,3 +190,62 @@ def test_the_login_of_an_index_goes_to_it_alone(settings: None, index: Threading
 def test_a_login_is_taken_out_of_a_url() -> None:
     assert without_login("https://a:b%40c@host:8/simple") == ("https://host:8/simple", "Basic YTpiQGM=")
     assert without_login("https://host/simple") == ("https://host/simple", "")
+
+
+class _Silent:
+    """Stands for an upstream whose server says no more in the middle of a file."""
+
+    status, url = 200, ""
+
+    def __init__(self) -> None:
+        self.headers = {"Content-Length": "100000"}
+        self.parts = iter([b"x" * 1000])
+
+    def read(self, size: int) -> bytes:
+        for part in self.parts:
+            return part
+        raise TimeoutError("timed out")
+
+    def __enter__(self) -> _Silent:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+
+class _Proxy(ThreadingHTTPServer):
+    """The package proxy outside a lab, before such an upstream."""
+
+    number = 1
+
+    def __init__(self, kept: Path) -> None:
+        super().__init__(("127.0.0.1", 0), packages.PackageHandler)
+        self.kept = kept
+        self.upstream = SimpleNamespace(address=lambda target: f"http://mirror.example{target}", open=self.open)
+
+    def open(self, target: str, headers: dict[str, str]) -> _Silent:
+        return _Silent()
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        pass
+
+
+def test_a_file_that_breaks_off_outside_breaks_off_inside(tmp_path: Path) -> None:
+    with serving(_Proxy(tmp_path)) as proxy, socket.create_connection(proxy.server_address, timeout=10) as client:
+        client.sendall(b"GET /a.deb HTTP/1.1\r\nHost: mirror.example\r\n\r\n")
+        with client.makefile("rb") as answer:
+            head, _, body = answer.read().partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200 ")
+    assert body == b"x" * 1000
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_an_ended_proxy_left_goes_and_what_another_writes_stays(tmp_path: Path) -> None:
+    left, written, kept = tmp_path / ".left", tmp_path / ".written", tmp_path / "kept"
+    for file in (left, written, kept):
+        file.touch()
+    long_ago = time.time() - packages.LEFT_SECONDS - 1
+    for file in (left, kept):
+        os.utime(file, (long_ago, long_ago))
+    packages.remove_left_parts(tmp_path)
+    assert sorted(tmp_path.iterdir()) == [written, kept]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from rigup.errors import MissingTool
 from rigup.lab.base import Say
 
 LIMIT = Path("/proc/sys/fs/inotify/max_user_instances")
@@ -15,8 +16,16 @@ OTHERS = 100
 
 
 def make_room(machines: int, say: Say) -> None:
-    """Raises the limit, until the next boot of this machine, where so many machines would not find room; says so."""
+    """Raises the limit, until the next boot of this machine, where so many machines would not find room; says so.
+
+    Raises MissingTool where it cannot be raised from here.
+    """
     wanted, limit = machines * A_MACHINE + OTHERS, int(LIMIT.read_text())
     if limit < wanted:
-        LIMIT.write_text(f"{wanted}\n")
+        try:
+            LIMIT.write_text(f"{wanted}\n")
+        except OSError as error:
+            message = f"{machines} machines need fs.inotify.max_user_instances to be {wanted}, which is {limit}"
+            hint = f"sysctl -w fs.inotify.max_user_instances={wanted}, where that is allowed"
+            raise MissingTool(f"{message}: {error.strerror}", hint) from None
         say(f"fs.inotify.max_user_instances was {limit}, is {wanted} now: {machines} machines need that many")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -21,6 +22,8 @@ PACKAGE_OF = {
     "unshare": "util-linux",
     "setpriv": "util-linux",
 }
+LEAST_KERNEL = (5, 14)
+"""Which has cgroup.kill."""
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
 
@@ -40,6 +43,9 @@ def check() -> None:
     if os.geteuid():
         raise MissingTool("the lab needs root: it makes network namespaces and mounts", "sudo rigup lab ...")
     hierarchy()
+    release = os.uname().release
+    if tuple(map(int, re.findall(r"\d+", release)[:2])) < LEAST_KERNEL:
+        raise MissingTool(f"the lab needs Linux {'.'.join(map(str, LEAST_KERNEL))} or later, not {release}")
     if run(["unshare", "--mount", "--net", "true"], check=False).returncode:
         raise MissingTool(
             "the lab may not make namespaces here", "run it outside the container, or in a privileged one"

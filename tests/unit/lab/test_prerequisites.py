@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -45,3 +46,9 @@ def test_root_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_another_system_than_linux_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
     assert "not darwin" in lacking(monkeypatch).message
+
+
+def test_an_old_kernel_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prerequisites, "hierarchy", lambda: None)
+    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(release="5.10.0-30-amd64"))
+    assert lacking(monkeypatch).message == "the lab needs Linux 5.14 or later, not 5.10.0-30-amd64"

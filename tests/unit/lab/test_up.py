@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 
 import pytest
 
 from rigup.cli.main import main
-from rigup.errors import HostFailed, InputError
+from rigup.errors import HostFailed, InputError, MissingTool
 from rigup.lab import inotify
 from rigup.lab.folder import LabFolder
 from rigup.lab.lab import Lab, take_down
@@ -28,6 +29,23 @@ def test_room_is_made_where_there_is_not_enough(
     inotify.make_room(20, lines.append)
     assert int(path.read_text()) == after
     assert lines == ["fs.inotify.max_user_instances was 128, is 300 now: 20 machines need that many"][:said]
+
+
+def test_room_that_cannot_be_made_is_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    class ReadOnly:
+        def read_text(self) -> str:
+            return "128\n"
+
+        def write_text(self, text: str) -> None:
+            raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(inotify, "LIMIT", ReadOnly())
+    with pytest.raises(MissingTool) as raised:
+        inotify.make_room(3, print)
+    assert raised.value.message == (
+        "3 machines need fs.inotify.max_user_instances to be 130, which is 128: Read-only file system"
+    )
+    assert raised.value.hint == "sysctl -w fs.inotify.max_user_instances=130, where that is allowed"
 
 
 @pytest.fixture

@@ -142,6 +142,14 @@ def test_a_range_beyond_the_end_is_refused(hub: Hub) -> None:
     assert requests.get(url, headers={"Range": "bytes=3000000-"}, timeout=10).status_code == 416
 
 
+@pytest.mark.parametrize("unreadable", ["bytes=-", "bytes=a-b", "lines=1-2"])
+def test_a_range_that_says_nothing_is_ignored(hub: Hub, unreadable: str) -> None:
+    url = f"{hub.url}/{REPO}/resolve/main/config.json"
+    answer = requests.get(url, headers={"Range": unreadable}, timeout=10)
+
+    assert (answer.status_code, answer.content) == (200, CONTENTS["config.json"])
+
+
 def test_a_corrupted_byte_is_one_bit_once(hub: Hub) -> None:
     hub.faults(corrupt_times=1)
     url = f"{hub.url}/{REPO}/resolve/main/model-00001.safetensors"

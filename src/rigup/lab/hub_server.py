@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
+import sys
 import threading
 import time
 import urllib.parse
@@ -18,6 +20,8 @@ from rigup.lab.hub_faults import Control, Faults
 from rigup.lab.listening_server import ListeningServer
 
 BLOCK = 2**16
+RANGE = re.compile(r"bytes=(?=\d|-\d)(?P<start>\d*)-(?P<end>\d*)")
+"""The first range of a request for some."""
 
 
 class RequestLog:
@@ -43,7 +47,9 @@ class Server(ListeningServer):
         self.cdn_url = ""
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that hangs up is no news."""
+        """A client that hangs up is no news; anything else is a fault of the stand-in, for its log."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)
 
 
 class CdnServer(Server):
@@ -110,8 +116,9 @@ class Handler(BaseHTTPRequestHandler, ABC):
         """The bytes of a file, all or the range that was asked for, as honestly as the faults allow."""
         first, last = 0, file.size - 1
         wanted = None if faults.ignore_range else self.headers.get("Range")
-        if wanted and wanted.startswith("bytes="):
-            start, _, end = wanted[6:].split(",")[0].partition("-")
+        # A server ignores a range that it cannot read (RFC 9110, 14.2).
+        if wanted and (match := RANGE.match(wanted)):
+            start, end = match["start"], match["end"]
             first, last = (int(start), int(end or last)) if start else (max(0, file.size - int(end)), last)
             last = min(last, file.size - 1)
             if first >= file.size:

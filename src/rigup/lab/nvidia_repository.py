@@ -95,6 +95,8 @@ def ensure() -> Path:
             if not any(process.running(lab.path / f"{SERVER}.pid") for lab in lab_folders()):
                 for old in folder.parent.glob("content-*"):
                     remove_tree(old)
+            for left in folder.parent.glob(".part.*"):
+                remove_tree(left)
             part = make_folder(folder.with_name(f".part.{os.getpid()}"))
             for suite in DISTRIBUTIONS:
                 _make("nvidia", cuda_repository(suite), DISTRIBUTIONS[suite], part)

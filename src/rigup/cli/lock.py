@@ -46,8 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--upgrade",
         metavar="NAME[=VERSION]",
-        help="move this: a repository, an engine, driver, cuda-toolkit or uv; default version: main of a repository, "
-        "the newest uv, the catalogue's of the rest",
+        help="move this: a repository, an engine, driver, cuda-toolkit, uv, moe-configs (tuned kernels as their files "
+        "are now) or eval (the harness of rigup eval); default version: main of a repository, the newest uv, the "
+        "catalogue's of the rest",
     )
     parser.add_argument(
         "--vendor", metavar="DIR", type=Path, help="collect what the lock pins there, for hosts without"

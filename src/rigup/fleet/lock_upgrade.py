@@ -16,6 +16,7 @@ from rigup.lock import Lock
 from rigup.planner.complaints import suggestion
 
 DRIVER, CUDA_TOOLKIT, UV, MOE_CONFIGS, EVAL = "driver", "cuda-toolkit", "uv", "moe-configs", "eval"
+NAMES = (DRIVER, CUDA_TOOLKIT, UV, MOE_CONFIGS, EVAL)
 
 AnyName = TypeVar("AnyName", Name, BuildName)
 
@@ -118,7 +119,7 @@ def upgraded_checkpoints(upgrade: Upgrade, needs: Needs, lock: Lock, catalogue: 
     found = tuple(sorted(name for name in names if name[0].lower() == upgrade.name.lower()))
     if not found:
         builds = (*needs.sources, *needs.environments, *needs.images)
-        known = {repo for repo, _ in names} | {name[0] for name in builds} | {DRIVER, CUDA_TOOLKIT, UV, EVAL}
+        known = {repo for repo, _ in names} | {name[0] for name in builds} | set(NAMES)
         raise InputError(
             f"{upgrade}: nothing of that name is locked or used by a service", suggestion(upgrade.name, known)
         )

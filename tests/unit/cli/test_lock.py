@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from rigup.cli.main import main
+from rigup.fleet.lock_upgrade import NAMES
 from tests.command_line import CommandLine
 
 
@@ -38,3 +40,12 @@ def test_what_became_of_the_lock_is_told_where_nothing_could_be_collected(
     second = capsys.readouterr()
     assert second.out == "rigup.lock: nothing to change\n"
     assert second.err.endswith(f"rigup: {message}\nhint: {hint}\n")
+
+
+def test_help_names_all_that_can_be_moved(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "1000")  # argparse breaks lines within a name
+    with pytest.raises(SystemExit):
+        main(["lock", "--help"])
+    said = capsys.readouterr().out.partition("move this: ")[2].partition("; default version")[0]
+    words = re.sub(r" \(.*?\)", "", said).replace(" or ", ", ").split(", ")
+    assert words == ["a repository", "an engine", *NAMES]

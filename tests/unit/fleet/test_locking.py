@@ -229,6 +229,7 @@ def test_a_driver_that_keeps_more_memory_than_a_plan_leaves_is_not_locked(fleet:
         ("llama.cpp=b1", "--upgrade llama.cpp=b1: llama.cpp b1 is not supported", "versions: b11434"),
         ("vllm", "--upgrade vllm: no service uses vllm", "rigup plan shows"),
         (M25, f"--upgrade {M25}: nothing of that name is locked or used by a service", M21),
+        ("moe-config", "--upgrade moe-config: nothing of that name is locked or used by a service", "moe-configs"),
     ],
 )
 def test_upgrades_of_what_is_not_there(quad: Fleet, upgrade: str, message: str, hint: str) -> None:

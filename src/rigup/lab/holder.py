@@ -74,9 +74,9 @@ def set_up(record: LabRecord, index: int, folder: Path, root: Path) -> None:
     number, name = record.number, f"{record.name}{index}"
     hub = addresses.hub_address(number)
     proxy = f"http://{hub}:{addresses.PACKAGE_PORT}"
-    others = [
-        f"{addresses.machine_address(number, other)} {record.name}{other}" for other in range(1, record.hosts + 1)
-    ]
+    # Of all that there can be: a machine that is added later is known without a word to those that run.
+    every = range(1, addresses.MOST_MACHINES + 1)
+    others = [f"{addresses.machine_address(number, other)} {record.name}{other}" for other in every]
     hosts = ["127.0.0.1 localhost", f"{hub} hub", f"{addresses.cdn_address(number)} cdn", *others]
     (root / "etc/hostname").write_text(f"{name}\n")
     (root / "etc/hosts").write_text("".join(f"{line}\n" for line in hosts))

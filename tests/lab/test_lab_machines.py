@@ -94,6 +94,12 @@ def test_sudo_asks_opspw_for_the_password_and_ops_for_none(machine: Machine) -> 
     assert machine.ssh("sudo -S id -u", user="opspw", input="wrong\n").returncode == 1
 
 
+def test_a_password_opens_no_machine(machine: Machine) -> None:
+    """Every user of this machine reaches its SSH, and root of a machine is not far from root of this one."""
+    allowed = machine.ssh("sshd -T | grep -E '^(password|kbdinteractive)authentication '").stdout
+    assert allowed == "passwordauthentication no\nkbdinteractiveauthentication no\n"
+
+
 def test_systemd_is_process_1_and_every_unit_is_well(machine: Machine) -> None:
     assert machine.ssh("cat /proc/1/comm").stdout == "systemd\n"
     state = machine.ssh("systemctl is-system-running --wait").stdout
@@ -178,6 +184,7 @@ def test_a_power_cut_keeps_the_disk_and_nothing_else(machine: Machine) -> None:
     before = machine.boot_id()
     machine.power_off()
     assert not machine.on
+    machine.power_off()
     assert machine.ssh("true", options=IMPATIENT).returncode == 255
     machine.power_on()
     assert machine.boot_id() != before
@@ -238,6 +245,7 @@ def test_up_again_changes_nothing_and_adds_what_is_missing(new_lab: Callable[...
         f"{record.name}2",
     ]
     assert first.boot_id() == boot
+    assert first.ssh(f"ping -c 1 -W 2 {record.name}2").returncode == 0, "a machine knows those that came later"
     with pytest.raises(InputError, match=f"lab {record.name} is up with --suite bookworm --disk 4g, not .* --disk 1g"):
         Lab.up(record.name, disk="1g")
 

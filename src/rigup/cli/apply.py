@@ -182,6 +182,7 @@ def _how_to_look_around(results: list[HostResult], plans: dict[str, Any], consol
             console.print(
                 f"\n{result.host} serves {plan.served_name} on {address}: "
                 f"systemctl status {unit_name(plan.service.name)}, journalctl -u {unit_name(plan.service.name)}",
+                markup=False,
                 highlight=False,
                 soft_wrap=True,
             )

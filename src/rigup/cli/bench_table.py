@@ -24,7 +24,7 @@ def show_result(result: dict[str, Any], console: Console) -> None:
     endpoint = result["endpoint"]
     engine = f"{endpoint.get('engine', '')} {endpoint.get('version', '')}".strip()
     title = f"[bold]{escape(result['host'])} {escape(result['service'])}[/]"
-    console.print(f"{title}: {escape(endpoint.get('model', ''))} on {engine}", highlight=False, soft_wrap=True)
+    console.print(f"{title}: {escape(endpoint.get('model', ''))} on {escape(engine)}", highlight=False, soft_wrap=True)
     console.print(_levels(result))
     for level in result["levels"]:
         if level["concurrency"] == 1 and level["each"]:
@@ -32,7 +32,7 @@ def show_result(result: dict[str, Any], console: Console) -> None:
         for error, count in level["failures"].items():
             console.print(f"  [red]{level['concurrency']} at once: {count}x {escape(error)}[/]", soft_wrap=True)
     for line in (*_gpus(result["levels"]), *_lateness(result["levels"])):
-        console.print(f"  {line}", highlight=False, soft_wrap=True)
+        console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
     for note in result["notes"]:
         console.print(f"  [yellow]{escape(note)}[/]", highlight=False, soft_wrap=True)
 
@@ -146,7 +146,8 @@ def show_changes(
         console.print(f"{name}: {escape(str(old))} -> {escape(str(new))}", highlight=False, soft_wrap=True)
     for result in results:
         if not result["complete"]:
-            console.print(f"[yellow]began {result['began']}: not complete: {escape(result['why'])}[/]", highlight=False)
+            words = f"began {result['began']}: not complete: {result['why']}"
+            console.print(words, style="yellow", markup=False, highlight=False)
     table = Table(box=None, pad_edge=False)
     for column in ("at once", "in", "out", "figure", "before", "after", "change", "noise", ""):
         table.add_column(column, justify="left" if column in ("figure", "") else "right")

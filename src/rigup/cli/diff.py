@@ -60,7 +60,7 @@ def show_drift(drift: dict[str, tuple[Drift, ...]], console: Any) -> None:
 
     for host, found in drift.items():
         if found:
-            console.print(f"[bold]{host}[/]: not as planned", highlight=False)
+            console.print(f"[bold]{escape(host)}[/]: not as planned", highlight=False)
         for one in found:
             what = " ".join(word for word in (one.service, one.what) if word)
             console.print(f"  [red]![/] {escape(f'{what}: {one.message}')}", highlight=False, soft_wrap=True)

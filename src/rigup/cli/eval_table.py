@@ -20,13 +20,16 @@ def show_result(result: dict[str, Any], console: Console) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    console.print(f"[bold]{escape(name_of(result['endpoint']))}[/], lm_eval {result['harness']}", soft_wrap=True)
+    console.print(
+        f"[bold]{escape(name_of(result['endpoint']))}[/], lm_eval {escape(result['harness'])}", soft_wrap=True
+    )
     table = Table(box=None, pad_edge=False)
     for column in ("task", "score of", "value", "questions"):
         table.add_column(column, overflow="fold")
     for task, said in result["tasks"].items():
         for score in said["scores"]:
-            table.add_row(task, _metric(score["metric"], score["filter"]), _value(score), str(said["questions"] or "-"))
+            cells = (task, _metric(score["metric"], score["filter"]), _value(score), str(said["questions"] or "-"))
+            table.add_row(*map(escape, cells))
     console.print(table)
 
 
@@ -55,9 +58,10 @@ def show_differences(
     from rich.table import Table
 
     for mark, result in zip("AB", results, strict=True):
-        console.print(f"{mark}  {escape(name_of(result['endpoint']))}, {result['began']}", soft_wrap=True)
+        console.print(f"{mark}  {name_of(result['endpoint'])}, {result['began']}", markup=False, soft_wrap=True)
     for what, before, after in differ:
-        console.print(f"[yellow]not asked alike: {what}: {_said(before)} and {_said(after)}[/]", soft_wrap=True)
+        words = f"not asked alike: {what}: {_said(before)} and {_said(after)}"
+        console.print(words, style="yellow", markup=False, soft_wrap=True)
     table = Table(box=None, pad_edge=False)
     for column in ("task", "score of", "A", "B", "difference", ""):
         table.add_column(column, overflow="fold")
@@ -65,8 +69,9 @@ def show_differences(
         stderr = f" +- {one.stderr:.4f}" if one.stderr is not None else ""
         paired = ", question by question" if one.paired else ""
         verdict = one.verdict + (f": {one.why}" if one.why else "")
-        cells = (f"{one.before:.4f}", f"{one.after:.4f}", f"{one.change:+.4f}{stderr}{paired}", verdict)
-        table.add_row(one.task, _metric(one.metric, one.filter), *cells, style=COLOURS.get(one.verdict))
+        figures = (f"{one.before:.4f}", f"{one.after:.4f}", f"{one.change:+.4f}{stderr}{paired}")
+        cells = (one.task, _metric(one.metric, one.filter), *figures, verdict)
+        table.add_row(*map(escape, cells), style=COLOURS.get(one.verdict))
     console.print(table)
 
 

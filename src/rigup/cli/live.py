@@ -70,18 +70,19 @@ class Terminal:
     def show(self, progress: Progress) -> None:
         from rich.markup import escape
 
+        host, step = escape(progress.host), escape(progress.step)
         if progress.step in ("log", "api key"):
-            self.bars.console.print(f"  [bold]{progress.host}[/] {progress.step}: {escape(progress.text)}")
+            self.bars.console.print(f"  [bold]{host}[/] {step}: {escape(progress.text)}")
             return
         if progress.host not in self.tasks:
-            self.tasks[progress.host] = self.bars.add_task("", host=progress.host, step="", total=None)
+            self.tasks[progress.host] = self.bars.add_task("", host=host, step="", total=None)
         task = self.tasks[progress.host]
         if self.steps.get(progress.host) != progress.step:
             self.steps[progress.host] = progress.step
-            self.bars.reset(task, total=None, description="", host=progress.host, step=progress.step)
+            self.bars.reset(task, total=None, description="", host=host, step=step)
         text = " ".join(part for part in (progress.text, counted(progress)) if part)
         self.bars.update(
-            task, total=progress.total or None, completed=progress.done, step=progress.step, description=escape(text)
+            task, total=progress.total or None, completed=progress.done, step=step, description=escape(text)
         )
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 import time
 from typing import TYPE_CHECKING, Any
 
 from rigup.cli import hosts
+from rigup.errors import InputError
 
 if TYPE_CHECKING:
     from rigup.fleet.examination import Examination
@@ -25,6 +27,7 @@ exit codes: 0 every service answers and is what the plan says, 1 one does not, 2
 """
 
 WATCH_SECONDS = 10.0
+SHORTEST_SECONDS = 0.2
 PIPED_WIDTH = 240
 
 
@@ -33,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     hosts.add_arguments(parser)
     parser.add_argument(
         "--watch",
-        type=float,
+        type=_seconds,
         nargs="?",
         const=WATCH_SECONDS,
         metavar="SECONDS",
@@ -42,17 +45,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--html", metavar="FILE", help="also write a page about the fleet; - for standard output")
 
 
+def _seconds(text: str) -> float | str:
+    """What follows --watch: a number, or the inventory, since the number may be left out."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        return text
+    if not 0 <= seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is no number of seconds")
+    return max(seconds, SHORTEST_SECONDS)
+
+
 def run(args: argparse.Namespace) -> int:
     """Asks every host and shows one line a service; again and again with --watch."""
     from rigup.cli.examining import examination
 
+    if isinstance(args.watch, str):
+        if args.inventory is not None:
+            raise InputError(f"--watch: {args.watch} is no number of seconds", "e.g. --watch 5")
+        args.inventory, args.watch = args.watch, WATCH_SECONDS
     if args.html is not None:
         from rigup.cli.page import status_page
 
         status_page.check(args)
     with examination(args, lambda found: found.verify(), services_answer=True) as examined:
         if args.watch is not None:
-            _watch(examined, max(args.watch, 0.2), args.json)
+            _watch(examined, args.watch, args.json)
             return 0
         rows, results = _rows(examined)
         page = status_page.page_of(examined, rows, args.limit) if args.html is not None else ""
@@ -134,6 +152,7 @@ def _watch(examined: Examination, seconds: float, as_json: bool) -> None:
 
 def table(rows: list[dict[str, Any]]) -> Any:
     """A line a service, with columns for the driver and the GPUs where some host has them; red where not as planned."""
+    from rich.markup import escape
     from rich.table import Table
 
     from rigup.fleet.result import HEALTHY
@@ -154,8 +173,8 @@ def table(rows: list[dict[str, Any]]) -> Any:
         style = None if row["health"] in HEALTHY and row["drift"] == "none" else "red"
         kernel = (row.get("moe_config"),) if kernels else ()
         beside = (_planned(row),) if planned else ()
-        cells = (*known, *driver, *figures, *beside, *kernel, health, row["drift"])
-        table.add_row(row["host"], row["service"], *(str(cell or "-") for cell in cells), style=style)
+        cells = (row["host"], row["service"], *known, *driver, *figures, *beside, *kernel, health, row["drift"])
+        table.add_row(*(escape(str(cell or "-")) for cell in cells), style=style)
     return table
 
 

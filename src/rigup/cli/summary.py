@@ -22,7 +22,7 @@ def show_changes(results: list[HostResult], console: Console) -> int:
     for result in results:
         if not result.changes:
             continue
-        console.print(f"[bold]{result.host}[/]: {len(result.changes)} to change")
+        console.print(f"[bold]{escape(result.host)}[/]: {len(result.changes)} to change")
         for change in result.changes:
             console.print(f"  [yellow]~[/] {change.role:<8} {escape(change.step)}", highlight=False, soft_wrap=True)
     return sum(len(result.changes) for result in results)
@@ -35,7 +35,7 @@ def show_left_over(run: Run, console: Console) -> None:
             continue
         if names := left_over(result.probe, run.plans[result.host]):
             words = f"{result.host}: not in the inventory: {', '.join(names)} (rigup apply --remove takes it away)"
-            console.print(words, style="yellow", highlight=False, soft_wrap=True)
+            console.print(words, style="yellow", markup=False, highlight=False, soft_wrap=True)
 
 
 def show_broken_leases(run: Run, console: Console) -> None:
@@ -57,7 +57,8 @@ def show_results(results: list[HostResult], console: Console) -> None:
             "differs": f"{count} to change" if count else "not as planned",
             "pending": "no changes",
         }.get(result.state, result.state)
-        console.print(f"[{colour}]{result.host}: {said}[/] in {seconds_text(result.seconds)}", highlight=False)
+        line = f"[{colour}]{escape(result.host)}: {said}[/] in {seconds_text(result.seconds)}"
+        console.print(line, highlight=False)
         for error in result.errors:
             console.print(f"  [red]{escape(error.message)}[/]", highlight=False, soft_wrap=True)
             if error.hint:
@@ -69,7 +70,8 @@ def show_answers(results: list[HostResult], question: str, console: Console) -> 
     for result in results:
         for answer in result.answers:
             if answer.tokens > 1:
-                console.print(f"\n[bold]{answer.host} {answer.service}[/] was asked: {question}", highlight=False)
+                who = f"[bold]{escape(answer.host)} {escape(answer.service)}[/]"
+                console.print(f"\n{who} was asked: {escape(question)}", highlight=False)
                 console.print(f"  {escape(answer.text.strip())}", highlight=False, soft_wrap=True)
                 speed = f"{answer.tokens_per_second:.1f} tokens/s"
                 console.print(f"  {answer.tokens} tokens in {seconds_text(answer.seconds)}, {speed}", highlight=False)

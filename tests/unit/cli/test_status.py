@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import io
+from argparse import Namespace
 from typing import Any
 
 import pytest
 from rich.console import Console
 
 from rigup.catalogue.driver_versions import locked_driver
+from rigup.cli import examining
+from rigup.cli.main import main
 from rigup.cli.status import said_as_json, table
 from rigup.cli.status_rows import left_over_row, settle, up_seconds
 from rigup.cli.status_rows import row as row_with
-from rigup.errors import Unreachable
+from rigup.errors import InputError, Unreachable
 from rigup.facts.probe import Gpu, Nvidia, Probe, UnitState
 from rigup.fleet.drift import drift_of, driver_standing
 from rigup.fleet.result import HostResult, exit_code
@@ -178,3 +181,42 @@ def test_scripts_hear_why_a_host_says_nothing() -> None:
         ],
         "services": rows,
     }
+
+
+INVENTORY = "inventories/home.py"
+
+
+@pytest.mark.parametrize(
+    ("words", "inventory", "watch"),
+    [
+        (["--watch", INVENTORY], INVENTORY, 10),
+        ([INVENTORY, "--watch"], INVENTORY, 10),
+        (["--watch", "5", INVENTORY], INVENTORY, 5),
+        ([INVENTORY, "--watch", "5"], INVENTORY, 5),
+        (["--watch"], None, 10),
+        (["--watch", "0"], None, 0.2),
+        ([INVENTORY], INVENTORY, None),
+    ],
+    ids=str,
+)
+def test_an_inventory_may_stand_before_or_after_watch(
+    words: list[str], inventory: str | None, watch: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str | None, float | None]] = []
+
+    def examination(args: Namespace, *_: object, **__: object) -> None:
+        asked.append((args.inventory, args.watch))
+        raise InputError("far enough")
+
+    monkeypatch.setattr(examining, "examination", examination)
+    assert main(["status", *words]) == 2
+    assert asked == [(inventory, watch)]
+
+
+def test_what_is_no_number_of_seconds_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", INVENTORY, "--watch", "5s"]) == 2
+    assert capsys.readouterr().err == "rigup: --watch: 5s is no number of seconds\nhint: e.g. --watch 5\n"
+    for text in ("nan", "inf", "-1"):
+        with pytest.raises(SystemExit):
+            main(["status", "--watch", text])
+        assert capsys.readouterr().err.endswith(f"argument --watch: {text} is no number of seconds\n")

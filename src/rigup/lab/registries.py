@@ -30,13 +30,13 @@ OFF = ("no", "false", "without", "off", "disable", "0")
 class Source:
     """One archive that apt is set up for, of binary packages over HTTP; `uri` has no slash at the end, and no login.
 
-    login: the user and password of the URI, as an Authorization header; "" for none.
+    login: whether its URI has a user and password in it.
     """
 
     uri: str
     suites: tuple[str, ...]
     components: tuple[str, ...]
-    login: str = ""
+    login: bool = False
 
     @property
     def host(self) -> str:
@@ -77,7 +77,7 @@ def _http(uris: list[str], suites: list[str], components: list[str]) -> Iterator
     for uri in uris:
         if uri.startswith(("http://", "https://")):
             bare, login = without_login(uri.rstrip("/"))
-            yield Source(bare, tuple(suites), tuple(components), login)
+            yield Source(bare, tuple(suites), tuple(components), bool(login))
 
 
 def debian_mirrors(found: Iterable[Source]) -> tuple[str, str] | None:

@@ -110,6 +110,7 @@ def _tell(args: argparse.Namespace, root: Path, measured: list[dict[str, Any]], 
     from rich.console import Console
 
     from rigup.cli.bench_table import as_csv, show_result
+    from rigup.cli.main import show_error
     from rigup.cli.page.writing import write_page
     from rigup.fleet.bench_results import store
     from rigup.fleet.result import exit_code
@@ -117,7 +118,11 @@ def _tell(args: argparse.Namespace, root: Path, measured: list[dict[str, Any]], 
     console = Console(stderr=args.json or args.csv == "-")
     not_kept = asking.tell(measured, results, show_result, partial(store, root), console, args.json)
     if args.csv:
-        write_page(args.csv, as_csv(measured), "--csv")
+        try:
+            write_page(args.csv, as_csv(measured), "--csv")
+        except InputError as error:  # a disk that has filled up since; the results stand on standard output already
+            show_error(error, as_json=False)
+            not_kept = error.exit_code
     if not_kept:
         return not_kept
     if any(result["why"] == "stopped" for result in measured):

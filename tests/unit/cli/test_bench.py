@@ -10,12 +10,14 @@ import os
 import signal
 import subprocess
 import sys
+from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rigup.cli.bench import _tell
 from rigup.cli.main import main
 from tests.unit.verify.conftest import Engine
 from tests.unit.verify.conftest import engine as engine
@@ -139,6 +141,15 @@ def test_what_cannot_be_kept_is_one_document_and_a_table_for_scripts(
     (result,) = json.loads(capsys.readouterr().out)["results"]
     assert result["file"] is None and result["complete"]
     assert len((folder / "figures.csv").read_text().splitlines()) == 2
+
+
+def test_a_csv_that_cannot_be_written_any_more_leaves_the_results_one_document(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _tell(Namespace(csv="gone/a.csv", json=True), folder, [], []) == 2
+    out, err = capsys.readouterr()
+    assert json.loads(out)["results"] == []
+    assert err.startswith("rigup: --csv: gone/a.csv: No such file or directory\nhint: ")
 
 
 def test_a_level_without_an_answer_is_a_failure(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from pydantic import BaseModel, ConfigDict
 
 MIB = 2**20
@@ -34,6 +36,11 @@ def seconds_text(seconds: float) -> str:
         return f"{minutes} min {rest:02d} s"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02d} min"
+
+
+def time_text(moment: float) -> str:
+    """A moment for people, from seconds since 1970: 2026-11-21 20:15:00 UTC."""
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(moment))
 
 
 def compute_capability(text: str) -> tuple[int, int]:

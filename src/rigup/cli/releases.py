@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import time
 from typing import TYPE_CHECKING, Any
 
 from rigup.cli import hosts
@@ -79,28 +78,28 @@ def show(host: str, found: dict[str, tuple[KeptRelease, ...]], console: Console)
     from rich.markup import escape
 
     from rigup.operations.kept_releases import differences, hosts_of
+    from rigup.units import time_text
 
     for service, kept in found.items():
         console.print(f"[bold]{escape(host)} {escape(service)}[/]")
         for older, release in reversed(list(zip((None, *kept), kept, strict=False))):
             marks = ["current"] * release.current + ([] if release.answered else ["never answered"])
             marks += [f"on {' and '.join(spanned)}"] if (spanned := hosts_of(release.manifest)) else []
-            console.print(f"  {release.number}  {_time(release)}" + (f"  [bold]{', '.join(marks)}[/]" if marks else ""))
+            console.print(
+                f"  {release.number}  {time_text(release.made)}" + (f"  [bold]{', '.join(marks)}[/]" if marks else "")
+            )
             for change in differences(older, release) if older else (str(release.manifest.get("build")),):
                 console.print(f"       {escape(change)}", soft_wrap=True)
 
 
-def _time(release: KeptRelease) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(release.made))
-
-
 def _json(kept: tuple[KeptRelease, ...]) -> list[dict[str, Any]]:
     from rigup.operations.kept_releases import differences
+    from rigup.units import time_text
 
     return [
         {
             "number": release.number,
-            "made": _time(release),
+            "made": time_text(release.made),
             "current": release.current,
             "answered": release.answered,
             "changed": list(differences(older, release)) if older else [],

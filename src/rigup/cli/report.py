@@ -168,13 +168,13 @@ def secrets_said(root: Path, data: Any) -> Iterator[str]:
 def _text(args: argparse.Namespace, project: Project, host: str, sections: dict[str, Any], redactor: Redactor) -> str:
     if args.html:
         from rigup.cli.page.gathering import origin_of
-        from rigup.cli.page.redacting import redacted
         from rigup.cli.page.report_page import report_page
 
-        return report_page(host, origin_of(project, None), redacted(sections, redactor))
+        return report_page(host, origin_of(project, None), redactor.value(sections))
     from rigup.fleet.report_text import report_text
+    from rigup.units import time_text
 
-    return report_text(host, time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()), sections, redactor)
+    return report_text(host, time_text(time.time()), sections, redactor)
 
 
 def _say_where(path: str, as_json: bool) -> None:

@@ -22,6 +22,7 @@ from rigup.errors import InputError
 from rigup.fleet.inventory import Project
 from rigup.fleet.result import HostResult
 from rigup.plan import Plan
+from rigup.units import time_text
 
 ON_HOST = f"{layout.LOG}/applies.jsonl"
 KEPT = 500
@@ -73,7 +74,7 @@ class Recorder:
     """Makes the records of one run. Begins to ask git at once, and wants its answer only at the end."""
 
     def __init__(self, project: Project, who: str, verb: str) -> None:
-        self.who, self.verb, self.when = who, verb, time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+        self.who, self.verb, self.when = who, verb, time_text(time.time())
         lock = project.lock_path
         self.lock = hashlib.sha256(lock.read_bytes()).hexdigest()[:16] if lock.is_file() else ""
         self._git = _ask_git(project.root)

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from rigup.errors import InputError, Refused
 from rigup.fleet.inventory import Project
 from rigup.plan import Plan
-from rigup.units import Frozen
+from rigup.units import Frozen, time_text
 
 Fate = Literal["not begun", "begun", "done", "failed"]
 SHOWN_DIGITS = 12
@@ -97,7 +97,7 @@ class KeptRollout:
 def begin(project: Project, plans: Mapping[str, Sequence[Plan]]) -> KeptRollout:
     """A rollout of these plans. It takes the place of an earlier one on disk once something is noted."""
     hosts = {name: Part(plans=_digest(of_host)) for name, of_host in plans.items()}
-    began = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+    began = time_text(time.time())
     return KeptRollout(
         place(project), Rollout(inventory=str(project.inventory), began=began, lock=_lock(project), hosts=hosts)
     )

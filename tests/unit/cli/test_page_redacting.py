@@ -6,7 +6,7 @@ import pytest
 
 from rigup.cli.page.content import Error
 from rigup.cli.page.document import fleet_page
-from rigup.cli.page.redacting import redacted, secrets_of
+from rigup.cli.page.redacting import secrets_of
 from rigup.fleet.redaction import REDACTED, Redactor
 from tests.unit.cli.page_content import fleet, host, service
 
@@ -29,7 +29,7 @@ KEY = "a-key-that-looks-like-nothing"
     ids=lambda value: str(value)[:30],
 )
 def test_what_is_taken_out(value: object, wanted: object) -> None:
-    assert redacted(value, Redactor([KEY])) == wanted
+    assert Redactor([KEY]).value(value) == wanted
 
 
 def test_a_release_has_secrets_by_environment_and_command_line() -> None:
@@ -44,6 +44,6 @@ def test_a_release_has_secrets_by_environment_and_command_line() -> None:
 def test_no_secret_is_on_a_page_wherever_a_host_says_it() -> None:
     said = f"started with {KEY}"
     content = fleet(host(errors=(Error(said, said),), services=(service(serves=said, facts=((said, said),)),)))
-    page = fleet_page(redacted(content, Redactor([KEY])))
+    page = fleet_page(Redactor([KEY]).value(content))
     assert KEY in fleet_page(content)
     assert KEY not in page and page.count(f"started with {REDACTED}") >= 5

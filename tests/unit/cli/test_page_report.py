@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from rigup.cli.page.redacting import redacted
 from rigup.cli.page.report_page import report_page
 from rigup.cli.plan_json import plan_as_json
 from rigup.fleet.redaction import Redactor
@@ -41,7 +40,7 @@ def sections() -> dict[str, Any]:
 
 
 def page(said: dict[str, Any]) -> Element:
-    return read(report_page("gpu1.lan", ORIGIN, redacted(said, Redactor(["in-the-clear"]))))
+    return read(report_page("gpu1.lan", ORIGIN, Redactor(["in-the-clear"]).value(said)))
 
 
 def test_all_sections_are_there_and_can_be_gone_to() -> None:
@@ -88,7 +87,7 @@ def test_a_record_says_what_was_applied_and_one_that_was_cut_is_shown_as_it_is()
 
 
 def test_secrets_are_out_and_what_a_host_says_is_text() -> None:
-    text = report_page("gpu1.lan", ORIGIN, redacted(sections(), Redactor(["in-the-clear"])))
+    text = report_page("gpu1.lan", ORIGIN, Redactor(["in-the-clear"]).value(sections()))
     assert "in-the-clear" not in text and "hf_abcdefghijklmnopqrst" not in text
     assert "<script" not in text
     assert [one.tag for one in elements(read(text)) if one.tag == "script"] == []

@@ -29,6 +29,7 @@ from rigup.operations.builds import name_of
 from rigup.operations.kept_releases import KeptRelease
 from rigup.operations.kept_releases import differences as changes_between
 from rigup.plan import Plan
+from rigup.units import time_text
 
 if TYPE_CHECKING:
     from rigup.facts.probe import Probe
@@ -62,7 +63,7 @@ def origin_of(project: Project, limit: str | None) -> Origin:
     lock = project.lock_path
     return Origin(
         project.inventory.stem,
-        time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
+        time_text(time.time()),
         __version__,
         hashlib.sha256(lock.read_bytes()).hexdigest() if lock.is_file() else "",
         Recorder(project, "", "status").commit,
@@ -229,7 +230,7 @@ def _releases(kept: Sequence[KeptRelease]) -> tuple[Release, ...]:
     found = [
         Release(
             release.number,
-            time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(release.made)),
+            time_text(release.made),
             release.current,
             release.answered,
             changes_between(older, release) if older else (),

@@ -1,16 +1,11 @@
-"""Takes secrets out of values before they are drawn, and finds those that a release was given. Pure."""
+"""Finds the secrets that a release was given, to take them out of what is drawn. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-from rigup.fleet.redaction import Redactor, secrets_within
-
-
-def redacted(value: Any, redactor: Redactor) -> Any:
-    """The same value without secrets: see `Redactor.value`."""
-    return redactor.value(value)
+from rigup.fleet.redaction import secrets_within
 
 
 def secrets_of(manifest: dict[str, Any]) -> Iterator[str]:

@@ -29,7 +29,6 @@ def page_of(examined: Examination, rows: Sequence[dict[str, Any]], limit: str | 
     """The page, without secrets: those of the hosts, of their releases, and of what the inventory says."""
     from rigup.cli.page.document import fleet_page
     from rigup.cli.page.gathering import fleet_content
-    from rigup.cli.page.redacting import redacted
     from rigup.cli.report import secrets_said
     from rigup.fleet.redaction import Redactor
 
@@ -37,7 +36,7 @@ def page_of(examined: Examination, rows: Sequence[dict[str, Any]], limit: str | 
     project = examined.project
     secrets += [secret for entry in project.hosts for secret in secrets_said(project.root, entry.data)]
     secrets.append(examined.contact.sudo_password or "")
-    return fleet_page(redacted(content, Redactor(secrets)))
+    return fleet_page(Redactor(secrets).value(content))
 
 
 def write(path: str, text: str) -> None:

@@ -15,7 +15,7 @@ from typing import Literal
 
 from rigup.planner.candidate import Candidate, GpuUsage, expert_ranks, stage_ranks
 from rigup.planner.kv_cache import layer_token_bytes
-from rigup.planner.overhead import TENSOR_ENGINE_HOST, sampler, tensor_engine_activations
+from rigup.planner.overhead import TENSOR_ENGINE_HOST, request_table, sampler, tensor_engine_activations
 from rigup.planner.placement import fits, partition
 from rigup.planner.usage import Placement
 from rigup.planner.weights import weights_of
@@ -78,14 +78,19 @@ def _shape(candidate: Candidate) -> _Shape:
     extras[0] += weights.embedding / tensor
     extras[-1] += (weights.head or (weights.embedding if stages > 1 else 0.0)) / tensor
     activations = tensor_engine_activations(model, candidate.expert_shards, tensor, candidate.batched_tokens)
-    overheads = [candidate.runtime_bytes + candidate.driver_bytes + activations] * stages
+    table = request_table(candidate.sequences, candidate.context) if candidate.engine.name == "sglang" else 0.0
+    overheads = [candidate.runtime_bytes + candidate.driver_bytes + activations + table] * stages
     overheads[-1] += sampler(model, candidate.sequences)
     token = layer_token_bytes(model, candidate.kv_cache_type, tensor)
     return _Shape(layer, token, tuple(extras), tuple(overheads))
 
 
 def _fraction(candidate: Candidate, shape: _Shape, room: float) -> float:
-    """The part of the GPUs in use. SGLang's does not cover the overhead, so that there must be room beside it."""
+    """The part of the GPUs in use. SGLang's does not cover the overhead, so that there must be room beside it.
+
+    How much of the runtime comes before SGLang measures, and how much (CUDA graphs) after, nobody has published:
+    `_budgets` takes all of it to come before, and here all of it comes after.
+    """
     fraction = candidate.memory_fraction
     if candidate.engine.name == "vllm" or candidate.fraction_given:
         return fraction

@@ -52,6 +52,14 @@ def sampler(model: Model, sequences: int) -> float:
     return float(SAMPLER_BYTES * sequences * model.vocab)
 
 
+def request_table(sequences: int, context: int) -> float:
+    """Bytes of SGLang's table of where the tokens of each request lie, on every rank, and of a row for padding.
+
+    Source: 0.5.23 mem_cache/memory_pool.py, ReqToTokenPool: int32.
+    """
+    return 4.0 * (sequences + 1) * context
+
+
 def llama_cpp_compute(model: Model, context_total: int, kv_cache_type: str, gpus: int, micro_batch: int) -> float:
     """Bytes of llama.cpp's compute buffers on one GPU, but for the output's logits.
 

@@ -23,6 +23,9 @@ _MICRO_BATCH = 512
 # short, cost 61 MiB.
 _SEQUENCES = 256
 _LARGE_GPU_SEQUENCES = 1024
+# SGLang 0.5.23 arg_groups/memory_hook.py: the largest batch that it has a CUDA graph for on GPUs from 60 to 160 GiB and
+# fewer than four ranks. On smaller ones it would be 32 or 48, which costs context there: sixteen are left.
+_SGLANG_LARGE_GPU_SEQUENCES = 256
 _LEAST_SEQUENCES = 16
 # As many as a service may ask for in `concurrency` and `context`.
 _MOST_SEQUENCES = 65_536
@@ -101,7 +104,7 @@ def settings_of(engine: Engine, service: Service, rig: Rig, gpu_indices: Sequenc
     tokens = _LARGE_GPU_BATCHED_TOKENS if large else _BATCHED_TOKENS
     few = max(_LEAST_SEQUENCES, service.concurrency)
     if engine.name == "sglang":
-        attempts = _attempts(_FRACTIONS, tokens, (few,))
+        attempts = _attempts(_FRACTIONS, tokens, (max(_SGLANG_LARGE_GPU_SEQUENCES, few) if large else few, few))
     else:
         many = max(_LARGE_GPU_SEQUENCES if large else _SEQUENCES, service.concurrency)
         attempts = _attempts(_LARGE_GPU_FRACTIONS if large else _FRACTIONS, tokens, (many, few))

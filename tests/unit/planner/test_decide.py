@@ -182,6 +182,35 @@ def test_sglangs_part_is_of_what_is_free_before_loading() -> None:
     assert static == pytest.approx(before_loading * found.memory_fraction, abs=2)
 
 
+@pytest.mark.parametrize("gpus", ["8x RTX 3090", "8x RTX 5090", "4x L40S", f"2x {PRO_6000}"])
+def test_beside_sglangs_part_is_room_for_all_that_may_come_after_loading(gpus: str) -> None:
+    """It captures CUDA graphs when its cache has its size: nothing but the rest of the GPU is left for them."""
+    found = served(gpus, {**M2_5, "engine": "sglang"})
+    assert all((1 - found.memory_fraction) * use.capacity >= use.overhead for use in found.usage)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "service", "sequences"),
+    [
+        ("8x H200", {}, 256),
+        ("8x H200", {"concurrency": 300}, 300),
+        ("8x RTX 3090", {}, 16),
+        ("8x RTX 3090", {"concurrency": 20}, 20),
+    ],
+)
+def test_sglang_runs_as_many_requests_as_it_has_graphs_for_on_large_cards(
+    gpus: str, service: dict[str, int], sequences: int
+) -> None:
+    assert served(gpus, {**M2_5, "engine": "sglang", **service}).sequences == sequences
+
+
+def test_sglang_keeps_a_row_of_the_whole_context_for_each_request() -> None:
+    asked = {"checkpoint": FP8, "engine": "sglang", "tensor_parallel": 4, "context": 32_768}
+    short, long = (served("4x H200", {**asked, "context": context}) for context in (32_768, 65_536))
+    rows = 257
+    assert long.usage[0].overhead - short.usage[0].overhead == 4 * rows * 32_768
+
+
 def test_int4_in_groups_of_32_needs_no_expert_parallelism() -> None:
     assert served("8x RTX 3090", {"checkpoint": AWQ, "engine": "vllm"}).parallel == Parallel(tensor=8)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Annotated
 
 from pydantic import Field
@@ -63,6 +64,14 @@ class Rig(Frozen):
     power_limit_w: int | None = None
     hosts_per_service: int = 1
     network: Network = Network()
+
+    @property
+    def text(self) -> str:
+        """In a line: "4x NVIDIA GeForce RTX 3090, 64 GiB host memory, debian-12"."""
+        counts = Counter(gpu.name for gpu in self.gpus)
+        parts = [f"{count}x {name}" for name, count in counts.items()] or ["no GPU"]
+        parts += [f"{self.host_memory_gib:g} GiB host memory"] if self.host_memory_gib is not None else []
+        return ", ".join([*parts, *([self.os] if self.os else [])])
 
     @property
     def architecture(self) -> Architecture:

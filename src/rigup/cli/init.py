@@ -124,7 +124,7 @@ def _changes(
     lock = load_lock(Project(root, root, ()).lock_path)
     found = describing.suggestions(args.host, group, described, catalogue, lock)
     if not found:
-        raise Refused(f"{args.host}: nothing in the catalogue fits on {joining.rig_text(rig)}", "add a smaller model")
+        raise Refused(f"{args.host}: nothing in the catalogue fits on {rig.text}", "add a smaller model")
     text = describing.group_data(args.host, described, found)
     changes = joining.new_group(root, group, entry, text)
     return changes, changes[-1].path

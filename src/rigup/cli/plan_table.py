@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from rich.console import Console
@@ -81,18 +80,7 @@ def _show_heading(plan: Plan, hosts: list[str], console: Console) -> None:
     console.print(
         Text.assemble((f"{plan.group} / {plan.service.name}", "bold"), verdict, f"  ({where})"), soft_wrap=True
     )
-    console.print(f"  {rig_text(plan)}", soft_wrap=True)
-
-
-def rig_text(plan: Plan) -> str:
-    """The rig in a line: "4x NVIDIA GeForce RTX 3090, 64 GiB host memory"."""
-    counts = Counter(gpu.name for gpu in plan.rig.gpus)
-    parts = [f"{count}x {name}" for name, count in counts.items()] or ["no GPU"]
-    if plan.rig.host_memory_gib is not None:
-        parts.append(f"{plan.rig.host_memory_gib:g} GiB host memory")
-    if plan.rig.os is not None:
-        parts.append(plan.rig.os)
-    return ", ".join(parts)
+    console.print(f"  {plan.rig.text}", soft_wrap=True)
 
 
 def _show_decided(plan: Plan, together: Sequence[Plan], console: Console) -> None:

@@ -152,19 +152,11 @@ def group_for(rig: Rig, wanted: str | None, there: list[Member], catalogue: Cata
             if equal_rigs(declared, rig):
                 return member
             raise Refused(
-                f"{member.entry.data_path}: group {wanted} is another rig: declared: {rig_text(declared)};"
-                f" found: {rig_text(rig)}",
+                f"{member.entry.data_path}: group {wanted} is another rig: declared: {declared.text};"
+                f" found: {rig.text}",
                 "choose another name with --group",
             )
     return None
-
-
-def rig_text(rig: Rig) -> str:
-    """A rig in a line, for messages."""
-    names = [gpu.name for gpu in rig.gpus]
-    parts = [f"{names.count(name)}x {name}" for name in dict.fromkeys(names)] or ["no GPU"]
-    parts += [f"{rig.host_memory_gib:g} GiB"] if rig.host_memory_gib is not None else []
-    return ", ".join([*parts, *([rig.os] if rig.os else [])])
 
 
 def join_group(member: Member, host: str) -> Change:

@@ -119,7 +119,7 @@ def test_the_group_with_an_equal_rig(root: Path, catalogue: Catalogue) -> None:
     assert group_for(rig(catalogue, "4x RTX 3090"), None, there, catalogue) is None
     with pytest.raises(Refused) as refused:
         group_for(rig(catalogue, "4x RTX 3090"), "pairs", there, catalogue)
-    assert "declared: 2x NVIDIA GeForce RTX 3090, 62 GiB, debian-12; found: 4x" in refused.value.message
+    assert "declared: 2x NVIDIA GeForce RTX 3090, 62 GiB host memory, debian-12; found: 4x" in refused.value.message
 
 
 def test_a_group_whose_services_span_hosts_is_joined_only_where_it_is_named(root: Path, catalogue: Catalogue) -> None:

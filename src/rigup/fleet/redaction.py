@@ -16,7 +16,7 @@ LEAST_LENGTH = 4
 
 _NAME = r"[\w.-]*(?:key|token|secret|passw(?:or)?d|passphrase|credential|authorization)s?"
 # What a line such as "name: value" must be called: "host key: " and "EOS token: " are everywhere.
-_SURE = r"[\w.-]*(?:api[-_]?key|(?:access|auth|bearer|hf|hub)[-_]?token|secret(?:[-_]\w+)*|passw(?:or)?d|passphrase)"
+_SURE = r"[\w.-]*(?:api[-_]?key|(?:access|auth|bearer|hf|hub)[-_]?token|secret(?:[-_][\w-]*)?|passw(?:or)?d|passphrase)"
 _VALUE = r"""(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')"""
 _LIST = r"[\w.-]*api[-_]?keys?"
 
@@ -26,8 +26,8 @@ def _between(quote: str) -> tuple[str, ...]:
     rest = rf"(?:[^{quote}\\]|\\.)+"
     word = rf"{quote}\s*,\s*{quote}"
     return (
-        rf"(--{_LIST}{word})(?!-){rest}(?:{word}(?!-){rest})*",
-        rf"(--{_NAME}{word})(?!-){rest}",
+        rf"((?<!-)--{_LIST}{word})(?!-){rest}(?:{word}(?!-){rest})*",
+        rf"((?<!-)--{_NAME}{word})(?!-){rest}",
         rf"((?<={quote}){_NAME}\s*=\s*){rest}(?={quote})",
         rf"({quote}{_NAME}{quote}\s*:\s*\[\s*){_VALUE}(?:\s*,\s*{_VALUE})*",
         rf"({quote}{_NAME}{quote}\s*:\s*){_VALUE}",
@@ -43,11 +43,11 @@ _NAMED = tuple(
         *_between("'"),
         # a line of its own, as in a file or behind a journal's "program[1]: "
         r"((?:^|\]:)\s*(?:export\s+|-\s+)?[\w.-]*(?:passw(?:or)?d|passphrase)\s*[:=]\s*)\S.*",
-        rf"""({_NAME}["']?\s*=\s*)(?:{_VALUE}|[^\s"',;\]]+)""",
-        rf"""(--{_NAME}[ =])(?!-)(?:{_VALUE}|["']?[^\s"',]+)""",
+        rf"""((?<![\w.-]){_NAME}["']?\s*=\s*)(?:{_VALUE}|[^\s"',;\]]+)""",
+        rf"""((?<!-)--{_NAME}[ =])(?!-)(?:{_VALUE}|["']?[^\s"',]+)""",
         rf"""((?<![\w."'-]){_SURE}\s*:[ \t]+)(?:{_VALUE}|[^\s"',;]+)""",
         r"(\bBearer\s+)[^\s\"',]+",
-        r"(\b[a-z][a-z0-9+.-]*://[^/\s:@]*:)[^/\s@]+(?=@)",
+        r"(\b[a-z][a-z0-9+.-]{0,30}://[^/\s:@]*:)[^/\s@]+(?=@)",
     )
 )
 # Of their own form: tokens of the hub, of GitHub and of the usual APIs, private keys.

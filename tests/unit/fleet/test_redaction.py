@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from urllib.parse import quote
 
 import pytest
@@ -75,6 +76,13 @@ def test_what_is_redacted_stays_as_it_is() -> None:
     for text in ("HF_TOKEN=hello123 next", '"HF_TOKEN=hello123"', '{"api_key": "hello123"}', "--api-key hello123"):
         once = Redactor([]).text(text)
         assert Redactor([]).text(once) == once == Redactor(["hello123"]).text(text)
+
+
+@pytest.mark.parametrize("text", ["x" * 20_000, "-" * 20_000, "a-" * 10_000, "secret_" * 500], ids=lambda t: t[:7])
+def test_a_long_line_takes_no_longer_than_many_short_ones(text: str) -> None:
+    began = time.monotonic()
+    Redactor([]).text(text)
+    assert time.monotonic() - began < 3, "half a minute where every letter is looked at from every other"
 
 
 @pytest.mark.parametrize(

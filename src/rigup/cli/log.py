@@ -86,15 +86,16 @@ def show(record: dict[str, Any], console: Console) -> None:
 
     colour = {"unchanged": "green", "changed": "yellow"}.get(record["result"], "red")
     console.print(
-        f"{record['when']}  [bold]{escape(record['verb'])}[/] by {escape(record['who'])}: "
-        f"[{colour}]{record['result']}[/] in {seconds_text(record['seconds'])}",
+        f"{escape(str(record['when']))}  [bold]{escape(record['verb'])}[/] by {escape(record['who'])}: "
+        f"[{colour}]{escape(str(record['result']))}[/] in {seconds_text(record['seconds'])}",
         soft_wrap=True,
     )
     origin = (
         f"lock {record['lock']}" if record["lock"] else "no lock",
         record["commit"] and f"commit {record['commit']}",
     )
-    console.print(f"  rigup {record['rigup']}, {', '.join(part for part in origin if part)}", soft_wrap=True)
+    whence = f"  rigup {record['rigup']}, {', '.join(part for part in origin if part)}"
+    console.print(whence, soft_wrap=True, markup=False)
     for service, what in record["services"].items():
         console.print(f"  {escape(service)}: {escape(what)}", soft_wrap=True)
     for service, kept in record.get("memory", {}).items():

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from rigup import __version__
+from rigup.cli import log
 from rigup.errors import InputError
 from rigup.fleet import records
 from rigup.fleet.lease import myself
@@ -105,6 +108,13 @@ def test_a_damaged_byte_costs_its_line_at_most(places: Path) -> None:
     path.parent.mkdir(parents=True)
     path.write_bytes(b"\xff\xfe{\n" + line().encode())
     assert kept_here("box") == [json.loads(line())]
+
+
+def test_a_record_is_shown_as_it_is_whatever_a_host_says() -> None:
+    file = io.StringIO()
+    said = dict.fromkeys(("when", "who", "verb", "result", "rigup", "lock", "commit"), "[/x]")
+    log.show(json.loads(line(**said)), Console(file=file, highlight=False))
+    assert file.getvalue() == "[/x]  [/x] by [/x]: [/x] in 1.00 s\n  rigup [/x], lock [/x], commit [/x]\n"
 
 
 def test_records_that_belong_to_somebody_else_are_said_to(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:

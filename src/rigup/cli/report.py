@@ -151,7 +151,7 @@ def _redactor(project: Project, entry: HostEntry, secrets: list[str]) -> Redacto
 
 def secrets_said(root: Path, data: Any) -> Iterator[str]:
     """Each value whose key sounds like a secret, and the content of each file that a key ending in _file names."""
-    from rigup.fleet.redaction import is_secret
+    from rigup.fleet.redaction import secret_texts
 
     for key, value in data.items() if isinstance(data, dict) else ():
         if isinstance(value, dict):
@@ -161,8 +161,8 @@ def secrets_said(root: Path, data: Any) -> Iterator[str]:
             with suppress(OSError):
                 if path.is_file() and path.stat().st_size <= LARGEST_SECRET:
                     yield path.read_text(errors="replace").strip()
-        elif is_secret(str(key), value):
-            yield value
+        else:
+            yield from secret_texts(str(key), value)
 
 
 def _text(args: argparse.Namespace, project: Project, host: str, sections: dict[str, Any], redactor: Redactor) -> str:

@@ -78,3 +78,9 @@ def test_without_a_name_it_is_the_hosts_and_the_time(line: CommandLine, capsys: 
     said = json.loads(capsys.readouterr().out)
     (path,) = line.fleet.glob("rigup-report-a-*.txt")
     assert (said, path.stat().st_mode & 0o777) == ({"schema": 1, "file": path.name}, 0o600)
+
+
+def test_secrets_that_the_inventory_says_are_known_wherever_they_stand(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("in a file\n")
+    data = {"api_key_file": "key", "flags": {"api-keys": ["first", "second"], "served-model-name": ["m"]}, "x": 1}
+    assert list(report.secrets_said(tmp_path, data)) == ["in a file", "first", "second"]

@@ -72,6 +72,28 @@ def remove_tree(path: Path) -> None:
     shutil.rmtree(path, ignore_errors=True)
 
 
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Holds the lock of a file, which is there only meanwhile."""
+    while True:
+        with path.open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            # Whoever held it before took it away: then this one guards nothing, and it is not ours to take away.
+            if _is(path, os.fstat(lock.fileno())):
+                try:
+                    yield
+                finally:
+                    path.unlink(missing_ok=True)
+                return
+
+
+def _is(path: Path, file: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(path.stat(), file)
+    except FileNotFoundError:
+        return False
+
+
 class LabRecord(Frozen):
     """What a lab was asked to be. Machines are `name` followed by 1 to `hosts`; `base` is the image's folder name.
 
@@ -162,9 +184,7 @@ class LabFolder:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """One `up` or `down` of a lab at a time; a second one waits. The lab's folder is there meanwhile."""
-        # The lock stays where it is: one that goes with the folder would guard nothing for who waits for it.
-        with (make_folder(self.path.parent) / f".{self.name}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with locked(make_folder(self.path.parent) / f".{self.name}.lock"):
             make_folder(self.path)
             try:
                 yield

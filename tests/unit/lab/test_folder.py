@@ -74,6 +74,7 @@ def test_ups_that_wait_for_a_down_come_one_after_the_other(monkeypatch: pytest.M
     for thread in threads:
         thread.join(10)
     assert most == [1, 1, 1, 1]
+    assert list(LabFolder("b").path.parent.iterdir()) == []
 
 
 def test_a_sudo_user_whom_nobody_knows_is_root(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,6 +63,7 @@ class Run:
         self.greetings: dict[str, Greeting] = {}
         self.compared: set[str] = set()
         self.disturbed: dict[str, list[Change]] = {}
+        self.whose: dict[str, str] = {}
         self.leaving = Leaving(self)
         self.tallies: list[Tally] = []
         self.sets = self._sets()
@@ -226,8 +227,8 @@ class Run:
             raise self._was_here(host, ", and what is to be changed there now was not shown")
 
     def _was_here(self, host: Any, more: str = "") -> Refused:
-        said = f"{host.name}: another rigup apply was here since it was compared{more}"
-        return Refused(said, "run the same command again")
+        what = "it was rebooted" if self.whose.get(host.name) == NOBODYS else "another rigup apply was here"
+        return Refused(f"{host.name}: {what} since it was compared{more}", "run the same command again")
 
     def _find_changes(self, host: Any, provision: Callable[..., None]) -> None:
         result = self.results[host.name]
@@ -250,6 +251,7 @@ class Run:
         result, leased = self.results[host.name], host.name in self.leases
         shown, result.changes = result.changes, []
         if leased and (whose := self._claim(host)) != OURS:
+            self.whose[host.name] = whose
             self._note_disturbed(host, shown if whose == NOBODYS else [])
             return
         if not leased and not shown and self._may_end_unchanged(host):

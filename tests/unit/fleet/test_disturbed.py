@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -54,6 +55,12 @@ def somebody_else_applies(run: Run, root: Path, does: Callable[[], object]) -> N
     other.release()
 
 
+def reboot(root: Path) -> None:
+    """Takes away what a reboot does."""
+    for each in (root / "run").iterdir():
+        each.unlink()
+
+
 def errors(run: Run) -> list[str]:
     return [error.message for error in run.results["box"].errors]
 
@@ -100,12 +107,34 @@ def test_a_host_that_was_rebooted_while_it_waited_is_compared_again_and_changed(
 ) -> None:
     with local_run({"box": three_folders}) as run:
         compared(run, lease=True)
-        for each in (tmp_path / "run").iterdir():
-            each.unlink()
+        reboot(tmp_path)
         (tmp_path / "box/b").mkdir(mode=0o755)
         run.execute()
     assert [change.step for change in run.results["box"].changes] == ["folder a", "folder c"]
     assert (run.results["box"].state, errors(run)) == ("changed", [])
+
+
+def test_a_host_that_was_rebooted_is_not_said_to_have_had_somebody_else(local_run: Make, tmp_path: Path) -> None:
+    (tmp_path / "box").mkdir()
+    (tmp_path / "box/a").mkdir(mode=0o755)
+    with local_run({"box": three_folders}) as run:
+        assert compared(run, lease=True) == {"box": FOLDERS[1:]}
+        reboot(tmp_path)
+        (tmp_path / "box/a").rmdir()
+        run.execute()
+    said = "box: it was rebooted since it was compared, and what is to be changed there now was not shown"
+    assert errors(run) == [said]
+    assert list((tmp_path / "box").iterdir()) == []
+
+
+def test_a_host_that_serves_with_others_and_was_rebooted_is_refused_as_such(local_run: Make, tmp_path: Path) -> None:
+    with local_run({"box": three_folders}) as run:
+        compared(run, lease=True)
+        together = {"of": {"box": ()}, "begin": lambda run, hosts: hosts, "leave": lambda name, result: None}
+        run.sets = SimpleNamespace(**together)  # type: ignore[assignment]
+        reboot(tmp_path)
+        run.execute()
+    assert errors(run) == ["box: it was rebooted since it was compared"]
 
 
 @pytest.mark.parametrize("rolling", [False, True])

@@ -18,6 +18,7 @@ from rigup.operations.service_units import running_units
 from rigup.operations.text_files import text_files
 from rigup.planner.driver_packages import DriverRepository
 from rigup.render.monitoring_paths import GPU_FILES, GPU_UNITS, NODE_FILES, NODE_UNITS, PROGRAM, TEXT_FILE, UNIT_OF
+from roles.base import PACKAGES
 
 if TYPE_CHECKING:
     from rigup.planner.monitoring import Monitoring
@@ -44,7 +45,10 @@ def monitoring(wanted: Monitoring | None, probe: Probe, repository: DriverReposi
 
 
 def _exporters(wanted: Monitoring, probe: Probe, repository: DriverRepository | None) -> None:
-    """Files come before packages: a package starts what it brings, which may listen only where it is told to."""
+    """Files come before packages: a package starts what it brings, which may listen only where it is told to.
+
+    A host that serves nothing has had none of the packages that every other begins with.
+    """
     from rigup.catalogue.monitoring import exporter_facts
     from rigup.render.monitoring import exporter_files
 
@@ -55,8 +59,7 @@ def _exporters(wanted: Monitoring, probe: Probe, repository: DriverRepository | 
     listening = ", ".join(f"{wanted.listen} port {port}" for port in wanted.listeners.values())
     then = tuple((path, RELOAD) for path in files)
     written = text_files(name=f"exporters listen at {listening}", files=files, then=then)
-    if wanted.node_exporter:
-        debian_packages({exporter_facts().node_exporter.package})
+    debian_packages({*PACKAGES, *({exporter_facts().node_exporter.package} if wanted.node_exporter else ())})
     if wanted.dcgm_exporter and repository:
         versions = exporter_facts().gpu_exporter.versions
         gpu_exporter(name=f"{' '.join(list(versions.items())[-1])}", repository=repository, versions=versions)

@@ -47,7 +47,7 @@ def told(wanted: Monitoring | None, os: str = "debian-12") -> None:
     [
         (None, ["removed_exporters"]),
         (NODE, ["removed_exporters", "text_files", "debian_packages", "running_units"]),
-        (GPUS, ["removed_exporters", "text_files", "gpu_exporter", "running_units"]),
+        (GPUS, ["removed_exporters", "text_files", "debian_packages", "gpu_exporter", "running_units"]),
         (BOTH, ["text_files", "debian_packages", "gpu_exporter", "running_units"]),
     ],
 )
@@ -56,6 +56,15 @@ def test_the_steps_in_order(
 ) -> None:
     told(wanted)
     assert [name for name, _ in called] == names
+
+
+@pytest.mark.parametrize(("wanted", "own"), [(BOTH, ["prometheus-node-exporter"]), (GPUS, [])])
+def test_a_host_that_serves_nothing_has_what_keys_and_lists_are_fetched_with(
+    called: list[tuple[str, dict[str, Any]]], wanted: Monitoring, own: list[str]
+) -> None:
+    told(wanted)
+    (packages,) = (words["arguments"][0] for name, words in called if name == "debian_packages")
+    assert sorted(packages) == sorted(["ca-certificates", "curl", "python3", *own])
 
 
 def test_only_what_is_not_wanted_is_taken_away(called: list[tuple[str, dict[str, Any]]]) -> None:

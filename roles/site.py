@@ -48,7 +48,7 @@ RDMA_PACKAGES = ("ibverbs-providers", "libibverbs1")
 
 
 def provision(plans: tuple[Plan, ...], probe: Probe, settings: Settings, sets: Sets | None = None) -> None:
-    """Calls the roles for one host, in the order in which things must be there: exporters alone where nothing is served.
+    """Calls the roles for one host, in the order in which things must be there; only exporters where nothing is served.
 
     sets: of a run in which hosts serve together.
     """

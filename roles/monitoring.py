@@ -27,10 +27,13 @@ RELOAD = ("systemctl", "daemon-reload")
 
 
 @deploy("monitoring")
-def monitoring(wanted: Monitoring | None, probe: Probe, repository: DriverRepository | None) -> None:
+def monitoring(
+    wanted: Monitoring | None, probe: Probe, repository: DriverRepository | None, alone: bool = True
+) -> None:
     """Have these exporters running where they are to listen, and stop those that rigup has put there before.
 
-    repository: NVIDIA's, where its exporter is wanted.
+    repository: NVIDIA's, where its exporter is wanted. alone: whether the host gets nothing else, as one that serves
+    nothing: what every other begins with comes along then.
     """
     node, gpus = (wanted.node_exporter, wanted.dcgm_exporter) if wanted else (False, False)
     if not (node and gpus):
@@ -41,14 +44,13 @@ def monitoring(wanted: Monitoring | None, probe: Probe, repository: DriverReposi
             remains=() if node else (TEXT_FILE,),
         )
     if wanted:
-        _exporters(wanted, probe, repository)
+        _exporters(wanted, probe, repository, PACKAGES if alone else ())
 
 
-def _exporters(wanted: Monitoring, probe: Probe, repository: DriverRepository | None) -> None:
-    """Files come before packages: a package starts what it brings, which may listen only where it is told to.
-
-    A host that serves nothing has had none of the packages that every other begins with.
-    """
+def _exporters(
+    wanted: Monitoring, probe: Probe, repository: DriverRepository | None, packages: tuple[str, ...]
+) -> None:
+    """Files come before packages: a package starts what it brings, which may listen only where it is told to."""
     from rigup.catalogue.monitoring import exporter_facts
     from rigup.render.monitoring import exporter_files
 
@@ -59,7 +61,10 @@ def _exporters(wanted: Monitoring, probe: Probe, repository: DriverRepository | 
     listening = ", ".join(f"{wanted.listen} port {port}" for port in wanted.listeners.values())
     then = tuple((path, RELOAD) for path in files)
     written = text_files(name=f"exporters listen at {listening}", files=files, then=then)
-    debian_packages({*PACKAGES, *({exporter_facts().node_exporter.package} if wanted.node_exporter else ())})
+    if wanted.node_exporter:
+        packages = (*packages, exporter_facts().node_exporter.package)
+    if packages:
+        debian_packages(packages)
     if wanted.dcgm_exporter and repository:
         versions = exporter_facts().gpu_exporter.versions
         gpu_exporter(name=f"{' '.join(list(versions.items())[-1])}", repository=repository, versions=versions)

@@ -56,7 +56,7 @@ def provision(plans: tuple[Plan, ...], probe: Probe, settings: Settings, sets: S
         _serve(plans, probe, settings, sets)
     else:
         _leave_off(plans, probe, settings)
-    exporters(probe, settings)
+    exporters(probe, settings, alone=not plans)
 
 
 def _leave_off(plans: tuple[Plan, ...], probe: Probe, settings: Settings) -> None:
@@ -100,15 +100,18 @@ def _serve(plans: tuple[Plan, ...], probe: Probe, settings: Settings, sets: Sets
         service(plan, name, key, restart=driver_changes, why=why, afterwards=after, settle=later, part=part)
 
 
-def exporters(probe: Probe, settings: Settings) -> None:
-    """Calls the role that makes a host tell of itself, last: no exporter that fails keeps a service from running."""
+def exporters(probe: Probe, settings: Settings, alone: bool = True) -> None:
+    """Calls the role that makes a host tell of itself, last: no exporter that fails keeps a service from running.
+
+    alone: whether no other role is called.
+    """
     wanted = settings.monitoring
     repository = (
         driver_repository(probe.os, probe.architecture, settings.nvidia_repository, settings.nvidia_key_fingerprint)
         if wanted and wanted.dcgm_exporter
         else None
     )
-    monitoring(wanted, probe, repository)
+    monitoring(wanted, probe, repository, alone)
 
 
 def _as_told_now(plans: tuple[Plan, ...], name: str, host: Any) -> Plan:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import roles.monitoring
+import roles.site
 from rigup.errors import HostFailed
 from rigup.facts.probe import Probe
 from rigup.operations.monitoring import OutdatedUnits
@@ -38,8 +39,8 @@ def called(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
     return calls
 
 
-def told(wanted: Monitoring | None, os: str = "debian-12") -> None:
-    roles.monitoring.monitoring._inner(wanted, Probe(os=os, architecture="x86_64"), REPOSITORY)
+def told(wanted: Monitoring | None, os: str = "debian-12", alone: bool = False) -> None:
+    roles.monitoring.monitoring._inner(wanted, Probe(os=os, architecture="x86_64"), REPOSITORY, alone)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +48,7 @@ def told(wanted: Monitoring | None, os: str = "debian-12") -> None:
     [
         (None, ["removed_exporters"]),
         (NODE, ["removed_exporters", "text_files", "debian_packages", "running_units"]),
-        (GPUS, ["removed_exporters", "text_files", "debian_packages", "gpu_exporter", "running_units"]),
+        (GPUS, ["removed_exporters", "text_files", "gpu_exporter", "running_units"]),
         (BOTH, ["text_files", "debian_packages", "gpu_exporter", "running_units"]),
     ],
 )
@@ -62,9 +63,22 @@ def test_the_steps_in_order(
 def test_a_host_that_serves_nothing_has_what_keys_and_lists_are_fetched_with(
     called: list[tuple[str, dict[str, Any]]], wanted: Monitoring, own: list[str]
 ) -> None:
-    told(wanted)
+    told(wanted, alone=True)
+    names = [name for name, _ in called]
+    assert names.index("debian_packages") < names.index("gpu_exporter")
     (packages,) = (words["arguments"][0] for name, words in called if name == "debian_packages")
     assert sorted(packages) == sorted(["ca-certificates", "curl", "python3", *own])
+
+
+@pytest.mark.parametrize("serves", [True, False])
+def test_what_comes_along_comes_where_nothing_is_served(monkeypatch: pytest.MonkeyPatch, serves: bool) -> None:
+    alone: list[bool] = []
+    monkeypatch.setattr(roles.site, "_serve", lambda *_: None)
+    monkeypatch.setattr(roles.site, "_leave_off", lambda *_: None)
+    monkeypatch.setattr(roles.site, "monitoring", lambda *arguments: alone.append(arguments[-1]))
+    settings = SimpleNamespace(monitoring=NODE)
+    roles.site.provision((object(),) if serves else (), Probe(), settings)  # type: ignore[arg-type]
+    assert alone == [not serves]
 
 
 def test_only_what_is_not_wanted_is_taken_away(called: list[tuple[str, dict[str, Any]]]) -> None:

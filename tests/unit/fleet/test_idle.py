@@ -88,6 +88,6 @@ def test_its_last_service_goes_only_where_that_is_asked_for(
 ) -> None:
     called: list[tuple[str, ...]] = []
     monkeypatch.setattr(roles.site, "removed", called.append)
-    monkeypatch.setattr(roles.site, "exporters", lambda probe, settings: None)
+    monkeypatch.setattr(roles.site, "exporters", lambda probe, settings, alone: None)
     roles.site.provision((), LEFT, Settings(remove=remove))
     assert called == gone

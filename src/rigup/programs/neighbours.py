@@ -123,6 +123,7 @@ class View:
         if hub_bytes > self.hub_bytes:
             self.hub_bytes, self.hub_moved = hub_bytes, now
         self.have, self.claims, self.hashing, self.fetching = have, claims, hashing, fetching
+        self.absent = {sha256: times for sha256, times in list(self.absent.items()) if sha256 in have}
         self.seen, self.problem = now, ""
 
     def answers(self, now: float, poll_s: float) -> bool:
@@ -267,14 +268,14 @@ class Offer:
         self.written = ""
 
     def add(self, sha256: str, path: Path) -> None:
-        """Offers a verified file, where it lies now."""
-        self.have.add(sha256)
+        """Offers a verified file, where it lies now; a disk that has no room for the link costs the offer alone."""
         with contextlib.suppress(OSError):
             self.files.mkdir(parents=True, exist_ok=True)
             new = self.files / f".{sha256}.{os.getpid()}"
             new.unlink(missing_ok=True)
             new.symlink_to(path)
             new.replace(self.files / sha256)
+            self.have.add(sha256)
 
     def remove(self, sha256: str) -> None:
         """Offers it no more."""

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rigup.programs import neighbours
-from rigup.programs.neighbours import Neighbour, Neighbours, Sharing, View
+from rigup.programs.neighbours import Neighbour, Neighbours, Offer, Sharing, View
 from tests.unit.programs.conftest import wait_for
 
 KEY = "k1"
@@ -167,3 +167,23 @@ def test_without_neighbours_nobody_is_waited_for() -> None:
     began = time.monotonic()
     asked().begin()
     assert time.monotonic() - began < 1
+
+
+def test_a_file_that_a_neighbour_says_that_it_lacks_and_then_has_is_trusted_again() -> None:
+    view = View(Neighbour("other", ("127.0.0.1",), 1))
+    view.take(STATE, 1.0)
+    view.lacked("a")
+    view.take(STATE, 2.0)
+    assert not view.is_trusted_with("a"), "it says what it said before"
+    view.take({**STATE, "have": []}, 3.0)
+    view.take(STATE, 4.0)
+    assert view.is_trusted_with("a") and view.offers("a", 4.0)
+
+
+def test_a_file_that_cannot_be_linked_is_not_offered(tmp_path: Path) -> None:
+    offer = Offer(Sharing("me", KEY, tmp_path, ("me",), ()))
+    (tmp_path / "files/a").mkdir(parents=True)
+    for sha256 in ("a", "b"):
+        offer.add(sha256, tmp_path / "file")
+    offer.tell(fetching={}, hashing=[], claims=[], hub_bytes=0)
+    assert json.loads(offer.state.read_text())["have"] == ["b"]

@@ -69,7 +69,7 @@ def show(keep: bool, prefix: str) -> None:
     finally:
         if keep:
             look_around(prefix)
-            print(f"  take it down: {prefix}.venv/bin/rigup lab down {NAME}")
+            print(f"  take it down:  {prefix}.venv/bin/rigup lab down {NAME}")
         else:
             lab.down()
             say("the machine is gone; what was built and downloaded is kept for the next time")

@@ -10,7 +10,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated
 
-from packaging.version import Version
 from pydantic import Field
 
 from rigup.catalogue.drivers import Fingerprint
@@ -29,6 +28,8 @@ class Podman(Frozen):
 
     def has_quadlet(self, os: str) -> bool:
         """Whether the operating system's podman makes units of `.container` files; a system unknown here has none."""
+        from packaging.version import Version  # a run without images does not pay for it
+
         there = self.versions.get(os)
         return there is not None and Version(there) >= Version(self.quadlet_since)
 

@@ -6,11 +6,26 @@ import gc
 import importlib
 import importlib.metadata
 import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
 # Imported by others in case they need them. invoke: paramiko, for "Match exec" in ssh_config. requests: downloads.
 SELDOM_NEEDED = ("invoke", "requests")
+# What pyinfra imports from others for what rigup seldom has it do: templates, and the versions of Python packages.
+SELDOM_CALLED = {
+    "jinja2": ("Environment", "FileSystemLoader", "StrictUndefined", "Template"),
+    "packaging.markers": ("Marker",),
+    "packaging.requirements": ("Requirement",),
+    "packaging.specifiers": ("SpecifierSet",),
+    "packaging.version": ("Version",),
+}
+# Errors among it, and what they are, too.
+SELDOM_CAUGHT: dict[str, dict[str, type[Exception]]] = {
+    "jinja2": dict.fromkeys(("TemplateRuntimeError", "TemplateSyntaxError", "UndefinedError"), Exception),
+    "packaging.requirements": {"InvalidRequirement": ValueError},
+}
 FEWER_COLLECTIONS = 50_000
 
 # What every run needs once its hosts are being reached, in pieces of a few milliseconds.
@@ -41,6 +56,12 @@ NEEDED_LATER = (
     "rigup.plan",
     "rigup.fleet.sets",
     "tomllib",
+    "dateutil.parser",
+    "pyinfra.facts.server",
+    "pyinfra.facts.apt",
+    "pyinfra.facts.files",
+    "pyinfra.operations.files",
+    "pyinfra.operations.util.packaging",
     "rigup.catalogue.drivers",
     "rigup.facts.gpus",
     "rigup.facts.host",
@@ -53,10 +74,6 @@ NEEDED_LATER = (
     "rigup.fleet.preflight",
     "rigup.fleet.records",
     "rigup.fleet.runner",
-    "dateutil.parser",
-    "pyinfra.facts.server",
-    "pyinfra.facts.apt",
-    "pyinfra.facts.files",
     "rigup.operations.packages",
     "rigup.operations.builds",
     "rigup.operations.container_toolkit",
@@ -87,7 +104,10 @@ def import_by_and_by(planning: bool) -> None:
     import gevent
 
     for name in (*NEEDED_LATER, *(NEEDED_TO_PLAN if planning else ())):
-        importlib.import_module(name)
+        if name.startswith("pyinfra."):
+            _import_of_pyinfra(name)
+        else:
+            importlib.import_module(name)
         gevent.idle()
     gc.freeze()  # what is imported stays, and need not be looked at again and again
     gc.enable()
@@ -106,6 +126,7 @@ def patch_for_many_hosts() -> None:
     for name in SELDOM_NEEDED:
         sys.modules.setdefault(name, _Later(name))
     _import_typeguard()
+    _import_of_pyinfra("pyinfra.api")
 
 
 def _of_pyinfra_alone(**wanted: Any) -> importlib.metadata.EntryPoints:
@@ -115,15 +136,46 @@ def _of_pyinfra_alone(**wanted: Any) -> importlib.metadata.EntryPoints:
 
 def _import_typeguard() -> None:
     """pyinfra's type checks know a mock when they see one; all of unittest and asyncio is a high price for that."""
-    if "unittest.mock" in sys.modules:
-        return
-    stand_in = ModuleType("unittest.mock")
-    stand_in.__dict__.update(Mock=type("Mock", (), {}), patch=None)
-    sys.modules["unittest.mock"] = stand_in
-    try:
+    with _standing_in({"unittest.mock": {"Mock": type("Mock", (), {}), "patch": None}}):
         importlib.import_module("typeguard")
+
+
+def _import_of_pyinfra(name: str) -> None:
+    """A module of pyinfra; what that takes from others in case it needs it comes when it is called."""
+    called = {module: {each: _CalledLater(module, each) for each in names} for module, names in SELDOM_CALLED.items()}
+    with _standing_in({module: {**names, **SELDOM_CAUGHT.get(module, {})} for module, names in called.items()}):
+        importlib.import_module(name)
+
+
+@contextmanager
+def _standing_in(modules: Mapping[str, Mapping[str, Any]]) -> Iterator[None]:
+    """Within it these modules are what is said here, but for those that are loaded already."""
+    missing = [name for name in modules if name not in sys.modules]
+    for name in missing:
+        sys.modules[name] = ModuleType(name)
+        sys.modules[name].__dict__.update(modules[name])
+    try:
+        yield
     finally:
-        del sys.modules["unittest.mock"]
+        for name in missing:
+            del sys.modules[name]
+
+
+class _CalledLater:
+    """Stands in for a class until it is called."""
+
+    def __init__(self, module: str, name: str) -> None:
+        self._module, self._name = module, name
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        return self._real()(*map(_real, given), **{name: _real(value) for name, value in named.items()})
+
+    def _real(self) -> Any:
+        return getattr(importlib.import_module(self._module), self._name)
+
+
+def _real(value: Any) -> Any:
+    return value._real() if isinstance(value, _CalledLater) else value
 
 
 class _Later(ModuleType):

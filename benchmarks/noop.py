@@ -36,6 +36,7 @@ from tests.lab.gpu_fleet import GpuFleet  # noqa: E402
 
 ANSIBLE = "2.19.14"
 FIRST_SECONDS = 900
+SETTLE_SECONDS = 0.5
 Host = tuple[str, dict[str, Any]]
 
 
@@ -49,7 +50,8 @@ class Contender:
     cpu: list[float] = field(default_factory=list)
 
     def run(self) -> None:
-        """One timed run, which must end well."""
+        """One timed run, which must end well. It begins when the host is done with taking down the session before."""
+        time.sleep(SETTLE_SECONDS)
         before = time.perf_counter()
         processes = self.start()
         cpu = 0.0

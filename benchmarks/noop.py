@@ -130,8 +130,8 @@ def measure(fleet: GpuFleet, args: argparse.Namespace) -> int:
         contender.run()
         contender.wall.clear()
         contender.cpu.clear()
-    for _ in range(args.rounds):
-        for contender in chosen:
+    for number in range(args.rounds):  # there and back, so that nobody always comes after the same one
+        for contender in chosen if number % 2 else reversed(chosen):
             contender.run()
     print(table(chosen, args))
     return 0

@@ -20,7 +20,8 @@ pytestmark = pytest.mark.lab
 
 MOCK = Path(__file__).parents[1] / "unit/verify/mock_endpoint.py"
 KEY = "sk-of-the-service"
-QUICK = ("--concurrency", "1,4", "--input", "64", "--output", "20", "--seconds", "1")
+# so many at once that the engine queues some in every sample, however slow the machine
+QUICK = ("--concurrency", "1,12", "--input", "64", "--output", "20", "--seconds", "1")
 
 
 @pytest.fixture
@@ -56,9 +57,9 @@ def test_a_service_is_measured_beside_its_engine(served: Fleet) -> None:
     assert (result["endpoint"]["url"], result["client"]["machine"]) == ("http://127.0.0.1:8000", host.tell("uname -n"))
     assert result["plan"].startswith("sha256:")
     assert "checkpoint" in result["drift"]
-    one, four = result["levels"]
+    one, many = result["levels"]
     assert 45 < one["ttft_ms"]["p50"] < 1000
-    assert (one["engine"]["capped"], four["engine"]["capped"], four["engine"]["running_most"]) == (False, True, 3)
+    assert (one["engine"]["capped"], many["engine"]["capped"], many["engine"]["running_most"]) == (False, True, 3)
     stored = json.loads((served.root / result["file"]).read_text())
     assert stored["levels"] == result["levels"]
     assert KEY not in run.text + json.dumps(stored)

@@ -70,6 +70,7 @@ def _comparison(found: Comparison | None) -> dict[str, float] | None:
 
 
 def _show(found: Sequence[Calibration], written: str | None, write: bool, console: Console) -> None:
+    from rich.markup import escape
     from rich.table import Table
 
     if not found:
@@ -85,7 +86,7 @@ def _show(found: Sequence[Calibration], written: str | None, write: bool, consol
         spread = ", ".join(f"{name} {size}" for name, size in sizes) or ("layers" if gpus > 1 else "-")
         compared = (_text(getattr(calibration, name)) for name in COLUMNS)
         cells = (f"{engine} {version}", f"{gpus}x {gpu}", spread, str(calibration.starts), *compared)
-        table.add_row(*cells, _constant(calibration))
+        table.add_row(*map(escape, cells), _constant(calibration))
     console.print(table)
     for line in (*_notes(found), *_outcome(written, write)):
         console.print(line, soft_wrap=True, markup=False)

@@ -30,9 +30,8 @@ class RollingApply:
             self.kept = rollout.go_on(project, run.plans)
             return
         if earlier := rollout.waiting(project):
-            self._say(
-                f"[yellow]the rollout of {earlier.began} was not ended: this one takes its place, unlike --resume[/]"
-            )
+            began = escape(earlier.began)
+            self._say(f"[yellow]the rollout of {began} was not ended: this one takes its place, unlike --resume[/]")
         self.kept = rollout.begin(project, run.plans)
 
     def begins(self) -> bool:
@@ -41,7 +40,7 @@ class RollingApply:
         if self.rolling.stopped:
             return False
         for number, batch in enumerate(self.rolling.batches):
-            self._say(f"{_title(number)}: {', '.join(batch)}")
+            self._say(f"{_title(number)}: {escape(', '.join(batch))}")
         return bool(self.rolling.batches)
 
     def carry_out(self, view: View) -> None:
@@ -51,13 +50,13 @@ class RollingApply:
             rolling.ask_the_rest()
         for number, batch in enumerate(rolling.due()):
             of = f" of {len(rolling.batches) - 1}" if number else ""
-            self._say(f"[bold]{_title(number)}{of}[/]: {', '.join(batch)}")
+            self._say(f"[bold]{_title(number)}{of}[/]: {escape(', '.join(batch))}")
             with view:
                 rolling.carry_out(batch)
             for name in batch:
                 result = self.run.results[name]
                 said = "[green]answers[/]" if result.ok else f"[red]{result.state}[/]"
-                self._say(f"  {name}: {said} after {seconds_text(result.seconds)}")
+                self._say(f"  {escape(name)}: {said} after {seconds_text(result.seconds)}")
         rolling.end()
 
     def show_end(self) -> None:

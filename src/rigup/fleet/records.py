@@ -68,6 +68,7 @@ class Record:
 
 
 _ALWAYS = {each.name for each in fields(Record)} - {"memory"}
+_KINDS: dict[str, Any] = {"seconds": (int, float), "services": dict, "changes": list, "errors": list}
 
 
 class Recorder:
@@ -149,9 +150,17 @@ def parse(text: str) -> list[dict[str, Any]]:
     for line in text.split("\n"):
         with suppress(ValueError):
             record = json.loads(line)
-            if isinstance(record, dict) and record.get("schema") == 1 and record.keys() >= _ALWAYS:
+            if isinstance(record, dict) and record.get("schema") == 1 and _is_whole(record):
                 found.append(record)
     return found
+
+
+def _is_whole(record: dict[str, Any]) -> bool:
+    """Whether all is there and of its kind; who shows it takes that for granted."""
+    if not all(isinstance(record.get(name), _KINDS.get(name, str)) for name in _ALWAYS):
+        return False
+    texts = (*record["changes"], *record["errors"], *record["services"].values())
+    return all(isinstance(text, str) for text in texts) and isinstance(record.get("memory", {}), dict)
 
 
 def appending(record: Record) -> tuple[str, str]:

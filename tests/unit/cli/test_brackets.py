@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from rigup.cli import apply, bench_table, diff, eval_table, live, status, summary
+from rigup.cli import apply, bench_table, calibrate, diff, eval_table, live, status, summary
 from rigup.fleet.drift import Drift
 from rigup.fleet.result import Change, HostResult
 from rigup.operations.progress import Progress
+from rigup.plan import Parallel
 from rigup.verify.bench_comparison import Change as Compared
 from rigup.verify.evaluation_comparison import Difference
 from rigup.verify.generation import Answer
@@ -42,6 +43,10 @@ EVALUATED = {
 }
 HARNESS = ("lm_eval", SAID, SAID)
 CHANGED = Compared((1, 1, 1), "ttft_ms p50", 1.0, 2.0, 100.0, None, "unknown")
+CALIBRATED: Any = SimpleNamespace(
+    kind=(SAID, SAID, SAID, 2, Parallel()), starts=3, runtime_mib=1, wanted_mib=None, why_not=SAID, left_out=[SAID],
+    **dict.fromkeys(calibrate.COLUMNS),
+)  # fmt: skip
 DIFFERENCE = Difference(SAID, SAID, SAID, 0.5, 0.4, 0.1, True, 9, "unknown", SAID)
 
 
@@ -65,6 +70,7 @@ SHOWN: dict[str, tuple[Callable[[Console], Any], int]] = {
     "progress": (with_progress, 5),
     "bench": (lambda console: bench_table.show_result(MEASURED, console), 8),
     "bench --compare": (lambda console: bench_table.show_changes([CHANGED], [HARNESS], (CUT, CUT), console), 6),
+    "plan --calibrate": (lambda console: calibrate._show([CALIBRATED], None, False, console), 11),
     "eval": (lambda console: eval_table.show_result(EVALUATED, console), 9),
     "eval --compare": (
         lambda console: eval_table.show_differences([DIFFERENCE], [HARNESS], (EVALUATED, EVALUATED), console),

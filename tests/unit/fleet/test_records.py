@@ -103,6 +103,14 @@ def test_a_line_that_is_not_whole_is_passed_over() -> None:
     assert parse(cut + line() + line(schema=2)) == [json.loads(line())]
 
 
+@pytest.mark.parametrize(
+    "said",
+    [{"services": []}, {"services": {"chat": 1}}, {"changes": {}}, {"errors": [None]}, {"seconds": "long"}, {"who": 7}],
+)
+def test_a_record_of_other_kinds_of_values_is_passed_over(said: dict[str, object]) -> None:
+    assert parse(line(**said) + line()) == [json.loads(line())]
+
+
 def test_a_damaged_byte_costs_its_line_at_most(places: Path) -> None:
     path = records.here("box")
     path.parent.mkdir(parents=True)

@@ -51,6 +51,8 @@ def place_tensor_engine(candidate: Candidate, rooms: Sequence[float]) -> Placeme
         return Placement(missing=max(whole, shape.layer), kind="context")
     # At most the whole budget: weights that are not there cannot be offloaded.
     left = [min(b, s - n * shape.layer) for b, s, n in zip(budgets, stages, counts, strict=True)]
+    if candidate.engine.name == "sglang":  # each rank goes by what the fullest of all has free
+        left = [min(left)] * len(left)
     tokens = min(int(rest // (count * shape.token)) for rest, count in zip(left, counts, strict=True))
     spare = min(rest - count * shape.token * candidate.context for rest, count in zip(left, counts, strict=True))
     tokens -= tokens % _BLOCK_TOKENS
@@ -98,15 +100,21 @@ def _fraction(candidate: Candidate, shape: _Shape, room: float) -> float:
 
 
 def _budgets(candidate: Candidate, rooms: Sequence[float], shape: _Shape, fraction: float) -> list[float]:
-    """Bytes for weights and KV cache on the poorest GPU of each stage."""
+    """Bytes for weights and KV cache on the poorest GPU of each stage.
+
+    SGLang leaves the same on each GPU, a part of the smallest (0.5.23, `_profile_available_bytes` of
+    kv_cache_configurator.py and `measure_pre_model_load_memory` of bootstrap.py: the least of all ranks).
+    """
     parallel = candidate.parallel
+    before_weights = candidate.runtime_bytes + candidate.driver_bytes
+    slack = (min(rooms) - before_weights) * (1 - fraction)
     budgets = []
     for stage in range(parallel.pipeline):
         room = min(rooms[rank] for rank in stage_ranks(parallel, stage))
         if candidate.engine.name == "vllm":
             budgets.append(room * fraction - shape.overheads[stage])
         else:
-            budgets.append((room - candidate.runtime_bytes - candidate.driver_bytes) * fraction)
+            budgets.append(room - before_weights - slack)
     return budgets
 
 

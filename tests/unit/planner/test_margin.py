@@ -108,3 +108,12 @@ def test_more_of_a_gpu_is_given_to_vllm_where_the_default_leaves_no_margin() -> 
     tight = served(f"2x {PRO_6000}", {**two, "context": default.kv_tokens - 1024})
     assert (default.memory_fraction, tight.memory_fraction) == (0.90, 0.95)
     assert not tight.is_tight
+
+
+@pytest.mark.parametrize("gpus", [["H200", "L40S"], ["RTX 6000 Ada"] * 3 + ["RTX 3090"]])
+def test_no_stage_of_sglang_has_a_larger_cache_than_the_fullest_gpu_has_room_for(gpus: list[str]) -> None:
+    """Each rank takes the least that any of them has free (0.5.23, get_available_gpu_memory with distributed)."""
+    planned = served(gpus, {"model": "MiniMax-M2.5", "engine": "sglang"}, 256)
+    assert planned.parallel.pipeline == len(gpus)
+    room = min(use.capacity - use.weights - use.overhead for use in planned.usage)
+    assert max(use.kv_cache for use in planned.usage) <= room

@@ -23,7 +23,7 @@ def engine(name: str) -> Engine:
 
 
 def candidate(
-    gpus: str,
+    gpus: object,
     repo: str,
     engine_name: str = "vllm",
     version: str | None = None,
@@ -33,7 +33,7 @@ def candidate(
     service: Mapping[str, Any] | None = None,
     **changes: Any,
 ) -> Candidate:
-    """A candidate on `gpus` ("4x RTX 3090") for a checkpoint of the catalogue; `changes` are Candidate's own fields."""
+    """A candidate on `gpus`, as in a rig, for a checkpoint of the catalogue; `changes` are Candidate's own fields."""
     entry = next(c for c in CATALOGUE.checkpoints if c.repo == repo and quant in (None, c.quant))
     chosen = engine(engine_name)
     release = chosen.version(version)

@@ -8,6 +8,7 @@ from rigup.planner.rules import parallel
 from tests.unit.rules.builder import MAX_Q, PRO_6000, candidate
 
 FP8, NVFP4 = "MiniMaxAI/MiniMax-M2.5", "nvidia/MiniMax-M2.5-NVFP4"
+FOUR = {"tensor": 2, "pipeline": 2}
 INT4_G32, INT4_G128 = "mratsim/MiniMax-M2.5-BF16-INT4-AWQ", "QuantTrio/MiniMax-M2.5-AWQ"
 
 
@@ -51,6 +52,33 @@ def test_int4_groups_of_32_divide_at_eight_and_groups_of_128_do_not() -> None:
     assert parallel.int4_group(candidate("8x RTX 3090", INT4_G32, parallel={"tensor": 8})) == ()
     (finding,) = parallel.int4_group(candidate("8x RTX 3090", INT4_G128, parallel={"tensor": 8}))
     assert finding.message == "INT4 groups of 128 do not divide the experts' 1536/8 = 192"
+
+
+def test_sglang_wants_much_the_same_memory_on_all_gpus_that_share_a_layer() -> None:
+    unequal = ["3x RTX 6000 Ada", "1x RTX 3090"]
+    (finding,) = parallel.sglang_unequal_memory(candidate(unequal, INT4_G32, "sglang", parallel=FOUR))
+    assert finding.message == (
+        "SGLang ends at its start: one GPU has 24,576 MiB, another 49,140, and with tensor parallelism it wants 90% of "
+        "the largest on all of them"
+    )
+    assert '{"SGLANG_ENABLE_TP_MEMORY_INBALANCE_CHECK": "0"}' in finding.hint
+
+
+@pytest.mark.parametrize(
+    ("gpus", "engine", "sizes", "environment"),
+    [
+        (["2x L40S", "2x RTX 6000 Ada"], "sglang", FOUR, {}),
+        (["3x RTX 6000 Ada", "1x RTX 3090"], "vllm", FOUR, {}),
+        (["3x RTX 6000 Ada", "1x RTX 3090"], "sglang", {"pipeline": 4}, {}),
+        (["3x RTX 6000 Ada", "1x RTX 3090"], "sglang", FOUR, {parallel.BALANCE_CHECK: "False"}),
+    ],
+    ids=["nearly equal", "vllm", "stages", "switched off"],
+)
+def test_what_it_does_not_mind(
+    gpus: list[str], engine: str, sizes: dict[str, int], environment: dict[str, str]
+) -> None:
+    made = candidate(gpus, INT4_G32, engine, parallel=sizes, service={"environment": environment})
+    assert parallel.sglang_unequal_memory(made) == ()
 
 
 def test_nvfp4_with_expert_parallelism_warns_on_sm120_only() -> None:

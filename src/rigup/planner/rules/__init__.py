@@ -26,6 +26,7 @@ RULES: tuple[Rule, ...] = (
     parallel.tensor_parallel_heads,
     parallel.fp8_block,
     parallel.int4_group,
+    parallel.sglang_unequal_memory,
     across_hosts.joining_option,
     across_hosts.data_parallel_hosts,
     across_hosts.gpu_uuid_hosts,

@@ -11,6 +11,7 @@ FP8_BLOCK = 128
 MARLIN_TILE = 64
 # Beyond sixteen the engines span hosts.
 LARGEST_TENSOR_PARALLEL = 16
+BALANCE_CHECK, BALANCE = "SGLANG_ENABLE_TP_MEMORY_INBALANCE_CHECK", 0.9
 
 
 @refuses(
@@ -86,6 +87,24 @@ def int4_group(candidate: Candidate) -> Iterator[Complaint]:
         yield (
             f"INT4 groups of {group} do not divide the experts' {width}/{shards} = {_slice(width, shards)}",
             "set expert_parallel to True, use fewer GPUs, or a checkpoint with groups of 32",
+        )
+
+
+@refuses(
+    "sglang-unequal-memory",
+    "SGLang 0.5.23 distributed/bootstrap.py: _check_tp_memory_balance raises, unless the variable of environ.py is off",
+)
+def sglang_unequal_memory(candidate: Candidate) -> Iterator[Complaint]:
+    """With tensor parallelism SGLang ends where one GPU of the service has less than 0.9 of another's memory."""
+    sizes = sorted(gpu.memory_mib for gpu in candidate.gpus if gpu.memory_mib is not None)
+    checked = candidate.service.environment.get(BALANCE_CHECK, "1").lower() not in ("0", "false", "no", "n", "off")
+    if candidate.engine.name != "sglang" or candidate.parallel.tensor == 1 or not checked or not sizes:
+        return
+    if sizes[0] < BALANCE * sizes[-1]:
+        yield (
+            f"SGLang ends at its start: one GPU has {sizes[0]:,} MiB, another {sizes[-1]:,}, and with tensor "
+            f"parallelism it wants {BALANCE:.0%} of the largest on all of them",
+            f'use equal GPUs, pipeline_parallel alone, vLLM, or environment {{"{BALANCE_CHECK}": "0"}}',
         )
 
 

@@ -22,7 +22,7 @@ CHUNK = 1 << 16
 COMPLETIONS = "/v1/chat/completions"
 EARLY, EARLY_SECONDS = "##rigup-early##", 5
 REMEMBERED = "#ask"
-UNUSABLE = (OSError, ValueError, KeyError, IndexError, TypeError)
+UNUSABLE = (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError)
 """What `complete` raises where there is no answer, beside HTTPError."""
 
 

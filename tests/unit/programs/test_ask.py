@@ -128,6 +128,10 @@ UNUSABLE = {
     "not JSON": (answer(b"<html>"), "no usable answer: JSONDecodeError: Expecting value: line 1 column 1 (char 0)"),
     "empty": (answer(EMPTY), "no usable answer: ValueError: the answer is empty"),
     "no choices": (answer({"choices": []}), "no usable answer: IndexError: list index out of range"),
+    "no message": (
+        answer({"choices": [{"message": None}]}),
+        "no usable answer: AttributeError: 'NoneType' object has no attribute 'get'",
+    ),
     "not found": (answer(b"where?", "404 Not Found"), "HTTP 404: where?"),
 }
 

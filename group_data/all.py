@@ -1,4 +1,4 @@
-"""For every host, whatever its group. Values here give way to a group's and a host's own."""
+"""Defaults for all hosts. A group's and a host's own values take precedence."""
 
-# rigup checks host keys by itself; this line makes plain pyinfra do so too (its default accepts unknown ones).
+# rigup always checks host keys; this makes plain pyinfra check them too (by default it accepts unknown ones).
 ssh_strict_host_key_checking = "yes"

@@ -1,4 +1,4 @@
-"""One DGX Spark: GPU and CPU share 128 GB, of which NVML reports none."""
+"""One DGX Spark: GPU and CPU share 128 GB; NVML reports no GPU memory."""
 
 rig = {"gpus": "1x GB10", "host_memory_gib": 119, "os": "ubuntu-24.04"}
 services = {

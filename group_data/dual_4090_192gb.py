@@ -1,4 +1,4 @@
-"""Two RTX 4090 in a box with 192 GiB: room for the experts that do not fit the cards."""
+"""Two RTX 4090 and 192 GiB of host memory for the experts that do not fit on the cards."""
 
 rig = {"gpus": "2x RTX 4090", "host_memory_gib": 192}
 services = {"minimax": {"model": "MiniMax-M2.5", "quant": "Q4_K_M"}}

@@ -1,4 +1,4 @@
-"""Two cards of 64 GB, and nothing on the host: 67 GB of weights each, before any cache."""
+"""Two cards of 64 GB without offloading to the host: each would need 67 GB for weights alone."""
 
 rig = {"gpus": "2x A100-SXM-64GB", "host_memory_gib": 512}
 services = {

@@ -1,4 +1,4 @@
-"""Two B200: NVFP4, which these cards compute in."""
+"""Two B200: NVFP4, which these cards compute natively."""
 
 rig = {"gpus": "2x B200"}
 services = {

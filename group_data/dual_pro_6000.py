@@ -1,4 +1,4 @@
-"""Two RTX PRO 6000: NVFP4 on vLLM with the KV cache in eight bits."""
+"""Two RTX PRO 6000: NVFP4 on vLLM with an 8-bit KV cache."""
 
 rig = {"gpus": "2x RTX PRO 6000 Blackwell Workstation Edition", "host_memory_gib": 128}
 services = {

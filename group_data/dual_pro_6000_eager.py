@@ -1,4 +1,4 @@
-"""Two RTX PRO 6000: NVFP4 on vLLM without CUDA graphs, at a short context."""
+"""Two RTX PRO 6000: NVFP4 on vLLM without CUDA graphs, with a short context."""
 
 rig = {"gpus": "2x RTX PRO 6000 Blackwell Workstation Edition", "host_memory_gib": 128}
 services = {

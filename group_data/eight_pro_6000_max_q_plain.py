@@ -1,4 +1,4 @@
-"""Eight RTX PRO 6000 Max-Q without expert parallelism: FP8 blocks do not divide."""
+"""Eight RTX PRO 6000 Max-Q without expert parallelism: FP8 blocks do not divide evenly, so it is refused."""
 
 rig = {"gpus": "8x RTX PRO 6000 Blackwell Max-Q Workstation Edition", "host_memory_gib": 512}
 services = {

@@ -1,4 +1,4 @@
-"""One large card and two small ones: some of the weights go to host memory, as far as that allows."""
+"""One large card and two small ones: some weights are offloaded to host memory, as far as it has room."""
 
 rig = {"gpus": ["RTX PRO 6000 Blackwell Workstation Edition", "RTX 3090", "RTX 3090"], "host_memory_gib": 128}
 services = {

@@ -1,4 +1,4 @@
-"""One large card and two small ones: layers are shared out by what each can hold."""
+"""One large card and two small ones: each gets the layers that it can hold."""
 
 rig = {"gpus": ["RTX PRO 6000 Blackwell Workstation Edition", "RTX 5090", "RTX 5090"], "host_memory_gib": 128}
 services = {

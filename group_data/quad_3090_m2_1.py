@@ -1,4 +1,4 @@
-"""Four RTX 3090 and 64 GiB: everything in VRAM, at two bits, with the KV cache in eight."""
+"""Four RTX 3090 and 64 GiB: everything in GPU memory, with 2-bit weights and an 8-bit KV cache."""
 
 rig = {"gpus": "4x RTX 3090", "host_memory_gib": 64}
 services = {

@@ -1,4 +1,4 @@
-"""Four RTX 3090, as quad_3090_m2_1 but with the KV cache in sixteen bits."""
+"""Four RTX 3090, as quad_3090_m2_1 but with a 16-bit KV cache, which does not fit."""
 
 rig = {"gpus": "4x RTX 3090", "host_memory_gib": 64}
 services = {

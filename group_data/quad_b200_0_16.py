@@ -1,4 +1,4 @@
-"""Four B200 with the version that a published command pins: it crashes there."""
+"""Four B200 with the vLLM version that a published command pins, which crashes on them."""
 
 rig = {"gpus": "4x B200"}
 services = {

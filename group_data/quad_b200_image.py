@@ -1,4 +1,4 @@
-"""Four B200 with the engine as its makers' container image, which the lock pins by digest."""
+"""Four B200 with the engine's official container image, pinned by digest in the lock."""
 
 rig = {"gpus": "4x B200"}
 services = {

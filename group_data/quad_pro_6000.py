@@ -1,4 +1,4 @@
-"""Four RTX PRO 6000: the FP8 original with tool calls and separated reasoning."""
+"""Four RTX PRO 6000: the FP8 original with tool calls and separate reasoning."""
 
 rig = {"gpus": "4x RTX PRO 6000 Blackwell Workstation Edition", "host_memory_gib": 256}
 services = {

@@ -1,4 +1,4 @@
-"""Four RTX PRO 6000: two copies on two cards each, for many requests at once."""
+"""Four RTX PRO 6000: two replicas on two cards each, for many concurrent requests."""
 
 rig = {"gpus": "4x RTX PRO 6000 Blackwell Workstation Edition", "host_memory_gib": 256}
 services = {

@@ -1,4 +1,4 @@
-"""Six RTX 3090: the largest three-bit quantisation, at 65,536 tokens."""
+"""Six RTX 3090: the largest 3-bit quantisation, with 65,536 tokens."""
 
 rig = {"gpus": "6x RTX 3090", "host_memory_gib": 64}
 services = {

@@ -1,4 +1,4 @@
-"""Three boxes of two RTX PRO 6000 as one vLLM service that Ray joins, on a network with others on it."""
+"""Three hosts with two RTX PRO 6000 each as one vLLM service on Ray, on a network shared with other machines."""
 
 rig = {
     "gpus": "2x RTX PRO 6000 Blackwell Workstation Edition",

@@ -1,4 +1,4 @@
-"""Three cards on PCIe: a number that attention heads do not divide by, so layers are split instead."""
+"""Three cards on PCIe: three does not divide the attention heads, so a pipeline splits the layers."""
 
 rig = {"gpus": "3x RTX PRO 6000 Blackwell Workstation Edition", "host_memory_gib": 128}
 services = {

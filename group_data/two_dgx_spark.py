@@ -1,6 +1,6 @@
-"""Two DGX Sparks as one service, over the cable between their ConnectX-7 ports: docs/scale.md has the traps.
+"""Two DGX Sparks as one service, over the cable between their ConnectX-7 ports; docs/multi-node.md has the pitfalls.
 
-The subnet is that of the cable. The flags are what has served there: no CUDA graphs, and room left for the system.
+The subnet is the cable's. The flags are known to work there: no CUDA graphs, and memory left for the system.
 """
 
 rig = {

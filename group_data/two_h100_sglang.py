@@ -1,4 +1,4 @@
-"""Two HGX boxes of eight H100 as one SGLang service, for the whole context of many requests at once."""
+"""Two HGX hosts with eight H100 each as one SGLang service, for many concurrent requests with full context."""
 
 rig = {
     "gpus": "8x H100 80GB HBM3",

@@ -1,4 +1,4 @@
-"""Services that span hosts: each group is the hosts of one service, the first of them its head. See docs/scale.md."""
+"""Multi-node services: each group is one node group, its first host the head. See docs/multi-node.md."""
 
 two_dgx_spark = ["spark-1.example", "spark-2.example"]
 two_quad_3090 = ["quad-1.example", "quad-2.example"]

@@ -1,4 +1,4 @@
-"""The example systems: published ways to serve MiniMax, and what rigup makes of each. docs/seeds.md compares them."""
+"""The example systems: published ways to serve MiniMax. docs/seeds.md compares each with what rigup plans."""
 
 dual_3090 = ["dual-3090.example"]
 dual_3090_192gb = ["dual-3090-192gb.example"]

@@ -1,1 +1,1 @@
-"""Roles: @deploy functions with typed arguments, in the Ansible sense of the word. They act; the planner decides."""
+"""Roles in the Ansible sense: @deploy functions with typed arguments. The planner decides; roles carry it out."""

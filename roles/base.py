@@ -1,26 +1,30 @@
-"""What every host needs before anything else: a few Debian packages, the worker user, rigup's folders and programs."""
+"""Base of every host: a few Debian packages, the worker user, rigup's folders and programs."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from pyinfra.api import deploy
 
-import rigup.programs
 from rigup import layout
-from rigup.operations import placed
-from rigup.operations.packages import debian_packages
-from rigup.operations.users import system_user
+from rigup.operations.apt.packages import debian_packages
+from rigup.operations.primitives import root_files
+from rigup.operations.primitives.users import system_user
+from rigup.programs import program_file
 
-FOLDERS = (layout.BUILDS, layout.PROGRAMS, layout.WEIGHTS, f"{layout.CONFIGURATION}/services")
+# Earlier versions kept job descriptions here, where the worker could change them.
+OUTDATED = f"{layout.WEIGHTS}/.jobs"
 PACKAGES = ("ca-certificates", "curl", "python3")
 PROGRAMS = (
     "ask.py",
+    "http_reader.py",
+    "listeners.py",
+    "unprivileged.py",
     "build_environment.py",
     "build_source.py",
+    "check_build.py",
     "curl_transfers.py",
     "pull_image.py",
     "fetch_weights.py",
+    "hub_access.py",
     "unit_status.py",
     "weights_folder.py",
 )
@@ -28,9 +32,9 @@ PROGRAMS = (
 
 @deploy("base")
 def base(packages: tuple[str, ...], programs: tuple[str, ...] = ()) -> None:
-    """Have the packages, the worker user, the folders under the three roots, and the programs that run on the host.
+    """Install the packages, the worker user, rigup's folders, and the programs that run on the host.
 
-    programs: those that not every host has.
+    packages, programs: additions to those that every host gets.
     """
     debian_packages({*PACKAGES, *packages})
     system_user(
@@ -39,6 +43,6 @@ def base(packages: tuple[str, ...], programs: tuple[str, ...] = ()) -> None:
         description="rigup worker, compiles and downloads",
         home="/var/lib/rigup",
     )
-    placed.folders(name="rigup's folders", paths=FOLDERS)
-    sources = tuple(Path(rigup.programs.__file__).parent / program for program in (*PROGRAMS, *programs))
-    placed.programs(name="rigup's programs", folder=layout.PROGRAMS, sources=sources)
+    root_files.folders(name="rigup's folders", paths=layout.ROOTS, closed=(layout.CONFIGURATION,), absent=(OUTDATED,))
+    sources = tuple(program_file(program) for program in (*PROGRAMS, *programs))
+    root_files.programs(name="rigup's programs", folder=layout.PROGRAMS, sources=sources)

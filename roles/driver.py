@@ -1,4 +1,4 @@
-"""NVIDIA's driver at the locked version: packages, what keeps them there, the kernel that runs it, and its daemons."""
+"""NVIDIA's driver at the locked version: packages and their hold, kernel module, daemons and fabric."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pyinfra import host
 from pyinfra.api import deploy
 
 from rigup.facts.probe import Probe
-from rigup.operations.driver_loading import loaded_driver
-from rigup.operations.driver_packages import KernelModule, driver_packages
-from rigup.operations.driver_state import loading_problem, package_problem, strays
-from rigup.operations.service_units import running_units
-from rigup.operations.text_files import text_files
-from rigup.plan import DriverPlan
-from rigup.planner.driver_packages import FABRIC_MANAGER_UNIT, DriverPackages, DriverRepository
-from rigup.render.driver_files import BLACKLIST, driver_files
+from rigup.operations.driver.loading import loaded_driver
+from rigup.operations.driver.packages import KernelModule, driver_packages
+from rigup.operations.driver.state import loading_problem, package_problem, unpinned_packages
+from rigup.operations.primitives.text_files import text_files
+from rigup.operations.primitives.units import running_units
+from rigup.plan import DriverPackages, DriverPlan, DriverRepository
+from rigup.planner.driver_packages import FABRIC_MANAGER_UNIT
+from rigup.systemd.driver_files import BLACKLIST, driver_files
 from roles.fabric import fabric
 
 UPDATE_INITRAMFS = ("sh", "-c", "if command -v update-initramfs >/dev/null; then update-initramfs -u -k all; fi")
@@ -29,9 +29,9 @@ def driver(
     probe: Probe,
     check: Callable[[Probe], None],
 ) -> bool:
-    """Have the driver installed, held, loaded, its daemons and the fabric ready. Returns whether the driver changes.
+    """Install, hold and load the driver; start its daemons and wait for the fabric. Return whether the driver changes.
 
-    check: called with a fresh probe once the driver was loaded; raises when the host is not the declared rig.
+    check: called with a fresh probe after loading; raises if the host does not match the declared rig.
     """
     text_files(
         name=f"driver held at {plan.version}, nouveau off",
@@ -46,7 +46,7 @@ def driver(
         packages=packages,
         repository=repository,
         problem=problem,
-        strays=tuple(strays(probe, plan)),
+        strays=tuple(unpinned_packages(probe, plan)),
     )
     problem = loading_problem(probe, plan)
     loaded = loaded_driver(

@@ -1,22 +1,21 @@
-"""Any engine as a container image, at the pinned digest; and what containers need on a host before that."""
+"""Engines as container images at the pinned digest, and what a host needs to run containers."""
 
 from __future__ import annotations
 
 from pyinfra.api import deploy
 
 from rigup.facts.probe import Probe
-from rigup.fleet.settings import Settings
-from rigup.operations.container_toolkit import container_toolkit
-from rigup.operations.images import image_build
-from rigup.operations.text_files import text_files
-from rigup.operations.wheels import PackageSource
+from rigup.operations.container.images import image_build
+from rigup.operations.container.toolkit import container_toolkit
+from rigup.operations.primitives.text_files import text_files
 from rigup.plan import Build, Plan
-from rigup.render.container_files import REGISTRIES, mirrors, toolkit_repository
+from rigup.settings import Builder, HostSettings, PackageSource
+from rigup.systemd.container_files import REGISTRIES, mirrors, toolkit_repository
 
 
 @deploy("containers")
-def containers(plans: tuple[Plan, ...], probe: Probe, settings: Settings) -> None:
-    """Have the fleet's mirrors known to podman and, with GPUs, NVIDIA's container toolkit; nothing without an image."""
+def containers(plans: tuple[Plan, ...], probe: Probe, settings: HostSettings) -> None:
+    """Configure podman's mirrors and, with GPUs, install NVIDIA's container toolkit; do nothing without an image."""
     used = [plan for plan in plans if plan.build and plan.build.method == "image"]
     if not used:
         return
@@ -32,6 +31,6 @@ def containers(plans: tuple[Plan, ...], probe: Probe, settings: Settings) -> Non
 
 
 @deploy("engine")
-def engine_image(build: Build, name: str, source: PackageSource) -> None:
-    """Have the image, pulled by digest, under the build's name."""
+def engine_image(build: Build, name: str, source: PackageSource, builder: Builder | None = None) -> None:
+    """Pull the image by digest and store it under the build's name."""
     image_build(name=f"image {name}", build=build, build_name=name)

@@ -1,21 +1,25 @@
-"""llama.cpp from source, at the pinned build."""
+"""llama.cpp built from source at the pinned build number."""
 
 from __future__ import annotations
 
 from pyinfra.api import deploy
 
-from rigup.operations.builds import source_build
-from rigup.operations.wheels import PackageSource
+from rigup.operations.builds.source import source_build
 from rigup.plan import Build
+from rigup.settings import Builder, PackageSource
 
 
 @deploy("engine")
-def engine_llama_cpp(build: Build, name: str, source: PackageSource) -> None:
-    """Have the build in its own folder; `llama-server --version` must name the pinned build number.
+def engine_llama_cpp(build: Build, name: str, source: PackageSource, builder: Builder | None = None) -> None:
+    """Compile into a folder of its own; `llama-server --version` must print the pinned build number.
 
-    source: of Python packages; there are none in this build.
+    source: of Python packages, unused here. builder: the host whose build to copy; None compiles on this host.
     """
-    number = build.version.removeprefix("b")
     source_build(
-        name=f"build {name}", build=build, build_name=name, check=("bin/llama-server", "--version"), expect=number
+        name=f"build {name}" + (f", builder {builder.name}" if builder else ""),
+        build=build,
+        build_name=name,
+        check=("bin/llama-server", "--version"),
+        expect=build.version.removeprefix("b"),
+        builder=builder,
     )

@@ -1,19 +1,19 @@
-"""SGLang as a Python environment, at the pinned version and wheels."""
+"""SGLang as a Python environment with the pinned version and wheels."""
 
 from __future__ import annotations
 
 from pyinfra.api import deploy
 
-from rigup.operations.environments import python_build
-from rigup.operations.wheels import PackageSource
+from rigup.operations.builds.python import python_build
 from rigup.plan import Build
+from rigup.settings import Builder, PackageSource
 
-# importing the server's arguments loads no kernel, so that it needs no GPU
+# importing the server's arguments loads no kernel and so needs no GPU
 IMPORT = "import torch, sglang, sglang.srt.server_args; print(sglang.__version__)"
 
 
 @deploy("engine")
-def engine_sglang(build: Build, name: str, source: PackageSource) -> None:
-    """Have the environment in its own folder; it must import torch and SGLang's server, of the pinned version."""
+def engine_sglang(build: Build, name: str, source: PackageSource, builder: Builder | None = None) -> None:
+    """Create the environment in a folder of its own; torch and SGLang of the pinned version must import."""
     checks = ((("bin/python", "-I", "-c", IMPORT), build.version),)
     python_build(name=f"build {name}", build=build, build_name=name, source=source, checks=checks)

@@ -1,14 +1,14 @@
-"""vLLM as a Python environment, at the pinned version and wheels."""
+"""vLLM as a Python environment with the pinned version and wheels."""
 
 from __future__ import annotations
 
 from pyinfra.api import deploy
 
-from rigup.operations.environments import python_build
-from rigup.operations.wheels import PackageSource
+from rigup.operations.builds.python import python_build
 from rigup.plan import Build
+from rigup.settings import Builder, PackageSource
 
-# no GPU is shown to what makes the environment: the command line of a CUDA build wants one, importing it does not
+# the build job sees no GPU: a CUDA build's command line needs one, importing it does not
 IMPORT = {
     "cuda": "import torch, vllm; print(vllm.__version__)",
     "cpu": "import torch, vllm, vllm._C; print(vllm.__version__)",
@@ -17,8 +17,8 @@ SCRIPT = "import pathlib, sys; print(pathlib.Path(sys.prefix, 'bin/vllm').read_t
 
 
 @deploy("engine")
-def engine_vllm(build: Build, name: str, source: PackageSource) -> None:
-    """Have the environment in its own folder; it must import torch and vLLM, of the pinned version, and have `vllm`."""
+def engine_vllm(build: Build, name: str, source: PackageSource, builder: Builder | None = None) -> None:
+    """Create the environment in a folder of its own; torch and vLLM of the pinned version must import, `vllm` exist."""
     checks = (
         (("bin/python", "-I", "-c", IMPORT[build.variant]), build.version),
         (("bin/python", "-I", "-c", SCRIPT), f"/{name}/bin/python"),

@@ -1,14 +1,14 @@
-"""What the hosts of a service open to each other, closed to everybody else where the network is not theirs alone."""
+"""Firewall of a node group on a shared network: only its peers reach the ports that its hosts open to each other."""
 
 from __future__ import annotations
 
 from pyinfra.api import deploy
 
-from rigup.operations.nftables import closed_to_others
-from rigup.plan import Plan
+from rigup.operations.multinode.firewall import closed_to_others
+from rigup.plan import BoundPlan
 
 
 @deploy("firewall")
-def firewall(plan: Plan) -> None:
-    """Have the service's table loaded. The service itself loads it whenever it starts."""
+def firewall(plan: BoundPlan) -> None:
+    """Load the service's nftables table. The service also loads it at each start."""
     closed_to_others(name=f"firewall of {plan.service.name}", plan=plan)

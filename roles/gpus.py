@@ -1,4 +1,4 @@
-"""What the GPUs of a host need before an engine can use them: driver, CUDA libraries, power limit."""
+"""Everything that an engine needs to use a host's GPUs: driver, CUDA libraries, power limit."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from functools import partial
 
 from rigup.errors import HostFailed
 from rigup.facts.probe import Probe
-from rigup.fleet.preflight_driver import too_old
-from rigup.fleet.preflight_rig import differences
-from rigup.fleet.settings import Settings
-from rigup.operations.driver_state import booting_kernel
-from rigup.operations.secure_boot import check_secure_boot
+from rigup.operations.driver.secure_boot import check_secure_boot
+from rigup.operations.driver.state import booting_kernel
 from rigup.plan import Plan
 from rigup.planner.driver_packages import driver_packages, driver_repository
+from rigup.preflight.driver import too_old
+from rigup.preflight.rig import differences
+from rigup.settings import HostSettings
 from roles.cuda import cuda
 from roles.driver import driver
 from roles.fabric import fabric
@@ -20,8 +20,8 @@ from roles.power import power
 from roles.repository import repository
 
 
-def gpus(plans: tuple[Plan, ...], probe: Probe, settings: Settings) -> bool:
-    """Calls the roles that make GPUs usable; none for a rig without. Returns whether the driver changes."""
+def gpus(plans: tuple[Plan, ...], probe: Probe, settings: HostSettings) -> bool:
+    """Call the roles for GPUs, or none for a rig without GPUs. Return whether the driver changes."""
     rig = plans[0].rig
     if not rig.gpus:
         return False
@@ -47,7 +47,7 @@ def gpus(plans: tuple[Plan, ...], probe: Probe, settings: Settings) -> bool:
 
 
 def check_host(plans: tuple[Plan, ...], probe: Probe) -> None:
-    """Raises HostFailed where the GPUs that answer now are not those declared, or their driver is too old."""
+    """Raise HostFailed if the GPUs do not match the declared rig or their driver is too old."""
     found = differences(plans[0].rig, probe)
     if found:
         raise HostFailed("; ".join(finding.message for finding in found), found[0].hint)

@@ -1,27 +1,21 @@
-"""Exporters for Prometheus: of the machine, of rigup's own facts, and of the GPUs; none unless group_data asks."""
+"""Prometheus exporters for the machine, its services and its GPUs, if group_data has `monitoring`."""
 
 from __future__ import annotations
-
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pyinfra import host
 from pyinfra.api import deploy
 
-import rigup.programs
 from rigup import layout
 from rigup.errors import HostFailed, InputError
 from rigup.facts.probe import Probe
+from rigup.monitoring.paths import GPU_FILES, GPU_UNITS, NODE_FILES, NODE_UNITS, PROGRAM, TEXT_FILE, UNIT_OF
+from rigup.operations.apt.packages import debian_packages
 from rigup.operations.monitoring import OutdatedUnits, gpu_exporter, removed_exporters
-from rigup.operations.packages import debian_packages
-from rigup.operations.service_units import running_units
-from rigup.operations.text_files import text_files
-from rigup.planner.driver_packages import DriverRepository
-from rigup.render.monitoring_paths import GPU_FILES, GPU_UNITS, NODE_FILES, NODE_UNITS, PROGRAM, TEXT_FILE, UNIT_OF
+from rigup.operations.primitives.text_files import text_files
+from rigup.operations.primitives.units import running_units
+from rigup.plan import DriverRepository, Monitoring
+from rigup.programs import program_file
 from roles.base import PACKAGES
-
-if TYPE_CHECKING:
-    from rigup.planner.monitoring import Monitoring
 
 RELOAD = ("systemctl", "daemon-reload")
 
@@ -30,15 +24,15 @@ RELOAD = ("systemctl", "daemon-reload")
 def monitoring(
     wanted: Monitoring | None, probe: Probe, repository: DriverRepository | None, alone: bool = True
 ) -> None:
-    """Have these exporters running where they are to listen, and stop those that rigup has put there before.
+    """Run the wanted exporters, and stop and remove those that rigup installed earlier.
 
-    repository: NVIDIA's, where its exporter is wanted. alone: whether the host gets nothing else, as one that serves
-    nothing: what every other begins with comes along then.
+    repository: NVIDIA's, if its exporter is wanted. alone: whether no other role runs on this host; the packages of
+    `base` are then installed here.
     """
     node, gpus = (wanted.node_exporter, wanted.dcgm_exporter) if wanted else (False, False)
     if not (node and gpus):
         removed_exporters(
-            name="exporters that are not wanted any more",
+            name="exporters that are no longer wanted",
             files=(() if node else NODE_FILES) + (() if gpus else GPU_FILES),
             units=(() if node else NODE_UNITS) + (() if gpus else GPU_UNITS),
             remains=() if node else (TEXT_FILE,),
@@ -50,14 +44,14 @@ def monitoring(
 def _exporters(
     wanted: Monitoring, probe: Probe, repository: DriverRepository | None, packages: tuple[str, ...]
 ) -> None:
-    """Files come before packages: a package starts what it brings, which may listen only where it is told to."""
+    """Write files before packages: a package starts its exporter, which must listen only at the configured address."""
     from rigup.catalogue.monitoring import exporter_facts
-    from rigup.render.monitoring import exporter_files
+    from rigup.monitoring.exporters import exporter_files
 
     _check_packaged(wanted, probe)
     files = exporter_files(wanted)
     if wanted.node_exporter:
-        files[f"{layout.PROGRAMS}/{PROGRAM}"] = (Path(rigup.programs.__file__).parent / PROGRAM).read_text()
+        files[f"{layout.PROGRAMS}/{PROGRAM}"] = program_file(PROGRAM).read_text()
     listening = ", ".join(f"{wanted.listen} port {port}" for port in wanted.listeners.values())
     then = tuple((path, RELOAD) for path in files)
     written = text_files(name=f"exporters listen at {listening}", files=files, then=then)

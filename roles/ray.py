@@ -1,4 +1,4 @@
-"""What runs Ray on the hosts of a service, beside the Ray that its build has."""
+"""The program that runs Ray on the hosts of a node group; Ray itself is part of the build."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from pathlib import Path
 
 from pyinfra.api import deploy
 
-import rigup.programs
-from rigup.operations import placed
-from rigup.render.ray_unit import PROGRAM
+from rigup.operations.primitives import root_files
+from rigup.programs import program_file
+from rigup.systemd.ray import PROGRAM
 
 
 @deploy("ray")
 def ray() -> None:
-    """Have the program by which a unit is its host's part of a cluster. Ray itself is in the build, at its version."""
-    source = Path(rigup.programs.__file__).parent / Path(PROGRAM).name
-    placed.programs(name="program of Ray's", folder=str(Path(PROGRAM).parent), sources=(source,))
+    """Install the program with which a unit joins its host to the Ray cluster."""
+    source = program_file(Path(PROGRAM).name)
+    root_files.programs(name="Ray program", folder=str(Path(PROGRAM).parent), sources=(source,))

@@ -1,4 +1,4 @@
-"""A service as a systemd unit: its release, its API key, and the question that it must answer."""
+"""A service as a systemd unit: its API key, its release, and the request that it must answer."""
 
 from __future__ import annotations
 
@@ -8,39 +8,39 @@ from typing import Any
 from pyinfra.api import deploy
 
 from rigup import layout
-from rigup.operations.gpu_binding import MANIFEST_KEY
-from rigup.operations.releases import SET_KEY, Part, Release, release
-from rigup.operations.secrets import secret_file
-from rigup.plan import Plan
-from rigup.render.api_key import wants_key
-from rigup.render.quadlet import service_file
-from rigup.verify.generation import ask_release, ask_service
+from rigup.host import Host
+from rigup.operations.service.health import ask_release, ask_service
+from rigup.operations.service.releases import GroupMembership, release
+from rigup.operations.service.secrets import secret_file
+from rigup.plan import BoundPlan
+from rigup.systemd.api_key import wants_key
+from rigup.systemd.release import release_of
 
 
 @deploy("service")
 def service(
-    plan: Plan,
+    plan: BoundPlan,
     build_name: str,
     api_key: str | None,
     restart: bool = False,
     why: str = "",
     afterwards: Callable[[Any], None] = lambda host: None,
-    settle: Callable[[Any], Plan] | None = None,
-    part: Part | None = None,
+    rebind: Callable[[Any], BoundPlan] | None = None,
+    membership: GroupMembership | None = None,
 ) -> None:
-    """Have the plan's service running its release and answering; `restart` has it started anew whatever it does.
+    """Runs the release of the plan's service and waits until the service answers; `restart` restarts it in any case.
 
-    why: what is wrong with the build that it runs now, for the step's name. afterwards: called with the host once the
-    service has answered. settle: gives the plan as it is once a driver can be asked which cards there are.
-    part: this host's in a service that spans several, of which the head alone has the API.
+    why: what is wrong with its current build, for the name of the step. afterwards: called with the host after the
+    service has answered. rebind: returns the plan with GPU UUIDs once the driver is loaded.
+    membership: this host's in a node group, of which only the head has the API.
     """
 
-    def check(host: Any) -> None:
+    def check(host: Host) -> None:
         if plan.rank == 0:
-            ask_service(host, plan, given_up=part.given_up if part else str)
+            ask_service(host, plan, given_up=membership.given_up if membership else str)
         afterwards(host)
 
-    def check_earlier(host: Any, manifest: Mapping[str, Any]) -> None:
+    def check_earlier(host: Host, manifest: Mapping[str, Any]) -> None:
         ask_release(host, plan.service.name, manifest.get("command") or (), plan.start_timeout_s)
 
     if wants_key(plan.service) and plan.rank == 0:
@@ -56,23 +56,6 @@ def service(
         check=check,
         check_earlier=check_earlier,
         restart=restart,
-        settle=(lambda host: release_of(settle(host), build_name)) if settle else None,
-        part=part,
+        settle=(lambda host: release_of(rebind(host), build_name)) if rebind else None,
+        part=membership,
     )
-
-
-def release_of(plan: Plan, build_name: str) -> Release:
-    """What the service's release consists of; equal plans on equal builds give equal releases."""
-    checkpoint = plan.checkpoint
-    manifest: dict[str, Any] = {
-        "build": build_name,
-        "checkpoint": checkpoint
-        and {"repo": checkpoint.repo, "quant": checkpoint.quant, "revision": checkpoint.revision},
-        "command": list(plan.command),
-        "environment": plan.environment,
-    }
-    if plan.gpu_uuids:
-        manifest[MANIFEST_KEY] = [[index, uuid] for index, uuid in plan.gpu_uuids.items()]
-    if plan.nodes:
-        manifest[SET_KEY] = {"id": plan.whole, "nodes": [node.model_dump(mode="json") for node in plan.nodes]}
-    return Release(plan.service.name, service_file(plan, f"{layout.BUILDS}/{build_name}"), manifest)

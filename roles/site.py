@@ -1,24 +1,24 @@
-"""Everything, in order: what a host needs, then for each service its build, its weights, and the service itself."""
+"""Everything for one host, in order: its base, then the build, the weights and the unit of each service."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
 from rigup import layout
 from rigup.facts.probe import Probe, read_probe
-from rigup.fleet.settings import Settings
-from rigup.operations.builds import name_of
-from rigup.operations.driver_state import unsuited_build
-from rigup.operations.gpu_binding import bound, waits
-from rigup.operations.moe_configs import after_start
-from rigup.operations.wheels import PackageSource
-from rigup.plan import Build, Plan
+from rigup.host import Host
+from rigup.operations.builds.source import name_of
+from rigup.operations.driver.state import unsuited_build
+from rigup.operations.service.gpu_binding import BoundNodes, bind, needs_driver_to_bind
+from rigup.operations.service.moe_configs import after_start
+from rigup.operations.service.releases import GroupMembership
+from rigup.plan import BoundPlan, Build, Plan
 from rigup.planner.driver_packages import driver_repository
-from rigup.render.nftables import PACKAGE, is_closed
-from rigup.render.watch import PROGRAM as WATCH
-from rigup.render.watch import watch_of
+from rigup.settings import Builder, HostSettings, PackageSource
+from rigup.systemd.nftables import PACKAGE, is_closed
+from rigup.systemd.run_together import PROGRAM as WATCH
+from rigup.systemd.run_together import watch_of
 from roles.base import base
 from roles.engine_image import containers, engine_image
 from roles.engine_llama_cpp import engine_llama_cpp
@@ -31,42 +31,53 @@ from roles.monitoring import monitoring
 from roles.ray import ray
 from roles.removed import removed
 from roles.service import service
-from roles.weights import weights
+from roles.weights import no_hub_token, weights
 
-if TYPE_CHECKING:
-    from rigup.fleet.spanning import Sets
-
-ENGINES: dict[tuple[str, str], Callable[[Build, str, PackageSource], None]] = {
+ENGINES: dict[tuple[str, str], Callable[[Build, str, PackageSource, Builder | None], None]] = {
     ("llama.cpp", "source"): engine_llama_cpp,
     ("vllm", "wheel"): engine_vllm,
     ("sglang", "wheel"): engine_sglang,
     **{(name, "image"): engine_image for name in ("llama.cpp", "vllm", "sglang")},
 }
 
-# NCCL looks for libibverbs.so.1, and for the device's part of it, when it starts, and takes sockets without.
+# NCCL loads libibverbs.so.1 and the provider of the device when it starts, and falls back to sockets without them.
 RDMA_PACKAGES = ("ibverbs-providers", "libibverbs1")
 
 
-def provision(plans: tuple[Plan, ...], probe: Probe, settings: Settings, sets: Sets | None = None) -> None:
-    """Calls the roles for one host, in the order in which things must be there; only exporters where nothing is served.
+def provision(
+    plans: tuple[Plan, ...],
+    probe: Probe,
+    settings: HostSettings,
+    nodes: Mapping[str, BoundNodes] | None = None,
+    membership: Callable[[BoundPlan], GroupMembership] | None = None,
+) -> None:
+    """Calls the roles for one host, in dependency order; only exporters if the host serves nothing.
 
-    sets: of a run in which hosts serve together.
+    nodes: by service, the hosts of its node group with addresses. membership: of this host in the node group of a plan.
     """
     if plans:
-        _serve(plans, probe, settings, sets)
+        _serve(plans, probe, settings, nodes or {}, membership)
     else:
-        _leave_off(plans, probe, settings)
+        _clean_up(plans, probe, settings)
     exporters(probe, settings, alone=not plans)
 
 
-def _leave_off(plans: tuple[Plan, ...], probe: Probe, settings: Settings) -> None:
-    """Takes away what no plan names any more, where the run is to."""
+def _clean_up(plans: tuple[Plan, ...], probe: Probe, settings: HostSettings) -> None:
+    """Removes an unused hub token, and with --remove the services that are no longer planned."""
+    if settings.hub_token is None or not any(plan.checkpoint for plan in plans):
+        no_hub_token()
     if settings.remove:
         removed(tuple(sorted(set(probe.current) - {plan.service.name for plan in plans})))
 
 
-def _serve(plans: tuple[Plan, ...], probe: Probe, settings: Settings, sets: Sets | None) -> None:
-    plans = bound(plans, probe)
+def _serve(
+    offline: tuple[Plan, ...],
+    probe: Probe,
+    settings: HostSettings,
+    nodes: Mapping[str, BoundNodes],
+    membership: Callable[[BoundPlan], GroupMembership] | None,
+) -> None:
+    plans = bind(offline, probe, nodes)
     packages = {p for plan in plans if plan.build for p in plan.build.runtime_packages}
     packages |= {PACKAGE for plan in plans if is_closed(plan)}
     packages |= {name for plan in plans for node in plan.nodes if node.rdma_devices for name in RDMA_PACKAGES}
@@ -78,32 +89,32 @@ def _serve(plans: tuple[Plan, ...], probe: Probe, settings: Settings, sets: Sets
     for plan in plans:
         if is_closed(plan):
             firewall(plan)
-    staged: list[tuple[Plan, str]] = []
+    staged: list[tuple[BoundPlan, str]] = []
     for plan in plans:
         assert plan.build is not None
         name = name_of(plan.build, probe.architecture, probe.os)
-        ENGINES[plan.build.engine, plan.build.method](plan.build, name, settings.packages)
+        ENGINES[plan.build.engine, plan.build.method](plan.build, name, settings.packages, settings.builder)
         if plan.checkpoint is not None:
-            house, limits = settings.packages.wheelhouse, settings.weights_limits
-            weights(plan.checkpoint, settings.hub, settings.hub_token, house, *limits)
+            wheelhouse, limits = settings.packages.wheelhouse, settings.weights_limits
+            weights(plan.checkpoint, settings.hub, settings.hub_token, wheelhouse, *limits)
         if plan.moe_folder is not None:
             moe_configs(plan.moe_folder, f"{layout.BUILDS}/{name}")
         staged.append((plan, name))
-    _leave_off(plans, probe, settings)
+    _clean_up(plans, probe, settings)
     kernels = tuple(plan.moe_folder.path for plan in plans if plan.moe_folder)
     for plan, name in staged:
         why = unsuited_build(probe, plan.service.name, plan.build)
         after = partial(after_start, plan=plan, keep=kernels)
         key = settings.api_keys.get(plan.service.name)
-        later = partial(_as_told_now, plans, plan.service.name) if waits(plans) else None
-        part = sets.part(plan) if sets and plan.nodes else None
-        service(plan, name, key, restart=driver_changes, why=why, afterwards=after, settle=later, part=part)
+        later = partial(_rebound, offline, nodes, plan.service.name) if needs_driver_to_bind(plans) else None
+        member = membership(plan) if membership and plan.nodes else None
+        service(plan, name, key, restart=driver_changes, why=why, afterwards=after, rebind=later, membership=member)
 
 
-def exporters(probe: Probe, settings: Settings, alone: bool = True) -> None:
-    """Calls the role that makes a host tell of itself, last: no exporter that fails keeps a service from running.
+def exporters(probe: Probe, settings: HostSettings, alone: bool = True) -> None:
+    """Calls the role for exporters, last: an exporter that fails does not keep a service from running.
 
-    alone: whether no other role is called.
+    alone: whether no other role runs on this host.
     """
     wanted = settings.monitoring
     repository = (
@@ -114,6 +125,6 @@ def exporters(probe: Probe, settings: Settings, alone: bool = True) -> None:
     monitoring(wanted, probe, repository, alone)
 
 
-def _as_told_now(plans: tuple[Plan, ...], name: str, host: Any) -> Plan:
-    """The plan of a service with the cards that its host has, now that a driver can be asked."""
-    return next(plan for plan in bound(plans, read_probe(host)) if plan.service.name == name)
+def _rebound(plans: tuple[Plan, ...], nodes: Mapping[str, BoundNodes], name: str, host: Host) -> BoundPlan:
+    """The plan of a service with the GPUs of its host, now that the driver is loaded."""
+    return next(plan for plan in bind(plans, read_probe(host), nodes) if plan.service.name == name)

@@ -1,4 +1,4 @@
-"""The files of a checkpoint, from the hub, verified."""
+"""The files of a checkpoint, from hub or wheelhouse, verified against the lock."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 from pyinfra.api import deploy
 
 from rigup import layout
-from rigup.operations.secrets import secret_file
-from rigup.operations.weights import checkpoint_files, step_name
+from rigup.operations.service.secrets import no_secret_file, secret_file
+from rigup.operations.weights.checkpoint import checkpoint_files, step_name
 from rigup.plan import Checkpoint
 
 TOKEN = f"{layout.CONFIGURATION}/hub-token"
@@ -23,9 +23,10 @@ def weights(
     hub_bytes_per_second: int = 0,
     lan_bytes_per_second: int = 0,
 ) -> None:
-    """Have every locked file. The token, where the repository is gated, is readable by root and the worker only.
+    """Fetch every locked file. The token of a gated repository is readable by root and the worker only.
 
-    wheelhouse: a folder of the controlling machine, whose files go before the hub's. The rest: see `checkpoint_files`.
+    wheelhouse: a folder of the controlling machine whose files take precedence over the hub's. Limits are in bytes per
+    second, 0 for none; see `checkpoint_files`.
     """
     if token:
         secret_file(name="hub token", path=TOKEN, value=token, group=layout.WORKER_USER)
@@ -38,3 +39,9 @@ def weights(
         hub_bytes_per_second=hub_bytes_per_second,
         lan_bytes_per_second=lan_bytes_per_second,
     )
+
+
+@deploy("hub token")
+def no_hub_token() -> None:
+    """Delete the hub token: the inventory no longer has one, or no service of the host needs it."""
+    no_secret_file(name="no hub token", path=TOKEN)

@@ -1,12 +1,46 @@
-"""What every test that boots machines asks for first."""
+"""What every test that boots machines asks for first; which tests share a worker; how far properties are searched."""
 
 from __future__ import annotations
 
 import os
+from pathlib import PurePath
+from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadScopeScheduling
 
 from rigup.errors import MissingTool
+
+# What `bin/test` takes by itself, and what CI and `bin/test --all` search with. Quick tests set examples of their own.
+settings.register_profile(
+    "brief", max_examples=12, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("thorough", max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("brief")
+
+
+class FilesTogether(LoadScopeScheduling):
+    """Several workers share out files, and folders within tests/lab and tests/slow: what is shared is made once."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = PurePath(nodeid.partition("::")[0])
+        return str(path.parent if _in_folder_of_its_own(path) else path)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FilesTogether | None:
+    return FilesTogether(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Folders that stay together come first, since they take longest."""
+    items.sort(key=lambda item: not _in_folder_of_its_own(PurePath(item.nodeid.partition("::")[0])))
+
+
+def _in_folder_of_its_own(path: PurePath) -> bool:
+    return path.parts[1:2] in (("lab",), ("slow",)) and len(path.parts) > 3
 
 
 @pytest.fixture(scope="session")

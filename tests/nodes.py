@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rigup.facts.probe import Probe
 from rigup.node import Node
-from rigup.plan import Plan
-from rigup.planner.nodes import addressed
+from rigup.operations.service.gpu_binding import BoundNodes, bind, bound_nodes
+from rigup.plan import BoundPlan, Plan
 
 
 def nodes_of(plan: Plan) -> tuple[Node, ...]:
@@ -18,6 +19,16 @@ def nodes_of(plan: Plan) -> tuple[Node, ...]:
     )
 
 
-def bound(plans: Sequence[Plan]) -> list[Plan]:
-    """The plans as they are run once every host is known; those for one host as they are."""
-    return [addressed(plan, nodes_of(plan)) for plan in plans]
+def bound(plans: Sequence[Plan]) -> list[BoundPlan]:
+    """The plans as they are run once every host is known; no card is told yet."""
+
+    def groups(plan: Plan) -> dict[str, BoundNodes]:
+        together = [other for other in plans if (other.service, other.nodes) == (plan.service, plan.nodes)]
+        return {plan.service.name: bound_nodes(together, nodes_of(plan))} if plan.nodes else {}
+
+    return [bind((plan,), Probe(), groups(plan))[0] for plan in plans]
+
+
+def unbound(plan: Plan) -> BoundPlan:
+    """The plan as it is put on a host of which nothing is known that a plan waits for."""
+    return bind((plan,), Probe())[0]

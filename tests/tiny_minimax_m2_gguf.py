@@ -12,8 +12,8 @@ import struct
 from array import array
 from pathlib import Path
 
-from rigup.fleet.inventory import toolkit_root
-from rigup.lab.hub_content import commit_id
+from rigup.lab.hub.content import commit_id
+from rigup.project.inventory import toolkit_root
 from tests.lab.wheels import sha256
 from tests.tiny_minimax_m2 import (
     CONTEXT,

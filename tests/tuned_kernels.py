@@ -6,7 +6,7 @@ import hashlib
 from typing import Any
 
 from rigup.catalogue.moe_configs import MoeConfigFile, TunedKernel
-from rigup.render.moe_configs import canonical_text
+from rigup.commands.moe_configs import canonical_text
 
 MAX_Q = "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition"
 

@@ -2,9 +2,9 @@
 
 RigupError              something is wrong; `message` says what, `hint` says what to do
 ├── InputError          (2) what the user wrote cannot be used; the message starts with the path to the value
-├── Unreachable         (2) a host could not even be asked
+├── Unreachable         (2) a host could not be reached
 ├── MissingTool         (2) the controlling machine lacks something
-├── Refused             (1) the answer is no: a plan that does not fit, a host in use by another apply
+├── Refused             (1) the request is valid but denied: a plan that does not fit, a host in use by another apply
 └── HostFailed          (1) a step on a host failed
 """
 
@@ -31,7 +31,7 @@ class InputError(RigupError):
 
 
 class Unreachable(RigupError):
-    """Raised when a host cannot be asked: it does not resolve, refuses SSH, rejects the key or sudo."""
+    """Raised when a host cannot be reached: it does not resolve, refuses SSH, rejects the key or sudo."""
 
     exit_code = 2
 
@@ -43,7 +43,7 @@ class MissingTool(RigupError):
 
 
 class Refused(RigupError):
-    """Raised when rigup understood the question and the answer is no."""
+    """Raised when a valid request is denied."""
 
 
 class HostFailed(RigupError):

@@ -1,4 +1,4 @@
-"""Where everything that rigup owns lies on a host: three roots, named here and nowhere else."""
+"""Paths of everything that rigup owns on a host: three roots, defined only here."""
 
 from __future__ import annotations
 
@@ -7,22 +7,28 @@ import re
 BUILDS = "/opt/rigup/builds"
 PROGRAMS = "/opt/rigup/programs"
 WEIGHTS = "/var/lib/rigup/weights"
+# Job descriptions, written by root, in a folder that the worker, which runs the jobs, cannot change.
+JOBS = "/var/lib/rigup/jobs"
 CONFIGURATION = "/etc/rigup"
 MOE_CONFIGS = f"{CONFIGURATION}/moe_configs"
 TUNING = "/var/lib/rigup/tuning"
+SERVICES = f"{CONFIGURATION}/services"
 RUNTIME = "/run/rigup"
 CACHE = "/var/cache/rigup"
 LOG = "/var/log/rigup"
-# No service can be called that: a service's own cache lies beside it, under the service's name.
+APPLY_RECORDS = f"{LOG}/applies.jsonl"
+# Folders of every host, root:root 755, parents first: only root can write there.
+ROOTS = ("/opt/rigup", BUILDS, PROGRAMS, "/var/lib/rigup", WEIGHTS, JOBS, CONFIGURATION, SERVICES)
+# Not a possible service name: each service's cache is next to it, under the service's name.
 PACKAGES = f"{CACHE}/.packages"
 WORKER_USER = "rigup"
-# Units that rigup makes for itself, named as a service's would be: what follows "rigup-", and how the jobs' begin.
+# rigup's own units, named like those of services: the part after "rigup-", and the prefix of jobs.
 OWN_UNITS = ("apt", "power-limit")
 JOB_KINDS = ("build", "tune", "weights")
 
 
 def weights_folder(repo: str, revision: str) -> str:
-    """The folder of one checkpoint revision: complete or absent, never half there."""
+    """The folder of one checkpoint revision: complete or absent, never partial."""
     return f"{WEIGHTS}/{repo}/{revision}"
 
 
@@ -37,11 +43,16 @@ def unit_name(service: str) -> str:
 
 
 def job_unit(kind: str, name: str) -> str:
-    """The transient unit of a long step, without its ending; kind is one of JOB_KINDS."""
+    """The name of the transient unit of a long step, without its suffix; kind is one of JOB_KINDS."""
     assert kind in JOB_KINDS
     return f"rigup-{kind}-{re.sub('[^A-Za-z0-9]', '-', name)}"
 
 
+def job_file(unit: str) -> str:
+    """The JSON file with the job of this unit. Owned by root, in a folder that only root can change."""
+    return f"{JOBS}/{unit}.json"
+
+
 def is_own(service: str) -> bool:
-    """Whether a service of this name would have a unit that rigup makes for itself."""
+    """Whether a service of this name would clash with one of rigup's own units."""
     return service in OWN_UNITS or service.startswith(tuple(f"{kind}-" for kind in JOB_KINDS))

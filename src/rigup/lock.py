@@ -1,15 +1,14 @@
-"""`rigup.lock`: every version, revision and hash that a plan rests on. TOML, sorted, readable in a diff."""
+"""`rigup.lock`: every version, revision and hash that a plan depends on. TOML, sorted, readable in a diff."""
 
 from __future__ import annotations
 
 import re
-import tomllib
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
-from rigup.environment import (
+from rigup.artifacts import (
     Architecture,
     LockedEnvironment,
     LockedHarness,
@@ -17,13 +16,23 @@ from rigup.environment import (
     LockedUv,
     Sha256,
     Variant,
+    Word,
 )
 from rigup.errors import InputError
+from rigup.regular_files import is_absent, read_text, toml_of
 from rigup.service import EngineName
 from rigup.units import Frozen
 
 SCHEMA = 1
-RESTORE_HINT = "the lock is written by rigup lock: restore it from version control, or delete the entry and lock again"
+LARGEST_FILE = 2**44
+MOST_FILES = 20_000
+RESTORE_HINT = "restore the lock from version control, or delete the entry and run rigup lock"
+
+
+# below a folder: no "." or "..", nothing that a program could take for an option, in printable ASCII
+_PART = r"[A-Za-z0-9_+][A-Za-z0-9_.+-]*"
+FolderPath = Annotated[str, Field(pattern=rf"^{_PART}(/{_PART})*$")]
+Package = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.+-]*$")]
 
 
 class LockedFile(Frozen):
@@ -31,18 +40,18 @@ class LockedFile(Frozen):
 
     model_config = ConfigDict(regex_engine="python-re")  # the default engine has no look-ahead
 
-    path: Annotated[str, Field(pattern=r"^(?!/)(?!.*(^|/)\.\.(/|$))[\w.+ /-]+$")]
-    size: Annotated[int, Field(ge=0)]
+    path: Annotated[str, Field(pattern=r"^(?!.*(^|/)(\.{0,2}|-[^/]*)(/|$))[\w.+ /-]+\Z")]
+    size: Annotated[int, Field(ge=0, le=LARGEST_FILE, strict=True)]
     sha256: Sha256
 
 
 class LockedCheckpoint(Frozen):
     """One checkpoint at one revision. `files` is complete: what is not listed is not downloaded."""
 
-    repo: Annotated[str, Field(pattern=r"^[\w.-]+/[\w.-]+$")]
-    quant: str
+    repo: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*/[A-Za-z0-9_][A-Za-z0-9_.-]*$")]
+    quant: Word
     revision: Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
-    files: tuple[LockedFile, ...]
+    files: Annotated[tuple[LockedFile, ...], Field(max_length=MOST_FILES)]
 
     @property
     def bytes(self) -> int:
@@ -57,11 +66,11 @@ class LockedSource(Frozen):
     root: the folder inside the archive that holds the tree to build.
     """
 
-    engine: str
-    version: str
-    address: str
+    engine: EngineName
+    version: Word
+    address: Annotated[str, Field(pattern=r"^[!-?A-~]{1,2000}$")]
     sha256: Sha256
-    root: str
+    root: FolderPath
 
 
 class LockedDriver(Frozen):
@@ -81,11 +90,11 @@ class LockedCudaToolkit(Frozen):
     """The CUDA toolkit: its version, and by package name the version of each package that rigup installs of it."""
 
     version: Annotated[str, Field(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$")]
-    packages: dict[str, Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)+$")]]
+    packages: dict[Package, Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)+$")]]
 
 
 class Lock(Frozen):
-    """The whole file. Look things up with its methods; each returns None when the lock lacks what is asked for.
+    """The whole file. Look things up with its methods; each returns None when the lock has no such entry.
 
     engines: the version that `rigup lock --upgrade ENGINE=VERSION` chose for services that name none.
     inputs: for each inventory that was locked, by its path below the fleet's folder, the digest of what was asked for.
@@ -93,9 +102,9 @@ class Lock(Frozen):
     harnesses: of `rigup eval`, one for each kind of controlling machine.
     """
 
-    schema_version: Annotated[int, Field(alias="schema", ge=1)] = SCHEMA
+    schema_version: Annotated[int, Field(alias="schema", ge=1, strict=True)] = SCHEMA
     inputs: dict[str, Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]] = {}
-    engines: dict[EngineName, Annotated[str, Field(pattern=r"^b?[0-9][\w.+!]*$")]] = {}
+    engines: dict[EngineName, Annotated[str, Field(pattern=r"^b?[0-9][A-Za-z0-9_.+!]*$")]] = {}
     driver: LockedDriver | None = None
     cuda_toolkit: LockedCudaToolkit | None = None
     uv: LockedUv | None = None
@@ -103,7 +112,7 @@ class Lock(Frozen):
     environments: tuple[LockedEnvironment, ...] = ()
     images: tuple[LockedImage, ...] = ()
     checkpoints: tuple[LockedCheckpoint, ...] = ()
-    moe_configs: dict[str, Sha256] = {}
+    moe_configs: dict[FolderPath, Sha256] = {}
     harnesses: tuple[LockedHarness, ...] = ()
 
     def source(self, engine: str, version: str) -> LockedSource | None:
@@ -133,15 +142,10 @@ class Lock(Frozen):
 
 def load_lock(path: Path) -> Lock:
     """Reads a lock; a missing file is an empty lock. Raises InputError naming file, line, key and what is wrong."""
-    if not path.exists():
+    if is_absent(path):
         return Lock()
-    try:
-        text = path.read_text()
-        data = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: {error}", RESTORE_HINT) from None
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}", "it must be a file that you may read") from None
+    text = read_text(path)
+    data = toml_of(path, text, RESTORE_HINT)
     schema = data.get("schema")
     if isinstance(schema, int) and schema > SCHEMA:
         raise InputError(f"{path}: schema: {schema} is newer than this rigup understands ({SCHEMA})", "upgrade rigup")
@@ -155,7 +159,7 @@ def load_lock(path: Path) -> Lock:
 
 
 def _refuse_twins(path: Path, text: str, lock: Lock) -> None:
-    """Two entries of one name contradict each other, even where they are equal today."""
+    """Raises InputError for two entries with one name, even if they are equal."""
     checkpoints = [f"{entry.repo} {entry.quant}" for entry in lock.checkpoints]
     sources = [f"{entry.engine} {entry.version}" for entry in lock.sources]
     environments = [" ".join(entry.name) for entry in lock.environments]
@@ -165,11 +169,11 @@ def _refuse_twins(path: Path, text: str, lock: Lock) -> None:
     for table, names in tables.items():
         for number, name in enumerate(names):
             if name in names[:number]:
-                raise InputError(f"{_place(path, text, (table, number))}: {name} stands there twice", RESTORE_HINT)
+                raise InputError(f"{_place(path, text, (table, number))}: {name} is listed twice", RESTORE_HINT)
 
 
 def _place(path: Path, text: str, keys: tuple[int | str, ...]) -> str:
-    """Where a value stands, "rigup.lock:12: checkpoints[0].files[1].size"; a missing one at its table."""
+    """The place of a value, "rigup.lock:12: checkpoints[0].files[1].size"; a missing one at its table."""
     keys = tuple(key for key in keys if key != "[key]")  # the validator's mark for "the key itself"
     words = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys).removeprefix(".")
     return f"{path}:{_line(text, keys)}: {words}"
@@ -196,13 +200,13 @@ def _starting(pattern: str, lines: list[str], first: int, end: int) -> list[int]
 
 
 def _message(error: Any) -> str:
-    """What is wrong with a value, in words of the file rather than of the validator."""
+    """The problem with a value, in terms of the file rather than of the validator."""
     kind, value = error["type"], error["input"]
     if kind == "missing":
         return "missing"
     if kind == "extra_forbidden":
         return "unknown key"
     if kind == "string_pattern_mismatch":
-        return f'"{value}" is not what belongs there'
+        return f'"{value}" is not valid here'
     message: str = error["msg"].removeprefix("Value error, ")
     return message[0].lower() + message[1:]

@@ -1,16 +1,24 @@
-"""The plan: rig + service + catalogue + lock, decided. All that passes from the pure side to the effects side."""
+"""The plan: the decision from rig, service, catalogue and lock. It is all that pure code passes to code with effects.
+
+A `rigup.planner.decision.Decision` has no command lines, a `Plan` has those of one host as far as they are known
+offline, and a `BoundPlan` is exact: it includes the results of probing the host.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Annotated, Literal
 
-from rigup.environment import Architecture, LockedEnvironment, LockedImage, LockedUv, Variant
+from pydantic import Field
+
+from rigup.artifacts import Architecture, LockedEnvironment, LockedImage, LockedUv, Variant
 from rigup.lock import LockedFile
 from rigup.node import Node, PeerPort
 from rigup.rig import Rig
 from rigup.service import Service
 from rigup.units import Frozen
+
+_Port = Annotated[int, Field(ge=1, le=65535)]
 
 
 class DriverPlan(Frozen):
@@ -28,8 +36,34 @@ class DriverPlan(Frozen):
     subnet_manager: bool = False
 
 
+class DriverPackages(Frozen):
+    """The driver packages of one host.
+
+    pin: installed first, to keep packages of other branches out. headers: of `kernel`, and of future kernels.
+    at_version: at exactly the driver's version. beside: at any version that apt has. modules: kernel modules to load at
+    boot. units: that must run.
+    """
+
+    pin: str
+    kernel: str
+    headers: tuple[str, ...]
+    at_version: tuple[str, ...]
+    beside: tuple[str, ...]
+    modules: tuple[str, ...]
+    units: tuple[str, ...]
+
+
+class DriverRepository(Frozen):
+    """The repository of one host's packages, and the key that signs them. `address` ends with a slash."""
+
+    address: str
+    key_address: str
+    fingerprint: str
+    architecture: str
+
+
 class Finding(Frozen):
-    """What one rule has to say. A refusal has a hint; a warning may."""
+    """The result of one rule. A refusal has a hint; a warning may have one."""
 
     rule: str
     message: str
@@ -38,7 +72,7 @@ class Finding(Frozen):
 
 
 class Alternative(Frozen):
-    """Something that would fit on this rig, or a runner-up that lost; `why` says which and for what reason."""
+    """A choice that would fit on this rig, or a runner-up; `why` gives the reason."""
 
     engine: str
     checkpoint: str
@@ -62,9 +96,9 @@ class Build(Frozen):
     address, sha256, root: the source archive (see lock.LockedSource). flags: CMake flags. packages, runtime_packages:
     Debian packages needed to build and to run. pinned_packages, pinned_runtime_packages: NVIDIA's, by name with the
     version that the lock has. environment, uv: of a wheel build; image: of an image build; None while not locked.
-    provides: versions of distributions that the environment stands for without having them.
+    provides: versions of distributions that the environment replaces without containing them.
     made_for: None for a build that needs no GPU.
-    None of it depends on a host beyond what the rig says.
+    Nothing in it depends on a host beyond the rig.
     """
 
     engine: Literal["vllm", "sglang", "llama.cpp"]
@@ -89,9 +123,9 @@ class Build(Frozen):
 
 
 class Checkpoint(Frozen):
-    """The files that are served. `files` is empty and `revision` None where the lock does not pin the checkpoint yet.
+    """The files to serve. `files` is empty and `revision` None where the lock does not pin the checkpoint yet.
 
-    entry: what the engine is pointed at, relative to the revision's folder ("" for the folder itself).
+    entry: the path that the engine gets, relative to the revision's folder ("" for the folder itself).
     """
 
     repo: str
@@ -130,7 +164,7 @@ class Speed(Frozen):
 
 
 class MoeConfig(Frozen):
-    """The fused-MoE kernel config that the engine will look for, and whether anyone has one.
+    """The fused-MoE kernel config that the engine looks for, and whether one exists.
 
     experts, width: of the kernel (E, N). device: the card, as NVML names it.
     pins: the files that are taken, one for each kind of card: path below `files/moe_configs` to sha256.
@@ -147,11 +181,11 @@ class MoeConfig(Frozen):
 
 
 class MoeFolder(Frozen):
-    """The folder of tuned kernel configs that a service is pointed at, on the host.
+    """The folder of tuned kernel configs on the host that a service uses.
 
-    path: holds a digest of all that is in it, so that another content is another folder. files: text by path below it.
+    path: contains a digest of its contents, so that other contents get another folder. files: text by path below it.
     packaged: folders of the build, below its site-packages; the first that exists is copied to `copied_to` beneath
-    them, because the engine takes this folder in place of its own.
+    them, because the engine uses this folder instead of its own.
     """
 
     path: str
@@ -160,8 +194,8 @@ class MoeFolder(Frozen):
     copied_to: str = ""
 
 
-class Figure(Frozen):
-    """One figure that a decision rests on, for `--explain`."""
+class Evidence(Frozen):
+    """One figure behind a decision, for `--explain`."""
 
     subject: str
     figure: str
@@ -169,20 +203,35 @@ class Figure(Frozen):
     source: str
 
 
-class Plan(Frozen):
-    """Decided for one service on one host. `verdict` "refused" leaves everything after `service` at its default.
+class Monitoring(Frozen):
+    """`monitoring` in group_data. port: of the node exporter. dcgm_exporter: NVIDIA's, of the GPUs."""
 
-    context: tokens. kv_tokens: how many tokens fit into the KV cache. host_memory_mib: what it takes of host memory.
-    command: argv[0] is relative to the build's folder, or what an image calls its program; paths under the weights root
+    node_exporter: bool = True
+    dcgm_exporter: bool = False
+    listen: str = "127.0.0.1"
+    port: _Port = 9100
+    dcgm_port: _Port = 9400
+
+    @property
+    def listeners(self) -> dict[str, int]:
+        """The ports that exporters listen on, by the key that names each."""
+        wanted = {"port": self.node_exporter and self.port, "dcgm_port": self.dcgm_exporter and self.dcgm_port}
+        return {key: int(port) for key, port in wanted.items() if port}
+
+
+class Plan(Frozen):
+    """The decision for one service on one host. `verdict` "refused" leaves everything after `service` at its default.
+
+    context: tokens. kv_tokens: how many tokens fit into the KV cache. host_memory_mib: host memory used.
+    command: argv[0] is relative to the build's folder, or the name of an image's program; paths under the weights root
     are absolute.
-    driver: None where rigup leaves the host's own alone. driver_floor: the lowest branch that engine and cards accept.
-    gpu_uuids: which card of the host each index is, in the order of use; empty until a probe has told, and where the
-    service has every card of a rig of equal ones.
+    driver: None if rigup does not manage the host's driver. driver_floor: the lowest branch that engine and cards
+    accept.
     nodes: of a service that spans hosts, all of them by rank; () for one host. rank: this host's. Memory is that of
     this host's GPUs alone. Only the head (rank 0) has the API; `command` of the others is what joins it, () where Ray
-    is all that they run. Those of llama.cpp have no checkpoint: the head reads the files and sends each its layers.
-    peer_ports: that must be reached before anything starts. peer_traffic: the engine opens further ports between them.
-    whole: a digest of what all its hosts run, once a probe has told their addresses.
+    is all that they run. llama.cpp's workers have no checkpoint: the head reads the files and sends each its layers.
+    peer_ports: ports that must be reachable before anything starts. peer_traffic: the engine opens further ports
+    between them.
     """
 
     host: str
@@ -208,23 +257,36 @@ class Plan(Frozen):
     moe_config: MoeConfig | None = None
     moe_folder: MoeFolder | None = None
     driver: DriverPlan | None = None
-    gpu_uuids: dict[int, str] = {}
     driver_floor: int = 0
     nodes: tuple[Node, ...] = ()
     rank: int = 0
     peer_ports: tuple[PeerPort, ...] = ()
     peer_traffic: bool = False
-    whole: str = ""
     warnings: tuple[Finding, ...] = ()
     refusals: tuple[Finding, ...] = ()
     silenced: tuple[str, ...] = ()
     alternatives: tuple[Alternative, ...] = ()
-    figures: tuple[Figure, ...] = ()
+    figures: tuple[Evidence, ...] = ()
 
     @property
     def on_ray(self) -> bool:
         """Whether Ray joins its hosts."""
         return bool(self.nodes) and self.service.across_hosts == "ray"
+
+
+class BoundPlan(Plan):
+    """A plan completed with the results of a probe. Made by `rigup.operations.service.gpu_binding.bind`.
+
+    offline: the plan that it was made from. nodes: with their addresses, which the command and the environment have
+    too.
+    gpu_uuids: which card of the host each index is, in the order of use; empty while there is no driver to ask, and
+    where the service uses every card of a rig with equal cards.
+    group_digest: of what all hosts of a multi-host service run; "" of a service on one.
+    """
+
+    offline: Plan
+    gpu_uuids: dict[int, str] = {}
+    group_digest: str = ""
 
 
 def plans_by_host(plans: Iterable[Plan]) -> dict[str, tuple[Plan, ...]]:

@@ -1,4 +1,4 @@
-"""The rig: the hardware of a group of equal hosts. `RigInput` is what the user writes, `Rig` is what it means."""
+"""The rig: the hardware of a group of equal hosts. `RigInput` is the user's input, `Rig` the resolved form."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from rigup.environment import Architecture
+from rigup.artifacts import Architecture
 from rigup.node import Network
 from rigup.units import Frozen
 
@@ -30,12 +30,12 @@ class RigInput(Frozen):
 
 
 class Gpu(Frozen):
-    """One GPU of a rig, with the figures that planning rests on. Each figure's source is in `sources`, by field name.
+    """One GPU of a rig, with the figures that planning uses. Each figure's source is in `sources`, by field name.
 
     memory_mib: what NVML reports as total, MiB; None where NVML answers "not supported" (GB10: the host's memory).
     memory_bandwidth_gbs: 10**9 bytes per second.
     moe_config_name: the device name in the engines' fused-MoE config files.
-    host_architecture: of the machine that it is in; a GPU on a card is taken to be in an x86_64 one.
+    host_architecture: of its machine; a GPU on a card is assumed to be in an x86_64 machine.
     """
 
     key: str
@@ -67,7 +67,7 @@ class Rig(Frozen):
 
     @property
     def text(self) -> str:
-        """In a line: "4x NVIDIA GeForce RTX 3090, 64 GiB host memory, debian-12"."""
+        """One line: "4x NVIDIA GeForce RTX 3090, 64 GiB host memory, debian-12"."""
         counts = Counter(gpu.name for gpu in self.gpus)
         parts = [f"{count}x {name}" for name, count in counts.items()] or ["no GPU"]
         parts += [f"{self.host_memory_gib:g} GiB host memory"] if self.host_memory_gib is not None else []
@@ -75,7 +75,7 @@ class Rig(Frozen):
 
     @property
     def architecture(self) -> Architecture:
-        """The processors of its hosts."""
+        """The processor architecture of its hosts."""
         return next((gpu.host_architecture for gpu in self.gpus), "x86_64")
 
     @property

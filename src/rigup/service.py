@@ -1,4 +1,4 @@
-"""The service: what the user wants served. Every key of a `services` entry in group_data is a field here."""
+"""The service: a model to serve. Every key of a `services` entry in group_data is a field here."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Service(Frozen):
     context: tokens. concurrency: requests in flight. gpus: indices or UUIDs; None means every GPU of the rig.
     offload: "none" keeps every weight in VRAM, "experts" puts experts into host memory, "auto" does so when nothing
     else fits.
-    start_timeout: seconds until it must answer; None means what its size allows for.
-    across_hosts: of a service that spans several, whether the engine itself joins them or Ray does. join_port: where
+    start_timeout: seconds until it must answer; None means a limit from its size.
+    across_hosts: whether the engine itself or Ray joins the hosts of a multi-host service. join_port: where
     the head waits for the others, or where llama.cpp's RPC servers listen; None means `port` plus 10,000.
     flags: extra options for the engine (True means a bare switch). allow: ids of rules to silence.
     """

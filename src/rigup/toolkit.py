@@ -1,6 +1,6 @@
-"""Where roles/, deploy/, files/, group_data/ and the toolkit's own lock lie.
+"""The folder with roles/, deploy/, files/, group_data/ and the toolkit's own lock.
 
-In a checkout that is its top. An installed wheel has them in a folder inside the package.
+In a checkout this is the top folder; an installed wheel has them inside the package.
 `python -m rigup.toolkit` prints it, for plain pyinfra: pyinfra INVENTORY "$(python -m rigup.toolkit)/deploy/site.py"
 """
 
@@ -19,7 +19,7 @@ def toolkit_root() -> Path:
 
 
 def find_roles() -> None:
-    """Lets `import roles` find the toolkit's, behind those of a fleet that has its own."""
+    """Makes `import roles` find the toolkit's roles, after a fleet's own."""
     root = str(toolkit_root())
     if root not in sys.path:
         sys.path.append(root)

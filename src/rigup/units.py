@@ -38,6 +38,16 @@ def seconds_text(seconds: float) -> str:
     return f"{hours} h {minutes:02d} min"
 
 
+def uptime_text(seconds: int | None) -> str:
+    """A duration in its two largest units: 3d 4h; "" for None."""
+    if seconds is None:
+        return ""
+    for unit, size, smaller, small in (("d", 86400, "h", 3600), ("h", 3600, "m", 60), ("m", 60, "s", 1)):
+        if seconds >= size:
+            return f"{seconds // size}{unit} {seconds % size // small}{smaller}"
+    return f"{seconds}s"
+
+
 def time_text(moment: float) -> str:
     """A moment for people, from seconds since 1970: 2026-11-21 20:15:00 UTC."""
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(moment))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import zipfile
 
-from rigup.operations import remote_wheel
-from rigup.operations.package_index import project_files
+from rigup.sources import remote_wheel
+from rigup.sources.package_index import project_files
 
 
 def open_wheel(project: str, file_name: str) -> tuple[zipfile.ZipFile, str]:

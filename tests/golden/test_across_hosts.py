@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from rigup.cli.plan_table import show
-from rigup.fleet.inventory import load_project
-from rigup.fleet.planning import plan_project
+from rigup.cli.output.plan import show
 from rigup.plan import Plan
-from rigup.planner.nodes import tokens_in
+from rigup.planner.multinode.nodes import tokens_in
+from rigup.project.inventory import load_project
+from rigup.project.planning import plan_project
 from tests.golden.golden import FOLDER, assert_golden
 from tests.nodes import bound
 

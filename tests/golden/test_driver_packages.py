@@ -7,8 +7,8 @@ import pytest
 from rigup.errors import InputError
 from rigup.plan import DriverPlan
 from rigup.planner.driver_packages import driver_packages, driver_repository
-from rigup.render.driver_files import driver_files, source, toolkit_files
-from rigup.render.power_unit import PATH, power_unit
+from rigup.systemd.driver_files import driver_files, source, toolkit_files
+from rigup.systemd.power_limit import PATH, power_unit
 from tests.golden.golden import assert_golden
 
 KERNELS = {
@@ -80,5 +80,5 @@ def test_a_mirror_has_the_same_folders_and_may_have_a_key_of_its_own() -> None:
 def test_another_system_is_refused() -> None:
     with pytest.raises(InputError) as caught:
         driver_repository("fedora-42", "x86_64")
-    assert caught.value.message == "fedora-42: NVIDIA's driver is not packaged for it here"
-    assert caught.value.hint == "known: debian-12, debian-13, ubuntu-22.04, ubuntu-24.04"
+    assert caught.value.message == "fedora-42: the catalogue has no NVIDIA driver packages for this system"
+    assert caught.value.hint == "choose from: debian-12, debian-13, ubuntu-22.04, ubuntu-24.04"

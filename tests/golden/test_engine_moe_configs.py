@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
-from rigup.catalogue.flags import in_ranges, package
-from rigup.operations.moe_configs import judge
+from rigup.catalogue.option_names import in_ranges, package
+from rigup.commands.moe_configs import SGLANG_PACKAGED, folder_files
+from rigup.operations.service.moe_configs import judge
 from rigup.plan import MoeFolder
-from rigup.planner.moe_config import SHIPPED, spelled
-from rigup.render.moe_configs import SGLANG_PACKAGED, folder_files
+from rigup.planner.moe_config import SHIPPED, config_filename
 from tests.golden.engine_functions import Log, functions, source_of, triton
 from tests.golden.remote_wheel import open_wheel
 from tests.tuned_kernels import file_of, kernel
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.rests_on("engines' sources")]
 
 VLLM = ["0.12.0", "0.16.0", "0.20.2", "0.33.0"]
 SGLANG = ["0.5.9", "0.5.10", "0.5.11", "0.5.14", "0.5.23"]
@@ -91,7 +91,7 @@ def test_vllm_names_and_reads_them_so(version: str, tmp_path: Path) -> None:
         for dtype, block in SHAPES:
             block_pair = (block[0], block[1]) if block else None
             name = found.get_config_file_name(32, 1536, dtype, block)
-            assert name == spelled("vllm", 32, 1536, device.replace(" ", "_"), dtype or "", block_pair)
+            assert name == config_filename("vllm", 32, 1536, device.replace(" ", "_"), dtype or "", block_pair)
 
     folder = laid_out("vllm", tmp_path, None)
     found, log = vllm(wheel, kernel().device, tmp_path)
@@ -109,7 +109,7 @@ def test_sglang_names_and_reads_them_so(version: str, tmp_path: Path, monkeypatc
         for dtype, block in SHAPES:
             block_pair = (block[0], block[1]) if block else None
             name = found.get_config_file_name(32, 1536, dtype, block)
-            assert name == spelled("sglang", 32, 1536, device.replace(" ", "_"), dtype or "", block_pair)
+            assert name == config_filename("sglang", 32, 1536, device.replace(" ", "_"), dtype or "", block_pair)
 
     monkeypatch.setenv("SGLANG_MOE_CONFIG_DIR", str(tmp_path))
     folder = laid_out("sglang", tmp_path, "3.8.0")

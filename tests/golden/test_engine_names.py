@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from rigup.catalogue.engine_names import sglang_options, sglang_variables, vllm_options, vllm_variables
-from rigup.catalogue.flags import known_options, known_variables, package
+from rigup.catalogue.option_names import known_options, known_variables, package
 from tests.golden.remote_wheel import open_wheel
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.rests_on("engines' sources")]
 
 
 @pytest.mark.parametrize("version", ["0.12.0", "0.16.0", "0.24.0", "0.33.0"])

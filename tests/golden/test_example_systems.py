@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from rigup.cli.plan_table import show
-from rigup.fleet.inventory import load_project
-from rigup.fleet.planning import plan_project
+from rigup.cli.output.plan import show
 from rigup.plan import Plan
+from rigup.project.inventory import load_project
+from rigup.project.planning import plan_project
 from tests.golden.golden import FOLDER, assert_golden
 
 INVENTORY = Path(__file__).parents[2] / "inventories" / "seeds.py"

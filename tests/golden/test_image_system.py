@@ -9,14 +9,15 @@ import io
 
 from rich.console import Console
 
-from rigup.cli.plan_table import show
-from rigup.environment import LockedImage
-from rigup.fleet.inventory import load_project
-from rigup.fleet.planning import plan_project
+from rigup.artifacts import LockedImage
+from rigup.cli.output.plan import show
 from rigup.lock import Lock, LockedCheckpoint, LockedFile
-from rigup.render.quadlet import service_file
+from rigup.project.inventory import load_project
+from rigup.project.planning import plan_project
+from rigup.systemd.quadlet import service_file
 from tests.golden.golden import assert_golden
 from tests.golden.test_example_systems import INVENTORY, PLANS
+from tests.nodes import unbound
 
 IMAGE = LockedImage(
     engine="vllm", version="0.20.2", repository="docker.io/vllm/vllm-openai", digest="sha256:" + "0123456789abcdef" * 4
@@ -34,14 +35,14 @@ def shown(lock: Lock | None) -> str:
 
 
 def test_it_is_planned_without_a_digest_and_says_so() -> None:
-    assert "  image    not locked yet: rigup lock\n" in shown(Lock())
+    assert "  image    not locked; run rigup lock\n" in shown(Lock())
 
 
 def test_with_a_digest_it_is_run_by_a_unit_like_any_other_build() -> None:
     assert f"  image    {IMAGE.reference}\n" in shown(LOCK)
     (plan,) = plan_project(load_project(str(INVENTORY), "quad_b200_image"), LOCK)
     assert (plan.verdict, plan.build and plan.build.image) == ("ok", IMAGE)
-    assert_golden("unit/quad_b200_image.container", service_file(plan, "/opt/rigup/builds/unused"))
+    assert_golden("unit/quad_b200_image.container", service_file(unbound(plan), "/opt/rigup/builds/unused"))
 
 
 def test_the_command_is_that_of_an_installed_vllm() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rigup.catalogue.flags import is_own_variable, known_options, known_variables
+from rigup.catalogue.option_names import is_own_variable, known_options, known_variables
 from rigup.plan import Plan
 from tests.golden.test_example_systems import PLANS
 

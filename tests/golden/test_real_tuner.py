@@ -25,12 +25,12 @@ import pytest
 import rigup.programs.tuner_ray as ray
 from rigup.cache import cache_folder
 from rigup.catalogue.tuners import tuner
-from rigup.fleet.tuning import tuner_files
-from rigup.operations.sources import pin_source
-from rigup.planner.moe_config import spelled
+from rigup.planner.moe_config import config_filename
 from rigup.programs.tune_moe import measured
+from rigup.sources.archives import pin_source
+from rigup.tuning.run import tuner_files
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.rests_on("engines' sources")]
 
 VERSIONS = ["0.12.0", "0.33.0"]
 DEVICE = "NVIDIA_H200"
@@ -82,7 +82,7 @@ class Tool:
             "get_config": lambda *_, **__: MINIMAX, "get_moe_configs": lambda *_: None, "mk": MagicMock(),
             "get_default_config": lambda *_: {"BLOCK_SIZE_M": 64, "num_stages": 3},
             "_get_config_dtype_str": lambda *_, **__: "fp8_w8a8",
-            "get_config_file_name": lambda e, n, dtype, block: spelled("vllm", e, n, DEVICE, dtype, tuple(block)),
+            "get_config_file_name": lambda e, n, kind, block: config_filename("vllm", e, n, DEVICE, kind, tuple(block)),
         }  # fmt: skip
         for node in kept:  # functions import some of it once more
             for inner in ast.walk(node):
@@ -114,7 +114,7 @@ def real(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_a_search_leaves_a_table_under_the_planned_name_and_says_how_far_it_is(real: Tool) -> None:
     real.run(*WORDS, "--tune", "--batch-size", "64")
-    name = spelled("vllm", 32, 1536, DEVICE)
+    name = config_filename("vllm", 32, 1536, DEVICE)
     table = json.loads((real.folder / name).read_text())
     row = table["64"]
     assert row["BLOCK_SIZE_M"] == 64

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rigup.lab.hub import Hub
+from rigup.lab.hub.server_process import StandInHub
 from rigup.lab.lab import Lab
 from rigup.lab.machine import Machine
 from tests.lab.fleet import Fleet
@@ -49,14 +49,14 @@ def machine(lab: Lab) -> Iterator[Machine]:
 
 
 @pytest.fixture(scope="session")
-def site(labs_can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, Hub, Path, Path]]:
+def site(labs_can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, StandInHub, Path, Path]]:
     """Two booted machines, a hub with a small checkpoint, a fleet folder whose lock pins it and the engine, a cache."""
     with made_site(tmp_path_factory, f"fleet{os.getpid()}", hosts=2) as made:
         yield made
 
 
 @pytest.fixture
-def fleet(site: tuple[Lab, Hub, Path, Path]) -> Iterator[Fleet]:
+def fleet(site: tuple[Lab, StandInHub, Path, Path]) -> Iterator[Fleet]:
     """The fleet, described with its default service, every fault of an earlier test healed. Runs end with the test."""
     fleet = Fleet(*site)
     fleet.describe()

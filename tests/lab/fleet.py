@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from rigup.lab.hub import Hub
+from rigup.lab.hub.server_process import StandInHub
 from rigup.lab.lab import Lab
 from rigup.lab.machine import Machine
 
@@ -164,20 +165,24 @@ class Host:
 class Fleet:
     """A user's fleet folder and cache, with machines to apply it to."""
 
-    def __init__(self, lab: Lab, hub: Hub, root: Path, cache: Path) -> None:
-        self.hub, self.root, self.cache = hub, root, cache
+    def __init__(self, lab: Lab, hub: StandInHub, root: Path, cache: Path) -> None:
+        self.lab, self.hub, self.root, self.cache = lab, hub, root, cache
         self.hosts = [Host(machine) for machine in lab.machines]
         self.runs: list[Run] = []
+        self.builder = self.host.name
 
     @property
     def host(self) -> Host:
         """The first machine."""
         return self.hosts[0]
 
-    def describe(self, hosts: int = 1, *, rig: dict[str, Any] | None = None, **service: Any) -> None:
+    def describe(
+        self, hosts: int = 1, *, rig: dict[str, Any] | None = None, builder: str | None = "", **service: Any
+    ) -> None:
         """Writes the inventory, with the first machines of the lab, and what they are to serve.
 
-        rig: what is to be said of the machines but that they have no GPUs.
+        rig: what is to be said of the machines but that they have no GPUs. builder: "" is the fleet's, at first its
+        first machine; None is none at all.
         """
         entries = [host.machine.inventory for host in self.hosts[:hosts]]
         machines = {"gpus": [], **(rig or {})}
@@ -187,6 +192,7 @@ class Fleet:
         (self.root / "inventories/rehearsal.py").write_text(f"boxes = {entries!r}\n")
         (self.root / "group_data/boxes.py").write_text(
             f'rig = {machines!r}\nservices = {{"chat": {settings!r}}}\nhub = {self.hub.url!r}\n'
+            f"builder = {(self.builder if builder == '' else builder)!r}\n"
         )
 
     def start(self, *words: str, before: str = "", terminal: int | None = None) -> Run:
@@ -214,10 +220,13 @@ class Fleet:
             if run.process.poll() is None:
                 run.kill()
 
+    def recorded_builds(self) -> list[Path]:
+        """The archives that the controlling machine has of finished builds."""
+        return list((self.cache / "rigup/builds").rglob("*.tar.gz"))
+
     def forget_builds(self) -> None:
         """Empties the controlling machine's cache of finished builds."""
-        for path in (self.cache / "rigup/builds").glob("*"):
-            path.unlink()
+        shutil.rmtree(self.cache / "rigup/builds", ignore_errors=True)
 
     def converges(self) -> None:
         """What a plain apply must do after anything: end well, the service answering and nothing else left running."""

@@ -15,9 +15,10 @@ from typing import Any, TypeVar
 import pytest
 
 from rigup.cache import cache_folder
-from rigup.lab.hub import Hub
-from rigup.lab.hub_content import commit_id
+from rigup.lab.hub.content import commit_id
+from rigup.lab.hub.server_process import StandInHub
 from rigup.lab.lab import Lab
+from rigup.settings import CONTROLLER
 from tests.lab.fleet import FILE_BYTES, FILES, REPO, Fleet, content_of
 
 SomeFleet = TypeVar("SomeFleet", bound=Fleet)
@@ -37,31 +38,32 @@ def made_lab(name: str, **options: Any) -> Iterator[Lab]:
 @contextmanager
 def made_site(
     tmp_path_factory: pytest.TempPathFactory, name: str, **options: Any
-) -> Iterator[tuple[Lab, Hub, Path, Path]]:
+) -> Iterator[tuple[Lab, StandInHub, Path, Path]]:
     """A lab of that name (`options` as `Lab.up` takes them) with everything that a fleet needs; gone after it.
 
     The engine is a stand-in, the checkpoint small, the cache the fleet's own.
     """
     root, cache, served = (tmp_path_factory.mktemp(name) for name in ("fleet", "cache", "served"))
-    archive = _engine_archive()
+    archive = engine_archive()
     engine = hashlib.sha256(archive).hexdigest()
     sources = cache / "rigup/sources"
     sources.mkdir(parents=True)
     (sources / engine).write_bytes(archive)
     (root / "rigup.lock").write_text(_lock(engine, _checkpoint(served)))
     with made_lab(name, **options) as lab:
-        yield lab, Hub.start(served, lab=name), root, cache
+        yield lab, StandInHub.start(served, lab=name), root, cache
 
 
 @contextmanager
 def made_fleet(kind: type[SomeFleet], name: str, root: Path, served: Path, **options: Any) -> Iterator[SomeFleet]:
-    """A fleet on bare machines that runs real engines: its builds are in this user's own cache. Gone after it.
+    """A fleet on bare machines that runs real engines, compiled here and kept in this user's own cache. Gone after it.
 
     name: of the lab, made one of this process's own. root: the fleet's folder; without a lock of its own the toolkit's
     counts. served: what its hub serves. options: as `Lab.up` takes them.
     """
     with made_lab(f"{name}{os.getpid()}", **options) as lab:
-        fleet = kind(lab, Hub.start(served, lab=lab.record.name), root, cache_folder().parent)
+        fleet = kind(lab, StandInHub.start(served, lab=lab.record.name), root, cache_folder().parent)
+        fleet.builder = CONTROLLER
         try:
             yield fleet
         finally:
@@ -92,7 +94,7 @@ def _lock(engine: str, files: dict[str, str]) -> str:
     )
 
 
-def _engine_archive() -> bytes:
+def engine_archive() -> bytes:
     """The source archive of the stand-in engine: the same bytes on every machine."""
     unpacked = io.BytesIO()
     with tarfile.open(fileobj=unpacked, mode="w") as tar:

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from rigup.lab.hub import Hub
+from rigup.lab.hub.server_process import StandInHub
 from rigup.lab.lab import Lab
-from rigup.lab.nvidia_repository import settings
+from rigup.lab.packages.nvidia_repository import settings
 from tests.lab.fleet import Fleet, Run, wait_for
 from tests.lab.fleet_fixtures import made_site
 
@@ -37,7 +37,7 @@ def error(run: Run) -> dict[str, str]:
 class GpuFleet(Fleet):
     """A fleet whose lock pins a driver of the lab's repository."""
 
-    def __init__(self, lab: Lab, hub: Hub, root: Path, cache: Path) -> None:
+    def __init__(self, lab: Lab, hub: StandInHub, root: Path, cache: Path) -> None:
         super().__init__(lab, hub, root, cache)
         self.repository = settings(lab.record.suite)
         self.fingerprint = self.repository["nvidia_key_fingerprint"]
@@ -53,6 +53,7 @@ class GpuFleet(Fleet):
             "rig": {"gpus": RIG, **(rig or {})},
             "services": {"chat": {"model": "SmolLM2-135M-Instruct", "context": 8192, "gpus": [0]}},
             "hub": self.hub.url,
+            "builder": self.host.name,
             **self.repository,
             **data,
         }

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from rigup.fleet.inventory import toolkit_root
 from rigup.lock import load_lock
+from rigup.project.inventory import toolkit_root
 from tests.lab.fleet import ANSWER, FILES, REPO, UNIT, UNIT_FILE, WEIGHTS, Fleet, Run, content_of
 
 pytestmark = pytest.mark.lab

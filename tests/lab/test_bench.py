@@ -12,20 +12,20 @@ from pathlib import Path
 
 import pytest
 
-from rigup.lab.hub import Hub
+from rigup.lab.hub.server_process import StandInHub
 from rigup.lab.lab import Lab
 from tests.lab.fleet import Fleet, Host, wait_for
 
 pytestmark = pytest.mark.lab
 
-MOCK = Path(__file__).parents[1] / "unit/verify/mock_endpoint.py"
+MOCK = Path(__file__).parents[1] / "unit/bench/mock_endpoint.py"
 KEY = "sk-of-the-service"
 # so many at once that the engine queues some in every sample, however slow the machine
 QUICK = ("--concurrency", "1,12", "--input", "64", "--output", "20", "--seconds", "1")
 
 
 @pytest.fixture
-def served(site: tuple[Lab, Hub, Path, Path]) -> Iterator[Fleet]:
+def served(site: tuple[Lab, StandInHub, Path, Path]) -> Iterator[Fleet]:
     """A fleet of one machine on which a mock engine serves, as a release of `chat` would."""
     fleet = Fleet(*site)
     fleet.describe(listen="0.0.0.0")
@@ -66,7 +66,7 @@ def test_a_service_is_measured_beside_its_engine(served: Fleet) -> None:
     # nothing is left there, and the host is free again
     assert not host.says("pgrep -f bench_main")
     assert served.rigup("bench", "--compare", result["file"], result["file"]).text
-    assert not host.says("test -e /run/rigup/lease.json")
+    assert not host.says("test -e /run/rigup/lease/lease.json")
 
 
 @pytest.mark.slow
@@ -87,5 +87,5 @@ def test_a_service_that_is_down_is_said_to_be(served: Fleet) -> None:
     run = served.rigup("bench", expect=2)
     message = f"{served.host.name}: chat: http://127.0.0.1:8000: connection refused"
     assert message in run.text
-    assert "hint: is the service running there?" in run.text
+    assert "hint: check that the service is running" in run.text
     start(served.host, {"port": 8000, "key": KEY})

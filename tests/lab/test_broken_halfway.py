@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -14,13 +16,14 @@ pytestmark = pytest.mark.lab
 SLOW = 1_500_000
 ALL_BYTES = FILE_BYTES * len(FILES)
 BUILD = "rigup-build-*"
-LEASE = "/run/rigup/lease.json"
+LEASE = "/run/rigup/lease/lease.json"
 
 
 @pytest.fixture
 def built(fleet: Fleet) -> Fleet:
     """A fleet whose build is in the cache, and a machine with nothing of rigup's: it begins to download soon."""
-    if not list((fleet.cache / "rigup/builds").glob("*.tar.gz")):
+    if not fleet.recorded_builds():
+        fleet.host.wipe()
         fleet.apply()
     fleet.host.wipe()
     return fleet
@@ -86,6 +89,42 @@ def test_ctrl_c_while_compiling(unbuilt: Fleet) -> None:
     assert "Traceback" not in run.text
     unbuilt.host.release_build()
     unbuilt.converges()
+
+
+def test_whoever_watched_leaves_in_the_middle(unbuilt: Fleet) -> None:
+    """As `rigup apply --yes 2>&1 | head`: the first line is read, then nobody reads any more."""
+    words = (sys.executable, "-m", "rigup", "apply", "--yes")
+    environment = {**os.environ, "XDG_CACHE_HOME": str(unbuilt.cache)}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    with subprocess.Popen(words, cwd=unbuilt.root, env=environment, stdin=subprocess.DEVNULL, **pipes) as process:
+        assert process.stdout is not None
+        while b"compiling" not in process.stdout.readline():
+            assert process.poll() is None
+        process.stdout.close()
+        unbuilt.host.release_build()
+        assert process.wait(180) == 0
+    assert unbuilt.host.answers()
+    assert unbuilt.apply().json["hosts"][0]["state"] == "unchanged"
+
+
+def test_no_other_user_of_a_host_can_keep_its_lease(built: Fleet) -> None:
+    """Somebody holds the lock where it lay before, and tries to where it lies now."""
+    built.host.tell("mkdir -p /run/rigup; touch /run/rigup/lease.lock; chmod 644 /run/rigup/lease.lock")
+    built.host.tell("systemd-run --quiet --uid=nobody --unit=holds-old flock /run/rigup/lease.lock sleep 300")
+    try:
+        wait_for(lambda: not built.host.says("flock -n /run/rigup/lease.lock true"), "somebody to hold the lock")
+        built.converges()
+        assert not built.host.says("runuser -u nobody -- flock -n /run/rigup/lease/lease.lock true")
+    finally:
+        built.host.tell("systemctl stop holds-old")
+
+
+def test_an_empty_lease_is_none(built: Fleet) -> None:
+    folder = LEASE.rpartition("/")[0]
+    built.host.tell(f"mkdir -p {folder}; : > {LEASE}; : > {folder}/lease.seen")
+    built.converges()
+    built.host.tell(f"echo 99999999 > {folder}/lease.seen; echo '{{' > {LEASE}")
+    built.apply("--break-lease")
 
 
 def test_ctrl_c_at_the_question_changes_nothing(built: Fleet) -> None:
@@ -165,7 +204,7 @@ def test_the_disk_fills_while_downloading(built: Fleet) -> None:
     built.host.machine.fill_disk(leave_mib=5)
     assert run.wait() == 1, run.text
     assert "disk full" in run.text
-    assert " MB more, " in run.text and " are free" in run.text
+    assert " more" in run.text and " free" in run.text
 
     built.host.tell("rm /var/filler")
     built.hub.faults()
@@ -195,7 +234,7 @@ def test_bytes_that_always_come_wrong_stop_the_apply_with_both_hashes(built: Fle
     built.hub.faults(corrupt_times=1000)
     run = built.apply(expect=1)
     (error,) = run.json["hosts"][0]["errors"]
-    assert "sha256 is " in error["message"] and "the lock says " in error["message"]
+    assert "sha256 is " in error["message"] and "not the locked " in error["message"]
     assert built.host.tell(f"find {WEIGHTS} -name '*.gguf'") == ""
 
     built.hub.faults()

@@ -54,7 +54,7 @@ def test_what_was_done_by_hand_is_told_and_what_apply_does_not_mend_stays_told(a
     assert steps(told) == [f"weights {REPO} Q4_1", "release of chat"]
     messages = [found["message"] for found in told.json["hosts"][0]["drift"]]
     assert f"changed since it was hashed: {MODEL_FILE}" in messages
-    assert f"{UNIT} is inactive" in messages and f"{UNIT} is disabled: it would not start at boot" in messages
+    assert f"{UNIT} is inactive" in messages and f"{UNIT} is disabled: it will not start at boot" in messages
 
     applied.apply()
     left = applied.rigup("diff", "--json", expect=1)
@@ -143,7 +143,7 @@ def test_a_service_that_left_the_inventory_is_told_and_taken_away(two: Fleet) ->
     told = two.rigup("diff", "--json", expect=1)
     assert (drift(told), steps(told)) == ({("not in the inventory", "second")}, [])
     left = two.rigup("apply", "--yes")
-    assert f"{host.name}: not in the inventory: second (rigup apply --remove takes it away)" in left.text
+    assert f"{host.name}: not in the inventory: second (rigup apply --remove removes it)" in left.text
     assert host.says("systemctl is-active rigup-second")
 
     assert steps(two.apply("--remove")) == ["service second"]
@@ -154,9 +154,10 @@ def test_a_service_that_left_the_inventory_is_told_and_taken_away(two: Fleet) ->
     assert steps(two.apply("--remove")) == []
 
     group_data.write_text(group_data.read_text() + "services = {}\n")
-    assert f"nothing is served by {host.name}: services is empty" in two.rigup("plan").text
+    assert f"{host.name}: serves nothing (services is empty)" in two.rigup("plan").text
     assert drift(two.rigup("diff", "--json", expect=1)) == {("not in the inventory", "chat")}
-    assert steps(two.apply()) == []
+    # the token of an earlier test goes, since nothing there needs it any more
+    assert set(steps(two.apply())) <= {"no hub token"}
     assert host.tell(f"systemctl show {UNIT} -P MainPID") == pid
     assert steps(two.apply("--remove")) == ["service chat"]
     assert host.tell("ls /etc/rigup/services") == ""

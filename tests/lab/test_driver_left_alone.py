@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from rigup.lab.gpus import SimulatedGpus
-from rigup.lab.nvidia_repository import cuda_repository
+from rigup.lab.gpus.simulated import SimulatedGpus
+from rigup.lab.packages.nvidia_repository import cuda_repository
 from tests.lab.gpu_fleet import NEW, OLD, OTHER_BRANCH, TOO_OLD, GpuFleet, error, made_gpu_fleet, steps
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
-LOCK = f"rigup lock --upgrade driver has rigup install {NEW} and hold it"
+LOCK = f"let rigup install and hold {NEW}: rigup lock --upgrade driver"
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def row(fleet: GpuFleet, expect: int) -> dict[str, Any]:
 
 def test_a_host_without_a_driver_is_refused_before_anything_is_changed(fleet: GpuFleet) -> None:
     said = error(fleet.apply(expect=2))
-    none = "no NVIDIA driver is loaded, and rigup.lock has none; this plan needs 580 or later"
+    none = "no NVIDIA driver is loaded and rigup.lock pins none; this plan needs 580 or later"
     assert said == {"message": f"{fleet.host.name}: {none}", "hint": f"{LOCK}; or install one yourself"}
     assert fleet.installed() == {}
     assert not fleet.host.says("ls /opt/rigup")
@@ -56,9 +56,9 @@ def test_a_driver_below_what_the_build_needs_is_refused_with_both_numbers(fleet:
     said = error(fleet.apply(expect=2))
     assert said["message"] == (
         f"{fleet.host.name}: driver {TOO_OLD} is loaded, which runs CUDA up to 12.8; "
-        "llama.cpp b11434 is made with CUDA 13.0.2 and needs driver 580 or later"
+        "llama.cpp b11434 is built with CUDA 13.0.2 and needs driver 580 or later"
     )
-    assert said["hint"] == f"{LOCK}; or put the driver back that this host had"
+    assert said["hint"] == f"{LOCK}; or reinstall the driver that this host had"
 
 
 def test_one_that_is_enough_is_used_and_left_alone(fleet: GpuFleet) -> None:
@@ -76,8 +76,8 @@ def test_one_that_is_enough_is_used_and_left_alone(fleet: GpuFleet) -> None:
 def test_one_that_moved_by_hand_is_one_line_of_diff_and_of_status(fleet: GpuFleet) -> None:
     fleet.upgrade_by_hand(NEW)
     (host,) = fleet.rigup("diff", "--json", expect=1).json["hosts"]
-    moved = f"driver {OLD} is loaded and {NEW} is installed: nothing starts on its GPUs"
-    said = {"what": "driver", "message": moved, "service": "", "hint": f"reboot it; or {LOCK}"}
+    moved = f"driver {OLD} is loaded but {NEW} is installed; CUDA programs cannot start until they match"
+    said = {"what": "driver", "message": moved, "service": "", "hint": f"reboot the host; or {LOCK}"}
     assert (host["errors"], host["drift"]) == ([], [said])
     found = row(fleet, expect=1)
     assert (found["driver"], found["drift"], found["health"]) == (f"{OLD}, {NEW} installed", "driver", "answers")
@@ -98,7 +98,7 @@ def test_another_toolkit_in_the_lock_is_another_build(fleet: GpuFleet) -> None:
     build = row(fleet, expect=0)["build"]
     fleet.describe_gpus(None, toolkit="13.0.1")
     shown = steps(fleet.rigup("diff", "--json", expect=1), "service")
-    assert shown == [f"release of chat: build {build} was made with CUDA 13.0.2, now it is 13.0.1"]
+    assert shown == [f"release of chat: build {build} uses CUDA 13.0.2, not 13.0.1"]
     fleet.apply()
     assert "13.0.1" in fleet.host.tell("dpkg-query -W -f '${Version}' cuda-toolkit-13-0")
     assert row(fleet, expect=0)["build"] != build
@@ -110,7 +110,7 @@ def test_a_build_from_the_cache_brings_its_libraries_and_no_toolkit(fleet: GpuFl
     fleet.host.tell("apt-get purge -q -y 'cuda-toolkit-*' 'cuda-nvcc-*' 'cuda-cudart-*'; rm -r /opt/rigup/builds/*")
     fleet.describe_gpus(None)
     run = fleet.apply()
-    assert "sending the build from this machine's cache" in run.text
+    assert f"sending the build of {fleet.host.name}" in run.text
     there = [
         line.split()[0] for line in fleet.host.machine.ssh(state).stdout.splitlines() if "installed" in line.split()
     ]
@@ -124,7 +124,7 @@ def test_other_cards_are_another_build(fleet: GpuFleet) -> None:
     fleet.host.machine.reboot()
     fleet.describe_gpus(None, rig={"gpus": "4x RTX 5090"})
     shown = steps(fleet.rigup("diff", "--json", expect=1), "service")
-    assert shown == [f"release of chat: build {build} was made for 8.6, the rig has 12.0"]
+    assert shown == [f"release of chat: build {build} is for 8.6, but the rig has 12.0"]
     fleet.apply()
     assert row(fleet, expect=0)["build"] != build
     assert fleet.host.answers()

@@ -11,11 +11,11 @@ import pytest
 
 from rigup.facts.probe import Probe, parse
 from rigup.facts.probe_script import script
-from rigup.fleet.inventory import toolkit_root
-from rigup.lab.gpus import SimulatedGpus
+from rigup.lab.gpus.simulated import SimulatedGpus
 from rigup.lab.lab import Lab
 from rigup.lab.machine import Machine
 from rigup.lock import load_lock
+from rigup.project.inventory import toolkit_root
 from tests.lab.fleet import wait_for
 from tests.lab.fleet_fixtures import made_lab
 

@@ -18,15 +18,15 @@ from pathlib import Path
 
 import pytest
 
-from rigup.lab import addresses
 from rigup.lab.lab import Lab
-from rigup.lab.network import lab_socket
-from rigup.render.key_wrapper import SCRIPTS
-from rigup.render.quadlet import quadlet
+from rigup.lab.network import addresses
+from rigup.lab.network.network import lab_socket
+from rigup.systemd.key_wrapper import SCRIPTS
+from rigup.systemd.quadlet import quadlet
 from tests.lab.fleet import Fleet
 from tests.lab.fleet_fixtures import made_site
 from tests.registry import Registry
-from tests.unit.render.test_quadlet import DIGEST, OTHERS, VLLM, planned
+from tests.unit.systemd.test_quadlet import DIGEST, OTHERS, VLLM, planned
 
 pytestmark = [pytest.mark.slow, pytest.mark.lab]
 
@@ -226,7 +226,7 @@ def test_an_image_that_crashes_gives_way_to_the_one_before(made: tuple[Fleet, Re
     describe(fleet, registry, bad)
     run = fleet.apply(expect=1)
     (error,) = run.json["hosts"][0]["errors"]
-    assert error["message"].endswith("was put back and answers")
+    assert error["message"].endswith(", which answers")
     assert f"@{good}" in fleet.host.tell(f"cat {QUADLET}")
     assert fleet.host.answers()
 

@@ -12,8 +12,8 @@ import sys
 
 import pytest
 
+from rigup.commands.moe_configs import SGLANG_PACKAGED, folder_files
 from rigup.plan import MoeFolder
-from rigup.render.moe_configs import SGLANG_PACKAGED, folder_files
 from rigup.toolkit import toolkit_root
 from tests.lab.fleet import Fleet, wait_for
 from tests.tuned_kernels import file_of, kernel
@@ -27,9 +27,9 @@ DEPLOY = """
 import json, pathlib, sys
 from pyinfra import host
 from pyinfra.api import operation
-from rigup.operations import progress
-from rigup.operations.moe_configs import after_start
-from rigup.operations.steps import step
+from rigup.operations.primitives import progress
+from rigup.operations.service.moe_configs import after_start
+from rigup.operations.primitives.steps import step
 from rigup.plan import MoeFolder, Plan
 from rigup.service import Service
 from roles.moe_configs import moe_configs

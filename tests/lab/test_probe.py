@@ -17,9 +17,9 @@ import pytest
 
 from rigup.facts.probe import Probe, parse
 from rigup.facts.probe_script import script
-from rigup.lab.gpus import SimulatedGpus
+from rigup.lab.gpus.simulated import SimulatedGpus
 from rigup.lab.machine import Machine
-from rigup.lab.nvidia_repository import cuda_repository
+from rigup.lab.packages.nvidia_repository import cuda_repository
 from tests.lab.fleet_fixtures import made_lab
 
 pytestmark = pytest.mark.lab
@@ -99,7 +99,7 @@ def test_gpus_that_nothing_drives_are_counted(bare: Machine) -> None:
 def test_init_wants_to_be_told_what_they_are(bare: Machine, tmp_path: Path) -> None:
     refused = init(bare, tmp_path)
     assert refused.returncode == 1
-    assert "3 NVIDIA GPUs on the PCI bus, which nobody can name" in refused.stderr
+    assert "found 3 NVIDIA GPUs on the PCI bus but could not identify them" in refused.stderr
     assert list(tmp_path.iterdir()) == []
     wrong = init(bare, tmp_path, "--gpus", "4x RTX 3090")
     assert (wrong.returncode, "found: 3 NVIDIA GPUs on the PCI bus" in wrong.stderr) == (1, True)
@@ -144,7 +144,7 @@ def test_init_writes_what_plans(driven: Machine, tmp_path: Path) -> None:
     assert written == [".gitignore", "group_data/mixed", "inventories/mixed"]
     assert "secrets/\n" in (tmp_path / ".gitignore").read_text()
     again = init(driven, tmp_path)
-    assert (again.returncode, "in group mixed already" in again.stderr) == (2, True)
+    assert (again.returncode, "is already in group mixed" in again.stderr) == (2, True)
 
 
 def test_a_hot_card_and_a_lower_limit(driven: Machine, gpus: SimulatedGpus) -> None:
@@ -165,7 +165,7 @@ def test_a_lost_card_stops_everything_by_its_name(driven: Machine, gpus: Simulat
     assert found.gpus[2].uuid == uuid
     refused = init(driven, tmp_path)
     assert refused.returncode == 1
-    assert f"GPU 2 ({NAMES[2]}, {uuid}) does not answer: GPU is lost" in refused.stderr
+    assert f"GPU 2 ({NAMES[2]}, {uuid}) does not respond: GPU is lost" in refused.stderr
 
 
 def test_a_card_whose_driver_is_stuck_is_left_behind(driven: Machine, gpus: SimulatedGpus) -> None:

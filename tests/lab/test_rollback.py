@@ -59,16 +59,16 @@ def test_to_a_certain_release_and_a_plan_that_is_refused_does_not_matter(served:
     assert context(served) == "ctx-size 8192"
     refused = served.rigup("rollback", "--yes", "--to", "1", expect=1).text
     name = served.host.name
-    assert f"{name}: chat: release 1 is the current one" in refused
-    assert "chat has: 1 (current), 2, 3; rigup releases tells what changed between them" in refused
-    assert f"{name}: chat: there is no release 9" in served.rigup("rollback", "--yes", "--to", "9", expect=1).text
+    assert f"{name}: chat: release 1 is already current" in refused
+    assert "choose one of 1 (current), 2, 3; rigup releases shows what changed between them" in refused
+    assert f"{name}: chat: release 9 does not exist" in served.rigup("rollback", "--yes", "--to", "9", expect=1).text
 
 
 def test_a_release_that_does_not_answer_any_more_gives_way_to_the_one_that_ran(served: Fleet) -> None:
     served.host.behave(4096, "crash")
     run = served.rigup("rollback", "--yes", "--json", expect=1)
     (error,) = run.json["hosts"][0]["errors"]
-    assert error["message"].endswith("; release 3 runs again and answers")
+    assert error["message"].endswith("; release 3 was restored and answers")
     assert context(served) == "ctx-size 2048"
     assert served.host.answers()
     assert [release["number"] for release in kept(served) if release["current"]] == [3]
@@ -82,7 +82,7 @@ def test_a_release_whose_build_is_gone_is_refused_before_anything_stops(served: 
         said = served.rigup("rollback", "--yes", expect=1).text
     finally:
         served.host.tell(f"mv {build}.away {build}")
-    assert f"{served.host.name}: chat: release 2 cannot run: its build {build} is gone" in said
+    assert f"{served.host.name}: chat: release 2 cannot run: missing build {build}" in said
     assert served.host.show("ActiveEnterTimestampMonotonic") == since
 
 

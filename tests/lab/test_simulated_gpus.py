@@ -12,13 +12,14 @@ import pynvml
 import pytest
 
 from rigup.errors import MissingTool
-from rigup.lab import nvidia_repository
-from rigup.lab.gpus import SimulatedGpus, describe
+from rigup.lab.gpus.description import describe
+from rigup.lab.gpus.simulated import SimulatedGpus
 from rigup.lab.lab import Lab
 from rigup.lab.machine import Machine
+from rigup.lab.packages import nvidia_repository
 from tests.lab.fleet_fixtures import made_lab
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.rests_on("simulated GPUs")]
 
 QUAD_3090 = "4x RTX 3090"
 MIXED = "RTX PRO 6000 Blackwell Workstation Edition, 2x RTX 3090"

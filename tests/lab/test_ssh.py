@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import time
 from collections.abc import Iterator
@@ -80,7 +81,7 @@ def test_ssh_config_says_where_who_and_how(line: CommandLine, machine: Machine, 
 def test_the_inventory_comes_before_ssh_config(line: CommandLine, machine: Machine) -> None:
     line.ssh_config(config(machine, "box", machine.lab.known_hosts, user="ops"))
     line.describe(["nobody-here@box"])
-    message = "nobody-here@box: it accepts none of the keys offered (username=nobody-here)"
+    message = "nobody-here@box: the host accepts none of the offered keys (username=nobody-here)"
     assert [text for text, _ in line.run(*ASK_CHANGES).errors] == [message]
 
 
@@ -98,7 +99,7 @@ def test_a_jump_host_whose_key_is_checked_too(line: CommandLine, lab: Lab) -> No
     known.write_text("")
     assert said(line.run(*ASK_CHANGES)) == f"inner: the host key of {outside(jump)} is not known"
     known.write_text(host_keys(target, outside(jump)))
-    assert said(line.run(*ASK_CHANGES)) == f"inner: the host key of {outside(jump)} is not the known one"
+    assert said(line.run(*ASK_CHANGES)) == f"inner: the host key of {outside(jump)} does not match known_hosts"
     known.write_text(host_keys(jump, outside(jump)))
     assert said(line.run(*ASK_CHANGES)) == f"inner: the host key of {target.inner_address} is not known"
     known.write_text(host_keys(jump, outside(jump)) + host_keys(target, target.inner_address))
@@ -132,7 +133,7 @@ def test_accept_new_is_the_users_to_say(line: CommandLine, lab: Lab) -> None:
     assert known.read_text() == host_keys(machine, outside(machine))
 
     known.write_text(host_keys(other, outside(machine)))
-    assert line.run(*ASK_CHANGES).errors[0][0] == f"box: the host key of {outside(machine)} is not the known one"
+    assert line.run(*ASK_CHANGES).errors[0][0] == f"box: the host key of {outside(machine)} does not match known_hosts"
 
 
 @pytest.fixture
@@ -284,6 +285,98 @@ def test_a_login_shell_that_prints_and_is_slow_does_no_harm(
     line.describe([(name, data)])
     (row,) = line.run("status", "--json").json["services"]
     assert (row["os"], row["drift"]) == ("debian-12", "not applied")
+
+
+@contextmanager
+def changed_file(machine: Machine, path: str, text: str) -> Iterator[None]:
+    """A file over there holds this; as before after it."""
+    machine.ssh(f"[ -e {path} ] && cp -p {path} {path}.kept; cat >{path}; chmod 440 {path}", input=text, check=True)
+    try:
+        yield
+    finally:
+        machine.ssh(f"if [ -e {path}.kept ]; then mv {path}.kept {path}; else rm -f {path}; fi")
+
+
+@contextmanager
+def prepended(machine: Machine, path: str, shell: str) -> Iterator[None]:
+    """A login script over there begins with these lines of sh."""
+    machine.ssh(f"cp -p {path} {path}.kept && printf %s {shlex.quote(shell)} | cat - {path}.kept >{path}", check=True)
+    try:
+        yield
+    finally:
+        machine.ssh(f"exec 2>/dev/null; mv {path}.kept {path}", input="")
+
+
+def test_a_login_script_that_prints_bytes_which_are_not_utf8(
+    line: CommandLine, machine: Machine, steps: list[Any]
+) -> None:
+    name, data = machine.inventory
+    line.describe([(name, {**data, "ssh_user": "ops"})])
+    with prepended(machine, "/home/ops/.bashrc", r"printf 'gr\374\337 Gott\n\377\376\000'; printf '\374\n' >&2" + "\n"):
+        assert changes(line.run(*ASK_CHANGES), name) == steps
+
+
+def test_a_host_that_prints_without_end_fails_alone(line: CommandLine, lab: Lab) -> None:
+    machine, other = lab.machines
+    name, data = machine.inventory
+    line.describe([(name, {**data, "ssh_user": "ops"}), other.inventory])
+    with prepended(machine, "/home/ops/.bashrc", "yes rigup\n"):
+        began = time.monotonic()
+        done = line.run(*ASK_CHANGES)
+    assert time.monotonic() - began < 60
+    assert [text for text, _ in done.errors] == [f"{name}: a command printed more than 200000 lines and was stopped"], (
+        done.text
+    )
+    assert done.hosts[other.name]["changes"]
+    assert "Traceback" not in done.text
+
+
+SH_ALONE = "opspw ALL=(ALL) PASSWD: ALL, NOPASSWD: /bin/sh\n"
+
+
+def test_a_sudo_password_that_nobody_asks_for_stays_here(line: CommandLine, machine: Machine, steps: list[Any]) -> None:
+    name, data = machine.inventory
+    line.describe([(name, {**data, "ssh_user": "opspw"})])
+    with changed_file(machine, "/etc/sudoers.d/zz-test", SH_ALONE):
+        assert changes(line.run(*ASK_CHANGES, RIGUP_SUDO_PASSWORD=SECRET), name) == steps
+    found = machine.ssh(f"grep -rlsF {SECRET} /run /var/cache/rigup /etc/rigup /tmp /root /home")
+    assert found.stdout == ""
+
+
+def test_a_sudo_that_works_on_a_terminal_only(line: CommandLine, machine: Machine) -> None:
+    name, data = machine.inventory
+    line.describe([(name, {**data, "ssh_user": "opspw"})])
+    with changed_file(machine, "/etc/sudoers.d/zz-test", "Defaults:opspw requiretty\n"):
+        for password in ({}, {"RIGUP_SUDO_PASSWORD": "lab"}):
+            assert line.run(*ASK_CHANGES, **password).errors == [
+                (
+                    f"{name}: sudo works only on a terminal (requiretty)",
+                    "add this line to its sudoers with visudo: Defaults:opspw !requiretty",
+                )
+            ]
+
+
+def test_tcsh_as_the_login_shell(line: CommandLine, machine: Machine, steps: list[Any]) -> None:
+    if machine.ssh("command -v tcsh").returncode:
+        installed = machine.ssh("apt-get update -q && apt-get install -qy --no-install-recommends tcsh")
+        assert installed.returncode == 0, installed.stdout + installed.stderr
+    machine.ssh("usermod -s /bin/tcsh ops && usermod -s /bin/tcsh root", check=True)
+    try:
+        for user in ("ops", "root"):
+            name, data = machine.inventory
+            line.describe([(name, {**data, "ssh_user": user})])
+            assert changes(line.run(*ASK_CHANGES), name) == steps
+    finally:
+        machine.ssh("usermod -s /bin/bash ops; usermod -s /bin/bash root", check=True)
+
+
+def test_a_server_that_takes_one_session_at_a_time(line: CommandLine, machine: Machine, steps: list[Any]) -> None:
+    limit = "/etc/ssh/sshd_config.d/zz-test.conf"
+    machine.ssh(f"echo MaxSessions 1 >{limit}; systemctl reload ssh", check=True)
+    try:
+        assert changes(line.run(*ASK_CHANGES), machine.name) == steps
+    finally:
+        machine.ssh(f"rm {limit}; systemctl reload ssh", check=True)
 
 
 def test_status_as_json_and_progress_on_standard_error(line: CommandLine, machine: Machine) -> None:

@@ -17,13 +17,13 @@ from typing import Any
 
 import pytest
 
+from rigup.artifacts import LockedEnvironment, LockedUv
 from rigup.catalogue.moe_configs import load_moe_configs
-from rigup.environment import LockedEnvironment, LockedUv
-from rigup.fleet.inventory import load_project
-from rigup.fleet.planning import plan_project
 from rigup.lock import Lock, LockedCheckpoint, LockedFile, LockedSource
-from rigup.operations.builds import name_of
-from rigup.render.lock_text import lock_text
+from rigup.lockfile.text import lock_text
+from rigup.operations.builds.source import name_of
+from rigup.project.inventory import load_project
+from rigup.project.planning import plan_project
 from tests.lab.fleet import Fleet, Run, wait_for
 
 pytestmark = pytest.mark.lab
@@ -34,8 +34,7 @@ DEVICE = "NVIDIA_RTX_PRO_6000_Blackwell_Max-Q_Workstation_Edition"
 STAND_IN = Path(__file__).parents[1] / "stand_in_tuner" / "benchmark_moe.py"
 BEHAVIOUR, HOLD = "/run/rigup-test/tuner", "/run/rigup-test/hold-tuner"
 NOT_HELD_TO_ITS_RIG = (
-    "from gevent import monkey\nmonkey.patch_all()\n"
-    "import rigup.fleet.runner\nrigup.fleet.runner.preflight = lambda *_: ()"
+    "from gevent import monkey\nmonkey.patch_all()\nimport rigup.run.runner\nrigup.run.runner.preflight = lambda *_: ()"
 )
 PYTHON = '#!/bin/sh\nPYTHONPATH=/opt/rigup/stand-in:$PYTHONPATH exec /usr/bin/python3 "$@"\n'
 
@@ -149,7 +148,7 @@ def test_a_faster_kernel_comes_home_with_its_provenance_and_the_service_is_back(
     assert sorted(file.tuned.launches) == [1, 64]
     said = file.tuned.provenance
     assert said.engine == "vllm 0.33.0"
-    assert said.baseline == "the engine's default, for want of a config"
+    assert said.baseline == "the engine's default (no config)"
     assert said.measured_on.startswith(f"{tuning.host.name}: NVIDIA RTX PRO 6000")
     assert said.source.startswith("benchmark_moe.py of pypi:vllm==0.33.0, sha256 ")
     assert 15 < run.json["gain"]["percent"] < 25
@@ -166,7 +165,7 @@ def test_a_kernel_that_is_not_faster_is_not_kept(tuning: TuningFleet) -> None:
     tuning.behave(gain=0.9, noise=0.01)
     run = tuning.start("--yes")
     assert run.wait() == 1, run.text
-    assert "not kept: it is not faster than what there was, beyond what the runs differ by" in run.text
+    assert "discarded: not faster than before by more than the noise between runs" in run.text
     assert not list((tuning.root / "files/moe_configs").rglob("*.toml"))
     assert tuning.is_back()
 
@@ -175,7 +174,7 @@ def test_a_kernel_that_is_not_faster_is_not_kept(tuning: TuningFleet) -> None:
 def test_a_tuner_that_fails_leaves_its_words_and_the_service_is_back(tuning: TuningFleet) -> None:
     tuning.behave(fail="CUDA out of memory")
     (error,) = tuning.tune(expect=1).json["hosts"][0]["errors"]
-    assert error["message"] == (f"{tuning.host.name}: tune: the tuner ended with exit status 1: CUDA out of memory")
+    assert error["message"] == (f"{tuning.host.name}: tune: the tuner exited with status 1: CUDA out of memory")
     assert tuning.is_back()
 
 
@@ -223,7 +222,7 @@ def test_nobody_is_cut_off_without_a_yes(tuning: TuningFleet) -> None:
     run = tuning.start()
     assert run.wait() == 2
     assert (
-        f"rigup: {tuning.host.name} serves chat: it stops while it is tuned, and nobody can answer here\n"
-        "hint: add --yes, or name another host with --host" in run.text
+        f"rigup: {tuning.host.name} serves chat, which must stop while rigup tunes; standard input is not a terminal\n"
+        "hint: pass --yes, or name another host with --host" in run.text
     )
     assert tuning.started() == before

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from rigup.lab.hub import Hub
-from rigup.lab.hub_content import commit_id
+from rigup.lab.hub.content import commit_id
+from rigup.lab.hub.server_process import StandInHub
 from rigup.lab.lab import Lab
 from rigup.lab.machine import Machine
-from rigup.programs import fetch_weights
+from rigup.programs import program_file
 from tests.lab.fleet import wait_for
 from tests.lab.fleet_fixtures import made_lab
 
@@ -34,7 +34,7 @@ OUTAGE_S = 3 * STALL_S
 class Host:
     """A machine with the programs and one job on it, and the hub that it fetches from."""
 
-    def __init__(self, machine: Machine, hub: Hub, root: Path) -> None:
+    def __init__(self, machine: Machine, hub: StandInHub, root: Path) -> None:
         self.machine, self.hub = machine, hub
         content = random.Random(root.as_posix()).randbytes(SIZE)
         (root / REPO).mkdir(parents=True)
@@ -42,8 +42,14 @@ class Host:
         self.sha256 = hashlib.sha256(content).hexdigest()
         self.revision = commit_id({"model.gguf": self.sha256})
         self.part = f"{FOLDER}/{self.revision}.incoming/parts/model.gguf.part"
-        for program in ("fetch_weights.py", "weights_folder.py", "curl_transfers.py", "unit_status.py"):
-            text = (Path(fetch_weights.__file__).parent / program).read_text()
+        for program in (
+            "fetch_weights.py",
+            "weights_folder.py",
+            "curl_transfers.py",
+            "hub_access.py",
+            "unit_status.py",
+        ):
+            text = program_file(program).read_text()
             self.tell(f"mkdir -p /opt/rigup/programs; cat > /opt/rigup/programs/{program}", text)
         files = [{"path": "model.gguf", "size": SIZE, "sha256": self.sha256}]
         place = {"hub": hub.url, "repo": REPO, "revision": self.revision, "folder": f"{FOLDER}/{self.revision}"}
@@ -81,7 +87,7 @@ def lab(labs_can_run: None) -> Iterator[Lab]:
 
 @pytest.fixture
 def host(lab: Lab, tmp_path: Path) -> Iterator[Host]:
-    hub = Hub.start(tmp_path / "root", tmp_path / "state", lab=lab.record.name)
+    hub = StandInHub.start(tmp_path / "root", tmp_path / "state", lab=lab.record.name)
     host = Host(lab.machines[0], hub, tmp_path / "root")
     hub.faults(bytes_per_second=1_000_000)
     yield host

@@ -6,7 +6,7 @@ import hashlib
 import zipfile
 from pathlib import Path
 
-from rigup.environment import LockedEnvironment
+from rigup.artifacts import LockedEnvironment
 
 SERVER = Path(__file__).parent / "stand_in_vllm" / "server.py"
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rigup.lab.hub import Hub
+from rigup.lab.hub.server_process import StandInHub
 from rigup.lab.lab import Lab
 from tests.lab.fleet import REHEARSAL, Fleet, Host, wait_for
 from tests.lab.fleet_fixtures import made_site
@@ -20,9 +20,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.lab]
 PATIENCE = 20
 CURRENT = "/etc/rigup/services/chat/current"
 SLOW_SWITCH = (
-    "import rigup.operations.set_releases as releases\nreleases.trouble = lambda *_: releases.gevent.sleep(60)"
+    "import rigup.operations.multinode.releases as releases\nreleases.trouble = lambda *_: releases.gevent.sleep(60)"
 )
-IMPATIENT = "import rigup.operations.set_releases as releases\nreleases.LOST_SECONDS = 6"
+IMPATIENT = "import rigup.operations.multinode.releases as releases\nreleases.LOST_SECONDS = 6"
 
 
 class Pair(Fleet):
@@ -64,7 +64,7 @@ class Pair(Fleet):
 
 
 @pytest.fixture(scope="module")
-def site(labs_can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, Hub, Path, Path]]:
+def site(labs_can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, StandInHub, Path, Path]]:
     """The pair, with a first release that both serve."""
     with (
         pytest.MonkeyPatch.context() as patch,
@@ -75,7 +75,7 @@ def site(labs_can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.fixture
-def pair(site: tuple[Lab, Hub, Path, Path]) -> Iterator[Pair]:
+def pair(site: tuple[Lab, StandInHub, Path, Path]) -> Iterator[Pair]:
     """The pair as an earlier test left it, faults mended."""
     pair = Pair(*site)
     yield pair
@@ -111,8 +111,8 @@ def test_a_release_that_does_not_answer_goes_back_on_both(pair: Pair) -> None:
     pair.want(4096, start_timeout=60)
     head, other = pair.by_host(expect=1)
     (said,) = errors(head)
-    assert said.startswith(f"{pair.head.name}: chat does not answer: systemd had to restart it 2 times; ")
-    back = f"release 1 on {pair.head.name} and 1 on {pair.other.name} was put back and answers"
+    assert said.startswith(f"{pair.head.name}: chat: health check failed: systemd had to restart it 2 times; ")
+    back = f"rolled back to release 1 on {pair.head.name} and 1 on {pair.other.name}, which answers"
     assert said.endswith(back)
     (of_other,) = errors(other)
     assert of_other == f"{pair.other.name}: {said}"
@@ -128,7 +128,7 @@ def test_a_part_that_cannot_be_staged_leaves_the_service_alone(pair: Pair) -> No
     head, other = pair.by_host(expect=1)
     pair.other.tell(f"umount {releases}")
     assert errors(head) == [
-        f"{pair.head.name}: chat spans {pair.head.name} and {pair.other.name}, and none of them was stopped: "
+        f"{pair.head.name}: chat spans {pair.head.name} and {pair.other.name}; none of them was stopped: "
         f"{errors(other)[0]}"
     ]
     assert "Read-only file system" in errors(other)[0]
@@ -148,10 +148,10 @@ def test_a_part_that_is_killed_heals_without_anybody(pair: Pair) -> None:
 def test_a_machine_that_loses_power_is_named_and_its_return_heals(pair: Pair) -> None:
     pair.other.machine.power_off()
     wait_for(lambda: not pair.head.answers(), "the head to notice", 30)
-    assert pair.status(expect=1) == [(f"no answer: waits for {pair.other.name}", "none"), ("unreachable", "unknown")]
+    assert pair.status(expect=1) == [(f"no answer: waiting for {pair.other.name}", "none"), ("unreachable", "unknown")]
     head, other = pair.by_host(expect=1)
     both = f"{pair.head.name} and {pair.other.name}"
-    assert errors(head) == [f"{pair.head.name}: chat spans {both}, and nothing was begun: {errors(other)[0]}"]
+    assert errors(head) == [f"{pair.head.name}: chat spans {both}; nothing was started: {errors(other)[0]}"]
     assert (head["state"], other["state"]) == ("not begun", "unreachable")
     pair.other.machine.power_on()
     wait_for(pair.head.answers, "the pair to serve again")

@@ -18,13 +18,13 @@ import pytest
 from rigup.cache import cache_folder
 from rigup.catalogue.catalogue import load_catalogue
 from rigup.lock import LockedSource, load_lock
-from rigup.operations.sources import fetch_source
 from rigup.plan import Build
-from rigup.planner.reading import read_rig
-from rigup.render.plan_service import plan_service
+from rigup.planner.inputs.rig_and_services import read_rig
+from rigup.project.planning import plan_service
 from rigup.service import Service
+from rigup.sources.archives import fetch_source
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.rests_on("llama.cpp's build with CUDA")]
 
 ROOT = Path(__file__).parents[2]
 TOOLKIT = "cuda-toolkit[nvcc,cudart,cccl,cublas,crt,nvvm]==13.0.3.0"

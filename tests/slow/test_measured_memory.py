@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rigup.lab.gpus import SimulatedGpus
+from rigup.lab.gpus.simulated import SimulatedGpus
 from tests.lab.gpu_fleet import OLD, GpuFleet, made_gpu_fleet
 
 pytestmark = [pytest.mark.slow, pytest.mark.lab]

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from rigup.render.monitoring_paths import GPU_FILES, GPU_UNIT, NODE_UNIT, TIMER
+from rigup.monitoring.paths import GPU_FILES, GPU_UNIT, NODE_UNIT, TIMER
 from tests.lab.fleet import Run
 from tests.lab.gpu_fleet import NEW, OLD, GpuFleet, made_gpu_fleet, steps
 
-pytestmark = [pytest.mark.slow, pytest.mark.lab]
+pytestmark = [pytest.mark.slow, pytest.mark.lab, pytest.mark.rests_on("monitoring", "tests/lab/gpu_fleet.py")]
 
 BOTH = {"dcgm_exporter": True}
 VERSIONS = "dpkg-query -W -f '${Version}\\n' datacenter-gpu-manager-4-core datacenter-gpu-manager-exporter"
@@ -65,8 +65,8 @@ def test_another_driver_is_loaded_under_it_without_a_reboot(fleet: GpuFleet) -> 
 
 def test_it_goes_alone(fleet: GpuFleet) -> None:
     fleet.describe_gpus(NEW, monitoring={})
-    assert steps(fleet.rigup("diff", "--json", expect=1), "monitoring") == ["exporters that are not wanted any more"]
-    assert steps(fleet.apply(), "monitoring") == ["exporters that are not wanted any more"]
+    assert steps(fleet.rigup("diff", "--json", expect=1), "monitoring") == ["exporters that are no longer wanted"]
+    assert steps(fleet.apply(), "monitoring") == ["exporters that are no longer wanted"]
     host = fleet.host
     assert not host.says(f"systemctl is-active {GPU_UNIT}") and host.says(f"systemctl is-active {NODE_UNIT}")
     assert not host.says(f"ls {' '.join(GPU_FILES)} 2>/dev/null | grep .")

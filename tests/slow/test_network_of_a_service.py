@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rigup.lab.hub import Hub
+from rigup.lab.hub.server_process import StandInHub
 from rigup.lab.lab import Lab
 from tests.lab.fleet import Fleet, Host, wait_for
 from tests.lab.fleet_fixtures import made_site
@@ -68,13 +68,13 @@ def listen(host: Host, port: int, unit: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def site(labs_can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, Hub, Path, Path]]:
+def site(labs_can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, StandInHub, Path, Path]]:
     with made_site(tmp_path_factory, f"peers{os.getpid()}", hosts=3) as made:
         yield made
 
 
 @pytest.fixture
-def three(site: tuple[Lab, Hub, Path, Path]) -> Iterator[Three]:
+def three(site: tuple[Lab, StandInHub, Path, Path]) -> Iterator[Three]:
     three = Three(*site)
     three.describe()
     yield three
@@ -91,10 +91,10 @@ def test_who_cannot_reach_whom_is_told_before_anything_is_changed(three: Three) 
     refused = three.by_host(expect=2)
     assert {name: [error["message"] for error in host["errors"]] for name, host in refused.items()} == {
         head.name: [
-            f"{head.name}: does not reach {other.name} at {other.inner_address}, port {RPC} (rpc): no answer within 3 s"
+            f"{head.name}: cannot reach {other.name} at {other.inner_address}, port {RPC} (rpc): no answer within 3 s"
         ],
         other.name: [
-            f"{other.name}: does not reach {head.name} at {head.inner_address}, port {WATCH} (watch): "
+            f"{other.name}: cannot reach {head.name} at {head.inner_address}, port {WATCH} (watch): "
             "no answer within 3 s"
         ],
     }

@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 
+from rigup.bench.store import store
 from rigup.cli.page.document import fleet_page
-from rigup.fleet.bench_results import store
-from rigup.lab.gpus import SimulatedGpus
+from rigup.lab.gpus.simulated import SimulatedGpus
 from tests.lab.fleet_fixtures import made_site
 from tests.lab.gpu_fleet import NEW, RIG, GpuFleet
 from tests.slow.chromium import Browser, browser, installed
 from tests.unit.cli.page_content import results
 from tests.unit.cli.test_page import FLEETS
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.rests_on("the pages")]
 
 PICTURES = Path(__file__).parents[2] / "docs/pictures"
 # in pictures machines have short names
@@ -174,7 +174,7 @@ def test_the_page_of_a_real_fleet(fleet: GpuFleet, tab: Browser) -> None:
     assert tab.value("document.querySelectorAll('.host svg.memory').length") == 12
 
     told = fleet.rigup("report", second.name, "--html", "--output", "report.html", expect=0)
-    assert "report.html: read it before you show it to others" in told.text
+    assert "report.html; review it before you share it" in told.text
     for width in WIDTHS.values():
         sound(tab, fleet.root / "report.html", width)
     if os.environ.get("UPDATE_PICTURES"):

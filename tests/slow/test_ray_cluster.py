@@ -16,24 +16,26 @@ from pathlib import Path
 
 import pytest
 
+from rigup.artifacts import LockedEnvironment, LockedUv
 from rigup.cache import cache_folder
-from rigup.environment import LockedEnvironment, LockedUv
 from rigup.facts.network import NetworkOfHost, parse
+from rigup.facts.probe import Probe
 from rigup.node import Node, PeerPort
-from rigup.operations.builds import name_of
-from rigup.operations.node_binding import bound_nodes
-from rigup.operations.wheels import fetch_wheel
-from rigup.plan import Build, Plan
-from rigup.render.quoting import command_line
-from rigup.render.ray_unit import question
+from rigup.operations.builds.source import name_of
+from rigup.operations.builds.wheels import fetch_wheel
+from rigup.operations.multinode.node_binding import bind_nodes
+from rigup.operations.service.gpu_binding import bind, bound_nodes
+from rigup.plan import BoundPlan, Build, Plan
 from rigup.rig import Rig
 from rigup.service import Service
+from rigup.systemd.quoting import command_line
+from rigup.systemd.ray import question
 from tests.lab.fleet import Host, wait_for
 from tests.lab.fleet_fixtures import made_lab
 from tests.lab.test_environments import UV, UV_SHA256, UV_VERSION
 from tests.lab.wheels import sha256, stand_in_vllm, write_wheel
 
-pytestmark = [pytest.mark.slow, pytest.mark.lab]
+pytestmark = [pytest.mark.slow, pytest.mark.lab, pytest.mark.rests_on("Ray on machines")]
 
 RAY = "2.60.0"
 ROOT = Path(__file__).parents[2]
@@ -60,24 +62,24 @@ def main():
 DEPLOY = """\
 from pathlib import Path
 from pyinfra import host
-import rigup.fleet.deploying  # finds the roles
-from rigup.operations import remote
-from rigup.operations.releases import release
-from rigup.operations.wheels import PackageSource
-from rigup.plan import Plan
+import rigup.run.pyinfra_deploy  # finds the roles
+from rigup.operations.primitives import remote
+from rigup.operations.service.releases import release
+from rigup.settings import PackageSource
+from rigup.plan import BoundPlan
 from roles.base import base
 from roles.engine_vllm import engine_vllm
 from roles.ray import ray
-from roles.service import release_of
+from rigup.systemd.release import release_of
 
 folder = Path(__file__).parent
-plan = Plan.model_validate_json((folder / f"{host.name}.json").read_text())
+plan = BoundPlan.model_validate_json((folder / f"{host.name}.json").read_text())
 name = (folder / "build").read_text()
 asked = 'for n in $(seq 120); do curl -sf http://127.0.0.1:8000/ >/dev/null && exit; sleep 1; done; exit 1'
 
 def check(there, earlier=None):
     if plan.rank == 0:
-        remote.tell(there, "sh", "-c", asked, timeout=130)
+        remote.check_output(there, "sh", "-c", asked, timeout=130)
 
 base(())
 engine_vllm(plan.build, name, PackageSource(wheelhouse=Path((folder / "house").read_text())))
@@ -129,7 +131,7 @@ def locked(house: Path) -> Build:
     )
 
 
-def plans_for(hosts: list[Host], build: Build) -> tuple[Plan, ...]:
+def plans_for(hosts: list[Host], build: Build) -> tuple[BoundPlan, ...]:
     """The service over these hosts, bound to the addresses that a probe finds."""
     nodes = tuple(Node(host=host.name) for host in hosts)
     unbound = tuple(
@@ -153,13 +155,14 @@ def plans_for(hosts: list[Host], build: Build) -> tuple[Plan, ...]:
         for rank, host in enumerate(hosts)
     )
     networks = {host.name: parse(host.tell(NetworkOfHost().command()).splitlines()) for host in hosts}
-    binding = bound_nodes(unbound, networks)
+    binding = bind_nodes(unbound[0], networks)
     assert binding.refusals == {} and binding.warnings == {}
-    assert [node.address for node in binding.plans[0].nodes] == [host.machine.inner_address for host in hosts]
-    return binding.plans
+    assert [node.address for node in binding.nodes] == [host.machine.inner_address for host in hosts]
+    groups = {"chat": bound_nodes(unbound, binding.nodes)}
+    return tuple(bound for plan in unbound for bound in bind((plan,), Probe(), groups))
 
 
-def deploy(folder: Path, hosts: list[Host], plans: tuple[Plan, ...], build_name: str, house: Path) -> str:
+def deploy(folder: Path, hosts: list[Host], plans: tuple[BoundPlan, ...], build_name: str, house: Path) -> str:
     """Has pyinfra's own command carry the roles out; returns what it printed."""
     (folder / "inventory.py").write_text(f"three = {[host.machine.inventory for host in hosts]!r}\n")
     (folder / "deploy.py").write_text(DEPLOY)

@@ -8,23 +8,26 @@ from pathlib import Path
 import pytest
 from packaging.utils import parse_wheel_filename
 
+from rigup.artifacts import Architecture, Variant
 from rigup.catalogue.catalogue import load_catalogue
-from rigup.catalogue.flags import known_options, known_variables, load_name_lists, package
-from rigup.environment import Architecture, Variant
-from rigup.fleet.lock_flags import names_with, write_names
-from rigup.fleet.lock_packages import package_versions
-from rigup.lab.hub import Hub
+from rigup.catalogue.option_names import known_options, known_variables, load_name_lists, package
+from rigup.lab.hub.server_process import StandInHub
 from rigup.lock import Lock, load_lock
-from rigup.operations.environment_resolution import Resolution, resolve_environment
-from rigup.operations.wheel_tags import target_tags
-from rigup.render.lock_text import lock_text
+from rigup.lockfile.package_diff import package_versions
+from rigup.lockfile.text import lock_text
+from rigup.lockfile.wheel_options import names_with, write_names
+from rigup.sources.python_environment import Resolution, resolve_environment
+from rigup.sources.wheel_tags import target_tags
 from tests.command_line import CommandLine
-from tests.unit.fleet.test_locking_at_the_stand_in import ENTRY, GROUP_DATA, hub
-from tests.unit.local_uv import UV, local_uv
+from tests.unit.lockfile.test_lock_at_the_stand_in import ENTRY, GROUP_DATA, hub
+from tests.unit.sources.local_uv import UV, local_uv
 
 __all__ = ["hub"]
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.rests_on("real locks", "tests/command_line.py", "tests/unit/lockfile/test_lock_at_the_stand_in.py"),
+]
 
 KINDS: list[tuple[str, str, Variant, Architecture]] = [
     ("vllm", "0.33.0", "cuda", "x86_64"),
@@ -90,7 +93,7 @@ def test_names_out_of_the_locked_wheel(kind: tuple[str, str, Variant, Architectu
     assert names.variables == known_variables(kind[0], kind[1])
 
 
-def test_the_verb_from_nothing_to_a_lock_that_pins_everything(tmp_path: Path, hub: Hub) -> None:
+def test_the_verb_from_nothing_to_a_lock_that_pins_everything(tmp_path: Path, hub: StandInHub) -> None:
     line = CommandLine(tmp_path)
     line.describe(["a.example"], GROUP_DATA + f'hub = "{hub.url}"\n')
     (line.fleet / "catalogue/checkpoints").mkdir(parents=True)

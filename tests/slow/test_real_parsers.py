@@ -15,22 +15,22 @@ from pathlib import Path
 
 import pytest
 
+from rigup.artifacts import LockedEnvironment
 from rigup.cache import cache_folder
 from rigup.catalogue.catalogue import load_catalogue
-from rigup.catalogue.flags import package
-from rigup.environment import LockedEnvironment
-from rigup.fleet.inventory import load_project
-from rigup.fleet.planning import plan_project
-from rigup.fleet.vendoring import vendor
+from rigup.catalogue.option_names import package
 from rigup.lock import Lock
-from rigup.operations.environment_resolution import resolve_environment
-from rigup.operations.package_index import project_files
-from rigup.operations.remote_wheel import open_wheel
-from rigup.operations.uv import run_uv
+from rigup.lockfile.vendor import vendor
+from rigup.project.inventory import load_project
+from rigup.project.planning import plan_project
+from rigup.sources.package_index import project_files
+from rigup.sources.python_environment import resolve_environment
+from rigup.sources.remote_wheel import open_wheel
+from rigup.sources.uv import run_uv
 from tests.nodes import bound
-from tests.unit.local_uv import local_uv
+from tests.unit.sources.local_uv import local_uv
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.rests_on("engines' parsers")]
 
 ROOT = Path(__file__).parents[2]
 OLD_ONES_ASK_FOR = ("gguf==0.19.0", "diskcache==5.6.3")

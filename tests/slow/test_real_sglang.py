@@ -17,25 +17,25 @@ from typing import Any
 
 import pytest
 
+from rigup.artifacts import LockedEnvironment
 from rigup.cache import cache_folder
 from rigup.catalogue.catalogue import load_catalogue
-from rigup.catalogue.flags import known_options, known_values
-from rigup.environment import LockedEnvironment
-from rigup.fleet.inventory import load_project
-from rigup.fleet.planning import plan_project
+from rigup.catalogue.option_names import known_options, known_values
+from rigup.commands.sglang import KEY_FILE
 from rigup.lock import Lock
-from rigup.operations.environment_resolution import resolve_environment
-from rigup.operations.package_index import find_links
-from rigup.operations.uv import run_uv
 from rigup.programs.build_environment import requirements
-from rigup.render.api_key import CREDENTIAL_NAME
-from rigup.render.key_wrapper import wrapped
-from rigup.render.sglang import KEY_FILE
+from rigup.project.inventory import load_project
+from rigup.project.planning import plan_project
+from rigup.sources.package_index import find_links
+from rigup.sources.python_environment import resolve_environment
+from rigup.sources.uv import run_uv
+from rigup.systemd.api_key import CREDENTIAL_NAME
+from rigup.systemd.key_wrapper import wrapped
 from roles.engine_sglang import IMPORT
 from tests.nodes import bound
-from tests.unit.local_uv import local_uv
+from tests.unit.sources.local_uv import local_uv
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.rests_on("engines' parsers")]
 
 ROOT = Path(__file__).parents[2]
 VERSION = "0.5.23"

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from rigup.lab.addresses import hub_address, namespace
+from rigup.lab.network.addresses import hub_address, namespace
 from rigup.lab.process import run as run_here
-from rigup.operations.weights_sharing import FOLDER, UNIT
+from rigup.operations.weights.checkpoint import QUIET_SECONDS
+from rigup.operations.weights.sharing import CONFIGURATION, FOLDER, UNIT
 from tests.lab.fleet import FILE_BYTES, FILES, REPO, WEIGHTS, Fleet, Host, Run, content_of, wait_for
 from tests.lab.fleet_fixtures import made_site
 
@@ -43,7 +46,7 @@ class SharingFleet(Fleet):
     def has(self, host: Host) -> bool:
         """Whether this one has."""
         program = "/opt/rigup/programs/fetch_weights.py"
-        return host.says(f"python3 {program} --check --deep {WEIGHTS}/.jobs/*.json")
+        return host.says(f"python3 {program} --check --deep /var/lib/rigup/jobs/rigup-weights-*.json")
 
     def from_hub(self, since: int = 0) -> int:
         """The bytes of files that the hub has sent since so many requests."""
@@ -103,11 +106,7 @@ def test_a_server_that_is_kept_serves_verified_files_to_the_fleet_and_nothing_el
         assert asker.tell(f"{ask} --path-as-is {base}{path}").split()[0] in ("404", "400"), path
     for method in ("POST", "PUT", "DELETE"):
         assert asker.tell(f"{ask} -X {method} {base}/files/{link}").split()[0] in ("403", "405"), method
-    number = giver.machine.record.number
-    inside = ("ip", "netns", "exec", namespace(number))
-    words = ("curl", "-s", "-m", "5", "-o", "/dev/null", "--interface", hub_address(number), "-w", "%{http_code}")
-    stranger = run_here([*inside, *words, f"{base}/files/{link}"], check=False)
-    assert stranger.stdout.strip() in ("403", "000")
+    assert stranger_gets(giver, f"/files/{link}") in ("403", "000")
     assert giver.tell(f"ps -o user= -p $(systemctl show {UNIT} -P MainPID)") == "rigup"
     exposure = giver.tell(f"systemd-analyze security {UNIT} --no-pager | tail -n 1")
     assert float(exposure.split("level for ")[1].split(": ")[1].split()[0]) < 3.0, exposure
@@ -118,7 +117,7 @@ def test_a_server_that_is_kept_serves_verified_files_to_the_fleet_and_nothing_el
     assert not giver.says(f"systemctl is-active --quiet {UNIT}")
 
 
-def test_a_machine_that_reaches_no_hub_is_fed_by_its_neighbours(fleet: SharingFleet) -> None:
+def test_a_machine_that_reaches_no_hub_is_fed_by_its_peers(fleet: SharingFleet) -> None:
     newcomer = fleet.hosts[3]
     fleet.take_away(newcomer)
     fleet.hub.faults(fail_first=10_000, fail_status=503)
@@ -132,7 +131,7 @@ def test_a_machine_that_reaches_no_hub_is_fed_by_its_neighbours(fleet: SharingFl
     assert said["lan_bytes"] == TOTAL and said["fetched"] == [newcomer.name]
 
 
-def test_a_neighbour_whose_file_has_rotted_is_shunned_and_told(fleet: SharingFleet) -> None:
+def test_a_peer_whose_file_has_rotted_is_banned_and_told(fleet: SharingFleet) -> None:
     rotten, newcomer, *others = fleet.hosts
     path = rotten.tell(f"ls {WEIGHTS}/{REPO}/*/{FILES[1]}")
     rotten.tell(
@@ -147,13 +146,13 @@ def test_a_neighbour_whose_file_has_rotted_is_shunned_and_told(fleet: SharingFle
     assert all(fleet.has(host) for host in (newcomer, *others))
     assert fleet.from_hub(before) <= 1.1 * FILE_BYTES
     (said,) = run.json["weights"]
-    told = f"{rotten.name} is shunned: it sent {FILES[1]} with sha256 "
+    told = f"{rotten.name} is banned: it sent {FILES[1]} with sha256 "
     assert any(told in fault for fault in said["faults"]), said
     rotten.tell(f"cat /tmp/right > {path}; touch -r /tmp/when {path}")
     assert fleet.has(rotten)
 
 
-def test_a_neighbour_that_loses_power_on_the_way_is_gone_on_without(fleet: SharingFleet) -> None:
+def test_a_peer_that_loses_power_on_the_way_is_gone_on_without(fleet: SharingFleet) -> None:
     giver, *others = fleet.hosts
     fleet.share(weights_mb_per_s={"lan": 2})
     fleet.take_away(*others)
@@ -186,3 +185,78 @@ def test_what_was_vendored_is_sent_once_and_passed_on(fleet: SharingFleet, tmp_p
     (said,) = run.json["weights"]
     assert said["hub_bytes"] == 0
     assert said["lan_bytes"] == (HOSTS - 1) * TOTAL
+
+
+def stranger_gets(giver: Host, path: str) -> str:
+    """The HTTP status that somebody of the lab's network who is not in the fleet gets; 000 without any answer."""
+    number = giver.machine.record.number
+    inside = ("ip", "netns", "exec", namespace(number))
+    words = ("curl", "-s", "-m", "5", "-o", "/dev/null", "--interface", hub_address(number), "-w", "%{http_code}")
+    return run_here([*inside, *words, f"http://{giver.machine.inner_address}:{PORT}{path}"], check=False).stdout.strip()
+
+
+def test_a_host_that_lies_about_its_addresses_opens_nobody_elses_server(fleet: SharingFleet) -> None:
+    giver, liar = fleet.hosts[0], fleet.hosts[1]
+    fleet.share({"from_mb": 0, "keep": True})
+    others = " ".join(host.machine.inner_address for host in fleet.hosts)
+    liar.tell(
+        "mv /usr/bin/hostname /usr/bin/hostname.right; "
+        f"printf '#!/bin/sh\\necho 0.0.0.0/0 ::/0 {others}\\n' > /usr/bin/hostname; chmod 755 /usr/bin/hostname"
+    )
+    try:
+        fleet.take_away(liar)
+        fleet.apply()
+
+        assert fleet.has(liar)
+        link = giver.tell(f"ls {FOLDER}/files").split()[0]
+        told = json.loads(giver.tell(f"cat {CONFIGURATION}"))
+        assert sorted(told["allow"]) == sorted(host.machine.inner_address for host in fleet.hosts)
+        assert stranger_gets(giver, f"/files/{link}") in ("403", "000")
+    finally:
+        liar.tell("mv /usr/bin/hostname.right /usr/bin/hostname")
+        fleet.share()
+        fleet.take_away(liar)
+        fleet.apply()
+
+
+def test_links_that_the_worker_plants_lead_root_nowhere(fleet: SharingFleet) -> None:
+    host = fleet.hosts[0]
+    repository = f"{WEIGHTS}/{REPO}"
+    host.tell("mkdir -p /etc/victim && chown root:root /etc/victim && echo right > /etc/victim/file")
+    host.tell(
+        f"install -d -o rigup -g rigup {FOLDER}; cd {FOLDER}; rm -rf files state serve.json; "
+        "setpriv --reuid=rigup --regid=rigup --clear-groups sh -c "
+        "'ln -s /etc/victim files; ln -s /etc/victim state; ln -s /etc/victim/file serve.json'"
+    )
+    assert not host.says(f"setpriv --reuid=rigup --regid=rigup --clear-groups rm -rf {repository}")
+    assert host.tell(f"stat -c %U $(dirname {repository})") == "root"
+    fleet.take_away(host)
+
+    fleet.start("apply", "--yes").wait()
+
+    assert host.tell("stat -c %U:%G /etc/victim /etc/victim/file").split() == ["root:root"] * 2
+    assert host.tell("ls /etc/victim; cat /etc/victim/file").split() == ["file", "right"]
+    host.tell(f"rm -rf {FOLDER}")
+    fleet.apply()
+    assert fleet.has(host)
+
+
+def test_a_download_that_is_stopped_is_given_up_and_named(fleet: SharingFleet) -> None:
+    """It is waited for as long as it shows progress, and no longer."""
+    host = fleet.hosts[0]
+    fleet.share(False)
+    fleet.take_away(host)
+    fleet.hub.faults(bytes_per_second=200_000)
+    run = fleet.start("apply", "--yes")
+    wait_for(host.part_bytes, "a part")
+    host.tell("systemctl kill --signal=STOP 'rigup-weights-*'")
+    began = time.monotonic()
+
+    assert run.wait(QUIET_SECONDS + 120) == 1
+
+    assert time.monotonic() - began > QUIET_SECONDS / 2
+    assert " showed no progress for 3 min 00 s and was stopped; its last status: " in run.text
+    assert not host.says("pgrep -f fetch_weights.py")
+    fleet.hub.faults()
+    fleet.apply()
+    assert fleet.has(host)

@@ -14,7 +14,7 @@ import pytest
 
 from tests.slow.vllm_fleet import VllmFleet, made_vllm_fleet
 
-pytestmark = [pytest.mark.slow, pytest.mark.lab]
+pytestmark = [pytest.mark.slow, pytest.mark.lab, pytest.mark.rests_on("vLLM on machines")]
 SECONDS = 900
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from rigup.lab.hub import Hub
+from rigup.lab.hub.server_process import StandInHub
 from rigup.lab.lab import Lab
 from tests.lab.fleet import ANSWER, Host
 from tests.lab.fleet_fixtures import made_site
@@ -46,14 +46,14 @@ class Installed:
 
 
 @pytest.fixture(scope="module")
-def site(labs_can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, Hub, Path, Path]]:
+def site(labs_can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, StandInHub, Path, Path]]:
     """One booted machine, a hub with a small checkpoint, a lock that pins it and a stand-in engine, a cache."""
     with made_site(tmp_path_factory, f"wheel{os.getpid()}", hosts=1) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def installed(site: tuple[Lab, Hub, Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Installed:
+def installed(site: tuple[Lab, StandInHub, Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Installed:
     """The wheel of this checkout, with what it depends on from the index, as `pip install rigup` would have it."""
     wheels, environment, fleet = (tmp_path_factory.mktemp(name) for name in ("wheels", "environment", "empty"))
     build = ["wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(wheels), str(ROOT)]
@@ -65,7 +65,7 @@ def installed(site: tuple[Lab, Hub, Path, Path], tmp_path_factory: pytest.TempPa
     return Installed(environment, fleet, site[3])
 
 
-def test_every_verb_runs_from_an_empty_folder(installed: Installed, site: tuple[Lab, Hub, Path, Path]) -> None:
+def test_every_verb_runs_from_an_empty_folder(installed: Installed, site: tuple[Lab, StandInHub, Path, Path]) -> None:
     lab, hub, locked, _ = site
     host = Host(lab.machines[0])
     toolkit = installed.run("python", "-m", "rigup.toolkit").strip()

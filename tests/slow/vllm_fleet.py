@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rigup.cache import cache_folder
-from rigup.lab.hub import Hub
+from rigup.lab.hub.server_process import StandInHub
 from rigup.lock import load_lock
 from tests import tiny_minimax_m2 as tiny
 from tests.lab.fleet import Fleet
@@ -33,6 +33,7 @@ class VllmFleet(Fleet):
         """Writes the fleet; the machines of the lab have the memory of this one."""
         memory = int(self.host.tell("sed -n 's/^MemTotal: *\\([0-9]*\\).*/\\1/p' /proc/meminfo")) / 2**20
         settings = {"model": tiny.MODEL, "engine": "vllm", "version": "0.32.0", "context": 2048, "reasoning": True}
+        WHEELHOUSE.mkdir(parents=True, exist_ok=True)
         super().describe(hosts, rig={"host_memory_gib": round(memory, 1), **(rig or {})}, **{**settings, **service})
         with (self.root / "group_data/boxes.py").open("a") as file:
             file.write(f'wheelhouse = "{WHEELHOUSE}"\n')
@@ -41,7 +42,7 @@ class VllmFleet(Fleet):
         """`rigup lock`, which asks the same hub where this machine reaches it; then the wheelhouse has what it pins."""
         described = self.root / "group_data/boxes.py"
         text = described.read_text()
-        here = Hub.start(self.root / "served", self.root / "hub")
+        here = StandInHub.start(self.root / "served", self.root / "hub")
         try:
             described.write_text(text.replace(self.hub.url, here.url))
             self.rigup("lock")

@@ -27,6 +27,12 @@ class LocalHost:
         self.commands.append(line)
         environment = {**os.environ, **(_env or {})}
         done = subprocess.run(
-            ["sh", "-c", line], input=_stdin, capture_output=True, text=True, timeout=60, env=environment
+            ["sh", "-c", line],
+            input=_stdin,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=60,
+            env=environment,
         )
         return done.returncode == 0, SimpleNamespace(stdout=done.stdout, stderr=done.stderr)

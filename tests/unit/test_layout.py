@@ -9,7 +9,7 @@ import pytest
 
 import rigup
 from rigup import layout
-from rigup.render import power_unit
+from rigup.systemd import power_limit
 
 SOURCES = [path for path in Path(rigup.__file__).parent.rglob("*.py") if "lab" not in path.parts]
 
@@ -21,7 +21,7 @@ def test_every_unit_that_the_product_names_is_refused_as_a_service_or_cannot_be_
     }
     assert {"apt", "power-limit"} <= named
     assert {name for name in named if "_" not in name and not layout.is_own(name)} == set()
-    assert layout.unit_name("power-limit") == power_unit.UNIT
+    assert layout.unit_name("power-limit") == power_limit.UNIT
 
 
 @pytest.mark.parametrize("name", ["llama.cpp-b1-abc", "vllm-0.20.2+cu129-abc", "org-A_model-0123"])

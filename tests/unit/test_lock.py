@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -19,14 +20,14 @@ def line_of(text: str, start: str) -> int:
 @pytest.mark.parametrize(
     ("old", "new", "where", "what"),
     [
-        ('sha256 = "b1', 'sha256 = "Xb1', "checkpoints[0].files[0].sha256", '" is not what belongs there'),
+        ('sha256 = "b1', 'sha256 = "Xb1', "checkpoints[0].files[0].sha256", '" is not valid here'),
         ("size = 98", "size = -98", "checkpoints[0].files[0].size", "input should be greater than or equal to 0"),
-        ('path = "Smol', 'path = "../Smol', "checkpoints[0].files[0].path", "is not what belongs there"),
+        ('path = "Smol', 'path = "../Smol', "checkpoints[0].files[0].path", "is not valid here"),
         ('root = "', 'roof = "', "sources[0].root", "missing"),
         ('root = "', 'hat = 1\nroot = "', "sources[0].hat", "unknown key"),
         ('branch = "580"', 'branch = "590"', "driver", "version 580.178.04 is not of branch 590"),
-        ('nvcc-13-0 = "13', 'nvcc-13-0 = "x13', "cuda_toolkit.packages.cuda-nvcc-13-0", "is not what belongs there"),
-        ('demo.py" = "sha256:', 'demo.py" = "md5:', "inputs.inventories/demo.py", "is not what belongs there"),
+        ('nvcc-13-0 = "13', 'nvcc-13-0 = "x13', "cuda_toolkit.packages.cuda-nvcc-13-0", "is not valid here"),
+        ('demo.py" = "sha256:', 'demo.py" = "md5:', "inputs.inventories/demo.py", "is not valid here"),
     ],
 )
 def test_line_and_key_of_what_is_wrong(tmp_path: Path, old: str, new: str, where: str, what: str) -> None:
@@ -49,7 +50,7 @@ def test_an_entry_that_stands_there_twice(tmp_path: Path) -> None:
     with pytest.raises(InputError) as error:
         load_lock(path)
     line = path.read_text().splitlines().index("[[sources]]", line_of(TEXT, "[[sources]]")) + 1
-    assert error.value.message == f"{path}:{line}: sources[1]: llama.cpp b11434 stands there twice"
+    assert error.value.message == f"{path}:{line}: sources[1]: llama.cpp b11434 is listed twice"
 
 
 def test_a_lock_from_a_newer_rigup(tmp_path: Path) -> None:
@@ -68,9 +69,17 @@ def test_what_is_no_toml_or_no_file(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="at line 1"):
         load_lock(path)
     path.write_bytes(b"\xff\xfe")
-    with pytest.raises(InputError, match="utf-8"):
+    with pytest.raises(InputError, match=r"rigup\.lock:1: not UTF-8"):
         load_lock(path)
     path.unlink()
     path.mkdir()
-    with pytest.raises(InputError, match=r"Is a directory"):
+    with pytest.raises(InputError, match="not a regular file"):
+        load_lock(path)
+
+
+@pytest.mark.parametrize("size", ["1e23", "99999999999999999", "-1", "inf"])
+def test_a_size_that_no_file_has(tmp_path: Path, size: str) -> None:
+    path = tmp_path / "rigup.lock"
+    path.write_text(re.sub(r"(?m)^size = .*$", f"size = {size}", TEXT, count=1))
+    with pytest.raises(InputError, match=r"checkpoints\[0\]\.files\[0\]\.size: "):
         load_lock(path)

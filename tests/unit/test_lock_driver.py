@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from rigup.errors import InputError
-from rigup.fleet.inventory import toolkit_root
 from rigup.lock import Lock, LockedDriver, load_lock
+from rigup.project.inventory import toolkit_root
 
 
 def lock(tmp_path: Path, text: str) -> Lock:

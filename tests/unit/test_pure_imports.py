@@ -10,7 +10,21 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parents[2] / "src" / "rigup"
-PURE = ("planner", "catalogue", "render", "lock", "plan", "rig", "service", "units", "errors")
+PURE = (
+    "planner",
+    "catalogue",
+    "commands",
+    "systemd",
+    "monitoring",
+    "lock",
+    "plan",
+    "plain_values",
+    "rig",
+    "service",
+    "units",
+    "errors",
+    "printable",
+)
 # Not even by way of something else: loading these is slow, and they act.
 LIBRARIES = ("pyinfra", "rich", "requests", "paramiko", "gevent")
 ACTING = {*LIBRARIES, "subprocess", "socket", "urllib", "http", "shutil", "os"}

@@ -1,1 +1,1 @@
-"""What is known about GPUs, models, checkpoints and engines: data files with sources, and their loaders."""
+"""Facts about GPUs, models, checkpoints and engines: data files with sources, and their loaders."""

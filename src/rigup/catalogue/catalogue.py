@@ -11,12 +11,12 @@ from typing import TypeVar
 from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.catalogue.data_files import read_entries
 from rigup.catalogue.engines import FILES, Engine, load_engines
-from rigup.catalogue.flags import NameList, load_name_lists
 from rigup.catalogue.gpu_names import GpuEntry
 from rigup.catalogue.model import Model
 from rigup.catalogue.moe_configs import FOLDER as MOE_CONFIGS
 from rigup.catalogue.moe_configs import TOOLKIT as TOOLKIT_MOE_CONFIGS
 from rigup.catalogue.moe_configs import MoeConfigFile, load_moe_configs
+from rigup.catalogue.option_names import NameList, load_name_lists
 from rigup.catalogue.overheads import FOLDER as OVERHEADS
 from rigup.catalogue.overheads import TABLE, MeasuredOverhead
 from rigup.errors import InputError
@@ -105,7 +105,7 @@ def _laid_over(toolkit: Catalogue, folder: Path) -> Catalogue:
         if checkpoint.model not in catalogue.models_by_name:
             known = ", ".join(sorted(catalogue.models_by_name))
             raise InputError(
-                f'{folder}/checkpoints: {checkpoint.label}: unknown model "{checkpoint.model}"', f"models: {known}"
+                f'{folder}/checkpoints: {checkpoint.label}: unknown model "{checkpoint.model}"', f"choose from: {known}"
             )
     return catalogue
 

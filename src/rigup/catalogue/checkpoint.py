@@ -50,7 +50,7 @@ class CheckpointEntry(Frozen):
     sources: dict[str, str] = {}
 
     def __hash__(self) -> int:
-        """By name: entries of one catalogue are told apart by it, and their tables of sources cannot be hashed."""
+        """Hashes the name: it is unique in a catalogue, and the tables of sources cannot be hashed."""
         return hash((self.repo, self.quant, self.bytes))
 
     @property
@@ -65,5 +65,5 @@ class CheckpointEntry(Frozen):
 
     @property
     def label(self) -> str:
-        """How messages name it: repository and quantisation."""
+        """Its name in messages: repository and quantisation."""
         return f"{self.repo} {self.quant}"

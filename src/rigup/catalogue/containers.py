@@ -37,11 +37,11 @@ class Podman(Frozen):
 class Toolkit(Frozen):
     """NVIDIA's container toolkit: its repository, the key that signs it, and the one package and version of it.
 
-    address: of flat repositories, in a folder for each Debian architecture. key_file: from there.
-    refresh_unit: writes the description of the GPUs anew; it runs by itself when driver or toolkit change.
+    address: of flat repositories, one folder for each Debian architecture. key_file: below it.
+    refresh_unit: rewrites the description of the GPUs; it runs by itself when driver or toolkit change.
     """
 
-    address: Annotated[str, Field(pattern=r"^https?://")]
+    address: Annotated[str, Field(pattern=r"^https?://[^\s@]+$")]
     key_file: str
     fingerprint: Fingerprint
     package: str

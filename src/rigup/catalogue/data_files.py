@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
 from rigup.errors import InputError
+from rigup.regular_files import files_in, read_text, toml_of
 from rigup.units import Frozen
 
 Entry = TypeVar("Entry", bound=Frozen)
@@ -21,26 +21,23 @@ def read_entries(folder: Path, table: str, kind: type[Entry]) -> tuple[Entry, ..
 
     Raises InputError naming the file, the entry and the key that cannot be used.
     """
-    return tuple(entry for path in sorted(folder.glob("*.toml")) for entry in read_file(path, table, kind))
+    return tuple(entry for path in files_in(folder, ".toml") for entry in read_file(path, table, kind))
 
 
 def read_file(path: Path, table: str, kind: type[Entry]) -> tuple[Entry, ...]:
     """The entries of one file. [defaults] holds keys that every entry starts with."""
-    try:
-        data = tomllib.loads(path.read_text())
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: {error}", EXAMPLE_HINT) from None
+    data = toml_of(path, read_text(path), EXAMPLE_HINT)
     for key in data:
         if key not in ("defaults", table):
-            raise InputError(f"{path}: {key}: unknown table", f"entries of this folder are written [[{table}]]")
+            raise InputError(f"{path}: {key}: unknown table", f"write entries of this folder as [[{table}]]")
     rows, defaults = data.get(table, []), data.get("defaults", {})
     if not isinstance(rows, list) or not isinstance(defaults, dict):
-        raise InputError(f"{path}: {table}: one table where a list belongs", f"write [[{table}]]")
+        raise InputError(f"{path}: {table}: must be a list of tables", f"write [[{table}]]")
     if not isinstance(usual := defaults.get("sources", {}), dict):
-        raise InputError(f"{path}: defaults.sources: {usual!r} where a table belongs", EXAMPLE_HINT)
+        raise InputError(f"{path}: defaults.sources: must be a table, not {usual!r}", EXAMPLE_HINT)
     for number, row in enumerate(rows):
         if not isinstance(row, dict):
-            raise InputError(f"{path}: {table}[{number}]: {row!r} where a table belongs", f"write [[{table}]]")
+            raise InputError(f"{path}: {table}[{number}]: must be a table, not {row!r}", f"write [[{table}]]")
     return tuple(_entry(path, f"{table}[{n}]", _merged(defaults, row), kind) for n, row in enumerate(rows))
 
 

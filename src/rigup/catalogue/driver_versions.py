@@ -1,4 +1,4 @@
-"""Which versions of NVIDIA's driver and CUDA toolkit are known: what a lock is begun with, and what it may move to.
+"""Known versions of NVIDIA's driver and CUDA toolkit: the defaults of a new lock, and possible upgrades.
 
 The figures live in `data/drivers/versions.toml`, each with its source.
 """

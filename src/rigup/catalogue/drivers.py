@@ -1,4 +1,4 @@
-"""NVIDIA's driver as facts: where its packages come from, whose key signs them, and what they are called where.
+"""NVIDIA's driver as facts: its repositories, signing keys and package names.
 
 The figures live in `data/drivers/nvidia.toml`, each with its source.
 """
@@ -21,15 +21,15 @@ REPOSITORY_ARCHITECTURES = {"x86_64": "x86_64", "aarch64": "sbsa"}
 Fingerprint = Annotated[str, Field(pattern=r"^[0-9A-F]{40}$")]
 
 
-class Repository(Frozen):
-    """NVIDIA's repositories: below `address` lies a folder for each distribution, in it one for each architecture."""
+class NvidiaRepository(Frozen):
+    """NVIDIA's repositories: below `address`, one folder for each distribution, and in it one for each architecture."""
 
     address: str
     sources: dict[str, str]
 
 
-class Distribution(Frozen):
-    """What depends on the operating system.
+class SupportedSystem(Frozen):
+    """Facts that depend on the operating system.
 
     fingerprint: of the key that signs its repository. kernel_flavours: how the releases of its kernels end, as a
     regular expression; kernel_flavour: the usual one. extra_modules: packages with modules that server kernels lack.
@@ -59,7 +59,7 @@ class Packages(Frozen):
 
 
 class Held(Frozen):
-    """What is kept at the locked version: patterns as apt's preferences take them, and as unattended-upgrades does."""
+    """Packages held at the locked version: patterns for apt's preferences and for unattended-upgrades."""
 
     patterns: tuple[str, ...]
     upgrades: tuple[str, ...]
@@ -67,7 +67,7 @@ class Held(Frozen):
 
 
 class Modules(Frozen):
-    """Kernel modules: the first compute capability that the open ones support, and what stands in their way."""
+    """Kernel modules: the first compute capability that the open ones support, and the modules that block them."""
 
     open_from: str
     nouveau: tuple[str, ...]
@@ -86,15 +86,15 @@ class Reserve(Frozen):
 class DriverFacts(Frozen):
     """Everything that is known about NVIDIA's driver and its packages."""
 
-    repository: Repository
-    distributions: tuple[Distribution, ...]
+    repository: NvidiaRepository
+    distributions: tuple[SupportedSystem, ...]
     packages: Packages
     held: Held
     modules: Modules
     reserves: tuple[Reserve, ...]
 
-    def distribution(self, os: str) -> Distribution | None:
-        """What depends on the operating system, by its name as `rig.os` has it ("debian-12")."""
+    def distribution(self, os: str) -> SupportedSystem | None:
+        """Facts of an operating system, by its name in `rig.os` ("debian-12")."""
         return next((known for known in self.distributions if known.os == os), None)
 
     def reserve(self, branch: int) -> Reserve | None:

@@ -1,4 +1,4 @@
-"""Reads the option and variable names that an engine knows out of its Python sources, without importing them."""
+"""Reads an engine's option and variable names from its Python sources, without importing them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BOOLEAN = ("bool", "bool | None", "Optional[bool]")
 
 
 def read_names(engine: str, wheel: zipfile.ZipFile) -> tuple[set[str], set[str]]:
-    """The options and the variables of an engine, out of its wheel. Raises KeyError where none are found."""
+    """The options and variables of an engine, read from its wheel. Raises KeyError where none are found."""
     readers = {"vllm": (vllm_options, vllm_variables), "sglang": (sglang_options, sglang_variables)}
     options, variables = (read(wheel) for read in readers[engine])
     if not options or not variables:

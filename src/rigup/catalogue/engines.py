@@ -1,4 +1,4 @@
-"""Engines as facts: which versions rigup supports, what each needs from a host, and which weights it reads how.
+"""Engines as facts: which versions rigup supports, what each needs from a host, and how it reads each weight format.
 
 The figures live in `data/engines/*.toml`, each with its source. A fleet may add a file of its own with the same keys.
 """
@@ -6,7 +6,6 @@ The figures live in `data/engines/*.toml`, each with its source. A fleet may add
 from __future__ import annotations
 
 import functools
-import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal
@@ -14,8 +13,9 @@ from typing import Annotated, Literal
 from packaging.version import InvalidVersion, Version
 from pydantic import AfterValidator, Field, ValidationError
 
-from rigup.environment import Variant
+from rigup.artifacts import Variant
 from rigup.errors import InputError
+from rigup.regular_files import read_text, toml_of
 from rigup.service import BuildMethod, EngineName
 from rigup.units import Frozen, compute_capability
 
@@ -36,7 +36,7 @@ def _comparable(text: str) -> str:
     try:
         version_key(text)
     except InvalidVersion:
-        raise ValueError(f'"{text}" is no version, as "0.33.0" or "b11434" are') from None
+        raise ValueError(f'"{text}" is not a version like "0.33.0" or "b11434"') from None
     return text
 
 
@@ -124,8 +124,8 @@ class CudaNeeds(Frozen):
 class Image(_Ranged):
     """The engine's own container image.
 
-    repository: with its registry. tag: where {version} stands for the release. program: what is run in it in place of
-    its own entry point, so that no release's entry point matters; looked up in the image's PATH.
+    repository: with its registry. tag: {version} stands for the release. program: run instead of the image's entry
+    point, which differs by release; looked up in the image's PATH.
     """
 
     variant: Variant = "cuda"
@@ -139,9 +139,9 @@ class EnvironmentRecipe(_Ranged):
 
     project: its name on the package index; the requirement is PROJECT==VERSION. requirements: further ones. ray: one
     that joins hosts by Ray. python, python_from: see `environment.LockedEnvironment`; of uv's Python the minor
-    version. overrides: requirements in place of what packages ask for. excludes: packages that are left out, whoever
-    asks for them. indexes: packages that another index has, with its address, {version} standing for the release.
-    provides: names that the project goes by besides its own, and as which version. runtime_packages: Debian packages
+    version. overrides: requirements that replace those of packages. excludes: packages that are never installed.
+    indexes: packages that another index has, with its address, {version} standing for the release.
+    provides: further names of the project, with versions. runtime_packages: Debian packages
     that it runs on.
     """
 
@@ -169,7 +169,7 @@ class Recipe(Frozen):
 
 
 class RpcRecipe(Frozen):
-    """What a build from source needs beside its recipe to work over several hosts, and the program of the others."""
+    """What a source build needs beyond its recipe to work across hosts, and the program of the workers."""
 
     flags: tuple[str, ...]
     targets: tuple[str, ...]
@@ -177,7 +177,7 @@ class RpcRecipe(Frozen):
     source: str
 
 
-class Release(Frozen):
+class EngineRelease(Frozen):
     """One pinned release as the file states it. One that is built from source has no wheels, Python or torch.
 
     wheels: file name to sha256. cuda: what it is linked against. glibc: the lowest that the wheels' tags allow.
@@ -195,7 +195,7 @@ class Release(Frozen):
     archive_root: str = ""
 
 
-class EngineVersion(Release):
+class EngineVersion(EngineRelease):
     """One release with everything that is known about it: `Release`, and the facts of the engine that hold for it.
 
     families: the model families it knows. cuda_needs: None for a release without CUDA.
@@ -256,7 +256,7 @@ class EngineVersion(Release):
         return found and found.model_copy(update={"tag": found.tag.replace("{version}", self.version)})
 
     def environment(self, variant: Variant) -> EnvironmentRecipe | None:
-        """How its Python environment is put together, or None if there is no such build of it."""
+        """The recipe of its Python environment, or None without such a build."""
         return next((known for known in self.environments if known.variant == variant), None)
 
     def recipe(self, capabilities: Iterable[str], across_hosts: bool = False) -> Recipe | None:
@@ -298,7 +298,7 @@ class _EngineFile(Frozen):
 
     families: model family to the first release that knows it. cuda: by major version. environments: the first that
     holds for a release and variant counts.
-    archive, archive_root: of releases that state none of their own; {version} stands for the release.
+    archive, archive_root: defaults for releases without their own; {version} stands for the release.
     """
 
     name: EngineName
@@ -306,7 +306,7 @@ class _EngineFile(Frozen):
     default_version: str
     source: str
     method: BuildMethod
-    versions: tuple[Release, ...]
+    versions: tuple[EngineRelease, ...]
     formats: tuple[FormatSupport, ...]
     families: dict[str, VersionText]
     parsers: tuple[Parsers, ...] = ()
@@ -332,7 +332,7 @@ class _EngineFile(Frozen):
             versions=versions,
         )
 
-    def _resolved(self, release: Release) -> EngineVersion:
+    def _resolved(self, release: EngineRelease) -> EngineVersion:
         version = release.version
         types = next((known.names for known in self.kv_cache_types if known.holds(version)), {})
         if release.archive is None and self.archive is not None:
@@ -365,6 +365,9 @@ def _filled_in(recipe: EnvironmentRecipe, version: str) -> EnvironmentRecipe:
     return recipe.model_copy(update=filled)
 
 
+_TOML_HINT = "write it as TOML; the toolkit's own engine files are the examples"
+
+
 def load_engines(paths: Iterable[Path] = FILES) -> tuple[Engine, ...]:
     """Reads engine files in order; a later file replaces an engine of the same name.
 
@@ -373,9 +376,7 @@ def load_engines(paths: Iterable[Path] = FILES) -> tuple[Engine, ...]:
     engines: dict[str, Engine] = {}
     for path in paths:
         try:
-            engine = _EngineFile.model_validate(tomllib.loads(path.read_text())).resolved()
-        except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise InputError(f"{path}: {error}", "an engine file is TOML; the toolkit's own are the examples") from None
+            engine = _EngineFile.model_validate(toml_of(path, read_text(path), _TOML_HINT)).resolved()
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"])
@@ -385,7 +386,8 @@ def load_engines(paths: Iterable[Path] = FILES) -> tuple[Engine, ...]:
             ) from None
         if engine.version() is None:
             raise InputError(
-                f"{path}: default_version: {engine.default_version} is not among versions", "name one that is"
+                f"{path}: default_version: {engine.default_version} is not in versions",
+                "choose one of the versions in the file",
             )
         engines[engine.name] = engine
     return tuple(engines.values())

@@ -1,4 +1,4 @@
-"""The evaluation harness, and what it is asked where nobody says."""
+"""The evaluation harness and its default tasks."""
 
 from __future__ import annotations
 

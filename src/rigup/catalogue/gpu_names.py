@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from rigup.environment import Architecture
+from rigup.artifacts import Architecture
 from rigup.rig import Gpu
 from rigup.units import Frozen
 

@@ -56,7 +56,7 @@ class Model(Frozen):
     sources: dict[str, str] = {}
 
     def __hash__(self) -> int:
-        """By name: models of one catalogue are told apart by it, and their tables of sources cannot be hashed."""
+        """Hashes the name: it is unique in a catalogue, and the tables of sources cannot be hashed."""
         return hash(self.name)
 
     @property

@@ -1,14 +1,13 @@
 """Tuned fused-MoE kernels in the one form that rigup keeps them in, each with its provenance.
 
 One TOML file a kernel, in any folder below `files/moe_configs/` of the toolkit or of a fleet. A fleet's file replaces
-the toolkit's for the same kernel and Triton version. How an engine spells it is not of interest here.
+the toolkit's for the same kernel and Triton version. Engine-specific forms are elsewhere.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-import tomllib
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -16,12 +15,13 @@ from packaging.version import Version
 from pydantic import Field, ValidationError
 
 from rigup.errors import InputError
+from rigup.regular_files import read_bytes, text_of, toml_of
 from rigup.toolkit import toolkit_root
 from rigup.units import Frozen
 
 FOLDER = "files/moe_configs"
 TOOLKIT = toolkit_root() / FOLDER
-FORM_HINT = "docs/moe_configs.md shows the form; rigup tune writes it"
+FORM_HINT = "write it as in docs/moe_configs.md, or with rigup tune"
 
 Size = Annotated[int, Field(ge=1, le=2**20)]
 
@@ -51,7 +51,7 @@ class Provenance(Frozen):
     """Where a table comes from.
 
     measured_by: who. measured_on: machine, driver. engine: and its version. baseline: what it was measured against.
-    gain: what that gave, in words. source: where it can be read up. licence: SPDX, or how it may be used.
+    gain: what that gave, in words. source: where it is documented. licence: SPDX, or how it may be used.
     """
 
     measured_by: str
@@ -83,7 +83,7 @@ class TunedKernel(Frozen):
 
     @property
     def kernel(self) -> tuple[Any, ...]:
-        """What an engine looks a table up by: everything but the version of Triton."""
+        """The key by which an engine looks a table up: everything except the version of Triton."""
         return (self.experts, self.width, self.dtype, self.block_shape, self.device)
 
     @property
@@ -113,7 +113,7 @@ def load_moe_configs(*folders: Path) -> tuple[MoeConfigFile, ...]:
             entry = _read(folder, path)
             key = (*entry.tuned.kernel, entry.tuned.triton)
             if key in own:
-                raise InputError(f"{path}: {entry.tuned.title} is in {own[key].path} too", "one of the two must go")
+                raise InputError(f"{path}: {entry.tuned.title} is also in {own[key].path}", "delete one of the two")
             own[key] = entry
         paths = {entry.path for entry in own.values()}
         found = {key: entry for key, entry in found.items() if entry.path not in paths} | own
@@ -139,10 +139,8 @@ def path_of(tuned: TunedKernel) -> str:
 
 def _read(folder: Path, path: Path) -> MoeConfigFile:
     try:
-        content = path.read_bytes()
-        tuned = TunedKernel.model_validate(tomllib.loads(content.decode()))
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: {error}", FORM_HINT) from None
+        content = read_bytes(path)
+        tuned = TunedKernel.model_validate(toml_of(path, text_of(str(path), content), FORM_HINT))
     except ValidationError as error:
         first = error.errors()[0]
         keys = ".".join(str(part) for part in first["loc"] if part != "[key]")

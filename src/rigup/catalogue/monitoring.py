@@ -1,4 +1,4 @@
-"""Exporters as facts: what they are called, which versions belong together, and whose metrics want a key.
+"""Exporters as facts: their names, matching versions, and which metrics need a key.
 
 The figures live in `data/monitoring/exporters.toml`, each with its source.
 """

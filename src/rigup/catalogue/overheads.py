@@ -1,6 +1,6 @@
-"""What an engine takes of a GPU beside weights, KV cache and what a step needs, as a fleet has measured it itself.
+"""Memory overhead of engines, measured by a fleet.
 
-There is none in the toolkit: its constants stand in rigup.planner.overhead. `rigup plan --calibrate --write` writes
+The toolkit ships none: its constants are in rigup.planner.memory.overhead. `rigup plan --calibrate --write` writes
 them into a fleet's `catalogue/overheads/`.
 """
 
@@ -39,7 +39,7 @@ class MeasuredOverhead(Frozen):
 
     @property
     def kind(self) -> tuple[str, str, str, int, Parallel]:
-        """What it is the figure of."""
+        """Its identity: the kind of start that it was measured for."""
         parallel = Parallel(tensor=self.tensor, pipeline=self.pipeline, data=self.data, expert=self.expert)
         return self.engine, self.version, self.gpu, self.gpus, parallel
 
@@ -53,7 +53,9 @@ def measured_overhead(
 
 def overheads_toml(entries: Iterable[MeasuredOverhead]) -> str:
     """Entries as a file of a catalogue has them; equal entries give equal text."""
-    parts = ["# Written by rigup plan --calibrate --write, from the records of this fleet's applies. Yours to delete."]
+    parts = [
+        "# Written by rigup plan --calibrate --write, from the records of this fleet's applies. It can be deleted."
+    ]
     for entry in entries:
         lines = [f"[[{TABLE}]]"]
         for key, value in entry.model_dump(exclude={"sources"}).items():

@@ -1,4 +1,4 @@
-"""Where each engine's own tuner of fused-MoE kernels comes from."""
+"""The source of each engine's own tuner of fused-MoE kernels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Tuner(Frozen):
     """One engine's tuner.
 
     archive, root: of the source archive that holds it, as `lock.LockedSource` has them; {version} stands for the
-    release. files: below the root, the program first and then what it imports from beside itself.
+    release. files: below the root, the program first, then the modules that it imports.
     """
 
     archive: str

@@ -1,1 +1,1 @@
-"""The commands: one file a verb. The only place that draws tables and knows what a terminal is."""
+"""The commands, one module per verb. Only this package draws tables and knows about terminals."""

@@ -1,4 +1,4 @@
-"""`rigup apply`: shows what would change, asks, makes it so, and ends with an answer from the model."""
+"""`rigup apply`: shows the changes, asks for confirmation, makes them, and verifies each service with a request."""
 
 from __future__ import annotations
 
@@ -8,62 +8,80 @@ import select
 import sys
 from typing import TYPE_CHECKING, Any
 
-from rigup.cli import hosts
+from rigup.cli.output.typed_words import whole_number
+from rigup.cli.sessions import session as hosts
 from rigup.errors import InputError
 
 if TYPE_CHECKING:
-    from rigup.cli.rolling import RollingApply
-    from rigup.fleet.inventory import Project
-    from rigup.fleet.result import HostResult
-    from rigup.fleet.runner import Run
+    from rigup.cli.sessions.rollout import RollingApply
+    from rigup.project.inventory import Project
+    from rigup.run.result import HostResult
+    from rigup.run.runner import Run
 
 EPILOG = """\
 examples:
-  rigup apply                                 the only inventory: show the changes, ask, make them
-  rigup apply inventories/homelab.py --yes    without asking
-  rigup apply --limit gpu1.lan --json         one host, the result for a script
-  rigup apply --yes --reboot                  also reboot hosts whose driver cannot be loaded otherwise
-  rigup apply --remove                        also stop and take away services that the inventory names no more
-  rigup apply --from vendored                 for hosts that reach no hub: sends what rigup lock --vendor made
-  rigup apply --rolling 4                     one host first, then four at a time; stops at the first failed host
-  rigup apply --rolling 4 --max-failures 2    goes on as long as no more than two have failed
-  rigup apply --rolling 4 --resume            goes on where a rollout stopped or was killed
+  rigup apply                                 show the changes to the only inventory, confirm, make them
+  rigup apply inventories/homelab.py --yes    make the changes without confirmation
+  rigup apply --limit gpu1.lan --json         change one host and print the result as JSON
+  rigup apply --yes --reboot                  also reboot hosts whose driver needs it
+  rigup apply --remove                        also remove services that are no longer in the inventory
+  rigup apply --from vendored                 send what rigup lock --vendor collected, to hosts without internet access
+  rigup apply --rolling 4                     change one host first, then four at a time; stop at the first failed host
+  rigup apply --rolling 4 --max-failures 2    continue until more than two hosts have failed
+  rigup apply --rolling 4 --resume            continue a rollout that stopped or was killed
 
-exit codes: 0 every host is right and its services answered, 1 a host failed or was not begun, or you said no,
-2 could not ask, 130 cancelled with Ctrl-C (long steps on the hosts are stopped; once more to leave at once)
+Ctrl-C stops the long steps on the hosts; press it again to leave at once.
+
+exit codes: 0 every service is healthy, 1 a host failed, or declined, 2 usage error or no host reachable, 130 cancelled
 """
 
 LOOK_SECONDS = 0.2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of every verb that talks to hosts, --yes and what else an apply may do or must not."""
+    """Adds the arguments of every verb that talks to hosts, and those of apply."""
     hosts.add_arguments(parser)
-    parser.add_argument("--yes", "-y", action="store_true", help="make the changes without asking")
-    parser.add_argument("--reboot", action="store_true", help="with --yes: reboot a host where a change needs it")
-    parser.add_argument("--remove", action="store_true", help="also take away services that no plan names any more")
-    parser.add_argument("--from", dest="source", metavar="DIR", help="send packages and weights from this folder")
-    parser.add_argument("--break-lease", action="store_true", help="take hosts from whoever is changing them")
+    parser.add_argument("--yes", "-y", action="store_true", help="make the changes without confirmation")
+    parser.add_argument("--reboot", action="store_true", help="with --yes: reboot hosts where a change needs it")
+    parser.add_argument(
+        "--remove", action="store_true", help="also remove services that are no longer in the inventory"
+    )
+    parser.add_argument(
+        "--from",
+        dest="source",
+        metavar="DIR",
+        help="send packages and weights from the folder that rigup lock --vendor wrote",
+    )
+    parser.add_argument("--break-lease", action="store_true", help="override another run's lease on a host")
     rolling = parser.add_argument_group("rolling changes")
     rolling.add_argument(
-        "--rolling", type=int, metavar="N", help="one host first, then N at a time, each after answers"
+        "--rolling",
+        type=whole_number("--rolling"),
+        metavar="N",
+        help="change one host first, then N at a time, once the previous are healthy",
     )
-    rolling.add_argument("--max-failures", type=int, metavar="M", help="go on after so many failed hosts (default 0)")
-    rolling.add_argument("--resume", action="store_true", help="go on with the rollout that was stopped")
+    rolling.add_argument(
+        "--max-failures",
+        type=whole_number("--max-failures"),
+        metavar="M",
+        help="continue until more than M hosts have failed (default 0)",
+    )
+    rolling.add_argument("--resume", action="store_true", help="continue the rollout that stopped")
 
 
 def run(args: argparse.Namespace) -> int:
-    """The whole of an apply."""
+    """Runs apply and returns its exit code."""
     _check_rolling(args)
     hosts.patch_for_many_hosts()
-    project, opened = hosts.open_run(args, services_answer=True)  # first of all: it begins to reach the hosts
-    from rich.console import Console
-
-    from rigup.cli import live, summary
-    from rigup.fleet.interrupt import stop_on_signals
-    from rigup.fleet.result import exit_code
-    from rigup.operations import jobs, progress, reboots
-    from rigup.verify.generation import QUESTION
+    project, opened = hosts.open_run(args, services_answer=True)  # first, because it starts connecting to the hosts
+    from rigup.cli.output import progress as live
+    from rigup.cli.output import results as summary
+    from rigup.cli.output.console import Console
+    from rigup.connection.signals import stop_on_signals
+    from rigup.operations.driver import reboots
+    from rigup.operations.primitives import jobs, progress
+    from rigup.operations.service.health import QUESTION
+    from rigup.run.result import exit_code
 
     console = Console(stderr=args.json)
     with opened as run, stop_on_signals():
@@ -88,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
                 _tell(results, rollout)
             return 1
         if args.reboot or not args.yes:
-            reboots.permit()  # whoever was asked has read which step may reboot
+            reboots.permit()  # the confirmed list of changes names the steps that may reboot
         if rollout:
             rollout.carry_out(view)
         else:
@@ -107,8 +125,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _tell(results: list[HostResult], rollout: RollingApply | None, shares: dict[str, Any] | None = None) -> None:
-    """For scripts. After a "no" the hosts have what would change, and the state "differs" or "not begun"."""
-    from rigup.cli import summary
+    """Prints the results as JSON. If the user declined, hosts have the state "differs" or "not begun"."""
+    from rigup.cli.output import results as summary
 
     of_rollout = {"rollout": rollout.outcome()} if rollout else {}
     json.dump(summary.as_json(results) | of_rollout | (shares or {}), sys.stdout, indent=1)
@@ -117,59 +135,63 @@ def _tell(results: list[HostResult], rollout: RollingApply | None, shares: dict[
 
 def _show_who_shares(run: Run, console: Any) -> None:
     if len(run.results) > 1 and any(change.role == "weights" for one in run.results.values() for change in one.changes):
-        from rigup.cli import weights_shares  # few runs share weights
+        from rigup.cli.output import weights_shares  # rarely needed
 
         weights_shares.show_foreseen(run, console)
 
 
 def _show_shares(run: Run, console: Any) -> None:
-    if run.tallies:
-        from rigup.cli import weights_shares
+    if run.transfers:
+        from rigup.cli.output import weights_shares
 
-        weights_shares.show(run.tallies, console)
+        weights_shares.show(run.transfers, console)
 
 
 def _shares(run: Run) -> dict[str, Any]:
-    if not run.tallies:
+    if not run.transfers:
         return {}
-    from rigup.cli import weights_shares
+    from rigup.cli.output import weights_shares
 
-    return {"weights": weights_shares.as_json(run.tallies)}
+    return {"weights": weights_shares.as_json(run.transfers)}
 
 
 def _rollout(args: argparse.Namespace, project: Project, run: Run, console: Any) -> RollingApply:
-    from rigup.cli.rolling import RollingApply  # not for the many runs that are none
+    from rigup.cli.sessions.rollout import RollingApply  # rarely needed
 
     return RollingApply(args, project, run, console)
 
 
 def _check_rolling(args: argparse.Namespace) -> None:
-    """Raises InputError for numbers that cannot be, and for options that mean nothing without --rolling."""
+    """Raises InputError for numbers out of range, and for options that require --rolling."""
     if args.rolling is None:
         for name, given in (("--resume", args.resume), ("--max-failures", args.max_failures is not None)):
             if given:
-                raise InputError(f"{name}: only with --rolling", "rigup apply --rolling 2 changes two hosts at a time")
+                raise InputError(f"{name} requires --rolling", f"rigup apply --rolling 2 {name}")
     elif args.rolling < 1:
-        raise InputError(f"--rolling: {args.rolling}: must be 1 or more", "how many hosts are changed at a time")
+        raise InputError(
+            f"--rolling: {args.rolling}: must be 1 or more", "give the number of hosts to change at a time"
+        )
     if args.max_failures is not None and args.max_failures < 0:
-        raise InputError(f"--max-failures: {args.max_failures}: must be 0 or more", "0 stops at the first failed host")
+        raise InputError(
+            f"--max-failures: {args.max_failures}: must be 0 or more", "pass 0 to stop at the first failed host"
+        )
 
 
 def agreed(console: Any, verb: str = "apply", question: str = "Make these changes?") -> bool:
-    """Whether the user says yes. Raises InputError where there is nobody to ask."""
+    """Asks for confirmation. Raises InputError where standard input is not a terminal."""
     if not sys.stdin.isatty():
-        raise InputError(f"{verb} asks before it changes anything, and nobody can answer here", "add --yes")
+        raise InputError(f"{verb} needs confirmation, but standard input is not a terminal", "pass --yes")
     return says_yes(console, question)
 
 
 def says_yes(console: Any, question: str) -> bool:
-    """Asks, whoever there is. Raises Cancelled for a Ctrl-C in place of an answer."""
-    from rigup.operations import jobs
+    """Asks on any standard input. Raises Cancelled on Ctrl-C."""
+    from rigup.operations.primitives import jobs
 
     console.print(f"{question} [y/N] ", end="", markup=False, highlight=False)
-    while not select.select([sys.stdin], [], [], LOOK_SECONDS)[0]:  # unlike input(), it lets leases be renewed
+    while not select.select([sys.stdin], [], [], LOOK_SECONDS)[0]:  # unlike input(), leases are renewed meanwhile
         if jobs.cancelled():
-            raise jobs.Cancelled("cancelled: nothing was changed")
+            raise jobs.Cancelled("cancelled; nothing was changed")
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 

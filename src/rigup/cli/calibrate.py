@@ -1,4 +1,4 @@
-"""`rigup plan --calibrate`: what the starts of a fleet took of its GPUs, and what plans should count with instead."""
+"""`rigup plan --calibrate`: compares planned GPU memory with past starts and derives new constants from them."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from rigup.errors import InputError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from rigup.fleet.inventory import Project
-    from rigup.planner.calibration import Calibration, Comparison
+    from rigup.planner.memory.calibration import Calibration, Comparison
+    from rigup.project.inventory import Project
 
 FILE = "catalogue/overheads/measured.toml"
 COLUMNS = ("weights", "kv_cache", "overhead", "total")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Shows it, writes it with --write; returns 1 where no constant can be had of any kind of start."""
-    from rigup.fleet.inventory import load_project
-    from rigup.fleet.records import kept_here
-    from rigup.planner.calibration import calibrate, read_starts
+    """Shows the calibration, saves it with --write; returns 1 if no constant can be derived."""
+    from rigup.planner.memory.calibration import calibrate, read_starts
+    from rigup.project.inventory import load_project
+    from rigup.run.audit_log import kept_here
 
     project = load_project(args.inventory, args.limit)
     found = calibrate(read_starts(record for host in project.hosts for record in kept_here(host.name)))
@@ -34,14 +34,14 @@ def run(args: argparse.Namespace) -> int:
         json.dump({"schema": 1, "calibrations": [as_json(c) for c in found], "written": written}, sys.stdout, indent=1)
         print()
     else:
-        from rich.console import Console
+        from rigup.cli.output.console import Console
 
         _show(found, written, args.write, Console(highlight=False))
     return 0 if any(calibration.wanted_mib is not None for calibration in found) else 1
 
 
 def as_json(calibration: Calibration) -> dict[str, Any]:
-    """One calibration in plain values."""
+    """One calibration as plain values."""
     engine, version, gpu, gpus, parallel = calibration.kind
     return {
         "engine": engine,
@@ -74,7 +74,7 @@ def _show(found: Sequence[Calibration], written: str | None, write: bool, consol
     from rich.table import Table
 
     if not found:
-        words = "No start of a service with GPUs is on record here; rigup apply keeps what each one takes."
+        words = "No start of a service on GPUs is on record on this machine; rigup apply records each one."
         console.print(words, soft_wrap=True)
         return
     table = Table(box=None, pad_edge=False)
@@ -93,9 +93,9 @@ def _show(found: Sequence[Calibration], written: str | None, write: bool, consol
 
 
 def _text(found: Comparison | None) -> str:
-    """Predicted and measured on average, MiB a GPU, and how far off."""
+    """Mean predicted and measured MiB per GPU, and the error."""
     if found is None:
-        return "not said"
+        return "unknown"
     return (
         f"{found.predicted_mib:,.0f} -> {found.measured_mib:,.0f} MiB "
         f"({found.error_mib:+,.0f}, {found.error_percent:+.1f} %; worst {found.worst_mib:+,.0f})"
@@ -118,15 +118,15 @@ def _notes(found: Sequence[Calibration]) -> Iterator[str]:
 
 def _outcome(written: str | None, write: bool) -> Iterator[str]:
     if written:
-        yield f"Plans count with these constants from now on: {written}"
+        yield f"Plans now use these constants: {written}"
     elif write:
         yield "Nothing was written."
 
 
 def _write(project: Project, found: Sequence[Calibration]) -> str | None:
-    """Puts what can be counted with into the fleet's catalogue, in one step, beside what it already has of other kinds.
+    """Saves the usable constants in the fleet's catalogue atomically, keeping those of other kinds.
 
-    Returns the file's path below the fleet's folder; None where there is nothing to write.
+    Returns the file's path relative to the fleet folder; None if there is nothing to write.
     """
     from rigup.catalogue.data_files import read_file
     from rigup.catalogue.overheads import TABLE, MeasuredOverhead, overheads_toml
@@ -144,13 +144,13 @@ def _write(project: Project, found: Sequence[Calibration]) -> str | None:
         new.replace(path)
     except OSError as error:
         new.unlink(missing_ok=True)
-        raise InputError(f"{path}: {error.strerror}", "the fleet's folder has to be writable for --write") from None
+        raise InputError(f"{path}: {error.strerror}", "make the fleet folder writable") from None
     return FILE
 
 
 def check(args: argparse.Namespace) -> None:
-    """Raises InputError for options that only mean something together."""
+    """Raises InputError for options that require or exclude each other."""
     if args.write and not args.calibrate:
-        raise InputError("--write: goes with --calibrate", "rigup plan --calibrate --write")
+        raise InputError("--write requires --calibrate", "rigup plan --calibrate --write")
     if args.calibrate and args.explain:
-        raise InputError("--explain: does not go with --calibrate", "leave one of them out")
+        raise InputError("--explain cannot be combined with --calibrate", "omit one of them")

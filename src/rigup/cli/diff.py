@@ -1,4 +1,4 @@
-"""`rigup diff`: over SSH, read-only: what apply would change, and everything else that is not as planned and locked."""
+"""`rigup diff`: shows what apply would change and all other drift from plan and lock (over SSH, read-only)."""
 
 from __future__ import annotations
 
@@ -7,38 +7,37 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from rigup.cli import hosts
+from rigup.cli.sessions import session as hosts
 
 if TYPE_CHECKING:
-    from rigup.fleet.drift import Drift
+    from rigup.run.drift import Drift
 
 EPILOG = """\
 examples:
-  rigup diff                            every host of the only inventory
+  rigup diff                            compare every host of the only inventory
   rigup diff inventories/homelab.py --limit quad_3090
-  rigup diff --deep                     also hash every file of every checkpoint: takes as long as reading them
-  rigup diff --json                     for scripts: changes that apply would make, and drift, by host
+  rigup diff --deep                     also hash every file of every checkpoint (takes as long as reading them)
+  rigup diff --json                     print changes and drift by host as JSON
 
-exit codes: 0 nothing differs, 1 something differs or a host failed, 2 could not ask
+exit codes: 0 nothing differs, 1 something differs or a host failed, 2 usage error or no host reachable, 130 cancelled
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of every verb that talks to hosts, and --deep."""
+    """Adds the arguments of every verb that talks to hosts, and --deep."""
     hosts.add_arguments(parser)
-    parser.add_argument("--deep", action="store_true", help="hash every file of every checkpoint anew, at disk speed")
+    parser.add_argument("--deep", action="store_true", help="hash every file of every checkpoint again, at disk speed")
 
 
 def run(args: argparse.Namespace) -> int:
     """Compares and shows; changes nothing on any host."""
-    from rigup.cli.examining import examination
+    from rigup.cli.sessions.inspection import examination
 
     with examination(args, lambda found: found.compare_all(args.deep)) as examined:
         results, drift = list(examined.results.values()), examined.drift
-    from rich.console import Console
-
-    from rigup.cli import summary
-    from rigup.fleet.result import exit_code
+    from rigup.cli.output import results as summary
+    from rigup.cli.output.console import Console
+    from rigup.run.result import exit_code
 
     if args.json:
         said = summary.as_json(results)
@@ -55,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def show_drift(drift: dict[str, tuple[Drift, ...]], console: Any) -> None:
-    """What is not as planned, by host, with what would put it right where apply does not."""
+    """Shows drift by host, with the repair where apply does not do it."""
     from rich.markup import escape
 
     for host, found in drift.items():

@@ -1,4 +1,4 @@
-"""`rigup eval`: how well services answer known questions, by lm-evaluation-harness; kept, and compared."""
+"""`rigup eval`: scores services with lm-evaluation-harness; stores and compares results."""
 
 from __future__ import annotations
 
@@ -10,69 +10,95 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rigup.cli import asking, hosts
+from rigup.cli.output.typed_words import whole_number
+from rigup.cli.sessions import service_run
+from rigup.cli.sessions import session as hosts
 from rigup.errors import InputError
 
 if TYPE_CHECKING:
-    from rigup.fleet.asking import Ask
-    from rigup.fleet.result import HostResult
-    from rigup.verify.evaluation import Wanted
+    from rigup.evaluation.harness import EvaluationRequest
+    from rigup.run.result import HostResult
+    from rigup.run.service_run import Ask
 
 EPILOG = """\
 examples:
-  rigup lock --upgrade eval                       pins the harness for this machine, once
-  rigup eval                                      200 questions of gsm8k to every service of the only inventory
+  rigup lock --upgrade eval                       pin the harness for this machine, once
+  rigup eval                                      ask every service 200 questions of gsm8k
   rigup eval --limit gpu1.lan --tasks gsm8k,drop --questions 500
-  rigup eval --tasks mine --include-path tasks/   tasks of your own, with their files
-  rigup eval --url http://127.0.0.1:8000          any OpenAI-compatible endpoint, without an inventory
+  rigup eval --tasks mine --include-path tasks/   use your own tasks
+  rigup eval --url http://127.0.0.1:8000          evaluate any OpenAI-compatible endpoint, without an inventory
   rigup eval --compare evaluations/a.json evaluations/b.json
 
-exit codes: 0 evaluated, 1 a host or the harness failed, 2 could not ask, 130 cancelled.
---compare: 0 nothing is worse beyond chance, 1 something is
+exit codes: 0 evaluated (--compare: nothing significantly worse), 1 a host or the harness failed (--compare: worse),
+2 usage error or no host reachable, 130 cancelled
 """
 TASK = re.compile(r"[\w.+*-]+")
 NUMBERS = {"--few-shot": (0, 100), "--max-tokens": (1, 1_000_000), "--concurrency": (1, 1024), "--timeout": (1, 86_400)}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of every verb that talks to hosts, the endpoint, and what to ask."""
-    asking.add_arguments(parser, "evaluate")
-    parser.add_argument("--tasks", metavar="NAME,...", help="of lm_eval, or your own; default: gsm8k")
-    parser.add_argument("--questions", metavar="N", help='of each task: a number, or "all"; default: 200')
-    parser.add_argument("--include-path", metavar="DIR", help="a folder with tasks of your own; their files lie there")
-    parser.add_argument("--completions", action="store_true", help="prompts as they are, without the chat template")
-    parser.add_argument("--few-shot", type=int, metavar="N", help="examples before each question; default: the task's")
-    parser.add_argument("--max-tokens", type=int, metavar="N", help="of an answer; default: the task's")
-    parser.add_argument("--concurrency", type=int, default=8, metavar="N", help="questions at once (8)")
-    parser.add_argument("--timeout", type=int, default=600, metavar="S", help="how long an answer may take (600)")
+    """Adds the arguments of every verb that talks to hosts, the endpoint, and what to ask."""
+    service_run.add_arguments(parser, "evaluate")
+    parser.add_argument("--tasks", metavar="NAME,...", help="run these tasks of lm_eval, or your own (default gsm8k)")
+    parser.add_argument("--questions", metavar="N", help='ask N questions per task, or "all" (default 200)')
+    parser.add_argument("--include-path", metavar="DIR", help="also look for tasks in this folder")
+    parser.add_argument("--completions", action="store_true", help="send plain prompts without the chat template")
+    parser.add_argument(
+        "--few-shot",
+        type=whole_number("--few-shot"),
+        metavar="N",
+        help="put N examples before each question (default: the task's)",
+    )
+    parser.add_argument(
+        "--max-tokens",
+        type=whole_number("--max-tokens"),
+        metavar="N",
+        help="limit answers to N tokens (default: the task's)",
+    )
+    parser.add_argument(
+        "--concurrency",
+        type=whole_number("--concurrency"),
+        default=8,
+        metavar="N",
+        help="send N questions at once (default 8)",
+    )
+    parser.add_argument(
+        "--timeout",
+        type=whole_number("--timeout"),
+        default=600,
+        metavar="S",
+        help="fail an answer that takes longer (default 600)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Evaluates, or compares."""
+    """Evaluates, or compares, and returns the exit code."""
     if args.compare:
         return _compare(args)
     wanted = _wanted(args)
     return _of_url(args, wanted) if args.url else _of_inventory(args, wanted)
 
 
-def _wanted(args: argparse.Namespace) -> Wanted:
+def _wanted(args: argparse.Namespace) -> EvaluationRequest:
     from rigup.catalogue.evaluation import evaluation
-    from rigup.verify.evaluation import Wanted
+    from rigup.evaluation.harness import EvaluationRequest
 
-    asking.check(args)
+    service_run.check(args)
     for flag, (least, most) in NUMBERS.items():
         value = getattr(args, flag.removeprefix("--").replace("-", "_"))
         if value is not None and not least <= value <= most:
-            raise InputError(f"{flag}: {value}: from {least} to {most:,}", "leave it out for the default")
+            raise InputError(f"{flag}: {value} is not between {least} and {most:,}", "omit it to use the default")
     tasks = tuple(args.tasks.split(",")) if args.tasks is not None else evaluation().tasks
     for task in tasks:
         if not TASK.fullmatch(task):
-            raise InputError(f'--tasks: "{task}" is not the name of a task', "names with commas between: gsm8k,drop")
+            raise InputError(f'--tasks: "{task}" is not a task name', "separate names with commas: gsm8k,drop")
     include = Path(args.include_path) if args.include_path else None
     if include is not None and not include.is_dir():
-        raise InputError(f"--include-path: {include} is not a folder", "it holds the YAML files of your tasks")
+        raise InputError(
+            f"--include-path: {include} is not a folder", "name the folder with the YAML files of your tasks"
+        )
     limit = evaluation().limit if args.questions is None else _questions(args.questions)
-    return Wanted(
+    return EvaluationRequest(
         tasks,
         limit,
         include,
@@ -84,33 +110,33 @@ def _wanted(args: argparse.Namespace) -> Wanted:
     )
 
 
-def _questions(said: str) -> int | None:
-    if said == "all":
+def _questions(text: str) -> int | None:
+    if text == "all":
         return None
-    if not said.isdecimal() or len(said) > 9 or not int(said):
-        raise InputError(f'--questions: "{said}" is not a number of questions', 'write a number from 1 on, or "all"')
-    return int(said)
+    if not re.fullmatch("[0-9]{1,9}", text) or not int(text):
+        raise InputError(f'--questions: "{text}" is not a number of questions', 'pass a positive number, or "all"')
+    return int(text)
 
 
 def _harness(root: Path) -> tuple[Path, str]:
-    """The Python that has the harness, of the lock of a fleet, and its version."""
-    from rigup.fleet.inventory import LOCK
+    """Returns the Python of the locked harness, installed if needed, and the harness version."""
     from rigup.lock import load_lock
-    from rigup.operations.harness_environment import locked_harness, made_harness
+    from rigup.project.inventory import LOCK
+    from rigup.sources.evaluation_environment import locked_harness, made_harness
 
     locked, uv = locked_harness(load_lock(root / LOCK))
     return made_harness(locked, uv, lambda line: print(line, file=sys.stderr)), locked.version
 
 
-def _of_url(args: argparse.Namespace, wanted: Wanted) -> int:
+def _of_url(args: argparse.Namespace, wanted: EvaluationRequest) -> int:
     hosts.patch_for_many_hosts()
-    from rigup.cli import live
-    from rigup.fleet.evaluation import check_endpoint, evaluated
-    from rigup.fleet.interrupt import stop_on_signals
-    from rigup.operations import progress
-    from rigup.verify.bench_here import about_url
+    from rigup.bench.local import about_url
+    from rigup.cli.output import progress as live
+    from rigup.connection.signals import stop_on_signals
+    from rigup.evaluation.run import check_endpoint, evaluated
+    from rigup.operations.primitives import progress
 
-    key = asking.key_of(args)
+    key = service_run.key_of(args)
     model = check_endpoint(args.url, key, args.model, args.url)
     python, version = _harness(Path())
     about = {**about_url(args.url, model), "service": "", "model": model}
@@ -120,31 +146,30 @@ def _of_url(args: argparse.Namespace, wanted: Wanted) -> int:
     return _tell(args, Path(), [result], [])
 
 
-def _of_inventory(args: argparse.Namespace, wanted: Wanted) -> int:
+def _of_inventory(args: argparse.Namespace, wanted: EvaluationRequest) -> int:
     def prepare(root: Path) -> Ask:
-        from rigup.fleet.evaluation import evaluate_service
+        from rigup.evaluation.run import evaluate_service
 
         python, version = _harness(root)
         return partial(evaluate_service, python=python, version=version, wanted=wanted)
 
-    return _tell(args, *asking.ask_services(args, prepare))
+    return _tell(args, *service_run.ask_services(args, prepare))
 
 
 def _tell(args: argparse.Namespace, root: Path, found: list[dict[str, Any]], results: list[Any]) -> int:
-    """Stores and shows the scores, and what came of hosts that failed."""
-    from rich.console import Console
-
-    from rigup.cli.eval_table import show_result
-    from rigup.fleet.evaluation_results import store
+    """Stores and shows the scores and the hosts that failed."""
+    from rigup.cli.output.console import Console
+    from rigup.cli.output.evaluation import show_result
+    from rigup.evaluation.store import store
 
     console = Console(stderr=args.json, highlight=False)
-    not_kept = asking.tell(found, results, show_result, partial(store, root), console, args.json)
+    not_kept = service_run.tell(found, results, show_result, partial(store, root), console, args.json)
     return not_kept or ended(found, results)
 
 
 def ended(found: list[dict[str, Any]], results: list[HostResult]) -> int:
-    """The exit code: as of every run, but 2 where nobody was asked anything for what is not a host's fault."""
-    from rigup.fleet.result import exit_code
+    """The exit code of the run; 2 if input errors alone kept every service from being asked."""
+    from rigup.run.result import exit_code
 
     code = exit_code(results) if results else 0
     asked_wrongly = all(error.exit_code == 2 for result in results for error in result.errors)
@@ -152,16 +177,21 @@ def ended(found: list[dict[str, Any]], results: list[HostResult]) -> int:
 
 
 def _compare(args: argparse.Namespace) -> int:
-    from rich.console import Console
-
-    from rigup.cli.eval_table import differences_as_json, show_differences
-    from rigup.fleet.evaluation_results import read_result
-    from rigup.verify.evaluation_comparison import compare, differing_conditions
+    from rigup.cli.output.console import Console
+    from rigup.cli.output.evaluation import differences_as_json, show_differences
+    from rigup.evaluation.comparison import compare, differing_conditions
+    from rigup.evaluation.store import read_result
 
     before, after = (read_result(path) for path in args.compare)
-    found, differ = compare(before, after), list(differing_conditions(before, after))
+    try:
+        found, differ = compare(before, after), list(differing_conditions(before, after))
+    except service_run.NOT_A_RESULT:
+        names = f"{args.compare[0]} or {args.compare[1]}"
+        raise InputError(f"{names}: not a result of rigup eval", service_run.CHANGED_BY_HAND) from None
     if not found:
-        raise InputError(f"{args.compare[0]} and {args.compare[1]}: no task is in both", "ask both the same --tasks")
+        raise InputError(
+            f"{args.compare[0]} and {args.compare[1]} have no task in common", "use the same --tasks for both"
+        )
     if args.json:
         json.dump(differences_as_json(found, differ), sys.stdout, indent=1)
         print()

@@ -1,4 +1,4 @@
-"""`rigup init`: probes a box and writes what describes it: its place in an inventory, and its group_data."""
+"""`rigup init`: probes a host and writes its inventory entry and its group_data file."""
 
 from __future__ import annotations
 
@@ -8,51 +8,61 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rigup.cli import hosts
+from rigup.cli.sessions import session as hosts
 from rigup.errors import InputError
+from rigup.project.ssh_settings import check_host_name
+from rigup.regular_files import user_path
 
 if TYPE_CHECKING:
     from rigup.catalogue.catalogue import Catalogue
     from rigup.facts.probe import Probe
-    from rigup.fleet.inventory import HostEntry
-    from rigup.fleet.joining import Change
     from rigup.plan import Plan
+    from rigup.project.inventory import HostEntry
+    from rigup.project.inventory_edit import FileEdit
 
 EPILOG = """\
 examples:
-  rigup init ada@gpu1.lan                          into inventories/ and group_data/ of this folder
+  rigup init ada@gpu1.lan                          write to inventories/ and group_data/ in this folder
   rigup init ada@gpu1.lan --group lab --fleet ~/fleet
-  rigup init gpu2.lan --gpus "4x RTX 3090"         a box without a driver: its cards cannot be asked yet
+  rigup init gpu2.lan --gpus "4x RTX 3090"         name the GPUs of a host that has no driver yet
 
-exit codes: 0 written, and it plans; 1 no (a card does not answer, nothing fits, a file is yours), or written, and
-refused with what its group serves; 2 could not ask, or not be planned: then nothing is written
+On exit code 2, nothing is written.
+
+exit codes: 0 written and feasible, 1 refused or an unreadable GPU, 2 usage error or host not reachable, 130 cancelled
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """USER@HOST, and where and how."""
-    parser.add_argument("host", metavar="USER@HOST", help="as ssh takes it; its key must be known")
-    parser.add_argument("--group", metavar="NAME", help="of the host (default: one with an equal rig, else a new one)")
+    """Adds USER@HOST and the options."""
     parser.add_argument(
-        "--fleet", metavar="DIR", default=".", help="folder of inventories/ and group_data/ (default .)"
+        "host", metavar="USER@HOST", help="SSH destination; its host key must already be in known_hosts"
     )
-    parser.add_argument("--gpus", metavar="NAMES", help='what they are, where no driver can say: "4x RTX 3090"')
-    parser.add_argument("--ssh-config", metavar="FILE", help="an OpenSSH client configuration to reach it with")
-    parser.add_argument("--json", action="store_true", help="probe, files and plan as JSON on standard output")
+    parser.add_argument(
+        "--group",
+        metavar="NAME",
+        help="put the host in this group (default: a group with an equal rig, else a new one)",
+    )
+    parser.add_argument(
+        "--fleet", metavar="DIR", default=".", help="write to inventories/ and group_data/ in DIR (default .)"
+    )
+    parser.add_argument("--gpus", metavar="NAMES", help='name the GPUs of a host without a driver: "4x RTX 3090"')
+    parser.add_argument("--ssh-config", metavar="FILE", help="connect with this OpenSSH client configuration")
+    parser.add_argument("--json", action="store_true", help="print probe, files and plan as JSON")
     hosts.add_sudo_password(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Probes, describes, writes, and plans what was written."""
+    """Probes the host, writes its description, and plans it."""
+    check_host_name(args.host, "rigup init")
     hosts.patch_for_many_hosts()
     from rigup.catalogue.catalogue import load_catalogue
-    from rigup.fleet.joining import check_new, members, new_folder
+    from rigup.project.inventory_edit import check_new, members, new_folder
 
-    root = Path(args.fleet).expanduser()
+    root = user_path(args.fleet, "--fleet")
     catalogue = load_catalogue(root)
     there = members(root)
     check_new(args.host, there)
-    data = {"ssh_config_file": str(Path(args.ssh_config).expanduser().resolve())} if args.ssh_config else {}
+    data = {"ssh_config_file": str(user_path(args.ssh_config, "--ssh-config").resolve())} if args.ssh_config else {}
     probe = _probe(args, root, data)
     changes, inventory = _changes(args, root, data, probe, catalogue)
     changes = [*new_folder(root), *changes]
@@ -60,18 +70,18 @@ def run(args: argparse.Namespace) -> int:
     _show(args, probe, changes, plans, host.group)
     if not any(plan.verdict == "refused" for plan in plans):
         return 0
-    print(f"{args.host} is in {inventory} all the same, in group {host.group}", file=sys.stderr)
+    print(f"{args.host} was still added to {inventory}, in group {host.group}", file=sys.stderr)
     return 1
 
 
-def _written(args: argparse.Namespace, changes: list[Change], inventory: Path) -> tuple[HostEntry, tuple[Plan, ...]]:
-    """The host and its plans, as the fleet has them with these changes.
+def _written(args: argparse.Namespace, changes: list[FileEdit], inventory: Path) -> tuple[HostEntry, tuple[Plan, ...]]:
+    """Writes the changes and returns the host and its plans.
 
-    Raises InputError where they cannot be written, or the host not be planned: the fleet is as it was then.
+    Raises InputError, with the changes undone, if they cannot be written or the host cannot be planned.
     """
-    from rigup.fleet.inventory import load_project
-    from rigup.fleet.joining import written
-    from rigup.fleet.planning import plan_project
+    from rigup.project.inventory import load_project
+    from rigup.project.inventory_edit import written
+    from rigup.project.planning import plan_project
 
     try:
         with written(changes):
@@ -82,13 +92,13 @@ def _written(args: argparse.Namespace, changes: list[Change], inventory: Path) -
 
 
 def _probe(args: argparse.Namespace, root: Path, data: dict[str, Any]) -> Probe:
-    """What the host is. Raises what kept it from being asked; what speaks against an apply does not keep it."""
-    from rigup.fleet.inventory import HostEntry, Project
-    from rigup.fleet.runner import Run
-    from rigup.fleet.settings import Settings
+    """Probes the host. Raises the error that prevented the probe; other errors become warnings."""
+    from rigup.project.inventory import HostEntry, Project
+    from rigup.run.runner import Run
+    from rigup.settings import HostSettings
 
     project = Project(root, root, (HostEntry(args.host, "init", data),))
-    run = Run(project, {args.host: ()}, {args.host: Settings()}, hosts.sudo_password(args))
+    run = Run(project, {args.host: ()}, {args.host: HostSettings()}, hosts.sudo_password(args))
     with run:
         run.connect(take_lease=False)
     result = run.results[args.host]
@@ -101,38 +111,38 @@ def _probe(args: argparse.Namespace, root: Path, data: dict[str, Any]) -> Probe:
 
 def _changes(
     args: argparse.Namespace, root: Path, data: dict[str, Any], probe: Probe, catalogue: Catalogue
-) -> tuple[list[Change], Path]:
-    """The files that change, and the inventory that the host is in then."""
+) -> tuple[list[FileEdit], Path]:
+    """The files to change, and the inventory that will contain the host."""
     from rigup.errors import Refused
-    from rigup.fleet import describing, joining
-    from rigup.fleet.inventory import Project
-    from rigup.fleet.preflight_rig import differences
     from rigup.lock import load_lock
-    from rigup.planner.reading import read_rig
+    from rigup.planner.inputs.rig_and_services import read_rig
+    from rigup.preflight.rig import differences
+    from rigup.project import inventory_edit, rig_from_probe
+    from rigup.project.inventory import Project
 
-    described = describing.rig_of(args.host, probe, args.gpus)
+    described = rig_from_probe.rig_of(args.host, probe, args.gpus)
     if args.gpus is None:
-        describing.check_known(args.host, probe, catalogue)
+        rig_from_probe.check_known(args.host, probe, catalogue)
     rig = read_rig(described, f"rigup init {args.host}", catalogue)
     if different := differences(rig, probe):
         raise Refused(f"{args.host}: {different[0].message}", different[0].hint)
-    entry = joining.entry_of(args.host, data)
-    member = joining.group_for(rig, args.group, joining.members(root), catalogue)
+    entry = inventory_edit.entry_of(args.host, data)
+    member = inventory_edit.group_for(rig, args.group, inventory_edit.members(root), catalogue)
     if member is not None:
-        return [joining.join_group(member, entry)], member.inventory
-    group = args.group or describing.group_name(rig)
+        return [inventory_edit.join_group(member, entry)], member.inventory
+    group = args.group or rig_from_probe.group_name(rig)
     lock = load_lock(Project(root, root, ()).lock_path)
-    found = describing.suggestions(args.host, group, described, catalogue, lock)
+    found = rig_from_probe.suggestions(args.host, group, described, catalogue, lock)
     if not found:
         raise Refused(f"{args.host}: nothing in the catalogue fits on {rig.text}", "add a smaller model")
-    text = describing.group_data(args.host, described, found)
-    changes = joining.new_group(root, group, entry, text)
+    text = rig_from_probe.group_data(args.host, described, found)
+    changes = inventory_edit.new_group(root, group, entry, text)
     return changes, changes[-1].path
 
 
-def _show(args: argparse.Namespace, probe: Probe, changes: list[Change], plans: Any, group: str) -> None:
+def _show(args: argparse.Namespace, probe: Probe, changes: list[FileEdit], plans: Any, group: str) -> None:
     if args.json:
-        from rigup.cli.plan_json import plan_as_json
+        from rigup.cli.output.plan_json import plan_as_json
 
         files = [{"path": str(change.path), "action": change.action} for change in changes]
         answer = {
@@ -146,9 +156,8 @@ def _show(args: argparse.Namespace, probe: Probe, changes: list[Change], plans: 
         json.dump(answer, sys.stdout, indent=1)
         print()
         return
-    from rich.console import Console
-
-    from rigup.cli.plan_table import show
+    from rigup.cli.output.console import Console
+    from rigup.cli.output.plan import show
 
     console = Console(highlight=False)
     for change in changes:

@@ -1,4 +1,4 @@
-"""`rigup lab`: disposable booted machines on this one, to rehearse every other verb on."""
+"""`rigup lab`: boots disposable machines on this one, to rehearse every other verb on."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from rigup.cli import lab_gpu
+from rigup.cli.output.typed_words import whole_number
 
 if TYPE_CHECKING:
     from rigup.lab.lab import Lab
@@ -15,77 +16,82 @@ if TYPE_CHECKING:
 
 EPILOG = """\
 examples:
-  rigup lab up --hosts 2              lab1 and lab2, Debian 12; prints how to reach them
+  rigup lab up --hosts 2              boot lab1 and lab2 with Debian 12 and print how to reach them
   rigup lab up --name b --suite trixie --disk 600m
-  rigup apply INVENTORY               the inventory that `lab up` printed
-  rigup lab cut lab1                  pull its network cable; `heal` plugs it in
-  rigup lab kill lab1                 cut its power; `start` boots it again from its disk
+  rigup apply INVENTORY               apply to the inventory that `lab up` printed
+  rigup lab cut lab1                  pull its network cable (`heal` plugs it in again)
+  rigup lab kill lab1                 cut its power (`start` boots it again from its disk)
   rigup lab up --name g --rig "4x RTX 3090"
-                                      g1, with simulated GPUs and NVIDIA's packages
-  rigup lab gpu lose g1 2             its third card falls off the bus
-  rigup lab down                      as if it had never been
+                                      boot g1 with simulated GPUs and NVIDIA's packages
+  rigup lab gpu lose g1 2             drop its third GPU off the bus
+  rigup lab down                      remove the lab and its machines
 
-needs root on Linux; see docs/lab.md
+Needs root on Linux; see docs/lab.md.
+
+exit codes: 0 success, 1 failed, 2 usage error, 130 cancelled
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The sub-verbs of `rigup lab`."""
+    """Adds the subcommands of `rigup lab`."""
     verbs = parser.add_subparsers(
         dest="lab_verb", metavar="up|list|down|base|cut|heal|rate|kill|start|gpu", required=True
     )
 
-    up = verbs.add_parser("up", help="bring machines up; what is up stays as it is")
-    up.add_argument("--hosts", type=int, default=1, metavar="N", help="how many machines (default 1)")
+    up = verbs.add_parser("up", help="boot machines; running ones are left alone")
+    up.add_argument("--hosts", type=whole_number("--hosts"), default=1, metavar="N", help="boot N machines (default 1)")
     up.add_argument(
-        "--name", default="lab", help="of the lab, its group and its machines (default lab: lab1, lab2, ...)"
+        "--name", default="lab", help="name the lab, its group and its machines (default lab: lab1, lab2, ...)"
     )
-    up.add_argument("--suite", default="bookworm", help="bookworm (Debian 12, default) or trixie (Debian 13)")
+    up.add_argument("--suite", default="bookworm", help="boot bookworm (Debian 12, default) or trixie (Debian 13)")
     up.add_argument(
-        "--disk", default="4g", metavar="SIZE", help="of each machine; takes memory as it fills (default 4g)"
+        "--disk",
+        default="4g",
+        metavar="SIZE",
+        help="set each machine's disk size; a disk uses memory as it fills (default 4g)",
     )
     up.add_argument(
-        "--rig", metavar="GPUS", help='to simulate: "4x RTX 3090", or a group_data file\'s name (default none)'
+        "--rig", metavar="GPUS", help='simulate these GPUs: "4x RTX 3090", or a group_data file\'s name (default none)'
     )
     _verb(up, _up)
 
-    _verb(verbs.add_parser("list", help="which machines are there, and how to reach them"), _list)
+    _verb(verbs.add_parser("list", help="list the machines and how to reach them"), _list)
 
-    gpu = verbs.add_parser("gpu", help="what happens to a simulated GPU")
+    gpu = verbs.add_parser("gpu", help="inject a fault into a simulated GPU")
     lab_gpu.add_arguments(gpu)
     _verb(gpu, lambda args: lab_gpu.run(args, _machine))
 
-    down = verbs.add_parser("down", help="throw a lab away, its machines with all that is on them")
-    down.add_argument("name", nargs="?", help="of the lab (default: the only one)")
-    down.add_argument("--all", action="store_true", help="every lab")
+    down = verbs.add_parser("down", help="remove a lab and everything on its machines")
+    down.add_argument("name", nargs="?", help="name of the lab (default: the only one)")
+    down.add_argument("--all", action="store_true", help="remove every lab")
     _verb(down, _down)
 
-    base = verbs.add_parser("base", help="build the image that machines start from, ahead of time or anew")
+    base = verbs.add_parser("base", help="build the base image of the machines ahead of time, or again")
     base.add_argument("--suite", default="bookworm")
-    base.add_argument("--fresh", action="store_true", help="again, for its packages have moved on")
+    base.add_argument("--fresh", action="store_true", help="build it again with current packages")
     _verb(base, _base)
 
     for fault, purpose in (
         ("cut", "pull a machine's network cable"),
-        ("heal", "plug it in again"),
-        ("rate", "limit a machine's network, both ways"),
-        ("kill", "cut a machine's power; its disk stays"),
+        ("heal", "plug a machine's network cable in again"),
+        ("rate", "limit a machine's network bandwidth in both directions"),
+        ("kill", "cut a machine's power and keep its disk"),
         ("start", "boot a machine that is off"),
     ):
         sub = verbs.add_parser(fault, help=purpose)
-        sub.add_argument("machine", help="its host name, such as lab1")
+        sub.add_argument("machine", help="host name, such as lab1")
         if fault == "rate":
-            sub.add_argument("rate", help='such as "8mbit"; "off" for no limit')
+            sub.add_argument("rate", help='bandwidth, such as "8mbit", or "off" for no limit')
         _verb(sub, _fault)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Does one sub-verb. Data on standard output, progress on standard error."""
+    """Runs one subcommand. Data goes to standard output, progress to standard error."""
     return int(args.lab_run(args))
 
 
 def _verb(parser: argparse.ArgumentParser, function: object) -> None:
-    parser.add_argument("--json", action="store_true", help="for scripts")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
     parser.set_defaults(lab_run=function)
 
 
@@ -114,13 +120,13 @@ def _down(args: argparse.Namespace) -> int:
     from rigup.lab.lab import take_down
 
     if args.name and args.all:
-        raise InputError(f"lab down: {args.name} and --all: one lab, or all of them", f"rigup lab down {args.name}")
+        raise InputError(f"lab down: {args.name} cannot be combined with --all", f"rigup lab down {args.name}")
     names = [args.name] if args.name else [folder.name for folder in lab_folders()]
     if len(names) > 1 and not args.all:
-        raise InputError(f"lab down: there are several labs ({', '.join(names)})", "name one, or say --all")
+        raise InputError(f"lab down: several labs exist ({', '.join(names)})", "name one, or pass --all")
     for name in names:
         take_down(name)
-        _say(f"lab {name} is gone")
+        _say(f"removed lab {name}")
     if args.json:
         print(json.dumps({"schema": 1, "down": names}))
     return 0
@@ -162,8 +168,8 @@ def _machine(name: str) -> Machine:
     machines = [machine for lab in Lab.all() for machine in lab.machines]
     found = [machine for machine in machines if machine.name == name]
     if not found:
-        names = ", ".join(machine.name for machine in machines) or "none is up"
-        raise InputError(f"{name}: there is no such machine ({names})", "rigup lab list")
+        names = ", ".join(machine.name for machine in machines) or "none"
+        raise InputError(f"machine {name} does not exist (machines: {names})", "rigup lab list")
     return found[0]
 
 

@@ -1,4 +1,4 @@
-"""`rigup lab gpu`: what can happen to the simulated GPUs of a lab machine; and which rig `lab up --rig` means."""
+"""`rigup lab gpu`: faults of the simulated GPUs of a lab machine; and the rig that `lab up --rig` names."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rigup.cli.output.typed_words import whole_number
 from rigup.errors import InputError
 
 if TYPE_CHECKING:
@@ -16,21 +17,21 @@ if TYPE_CHECKING:
 
 ACTIONS = {
     "lose": "fell off the bus",
-    "restore": "is as it was",
-    "throttle": "is hot and slows itself down",
+    "restore": "is restored",
+    "throttle": "is hot and throttled",
 }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `rigup lab gpu`."""
-    parser.add_argument("action", choices=ACTIONS, metavar="lose|restore|throttle", help="what happens to the card")
-    parser.add_argument("machine", help="its host name, such as lab1")
-    parser.add_argument("index", type=int, help="of the GPU, from 0")
+    """Adds the arguments of `rigup lab gpu`."""
+    parser.add_argument("action", choices=ACTIONS, metavar="lose|restore|throttle", help="fault to inject, or restore")
+    parser.add_argument("machine", help="host name, such as lab1")
+    parser.add_argument("index", type=whole_number("index", 0, 63), help="index of the GPU, from 0")
 
 
 def run(args: argparse.Namespace, machine: Callable[[str], Machine]) -> int:
-    """Does it; it lasts until `restore` or the next boot. `machine` finds a machine by name."""
-    from rigup.lab.gpus import SimulatedGpus
+    """Injects the fault, which lasts until `restore` or the next boot. machine: finds a machine by name."""
+    from rigup.lab.gpus.simulated import SimulatedGpus
 
     gpus = SimulatedGpus(machine(args.machine))
     match args.action:
@@ -47,11 +48,11 @@ def run(args: argparse.Namespace, machine: Callable[[str], Machine]) -> int:
 
 
 def rig_of(text: str | None) -> str | dict[str, Any] | None:
-    """What --rig means: the rig of a group_data file of this fleet or of the toolkit, by its name, or GPUs as they are.
+    """Reads --rig: the name of a group_data file of this fleet or of rigup, or a list of GPUs.
 
-    Raises InputError where such a file has no rig.
+    Raises InputError if the file has no rig.
     """
-    from rigup.fleet.inventory import GROUP_DATA, read_group_data, toolkit_root
+    from rigup.project.inventory import GROUP_DATA, read_group_data, toolkit_root
 
     if text is None or not re.fullmatch(r"[A-Za-z_]\w*", text):
         return text
@@ -60,6 +61,6 @@ def rig_of(text: str | None) -> str | dict[str, Any] | None:
         if path.exists():
             rig = read_group_data(path).get("rig")
             if not isinstance(rig, dict):
-                raise InputError(f"{path}: has no rig", 'name a file that says rig = {"gpus": "4x RTX 3090"}')
+                raise InputError(f"{path}: rig is missing", 'name a file with rig = {"gpus": "4x RTX 3090"}')
             return rig
     return text

@@ -1,4 +1,4 @@
-"""`rigup lock`: resolve and pin what the plans of a fleet rest on, or check that the lock still does."""
+"""`rigup lock`: resolves and pins what the plans of a fleet need, or checks that the lock is complete."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rigup.cli import hosts
+from rigup.cli.sessions import session as hosts
 
 if TYPE_CHECKING:
     from rigup.errors import RigupError
-    from rigup.fleet.lock_entries import Change
-    from rigup.fleet.lock_resolving import Resolver
-    from rigup.fleet.locking import Resolved
-    from rigup.fleet.vendoring import Vendored
+    from rigup.lockfile.entries import EntryChange
+    from rigup.lockfile.lock import ResolvedLock
+    from rigup.lockfile.resolver import Resolver
+    from rigup.lockfile.vendor import Vendored
 
 SCHEMA = 1
 SIGNS = {"added": "+", "moved": "~", "dropped": "-"}
@@ -24,57 +24,64 @@ SIGNS = {"added": "+", "moved": "~", "dropped": "-"}
 EPILOG = """\
 examples:
   rigup lock                                  pin what the plans of the only inventory need
-  rigup lock --check                          for CI: is everything pinned? asks nobody
-  rigup lock --upgrade driver=590.48.01       move one thing, keep the rest
-  rigup lock --upgrade vllm=0.33.0            an engine, and the packages that come with it
+  rigup lock --check                          check offline that everything is pinned (for CI)
+  rigup lock --upgrade driver=590.48.01       upgrade one pin, keep the rest
+  rigup lock --upgrade vllm=0.33.0            upgrade an engine and its packages
   rigup lock --upgrade unsloth/MiniMax-M2.5-GGUF
-  rigup lock --vendor wheelhouse              collect the packages and archives that hosts would fetch
-  rigup lock --prune                          drop what no plan uses any more
+  rigup lock --vendor wheelhouse              download the packages and archives that hosts would fetch
+  rigup lock --prune                          drop pins that no plan uses
 
-exit codes: 0 locked, 1 stale or missing (--check) or all refused, 2 could not even ask; then the lock is as it was,
-but for --vendor: it collects when the lock is written, and a file that cannot be had or kept is 1 or 2
+The lock is left unchanged on failure, except that --vendor downloads after the lock is written.
+
+exit codes: 0 locked, 1 stale (--check), refused or a failed download, 2 usage error or source not reachable,
+130 cancelled
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """INVENTORY, --limit, --json, --check, --upgrade, --vendor and --prune."""
+    """Adds INVENTORY and the options."""
     hosts.add_inventory(parser)
     hosts.add_limit(parser)
-    parser.add_argument("--json", action="store_true", help="the result as JSON on standard output")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--check", action="store_true", help="say what is stale or missing, and write nothing")
+    what.add_argument("--check", action="store_true", help="list stale and missing pins; write nothing")
     what.add_argument(
         "--upgrade",
         metavar="NAME[=VERSION]",
-        help="move this: a repository, an engine, driver, cuda-toolkit, uv, moe-configs (tuned kernels as their files "
-        "are now) or eval (the harness of rigup eval); default version: main of a repository, the newest uv, the "
-        "catalogue's of the rest",
+        help="upgrade one pin; NAME is a repository, an engine, driver, cuda-toolkit, uv, moe-configs or eval; without "
+        "VERSION: latest commit on main (repository), latest release (uv), otherwise the catalogue's default",
     )
     parser.add_argument(
-        "--vendor", metavar="DIR", type=Path, help="collect what the lock pins there, for hosts without"
+        "--vendor",
+        metavar="DIR",
+        type=Path,
+        help="download everything the lock pins into DIR, for hosts without internet access",
     )
-    parser.add_argument("--with-weights", action="store_true", help="with --vendor: the checkpoints' files too")
-    parser.add_argument("--prune", action="store_true", help="drop what no plan uses")
+    parser.add_argument("--with-weights", action="store_true", help="with --vendor: also download checkpoints")
+    parser.add_argument("--prune", action="store_true", help="drop pins that no plan uses")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Locks, or checks the lock; returns 1 where --check finds it stale."""
+    """Locks, or checks the lock; returns 1 if --check finds it stale."""
     from rigup.catalogue.catalogue import load_catalogue
-    from rigup.cli.main import show_error
+    from rigup.cli.output.error import show_error
     from rigup.errors import InputError, RigupError
-    from rigup.fleet import locking
-    from rigup.fleet.inventory import load_project
-    from rigup.fleet.lock_resolving import Resolver
-    from rigup.fleet.lock_upgrade import Upgrade
+    from rigup.lockfile import lock as locking
+    from rigup.lockfile.resolver import Resolver
+    from rigup.lockfile.upgrade import Upgrade
+    from rigup.project.inventory import load_project
     from rigup.units import bytes_text
 
     if args.prune and (args.limit or args.check):
         other = "--limit" if args.limit else "--check"
-        raise InputError(f"--prune: not together with {other}", "what nobody uses shows only when all is planned")
+        raise InputError(
+            f"--prune cannot be combined with {other}",
+            "run it alone; unused pins are found by planning the whole inventory",
+        )
     if args.vendor and args.check:
-        raise InputError("--vendor: not together with --check", "--check asks nobody")
+        raise InputError("--vendor cannot be combined with --check", "omit --check, which works offline")
     if args.with_weights and not args.vendor:
-        raise InputError("--with-weights: only together with --vendor", "rigup lock --vendor DIR --with-weights")
+        raise InputError("--with-weights requires --vendor", "rigup lock --vendor DIR --with-weights")
     project = load_project(args.inventory, args.limit)
     catalogue, whole = load_catalogue(project.root), args.limit is None
     if args.check:
@@ -101,9 +108,9 @@ def run(args: argparse.Namespace) -> int:
     return failed.exit_code
 
 
-def vendored(args: argparse.Namespace, resolved: Resolved, resolver: Resolver) -> Vendored:
-    """Collects what the lock pins; what could not be had and may lack is told on standard error."""
-    from rigup.fleet.vendoring import vendor
+def vendored(args: argparse.Namespace, resolved: ResolvedLock, resolver: Resolver) -> Vendored:
+    """Downloads what the lock pins; prints a warning for each optional file that is missing."""
+    from rigup.lockfile.vendor import vendor
 
     plans = {name[0]: plan for name, plan in resolved.needs.checkpoints.items()}
     hub_of = (lambda repo: resolver.hub_of(plans.get(repo))) if args.with_weights else None
@@ -119,7 +126,7 @@ def _show_check(found: tuple[str, ...], as_json: bool) -> int:
     elif found:
         print("rigup.lock is stale:", *found, sep="\n  ")
         hint = (
-            "rigup plan says what would fit, then rigup lock"
+            "run rigup plan to see what fits, then rigup lock"
             if any(" is refused: " in line for line in found)
             else "rigup lock"
         )
@@ -130,13 +137,13 @@ def _show_check(found: tuple[str, ...], as_json: bool) -> int:
 
 
 def as_json(
-    resolved: Resolved,
+    resolved: ResolvedLock,
     warnings: list[str],
     written: bool,
     done: Vendored | None = None,
     failed: RigupError | None = None,
 ) -> dict[str, Any]:
-    """What happened, for scripts. Keys are only added within a schema."""
+    """The result for scripts. Within a schema, keys are only added."""
     changes = [
         {
             "name": change.name,
@@ -162,15 +169,15 @@ def as_json(
     }
 
 
-def moved_text(change: Change) -> str:
-    """How many packages moved with an environment: "against vllm 0.20.2: 120 moved, 30 new, 16 gone"."""
+def moved_text(change: EntryChange) -> str:
+    """How many packages changed with an environment: "against vllm 0.20.2: 120 moved, 30 new, 16 gone"."""
     new = sum(move.before is None for move in change.packages)
     gone = sum(move.after is None for move in change.packages)
     return f"against {change.against}: {len(change.packages) - new - gone} moved, {new} new, {gone} gone"
 
 
-def show(resolved: Resolved, warnings: list[str], written: bool) -> None:
-    """What happened, a line for each entry that is not as it was; what to know about it on standard error."""
+def show(resolved: ResolvedLock, warnings: list[str], written: bool) -> None:
+    """Prints a line for each changed entry; warnings go to standard error."""
     for change in resolved.changes:
         pins = " -> ".join(text for text in (change.before, change.after) if text is not None)
         print(f"{SIGNS[change.kind]} {change.name}  {pins}")
@@ -182,9 +189,9 @@ def show(resolved: Resolved, warnings: list[str], written: bool) -> None:
                 )
             )
     if not resolved.changes:
-        print("rigup.lock: its inputs are recorded, no pin moved" if written else "rigup.lock: nothing to change")
+        print("rigup.lock: recorded the inputs; no pin changed" if written else "rigup.lock: nothing to change")
     for warning in warnings:
         print(f"warning: {warning}", file=sys.stderr)
     if count := len(resolved.needs.refused):
         services = f"{count} service{' is' if count == 1 else 's are'}"
-        print(f"{services} refused, and nothing is locked for them: rigup plan says why", file=sys.stderr)
+        print(f"{services} refused and not locked; run rigup plan to see why", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""`rigup log`: what was applied to a host: when, by whom, from which lock and commit, what changed, how it ended."""
+"""`rigup log`: lists the applies of a host: when, by whom, lock and commit, changes, outcome."""
 
 from __future__ import annotations
 
@@ -7,45 +7,55 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from rigup.cli import hosts
+from rigup import layout
+from rigup.cli.output.typed_words import whole_number
+from rigup.cli.sessions import session as hosts
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 EPILOG = """\
 examples:
-  rigup log gpu1.lan                the last ten applies, as the host remembers them, whoever made them
+  rigup log gpu1.lan                show the last ten applies that the host recorded
   rigup log gpu1.lan --last 100 --json
-  rigup log gpu1.lan --here         those that this machine made, without asking the host
+  rigup log gpu1.lan --here         show the applies that this machine recorded, without contacting the host
 
-exit codes: 0 shown, 1 there are none, 2 could not ask
+exit codes: 0 shown, 1 nothing recorded, 2 usage error or host not reachable, 130 cancelled
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """HOST, where its records are, and how many."""
-    parser.add_argument("host", metavar="HOST", help="as the inventory names it")
-    parser.add_argument("--inventory", metavar="INVENTORY", help="default: the only file in inventories/")
-    parser.add_argument("--last", type=int, default=10, metavar="N", help="how many (default 10)")
-    parser.add_argument("--here", action="store_true", help="this machine's own records; the host is not asked")
-    parser.add_argument("--json", action="store_true", help="the records as JSON on standard output")
+    """Adds HOST and the options."""
+    parser.add_argument("host", metavar="HOST", help="host name in the inventory")
+    parser.add_argument(
+        "--inventory", metavar="INVENTORY", help="inventory file (default: the only file in inventories/)"
+    )
+    parser.add_argument(
+        "--last",
+        type=whole_number("--last", 1, 100_000),
+        default=10,
+        metavar="N",
+        help="show the last N applies (default 10)",
+    )
+    parser.add_argument("--here", action="store_true", help="read this machine's records; do not contact the host")
+    parser.add_argument("--json", action="store_true", help="print the records as JSON")
     hosts.add_sudo_password(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Shows them, the last one last."""
-    from rigup.fleet.records import kept_here
+    """Shows the records, oldest first."""
+    from rigup.run.audit_log import kept_here
 
-    found = (kept_here(args.host) if args.here else _of_host(args))[-max(args.last, 1) :]
+    found = (kept_here(args.host) if args.here else _of_host(args))[-args.last :]
     if args.json:
         json.dump({"schema": 1, "host": args.host, "applies": found}, sys.stdout, indent=1)
         print()
         return 0 if found else 1
-    from rich.console import Console
+    from rigup.cli.output.console import Console
 
     console = Console(highlight=False)
     if not found:
-        console.print(f"{args.host}: nothing was ever applied" + (" from here" if args.here else ""))
+        console.print(f"{args.host}: no apply recorded" + (" on this machine" if args.here else ""))
         return 1
     for record in found:
         show(record, console)
@@ -54,32 +64,32 @@ def run(args: argparse.Namespace) -> int:
 
 def _of_host(args: argparse.Namespace) -> list[dict[str, Any]]:
     hosts.patch_for_many_hosts()
+    from rigup.connection.connections import Connections
     from rigup.errors import InputError, Unreachable
-    from rigup.fleet.contact import Contact
-    from rigup.fleet.inventory import load_project
-    from rigup.fleet.records import ON_HOST, parse
-    from rigup.operations import remote
+    from rigup.operations.primitives import remote
+    from rigup.project.inventory import load_project
+    from rigup.run.audit_log import parse
 
     project = load_project(args.inventory, args.host)
     if len(project.hosts) != 1:
-        raise InputError(f"{args.host}: names {len(project.hosts)} hosts", "rigup log takes one")
-    contact = Contact(project, hosts.sudo_password(args))
+        raise InputError(f"{args.host} matches {len(project.hosts)} hosts", "name one host")
+    contact = Connections(project.data_by_host, hosts.sudo_password(args))
     try:
         (host,) = contact.state.inventory
-        contact.greeting(host)
-        return parse(remote.ask(host, "cat", ON_HOST).stdout)
-    except remote.LOST as error:
+        contact.handshake(host)
+        return parse(remote.run(host, "cat", layout.APPLY_RECORDS).stdout)
+    except remote.CONNECTION_ERRORS as error:
         what = f"{type(error).__name__}: {error}".removesuffix(": ")
         raise Unreachable(
             f"{project.hosts[0].name}: connection lost ({what})",
-            "run the same command again; --here shows what this machine remembers",
+            "run the command again, or add --here to read this machine's records",
         ) from None
     finally:
         contact.leave()
 
 
 def show(record: dict[str, Any], console: Console) -> None:
-    """One apply: a line on what it was, and one for each change and error."""
+    """Prints one apply: a heading, then a line for each change and error."""
     from rich.markup import escape
 
     from rigup.units import seconds_text
@@ -99,7 +109,7 @@ def show(record: dict[str, Any], console: Console) -> None:
     for service, what in record["services"].items():
         console.print(f"  {escape(service)}: {escape(what)}", soft_wrap=True)
     for service, kept in record.get("memory", {}).items():
-        from rigup.fleet.measured_memory import in_words
+        from rigup.run.measured_memory import in_words
 
         console.print(f"  {escape(service)}: GPU memory: {in_words(kept['gpus'])}", soft_wrap=True)
     for change in record["changes"]:

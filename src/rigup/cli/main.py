@@ -1,4 +1,4 @@
-"""`rigup`: reads the command line, runs one verb, and turns an error into one message, one hint and an exit code."""
+"""The `rigup` command: parses the arguments, runs one verb, reports errors as message, hint and exit code."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import argparse
 import atexit
 import errno
 import importlib
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -14,51 +13,56 @@ from contextlib import suppress
 from typing import NoReturn
 
 from rigup import __version__
-from rigup.cli.hosts import taken_sudo_password
+from rigup.cli.output.error import show_error
+from rigup.cli.output.printable_streams import printable_streams
+from rigup.cli.output.streams import open_missing_streams, steady
+from rigup.cli.output.typed_words import check_words
+from rigup.cli.sessions.session import pop_sudo_password
 from rigup.errors import InputError, RigupError
 
 VERBS = {
-    "init": "probe a box, write its inventory entry and its group_data file",
-    "plan": "offline: what each rig will serve, memory per GPU, argv, refusals and what fits instead",
-    "lock": "resolve and pin what the plans rest on: checkpoints, Python packages, archives, images, driver",
-    "diff": "over SSH, read-only: what apply would change, and what else is not as planned",
-    "apply": "make it so: from a bare machine to a service that has answered",
-    "prune": "take away builds, caches and weights that no kept release needs",
-    "status": "one line a service: build, checkpoint, health by a real generation, drift",
-    "releases": "which releases each host keeps, and what changed from one to the next",
-    "rollback": "the release before, back and answering in the time that the engine takes to start",
-    "log": "what was applied to a host: when, by whom, from which lock, what changed, how it ended",
-    "report": "one redacted file about a host, to attach to a bug report",
-    "bench": "tokens/s, TTFT, TPOT and ITL of a running service; kept, and compared",
-    "eval": "how well running services answer known questions, by lm-evaluation-harness; kept, and compared",
-    "metrics": "Prometheus' configuration and Grafana's dashboard for the fleet, written here",
-    "tune": "the engine's own fused-MoE tuner on one host of a group, the kernel brought home if it wins",
-    "lab": "booted disposable machines to rehearse on",
+    "init": "probe a host and write its inventory entry and group_data file",
+    "plan": "show offline what each rig will serve: memory per GPU, command line, refusals and alternatives",
+    "lock": "resolve and pin what the plans need: checkpoints, Python packages, archives, images, driver",
+    "diff": "show what apply would change and any other drift from the plan (over SSH, read-only)",
+    "apply": "apply the plan: install, start, and verify each service with a real request",
+    "prune": "remove builds, caches and weights that no retained release uses",
+    "status": "show one line per service: build, checkpoint, health (checked with a real request), drift",
+    "releases": "list the releases that each host retains and what changed between them",
+    "rollback": "roll services back to the previous release and check that they answer",
+    "log": "list the applies of a host: when, by whom, from which lock, what changed, how each ended",
+    "report": "write one redacted file about a host, to attach to a bug report",
+    "bench": "measure tokens/s, TTFT, TPOT and ITL of running services; store and compare the results",
+    "eval": "score running services with lm-evaluation-harness; store and compare the results",
+    "metrics": "write a Prometheus configuration and a Grafana dashboard for the fleet",
+    "tune": "run the engine's fused-MoE tuner on one host and keep the result if it is faster",
+    "lab": "boot disposable machines to rehearse on",
 }
+
+ONLY_TELL = ("plan", "diff", "status", "releases", "log")
 
 EPILOG = """\
 examples:
-  rigup init ada@gpu1.lan                     describe a box as it is found
-  rigup plan inventories/homelab.py           what would each rig serve, and why not
+  rigup init ada@gpu1.lan                     describe a host as rigup finds it
+  rigup plan inventories/homelab.py           show what each rig would serve, and why not
   rigup lock inventories/homelab.py           pin revisions, files and hashes in rigup.lock
-  rigup apply inventories/homelab.py          show the changes, ask, make them, ask the model a question
-  rigup apply --limit gpu1.lan --yes          one host of the only inventory, without asking
-  rigup status --json                         for scripts
-  rigup lab up --hosts 2                      two booted machines to rehearse on
+  rigup apply inventories/homelab.py          show the changes, confirm, make them, send a test request
+  rigup apply --limit gpu1.lan --yes          change one host of the only inventory, without confirmation
+  rigup status --json                         print the status as JSON, for scripts
+  rigup lab up --hosts 2                      boot two machines to rehearse on
 
-exit codes: 0 yes (feasible, in sync, healthy, done), 1 no (refused, differs, failed), 2 could not even ask,
-130 cancelled
+exit codes: 0 success, 1 refused, different or failed, 2 usage error or no host reachable, 130 cancelled
 """
 
 
 def build_parser(wanted: str | None = None) -> argparse.ArgumentParser:
-    """The whole command line. A verb's module is imported for its arguments only; what it needs to run comes later.
+    """Builds the argument parser. A verb's module is imported for its arguments only; `run` imports the rest.
 
-    wanted: the only verb whose arguments matter; None for all.
+    wanted: the only verb whose arguments are needed; None for all.
     """
     parser = argparse.ArgumentParser(
         prog="rigup",
-        description="Fits out multi-GPU boxes: says what a rig can serve, then takes it there over SSH, on exact pins.",
+        description="Plans what a multi-GPU host can serve, pins every input, and sets the host up over SSH.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -82,13 +86,30 @@ def build_parser(wanted: str | None = None) -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code.
 
-    arguments: None for the process's own; the process ends with that command then.
+    arguments: None for the process's own arguments; main then ends the process itself.
     """
     words = sys.argv[1:] if arguments is None else arguments
-    args = build_parser(next((word for word in words if word in VERBS), None)).parse_args(words)
-    args.sudo_password = taken_sudo_password()
-    code = _run(args)
+    open_missing_streams()
+    with printable_streams():
+        args = _parsed(words)
+    if isinstance(args, int):
+        code = args
+    else:
+        with steady(args.verb in ONLY_TELL), printable_streams():
+            code = _run(args)
     return code if arguments is not None else _leave(code)
+
+
+def _parsed(words: Sequence[str]) -> argparse.Namespace | int:
+    """The arguments, or the exit code where one of them was refused."""
+    try:
+        check_words(words)
+        args = build_parser(next((word for word in words if word in VERBS), None)).parse_args(words)
+    except InputError as error:
+        show_error(error, as_json="--json" in words)
+        return error.exit_code
+    args.sudo_password = pop_sudo_password()
+    return args
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -101,54 +122,45 @@ def _run(args: argparse.Namespace) -> int:
         print("cancelled", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        return _nobody_reads()
+        return _reader_gone()
     except OSError as error:
-        return _refused_by_this_machine(error, bool(getattr(args, "json", False)))
+        return _report_os_error(error, bool(getattr(args, "json", False)))
 
 
-def _refused_by_this_machine(error: OSError, as_json: bool) -> int:
-    """A file, a folder or a device of this machine that cannot be used, where nothing nearer to it had better words."""
-    with suppress(OSError):  # what is left in the buffer would fail once more
+def _report_os_error(error: OSError, as_json: bool) -> int:
+    """Reports a local file, folder or device that cannot be used and that no verb reported itself."""
+    with suppress(OSError):  # the rest of the buffer would fail again
         sys.stdout.flush()
     where = f"{error.filename}: " if error.filename else ""
     found = InputError(
         f"{where}{error.strerror or error}",
-        "who owns it, and the folders that it lies in?" if isinstance(error, PermissionError) else None,
+        "check the permissions of the file and its parent directories" if isinstance(error, PermissionError) else None,
     )
     if error.errno == errno.ENOSPC:
-        show_error(found, as_json=False)  # standard output may be what is full
+        show_error(found, as_json=False)  # standard output may be on the full disk
         return 1
     show_error(found, as_json)
     return found.exit_code
 
 
 def _leave(code: int) -> NoReturn:
-    """Ends the process. What it holds is not taken down piece by piece: that took a tenth of a second."""
+    """Ends the process without Python's teardown, which took a tenth of a second."""
     atexit._run_exitfuncs()
     try:
         sys.stdout.flush()
         sys.stderr.flush()
     except BrokenPipeError:
-        code = _nobody_reads()
+        code = _reader_gone()
     except OSError as error:
         code = code or 1
-        os.write(2, f"rigup: what was to be printed could not be: {error.strerror}\n".encode())
+        os.write(2, f"rigup: cannot write to standard output: {error.strerror}\n".encode())
     os._exit(code)
 
 
-def _nobody_reads() -> int:
-    """Whoever read our output has left; Python would complain once more when it flushes."""
+def _reader_gone() -> int:
+    """Handles a closed pipe: the reader has gone, and Python's flush at exit would fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 1
-
-
-def show_error(error: RigupError, as_json: bool) -> None:
-    """One message and one hint on standard error; as JSON on standard output as well, for who reads that."""
-    if as_json:
-        print(json.dumps({"schema": 1, "error": {"message": error.message, "hint": error.hint}}))
-    print(f"rigup: {error.message}", file=sys.stderr)
-    if error.hint:
-        print(f"hint: {error.hint}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -1,47 +1,54 @@
-"""`rigup metrics`: Prometheus' configuration and Grafana's dashboard for a fleet, written here."""
+"""`rigup metrics`: writes a Prometheus configuration and a Grafana dashboard for a fleet."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rigup.cli import hosts
+from rigup.cli.sessions import session as hosts
 
 if TYPE_CHECKING:
-    from rigup.render.scrape_config import Scraping
+    from rigup.monitoring.scrape_config import Scraping
 
 EPILOG = """\
 examples:
-  rigup metrics --out monitoring              prometheus.yml, alerts.yml and dashboard.json of the only inventory
-  rigup metrics --out m --from gpu1.lan       for a Prometheus that runs on gpu1.lan, which reaches its loopback, too
-  rigup metrics --json                        the targets, and what cannot be reached; writes nothing without --out
+  rigup metrics --out monitoring              write prometheus.yml, alerts.yml and dashboard.json
+  rigup metrics --out m --from gpu1.lan       write them for a Prometheus on gpu1.lan, which also reaches its loopback
+  rigup metrics --json                        print the targets and what Prometheus cannot reach; write nothing
 
-No host is asked, and no key is read: a target that wants one has the file that it is to lie in.
+rigup contacts no host and reads no API key: a target that needs one names the file to put it in.
 
-exit codes: 0 written, 1 there is nothing that Prometheus would reach, 2 could not even ask
+exit codes: 0 written, 1 no target that Prometheus can reach, 2 usage error, 130 cancelled
 """
 DEFAULT_SECONDS = 15
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """INVENTORY, --out, --from, --interval, --limit and --json."""
+    """Adds INVENTORY and the options."""
     hosts.add_inventory(parser)
-    parser.add_argument("--out", metavar="DIR", type=Path, help="where the files go (default: monitoring)")
-    parser.add_argument("--from", dest="here", metavar="HOST", help="the host that Prometheus runs on, if it is one")
+    parser.add_argument("--out", metavar="DIR", type=Path, help="write the files into DIR (default monitoring)")
     parser.add_argument(
-        "--interval", metavar="SECONDS", type=_seconds, default=DEFAULT_SECONDS, help="between two scrapes (default 15)"
+        "--from", dest="here", metavar="HOST", help="name the host of the inventory that runs Prometheus"
+    )
+    parser.add_argument(
+        "--interval",
+        metavar="SECONDS",
+        type=_seconds,
+        default=DEFAULT_SECONDS,
+        help="scrape at this interval (default 15)",
     )
     hosts.add_limit(parser)
-    parser.add_argument("--json", action="store_true", help="the targets as JSON on standard output")
+    parser.add_argument("--json", action="store_true", help="print the targets as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Writes the files and says what cannot be reached; returns 1 where nothing can."""
-    from rigup.fleet.inventory import load_project
-    from rigup.fleet.scraping import scraping_of
+    """Writes the files and warns about unreachable targets; returns 1 if none can be reached."""
+    from rigup.project.inventory import load_project
+    from rigup.project.scrape_targets import scraping_of
 
     project = load_project(args.inventory, args.limit)
     scraped = scraping_of(project, args.here)
@@ -60,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def as_json(scraped: Scraping, written: list[Path]) -> dict[str, Any]:
-    """Schema 1."""
+    """The targets for scripts; schema 1."""
     from dataclasses import asdict
 
     return {
@@ -73,9 +80,9 @@ def as_json(scraped: Scraping, written: list[Path]) -> dict[str, Any]:
 
 def _write(folder: Path, scraped: Scraping, source: str, interval: int) -> list[Path]:
     from rigup.errors import InputError
-    from rigup.render.dashboard import dashboard
-    from rigup.render.monitoring_alerts import alerts_yml
-    from rigup.render.scrape_config import prometheus_yml
+    from rigup.monitoring.alerts import alerts_yml
+    from rigup.monitoring.dashboard import dashboard
+    from rigup.monitoring.scrape_config import prometheus_yml
 
     files = {
         "prometheus.yml": prometheus_yml(scraped, source, interval),
@@ -94,17 +101,17 @@ def _write(folder: Path, scraped: Scraping, source: str, interval: int) -> list[
 
 
 def _warn(scraped: Scraping, folder: Path | None) -> None:
-    """What a person has to do, on standard error: keys to put in place, targets that are not there."""
+    """Prints manual steps to standard error: API keys to install, targets left out."""
     for target in scraped.targets:
         if target.key_file:
             host, service = target.labels["host"], target.labels["service"]
             print(
-                f"{host}: {service}: its metrics want the service's API key: put it into "
-                f"{(folder or Path()) / target.key_file}, for Prometheus alone to read",
+                f"{host}: {service}: reading its metrics requires the API key of the service; put it into "
+                f"{(folder or Path()) / target.key_file}, readable by Prometheus only",
                 file=sys.stderr,
             )
     for out in scraped.left_out:
-        print(f"{out.host}: {out.what} is left out: {out.why}\n  hint: {out.hint}", file=sys.stderr)
+        print(f"{out.host}: {out.what} left out: {out.why}\n  hint: {out.hint}", file=sys.stderr)
 
 
 def _counted(number: int, what: str) -> str:
@@ -112,6 +119,6 @@ def _counted(number: int, what: str) -> str:
 
 
 def _seconds(text: str) -> int:
-    if not text.isdecimal() or len(text) > 4 or not 1 <= int(text) <= 3600:
-        raise argparse.ArgumentTypeError(f'"{text}" is not 1 to 3600 seconds')
+    if not re.fullmatch("[0-9]{1,4}", text) or not 1 <= int(text) <= 3600:
+        raise argparse.ArgumentTypeError(f'"{text}" is not a number of seconds between 1 and 3600')
     return int(text)

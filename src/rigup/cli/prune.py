@@ -1,4 +1,4 @@
-"""`rigup prune`: takes away builds, caches and, if asked, weights that no kept release needs; shows and asks first."""
+"""`rigup prune`: removes builds, caches and, with --weights, weights that no retained release uses."""
 
 from __future__ import annotations
 
@@ -7,41 +7,43 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from rigup.cli import hosts
+from rigup.cli.sessions import session as hosts
 
 if TYPE_CHECKING:
-    from rigup.fleet.pruning import Pruning
+    from rigup.run.prune import Pruning
 
 EPILOG = """\
 examples:
-  rigup prune                       what could go on every host of the only inventory; asks, then removes it
-  rigup prune --weights --yes       checkpoints that no release and no plan needs as well, without asking
+  rigup prune                       show what can be removed on every host, confirm, remove it
+  rigup prune --weights --yes       also remove unused checkpoints, without confirmation
   rigup prune --limit gpu1.lan --json --yes
 
-The builds of every release that a host keeps stay, and those of the plan, and whatever runs: rollback goes on working.
+rigup keeps the builds of retained releases, of the plan and of running services, so rollback still works.
 
-exit codes: 0 done, or nothing to remove, 1 a host failed or you said no, 2 could not ask, 130 cancelled
+exit codes: 0 done, 1 a host failed, or declined, 2 usage error or no host reachable, 130 cancelled
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of every verb that talks to hosts, --weights and --yes."""
+    """Adds the arguments of every verb that talks to hosts, --weights and --yes."""
     hosts.add_arguments(parser)
-    parser.add_argument("--weights", action="store_true", help="checkpoints that no release and no plan needs, too")
-    parser.add_argument("--yes", "-y", action="store_true", help="remove without asking")
+    parser.add_argument(
+        "--weights", action="store_true", help="also remove checkpoints that no release and no plan uses"
+    )
+    parser.add_argument("--yes", "-y", action="store_true", help="remove without confirmation")
 
 
 def run(args: argparse.Namespace) -> int:
-    """The whole of it."""
+    """Runs prune and returns its exit code."""
     hosts.patch_for_many_hosts()
-    from rich.console import Console
-
-    from rigup.cli import live, summary
     from rigup.cli.apply import agreed
-    from rigup.fleet.interrupt import stop_on_signals
-    from rigup.fleet.pruning import Pruning
-    from rigup.fleet.result import exit_code
-    from rigup.operations import progress
+    from rigup.cli.output import progress as live
+    from rigup.cli.output import results as summary
+    from rigup.cli.output.console import Console
+    from rigup.connection.signals import stop_on_signals
+    from rigup.operations.primitives import progress
+    from rigup.run.prune import Pruning
+    from rigup.run.result import exit_code
 
     _, opened = hosts.open_run(args, Pruning)
     assert isinstance(opened, Pruning)
@@ -72,10 +74,12 @@ def _tell(pruning: Pruning) -> None:
 
 
 def as_json(pruning: Pruning) -> dict[str, Any]:
-    """What went, and what could have gone and is still there, for scripts. Keys are only added within a schema."""
+    """What was removed and what can still be removed, for scripts. Within a schema, keys are only added."""
     rows = []
     for name, result in pruning.results.items():
-        made = {change.step for change in result.changes if result.state != "differs"}  # foreseen alone, after a "no"
+        made = {
+            change.step for change in result.changes if result.state != "differs"
+        }  # after declining, changes are only foreseen
         found = [
             (r.text in made, {"what": r.what, "path": r.path, "bytes": r.bytes}) for r in pruning.found.get(name, ())
         ]

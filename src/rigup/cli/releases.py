@@ -1,4 +1,4 @@
-"""`rigup releases`: which releases of its services each host keeps, and what changed from one to the next."""
+"""`rigup releases`: lists the releases that each host retains and what changed between them."""
 
 from __future__ import annotations
 
@@ -7,39 +7,41 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from rigup.cli import hosts
+from rigup.cli.sessions import session as hosts
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from rigup.fleet.rolling_back import RollingBack
-    from rigup.operations.kept_releases import KeptRelease
+    from rigup.operations.service.history import KeptRelease
+    from rigup.run.rollback import RollingBack
 
 EPILOG = """\
 examples:
-  rigup releases                     of every service of every host
+  rigup releases                     list the releases of every service of every host
   rigup releases --limit gpu1.lan --json
 
-exit codes: 0 shown, 1 a host failed, 2 could not ask
+exit codes: 0 shown, 1 a host failed, 2 usage error or no host reachable, 130 cancelled
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of every verb that talks to hosts."""
+    """Adds the arguments of every verb that talks to hosts."""
     hosts.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Reads and shows them; nothing is changed."""
+    """Reads and shows the releases; changes nothing."""
     with open_rolling_back(args) as run:
         run.connect(take_lease=False)
         run.read()
-    from rich.console import Console
-
-    from rigup.cli import summary
+    from rigup.cli.output import results as summary
+    from rigup.cli.output.console import Console
+    from rigup.operations.service.history import damage_of
 
     results = list(run.results.values())
     for result in results:
+        if damaged := damage_of(result.host, run.kept.get(result.host, {})):
+            result.fail("failed", *damaged)
         if result.state == "pending":
             result.state = "unchanged"
     if args.json:
@@ -51,49 +53,53 @@ def run(args: argparse.Namespace) -> int:
         for name, found in run.kept.items():
             show(name, found, console)
         summary.show_results([result for result in results if result.errors], console)
-    from rigup.fleet.result import exit_code
+    from rigup.run.result import exit_code
 
     return exit_code(results)
 
 
 def open_rolling_back(args: argparse.Namespace) -> RollingBack:
-    """A run over the hosts that are asked for; what is planned for them does not matter."""
+    """Opens a run over the selected hosts, without their plans."""
     hosts.patch_for_many_hosts()
-    from rigup.fleet.contact import Contact
-    from rigup.fleet.inventory import load_project
-    from rigup.fleet.rolling_back import RollingBack
-    from rigup.fleet.sets import with_whole_sets
-    from rigup.fleet.settings import Settings
+    from rigup.connection.connections import Connections
+    from rigup.project.inventory import load_project
+    from rigup.project.node_groups import with_whole_groups
+    from rigup.run.rollback import RollingBack
+    from rigup.settings import HostSettings
 
-    project = with_whole_sets(load_project(args.inventory, args.limit))
+    project = with_whole_groups(load_project(args.inventory, args.limit))
     password = hosts.sudo_password(args)
     names = [host.name for host in project.hosts]
-    contact = Contact(project, password)
+    contact = Connections(project.data_by_host, password)
     contact.begin()
-    return RollingBack(project, dict.fromkeys(names, ()), dict.fromkeys(names, Settings()), password, contact)
+    return RollingBack(project, dict.fromkeys(names, ()), dict.fromkeys(names, HostSettings()), password, contact)
 
 
 def show(host: str, found: dict[str, tuple[KeptRelease, ...]], console: Console) -> None:
-    """A line a release, the newest first, with what it changed."""
+    """Prints a line per release, newest first, and its changes."""
     from rich.markup import escape
 
-    from rigup.operations.kept_releases import differences, hosts_of
+    from rigup.operations.service.history import differences, hosts_of
     from rigup.units import time_text
 
     for service, kept in found.items():
         console.print(f"[bold]{escape(host)} {escape(service)}[/]")
         for older, release in reversed(list(zip((None, *kept), kept, strict=False))):
             marks = ["current"] * release.current + ([] if release.answered else ["never answered"])
+            marks += [f"built by {release.built_by}"] if release.built_by not in (None, host) else []
             marks += [f"on {' and '.join(spanned)}"] if (spanned := hosts_of(release.manifest)) else []
             console.print(
-                f"  {release.number}  {time_text(release.made)}" + (f"  [bold]{', '.join(marks)}[/]" if marks else "")
+                f"  {release.number}  {time_text(release.made)}"
+                + (f"  [bold]{escape(', '.join(marks))}[/]" if marks else "")
             )
-            for change in differences(older, release) if older else (str(release.manifest.get("build")),):
+            for change in (
+                differences(older, release) if older else (release.damage or str(release.manifest.get("build")),)
+            ):
                 console.print(f"       {escape(change)}", soft_wrap=True)
 
 
 def _json(kept: tuple[KeptRelease, ...]) -> list[dict[str, Any]]:
-    from rigup.operations.kept_releases import differences
+    from rigup.operations.service.history import differences
     from rigup.units import time_text
 
     return [
@@ -102,6 +108,7 @@ def _json(kept: tuple[KeptRelease, ...]) -> list[dict[str, Any]]:
             "made": time_text(release.made),
             "current": release.current,
             "answered": release.answered,
+            "built_by": release.built_by,
             "changed": list(differences(older, release)) if older else [],
             "manifest": release.manifest,
         }

@@ -1,4 +1,4 @@
-"""`rigup report`: one redacted file with what somebody needs who is to help with a host."""
+"""`rigup report`: writes one redacted file about a host, for a bug report."""
 
 from __future__ import annotations
 
@@ -8,61 +8,62 @@ import json
 import platform
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rigup.cli import hosts
+from rigup.cli.sessions import session as hosts
 from rigup.errors import InputError, RigupError
 
 if TYPE_CHECKING:
-    from rigup.fleet.examination import Examination
-    from rigup.fleet.inventory import HostEntry, Project
-    from rigup.fleet.redaction import Redactor
     from rigup.plan import Plan
+    from rigup.project.inventory import HostEntry, Project
+    from rigup.report.redaction import Redactor
+    from rigup.run.inspection import Examination
 
 EPILOG = """\
 examples:
-  rigup report gpu1.lan                        writes rigup-report-gpu1.lan-<time>.txt
-  rigup report gpu1.lan --output -             to standard output
-  rigup report gpu1.lan --html                 the same as one page: writes rigup-report-gpu1.lan-<time>.html
+  rigup report gpu1.lan                        write rigup-report-gpu1.lan-<time>.txt
+  rigup report gpu1.lan --output -             print to standard output
+  rigup report gpu1.lan --html                 write rigup-report-gpu1.lan-<time>.html, a single page
 
-In it: versions, what the inventory says of the host, its plans, its probe, what differs, its last record, the last
-lines of the journals of what rigup runs there. Secrets are taken out; names of hosts are not.
+A report contains versions, the host's inventory entry, its plans, probe, drift and last record, and the last journal
+lines of its services. rigup removes secrets but keeps host names.
 
-exit codes: 0 written, 1 written, and something is missing because a plan is refused or the host did not answer,
-2 could not even ask
+exit codes: 0 written, 1 written but incomplete (plan refused or host not reachable), 2 usage error, 130 cancelled
 """
-
-LARGEST_SECRET = 4096
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """HOST, INVENTORY, where to and how to become root."""
-    parser.add_argument("host", metavar="HOST", help="a host of the inventory")
+    """Adds HOST, INVENTORY and the options."""
+    parser.add_argument("host", metavar="HOST", help="host name in the inventory")
     hosts.add_inventory(parser)
-    parser.add_argument("--output", "-o", metavar="FILE", help="default: rigup-report-HOST-TIME.txt here; - prints it")
-    parser.add_argument("--html", action="store_true", help="a page to read in place of the text, without network")
-    parser.add_argument("--json", action="store_true", help="say as JSON which file was written")
+    parser.add_argument(
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="write to FILE (default rigup-report-HOST-TIME.txt; - for standard output)",
+    )
+    parser.add_argument("--html", action="store_true", help="write a self-contained HTML page instead of text")
+    parser.add_argument("--json", action="store_true", help="print the name of the file as JSON")
     hosts.add_sudo_password(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Gathers, redacts, writes. A file that cannot be written is said before the host is asked."""
+    """Gathers, redacts and writes the report. Checks that the file is writable before contacting the host."""
     hosts.patch_for_many_hosts()
     from rigup.cli.page.writing import STANDARD_OUTPUT, check_writable, write_page
-    from rigup.fleet.inventory import load_project
-    from rigup.fleet.planning import plan_project
-    from rigup.fleet.sets import with_whole_sets
+    from rigup.project.inventory import load_project
+    from rigup.project.node_groups import with_whole_groups
+    from rigup.project.planning import plan_project
 
     project = load_project(args.inventory, args.host)
     if len(project.hosts) != 1:
-        raise InputError(f"{args.host}: {len(project.hosts)} hosts", "a report is of one host: name it")
+        raise InputError(f"{args.host} matches {len(project.hosts)} hosts", "name one host")
     (entry,) = project.hosts
     path = args.output or _default_path(entry.name, "html" if args.html else "txt")
     check_writable(path, "--output")
-    args.limit = ",".join(host.name for host in with_whole_sets(project).hosts)  # a service over several is theirs
+    args.limit = ",".join(
+        host.name for host in with_whole_groups(project).hosts
+    )  # include all hosts of its multi-host services
     plans = plan_project(project)
     sections, secrets, whole = _gathered(args, project, entry, plans)
     text = _text(args, project, entry.name, sections, _redactor(project, entry, secrets))
@@ -80,9 +81,9 @@ def _default_path(host: str, kind: str) -> str:
 def _gathered(
     args: argparse.Namespace, project: Project, entry: HostEntry, plans: tuple[Plan, ...]
 ) -> tuple[dict[str, Any], list[str], bool]:
-    """The sections, the secrets that the host has, and whether nothing is missing."""
-    from rigup.cli.examining import examination
-    from rigup.cli.plan_json import plan_as_json
+    """The sections, the host's secrets, and whether the report is complete."""
+    from rigup.cli.output.plan_json import plan_as_json
+    from rigup.cli.sessions.inspection import examination
 
     sections: dict[str, Any] = {
         "versions": _versions(project),
@@ -104,15 +105,15 @@ def _gathered(
                 "last record there": asked.record if asked else "",
                 "journals": asked.journal if asked else "",
             }
-            secrets = [*(asked.secrets if asked else ()), examined.contact.sudo_password or ""]
+            secrets = [*(asked.secrets if asked else ()), examined.context.connections.sudo_password or ""]
             return sections, secrets, asked is not None and not result.errors
     except RigupError as error:
         return sections | {"errors": [{"message": error.message, "hint": error.hint}]}, [], False
 
 
 def _last_record(host: str) -> list[dict[str, Any]] | str:
-    """This machine's, or why it cannot be read: the rest of the report needs it least of all."""
-    from rigup.fleet.records import kept_here
+    """This machine's last record, or the reason why it cannot be read."""
+    from rigup.run.audit_log import kept_here
 
     try:
         return kept_here(host)[-1:]
@@ -143,35 +144,20 @@ def _versions(project: Project) -> dict[str, Any]:
 
 
 def _redactor(project: Project, entry: HostEntry, secrets: list[str]) -> Redactor:
-    """Knows what the host and the run have, and what the inventory says or has in its files."""
-    from rigup.fleet.redaction import Redactor
+    """A redactor of the secrets of the host, the run, the inventory and the files that it names."""
+    from rigup.report.inventory_secrets import inventory_secrets
+    from rigup.report.redaction import Redactor
 
-    return Redactor([*secrets, *secrets_said(project.root, entry.data)])
-
-
-def secrets_said(root: Path, data: Any) -> Iterator[str]:
-    """Each value whose key sounds like a secret, and the content of each file that a key ending in _file names."""
-    from rigup.fleet.redaction import secret_texts
-
-    for key, value in data.items() if isinstance(data, dict) else ():
-        if isinstance(value, dict):
-            yield from secrets_said(root, value)
-        elif isinstance(value, str) and str(key).endswith("_file"):
-            path = root / Path(value).expanduser()
-            with suppress(OSError):
-                if path.is_file() and path.stat().st_size <= LARGEST_SECRET:
-                    yield path.read_text(errors="replace").strip()
-        else:
-            yield from secret_texts(str(key), value)
+    return Redactor([*secrets, *inventory_secrets(project.root, entry.data)])
 
 
 def _text(args: argparse.Namespace, project: Project, host: str, sections: dict[str, Any], redactor: Redactor) -> str:
     if args.html:
-        from rigup.cli.page.gathering import origin_of
+        from rigup.cli.page.origin import origin_of
         from rigup.cli.page.report_page import report_page
 
         return report_page(host, origin_of(project, None), redactor.value(sections))
-    from rigup.fleet.report_text import report_text
+    from rigup.report.text import report_text
     from rigup.units import time_text
 
     return report_text(host, time_text(time.time()), sections, redactor)
@@ -181,5 +167,5 @@ def _say_where(path: str, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"schema": 1, "file": path}))
     else:
-        print(f"{path}: read it before you show it to others")
-        print("secrets were taken out; names of hosts and addresses were not", file=sys.stderr)
+        print(f"wrote {path}; review it before you share it")
+        print("secrets were removed; host names and addresses were not", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""`rigup rollback`: the release before, in the time that the engine takes to start; it must answer, or it goes."""
+"""`rigup rollback`: rolls services back to an earlier release, which must answer."""
 
 from __future__ import annotations
 
@@ -7,46 +7,52 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from rigup.cli import hosts
+from rigup.cli.output.typed_words import whole_number
+from rigup.cli.sessions import session as hosts
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from rigup.fleet.rolling_back import RollingBack
+    from rigup.run.rollback import RollingBack
 
 EPILOG = """\
 examples:
-  rigup rollback                            every service of every host, to the last release before that answered
-  rigup rollback --limit gpu1.lan --yes     one host, without asking
-  rigup rollback --service chat --to 4      a certain release; rigup releases lists them
+  rigup rollback                            roll every service back to its last healthy release
+  rigup rollback --limit gpu1.lan --yes     roll one host back without confirmation
+  rigup rollback --service chat --to 4      roll back to release 4 (rigup releases lists them)
 
-Until the inventory or the lock is put back as well, rigup apply goes forward again.
+Revert the inventory or the lock as well; otherwise the next rigup apply installs the newer release again.
 
-exit codes: 0 done, every service has answered; 1 a host failed or you said no, 2 could not ask, 130 cancelled
+exit codes: 0 every service is healthy, 1 a host failed, or declined, 2 usage error or no host reachable, 130 cancelled
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of every verb that talks to hosts, which service, which release, and --yes."""
+    """Adds the arguments of every verb that talks to hosts, --service, --to and --yes."""
     hosts.add_arguments(parser)
-    parser.add_argument("--service", metavar="NAME", help="only this one (default: all of a host)")
-    parser.add_argument("--to", type=int, metavar="N", help="this release (default: the last one before that answered)")
-    parser.add_argument("--yes", "-y", action="store_true", help="without asking")
+    parser.add_argument("--service", metavar="NAME", help="roll back only this service (default: all)")
+    parser.add_argument(
+        "--to",
+        type=whole_number("--to", 1, 10**9),
+        metavar="N",
+        help="roll back to release N (default: the last earlier release that answered)",
+    )
+    parser.add_argument("--yes", "-y", action="store_true", help="roll back without confirmation")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Shows what goes back to what, asks, and does it."""
+    """Shows the steps, asks for confirmation, and rolls back."""
     from rigup.cli.releases import open_rolling_back
 
     opened = open_rolling_back(args)
-    from rich.console import Console
-
-    from rigup.cli import live, summary
     from rigup.cli.apply import agreed
-    from rigup.fleet.interrupt import stop_on_signals
-    from rigup.fleet.result import exit_code
-    from rigup.operations import progress
-    from rigup.verify.generation import QUESTION
+    from rigup.cli.output import progress as live
+    from rigup.cli.output import results as summary
+    from rigup.cli.output.console import Console
+    from rigup.connection.signals import stop_on_signals
+    from rigup.operations.primitives import progress
+    from rigup.operations.service.health import QUESTION
+    from rigup.run.result import exit_code
 
     console = Console(stderr=args.json, highlight=False)
     view = live.view()
@@ -54,9 +60,9 @@ def run(args: argparse.Namespace) -> int:
         progress.listen(view.show)
         with view:
             run.connect(take_lease=True)
-            run.foresee(args.service, args.to)
+            run.plan_rollback(args.service, args.to)
         show_steps(run, console)
-        if any(run.steps.values()) and not args.yes and not agreed(console, "rollback", "Go back?"):
+        if any(run.steps.values()) and not args.yes and not agreed(console, "rollback", "Roll back?"):
             if args.json:
                 _tell(run)
             return 1
@@ -72,15 +78,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _tell(run: RollingBack) -> None:
-    """For scripts. After a "no" the hosts have what would go back, and the state "differs"."""
-    from rigup.cli import summary
+    """Prints the results as JSON. If the user declined, hosts have the pending steps and the state "differs"."""
+    from rigup.cli.output import results as summary
 
     json.dump(summary.as_json(list(run.results.values())), sys.stdout, indent=1)
     print()
 
 
 def show_steps(run: RollingBack, console: Console) -> None:
-    """What goes back to what, by host, and what that changes."""
+    """Prints the steps by host and what each changes."""
     from rich.markup import escape
 
     for name, steps in run.steps.items():

@@ -1,29 +1,30 @@
-"""`rigup status`: a line a service: what runs, whether it answers a real question, whether it is what the plan says."""
+"""`rigup status`: shows a line per service: build, checkpoint, health by a real request, drift."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
+import re
 import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from rigup.cli import hosts
+from rigup.cli.sessions import session as hosts
 from rigup.errors import InputError
 
 if TYPE_CHECKING:
-    from rigup.fleet.examination import Examination
-    from rigup.fleet.result import HostResult
+    from rigup.run.inspection import Examination
+    from rigup.run.result import HostResult
 
 EPILOG = """\
 examples:
-  rigup status                      every host of the only inventory
+  rigup status                      show every host of the only inventory
   rigup status --limit gpu1.lan --json
-  rigup status --watch 5            again every five seconds, in place, until Ctrl-C
-  rigup status --html fleet.html    also a page: memory, versions, drift, benchmarks, releases; - prints it
+  rigup status --watch 5            refresh in place every five seconds until Ctrl-C
+  rigup status --html fleet.html    also write a page with memory, versions, drift, benchmarks and releases
 
-exit codes: 0 every service answers and is what the plan says, 1 one does not, 2 could not ask; of --watch: 0
+exit codes: 0 every service is healthy and as planned (--watch: always), 1 one is not,
+2 usage error or no host reachable, 130 cancelled
 """
 
 WATCH_SECONDS = 10.0
@@ -32,7 +33,7 @@ PIPED_WIDTH = 240
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of every verb that talks to hosts, and --watch."""
+    """Adds the arguments of every verb that talks to hosts, --watch and --html."""
     hosts.add_arguments(parser)
     parser.add_argument(
         "--watch",
@@ -40,29 +41,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const=WATCH_SECONDS,
         metavar="SECONDS",
-        help=f"refresh in place, every {WATCH_SECONDS:g} seconds; with --json one line a refresh",
+        help=f"refresh in place every {WATCH_SECONDS:g} seconds; with --json print one line per refresh",
     )
-    parser.add_argument("--html", metavar="FILE", help="also write a page about the fleet; - for standard output")
+    parser.add_argument(
+        "--html", metavar="FILE", help="also write a page about the fleet to FILE (- for standard output)"
+    )
 
 
 def _seconds(text: str) -> float | str:
-    """What follows --watch: a number, or the inventory, since the number may be left out."""
+    """Parses the word after --watch: a number, or the inventory, since the number is optional."""
     try:
         seconds = float(text)
     except ValueError:
         return text
-    if not 0 <= seconds < math.inf:
-        raise argparse.ArgumentTypeError(f"{text} is no number of seconds")
+    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
     return max(seconds, SHORTEST_SECONDS)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Asks every host and shows one line a service; again and again with --watch."""
-    from rigup.cli.examining import examination
+    """Asks every host and shows a line per service; repeats with --watch."""
+    from rigup.cli.sessions.inspection import examination
 
     if isinstance(args.watch, str):
         if args.inventory is not None:
-            raise InputError(f"--watch: {args.watch} is no number of seconds", "e.g. --watch 5")
+            raise InputError(f"--watch: {args.watch!r} is not a number of seconds", "pass a number, such as --watch 5")
         args.inventory, args.watch = args.watch, WATCH_SECONDS
     if args.html is not None:
         from rigup.cli.page import status_page
@@ -74,10 +77,9 @@ def run(args: argparse.Namespace) -> int:
             return 0
         rows, results = _rows(examined)
         page = status_page.page_of(examined, rows, args.limit) if args.html is not None else ""
-    from rich.console import Console
-
-    from rigup.cli import summary
-    from rigup.fleet.result import exit_code
+    from rigup.cli.output import results as summary
+    from rigup.cli.output.console import Console
+    from rigup.run.result import exit_code
 
     if args.json:
         json.dump(said_as_json(rows, results), sys.stdout, indent=1)
@@ -94,12 +96,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _rows(examined: Examination) -> tuple[list[dict[str, Any]], list[HostResult]]:
-    from rigup.cli.status_rows import left_over_row, row, settle, with_kernels
-    from rigup.fleet.kernels import kernels_of
-    from rigup.fleet.measured_memory import memory_of
+    from rigup.cli.output.status_rows import left_over_row, row, settle, with_kernels
+    from rigup.run.kernel_status import kernels_of
+    from rigup.run.measured_memory import memory_of
 
     examined.note_drift()
-    kernels, memory = kernels_of(examined), memory_of(examined)
+    kernels, memory = kernels_of(examined.context), memory_of(examined.context)
     results = list(examined.results.values())
     rows: list[dict[str, Any]] = []
     for result in results:
@@ -110,11 +112,12 @@ def _rows(examined: Examination) -> tuple[list[dict[str, Any]], list[HostResult]
             rows.append(with_kernels(row(result, plan, drift) | measured, plan, said))
         rows += [left_over_row(result, found) for found in drift if found.what == "not in the inventory"]
     settle(results, rows)
+    examined.note_damage()
     return rows, results
 
 
 def said_as_json(rows: list[dict[str, Any]], results: list[HostResult]) -> dict[str, Any]:
-    """The same for scripts; schema 1. A host has its errors: a service's line has room for no reason."""
+    """The rows for scripts; schema 1. Errors are listed per host."""
     hosts = [
         {
             "host": result.host,
@@ -127,12 +130,13 @@ def said_as_json(rows: list[dict[str, Any]], results: list[HostResult]) -> dict[
 
 
 def _watch(examined: Examination, seconds: float, as_json: bool) -> None:
-    """Until Ctrl-C. Piped, each refresh follows the last one."""
-    from rich.console import Console, Group
+    """Refreshes until Ctrl-C. If piped, prints each refresh below the last."""
+    from rich.console import Group
     from rich.live import Live
     from rich.text import Text
 
-    from rigup.fleet.interrupt import ended_by_signals
+    from rigup.cli.output.console import Console
+    from rigup.connection.signals import ended_by_signals
 
     console = Console(width=None if sys.stdout.isatty() else PIPED_WIDTH)
     with Live(console=console, auto_refresh=False, screen=False) as shown, ended_by_signals() as ended:
@@ -142,7 +146,7 @@ def _watch(examined: Examination, seconds: float, as_json: bool) -> None:
                 print(json.dumps(said_as_json(rows, results) | {"time": int(time.time())}), flush=True)
             else:
                 errors = [error.message for result in results for error in result.errors]
-                when = time.strftime(f"%H:%M:%S, again every {seconds:g} s, Ctrl-C ends")
+                when = time.strftime(f"%H:%M:%S, refreshed every {seconds:g} s, press Ctrl-C to stop")
                 view = Group(table(rows), *(Text(text, "red") for text in errors), Text(when, "dim"))
                 shown.update(view, refresh=True) if console.is_terminal else console.print(view)
             if ended.wait(seconds):
@@ -151,11 +155,12 @@ def _watch(examined: Examination, seconds: float, as_json: bool) -> None:
 
 
 def table(rows: list[dict[str, Any]]) -> Any:
-    """A line a service, with columns for the driver and the GPUs where some host has them; red where not as planned."""
+    """A row per service, with driver and GPU columns if some host has them; red if not as planned."""
     from rich.markup import escape
     from rich.table import Table
 
-    from rigup.fleet.result import HEALTHY
+    from rigup.run.result import HEALTHY
+    from rigup.units import uptime_text
 
     table = Table(box=None, pad_edge=False)
     drivers = ("driver",) if any(row.get("driver") for row in rows) else ()
@@ -169,7 +174,13 @@ def table(rows: list[dict[str, Any]]) -> Any:
         health = row["health"] + (f" in {row['seconds']:.2f} s" if row.get("seconds") else "")
         driver = (row.get("driver"),) if drivers else ()
         figures = (_gpu_memory(row), _temperature(row)) if gpus else ()
-        known = (row.get("release"), _engine(row), _checkpoint(row), row.get("unit"), uptime(row.get("up_seconds")))
+        known = (
+            row.get("release"),
+            _engine(row),
+            _checkpoint(row),
+            row.get("unit"),
+            uptime_text(row.get("up_seconds")),
+        )
         style = None if row["health"] in HEALTHY and row["drift"] == "none" else "red"
         kernel = (row.get("moe_config"),) if kernels else ()
         beside = (_planned(row),) if planned else ()
@@ -179,7 +190,7 @@ def table(rows: list[dict[str, Any]]) -> Any:
 
 
 def _engine(row: dict[str, Any]) -> str:
-    """The build's name without the hash, which `--json` has."""
+    """The build's name without its hash, which only `--json` shows."""
     return str(row.get("build") or "").rpartition("-")[0].replace("-", " ")
 
 
@@ -194,23 +205,13 @@ def _gpu_memory(row: dict[str, Any]) -> str:
 
 
 def _planned(row: dict[str, Any]) -> str:
-    """What the plan has for the service's GPUs, and how far off that is while it runs."""
-    from rigup.fleet.measured_memory import off, together
+    """Planned memory of the service's GPUs, and the error while it runs."""
+    from rigup.run.measured_memory import percent_off, totals
 
-    sums = together(row.get("memory") or ()) if row.get("unit") == "active" else None
-    return f"{sums[1] / 1024:.1f} GiB ({off(*sums)})" if sums else ""
+    sums = totals(row.get("memory") or ()) if row.get("unit") == "active" else None
+    return f"{sums[1] / 1024:.1f} GiB ({percent_off(*sums)})" if sums else ""
 
 
 def _temperature(row: dict[str, Any]) -> str:
     warm = row.get("gpu_temperature_c")
     return f"{warm} °C" if warm is not None else ""
-
-
-def uptime(seconds: int | None) -> str:
-    """An uptime in its two largest units."""
-    if seconds is None:
-        return ""
-    for unit, size, smaller, small in (("d", 86400, "h", 3600), ("h", 3600, "m", 60), ("m", 60, "s", 1)):
-        if seconds >= size:
-            return f"{seconds // size}{unit} {seconds % size // small}{smaller}"
-    return f"{seconds}s"

@@ -1,61 +1,67 @@
-"""`rigup tune GROUP`: an engine's own fused-MoE tuner on one host of a group; what it finds comes home if it wins."""
+"""`rigup tune GROUP`: runs an engine's fused-MoE tuner on one host and keeps the result if it is faster."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
-from rigup.cli import hosts
+from rigup.cli.output.typed_words import whole_number
+from rigup.cli.sessions import session as hosts
 from rigup.errors import InputError, Refused
 
 if TYPE_CHECKING:
-    from rigup.fleet.inventory import Project
-    from rigup.fleet.tuning import Outcome
     from rigup.lock import LockedSource
     from rigup.plan import Plan
+    from rigup.project.inventory import Project
+    from rigup.tuning.run import TuningResult
 
 EPILOG = """\
 examples:
-  rigup tune quad_pro_6000                        on a host of that group, after asking
+  rigup tune quad_pro_6000                        tune on a host of that group, after confirmation
   rigup tune quad_pro_6000 --host gpu2.lan --yes
-  rigup tune quad_pro_6000 --tokens 1,8,64,512    fewer numbers of tokens, sooner done
+  rigup tune quad_pro_6000 --tokens 1,8,64,512    tune for fewer batch sizes, to finish sooner
 
-The services of the host are stopped meanwhile and started again in the end, however that comes. A kernel that is faster
-than what was there, in every one of several runs, is written into files/moe_configs/: rigup lock pins it, rigup apply
-gives it to the group.
+rigup stops the services of the host and starts them again at the end, even after an error. If the tuned kernel is
+faster in every run, rigup writes it to files/moe_configs/; then run rigup lock to pin it and rigup apply to install it.
 
-exit codes: 0 a faster kernel was kept, 1 it was not faster, or the tuner failed, 2 could not ask, 130 cancelled
+exit codes: 0 a faster kernel was kept, 1 not faster, or failed, 2 usage error or no host reachable, 130 cancelled
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """GROUP, the arguments of every verb that talks to hosts but --limit, and what to tune."""
-    from rigup.fleet.tuning_gain import LEAST_RUNS, RUNS
+    """Adds GROUP, the arguments of every verb that talks to hosts except --limit, and those of tune."""
+    from rigup.tuning.gain import LEAST_RUNS, RUNS
 
-    parser.add_argument("group", metavar="GROUP", help="the group whose kernel is tuned")
+    parser.add_argument("group", metavar="GROUP", help="tune the kernel of this group")
     hosts.add_inventory(parser)
-    parser.add_argument("--host", metavar="HOST", help="on this host; default: one on which the fewest services run")
-    parser.add_argument("--service", metavar="NAME", help="whose kernel, where several services have one")
-    parser.add_argument("--tokens", metavar="N,N,...", help="numbers of tokens to tune for; default: the tuner's own")
     parser.add_argument(
-        "--runs", type=int, default=RUNS, metavar="N", help=f"measurements of each side, {LEAST_RUNS} at least"
+        "--host", metavar="HOST", help="tune on this host (default: the host with the fewest running services)"
     )
-    parser.add_argument("--yes", "-y", action="store_true", help="stop what serves there without asking")
-    parser.add_argument("--json", action="store_true", help="the result as JSON on standard output")
+    parser.add_argument("--service", metavar="NAME", help="tune the kernel of this service, if several have one")
+    parser.add_argument("--tokens", metavar="N,N,...", help="tune for these numbers of tokens (default: the tuner's)")
+    parser.add_argument(
+        "--runs",
+        type=whole_number("--runs", 1, 1000),
+        default=RUNS,
+        metavar="N",
+        help=f"measure each side N times, at least {LEAST_RUNS} (default {RUNS})",
+    )
+    parser.add_argument("--yes", "-y", action="store_true", help="stop running services without confirmation")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
     hosts.add_sudo_password(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """The whole of a tuning."""
+    """Runs tune and returns its exit code."""
     hosts.patch_for_many_hosts()
-    from rich.console import Console
-
-    from rigup.cli import live
-    from rigup.fleet.interrupt import stop_on_signals
-    from rigup.fleet.tuning import Request, TuningRun, tuner_files
-    from rigup.operations import progress
+    from rigup.cli.output import progress as live
+    from rigup.cli.output.console import Console
+    from rigup.connection.signals import stop_on_signals
+    from rigup.operations.primitives import progress
+    from rigup.tuning.run import Request, TuningRun, tuner_files
 
     tokens = _tokens(args)
     group = _group(args)
@@ -75,28 +81,32 @@ def run(args: argparse.Namespace) -> int:
         if name is None or not _agreed(name, run.serving(name), args.yes, console):
             return _tell(args, project, None, list(run.results.values()), console)
         with view:
-            run.tune(name, Request(plan.model_copy(update={"host": name}), source, files, tokens, args.runs))
+            own = next(each for each in run.plans[name] if each.service.name == plan.service.name)
+            run.tune(name, Request(own, source, files, tokens, args.runs))
         results, outcome = list(run.results.values()), run.outcome
     return _tell(args, project, outcome, results, console)
 
 
 def _tokens(args: argparse.Namespace) -> tuple[int, ...]:
-    from rigup.fleet.tuning_gain import LEAST_RUNS
-    from rigup.render.tuning import TOKENS
+    from rigup.commands.tuning import TOKENS
+    from rigup.tuning.gain import LEAST_RUNS
 
     if args.runs < LEAST_RUNS:
-        raise InputError(f"--runs: {args.runs} runs cannot tell a gain from chance", f"{LEAST_RUNS} at least")
+        raise InputError(f"--runs: {args.runs} runs cannot distinguish a gain from noise", f"use at least {LEAST_RUNS}")
     if args.tokens is None:
         return TOKENS
     parts = args.tokens.split(",")
-    if not all(part.isdecimal() and len(part) < 9 and 0 < int(part) <= 2**20 for part in parts):
-        raise InputError(f'--tokens: "{args.tokens}" is no list of numbers of tokens', "e.g. --tokens 1,8,64,512")
+    if not all(re.fullmatch("[0-9]{1,8}", part) and 0 < int(part) <= 2**20 for part in parts):
+        raise InputError(
+            f'--tokens: "{args.tokens}" is not a list of numbers of tokens',
+            "separate numbers with commas: --tokens 1,8,64,512",
+        )
     return tuple(sorted({int(part) for part in parts}))
 
 
 def _group(args: argparse.Namespace) -> list[str]:
-    """The hosts of the group. Raises InputError for a group, or a host of it, that the inventory does not have."""
-    from rigup.fleet.inventory import load_project
+    """The hosts of the group. Raises InputError if the inventory lacks the group or the host."""
+    from rigup.project.inventory import load_project
 
     project = load_project(args.inventory)
     groups: dict[str, list[str]] = {}
@@ -104,17 +114,17 @@ def _group(args: argparse.Namespace) -> list[str]:
         groups.setdefault(host.group, []).append(host.name)
     if args.group not in groups:
         where = args.inventory or project.inventory
-        raise InputError(f'{where}: no group "{args.group}"', f"groups: {', '.join(groups)}")
+        raise InputError(f'{where}: group "{args.group}" does not exist', f"choose from: {', '.join(groups)}")
     found = groups[args.group]
     if args.host is not None and args.host not in found:
-        raise InputError(f"--host: {args.host} is not in group {args.group}", f"its hosts: {', '.join(found)}")
+        raise InputError(f"--host: {args.host} is not in group {args.group}", f"choose from: {', '.join(found)}")
     return found
 
 
 def _plan(args: argparse.Namespace) -> Plan:
-    """The plan whose kernel is tuned. Raises InputError where there is none, or more than one."""
-    from rigup.fleet.inventory import load_project
-    from rigup.fleet.planning import plan_project
+    """The plan whose kernel is tuned. Raises InputError unless there is exactly one."""
+    from rigup.project.inventory import load_project
+    from rigup.project.planning import plan_project, refuse
 
     project = load_project(args.inventory, args.limit)
     first = project.hosts[0]
@@ -122,23 +132,22 @@ def _plan(args: argparse.Namespace) -> Plan:
     origin = first.origins["services"]
     if not plans:
         raise InputError(
-            f"{origin}: services: {first.name} is to serve nothing, so there is no kernel to tune",
-            "rigup plan shows what each host serves",
+            f"{origin}: services: {first.name} has no service whose kernel could be tuned",
+            "run rigup plan to see what each host serves",
         )
     if args.service is not None and args.service not in [plan.service.name for plan in plans]:
         known = ", ".join(plan.service.name for plan in plans)
-        raise InputError(f'--service: {args.group} has no service "{args.service}"', f"its services: {known}")
+        raise InputError(f'--service: {args.group} has no service "{args.service}"', f"choose from: {known}")
     asked = [plan for plan in plans if args.service in (None, plan.service.name)]
-    if refused := [plan for plan in asked if plan.verdict == "refused"]:
-        raise hosts.Refusals(refused)
+    refuse(asked)
     found = [plan for plan in asked if plan.moe_config is not None]
     if not found:
         build, checkpoint = asked[0].build, asked[0].checkpoint
         assert build is not None
         what = f"{build.engine} {build.version}" + (f" with {checkpoint.repo} {checkpoint.quant}" if checkpoint else "")
         raise InputError(
-            f"{origin}: services.{asked[0].service.name}: {what} runs no kernel here that a config tunes",
-            "vLLM and SGLang do for FP8 experts on GPUs that compute in FP8, in their Triton backend",
+            f"{origin}: services.{asked[0].service.name}: {what} does not run a tunable kernel on this rig",
+            "use vLLM or SGLang with FP8 experts, the Triton backend and GPUs that compute in FP8",
         )
     if len(found) > 1:
         names = ", ".join(plan.service.name for plan in found)
@@ -146,19 +155,19 @@ def _plan(args: argparse.Namespace) -> Plan:
     if found[0].build is not None and found[0].build.method != "wheel":
         raise InputError(
             f"{origin}: services.{found[0].service.name}: the tuner runs in an installed engine, not in an image",
-            'write "build": "wheel" for the time of the tuning',
+            'set "build": "wheel" while tuning',
         )
     return found[0]
 
 
 def _source(project: Project, plan: Plan, console: Any) -> tuple[Any, LockedSource]:
-    """The tuner, and the pinned archive that holds it: the lock's, else pinned now and written into the lock."""
+    """The tuner and its pinned archive; an archive that is not in the lock is pinned and written to it."""
     from rigup.cache import cache_folder
     from rigup.catalogue.tuners import tuner
-    from rigup.fleet.lock_entries import with_sources
-    from rigup.fleet.locking import own_lock, write_lock
     from rigup.lock import load_lock
-    from rigup.operations.sources import pin_source
+    from rigup.lockfile.entries import with_sources
+    from rigup.lockfile.lock import own_lock, write_lock
+    from rigup.sources.archives import pin_source
 
     assert plan.build is not None
     engine, version = plan.build.engine, plan.build.version
@@ -170,7 +179,7 @@ def _source(project: Project, plan: Plan, console: Any) -> tuple[Any, LockedSour
     if locked is not None:
         return found, locked
     if not path.exists():
-        raise Refused(f"{path.name} does not exist, and the tuner's archive belongs into it", "run: rigup lock")
+        raise Refused(f"{path.name} does not exist; the tuner's archive must be pinned in it", "run rigup lock")
     console.print(f"downloading the tuner of {engine} {version}: {found.archive}", highlight=False)
     source = pin_source(engine, version, found.archive, found.root, cache_folder() / "sources")
     write_lock(path, with_sources(lock, [source]))
@@ -179,32 +188,34 @@ def _source(project: Project, plan: Plan, console: Any) -> tuple[Any, LockedSour
 
 
 def _agreed(name: str, serving: tuple[str, ...], yes: bool, console: Any) -> bool:
-    """Whether what serves on a host may be stopped for a while; nobody is asked where nothing runs."""
+    """Asks whether the services of a host may be stopped for a while; True if none runs."""
     from rigup.cli.apply import says_yes
 
     if yes or not serving:
         return True
-    what = f"{name} serves {', '.join(serving)}: {'it stops' if len(serving) == 1 else 'they stop'} while it is tuned"
+    what = f"{name} serves {', '.join(serving)}, which must stop while rigup tunes"
     if not sys.stdin.isatty():
-        raise InputError(f"{what}, and nobody can answer here", "add --yes, or name another host with --host")
-    return says_yes(console, f"{what}, which may take hours. Go on?")
+        raise InputError(f"{what}; standard input is not a terminal", "pass --yes, or name another host with --host")
+    return says_yes(console, f"{what}. This may take hours. Continue?")
 
 
-def _tell(args: argparse.Namespace, project: Project, outcome: Outcome | None, results: list[Any], console: Any) -> int:
-    """Keeps a kernel that wins, says what came of it, and returns the exit code."""
+def _tell(
+    args: argparse.Namespace, project: Project, outcome: TuningResult | None, results: list[Any], console: Any
+) -> int:
+    """Keeps a faster kernel, shows the outcome, and returns the exit code."""
     from rigup.catalogue.moe_configs import path_of
-    from rigup.cli import summary
-    from rigup.fleet.locking import own_lock
-    from rigup.fleet.result import exit_code
-    from rigup.fleet.tuning import keep
-    from rigup.fleet.tuning_gain import as_json
+    from rigup.cli.output import results as summary
     from rigup.lock import load_lock
+    from rigup.lockfile.lock import own_lock
+    from rigup.run.result import exit_code
+    from rigup.tuning.gain import as_json
+    from rigup.tuning.run import keep
 
     kept = keep(outcome, project.root) if outcome and outcome.gain.wins else None
     if args.json:
-        said: dict[str, Any] = {"kept": str(kept.relative_to(project.root)) if kept else None, "gain": None}
-        said |= {"gain": as_json(outcome.gain), "triton": outcome.tuned.triton} if outcome else {}
-        json.dump({**summary.as_json(results), **said}, sys.stdout, indent=1)
+        output: dict[str, Any] = {"kept": str(kept.relative_to(project.root)) if kept else None, "gain": None}
+        output |= {"gain": as_json(outcome.gain), "triton": outcome.tuned.triton} if outcome else {}
+        json.dump({**summary.as_json(results), **output}, sys.stdout, indent=1)
         print()
     elif outcome is not None:
         console.print(f"{outcome.tuned.title}: {outcome.gain.text}", highlight=False, soft_wrap=True)
@@ -215,9 +226,9 @@ def _tell(args: argparse.Namespace, project: Project, outcome: Outcome | None, r
             where = kept.relative_to(project.root)
             locked = path_of(outcome.tuned) in load_lock(own_lock(project)).moe_configs
             lock = "rigup lock --upgrade moe-configs" if locked else "rigup lock"
-            console.print(f"kept: {where}; now: {lock}, then rigup apply", soft_wrap=True, highlight=False)
+            console.print(f"wrote {where}; run {lock}, then rigup apply", soft_wrap=True, highlight=False)
         else:
-            console.print("not kept: it is not faster than what there was, beyond what the runs differ by")
+            console.print("discarded: not faster than before by more than the noise between runs")
     if not args.json and any(result.errors for result in results):
         summary.show_results(results, console)
     failed = exit_code(results)

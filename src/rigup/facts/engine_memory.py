@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from rigup.plan import Parallel
 
@@ -21,20 +22,26 @@ WORDS = (
 )
 
 _GIB = 1024
-_NUMBER = r"([\d.]+)"
+# longer ones are nobody's sizes, and a longer line is not an engine's
+_NUMBER = r"([0-9]{1,9}(?:\.[0-9]{1,9})?)"
+_MOST_LINE, _MOST_LINES = 4096, 20_000
 # (Worker_DP0_PP1_TP3 pid=7) of vLLM, [2026-11-21 20:15:00 DP0 PP1 TP3] of SGLang.
-_VLLM_RANK = re.compile(r"\((?:Worker|EngineCore)((?:_[A-Z]+\d+)*)[ )]")
+_VLLM_RANK = re.compile(r"\((?:Worker|EngineCore)((?:_[A-Z]+[0-9]+)*)[ )]")
 _SGLANG_RANK = re.compile(r"^\[[\d:. -]+?((?: [A-Z_]+\d+)+)\]")
-_RANK_PART = re.compile(r"(?:^_|(?<=\d)_| )(DP|PP|TP)(\d+)")
+_RANK_PART = re.compile(r"(?:^_|(?<=\d)_| )(DP|PP|TP)([0-9]{1,6})")
 
 _WEIGHTS = re.compile(rf"Model loading took {_NUMBER} GiB|Load weight end\..*mem usage={_NUMBER} GB")
 _CACHE = re.compile(rf"Available KV cache memory: {_NUMBER} GiB|#tokens: \d+, KV size: {_NUMBER} GB")
 _CACHE_HALVES = re.compile(rf"#tokens: \d+, K size: {_NUMBER} GB, V size: {_NUMBER} GB")
-_TOKENS = re.compile(r"GPU KV cache size: ([\d,]+) tokens|KV [Cc]ache (?:is )?allocated\..*#tokens: (\d+)")
+_TOKENS = re.compile(
+    r"GPU KV cache size: ([0-9][0-9,]{0,18}) tokens|KV [Cc]ache (?:is )?allocated\..*#tokens: ([0-9]{1,15})(?![0-9])"
+)
 _GRAPHS = re.compile(rf"Graph capturing finished in .* took {_NUMBER} GiB")
 _GRAPHS_COUNTED = "CUDA graph memory profiling is enabled"
-_LLAMA_CPP = re.compile(rf"CUDA(\d+) (model|KV|compute) buffer size = +{_NUMBER} MiB")
-_LLAMA_CPP_CELLS = re.compile(r"llama_kv_cache: size = .*\( *(\d+) cells, +\d+ layers, +\d+/(\d+) seqs\)")
+_LLAMA_CPP = re.compile(rf"CUDA([0-9]{{1,4}}) (model|KV|compute) buffer size = +{_NUMBER} MiB")
+_LLAMA_CPP_CELLS = re.compile(
+    r"llama_kv_cache: size = .*\( *([0-9]{1,12}) cells, +[0-9]+ layers, +[0-9]+/([0-9]{1,6}) seqs\)"
+)
 
 
 @dataclass(frozen=True)
@@ -60,7 +67,7 @@ def read_log(lines: Iterable[str], parallel: Parallel, gpus: int, first: int = 0
     counts as it was said last, but llama.cpp's buffers add up.
     """
     found = [Parts() for _ in range(gpus)]
-    for line in lines:
+    for line in islice((line for line in lines if len(line) <= _MOST_LINE), _MOST_LINES):
         for rank in _ranks(line, parallel, gpus, first):
             found[rank] = _with(found[rank], line, rank)
     return tuple(found)

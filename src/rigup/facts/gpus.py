@@ -26,7 +26,7 @@ class PowerLimits:
 
 
 @dataclass(frozen=True)
-class Gpu:
+class ProbedGpu:
     """One GPU. None is a figure that the card does not have, or that nobody could be asked for.
 
     error: why it does not answer; everything that was not learned otherwise is unset then.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from rigup.facts.gpus import Gpu, GpuPair, Nvidia, PciGpu
+from rigup.facts.gpus import GpuPair, Nvidia, PciGpu, ProbedGpu
 
 
 @dataclass(frozen=True)
@@ -73,9 +73,10 @@ class Probe:
     clock: its time in seconds since 1970. kernels, headers: releases of the kernels that are installed, and of those
     whose headers are. secure_boot: "on", "off", or "none" where the firmware knows none. held: packages on hold.
     pci_gpus: what the bus shows, driver or not. gpus: what NVML says, else what the kernel's module says.
-    built_for: by build, of those for GPUs.
+    built_for: by build, of those for GPUs. built_by: by build, the host that made it, where noted.
     weights: folders of complete checkpoints. incoming: bytes of those that are being downloaded, by folder.
     current, releases, units: by service, the release's number, its contents, its unit.
+    damaged: by service, what is wrong with its current release's file, of which `releases` has nothing then.
     """
 
     os: str = ""
@@ -98,15 +99,17 @@ class Probe:
     unattended_upgrades: UnattendedUpgrades = UnattendedUpgrades()
     nvidia: Nvidia = field(default_factory=Nvidia)
     pci_gpus: tuple[PciGpu, ...] = ()
-    gpus: tuple[Gpu, ...] = ()
+    gpus: tuple[ProbedGpu, ...] = ()
     gpu_pairs: tuple[GpuPair, ...] = ()
     builds: tuple[str, ...] = ()
     built_for: dict[str, BuiltFor] = field(default_factory=dict)
+    built_by: dict[str, str] = field(default_factory=dict)
     weights: tuple[str, ...] = ()
     incoming: dict[str, int] = field(default_factory=dict)
     current: dict[str, str] = field(default_factory=dict)
     releases: dict[str, dict[str, Any]] = field(default_factory=dict)
     units: dict[str, UnitState] = field(default_factory=dict)
+    damaged: dict[str, str] = field(default_factory=dict)
 
     @property
     def driver(self) -> str:
@@ -118,5 +121,6 @@ class Probe:
         return next((disk for disk in self.disks if path.startswith(disk.folder + "/")), None)
 
     def as_json(self) -> dict[str, Any]:
-        """The whole of it in plain values."""
-        return asdict(self)
+        """The whole of it in plain values; `damaged` only where something is."""
+        values = asdict(self)
+        return values if self.damaged else {key: value for key, value in values.items() if key != "damaged"}

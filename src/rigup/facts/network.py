@@ -6,13 +6,19 @@ address and which device is behind it is what the kernel says.
 
 from __future__ import annotations
 
-import json
+import ipaddress
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated
 
+from pydantic import Field
 from pyinfra.api import FactBase
 
+from rigup.facts.bounds import Line, Said, checked, count, json_of, shown
+from rigup.facts.unreadable import Unreadable
+
 ACTIVE = "ACTIVE"
+MOST_LINES = 100_000
+_ADDRESSES = "its list of interfaces"
 
 # sudo forgets SSH_CONNECTION; a parent process still has it. `speed` of a link that is down cannot be read, and is -1
 # for many virtual ones. A device's GID table names the interface of each entry, also VLANs and bonds, on Ethernet;
@@ -40,6 +46,25 @@ for link in "$device"/device/net/*; do
 done
 done
 true"""
+
+
+class _AddressSaid(Said):
+    """As `ip -json addr` prints one; without `local` where there is none of ours."""
+
+    local: Line | None = None
+    prefixlen: Annotated[int, Field(ge=0, le=128, strict=False)] = 0
+
+
+class _Link(Said):
+    ifname: Line = ""
+    flags: Annotated[list[Line], Field(max_length=100)] = []
+    operstate: Line = ""
+    mtu: Annotated[int, Field(ge=0, le=2**32)] = 0
+    addr_info: Annotated[list[_AddressSaid], Field(max_length=10_000)] = []
+
+
+class _Links(Said):
+    links: Annotated[list[_Link], Field(max_length=10_000)]
 
 
 @dataclass(frozen=True)
@@ -114,46 +139,57 @@ class NetworkOfHost(FactBase[HostNetwork]):
 
 
 def parse(output: list[str]) -> HostNetwork:
-    """A `HostNetwork` from the script's lines. Raises ValueError for a line of it that makes no sense."""
-    lines = [line.split(" ", 1) for line in output if " " in line]
+    """A `HostNetwork` from the script's lines. Raises Unreadable for what the script cannot have printed."""
+    if len(output) > MOST_LINES:
+        raise Unreadable(f"its network: more than {MOST_LINES:,} lines")
     told: dict[str, list[str]] = {}
-    for key, rest in lines:
+    for key, rest in (line.split(" ", 1) for line in output if " " in line):
         told.setdefault(key, []).append(rest.strip())
     said = next(iter(told.get("ssh", ())), "").split()
     listed = next(iter(told.get("addresses", ())), "")
     speeds = dict(words[:2] for words in (line.split() for line in told.get("speed", ())) if len(words) > 1)
+    if not listed.startswith("["):  # what came in its place: that there is no ip
+        return HostNetwork(error=shown(listed) or "the list of interfaces is missing")
+    found = checked(_Links, {"links": json_of(listed, _ADDRESSES)}, _ADDRESSES)
+    interfaces = tuple(_interface(each, speeds) for each in found.links if each.ifname)
     try:
-        found = json.loads(listed)
-    except ValueError:
-        return HostNetwork(error=listed or "no list of interfaces came")
-    interfaces = tuple(_interface(each, speeds) for each in found if each.get("ifname"))
-    return HostNetwork(interfaces, _rdma(told), said[2] if len(said) == 4 else "")
+        return HostNetwork(interfaces, _rdma(told), shown(said[2]) if len(said) == 4 else "")
+    except ValueError as error:
+        raise Unreadable(f"its RDMA devices: {error}") from None
 
 
-def _interface(said: dict[str, Any], speeds: dict[str, str]) -> Interface:
-    name, flags = str(said["ifname"]), said.get("flags", ())
-    speed = int(speeds.get(name, "-1"))
+def _interface(said: _Link, speeds: dict[str, str]) -> Interface:
+    speed = speeds.get(said.ifname, "")
     return Interface(
-        name,
-        "UP" in flags and "LOWER_UP" in flags and said.get("operstate") != "DOWN",
-        int(said.get("mtu", 0)),
-        speed if speed > 0 else None,
-        tuple(Address(str(each["local"]), int(each["prefixlen"])) for each in said["addr_info"] if "local" in each),
+        said.ifname,
+        "UP" in said.flags and "LOWER_UP" in said.flags and said.operstate != "DOWN",
+        said.mtu,
+        (int(speed) or None) if speed.isascii() and speed.isdigit() and len(speed) < 10 else None,
+        tuple(_address(each.local, each.prefixlen) for each in said.addr_info if each.local is not None),
     )
 
 
+def _address(text: str, prefix: int) -> Address:
+    try:
+        if "%" in text:  # of a zone any text goes, and other hosts are given the whole
+            raise ValueError
+        return Address(str(ipaddress.ip_address(text)), prefix)
+    except ValueError:
+        raise Unreadable(f'{_ADDRESSES}: "{shown(text)}" is not an address') from None
+
+
 def _rdma(told: dict[str, list[str]]) -> tuple[RdmaPort, ...]:
-    ports = [line.split() for line in told.get("rdma", ())]
+    ports = [words for words in (line.split() for line in told.get("rdma", ())) if len(words) > 2]
     several = {device for device, number, *_ in ports if number != "1"}
-    gids = [line.split() for line in told.get("gid", ())]
-    behind = [line.split() for line in told.get("behind", ())]
+    gids = [words for words in (line.split() for line in told.get("gid", ())) if len(words) == 3]
+    behind = [words for words in (line.split() for line in told.get("behind", ())) if len(words) == 3]
     found = []
     for device, number, *rest in ports:
         one = [name for owner, port, name in gids if (owner, port) == (device, number)]
         other = [
             name
             for owner, name, index in behind
-            if owner == device and (device not in several or int(index) == int(number) - 1)
+            if owner == device and (device not in several or count(index) + 1 == count(number))
         ]
         # "Ethernet 4: ACTIVE"; a kernel that is too old for link_layer says the state alone
         layer = rest[0] if len(rest) == 3 else ""

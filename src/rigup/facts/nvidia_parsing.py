@@ -2,15 +2,76 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated
 
-from rigup.facts.gpus import FabricManager, Gpu, GpuPair, Nvidia, PcieLink, PciGpu, PowerLimits
+from pydantic import Field
+
+from rigup.facts.bounds import Count, Figure, Line, Said, checked, count, kind, literal_of
+from rigup.facts.gpus import FabricManager, GpuPair, Nvidia, PcieLink, PciGpu, PowerLimits, ProbedGpu
+from rigup.facts.unreadable import Unreadable
 
 _DISPLAY, _BRIDGE = "0x03", "0x068"
 _LIBRARY = "libnvidia-ml.so."
+_NVML = "NVML output"
+MOST_GPUS = 256
+
+_Index = Annotated[int, Field(ge=0, lt=MOST_GPUS)]
+
+
+class _System(Said):
+    """`programs/probe_gpus.py` has what each of these means."""
+
+    driver: Line | None = None
+    cuda: Annotated[str, Field(pattern=r"^[0-9]{1,3}(\.[0-9]{1,3}){0,2}$")] | None = None
+
+
+class _GpuSaid(Said):
+    """A GPU that answers."""
+
+    gpu: _Index
+    name: Line
+    uuid: Line
+    bus: Line | None = None
+    memory_total_mib: Count | None = None
+    memory_used_mib: Count | None = None
+    memory_reserved_mib: Count | None = None
+    compute_capability: Annotated[str, Field(pattern=r"^[0-9]{1,3}\.[0-9]{1,3}$")] | None = None
+    temperature_c: Annotated[int, Field(ge=-273, le=10_000)] | None = None
+    pcie_generation: Count | None = None
+    pcie_generation_most: Count | None = None
+    pcie_width: Count | None = None
+    pcie_width_most: Count | None = None
+    power_limit_w: Figure | None = None
+    power_default_w: Figure | None = None
+    power_least_w: Figure | None = None
+    power_most_w: Figure | None = None
+    persistence: bool | None = None
+    ecc: bool | None = None
+    mig: bool | None = None
+    throttled: Annotated[list[Line], Field(max_length=100)] | None = None
+    nvlinks: Count | None = None
+    fabric: Line | None = None
+
+
+class _Lost(Said):
+    """A GPU that does not answer, and why."""
+
+    gpu: _Index
+    error: Line
+
+
+class _PairSaid(Said):
+    pair: Annotated[list[_Index], Field(min_length=2, max_length=2)]
+    path: Line | None = None
+    peer: bool | None = None
+    nvlink: bool | None = None
+
+
+class _Answer(Said):
+    system: _System | None = None
+    error: Line | None = None
 
 
 @dataclass
@@ -27,14 +88,14 @@ class NvidiaLines:
     cards: dict[str, tuple[str, str]] = field(default_factory=dict)
     fabric: dict[str, str] = field(default_factory=dict)
     error: str = ""
-    system: dict[str, Any] = field(default_factory=dict)
-    answers: dict[int, dict[str, Any]] = field(default_factory=dict)
-    pairs: list[GpuPair] = field(default_factory=list)
+    system: _System = field(default_factory=_System)
+    answers: dict[int, _GpuSaid | _Lost] = field(default_factory=dict)
+    pairs: dict[tuple[int, int], GpuPair] = field(default_factory=dict)
 
     def take(self, key: str, rest: str) -> None:
-        """Takes one line; raises ValueError or KeyError for one that it cannot read."""
+        """Takes one line; raises ValueError for one that it cannot read, Unreadable for what NVML cannot have said."""
         if key == "driver":
-            version = re.search(r" (\d+(?:\.\d+)+) ", f"{rest} ")
+            version = re.search(r" ([0-9]{1,6}(?:\.[0-9]{1,6}){1,3}) ", f"{rest} ")
             self.loaded = version[1] if version else ""
             self.flavour = "open" if "Open Kernel Module" in rest else "proprietary"
         elif key == "library":
@@ -42,31 +103,36 @@ class NvidiaLines:
         elif key == "nouveau":
             self.nouveau = True
         elif key == "pci":
-            self._take_device(*rest.split())
+            bus, kind_of_device, device, node = rest.split()
+            self._take_device(bus, kind_of_device, device, node)
         elif key == "nvswitch":
             self.switches += 1
         elif key == "card":
             bus, uuid, name = rest.split(None, 2)
             self.cards[_bus(bus)] = (uuid, name)
         elif key == "nvml":
-            self._take_answer(ast.literal_eval(rest))
+            self._take_answer(literal_of(rest, _NVML))
 
     def _take_device(self, bus: str, kind: str, device: str, node: str) -> None:
         if kind.startswith(_DISPLAY):
-            self.pci_gpus.append(PciGpu(bus, "" if device == "unknown" else device, _node(int(node))))
+            self.pci_gpus.append(PciGpu(bus, "" if device == "unknown" else device, _node(node)))
         elif kind.startswith(_BRIDGE):
             self.bridges += 1
 
-    def _take_answer(self, said: dict[str, Any]) -> None:
+    def _take_answer(self, said: object) -> None:
+        if not isinstance(said, dict):
+            raise Unreadable(f"{_NVML}: expected an object, found {kind(said)}")
         if "gpu" in said:
-            self.answers[int(said["gpu"])] = said
+            gpu = checked(_Lost, said, _NVML) if "error" in said else checked(_GpuSaid, said, _NVML)
+            self.answers[gpu.gpu] = gpu
         elif "pair" in said:
-            first, second = said["pair"]
-            self.pairs.append(GpuPair(first, second, said["path"] or "", said["peer"], said["nvlink"]))
-        elif "system" in said:
-            self.system = said["system"]
+            pair = checked(_PairSaid, said, _NVML)
+            first, second = pair.pair
+            self.pairs[first, second] = GpuPair(first, second, pair.path or "", pair.peer, pair.nvlink)
         else:
-            self.error = str(said["error"])
+            answer = checked(_Answer, said, _NVML)
+            self.system = answer.system or self.system
+            self.error = answer.error or self.error
 
     def driver(self, packages: dict[str, str], unconfigured: tuple[str, ...]) -> Nvidia:
         """The driver; its packages are given, since they come from dpkg with all others."""
@@ -76,7 +142,7 @@ class NvidiaLines:
             loaded=self.loaded,
             installed=self.installed,
             flavour=self.flavour if self.loaded else "",
-            cuda=self.system.get("cuda") or "",
+            cuda=self.system.cuda or "",
             error=self.error,
             packages=packages,
             unconfigured=unconfigured,
@@ -89,51 +155,52 @@ class NvidiaLines:
             ),
         )
 
-    def gpus(self, memory_kib: int) -> tuple[Gpu, ...]:
+    def gpus(self, memory_kib: int) -> tuple[ProbedGpu, ...]:
         """What NVML says of each GPU; where NVML says nothing at all, names and UUIDs from the kernel's module."""
         nodes = {_bus(device.bus): device.numa_node for device in self.pci_gpus}
         if not self.answers:
             return tuple(
-                Gpu(name, index=index, uuid=uuid, bus=bus, numa_node=nodes.get(bus))
+                ProbedGpu(name, index=index, uuid=uuid, bus=bus, numa_node=nodes.get(bus))
                 for index, (bus, (uuid, name)) in enumerate(sorted(self.cards.items()))
             )
-        missing = iter(sorted(set(self.cards) - {_bus(said.get("bus") or "") for said in self.answers.values()}))
-        gpus: list[Gpu] = []
+        answering = {_bus(said.bus or "") for said in self.answers.values() if isinstance(said, _GpuSaid)}
+        missing = iter(sorted(set(self.cards) - answering))
+        gpus: list[ProbedGpu] = []
         for index, said in sorted(self.answers.items()):
-            if "error" in said:
+            if isinstance(said, _Lost):
                 # NVML has no word for a lost card but its index; the module still knows which bus has gone quiet
                 bus = next(missing, "")
                 uuid, name = self.cards.get(bus, ("", ""))
-                gpus.append(Gpu(name, index=index, uuid=uuid, bus=bus, error=said["error"], numa_node=nodes.get(bus)))
+                gpus.append(
+                    ProbedGpu(name, index=index, uuid=uuid, bus=bus, error=said.error, numa_node=nodes.get(bus))
+                )
             else:
                 gpus.append(_gpu(said, nodes, memory_kib))
         return tuple(gpus)
 
 
-def _gpu(said: dict[str, Any], nodes: dict[str, int | None], memory_kib: int) -> Gpu:
-    bus, total = _bus(said["bus"] or ""), said["memory_total_mib"]
-    return Gpu(
-        name=said["name"],
-        memory_used_mib=said["memory_used_mib"],
+def _gpu(said: _GpuSaid, nodes: dict[str, int | None], memory_kib: int) -> ProbedGpu:
+    bus, total = _bus(said.bus or ""), said.memory_total_mib
+    return ProbedGpu(
+        name=said.name,
+        memory_used_mib=said.memory_used_mib,
         memory_total_mib=memory_kib // 1024 or None if total is None else total,
-        temperature_c=said["temperature_c"],
-        index=said["gpu"],
-        uuid=said["uuid"],
+        temperature_c=said.temperature_c,
+        index=said.gpu,
+        uuid=said.uuid,
         bus=bus,
         memory_of_host=total is None,
-        memory_reserved_mib=said["memory_reserved_mib"],
-        compute_capability=said["compute_capability"] or "",
-        pcie=PcieLink(
-            said["pcie_generation"], said["pcie_width"], said["pcie_generation_most"], said["pcie_width_most"]
-        ),
-        power=PowerLimits(said["power_limit_w"], said["power_default_w"], said["power_least_w"], said["power_most_w"]),
-        persistence=said["persistence"],
-        ecc=said["ecc"],
-        mig=said["mig"],
-        throttled=tuple(said["throttled"] or ()),
-        nvlinks=said["nvlinks"],
+        memory_reserved_mib=said.memory_reserved_mib,
+        compute_capability=said.compute_capability or "",
+        pcie=PcieLink(said.pcie_generation, said.pcie_width, said.pcie_generation_most, said.pcie_width_most),
+        power=PowerLimits(said.power_limit_w, said.power_default_w, said.power_least_w, said.power_most_w),
+        persistence=said.persistence,
+        ecc=said.ecc,
+        mig=said.mig,
+        throttled=tuple(said.throttled or ()),
+        nvlinks=said.nvlinks,
         numa_node=nodes.get(bus),
-        fabric=said["fabric"] or "",
+        fabric=said.fabric or "",
     )
 
 
@@ -142,5 +209,5 @@ def _bus(text: str) -> str:
     return re.sub(r"^0000(?=[0-9a-f]{4}:)", "", text.lower())
 
 
-def _node(number: int) -> int | None:
-    return number if number >= 0 else None
+def _node(said: str) -> int | None:
+    return None if said.startswith("-") else count(said)

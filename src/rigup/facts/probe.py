@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pyinfra.api import FactBase
 
 from rigup.errors import HostFailed
-from rigup.facts.gpus import FabricManager, Gpu, GpuPair, Nvidia, PcieLink, PciGpu, PowerLimits
+from rigup.facts.gpus import FabricManager, GpuPair, Nvidia, PcieLink, PciGpu, PowerLimits, ProbedGpu
 from rigup.facts.host import BuiltFor, Disk, Listener, NumaNode, Probe, UnattendedUpgrades, UnitState
 from rigup.facts.probe_parsing import parse
 from rigup.facts.probe_script import PROBE_SECONDS, script
+from rigup.host import Host
 
 __all__ = [
     "BuiltFor",
     "Disk",
     "FabricManager",
-    "Gpu",
     "GpuPair",
     "HostProbe",
     "Listener",
@@ -26,6 +24,7 @@ __all__ = [
     "PcieLink",
     "PowerLimits",
     "Probe",
+    "ProbedGpu",
     "UnattendedUpgrades",
     "UnitState",
     "parse",
@@ -47,12 +46,12 @@ class HostProbe(FactBase[Probe]):
         return parse(output)
 
 
-def read_probe(host: Any) -> Probe:
+def read_probe(host: Host) -> Probe:
     """What this host is now. Raises HostFailed when nothing came back within PROBE_SECONDS.
 
     The script goes over standard input, whole, with what asks NVML: one round trip, and nothing is left on the host.
     """
     probe: Probe = host.get_fact(HostProbe, _stdin=script(), _timeout=PROBE_SECONDS)
     if not probe.os:
-        raise HostFailed(f"{host.name}: the probe did not come back", "can you log in there and run a command?")
+        raise HostFailed(f"{host.name}: no response from the host probe", f"check that 'ssh {host.name} true' works")
     return probe

@@ -1,15 +1,25 @@
-"""From the lines that a probe prints ("key value ...") to a Probe. What is not understood is passed over. Pure."""
+"""From the lines that a probe prints ("key value ...") to a Probe. Pure.
+
+A line that is not understood is passed over: a login shell may have printed it. A document in a line (a release, what
+NVML says) is rigup's own and must be right.
+"""
 
 from __future__ import annotations
 
-import json
 import re
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field
+
+from rigup import layout
+from rigup.facts.bounds import Said, checked, count, json_of, line, shown
 from rigup.facts.host import BuiltFor, Disk, Listener, NumaNode, Probe, UnattendedUpgrades, UnitState
+from rigup.facts.manifest import read_manifest
 from rigup.facts.nvidia_parsing import NvidiaLines
+from rigup.facts.unreadable import Unreadable
 
 _TEXT = {
     "os": "os",
@@ -21,7 +31,6 @@ _TEXT = {
     "init": "init",
     "secure_boot": "secure_boot",
 }
-_NUMBERS = ("clock", "cpus", "memory_kib")
 _LISTS = {"build": "builds", "weights": "weights", "kernel_installed": "kernels", "headers": "headers"}
 _UNIT_FIELDS = {
     "ActiveState": "active",
@@ -31,6 +40,18 @@ _UNIT_FIELDS = {
 }
 _FABRIC_MANAGER = "nvidia-fabricmanager"
 _SECURE_BOOT = {"1": "on", "0": "off", "": "off"}
+MOST_LINES = 100_000
+_MOST_OF = {"disk": 100, "numa": 1000, "service": 1000, "release": 1000, "build": 10_000, "weights": 10_000}
+_MOST_OF |= {"incoming": 10_000, "pci": 1000, "card": 1000, "kernel_installed": 1000, "headers": 1000, "port": 20_000}
+# 9999-12-31, the last moment that Python can name
+_LAST_SECOND = 253_402_300_799
+_MOST_KIB = 2**50
+_NUMBERS = {"clock": _LAST_SECOND, "cpus": 1_000_000, "memory_kib": _MOST_KIB}
+
+
+class _MadeFor(Said):
+    cuda: Annotated[str, Field(pattern=r"^\d{1,3}(\.\d{1,3}){0,2}$")]
+    compute_capabilities: list[Annotated[str, Field(pattern=r"^\d{1,3}\.\d{1,3}$")]]
 
 
 @dataclass
@@ -48,12 +69,20 @@ class _Found:
 
 
 def parse(lines: list[str]) -> Probe:
-    """The probe's lines as a Probe. Lines it does not know (a chatty login shell) are passed over."""
+    """The probe's lines as a Probe. Raises Unreadable for what NVML cannot have said, and for lines without end."""
+    if len(lines) > MOST_LINES:
+        raise Unreadable(f"the probe: more than {MOST_LINES:,} lines")
     found = _Found()
-    for line in lines:
-        key, _, rest = line.partition(" ")
+    counts: Counter[str] = Counter()
+    for each in lines:
+        key, _, rest = each.partition(" ")
+        counts[key] += 1
+        if counts[key] > (most := _MOST_OF.get(key, MOST_LINES)):
+            raise Unreadable(f"the probe: more than {most:,} lines of {shown(key)}")
         try:
             _take(found, key, rest.strip())
+        except Unreadable:
+            raise
         except (ValueError, IndexError, KeyError, SyntaxError):
             continue
     values: dict[str, Any] = {
@@ -70,17 +99,22 @@ def parse(lines: list[str]) -> Probe:
         nvidia=found.nvidia.driver(nvidia, tuple(sorted(found.unconfigured))),
         pci_gpus=tuple(found.nvidia.pci_gpus),
         gpus=found.nvidia.gpus(values.get("memory_kib", 0)),
-        gpu_pairs=tuple(found.nvidia.pairs),
+        gpu_pairs=tuple(found.nvidia.pairs.values()),
     )
 
 
 def _take(found: _Found, key: str, rest: str) -> None:
+    if key == "release":
+        _release(found, rest)
+        return
+    if key != "nvml":
+        rest = line(rest)
     if key == "secure_boot":
         found.values[key] = _SECURE_BOOT.get(rest, rest)
     elif key in _TEXT:
         found.values[_TEXT[key]] = rest
     elif key in _NUMBERS:
-        found.values[key] = int(rest)
+        found.values[key] = count(rest, _NUMBERS[key])
     elif key in _LISTS:
         found.values.setdefault(_LISTS[key], []).append(rest)
     elif key in _READERS:
@@ -92,30 +126,40 @@ def _take(found: _Found, key: str, rest: str) -> None:
 def _disk(found: _Found, rest: str) -> None:
     folder, writable, size, free, mount = rest.split(None, 4)
     found.values.setdefault("disks", []).append(
-        Disk(folder, writable == "yes", int(free) * 1024, int(size) * 1024, mount)
+        Disk(folder, writable == "yes", count(free, _MOST_KIB) * 1024, count(size, _MOST_KIB) * 1024, mount)
     )
 
 
 def _numa(found: _Found, rest: str) -> None:
     node, memory, *cpus = rest.split()
-    found.values.setdefault("numa_nodes", []).append(NumaNode(int(node), "".join(cpus), int(memory)))
+    found.values.setdefault("numa_nodes", []).append(NumaNode(count(node), "".join(cpus), count(memory, _MOST_KIB)))
 
 
 def _port(found: _Found, rest: str) -> None:
     port, address, owner = (*rest.split(None, 2), "")[:3]
     unit, _, program = owner.partition("|")
-    found.values.setdefault("listeners", []).append(Listener(int(port), address.strip("[]"), unit.strip(), program))
+    found.values.setdefault("listeners", []).append(
+        Listener(count(port, 65535), address.strip("[]"), unit.strip(), program)
+    )
 
 
 def _incoming(found: _Found, rest: str) -> None:
     folder, kib = rest.rsplit(None, 1)
-    found.values.setdefault("incoming", {})[folder] = int(kib) * 1024
+    found.values.setdefault("incoming", {})[folder] = count(kib, _MOST_KIB) * 1024
 
 
 def _built_for(found: _Found, rest: str) -> None:
     name, _, text = rest.partition(" ")
-    made = json.loads(text)
-    found.values.setdefault("built_for", {})[name] = BuiltFor(made["cuda"], tuple(made["compute_capabilities"]))
+    try:
+        made = checked(_MadeFor, json_of(text, name), name)
+    except Unreadable as error:  # as of a build that says nothing of it
+        raise ValueError(str(error)) from None
+    found.values.setdefault("built_for", {})[name] = BuiltFor(made.cuda, tuple(made.compute_capabilities))
+
+
+def _built_by(found: _Found, rest: str) -> None:
+    name, builder = rest.split()
+    found.values.setdefault("built_by", {})[name] = builder
 
 
 def _service(found: _Found, rest: str) -> None:
@@ -125,7 +169,16 @@ def _service(found: _Found, rest: str) -> None:
 
 def _release(found: _Found, rest: str) -> None:
     name, _, text = rest.partition(" ")
-    found.values.setdefault("releases", {})[name] = json.loads(text)
+    name = line(name)
+    try:
+        found.values.setdefault("releases", {})[name] = read_manifest(text, current_manifest(name))
+    except Unreadable as error:
+        found.values.setdefault("damaged", {})[name] = str(error)
+
+
+def current_manifest(service: str) -> str:
+    """Where a host has the manifest of a service's current release."""
+    return f"{layout.service_folder(service)}/current/release.json"
 
 
 def _systemd(found: _Found, rest: str) -> None:
@@ -140,7 +193,14 @@ def _systemd(found: _Found, rest: str) -> None:
         found.nvidia.fabric = values
     elif name.startswith("rigup-"):
         state: dict[str, Any] = {_UNIT_FIELDS[key]: value for key, value in values.items() if key in _UNIT_FIELDS}
-        found.units[name.removeprefix("rigup-")] = state | {"restarts": int(values.get("NRestarts") or 0)}
+        found.units[name.removeprefix("rigup-")] = state | {"restarts": _restarts(values.get("NRestarts", ""))}
+
+
+def _restarts(said: str) -> int:
+    try:
+        return count(said)
+    except ValueError:
+        return 0
 
 
 def _package(found: _Found, rest: str) -> None:
@@ -172,7 +232,7 @@ def _unattended_upgrades(found: _Found) -> UnattendedUpgrades:
 
 
 def _by_version(releases: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(sorted(releases, key=lambda text: [int(part) for part in re.findall(r"\d+", text)]))
+    return tuple(sorted(releases, key=lambda text: [int(part) for part in re.findall(r"[0-9]{1,20}", text)]))
 
 
 _READERS: dict[str, Callable[[_Found, str], None]] = {
@@ -181,8 +241,8 @@ _READERS: dict[str, Callable[[_Found, str], None]] = {
     "port": _port,
     "incoming": _incoming,
     "built_for": _built_for,
+    "built_by": _built_by,
     "service": _service,
-    "release": _release,
     "systemd": _systemd,
     "package": _package,
     "apt": _apt,

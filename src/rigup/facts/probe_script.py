@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from functools import lru_cache
-from pathlib import Path
 
-import rigup.programs
 from rigup import layout
+from rigup.programs import program_file
 
 PROBE_SECONDS = 120
 
@@ -74,8 +73,8 @@ for card in /proc/driver/nvidia/gpus/*; do
 done
 for build in @BUILDS@/*/manifest.json; do
   [ -f "$build" ] || continue; name=${build%/manifest.json}; name=${name##*/}; echo "build $name"
-  made_for=$(sed -n 'H;${x;s/[ \n]//g;s/.*"made_for":\({[^}]*}\).*/\1/p}' "$build")
-  [ -n "$made_for" ] && echo "built_for $name $made_for"
+  noted='H;${x;s/[ \n]//g;h;s/.*"made_for":\({[^}]*}\).*/built_for \1/p;g;s/.*"built_by":"\([^"]*\)".*/built_by \1/p}'
+  sed -n "$noted" "$build" | while read -r key said || [ -n "$key" ]; do echo "$key $name $said"; done
 done
 for receipt in @WEIGHTS@/*/*/*/.rigup-receipt.json; do [ -f "$receipt" ] && echo "weights ${receipt%/*}"; done
 for part in @WEIGHTS@/*/*/*.incoming; do
@@ -149,7 +148,9 @@ nvml, early = sys.argv[1:]
 child = os.fork() if early else None
 if child == 0:
     try:
-        load("ask").ask_early(early)
+        for name in @ASK@:
+            load(name)
+        sys.modules["ask"].ask_early(early)
     finally:
         os._exit(0)
 if nvml:
@@ -167,7 +168,8 @@ _NVML_SECONDS = 55
 _RUN = "{ nvidia %s </dev/null | { probe </dev/null; cat; }; }"
 
 # nvml.py has the part of nvidia-ml-py that the program needs, under the library's name
-_PROGRAMS = {"pynvml": "nvml", "probe_gpus": "probe_gpus", "ask": "ask"}
+_ASK = ("http_reader", "listeners", "unprivileged", "ask")
+_PROGRAMS = {"pynvml": "nvml", "probe_gpus": "probe_gpus", **{name: name for name in _ASK}}
 
 
 def script() -> str:
@@ -187,13 +189,13 @@ def run(early: str = "") -> str:
 @lru_cache(maxsize=1)
 def definitions() -> str:
     """The script without its last line."""
-    programs = Path(rigup.programs.__file__).parent
-    texts = {name: (programs / f"{file}.py").read_text() for name, file in _PROGRAMS.items()}
+    texts = {name: program_file(f"{file}.py").read_text() for name, file in _PROGRAMS.items()}
     sources = "".join(f"{name!r}: r'''{text}''',\n" for name, text in texts.items())
     nvml = (
         _NVML.replace("@CACHE@", layout.CACHE)
         .replace("@DIGEST@", hashlib.sha256(sources.encode()).hexdigest()[:16])
         .replace("@SOURCES@", sources)
+        .replace("@ASK@", repr(_ASK))
     )
     return (
         _SCRIPT.replace("@BUILDS@", layout.BUILDS)

@@ -1,4 +1,4 @@
-"""How to reach the machines of a lab: key, known_hosts, ssh_config, and an inventory as pyinfra takes it."""
+"""Access to a lab's machines: key, known_hosts, ssh_config, and a pyinfra inventory."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from rigup.lab.addresses import SSH_PORT, loopback_address
 from rigup.lab.folder import LabFolder, LabRecord, give_to_caller, make_folder, write
+from rigup.lab.network.addresses import SSH_PORT, loopback_address, machine_address
 from rigup.lab.process import run
 
 EXAMPLE_SERVICES = {"chat": {"model": "SmolLM2-135M-Instruct"}}
 
 
 def make_key(path: Path) -> None:
-    """Makes an ed25519 key without a passphrase, unless it is there."""
+    """Makes an ed25519 key without a passphrase, unless it exists."""
     if not path.exists():
         new = path.with_name(f".{path.name}.{os.getpid()}")
         run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "rigup-lab", "-f", new])
@@ -57,6 +57,7 @@ def host_data(record: LabRecord, folder: LabFolder, index: int, user: str = "roo
     port: dict[str, str | int] = {} if record.ssh_port == SSH_PORT else {"ssh_port": record.ssh_port}
     return {
         "ssh_hostname": loopback_address(record.number, index),
+        "lan_address": machine_address(record.number, index),
         **port,
         "ssh_user": user,
         "ssh_key": str(folder.key),
@@ -90,7 +91,7 @@ def write_inventory(
     settings: Mapping[str, str] | None = None,
     anew: bool = False,
 ) -> Path:
-    """Writes `inventory.py` and returns its path, and `group_data/<lab>.py` where that is not there yet.
+    """Writes `inventory.py`, and `group_data/<lab>.py` if missing; returns the inventory's path.
 
     settings: what group_data says besides the rig, by key. anew: it is written in any case.
     """

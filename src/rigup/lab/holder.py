@@ -13,16 +13,15 @@ import sys
 import time
 from pathlib import Path
 
-from rigup.lab import addresses, gpus_in_lab, network
 from rigup.lab.base import image
 from rigup.lab.cgroup import Cgroup
 from rigup.lab.folder import LabFolder, LabRecord, make_folder
+from rigup.lab.gpus import setup
+from rigup.lab.network import addresses, network
+from rigup.lab.power import OFF, POWER_BUTTON
 from rigup.lab.process import environment, run
 
 REBOOT = 133
-POWER_BUTTON = signal.SIGUSR1
-OFF = "off"
-"""The file in the machine's folder that is there while the power button does something."""
 
 
 def main() -> None:
@@ -34,7 +33,7 @@ def main() -> None:
     (folder / OFF).unlink(missing_ok=True)
     root = mount_disk(record, folder)
     set_up(record, index, folder, root)
-    gpus_in_lab.fit_out(folder, root)
+    setup.fit_out(folder, root)
     hide_this_machine()
     while True:
         code = REBOOT

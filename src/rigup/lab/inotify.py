@@ -16,7 +16,7 @@ OTHERS = 100
 
 
 def make_room(machines: int, say: Say) -> None:
-    """Raises the limit, until the next boot of this machine, where so many machines would not find room; says so.
+    """Raises the limit until the next boot of this machine if it is too low for so many machines, and reports it.
 
     Raises MissingTool where it cannot be raised from here.
     """
@@ -25,7 +25,7 @@ def make_room(machines: int, say: Say) -> None:
         try:
             LIMIT.write_text(f"{wanted}\n")
         except OSError as error:
-            message = f"{machines} machines need fs.inotify.max_user_instances to be {wanted}, which is {limit}"
-            hint = f"sysctl -w fs.inotify.max_user_instances={wanted}, where that is allowed"
+            message = f"{machines} machines require fs.inotify.max_user_instances = {wanted}, but it is {limit}"
+            hint = f"run sysctl -w fs.inotify.max_user_instances={wanted} on the machine that runs the lab"
             raise MissingTool(f"{message}: {error.strerror}", hint) from None
-        say(f"fs.inotify.max_user_instances was {limit}, is {wanted} now: {machines} machines need that many")
+        say(f"raised fs.inotify.max_user_instances from {limit} to {wanted} for {machines} machines")

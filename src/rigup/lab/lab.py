@@ -11,21 +11,24 @@ from pathlib import Path
 from typing import Any
 
 from rigup.errors import HostFailed, InputError
-from rigup.lab import access, addresses, base, gpus_in_lab, inotify, network, nvidia_repository, prerequisites, process
+from rigup.lab import access, base, inotify, prerequisites, process
 from rigup.lab.base import Say
 from rigup.lab.folder import LabFolder, LabRecord, lab_folders, make_folder, remove_tree, write
-from rigup.lab.gpus import rig_data
+from rigup.lab.gpus import setup
+from rigup.lab.gpus.description import rig_data
 from rigup.lab.machine import Machine, dismantle
+from rigup.lab.network import addresses, network
+from rigup.lab.packages import nvidia_repository
 
 NAME = re.compile(r"[a-z][a-z0-9]{0,20}")
 DISK = re.compile(r"[1-9][0-9]*[mg]")
 OTHER_SSH_PORT = 2222
 SERVER_SECONDS = 30
-SERVERS = ("packages", "forwarder")
+SERVERS = {"packages": "rigup.lab.packages.proxy", "forwarder": "rigup.lab.network.forwarder"}
 
 
 def _silent(line: str) -> None:
-    """Says nothing."""
+    """Discards a progress line."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ class Lab:
         rig: str | Mapping[str, Any] | None = None,
         say: Say = _silent,
     ) -> Lab:
-        """Brings a lab up and waits until every machine answers SSH; what is up already stays as it is.
+        """Starts a lab and waits until every machine answers SSH; running machines are left alone.
 
         Where that fails, a lab that was up is as before, without the machines that were to be added; those of another
         end. Files stay, to be looked at.
@@ -58,7 +61,7 @@ class Lab:
         prerequisites.check()
         wanted = rig_data(rig) if rig else None
         if wanted:
-            gpus_in_lab.check(wanted)
+            setup.check(wanted)
         folder = LabFolder(name)
         with folder.locked():
             old = folder.record()
@@ -87,11 +90,11 @@ class Lab:
             make_folder(machine.folder)
             access.make_key(machine.folder / "ssh_host_ed25519_key")
         if record.rig:
-            gpus_in_lab.provide(record, record.rig)
+            setup.provide(record, record.rig)
         self._write_access(anew)
         for server in SERVERS:
             if process.running(folder.path / f"{server}.pid") is None:
-                process.start(folder.path, server, f"rigup.lab.{server}", record.name)
+                process.start(folder.path, server, SERVERS[server], record.name)
         for machine in self.machines:
             machine.start()
         _wait_for_servers(record, folder)
@@ -100,10 +103,10 @@ class Lab:
                 machine.wait_for_ssh()
                 say(f"{machine.name} answers SSH at {machine.address}")
             else:
-                say(f"{machine.name} is not waited for: its cable is cut")
+                say(f"not waiting for {machine.name}: its cable is cut")
 
     def _take_back(self, old: LabRecord) -> None:
-        """Makes the lab what it was before machines were added to it."""
+        """Restores the lab as it was before machines were added."""
         for machine in self.machines[old.hosts :]:
             process.stop(machine.folder / "holder.pid")
             dismantle(old.number, machine.index)
@@ -121,12 +124,12 @@ class Lab:
 
     @classmethod
     def named(cls, name: str) -> Lab:
-        """The lab of that name; raises InputError where there is none."""
+        """The lab of that name; raises InputError if it does not exist."""
         return cls(LabFolder(name).existing())
 
     @classmethod
     def all(cls, say: Say = _silent) -> list[Lab]:
-        """Every lab of this user, but for those whose record cannot be read, which are said."""
+        """Every lab of this user; reports and skips those with an unreadable record."""
         labs = []
         for folder in lab_folders():
             try:
@@ -145,12 +148,12 @@ class Lab:
         return [Machine(self.record, index) for index in range(1, self.record.hosts + 1)]
 
     def machine(self, name: str) -> Machine:
-        """The machine of that host name; raises InputError where the lab has none."""
+        """The machine of that host name; raises InputError if it does not exist."""
         for machine in self.machines:
             if machine.name == name:
                 return machine
         names = ", ".join(machine.name for machine in self.machines)
-        raise InputError(f"{name}: there is no such machine in lab {self.record.name} ({names})", "rigup lab list")
+        raise InputError(f"machine {name} does not exist in lab {self.record.name} ({names})", "rigup lab list")
 
     def down(self) -> None:
         """Ends every process of the lab and removes its machines, network and files; also what a broken `up` left."""
@@ -183,13 +186,15 @@ def _dismantle(folder: LabFolder) -> None:
 
 def _check(name: str, hosts: int, disk: str) -> None:
     if not NAME.fullmatch(name):
-        raise InputError(f"--name: {name}: must be lower-case letters and digits, a letter first", "--name lab")
+        raise InputError(
+            f"--name: {name} must consist of lower-case letters and digits and start with a letter", "--name lab"
+        )
     if keyword.iskeyword(name):
-        raise InputError(f"--name: {name}: no inventory can have a group of that name, a word of Python", "--name lab")
+        raise InputError(f"--name: {name} is a Python keyword and cannot name an inventory group", "--name lab")
     if not 1 <= hosts <= addresses.MOST_MACHINES:
-        raise InputError(f"--hosts: {hosts}: must be 1 to {addresses.MOST_MACHINES}", "--hosts 2")
+        raise InputError(f"--hosts: {hosts} is not between 1 and {addresses.MOST_MACHINES}", "--hosts 2")
     if not DISK.fullmatch(disk):
-        raise InputError(f'--disk: {disk}: must be a size such as "600m" or "4g"', "--disk 4g")
+        raise InputError(f'--disk: {disk} is not a size such as "600m" or "4g"', "--disk 4g")
 
 
 def _check_names(name: str, hosts: int) -> None:
@@ -198,18 +203,18 @@ def _check_names(name: str, hosts: int) -> None:
     for lab in Lab.all():
         taken = [machine.name for machine in lab.machines if machine.name in own and lab.record.name != name]
         if taken:
-            message = f"--name: {name}: lab {lab.record.name} has a machine {taken[0]} as well"
+            message = f"--name: {name}: lab {lab.record.name} already has a machine {taken[0]}"
             raise InputError(message, f"--name {name}x")
 
 
 def _larger(old: LabRecord, hosts: int, suite: str, disk: str, rig: dict[str, Any] | None) -> LabRecord:
     """The record of a lab that is up, kept, with more machines if need be; raises InputError for another lab."""
     if (old.suite, old.disk) != (suite, disk):
-        has = f"lab {old.name} is up with --suite {old.suite} --disk {old.disk}"
+        has = f"lab {old.name} is running with --suite {old.suite} --disk {old.disk}"
         raise InputError(f"{has}, not --suite {suite} --disk {disk}", f"rigup lab down {old.name}")
     if rig not in (None, old.rig):
         has = "other GPUs" if old.rig else "no GPUs"
-        raise InputError(f"--rig: lab {old.name} is up with {has}", f"rigup lab down {old.name}")
+        raise InputError(f"--rig: lab {old.name} is running with {has}", f"rigup lab down {old.name}")
     record = old.model_copy(update={"hosts": max(hosts, old.hosts)})
     _check_names(record.name, record.hosts)
     LabFolder(old.name).keep(record)
@@ -222,7 +227,7 @@ def _new(
     """The record of a lab that is to be made, kept, and its network; `old` is one that is not up any more."""
     _check_names(folder.name, hosts)
     if old:
-        _dismantle(folder)  # its network is gone, something of it may not be
+        _dismantle(folder)  # its network is gone, but parts of it may remain
     image = base.ensure(suite, say)
     number = network.allocate()
     try:

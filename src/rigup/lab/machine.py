@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rigup.errors import HostFailed, InputError
-from rigup.lab import addresses, holder, network, process
+from rigup.lab import power, process
 from rigup.lab.access import host_data
 from rigup.lab.cgroup import Cgroup
 from rigup.lab.folder import LabFolder, LabRecord
+from rigup.lab.network import addresses, network
 
 BOOT_SECONDS = 60
 RATE = re.compile(r"^[1-9][0-9]*[kmg]bit$")
@@ -66,12 +67,12 @@ class Machine:
 
     @property
     def cable(self) -> network.Cable:
-        """How its network cable is: plugged or cut, limited or not."""
+        """The state of its network cable: plugged or cut, and its rate."""
         return network.read_cable(self.folder)
 
     @property
     def _holder(self) -> int | None:
-        """The process that holds its disk, or None where that has ended."""
+        """The process that holds its disk, or None if it has ended."""
         return process.running(self.folder / "holder.pid")
 
     @property
@@ -94,7 +95,8 @@ class Machine:
             input=input,
             stdin=subprocess.DEVNULL if input is None else None,
             capture_output=True,
-            text=True,
+            encoding="utf-8",
+            errors="replace",
             timeout=timeout,
             check=check,
         )
@@ -112,16 +114,16 @@ class Machine:
             try:
                 done = self.ssh("cat /proc/sys/kernel/random/boot_id", options=("-o", "ConnectTimeout=2"), timeout=5)
             except subprocess.TimeoutExpired:
-                return False  # Connected just before the machine went down, which tells nobody
+                return False  # Connected just before the machine went down without notice
             return done.returncode == 0 and done.stdout.strip() != before
 
         if not process.wait_for(rebooted, BOOT_SECONDS):
             raise HostFailed(
-                f"{self.name}: did not come back from a reboot\n{process.tail(self.log)}", f"see {self.log}"
+                f"{self.name} did not come back after a reboot\n{process.tail(self.log)}", f"see {self.log}"
             )
 
     def power_off(self) -> None:
-        """Cuts the power: no process gets to say goodbye, no connection is closed, the disk stays as it is."""
+        """Cuts the power: no process exits cleanly, no connection is closed, the disk stays as it is."""
         self._check_network()
         if self.on:
             network.plug(self.record.number, self.index, network.Cable(plugged=False))
@@ -131,16 +133,16 @@ class Machine:
     def power_on(self, wait: bool = True) -> None:
         """Boots a machine that is off, and waits for SSH unless its cable is cut; one that is on is left alone."""
         self._check_network()
-        off = self.folder / holder.OFF
+        off = self.folder / power.OFF
         process.wait_for(lambda: self.on or off.exists() or self._holder is None, 10)
         if not self.on:
             pid = self._holder
             if pid is None:
                 raise HostFailed(
-                    f"{self.name}: its disk is gone", f"rigup lab up --name {self.record.name} makes a new one"
+                    f"{self.name}: its disk is gone", f"create a new one: rigup lab up --name {self.record.name}"
                 )
             self.connect()
-            os.kill(pid, holder.POWER_BUTTON)
+            os.kill(pid, power.POWER_BUTTON)
             process.wait_for(lambda: self.on, 10)
         if wait and self.cable.plugged:
             self.wait_for_ssh()
@@ -155,7 +157,7 @@ class Machine:
             self.power_on(wait=False)
             return
         self._cgroup.kill()
-        (self.folder / holder.OFF).unlink(missing_ok=True)
+        (self.folder / power.OFF).unlink(missing_ok=True)
         self.connect()
         alone = ["unshare", "--mount", "--propagation", "slave"]
         arguments = (self.record.name, str(self.index))
@@ -165,7 +167,7 @@ class Machine:
         """Waits until its SSH server answers; raises HostFailed with the console's last lines where it does not."""
         process.wait_for(lambda: self._ssh_answers() or self._holder is None, seconds)
         if not self._ssh_answers():
-            what = f"SSH did not answer within {seconds:.0f} s" if self._holder else "it ended before SSH answered"
+            what = f"SSH did not answer within {seconds:.0f} s" if self._holder else "it stopped before SSH answered"
             raise HostFailed(f"{self.name}: {what}\n{process.tail(self.log)}", f"see {self.log}")
 
     def cut(self) -> None:
@@ -179,18 +181,20 @@ class Machine:
     def rate(self, rate: str | None) -> None:
         """Limits the network in each direction, in tc's words ("8mbit"); None for no limit."""
         if rate and not RATE.match(rate):
-            raise InputError(f"rate: {rate}: must be a rate in tc's words", 'such as "8mbit" or "500kbit", or "off"')
+            raise InputError(
+                f"rate: {rate} is not a rate in tc's syntax", 'use a rate such as "8mbit" or "500kbit", or "off"'
+            )
         self._set_cable(rate=rate)
 
     def fill_disk(self, leave_mib: int = 0) -> None:
-        """Fills the disk but for `leave_mib` MiB; `ssh("rm /var/filler")` frees it again."""
+        """Fills the disk except for `leave_mib` MiB; `ssh("rm /var/filler")` frees it again."""
         free = f"$(($(df --output=avail --block-size=1 / | tail -1) - {leave_mib} * 1048576))"
         self.ssh(f"fallocate --length {free} /var/filler", check=True)
 
     def _check_network(self) -> None:
         """After a restart of this machine another lab may have the number, and so the machines that go by it."""
         if not network.up(self.record):
-            raise InputError(f"lab {self.record.name} is not up", f"rigup lab up --name {self.record.name}")
+            raise InputError(f"lab {self.record.name} is not running", f"rigup lab up --name {self.record.name}")
 
     def _set_cable(self, **changes: bool | str | None) -> None:
         self._check_network()

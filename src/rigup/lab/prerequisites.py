@@ -1,4 +1,4 @@
-"""What this machine must have to run a lab. One message names all that is missing."""
+"""Prerequisites of this machine for running a lab. One message names everything that is missing."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
 
 def check() -> None:
-    """Raises MissingTool with everything that is missing and how to get it; returns where a lab can run."""
+    """Raises MissingTool with everything that is missing and how to install it."""
     if sys.platform != "linux":
-        raise MissingTool(f"the lab boots Linux machines and needs Linux, not {sys.platform}", "use a Linux machine")
+        raise MissingTool(f"the lab requires Linux, not {sys.platform}", "run the lab on a Linux machine")
     missing = [tool for tool in PACKAGE_OF if shutil.which(tool, path=environment()["PATH"]) is None]
     packages = {PACKAGE_OF[tool] for tool in missing}
     if not KEYRING.exists():
@@ -39,14 +39,14 @@ def check() -> None:
     install = f"apt-get install --no-install-recommends {' '.join(sorted(packages))}"
     if missing:
         root = " and root" if os.geteuid() else ""
-        raise MissingTool(f"the lab needs {', '.join(missing)}{root}", install)
+        raise MissingTool(f"the lab requires {', '.join(missing)}{root}", install)
     if os.geteuid():
-        raise MissingTool("the lab needs root: it makes network namespaces and mounts", "sudo rigup lab ...")
+        raise MissingTool("the lab requires root for network namespaces and mounts", "sudo rigup lab ...")
     hierarchy()
     release = os.uname().release
     if tuple(map(int, re.findall(r"\d+", release)[:2])) < LEAST_KERNEL:
-        raise MissingTool(f"the lab needs Linux {'.'.join(map(str, LEAST_KERNEL))} or later, not {release}")
+        raise MissingTool(f"the lab requires Linux {'.'.join(map(str, LEAST_KERNEL))} or later, not {release}")
     if run(["unshare", "--mount", "--net", "true"], check=False).returncode:
         raise MissingTool(
-            "the lab may not make namespaces here", "run it outside the container, or in a privileged one"
+            "the lab is not allowed to create namespaces here", "run it outside the container, or in a privileged one"
         )

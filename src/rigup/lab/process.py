@@ -1,4 +1,4 @@
-"""Programs that the lab runs: short ones to their end, and detached ones that outlive the command that started them."""
+"""Runs the lab's programs: short ones to their end, and detached ones that outlive their starter."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def run(words: Sequence[str | Path], check: bool = True) -> subprocess.Completed
     )
     if check and done.returncode:
         tail = "\n".join(done.stdout.splitlines()[-5:])
-        raise HostFailed(f"{' '.join(map(str, words))}: ended with {done.returncode}\n{tail}".rstrip())
+        raise HostFailed(f"{' '.join(map(str, words))}: exited with {done.returncode}\n{tail}".rstrip())
     return done
 
 
 def wait_for(condition: Callable[[], bool], seconds: float, step: float = 0.05) -> bool:
-    """Waits until `condition` holds; False where it still does not after `seconds`."""
+    """Waits until `condition` holds; False if it does not within `seconds`."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -72,7 +72,7 @@ def start(folder: Path, name: str, module: str, *arguments: str, within: Sequenc
     # A shell that ends at once makes it nobody's child, which leaves no zombie; a second one notes its own process id
     # before it becomes the program, so that there is no moment in which a killed caller leaves a process without one.
     subprocess.run(
-        ["sh", "-c", DETACH, KEEP_PID, log, pid_file, *words],
+        ["sh", "-c", DETACH, KEEP_PID, log, pid_file, *words],  # noqa: S607  root's own PATH
         stdin=subprocess.DEVNULL,
         env={**environment(), "PYTHONPATH": source, "PYTHONUNBUFFERED": "1"},
         cwd="/",
@@ -84,7 +84,7 @@ def start(folder: Path, name: str, module: str, *arguments: str, within: Sequenc
 
 
 def running(pid_file: Path) -> int | None:
-    """The process of a pid file, or None where it has ended. A pid that another process has by now does not count."""
+    """The process of a pid file, or None if it has ended. A reused pid does not count."""
     try:
         pid, started = pid_file.read_text().split()
     except (OSError, ValueError):

@@ -1,20 +1,21 @@
-"""Exporters that are not wanted any more, and NVIDIA's, which comes with its own repository."""
+"""Removes exporters that are no longer configured, and installs NVIDIA's from its own repository."""
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping
-from typing import Any
 
 from pyinfra import host
 from pyinfra.api import FactBase, FunctionCommand, operation
 from pyinfra.facts.deb import DebPackages
 
-from rigup.operations import apt_commands, remote
-from rigup.operations.nvidia_repository import NvidiaSources, is_right, provide, refresh, refuse_unclear
-from rigup.operations.progress import Progress, report
-from rigup.operations.steps import step
-from rigup.operations.text_files import TextFiles
-from rigup.planner.driver_packages import DriverRepository
+from rigup.host import Host
+from rigup.operations.apt import commands
+from rigup.operations.apt.nvidia_repository import NvidiaSources, is_right, provide, refresh, refuse_unclear
+from rigup.operations.primitives import remote
+from rigup.operations.primitives.progress import Progress, report
+from rigup.operations.primitives.steps import step
+from rigup.operations.primitives.text_files import TextFiles
+from rigup.plan import DriverRepository
 
 STEP = "monitoring"
 STOP_SECONDS = 120
@@ -32,7 +33,7 @@ systemctl daemon-reload
 
 
 class OutdatedUnits(FactBase[tuple[str, ...]]):
-    """The units that have been started before their file was written: rigup was cut short in between."""
+    """The units started before their file was written, because rigup was interrupted in between."""
 
     @staticmethod
     def default() -> tuple[str, ...]:
@@ -59,12 +60,12 @@ def removed_exporters(
     """
     there = host.get_fact(TextFiles, paths=files)
     if not there:
-        host.noop("no exporter is here that is not wanted")
+        host.noop("no unwanted exporter is installed")
         return
     yield step(_remove, units, (*files, *remains))
 
 
-def _remove(host: Any, units: tuple[str, ...], files: tuple[str, ...]) -> None:
+def _remove(host: Host, units: tuple[str, ...], files: tuple[str, ...]) -> None:
     remote.script(host, _REMOVE, " ".join(units), *files, timeout=STOP_SECONDS)
 
 
@@ -84,14 +85,14 @@ def gpu_exporter(repository: DriverRepository, versions: Mapping[str, str]) -> G
 
 
 def _has(there: Iterable[str], version: str) -> bool:
-    return apt_commands.upstream(version) in map(apt_commands.upstream, there)
+    return commands.upstream(version) in map(commands.upstream, there)
 
 
-def _install(host: Any, repository: DriverRepository, versions: Mapping[str, str]) -> None:
+def _install(host: Host, repository: DriverRepository, versions: Mapping[str, str]) -> None:
     if not is_right(host.get_fact(NvidiaSources), repository):
         provide(host, repository)
     refresh(host, STEP, repository)
-    wanted = {name: apt_commands.upstream(version) for name, version in versions.items()}
-    exact = apt_commands.exact(host.name, wanted, apt_commands.versions(host, wanted))
+    wanted = {name: commands.upstream(version) for name, version in versions.items()}
+    exact = commands.exact(host.name, wanted, commands.versions(host, wanted))
     report(Progress(host.name, STEP, text=f"installing {', '.join(wanted)}"))
-    apt_commands.install(host, STEP, exact)
+    commands.install(host, STEP, exact)

@@ -10,13 +10,13 @@ from rigup.catalogue.gpu_names import short_name
 from rigup.lock import Lock
 from rigup.plan import Alternative
 from rigup.planner.candidate import Candidate
-from rigup.planner.choice import Merit, allowed_context, ranked, why_lost, with_largest_context
-from rigup.planner.enumeration import Question
-from rigup.planner.locked import asked
-from rigup.planner.memory import Shortfall
-from rigup.planner.memory_host import host_gib_for
+from rigup.planner.choice import Score, allowed_context, losing_reason, ranked, with_largest_context
+from rigup.planner.enumeration import PlanningRequest
+from rigup.planner.inputs.locked import planning_request
+from rigup.planner.memory.fit import Shortfall
+from rigup.planner.memory.host import host_gib_for
+from rigup.planner.memory.weights import bits_per_weight
 from rigup.planner.survey import Survey, allowed, survey
-from rigup.planner.weights import bits_per_weight
 from rigup.rig import Rig
 from rigup.service import Service
 from rigup.units import bytes_text
@@ -43,13 +43,13 @@ _ENGINE_KEYS: dict[str, object] = {
 }
 
 
-def runners_up(order: tuple[Merit, ...], found: Survey, winner: Candidate) -> tuple[Alternative, ...]:
+def runners_up(order: tuple[Score, ...], found: Survey, winner: Candidate) -> tuple[Alternative, ...]:
     """The next best of each other engine and checkpoint with why it lost, then what is better but does not fit."""
-    best: dict[tuple[str, str], Merit] = {}
+    best: dict[tuple[str, str], Score] = {}
     for entry in order:
         best.setdefault(_pair(entry.candidate), entry)
     lost = [entry for pair, entry in best.items() if pair != _pair(winner)][:_MOST]
-    listed = [_alternative(entry.candidate, why_lost(entry, order[0])) for entry in lost]
+    listed = [_alternative(entry.candidate, losing_reason(entry, order[0])) for entry in lost]
     return (*listed, *_too_large(found, winner, set(best)))
 
 
@@ -66,7 +66,7 @@ def _too_large(found: Survey, winner: Candidate, fitting: set[tuple[str, str]]) 
             near[pair] = short
     nearest = sorted(near.values(), key=lambda short: short.missing_mib)
     for short in islice((short for short in nearest if allowed(short.candidate) is not None), 1):
-        yield _alternative(short.candidate, f"does not fit: lacks {short.missing_mib:,} MiB of GPU memory")
+        yield _alternative(short.candidate, f"does not fit: needs {short.missing_mib:,} MiB more GPU memory")
 
 
 def _pair(candidate: Candidate) -> tuple[str, str]:
@@ -79,40 +79,40 @@ def _alternative(candidate: Candidate, why: str) -> Alternative:
     )
 
 
-def would_fit(question: Question, catalogue: Catalogue, lock: Lock) -> tuple[Alternative, ...]:
+def would_fit(request: PlanningRequest, catalogue: Catalogue, lock: Lock) -> tuple[Alternative, ...]:
     """What fits on this rig if one thing after another is left open, nearest to what was asked first."""
     found: dict[tuple[str, str, int], Alternative] = {}
     before = None
-    for service, why in _relaxations(question):
+    for service, why in _relaxations(request):
         if service == before:
             continue
-        before, nothing_new = service, service == question.service
-        best = None if nothing_new else _best(question.rig, service, catalogue, lock)
+        before, nothing_new = service, service == request.service
+        best = None if nothing_new else _best(request.rig, service, catalogue, lock)
         if best is None:
-            best = _best(question.rig, service.model_copy(update={"context": None}), catalogue, lock)
+            best = _best(request.rig, service.model_copy(update={"context": None}), catalogue, lock)
             why = "a shorter context" if nothing_new else f"{why} and a shorter context"
         if best is not None:
             found.setdefault((*_pair(best), best.context), _alternative(best, f"{why}: {described(best)}"))
     return tuple(found.values())[:_MOST]
 
 
-def _relaxations(question: Question) -> Iterator[tuple[Service, str]]:
+def _relaxations(request: PlanningRequest) -> Iterator[tuple[Service, str]]:
     """Services that ask for less and less, each with what it gives up."""
-    service = question.service
+    service = request.service
     open_engine = service.model_copy(update=_ENGINE_KEYS)
     yield service.model_copy(update={"kv_cache_type": "auto"}), "another KV cache type"
     yield service.model_copy(update=_PLACEMENT_KEYS), "another placement"
     yield open_engine, "another engine"
-    yield open_engine.model_copy(update=_any_checkpoint(question)), "another quantisation"
+    yield open_engine.model_copy(update=_any_checkpoint(request)), "another quantisation"
 
 
-def _any_checkpoint(question: Question) -> dict[str, object]:
-    return {"model": question.resolved.model.name, "checkpoint": None, "quant": None}
+def _any_checkpoint(request: PlanningRequest) -> dict[str, object]:
+    return {"model": request.resolved.model.name, "checkpoint": None, "quant": None}
 
 
 def _best(rig: Rig, service: Service, catalogue: Catalogue, lock: Lock) -> Candidate | None:
     """The best candidate for a service, at the context it asks for or else the longest that fits."""
-    found = survey(asked(rig, service, catalogue, lock))
+    found = survey(planning_request(rig, service, catalogue, lock))
     if found.fitting:
         winner = ranked(found.fitting)[0].candidate
         return winner if service.context is not None else allowed_context(winner)
@@ -144,52 +144,52 @@ def described(candidate: Candidate) -> str:
     return " ".join(word for word in words if word)
 
 
-def purchase(question: Question, catalogue: Catalogue, lock: Lock) -> str:
+def purchase(request: PlanningRequest, catalogue: Catalogue, lock: Lock) -> str:
     """One line on what to add to the rig so that the model can be served, for when nothing fits."""
     offers = [
-        *_more_gpus(question, catalogue, lock),
-        *more_hosts(question, catalogue, lock),
-        *_more_host_memory(question, catalogue, lock),
+        *_more_gpus(request, catalogue, lock),
+        *more_hosts(request, catalogue, lock),
+        *_more_host_memory(request, catalogue, lock),
     ]
     if offers:
         return "; or ".join(offers)
-    smallest = min(question.resolved.checkpoints, key=lambda entry: entry.bytes)
+    smallest = min(request.resolved.checkpoints, key=lambda entry: entry.bytes)
     return f"nothing fits: the smallest checkpoint, {smallest.label}, has {bytes_text(smallest.bytes)} of weights"
 
 
-def _more_gpus(question: Question, catalogue: Catalogue, lock: Lock) -> Iterator[str]:
-    rig = question.rig
-    wanted = question.service.model_copy(update={**_ENGINE_KEYS, **_any_checkpoint(question), "gpus": None})
+def _more_gpus(request: PlanningRequest, catalogue: Catalogue, lock: Lock) -> Iterator[str]:
+    rig = request.rig
+    wanted = request.service.model_copy(update={**_ENGINE_KEYS, **_any_checkpoint(request), "gpus": None})
     for added in range(1, _MOST_ADDED_GPUS + 1) if rig.gpus else ():
         larger = rig.model_copy(update={"gpus": (*rig.gpus, *(rig.gpus[-1],) * added)})
         best = _best(larger, wanted, catalogue, lock)
         if best is not None:
-            yield f"add {added} more {short_name(rig.gpus[-1].name)}: then {described(best)} fits"
+            yield f"add {added} more {short_name(rig.gpus[-1].name)} to fit {described(best)}"
             return
 
 
-def more_hosts(question: Question, catalogue: Catalogue, lock: Lock) -> Iterator[str]:
+def more_hosts(request: PlanningRequest, catalogue: Catalogue, lock: Lock) -> Iterator[str]:
     """The fewest hosts like this one, up to four, over which what was asked for fits."""
-    wanted = question.service.model_copy(update={**_PLACEMENT_KEYS, "build": None})
-    for hosts in range(question.rig.hosts_per_service + 1, _MOST_HOSTS + 1):
-        over = question.rig.model_copy(update={"hosts_per_service": hosts})
+    wanted = request.service.model_copy(update={**_PLACEMENT_KEYS, "build": None})
+    for hosts in range(request.rig.hosts_per_service + 1, _MOST_HOSTS + 1):
+        over = request.rig.model_copy(update={"hosts_per_service": hosts})
         best = _best(over, wanted, catalogue, lock)
         if best is not None:
-            yield f"serve it over {hosts} such hosts (rig.hosts_per_service = {hosts}): then {described(best)} fits"
+            yield f"serve it over {hosts} such hosts (rig.hosts_per_service = {hosts}) to fit {described(best)}"
             return
 
 
-def _more_host_memory(question: Question, catalogue: Catalogue, lock: Lock) -> Iterator[str]:
+def _more_host_memory(request: PlanningRequest, catalogue: Catalogue, lock: Lock) -> Iterator[str]:
     """The least that the host would need to hold experts of a checkpoint that the service allows.
 
     Nothing where GPU and host share the memory: there is none besides to have more of.
     """
-    if question.rig.hosts_per_service > 1 or any(gpu.unified_memory for gpu in question.rig.gpus):
+    if request.rig.hosts_per_service > 1 or any(gpu.unified_memory for gpu in request.rig.gpus):
         return
-    plenty = question.rig.model_copy(update={"host_memory_gib": _PLENTY_GIB})
-    service = question.service.model_copy(update=_ENGINE_KEYS)
-    fitting = survey(asked(plenty, service, catalogue, lock)).fitting
+    plenty = request.rig.model_copy(update={"host_memory_gib": _PLENTY_GIB})
+    service = request.service.model_copy(update=_ENGINE_KEYS)
+    fitting = survey(planning_request(plenty, service, catalogue, lock)).fitting
     if fitting:
         least = min(fitting, key=lambda candidate: candidate.host_memory_mib)
         needed = host_gib_for(least.host_memory_mib - (least.prompt_cache_mib or 0))
-        yield f"have {needed} GiB of host memory (rig.host_memory_gib): then {described(least)} fits"
+        yield f"provide {needed} GiB of host memory (rig.host_memory_gib) to fit {described(least)}"

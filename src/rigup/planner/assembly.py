@@ -1,85 +1,14 @@
-"""Puts a decided candidate, or a refusal, into a Plan."""
+"""What the lock pins of a decided candidate: its build and its checkpoint."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
+from rigup.artifacts import Variant
 from rigup.catalogue.containers import container_facts
-from rigup.environment import Variant
 from rigup.lock import Lock
-from rigup.node import Node
-from rigup.plan import Alternative, Build, Checkpoint, Finding, Plan
+from rigup.plan import Build, Checkpoint
 from rigup.planner.candidate import Candidate
 from rigup.planner.driver import made_for
-from rigup.planner.enumeration import Question
-from rigup.planner.figures import figures_of
-from rigup.planner.locked import entry_of
-from rigup.planner.rules import check
-from rigup.planner.speed import decode_speed
-from rigup.planner.spreading import peer_ports
-
-
-def assembled(host: str, group: str, candidate: Candidate, lock: Lock) -> Plan:
-    """The plan that a settled candidate is, without command and environment."""
-    concurrency = candidate.service.concurrency
-    judged = check(candidate)
-    return Plan(
-        host=host,
-        group=group,
-        verdict="ok",
-        rig=candidate.rig,
-        service=candidate.service,
-        build=build_of(candidate, lock),
-        checkpoint=checkpoint_of(candidate, lock),
-        parallel=candidate.parallel,
-        context=candidate.context,
-        kv_cache_type=candidate.kv_cache_type,
-        kv_tokens=candidate.kv_tokens,
-        memory=candidate.memory,
-        host_memory_mib=candidate.host_memory_mib,
-        decode_tokens_per_second=decode_speed(candidate),
-        decode_at_concurrency=decode_speed(candidate, concurrency) if concurrency > 1 else None,
-        warnings=judged.warnings,
-        silenced=judged.silenced,
-        figures=figures_of(candidate),
-    )
-
-
-def part_of(plan: Plan, candidate: Candidate, hosts: Sequence[str], rank: int) -> Plan:
-    """What the host of that rank has of a service that spans `hosts`; the plan itself where there is only one.
-
-    llama.cpp's other hosts hold no files: the head reads the weights and sends each its layers.
-    """
-    if len(hosts) == 1:
-        return plan
-    engine = candidate.engine.name
-    part: dict[str, object] = {
-        "host": hosts[rank],
-        "nodes": tuple(Node(host=host) for host in hosts),
-        "rank": rank,
-        "memory": candidate.memory_of(rank),
-        "host_memory_mib": candidate.host_memory_of(rank),
-        "peer_ports": peer_ports(engine, candidate.service, len(hosts)),
-        "peer_traffic": engine != "llama.cpp",
-    }
-    if rank and engine == "llama.cpp":
-        part["checkpoint"] = None
-    return plan.model_copy(update=part)
-
-
-def refused(
-    host: str, group: str, question: Question, findings: tuple[Finding, ...], alternatives: tuple[Alternative, ...]
-) -> Plan:
-    """The plan that a refusal is."""
-    return Plan(
-        host=host,
-        group=group,
-        verdict="refused",
-        rig=question.rig,
-        service=question.service,
-        refusals=findings,
-        alternatives=alternatives,
-    )
+from rigup.planner.inputs.locked import entry_of
 
 
 def build_of(candidate: Candidate, lock: Lock) -> Build:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rigup.catalogue.checkpoint import CheckpointEntry
-from rigup.catalogue.flags import known_options, known_variables
 from rigup.catalogue.model import Model
+from rigup.catalogue.option_names import known_options, known_variables
 from rigup.catalogue.overheads import MeasuredOverhead, measured_overhead
 from rigup.plan import GpuMemory, Parallel
-from rigup.planner.overhead import MARGIN_MIB, RUNTIME
+from rigup.planner.memory.overhead import MARGIN_MIB, RUNTIME
 from rigup.rig import Gpu, Rig
 from rigup.service import BuildMethod, Service
 from rigup.units import MIB
@@ -19,8 +19,8 @@ from rigup.units import MIB
 if TYPE_CHECKING:
     from rigup.catalogue.drivers import Reserve
     from rigup.catalogue.engines import Engine, EngineVersion
-    from rigup.catalogue.flags import NameList
     from rigup.catalogue.moe_configs import MoeConfigFile
+    from rigup.catalogue.option_names import NameList
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Candidate:
     driver_locked: whether the lock pins the rig's driver, so that it is held against what this needs.
     driver_reserve: what the driver's branch keeps of each GPU beyond the calibrated constants; None for nothing.
     overheads: what the fleet has measured itself in place of those constants.
-    usage, kv_tokens, host_memory_mib: what `rigup.planner.memory` worked out; empty and 0 before that.
+    usage, kv_tokens, host_memory_mib: what `rigup.planner.memory.fit` worked out; empty and 0 before that.
     cache_spare_mib: what vLLM and SGLang have for KV cache beyond one request's context, on the poorest GPU. Stages
     with more do not use it: every stage holds as many tokens as the poorest one.
     peer_memory_mib: host memory of each host but the head.

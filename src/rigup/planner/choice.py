@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 from rigup.planner.candidate import Candidate
 from rigup.planner.judgement import is_refused
-from rigup.planner.memory import Shortfall, settle
+from rigup.planner.memory.fit import Shortfall, place_in_memory
+from rigup.planner.memory.weights import bits_per_weight
 from rigup.planner.speed import decode_speed
-from rigup.planner.weights import bits_per_weight
 
 CONTEXT_STEP = 1024
 _LOSSY_CACHE = ("q5_1", "q4_0")
@@ -17,20 +17,20 @@ _SPEED_STEP = 1.1
 _ORDER = {"vllm": 0, "sglang": 1, "llama.cpp": 2}
 _WHY = (
     "keeps weights in host memory, or sends them over PCIe for every token",
-    "quantises the KV cache to fewer than eight bits",
-    "has experts pruned away",
-    "leaves so little of a GPU that it might not start",
-    "spends fewer bits on a weight",
-    "keeps the KV cache in eight bits",
+    "quantises the KV cache to fewer than 8 bits",
+    "has pruned experts",
+    "leaves so little GPU memory free that it may fail to start",
+    "has fewer bits per weight",
+    "quantises the KV cache to 8 bits",
     "is estimated to be slower",
     "needs more parallelism or more GPUs",
-    "does as well, on an engine that comes later",
-    "does as well, and comes later in the catalogue",
+    "is equal, but its engine is lower in order of preference",
+    "is equal, but comes later in the catalogue",
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Merit:
+class Score:
     """How good a candidate is; the smaller tuple wins. `place` is its turn in the enumeration, for a stable order.
 
     Quality is counted in quarters of a bit a weight, up to what the maker publishes: nothing in the catalogue
@@ -41,7 +41,7 @@ class Merit:
     key: tuple[float, ...]
 
 
-def merit(candidate: Candidate, place: int) -> Merit:
+def merit(candidate: Candidate, place: int) -> Score:
     """Ranks one candidate that fits."""
     model, parallel = candidate.model, candidate.parallel
     bits = min(bits_per_weight(candidate.checkpoint, model), model.reference_bits)
@@ -63,7 +63,7 @@ def merit(candidate: Candidate, place: int) -> Merit:
         float(_ORDER[candidate.engine.name]),
         float(place),
     )
-    return Merit(candidate, key)
+    return Score(candidate, key)
 
 
 def _speed_class(tokens_per_second: float) -> float:
@@ -74,12 +74,12 @@ def _speed_class(tokens_per_second: float) -> float:
     return float(steps)
 
 
-def ranked(candidates: tuple[Candidate, ...]) -> tuple[Merit, ...]:
+def ranked(candidates: tuple[Candidate, ...]) -> tuple[Score, ...]:
     """Best first. The same candidates always come in the same order."""
     return tuple(sorted((merit(c, place) for place, c in enumerate(candidates)), key=lambda m: m.key))
 
 
-def why_lost(loser: Merit, winner: Merit) -> str:
+def losing_reason(loser: Score, winner: Score) -> str:
     """The first thing, in order of weight, that the winner does better."""
     for lost, won, reason in zip(loser.key, winner.key, _WHY, strict=True):
         if lost > won:
@@ -112,5 +112,5 @@ def with_largest_context(candidate: Candidate) -> Candidate | None:
 
 
 def _settled_with(candidate: Candidate, context: int) -> Candidate | None:
-    settled = settle(replace(candidate, context=context))
+    settled = place_in_memory(replace(candidate, context=context))
     return None if isinstance(settled, Shortfall) or settled.is_tight else settled

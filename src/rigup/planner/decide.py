@@ -1,42 +1,29 @@
-"""From a question to a decision: the best possibility as a plan, or a refusal with every reason and what would fit."""
+"""From a request to a decision: the best possibility, or a refusal with every reason and what would fit."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from rigup.catalogue.catalogue import Catalogue
 from rigup.lock import Lock
-from rigup.plan import Finding, Plan
+from rigup.plan import Finding
 from rigup.planner.alternatives import more_hosts, purchase, runners_up, would_fit
-from rigup.planner.assembly import assembled, refused
-from rigup.planner.candidate import Candidate
+from rigup.planner.assembly import build_of, checkpoint_of
 from rigup.planner.choice import allowed_context, ranked
+from rigup.planner.decision import Decision, Refusal
 from rigup.planner.driver import driver_floor, driver_plan, driver_refusals
-from rigup.planner.enumeration import Question
-from rigup.planner.locked import asked
-from rigup.planner.moe_config import locked_otherwise
+from rigup.planner.enumeration import PlanningRequest
+from rigup.planner.evidence import evidence_of
+from rigup.planner.moe_config import against_the_lock, locked_otherwise, moe_config
+from rigup.planner.rules import check
+from rigup.planner.speed import decode_speed
 from rigup.planner.survey import Rejected, Survey, survey
-from rigup.rig import Rig
-from rigup.service import Service
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """A plan without its command, and the candidate that it is; None if the plan is a refusal."""
-
-    plan: Plan
-    candidate: Candidate | None
-
-
-def decide(host: str, group: str, rig: Rig, service: Service, catalogue: Catalogue, lock: Lock) -> Decision:
-    """Decides for one service on one rig. The same input always gives the same decision.
-
-    Raises InputError, beginning with `services.<name>.<key>`, for a name that the catalogue or the rig does not have.
-    """
-    question = asked(rig, service, catalogue, lock)
-    found = survey(question)
+def decide(request: PlanningRequest, catalogue: Catalogue, lock: Lock) -> Decision | Refusal:
+    """Decides for one service on one rig. The same input always gives the same decision."""
+    rig, service = request.rig, request.service
+    found = survey(request)
     if not found.fitting:
-        return Decision(_refusal(host, group, question, found, catalogue, lock), None)
+        return _refusal(request, found, catalogue, lock)
     order = ranked(found.fitting)
     winner = order[0].candidate
     if service.context is None:
@@ -45,37 +32,49 @@ def decide(host: str, group: str, rig: Rig, service: Service, catalogue: Catalog
     floor = driver_floor(rig, needs.driver if needs else 0)
     driver = driver_plan(rig, lock, floor)
     if findings := (*driver_refusals(rig, driver), *locked_otherwise(winner, lock)):
-        return Decision(refused(host, group, question, findings, ()), None)
-    made = assembled(host, group, winner, lock)
-    found_besides = {"alternatives": runners_up(order, found, winner), "driver": driver, "driver_floor": floor}
-    return Decision(made.model_copy(update=found_besides), winner)
+        return Refusal(rig, service, findings)
+    judged = check(winner)
+    return Decision(
+        candidate=winner,
+        build=build_of(winner, lock),
+        checkpoint=checkpoint_of(winner, lock),
+        moe_config=against_the_lock(moe_config(winner), lock),
+        driver=driver,
+        driver_floor=floor,
+        decode_tokens_per_second=decode_speed(winner),
+        decode_at_concurrency=decode_speed(winner, service.concurrency) if service.concurrency > 1 else None,
+        warnings=judged.warnings,
+        silenced=judged.silenced,
+        alternatives=runners_up(order, found, winner),
+        figures=evidence_of(winner),
+    )
 
 
-def _refusal(host: str, group: str, question: Question, found: Survey, catalogue: Catalogue, lock: Lock) -> Plan:
-    alternatives = would_fit(question, catalogue, lock)
-    findings = _findings(question, found)
+def _refusal(request: PlanningRequest, found: Survey, catalogue: Catalogue, lock: Lock) -> Refusal:
+    alternatives = would_fit(request, catalogue, lock)
+    findings = _findings(request, found)
     if not alternatives:
-        advice = purchase(question, catalogue, lock)
+        advice = purchase(request, catalogue, lock)
         findings = tuple(
             finding.model_copy(update={"hint": advice}) if finding.rule in ("gpu-memory", "gpu-required") else finding
             for finding in findings
         )
     elif any(finding.rule == "gpu-memory" for finding in findings):
-        over_hosts = "".join(f"; or {offer}" for offer in more_hosts(question, catalogue, lock))
+        over_hosts = "".join(f"; or {offer}" for offer in more_hosts(request, catalogue, lock))
         findings = tuple(
             finding.model_copy(update={"hint": finding.hint + over_hosts}) if finding.rule == "gpu-memory" else finding
             for finding in findings
         )
-    return refused(host, group, question, findings, alternatives)
+    return Refusal(request.rig, request.service, findings, alternatives)
 
 
-def _findings(question: Question, found: Survey) -> tuple[Finding, ...]:
+def _findings(request: PlanningRequest, found: Survey) -> tuple[Finding, ...]:
     """The reasons of the possibility that came nearest, all of them; or why there was none."""
     if found.rejected:
         return nearest(found.rejected).findings()
-    service, model = question.service, question.resolved.model
-    if not question.resolved.gpu_indices:
-        engine = question.resolved.engines[0][0].title
+    service, model = request.service, request.resolved.model
+    if not request.resolved.gpu_indices:
+        engine = request.resolved.engines[0][0].title
         return (
             Finding(
                 rule="gpu-required",
@@ -85,7 +84,7 @@ def _findings(question: Question, found: Survey) -> tuple[Finding, ...]:
             ),
         )
     what = service.checkpoint or service.quant or model.name
-    engines = " or ".join(f"{engine.title} {release.version}" for engine, release in question.resolved.engines)
+    engines = " or ".join(f"{engine.title} {release.version}" for engine, release in request.resolved.engines)
     return (
         Finding(
             rule="engine-checkpoint",

@@ -60,8 +60,10 @@ def driver_refusals(rig: Rig, driver: DriverPlan | None) -> tuple[Finding, ...]:
         found.append(
             Finding(
                 rule="driver-too-old",
-                message=f"the lock pins driver {driver.version}; engine and cards need {driver.floor} or later",
-                hint=f"rigup lock --upgrade driver={driver.floor}, or an engine version that accepts {driver.branch}",
+                message=f"rigup.lock pins driver {driver.version}, but the engine and GPUs need {driver.floor} or "
+                "later",
+                hint=f"run rigup lock --upgrade driver={driver.floor}, or choose an engine version that accepts "
+                f"{driver.branch}",
                 source="docs.nvidia.com/deploy/cuda-compatibility; the first driver branch of each card",
             )
         )
@@ -71,8 +73,8 @@ def driver_refusals(rig: Rig, driver: DriverPlan | None) -> tuple[Finding, ...]:
         found.append(
             Finding(
                 rule="driver-flavour",
-                message=f"{required[0].name} needs the open kernel modules, and {old[0].name} has none",
-                hint="put them into different machines",
+                message=f"{required[0].name} needs the open kernel modules, but {old[0].name} does not support them",
+                hint="put them in different machines",
                 source=driver_facts().modules.source,
             )
         )

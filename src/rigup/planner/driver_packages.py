@@ -4,39 +4,12 @@ from __future__ import annotations
 
 import re
 
-from rigup.catalogue.drivers import DEBIAN_ARCHITECTURES, REPOSITORY_ARCHITECTURES, Distribution, driver_facts
+from rigup.catalogue.drivers import DEBIAN_ARCHITECTURES, REPOSITORY_ARCHITECTURES, SupportedSystem, driver_facts
 from rigup.errors import InputError
-from rigup.plan import DriverPlan
-from rigup.units import Frozen
+from rigup.plan import DriverPackages, DriverPlan, DriverRepository
 
 FABRIC_MANAGER_UNIT = "nvidia-fabricmanager.service"
 PERSISTENCE_UNIT = "nvidia-persistenced.service"
-
-
-class DriverPackages(Frozen):
-    """What one host gets.
-
-    pin: installed first, so that nothing of another branch comes with the rest. headers: of `kernel`, and of those to
-    come. at_version: at exactly the driver's version. beside: of whatever version apt has. modules: kernel modules to
-    load at boot. units: that must run.
-    """
-
-    pin: str
-    kernel: str
-    headers: tuple[str, ...]
-    at_version: tuple[str, ...]
-    beside: tuple[str, ...]
-    modules: tuple[str, ...]
-    units: tuple[str, ...]
-
-
-class DriverRepository(Frozen):
-    """Where the packages of one host come from, and the key that signs them. `address` ends with a slash."""
-
-    address: str
-    key_address: str
-    fingerprint: str
-    architecture: str
 
 
 def driver_packages(driver: DriverPlan, os: str, architecture: str, kernel: str, nvswitches: int) -> DriverPackages:
@@ -85,7 +58,7 @@ def driver_repository(
     )
 
 
-def _flavour(kernel: str, distribution: Distribution, architecture: str) -> str:
+def _flavour(kernel: str, distribution: SupportedSystem, architecture: str) -> str:
     """What releases of this kernel end in: "amd64", "cloud-amd64", "generic"; the usual one for a kernel of others."""
     words = {"debian_architecture": DEBIAN_ARCHITECTURES[architecture]}
     flavours = distribution.kernel_flavours.format(**words)
@@ -93,9 +66,9 @@ def _flavour(kernel: str, distribution: Distribution, architecture: str) -> str:
     return found[1] if found else distribution.kernel_flavour.format(**words)
 
 
-def _distribution(os: str) -> Distribution:
+def _distribution(os: str) -> SupportedSystem:
     found = driver_facts().distribution(os)
     if found is None:
         known = ", ".join(distribution.os for distribution in driver_facts().distributions)
-        raise InputError(f"{os}: NVIDIA's driver is not packaged for it here", f"known: {known}")
+        raise InputError(f"{os}: the catalogue has no NVIDIA driver packages for this system", f"choose from: {known}")
     return found

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.catalogue.drivers import Reserve
 from rigup.catalogue.engines import Engine, EngineVersion, version_key
-from rigup.catalogue.flags import NameList
 from rigup.catalogue.moe_configs import MoeConfigFile
+from rigup.catalogue.option_names import NameList
 from rigup.catalogue.overheads import MeasuredOverhead
 from rigup.plan import Parallel
 from rigup.planner.candidate import Candidate, expert_ranks
-from rigup.planner.resolution import Resolved
-from rigup.planner.settings import Settings, settings_of
-from rigup.planner.spreading import TENSOR_SIZES, devices_across_hosts, tensor_layouts_across_hosts
+from rigup.planner.engine_memory import MemorySettings, settings_of
+from rigup.planner.inputs.names import ResolvedNames
+from rigup.planner.multinode.layouts import TENSOR_SIZES, devices_across_hosts, tensor_layouts_across_hosts
 from rigup.rig import Rig
 from rigup.service import Service
 from rigup.units import compute_capability
@@ -26,7 +26,7 @@ _FP8_CAPABILITY = (8, 9)
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class PlanningRequest:
     """One service on one rig, with its names looked up. driver_reserve: what the driver keeps beyond the constants.
 
     moe_configs: every tuned kernel. triton: its locked version by engine and version.
@@ -36,7 +36,7 @@ class Question:
 
     rig: Rig
     service: Service
-    resolved: Resolved
+    resolved: ResolvedNames
     driver_reserve: Reserve | None = None
     moe_configs: tuple[MoeConfigFile, ...] = ()
     triton: Mapping[tuple[str, str], str | None] = field(default_factory=dict)
@@ -50,12 +50,12 @@ class Question:
         return self.service.context or min(self.resolved.model.context, DEFAULT_CONTEXT)
 
 
-def candidates(question: Question) -> Iterator[Candidate]:
+def candidates(request: PlanningRequest) -> Iterator[Candidate]:
     """Every possibility, in the catalogue's order. Pairs that cannot work come only if the service names both parts."""
-    for checkpoint in question.resolved.checkpoints:
-        for engine, release in question.resolved.engines:
-            if loads(checkpoint, engine, release) or _insists(question.service):
-                yield from _spread(question, checkpoint, engine, release)
+    for checkpoint in request.resolved.checkpoints:
+        for engine, release in request.resolved.engines:
+            if loads(checkpoint, engine, release) or _insists(request.service):
+                yield from _spread(request, checkpoint, engine, release)
 
 
 def loads(checkpoint: CheckpointEntry, engine: Engine, release: EngineVersion) -> bool:
@@ -70,46 +70,46 @@ def _insists(service: Service) -> bool:
 
 
 def _spread(
-    question: Question, checkpoint: CheckpointEntry, engine: Engine, release: EngineVersion
+    request: PlanningRequest, checkpoint: CheckpointEntry, engine: Engine, release: EngineVersion
 ) -> Iterator[Candidate]:
-    service = question.service
-    layouts = _layouts(question, engine, release)
+    service = request.service
+    layouts = _layouts(request, engine, release)
     for gpus, parallel in layouts:
-        on_a_host = tuple(index for index in gpus if index < len(question.rig.gpus))
-        settings = settings_of(engine, service, question.rig, on_a_host)
-        for kv_cache_type in kv_cache_types(question, engine, on_a_host):
-            yield _candidate(question, checkpoint, engine, release, gpus, parallel, kv_cache_type, settings)
+        on_a_host = tuple(index for index in gpus if index < len(request.rig.gpus))
+        settings = settings_of(engine, service, request.rig, on_a_host)
+        for kv_cache_type in kv_cache_types(request, engine, on_a_host):
+            yield _candidate(request, checkpoint, engine, release, gpus, parallel, kv_cache_type, settings)
 
 
 def _candidate(
-    question: Question,
+    request: PlanningRequest,
     checkpoint: CheckpointEntry,
     engine: Engine,
     release: EngineVersion,
     gpus: tuple[int, ...],
     parallel: Parallel,
     kv_cache_type: str,
-    settings: Settings,
+    settings: MemorySettings,
 ) -> Candidate:
     fraction, batched_tokens, sequences = settings.attempts[0]
-    kind = (engine.name, release.version, "cuda" if question.rig.gpus else "cpu", question.rig.architecture)
+    kind = (engine.name, release.version, "cuda" if request.rig.gpus else "cpu", request.rig.architecture)
     return Candidate(
-        rig=question.rig,
-        names=next((names for names in question.name_lists if names.kind == kind), None),
-        service=question.service,
-        driver_reserve=question.driver_reserve,
-        overheads=question.overheads,
-        driver_locked=question.driver_locked,
-        moe_configs=question.moe_configs,
-        triton=question.triton.get((engine.name, release.version)),
+        rig=request.rig,
+        names=next((names for names in request.name_lists if names.kind == kind), None),
+        service=request.service,
+        driver_reserve=request.driver_reserve,
+        overheads=request.overheads,
+        driver_locked=request.driver_locked,
+        moe_configs=request.moe_configs,
+        triton=request.triton.get((engine.name, release.version)),
         gpu_indices=gpus,
-        model=question.resolved.model,
+        model=request.resolved.model,
         checkpoint=checkpoint,
         engine=engine,
         release=release,
-        build=question.service.build or release.method,
+        build=request.service.build or release.method,
         parallel=parallel,
-        context=question.context,
+        context=request.context,
         kv_cache_type=kv_cache_type,
         sequences=sequences,
         batched_tokens=batched_tokens,
@@ -122,54 +122,56 @@ def _candidate(
     )
 
 
-def kv_cache_types(question: Question, engine: Engine, gpus: tuple[int, ...]) -> tuple[str, ...]:
+def kv_cache_types(request: PlanningRequest, engine: Engine, gpus: tuple[int, ...]) -> tuple[str, ...]:
     """The KV cache types to try, best first. fp8 is left out by default where a GPU does not compute in it."""
-    asked = question.service.kv_cache_type
+    asked = request.service.kv_cache_type
     if asked != "auto":
         return (asked,)
-    capabilities = (question.rig.gpus[index].compute_capability for index in gpus)
+    capabilities = (request.rig.gpus[index].compute_capability for index in gpus)
     old = not gpus or any(compute_capability(capability) < _FP8_CAPABILITY for capability in capabilities)
     return tuple(kind for kind in _KV_TYPES[engine.name] if not (kind == "fp8" and old))
 
 
-def _layouts(question: Question, engine: Engine, release: EngineVersion) -> Iterator[tuple[tuple[int, ...], Parallel]]:
+def _layouts(
+    request: PlanningRequest, engine: Engine, release: EngineVersion
+) -> Iterator[tuple[tuple[int, ...], Parallel]]:
     """How the model may be spread. An engine made for GPUs comes without one only if it is named and built for CPUs."""
     if engine.name == "llama.cpp":
-        yield from _llama_cpp_layouts(question)
-    elif question.rig.hosts_per_service > 1:
-        if question.rig.gpus or (question.service.engine == engine.name and release.environment("cpu") is not None):
+        yield from _llama_cpp_layouts(request)
+    elif request.rig.hosts_per_service > 1:
+        if request.rig.gpus or (request.service.engine == engine.name and release.environment("cpu") is not None):
             yield from tensor_layouts_across_hosts(
-                question.rig, question.service, question.resolved.gpu_indices, engine.name
+                request.rig, request.service, request.resolved.gpu_indices, engine.name
             )
-    elif question.rig.gpus:
-        yield from _tensor_layouts(question, engine)
-    elif question.service.engine == engine.name and release.environment("cpu") is not None:
-        asked = question.service
+    elif request.rig.gpus:
+        yield from _tensor_layouts(request, engine)
+    elif request.service.engine == engine.name and release.environment("cpu") is not None:
+        asked = request.service
         sizes = {"tensor": asked.tensor_parallel, "pipeline": asked.pipeline_parallel, "data": asked.data_parallel}
         yield (), Parallel(**{name: size for name, size in sizes.items() if size})
 
 
-def _llama_cpp_layouts(question: Question) -> Iterator[tuple[tuple[int, ...], Parallel]]:
+def _llama_cpp_layouts(request: PlanningRequest) -> Iterator[tuple[tuple[int, ...], Parallel]]:
     """All GPUs by layer split, and the first alone unless the service names its GPUs."""
-    indices = question.resolved.gpu_indices
-    if question.rig.hosts_per_service > 1:
-        yield devices_across_hosts(question.rig, indices), Parallel()
+    indices = request.resolved.gpu_indices
+    if request.rig.hosts_per_service > 1:
+        yield devices_across_hosts(request.rig, indices), Parallel()
         return
     yield indices, Parallel()
-    if len(indices) > 1 and question.service.gpus is None:
+    if len(indices) > 1 and request.service.gpus is None:
         yield indices[:1], Parallel()
 
 
-def _tensor_layouts(question: Question, engine: Engine) -> Iterator[tuple[tuple[int, ...], Parallel]]:
+def _tensor_layouts(request: PlanningRequest, engine: Engine) -> Iterator[tuple[tuple[int, ...], Parallel]]:
     """Tensor sizes, each with as many pipeline stages as there are GPUs for, and one GPU alone.
 
     What the service names is taken as it is, even if there are too few GPUs: then the refusal can say so. Of unequal
     GPUs, those with most memory are tried by themselves as well, unless the service names its GPUs.
     """
-    service, indices = question.service, question.resolved.gpu_indices
+    service, indices = request.service, request.resolved.gpu_indices
     if not indices:
         return
-    groups = dict.fromkeys((indices,) if service.gpus is not None else (indices, _largest(question.rig, indices)))
+    groups = dict.fromkeys((indices,) if service.gpus is not None else (indices, _largest(request.rig, indices)))
     found = False
     for group in groups:
         for parallel in _sizes(service, len(group), engine):

@@ -8,9 +8,9 @@ from __future__ import annotations
 import functools
 import json
 
-from rigup.catalogue import engines, flags
+from rigup.artifacts import LockedEnvironment
+from rigup.catalogue import engines, option_names
 from rigup.catalogue.moe_configs import MoeConfigFile, TunedKernel, best_for
-from rigup.environment import LockedEnvironment
 from rigup.lock import Lock
 from rigup.plan import Finding, MoeConfig
 from rigup.planner.candidate import Candidate
@@ -95,7 +95,7 @@ def shape(candidate: Candidate) -> tuple[int, int]:
     return experts, candidate.model.expert_intermediate // candidate.expert_shards
 
 
-def spelled(
+def config_filename(
     engine: str, experts: int, width: int, device: str, dtype: str = DTYPE, block: tuple[int, int] | None = BLOCK_SHAPE
 ) -> str:
     """The name of a config file as an engine looks for it. device: the card's name with underscores for spaces."""
@@ -110,10 +110,10 @@ def spelled(
     return ",".join(words) + ".json"
 
 
-def spelled_for(engine: str, tuned: TunedKernel) -> str:
+def config_filename_for(engine: str, tuned: TunedKernel) -> str:
     """The name of a tuned kernel's file as an engine looks for it."""
     device = "_".join(tuned.device.replace("/", " ").split())
-    return spelled(engine, tuned.experts, tuned.width, device, tuned.dtype, tuned.block_shape)
+    return config_filename(engine, tuned.experts, tuned.width, device, tuned.dtype, tuned.block_shape)
 
 
 def triton_version(environment: LockedEnvironment | None) -> str | None:
@@ -127,8 +127,8 @@ def locked_otherwise(candidate: Candidate, lock: Lock) -> tuple[Finding, ...]:
     return tuple(
         Finding(
             rule="moe-config-lock",
-            message=f"files/moe_configs/{file.path}: sha256 is {file.sha256}, the lock says {locked}",
-            hint="restore the file from version control, or take it as it is: rigup lock --upgrade moe-configs",
+            message=f"files/moe_configs/{file.path}: sha256 is {file.sha256}, but rigup.lock has {locked}",
+            hint="restore the file from version control, or accept it as it is: rigup lock --upgrade moe-configs",
             source="rigup.lock",
         )
         for file in used_files(candidate)
@@ -143,11 +143,11 @@ def _cards(candidate: Candidate) -> tuple[Gpu, ...]:
 def _of_card(candidate: Candidate, gpu: Gpu) -> MoeConfig:
     engine = candidate.engine.name
     experts, width = shape(candidate)
-    name = spelled(engine, experts, width, gpu.moe_config_name)
+    name = config_filename(engine, experts, width, gpu.moe_config_name)
     if _own(candidate, gpu) is not None and not hides_its_own(candidate):
         status = "files"
     else:
-        shipped = flags.in_ranges(candidate.version, _shipped()[engine].get(name, ""))
+        shipped = option_names.in_ranges(candidate.version, _shipped()[engine].get(name, ""))
         status = "engine" if shipped else "missing"
     return MoeConfig.model_validate(
         {"file": name, "status": status, "experts": experts, "width": width, "device": gpu.name}

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from rigup.plan import Speed
 from rigup.planner.candidate import Candidate, stage_ranks
-from rigup.planner.kv_cache import layer_token_bytes, token_bytes
-from rigup.planner.weights import active_bytes, weights_of
+from rigup.planner.memory.kv_cache import layer_token_bytes, token_bytes
+from rigup.planner.memory.weights import active_bytes, weights_of
 from rigup.units import GIB
 
 

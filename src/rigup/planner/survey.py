@@ -1,4 +1,4 @@
-"""Sorts the possibilities of a question into those that fit and those that do not, each with its reasons."""
+"""Sorts the possibilities of a request into those that fit and those that do not, each with its reasons."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 
 from rigup.plan import Finding
 from rigup.planner.candidate import Candidate
-from rigup.planner.enumeration import Question, candidates, with_expert_parallel
+from rigup.planner.engine_memory import Attempt
+from rigup.planner.enumeration import PlanningRequest, candidates, with_expert_parallel
 from rigup.planner.judgement import is_refused
-from rigup.planner.memory import Shortfall, settle
+from rigup.planner.memory.fit import Shortfall, place_in_memory
+from rigup.planner.memory.weights import weights_of
+from rigup.planner.multinode.layouts import indivisible_layout
 from rigup.planner.rules import refusals
-from rigup.planner.settings import Attempt
-from rigup.planner.spreading import uneven
-from rigup.planner.weights import weights_of
 from rigup.units import GIB, MIB
 
 _MEMORY_SOURCE = "docs/memory.md"
@@ -65,22 +65,22 @@ class Survey:
     rejected: tuple[Rejected, ...]
 
 
-def survey(question: Question) -> Survey:
+def survey(request: PlanningRequest) -> Survey:
     """Tries everything in GPU memory, and experts on the host only when asked or when nothing else fits."""
     fitting: list[Candidate] = []
     rejected: list[Rejected] = []
-    for candidate in candidates(question):
-        outcome = _as_hopeless(candidate, rejected) or _tried(candidate)
+    for candidate in candidates(request):
+        outcome = _same_shortfall(candidate, rejected) or _tried(candidate)
         if isinstance(outcome, Rejected):
             rejected.append(outcome)
         else:
             fitting.append(outcome)
-    if question.service.offload == "experts" or (question.service.offload == "auto" and not fitting):
-        fitting += _offloaded(question, rejected)
+    if request.service.offload == "experts" or (request.service.offload == "auto" and not fitting):
+        fitting += _offloaded(request, rejected)
     return Survey(tuple(fitting), tuple(rejected))
 
 
-def _as_hopeless(candidate: Candidate, rejected: list[Rejected]) -> Rejected | None:
+def _same_shortfall(candidate: Candidate, rejected: list[Rejected]) -> Rejected | None:
     """The shortfall of the possibility before, if that differs in the KV cache alone and its weights do not fit."""
     if not rejected or rejected[-1].shortfall is None or rejected[-1].shortfall.kind != "weights":
         return None
@@ -94,13 +94,13 @@ def _layout(candidate: Candidate) -> tuple[object, ...]:
 
 
 def _tried(candidate: Candidate) -> Candidate | Rejected:
-    settled = misshapen(candidate) or fitted(candidate)
+    settled = shape_error(candidate) or fit_memory(candidate)
     if isinstance(settled, Shortfall):
         return Rejected(candidate, settled)
     permitted = allowed(settled)
     if permitted is None or permitted is settled:
         return permitted or Rejected(candidate, None)
-    again = fitted(permitted)
+    again = fit_memory(permitted)
     return Rejected(permitted, again) if isinstance(again, Shortfall) else again
 
 
@@ -112,41 +112,43 @@ def allowed(candidate: Candidate) -> Candidate | None:
     return None if spread is None or is_refused(spread) else spread
 
 
-def misshapen(candidate: Candidate) -> Shortfall | None:
+def shape_error(candidate: Candidate) -> Shortfall | None:
     """What is wrong with the sizes that the service names: too few GPUs for them, or a partition of other layers."""
     parallel, asked = candidate.parallel, candidate.asked_partition
     ranks = parallel.tensor * parallel.pipeline * parallel.data
-    if candidate.hosts > 1 and candidate.engine.name != "llama.cpp" and (reason := uneven(candidate)) is not None:
+    if (
+        candidate.hosts > 1
+        and candidate.engine.name != "llama.cpp"
+        and (reason := indivisible_layout(candidate)) is not None
+    ):
         message, hint, source = reason
         return Shortfall(candidate, "hosts", 0, message, hint, source)
     on_cpu = not candidate.rig.gpus and ranks == candidate.hosts
     if candidate.engine.name != "llama.cpp" and ranks != len(candidate.gpu_indices) and not on_cpu:
         sizes = f"tensor {parallel.tensor} x pipeline {parallel.pipeline} x data {parallel.data}"
         there = len(candidate.gpu_indices)
-        return Shortfall(candidate, "gpus", 0, f"{sizes} need {ranks} GPUs and the service has {there}")
+        return Shortfall(candidate, "gpus", 0, f"{sizes} need {ranks} GPUs, but the service has {there}")
     layers, each = candidate.model.layers, len(candidate.local_gpus)
     if candidate.engine.name == "llama.cpp" and candidate.hosts > 1 and candidate.hosts * max(1, each) > layers:
-        message = f"{candidate.hosts} hosts have more devices than {candidate.model.name} has layers, {layers}"
-        return Shortfall(candidate, "stages", 0, message, "take fewer hosts: rig.hosts_per_service")
+        message = f"{candidate.hosts} hosts have more devices than {candidate.model.name} has layers ({layers})"
+        return Shortfall(candidate, "stages", 0, message, "use fewer hosts: rig.hosts_per_service")
     if parallel.pipeline > layers:
         message = f"{parallel.pipeline} pipeline stages are more than the {layers} layers of {candidate.model.name}"
-        hint = (
-            "" if candidate.service.pipeline_parallel else "take fewer hosts or GPUs, or name the sizes that you want"
-        )
+        hint = "" if candidate.service.pipeline_parallel else "use fewer hosts or GPUs, or set the sizes yourself"
         return Shortfall(candidate, "stages", 0, message, hint)
     if asked and (len(asked) != parallel.pipeline or sum(asked) != layers or min(asked) < 1):
         given = ",".join(str(count) for count in asked)
-        message = f"the pipeline partition {given} does not give {layers} layers to {parallel.pipeline} stages"
+        message = f"the pipeline partition {given} does not divide {layers} layers among {parallel.pipeline} stages"
         return Shortfall(candidate, "partition", 0, message)
     return None
 
 
-def fitted(candidate: Candidate) -> Candidate | Shortfall:
+def fit_memory(candidate: Candidate) -> Candidate | Shortfall:
     """The candidate settled. An engine gets more of a GPU than its default only where the default is not enough.
 
     Enough has the margin that the figures need; where nothing has, the first that fits.
     """
-    settled = settle(candidate)
+    settled = place_in_memory(candidate)
     if _suffices(settled) or len(candidate.attempts) < 2:
         return settled
     if isinstance(settled, Shortfall):
@@ -174,15 +176,15 @@ def _suffices(settled: Candidate | Shortfall) -> bool:
 
 def _attempted(candidate: Candidate, attempt: Attempt) -> Candidate | Shortfall:
     fraction, tokens, sequences = attempt
-    return settle(replace(candidate, memory_fraction=fraction, batched_tokens=tokens, sequences=sequences))
+    return place_in_memory(replace(candidate, memory_fraction=fraction, batched_tokens=tokens, sequences=sequences))
 
 
-def _offloaded(question: Question, rejected: list[Rejected]) -> Iterator[Candidate]:
+def _offloaded(request: PlanningRequest, rejected: list[Rejected]) -> Iterator[Candidate]:
     """Each possibility on all GPUs that only lacks GPU memory, with the least offload that makes it fit.
 
     Of those that differ in the KV cache alone, the first: a smaller cache would be no better.
     """
-    everything = question.resolved.gpu_indices
+    everything = request.resolved.gpu_indices
     found: Candidate | None = None
     for entry in rejected:
         short, candidate = entry.shortfall, entry.candidate
@@ -208,7 +210,7 @@ def least_offload(shortfall: Shortfall) -> Candidate | None:
     low, high, best, tight = 1, _most_offload(shortfall), None, None
     while low <= high:
         middle = (low + high) // 2
-        settled = fitted(_offloading(candidate, middle))
+        settled = fit_memory(_offloading(candidate, middle))
         if isinstance(settled, Candidate):
             if settled.is_tight:
                 tight, low = settled, middle + 1
@@ -244,13 +246,13 @@ def _offloading(candidate: Candidate, amount: int) -> Candidate:
 def memory_finding(shortfall: Shortfall) -> Finding:
     """A shortfall as a refusal."""
     hint = {
-        "weights": "take a smaller quantisation, more GPUs, or experts in host memory",
-        "context": "take a shorter context, a smaller KV cache type or a smaller quantisation",
+        "weights": "use a smaller quantisation, more GPUs, or experts in host memory",
+        "context": "use a shorter context, a smaller KV cache type or a smaller quantisation",
         "host": "declare or add host memory, or keep every weight in GPU memory",
-        "unknown": "write rig.host_memory_gib",
-        "gpus": "take smaller sizes or more GPUs",
+        "unknown": "set rig.host_memory_gib",
+        "gpus": "use smaller sizes or more GPUs",
         "partition": "leave the variable out: the plan works out a partition that fits",
-        "stages": "take a pipeline_parallel of at most the model's layers",
+        "stages": "use a pipeline_parallel no larger than the number of layers",
         "hosts": "",
     }[shortfall.kind]
     rule = _RULES.get(shortfall.kind, "gpu-memory")

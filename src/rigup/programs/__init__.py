@@ -1,1 +1,15 @@
-"""Programs that run on a host, each one file on Python 3.10's standard library, so that copying it is installing it."""
+"""Programs that run on hosts, each one file on Python 3.10's standard library, so that copying it is installing it.
+
+File names are unique: on a host all programs lie side by side in one folder and import one another by name.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def program_file(name: str) -> Path:
+    """The file of a program, e.g. "ask.py". Raises LookupError for an unknown name."""
+    for path in Path(__file__).parent.rglob(name):
+        return path
+    raise LookupError(name)

@@ -1,104 +1,126 @@
-"""Runs on a host: asks the service there a real question, and says in one line of JSON what came back.
+"""Runs on a host: sends its service a real request and prints the reply as one line of JSON.
 
 usage: ask.py REQUEST.json     (or - for standard input)
 
 The request: {"url", "health", "model", "question", "max_tokens", "key_file", "unit", "wait_s", "timeout_s"}.
 The answer: {"state": "answered", "answer", "reasoning", "tokens", "seconds", "tokens_per_second"},
 or {"state": "starting" | "failed", "why"}.
-"starting" means that asking again makes sense. Python 3.10 standard library only.
+"starting" means that the caller should ask again.
+
+Root reads the key and sees whose port it is (`listeners.py`); the conversation is that of a process without rights.
+Needs http_reader.py, listeners.py and unprivileged.py beside it. Python 3.11 standard library only.
 """
 
 from __future__ import annotations
 
-import _socket  # what socket adds takes a host as long to import as Python to start
+import json
+import math
+import os
+import subprocess
 import sys
 import time
+from typing import Any
 
-TYPE_CHECKING = False  # each import counts: it runs on every host at every apply
-if TYPE_CHECKING:
-    from typing import Any
+if __package__:
+    from rigup.programs.http_reader import exchange, parsed, printable
+    from rigup.programs.listeners import Stranger, UnitPort
+    from rigup.programs.unprivileged import output_of
+else:
+    sys.dont_write_bytecode = True
+    from http_reader import exchange, parsed, printable  # type: ignore[import-not-found, no-redef]
+    from listeners import Stranger, UnitPort  # type: ignore[import-not-found, no-redef]
+    from unprivileged import output_of  # type: ignore[import-not-found, no-redef]
 
-CHUNK = 1 << 16
 COMPLETIONS = "/v1/chat/completions"
 EARLY, EARLY_SECONDS = "##rigup-early##", 5
 REMEMBERED = "#ask"
-UNUSABLE = (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError)
-"""What `complete` raises where there is no answer, beside HTTPError."""
+CONNECT_SECONDS = 5
+HEALTH_SECONDS = 5
+# an answer comes in one piece once it is made
+BODY_SECONDS = 20
+MOST_KEY = 1 << 14
+MOST_TEXT = 1 << 16
+MOST_REPLY = 1 << 20
+MOST_TOKENS = 1 << 40
+# what another program may write into the same pipe without being torn apart
+WHOLE = 4096
+
+Reply = dict[str, Any]
 
 
-class HTTPError(Exception):
-    """An answer with another status than 200."""
+class Asking:
+    """One service of this host. url: "http://host:port". unit: to which that port must belong."""
 
+    def __init__(self, url: str, unit: str) -> None:
+        self._netloc = url.removeprefix("http://")
+        host, _, port = self._netloc.rpartition(":")
+        self._host, self._number = host.strip("[]"), int(port)
+        self._port = UnitPort(unit)
 
-def call(address: str, path: str, timeout: float, body: bytes | None = None, **headers: str) -> bytes:
-    """GETs, or with a body POSTs, from "http://host:port"; raises OSError, ValueError for no HTTP, or HTTPError.
-
-    By hand, and HTTP/1.0, whose answers end with the connection: http.client takes longer to import than all else here.
-    """
-    host, _, port = address.removeprefix("http://").rpartition(":")
-    lines = [f"{'GET' if body is None else 'POST'} {path} HTTP/1.0", f"Host: {host}:{port}"]
-    lines += [f"{name}: {value}" for name, value in headers.items()]
-    lines += [] if body is None else ["Content-Type: application/json", f"Content-Length: {len(body)}"]
-    connection = _connected(host.strip("[]"), int(port), timeout)
-    try:
-        connection.sendall("\r\n".join([*lines, "", ""]).encode() + (body or b""))
-        answer = b"".join(iter(lambda: connection.recv(CHUNK), b""))
-    finally:
-        connection.close()
-    head, found, said = answer.partition(b"\r\n\r\n")
-    if not (found and head.startswith(b"HTTP/1.")):
-        raise ValueError("what came back is not HTTP")
-    if (status := int(head.split(maxsplit=2)[1])) != 200:
-        raise HTTPError(status, said.decode(errors="replace")[:300])
-    return said
-
-
-def _connected(host: str, port: int, timeout: float) -> _socket.socket:
-    failed = OSError(f"{host} has no address")
-    # in bytes: for text Python imports all that it takes to encode a name
-    for family, kind, protocol, _, address in _socket.getaddrinfo(host.encode(), port, 0, _socket.SOCK_STREAM):
-        connection = _socket.socket(family, kind, protocol)
+    def healthy(self, path: str) -> bool:
+        """Whether /health returns 200; necessary but not sufficient. Raises Stranger."""
         try:
-            connection.settimeout(timeout)
-            connection.connect(address)
-            return connection
-        except OSError as error:
-            connection.close()
-            failed = error
-    raise failed
+            said = self._say(self._request("GET", path), HEALTH_SECONDS, lambda status, body, _: {"status": status})
+        except Stranger:
+            raise
+        except OSError:
+            return False
+        return said.get("status") == 200
+
+    def complete(self, key_file: str | None, body: bytes, seconds: float) -> Reply:
+        """One chat completion."""
+        try:
+            headers = [f"Authorization: Bearer {_key(key_file)}"] if key_file else []
+            request = self._request("POST", COMPLETIONS, *headers, body=body)
+            return self._say(request, seconds, reply_to)
+        except (OSError, ValueError) as error:
+            return _failed(str(error) if isinstance(error, Stranger) else f"unexpected response: {error}")
+
+    def _request(self, method: str, path: str, *headers: str, body: bytes = b"") -> bytes:
+        lines = [f"{method} {path} HTTP/1.1", f"Host: {self._netloc}", "Connection: close", *headers]
+        lines += ["Content-Type: application/json", f"Content-Length: {len(body)}"] if body else []
+        return "\r\n".join([*lines, "", ""]).encode() + body
+
+    def _say(self, request: bytes, seconds: float, read: Any) -> Reply:
+        """Sends a request, and has `read` make a reply of status, body and seconds. Raises OSError."""
+        with self._port.connect(self._host, self._number, min(seconds, CONNECT_SECONDS)) as connection:
+
+            def converse() -> bytes:
+                began = time.monotonic()
+                try:
+                    response, _ = exchange(connection, request, seconds, BODY_SECONDS)
+                    reply = read(response.status, response.body, time.monotonic() - began)
+                except (OSError, ValueError, MemoryError) as error:
+                    reply = _failed(f"unexpected response: {error}")
+                return json.dumps(reply).encode()
+
+            said = output_of(converse, seconds + BODY_SECONDS, MOST_REPLY)
+        reply: Reply = json.loads(said) if said else _failed("unexpected response: too slow or too large")
+        return reply
+
+
+def _key(path: str) -> str:
+    with open(path) as file:
+        key = file.read(MOST_KEY).strip()
+    if not key.isascii() or not key.isprintable():
+        raise ValueError(f"{path} contains characters that are invalid in a key")
+    return key
+
+
+def _failed(why: str) -> Reply:
+    return {"state": "failed", "why": printable(why)}
 
 
 def unit_state(unit: str) -> tuple[str, int]:
-    """The unit's state, and how often systemd has restarted it since it was started."""
-    import subprocess
-
-    shown = subprocess.run(
-        ["systemctl", "show", unit, "--property=ActiveState,NRestarts"], capture_output=True, text=True, timeout=20
-    ).stdout
+    """The unit's state, and the number of restarts since it was started."""
+    words = ["systemctl", "show", unit, "--property=ActiveState,NRestarts"]
+    shown = subprocess.run(words, capture_output=True, text=True, timeout=20).stdout
     found = dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
     return found.get("ActiveState", "unknown"), int(found.get("NRestarts") or 0)
 
 
-def healthy(request: dict[str, Any]) -> bool:
-    """Whether the endpoint says that it is ready: necessary, and not enough."""
-    try:
-        call(request["url"], request["health"], timeout=5)
-    except (OSError, ValueError, HTTPError):
-        return False
-    return True
-
-
-def complete(request: dict[str, Any]) -> dict[str, Any]:
-    """One chat completion at temperature 0; raises HTTPError, or one of UNUSABLE when it is not one."""
-    began = time.monotonic()
-    said = _completion(request["url"], request["key_file"], body_of(request), request["timeout_s"])
-    return answer_in(said, time.monotonic() - began)
-
-
 def body_of(request: dict[str, Any]) -> str:
-    """What is sent to the service, in a line."""
-    import json
-
+    """The request body, on one line: a chat completion at temperature 0."""
     body = {
         "model": request["model"],
         "messages": [{"role": "user", "content": request["question"]}],
@@ -108,26 +130,24 @@ def body_of(request: dict[str, Any]) -> str:
     return json.dumps(body)
 
 
-def _completion(url: str, key_file: str | None, body: str, timeout: float) -> bytes:
-    headers = {}
-    if key_file:
-        with open(key_file) as file:
-            headers["Authorization"] = "Bearer " + file.read().strip()
-    return call(url, COMPLETIONS, timeout, body.encode(), **headers)
-
-
-def answer_in(said: bytes, seconds: float) -> dict[str, Any]:
-    """What `ask` returns of a completion that came after `seconds`; raises one of UNUSABLE when it is not one."""
-    import json
-
-    answer = json.loads(said)
-    message = answer["choices"][0]["message"]
-    text, reasoning = message.get("content") or "", message.get("reasoning_content") or message.get("reasoning") or ""
-    tokens = int(answer["usage"]["completion_tokens"])
-    if tokens < 1 or not (text or reasoning):
+def reply_to(status: int, body: bytes, seconds: float) -> Reply:
+    """Converts a response into a reply. Raises ValueError if its status is 200 but it is not a completion."""
+    if status != 200:
+        state = "starting" if status == 503 else "failed"
+        return {"state": state, "why": f"HTTP {status}: {printable(body.decode(errors='replace'))}"}
+    answer = parsed(body)
+    choices = _field(answer, "choices", list) or [None]
+    message = _field(choices[0], "message", dict)
+    text = _text(message, "content")
+    reasoning = _text(message, "reasoning_content") or _text(message, "reasoning")
+    tokens = _field(_field(answer, "usage", dict), "completion_tokens", int)
+    if not 0 < tokens < MOST_TOKENS or not (text or reasoning):
         raise ValueError("the answer is empty")
-    measured = (answer.get("timings") or {}).get("predicted_per_second") if tokens > 1 else None
-    speed = float(measured) if measured else tokens / seconds
+    timings = answer.get("timings")
+    measured = timings.get("predicted_per_second") if isinstance(timings, dict) and tokens > 1 else None
+    speed = tokens / max(seconds, 1e-6)
+    if isinstance(measured, int | float) and 0 < measured < MOST_TOKENS and math.isfinite(measured):
+        speed = measured
     return {
         "state": "answered",
         "answer": text,
@@ -138,56 +158,66 @@ def answer_in(said: bytes, seconds: float) -> dict[str, Any]:
     }
 
 
-def ask(request: dict[str, Any]) -> dict[str, Any]:
+def _field(said: Any, name: str, kind: Any) -> Any:
+    """A field of a JSON object. Raises ValueError if it is missing or of another type."""
+    found = said.get(name) if isinstance(said, dict) else None
+    if not isinstance(found, kind) or isinstance(found, bool):
+        raise ValueError(f"{name} is missing or invalid")
+    return found
+
+
+def _text(message: dict[str, Any], name: str) -> str:
+    found = message.get(name)
+    if found is not None and not isinstance(found, str):
+        raise ValueError(f"{name} is not text")
+    return (found or "")[:MOST_TEXT].encode(errors="replace").decode()  # lone surrogates are not characters
+
+
+def ask(request: dict[str, Any]) -> Reply:
     """Waits up to wait_s for the endpoint, then asks."""
+    asking = Asking(request["url"], request["unit"])
     deadline = time.monotonic() + request["wait_s"]
-    while not healthy(request):
-        state, restarts = unit_state(request["unit"])
-        if state in ("failed", "inactive"):
-            return {"state": "failed", "why": f"the unit is {state}"}
-        if restarts >= 2:
-            return {"state": "failed", "why": f"systemd had to restart it {restarts} times"}
-        if time.monotonic() > deadline:
-            return {"state": "starting", "why": "it does not say that it is healthy yet"}
-        time.sleep(0.2)
     try:
-        return complete(request)
-    except HTTPError as error:
-        status, told = error.args
-        return {"state": "starting" if status == 503 else "failed", "why": f"HTTP {status}: {told}"}
-    except UNUSABLE as error:
-        return {"state": "failed", "why": f"no usable answer: {type(error).__name__}: {error}"}
+        while not asking.healthy(request["health"]):
+            state, restarts = unit_state(request["unit"])
+            if state in ("failed", "inactive"):
+                return _failed(f"the unit is {state}")
+            if restarts >= 2:
+                return _failed(f"systemd had to restart it {restarts} times")
+            if time.monotonic() > deadline:
+                return {"state": "starting", "why": "/health does not return 200 yet"}
+            time.sleep(0.2)
+    except Stranger as error:
+        return _failed(str(error))
+    return asking.complete(request["key_file"], body_of(request).encode(), request["timeout_s"])
 
 
 def early_question(request: dict[str, Any]) -> str:
-    """What `ask_early` has to know of a request, in a line."""
-    return f"{request['url']} {request['key_file'] or '-'} {body_of(request)}"
+    """The line that `ask_early` needs for a request."""
+    return f"{request['url']} {request['unit']} {request['key_file'] or '-'} {body_of(request)}"
 
 
 def ask_early(path: str) -> None:
-    """Asks services while their host is still being looked at; a line for each: EARLY, a name, seconds, what it said.
+    """Asks services while their host is still being looked at; a line for each: EARLY, a name, the reply.
 
     path: of a file with lines of REMEMBERED, a name and an `early_question`; other lines are somebody else's. Nobody
     waits for long, and of what has not answered there is just the name: whoever has the time, or wants to know why,
-    asks again. Reading JSON is left to whoever reads this: to import what can takes a host longer than to ask.
+    asks again.
     """
-    import os
-
     with open(path) as file:
-        remembered = [line.rstrip("\n").split(" ", 4)[1:] for line in file if line.startswith(f"{REMEMBERED} ")]
-    for name, url, key_file, body in remembered:
-        began, said = time.monotonic(), ""
-        try:
-            found = _completion(url, key_file if key_file != "-" else None, body, EARLY_SECONDS)
-            said = f"{time.monotonic() - began:.6f} {' '.join(found.decode().split(chr(10)))}"
-        except (HTTPError, *UNUSABLE):
-            pass
-        os.write(1, f"{EARLY} {name} {said}\n".encode())  # whole: somebody else writes there too
+        remembered = [line.rstrip("\n").split(" ", 5)[1:] for line in file if line.startswith(f"{REMEMBERED} ")]
+    for name, url, unit, key_file, body in remembered:
+        reply = Asking(url, unit).complete(key_file if key_file != "-" else None, body.encode(), EARLY_SECONDS)
+        said = json.dumps(reply) if reply["state"] == "answered" else ""
+        line = f"{EARLY} {name} {said}\n".encode()
+        os.write(1, line if len(line) <= WHOLE else f"{EARLY} {name} \n".encode())
+
+
+def main(source: str = "-") -> None:
+    """Reads a request and prints the reply."""
+    with sys.stdin if source == "-" else open(source) as file:
+        print(json.dumps(ask(json.load(file))))
 
 
 if __name__ == "__main__":
-    import json
-
-    source = sys.argv[1] if len(sys.argv) > 1 else "-"
-    with sys.stdin if source == "-" else open(source) as file:
-        print(json.dumps(ask(json.load(file))))
+    main(*sys.argv[1:])

@@ -37,7 +37,7 @@ MARGIN = 1.05
 
 
 def say(status: str) -> None:
-    """How far we are, for the journal and for systemd."""
+    """Reports progress to the journal and to systemd."""
     print(status, flush=True)
     notify_status(status)
 
@@ -49,7 +49,7 @@ def verify(path: Path, sha256: str) -> None:
         while block := file.read(1 << 20):
             digest.update(block)
     if digest.hexdigest() != sha256:
-        sys.exit(f"{path.name}: sha256 is {digest.hexdigest()}, the lock says {sha256}")
+        sys.exit(f"{path.name}: sha256 is {digest.hexdigest()}, not the locked {sha256}")
 
 
 def distribution(wheel: str) -> tuple[str, str]:
@@ -79,7 +79,7 @@ def unpack_uv(wheel: Path, sha256: str, work: Path) -> Path:
     with zipfile.ZipFile(wheel) as packed:
         member = next((n for n in packed.namelist() if n.endswith(".data/scripts/uv")), None)
         if member is None:
-            sys.exit(f"{wheel.name}: no uv in it")
+            sys.exit(f"{wheel.name} does not contain uv")
         uv = work / "uv"
         uv.write_bytes(packed.read(member))
     uv.chmod(0o755)
@@ -98,11 +98,11 @@ def check_wheels(folder: Path, files: dict[str, str], result: Path) -> None:
             unpacked += sum(member.file_size for member in packed.infolist())
     needed, free = int(unpacked * MARGIN), shutil.disk_usage(result).free
     if needed > free:
-        sys.exit(f"the environment unpacks to {needed / 1e9:.1f} GB, {free / 1e9:.1f} GB are free in {result.parent}")
+        sys.exit(f"the environment unpacks to {needed / 1e9:.1f} GB, only {free / 1e9:.1f} GB free in {result.parent}")
 
 
 def environment(job: dict[str, Any]) -> dict[str, str]:
-    """uv's variables: nothing of whoever started us, no settings files, everything it writes in folders of ours."""
+    """uv's environment: nothing inherited, no settings files, all output in our own folders."""
     variables = {
         "HOME": str(job["work"]),
         "PATH": "/usr/bin:/bin",
@@ -125,7 +125,7 @@ def environment(job: dict[str, Any]) -> dict[str, str]:
 
 
 def run(words: list[str], variables: dict[str, str], files: dict[str, str]) -> None:
-    """Runs uv; exits with what it could not do in one line."""
+    """Runs uv; exits with its error in one line."""
     lines: list[str] = []
     with subprocess.Popen(
         words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env=variables
@@ -145,7 +145,7 @@ def reason(output: str, files: dict[str, str]) -> str:
     if found := MISMATCH.search(output):
         name, _, version = found[1].partition("==")
         wheel = next((w for w in files if distribution(w) == (normalised(name), version)), found[1])
-        return f"{wheel}: sha256 is {found[3]}, the lock says {found[2]}"
+        return f"{wheel}: sha256 is {found[3]}, not the locked {found[2]}"
     if "No space left on device" in output:
         return "the disk is full: No space left on device (os error 28)"
     lines = [re.sub(r"^[^\w`(]+", "", line) for line in output.splitlines()]
@@ -164,7 +164,7 @@ def make(job: dict[str, Any], uv: Path) -> None:
     else:
         said = subprocess.run(["/usr/bin/python3", "--version"], capture_output=True, text=True).stdout.split()[-1]
         if said != python and not said.startswith(f"{python}."):
-            sys.exit(f"this host's own Python is {said}, the lock wants {python}")
+            sys.exit(f"this host's Python is {said}, not the locked {python}")
         choice = ["--no-managed-python", "--no-python-downloads", "--python", "/usr/bin/python3"]
     run([str(uv), "venv", "--allow-existing", *choice, str(result)], variables, {})
     listed = work / "requirements.txt"
@@ -185,7 +185,7 @@ def site_packages(result: Path) -> Path:
 
 
 def provide(folder: Path, provides: dict[str, str]) -> None:
-    """Metadata of distributions that another one stands for: code that asks for their version finds one."""
+    """Writes metadata of replaced distributions, so that code that asks for their version finds one."""
     for name, version in provides.items():
         shim = folder / f"{name.replace('-', '_')}-{version}.dist-info"
         shim.mkdir()
@@ -203,11 +203,13 @@ def check_complete(folder: Path, files: dict[str, str]) -> None:
     wanted = {distribution(wheel) for wheel in files}
     if found != wanted:
         lacking, strange = (sorted("==".join(d) for d in these) for these in (wanted - found, found - wanted))
-        sys.exit(f"not what the lock says: missing {', '.join(lacking) or 'nothing'}, there {', '.join(strange)}")
+        sys.exit(
+            f"packages differ from the lock: missing {', '.join(lacking) or 'none'}; unexpected {', '.join(strange)}"
+        )
 
 
 def check_runs(job: dict[str, Any]) -> list[str]:
-    """What each check said; exits where one fails or says something else."""
+    """Runs each check; exits if one fails or its output lacks the expected text."""
     answers = []
     for words, expected in job["checks"]:
         say(f"checking: {' '.join(words)[:60]}")
@@ -220,7 +222,7 @@ def check_runs(job: dict[str, Any]) -> list[str]:
         )
         answer = (said.stdout + said.stderr).strip()
         if said.returncode or expected not in answer:
-            sys.exit(f'{" ".join(words)}: expected "{expected}" in its answer, got: {answer[-300:]}')
+            sys.exit(f'{" ".join(words)}: expected "{expected}" in its output, got: {answer[-300:]}')
         answers.append(said.stdout.strip()[-300:])
     return answers
 
@@ -252,7 +254,7 @@ if __name__ == "__main__":
     try:
         main(wanted)
     except BaseException as error:
-        empty(Path(wanted["result"]))  # gigabytes that nobody could use
+        empty(Path(wanted["result"]))  # gigabytes that are of no use
         if isinstance(error, OSError):
             sys.exit(f"{error.filename or 'the environment'}: {error.strerror}")
         raise

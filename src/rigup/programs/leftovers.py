@@ -1,4 +1,4 @@
-"""Runs on a host: lists what rigup has put there in large pieces, and what of it is needed, as one line of JSON.
+"""Runs on a host: prints as one line of JSON the builds and weights on it and which of them are needed.
 
 usage: leftovers.py BUILDS WEIGHTS SERVICES PACKAGES
 
@@ -62,6 +62,8 @@ def released(services: Path, weights: Path) -> tuple[set[str], set[str]]:
     """The builds and the folders of weights that some kept release was made from."""
     builds, folders = set(), set()
     for note in services.glob("*/releases/[0-9]*/release.json"):
+        if not note.parent.name.isdecimal():  # a user's own copy
+            continue
         release = json.loads(note.read_text())
         builds.add(release["build"])
         checkpoint = release.get("checkpoint")
@@ -71,7 +73,7 @@ def released(services: Path, weights: Path) -> tuple[set[str], set[str]]:
 
 
 def main(builds: Path, weights: Path, services: Path, packages: Path) -> dict[str, Any]:
-    """The whole list."""
+    """Prints the list."""
     finished = [build for build in builds.glob("[!.]*") if (build / "manifest.json").is_file()]
     unfinished = [path for path in builds.glob("*") if path not in finished and OWN.search(path.name)]
     needed_builds, needed_weights = released(services, weights)

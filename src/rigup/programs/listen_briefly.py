@@ -1,4 +1,4 @@
-"""Runs on a host, as root, for a few seconds: listens where a service will, so that others can try to reach it.
+"""Runs on a host, as root, for a few seconds: listens on a service's ports, so that peers can test reachability.
 
 usage: listen_briefly.py SECONDS ADDRESS PORT...
 
@@ -18,7 +18,7 @@ import time
 
 
 def main(seconds: float, address: str, ports: list[int]) -> None:
-    """Listens, says so, and leaves a child behind that goes on."""
+    """Listens, reports it, and leaves a child that keeps listening."""
     listeners = []
     for port in ports:
         try:
@@ -41,7 +41,7 @@ def main(seconds: float, address: str, ports: list[int]) -> None:
 
 
 def hang_up(listeners: list[socket.socket], end: float) -> None:
-    """Takes connections and ends them, until then."""
+    """Accepts and closes connections until the deadline."""
     with selectors.DefaultSelector() as selector:
         for listener in listeners:
             listener.setblocking(False)

@@ -49,7 +49,7 @@ _FABRIC = {1: "not started", 2: "in progress", _COMPLETED: "completed"}
 
 
 def main() -> int:
-    """Prints everything that can be learned within MOST_SECONDS. Always 0: what went wrong is in the lines."""
+    """Prints everything available within MOST_SECONDS. Always returns 0; errors are in the output."""
     deadline = time.monotonic() + MOST_SECONDS
     silent: list[int] = []
     while time.monotonic() < deadline:
@@ -74,7 +74,7 @@ def _start(silent: list[int]) -> tuple[int, int]:
     if child:
         os.close(writing)
         return child, reading
-    # whoever reads our output must not have to wait for a child that cannot end
+    # the reader of our output must not wait for a child that cannot end
     nothing = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 2):
         os.dup2(nothing, stream)

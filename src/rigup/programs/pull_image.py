@@ -1,4 +1,4 @@
-"""Runs on a host, as root: pulls one container image by digest and says how far it is.
+"""Runs on a host, as root: pulls one container image by digest and reports progress.
 
 usage: pull_image.py REPOSITORY@sha256:DIGEST FOLDER
 
@@ -27,14 +27,13 @@ SECONDS = 1.0
 
 
 def main(reference: str, folder: str) -> int:
-    """Pulls; podman's last words go to the journal, where rigup looks for them."""
+    """Pulls the image; podman's output goes to the journal, where rigup reads it."""
     before = shutil.disk_usage(folder).used
     lines: list[str] = []
     # Without a socket to systemd podman does not take itself for a service.
     environment = {name: value for name, value in os.environ.items() if name != "NOTIFY_SOCKET"}
-    pull = subprocess.Popen(
-        ["podman", "pull", reference], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    )
+    words = ["podman", "pull", reference]
+    pull = subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     assert pull.stderr is not None
     reader = threading.Thread(target=lambda: lines.extend(line.strip() for line in pull.stderr or ()), daemon=True)
     reader.start()
@@ -44,7 +43,7 @@ def main(reference: str, folder: str) -> int:
         time.sleep(SECONDS)
     reader.join(10)
     if pull.returncode:
-        print("\n".join(lines[-5:]) or "podman pull failed without a word", file=sys.stderr)
+        print("\n".join(lines[-5:]) or "podman pull exited without output", file=sys.stderr)
     return pull.returncode
 
 

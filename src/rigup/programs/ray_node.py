@@ -36,7 +36,7 @@ ALIVE = 0
 
 
 class Lost(Exception):
-    """Something without which nothing here makes sense; the message says what."""
+    """Raised when Ray, the engine or a host is lost; the message names it."""
 
 
 def answers(address: str) -> bool:
@@ -101,9 +101,9 @@ def wait_for_all(cluster: Cluster, seconds: float, ray: subprocess.Popen[bytes])
     deadline, said = time.monotonic() + seconds, None
     while missing := cluster.missing():
         if ray.poll() is not None:
-            raise Lost(f"Ray ended with {ray.returncode} before the cluster was complete")
+            raise Lost(f"Ray exited with {ray.returncode} before the cluster was complete")
         if time.monotonic() > deadline:
-            raise Lost(f"no complete Ray cluster within {seconds:.0f} s: {', '.join(missing)} did not join")
+            raise Lost(f"Ray cluster incomplete after {seconds:.0f} s: {', '.join(missing)} did not join")
         if missing != said:
             print(f"Ray: waiting for {', '.join(missing)}", flush=True)
             said = missing
@@ -116,12 +116,12 @@ def watch(cluster: Cluster, ray: subprocess.Popen[bytes], engine: subprocess.Pop
     silent = 0
     while (status := engine.poll()) is None:
         if ray.poll() is not None:
-            raise Lost(f"Ray ended with {ray.returncode}")
+            raise Lost(f"Ray exited with {ray.returncode}")
         if missing := cluster.look():
             raise Lost(f"{', '.join(missing)} left the Ray cluster")
         silent = silent + 1 if missing is None else 0
         if silent == SILENT_LOOKS:
-            raise Lost(f"Ray at {cluster.address} does not answer, {silent} times in a row")
+            raise Lost(f"Ray at {cluster.address} did not respond {silent} times in a row")
         time.sleep(LOOK_SECONDS)
     return status if status >= 0 else 128 - status
 
@@ -146,7 +146,7 @@ def worker(address: str, ray: Sequence[str]) -> None:
             print(f"Ray: waiting for its head at {address}", flush=True)
             said = time.monotonic()
         time.sleep(LOOK_SECONDS)
-    os.execve(ray[0], list(ray), without_address())
+    os.execve(ray[0], list(ray), without_address())  # noqa: S606  no shell is wanted
 
 
 def without_address() -> dict[str, str]:
@@ -155,14 +155,14 @@ def without_address() -> dict[str, str]:
 
 
 def nodes(cluster: Cluster) -> int:
-    """Says who is missing, one host a line."""
+    """Prints missing hosts, one per line."""
     missing = cluster.missing()
     print("\n".join(missing))
     return MISSING if missing else 0
 
 
 def main(words: Sequence[str]) -> int:
-    """Does what the first word says."""
+    """Runs the subcommand."""
     what, address, *rest = words
     said, *commands = _parts(rest)
     if what == "worker":

@@ -22,14 +22,17 @@ SERVICES = "/etc/rigup/services"
 APPLIES = "/var/log/rigup/applies.jsonl"
 LAST_BYTES = 1 << 16
 HELP = {
-    "rigup_release_info": "The release that a service is at, and what it consists of.",
-    "rigup_release_timestamp_seconds": "When the release of a service was put there.",
+    "rigup_release_info": "The current release of a service and its parts.",
+    "rigup_release_timestamp_seconds": "When the release of a service was created.",
     "rigup_release_answered": "Whether the release of a service has ever answered.",
-    "rigup_service_active": "Whether systemd says that a service is active.",
-    "rigup_service_restarts": "How often systemd has started a service anew since it was last told to start it.",
+    "rigup_service_active": "Whether systemd reports a service as active.",
+    "rigup_service_restarts": "How often systemd has restarted a service since its last explicit start.",
     "rigup_apply_info": "The last apply of this host: by which rigup, from which lock and commit, and how it ended.",
     "rigup_apply_timestamp_seconds": "When the last apply of this host began.",
 }
+
+# what reading JSON of a form that it should not have raises: a service or a line of which nothing is told then
+UNREADABLE = (OSError, ValueError, KeyError, OverflowError, RecursionError)
 
 Sample = tuple[str, dict[str, str], float]
 
@@ -39,11 +42,12 @@ def services(folder: Path) -> Iterator[Sample]:
     for current in sorted(folder.glob("*/current")):
         try:
             release = current.resolve(strict=True)
-            manifest = json.loads((release / "release.json").read_text())
+            manifest = _object(json.loads((release / "release.json").read_text()))
             made = (release / "release.json").stat().st_mtime
-        except (OSError, ValueError):
+            checkpoint = _object(manifest.get("checkpoint") or {})
+        except UNREADABLE:
             continue
-        name, checkpoint = current.parent.name, manifest.get("checkpoint") or {}
+        name = current.parent.name
         words = {"repo": checkpoint.get("repo"), "quant": checkpoint.get("quant"), "build": manifest.get("build")}
         said = {key: str(value or "") for key, value in words.items()}
         revision = str(checkpoint.get("revision") or "")[:12]
@@ -77,14 +81,21 @@ def last_apply(path: Path) -> Iterator[Sample]:
         return
     for line in reversed(lines):
         try:
-            record: dict[str, Any] = json.loads(line)
-            began = calendar.timegm(time.strptime(record["when"], "%Y-%m-%d %H:%M:%S UTC"))
-        except (ValueError, KeyError, TypeError):
+            record = _object(json.loads(line))
+            began = calendar.timegm(time.strptime(str(record["when"]), "%Y-%m-%d %H:%M:%S UTC"))
+        except UNREADABLE:
             continue
         words = {key: str(record.get(key, "")) for key in ("rigup", "lock", "commit", "result")}
         yield "rigup_apply_info", words, 1
         yield "rigup_apply_timestamp_seconds", {}, began
         return
+
+
+def _object(said: Any) -> dict[str, Any]:
+    """A JSON object. Raises ValueError for anything else."""
+    if not isinstance(said, dict):
+        raise ValueError("not an object")
+    return said
 
 
 def text(samples: list[Sample]) -> str:
@@ -106,7 +117,9 @@ def main(file: str, folder: str = SERVICES, applies: str = APPLIES) -> None:
     """Writes the file."""
     new = Path(f"{file}.{os.getpid()}")
     try:
-        new.write_text(text([*services(Path(folder)), *last_apply(Path(applies))]))
+        # the folder is the exporter's, which is not to lead root elsewhere by a link
+        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644), "w") as opened:
+            opened.write(text([*services(Path(folder)), *last_apply(Path(applies))]))
         new.replace(file)
     finally:
         new.unlink(missing_ok=True)

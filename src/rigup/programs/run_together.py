@@ -29,6 +29,10 @@ SILENCE = 10.0
 BEAT = 1.0
 END_SECONDS = 10.0
 LISTEN_SECONDS = 120.0
+MOST_STRANGERS = 64
+MOST_SAID = 4096
+"""Bytes that a peer or a stranger may say in one beat, which are few."""
+MOST_RANK = 6
 HELLO = b"rigup"
 START, HERE = b"S", b"."
 
@@ -36,11 +40,11 @@ Address = tuple[str, int]
 
 
 def say(text: str) -> None:
-    """To the journal."""
+    """Prints a line to the journal."""
     print(f"run_together: {text}", file=sys.stderr, flush=True)
 
 
-class Engine:
+class EngineProcess:
     """The engine's process, with all that it starts, in a session of its own."""
 
     def __init__(self, words: list[str]) -> None:
@@ -53,7 +57,7 @@ class Engine:
     def check(self) -> None:
         """Ends this program where the engine has ended by itself."""
         if self.process is not None and (status := self.process.poll()) is not None:
-            say(f"the engine has ended by itself with {status}")
+            say(f"the engine exited with {status}")
             self._kill(signal.SIGKILL)
             sys.exit(1)
 
@@ -74,13 +78,13 @@ class Engine:
             os.killpg(self.process.pid, number)
 
 
-class Peer:
+class NodeConnection:
     """A connection to another host, and when something came over it for the last time."""
 
     def __init__(self, connection: socket.socket) -> None:
         connection.setblocking(False)
         self.connection = connection
-        self.heard = time.monotonic()
+        self.began = self.heard = time.monotonic()
         self.got = b""
         self.gone = False
 
@@ -91,16 +95,16 @@ class Peer:
             self.gone = True
 
     def read(self) -> None:
-        """Takes in what has come."""
+        """Reads what has arrived, and no more than leaves time for the other connections."""
         try:
-            while some := self.connection.recv(4096):
-                self.heard = time.monotonic()
-                self.got += some
+            some = self.connection.recv(MOST_SAID)
         except BlockingIOError:
             return
         except OSError:
-            pass
-        self.gone = True
+            some = b""
+        self.heard = time.monotonic()
+        self.got += some
+        self.gone = not some or len(self.got) > MOST_SAID
 
     @property
     def lost(self) -> bool:
@@ -116,7 +120,7 @@ def wait_for(connections: list[socket.socket]) -> None:
 
 
 def listened_at(address: Address) -> bool:
-    """Whether somebody takes connections there."""
+    """Whether something accepts connections at this address."""
     try:
         socket.create_connection(address, timeout=BEAT).close()
     except OSError:
@@ -133,14 +137,14 @@ def address_of(text: str) -> Address:
 class Head:
     """Rank 0: the others connect here. peers: by rank."""
 
-    def __init__(self, addresses: list[str], port: int, after: list[Address], engine: Engine) -> None:
+    def __init__(self, addresses: list[str], port: int, after: list[Address], engine: EngineProcess) -> None:
         self.addresses, self.others = addresses, set(range(1, len(addresses)))
         self.engine, self.after, self.told, self.told_at = engine, after, False, 0.0
         family = socket.AF_INET6 if ":" in addresses[0] else socket.AF_INET
         self.listener = socket.create_server((addresses[0], port), family=family, backlog=16)
         self.listener.setblocking(False)
-        self.strangers: list[Peer] = []
-        self.peers: dict[int, Peer] = {}
+        self.strangers: list[NodeConnection] = []
+        self.peers: dict[int, NodeConnection] = {}
         self.last_beat = 0.0
 
     def run(self) -> NoReturn:
@@ -161,37 +165,39 @@ class Head:
     def _start(self) -> None:
         """Has the others start theirs, and starts this one as soon as it finds there what it needs."""
         if not self.told:
-            say("all hosts are there: starting the engines")
+            say("all hosts joined; starting the engines")
             for peer in self.peers.values():
                 peer.send(START)
             self.told, self.told_at = True, time.monotonic()
         if all(listened_at(address) for address in self.after):
             self.engine.start()
         elif time.monotonic() - self.told_at > LISTEN_SECONDS:
-            say("not all that the engine needs listen: all start anew")
+            say("not every required port is listening; restarting all hosts")
             self._drop(list(self.peers))
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
-            self.strangers.append(Peer(self.listener.accept()[0]))
+            self.strangers.append(NodeConnection(self.listener.accept()[0]))
+        if len(self.strangers) > MOST_STRANGERS:
+            self.strangers.pop(0).connection.close()
 
     def _greet(self) -> None:
-        """Makes a peer of each stranger who has said its rank. One who comes again was started anew."""
+        """Makes a peer of each connection that has sent its rank. A rank that connects again was restarted."""
         for stranger in list(self.strangers):
             line, ended, _ = stranger.got.partition(b"\n")
             word, _, rank = line.partition(b" ")
             if ended and word == HELLO and self._is_from(rank, stranger):
                 self._drop([int(rank)] if int(rank) in self.peers else [])
-                say(f"host {int(rank)} is there")
+                say(f"host {int(rank)} joined")
                 self.peers[int(rank)] = stranger
-            elif not (stranger.lost or ended):
+            elif not (stranger.lost or ended or time.monotonic() - stranger.began > SILENCE):
                 continue
             else:
                 stranger.connection.close()
             self.strangers.remove(stranger)
 
-    def _is_from(self, rank: bytes, stranger: Peer) -> bool:
-        if not rank.isdigit() or int(rank) not in self.others:
+    def _is_from(self, rank: bytes, stranger: NodeConnection) -> bool:
+        if len(rank) > MOST_RANK or not rank.isdigit() or int(rank) not in self.others:
             return False
         try:
             return bool(stranger.connection.getpeername()[0] == self.addresses[int(rank)])
@@ -223,7 +229,7 @@ class Head:
 class Other:
     """Any other rank: connected to the head, or trying to be."""
 
-    def __init__(self, rank: int, own: str, address: Address, engine: Engine) -> None:
+    def __init__(self, rank: int, own: str, address: Address, engine: EngineProcess) -> None:
         self.rank, self.own, self.address, self.engine = rank, own, address, engine
 
     def run(self) -> NoReturn:
@@ -236,18 +242,18 @@ class Other:
                 time.sleep(BEAT)
                 continue
             with connection:
-                self._stay(Peer(connection))
+                self._stay(NodeConnection(connection))
             say("host 0 is lost")
             self.engine.end()
             say(f"waiting for host 0 at {self.address[0]}, port {self.address[1]}")
 
-    def _stay(self, head: Peer) -> None:
-        """Until the head is lost."""
+    def _stay(self, head: NodeConnection) -> None:
+        """Stays connected until the head is lost."""
         while not head.lost:
             wait_for([head.connection])
             head.read()
             if START in head.got and self.engine.process is None and not head.gone:
-                say("all hosts are there: starting the engine")
+                say("all hosts joined; starting the engine")
                 self.engine.start()
             head.got = b""
             head.send(HERE)
@@ -258,7 +264,7 @@ def main() -> NoReturn:
     """Runs until the engine ends by itself, or systemd stops it."""
     at = sys.argv.index("--")
     rank, listed, port, *after = sys.argv[1:at]
-    addresses, engine = listed.split(","), Engine(sys.argv[at + 1 :])
+    addresses, engine = listed.split(","), EngineProcess(sys.argv[at + 1 :])
 
     def stop(number: int, frame: object) -> None:
         engine.end()

@@ -48,8 +48,8 @@ def run(argv: list[str], folder: Path, gpu: int, variables: dict[str, str]) -> s
     print(done.stdout, flush=True)
     if done.returncode:
         lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]
-        said = lines[-1] if lines else "it said nothing"
-        raise TuningError(f"the tuner ended with exit status {done.returncode}: {said}")
+        said = lines[-1] if lines else "no output"
+        raise TuningError(f"the tuner exited with status {done.returncode}: {said}")
     return done.stdout
 
 
@@ -98,7 +98,7 @@ def merged(work: Path, searches: int) -> tuple[str, dict[str, Any]]:
     found = [path for number in range(searches) for path in (work / f"tune-{number}").glob("E=*.json")]
     names = {path.name for path in found}
     if len(found) != searches or len(names) != 1:
-        raise TuningError(f"the tuner left {len(found)} tables where {searches} belong: {', '.join(sorted(names))}")
+        raise TuningError(f"the tuner wrote {len(found)} tables, expected {searches}: {', '.join(sorted(names))}")
     table: dict[str, Any] = {}
     for path in found:
         table.update({key: row for key, row in json.loads(path.read_text()).items() if key.isdigit()})
@@ -120,13 +120,13 @@ def main(job: dict[str, Any]) -> None:
     os.environ |= {"PYTHONPATH": str(work / "modules"), "HOME": str(work / "home")}
     for left in (*work.glob("tune-*"), *work.glob("progress-*"), work / "tuned", work / "measure"):
         shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
-    notify_status("asking for Triton's version")
+    notify_status("reading Triton's version")
     triton = subprocess.run(
         [job["python"], "-c", "import triton; print(triton.__version__)"], capture_output=True, text=True
     )
     if triton.returncode:
         said = triton.stderr.strip().splitlines()
-        raise TuningError(f"the build's Triton cannot be imported: {said[-1] if said else 'it said nothing'}")
+        raise TuningError(f"cannot import the build's Triton: {said[-1] if said else 'no output'}")
     version = triton.stdout.split()[-1].partition("+")[0]
     began = time.monotonic()
     tune(job, work)
@@ -138,7 +138,7 @@ def main(job: dict[str, Any]) -> None:
     tuned.write_text(json.dumps(table))
     folders = {"baseline": job["baseline"], "tuned": str(work / "tuned")}
     times: dict[str, list[dict[str, float]]] = {side: [] for side in folders}
-    measuring = f"/{2 * job['runs']} measuring against what there was"
+    measuring = f"/{2 * job['runs']} measuring against the previous kernel"
     for number in range(job["runs"]):
         for side in ("baseline", "tuned") if number % 2 else ("tuned", "baseline"):
             notify_status(f"{sum(map(len, times.values()))}{measuring}")

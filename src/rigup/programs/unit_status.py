@@ -11,12 +11,12 @@ import socket
 
 
 def notify_status(status: str) -> None:
-    """One line for people."""
+    """Sets the unit's status line."""
     notify(f"STATUS={status}")
 
 
 def notify(message: str) -> None:
-    """What sd_notify(3) takes. That nobody hears it is no reason to end the work."""
+    """Sends a message as sd_notify(3) does; errors are ignored."""
     address = os.environ.get("NOTIFY_SOCKET")
     if address:
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as link:

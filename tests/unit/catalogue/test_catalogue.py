@@ -136,18 +136,18 @@ CHECKPOINT_LINES = 'repo = "a/b"\nquant = "Q"\nscheme = "gguf"\nminimum_versions
 BROKEN = {
     "not TOML": ("gpus/a.toml", "[[gpu]\n", "{file}: Expected ']]' at the end of an array declaration"),
     "wrong table": ("gpus/a.toml", "[[gpus]]\n", "{file}: gpus: unknown table"),
-    "table for list": ("gpus/a.toml", "[gpu]\n", "{file}: gpu: one table where a list belongs"),
-    "text for a table": ("gpus/a.toml", 'gpu = ["RTX 3090"]\n', "{file}: gpu[0]: 'RTX 3090' where a table belongs"),
+    "table for list": ("gpus/a.toml", "[gpu]\n", "{file}: gpu: must be a list of tables"),
+    "text for a table": ("gpus/a.toml", 'gpu = ["RTX 3090"]\n', "{file}: gpu[0]: must be a table, not 'RTX 3090'"),
     "text for the sources of all": (
         "gpus/a.toml",
         f'[defaults]\nsources = "x"\n[[gpu]]\nname = "A"\n{GPU_LINES}',
-        "{file}: defaults.sources: 'x' where a table belongs",
+        "{file}: defaults.sources: must be a table, not 'x'",
     ),
     "no version": (
         "checkpoints/a.toml",
         '[[checkpoint]]\nmodel = "MiniMax-M2"\nbytes = 9\nrepo = "a/b"\nquant = "Q"\nscheme = "gguf"\n'
         'minimum_versions = { "llama.cpp" = "latest" }\n',
-        '{file}: checkpoint[0].minimum_versions.llama.cpp: "latest" is no version, as "0.33.0" or "b11434" are',
+        '{file}: checkpoint[0].minimum_versions.llama.cpp: "latest" is not a version like "0.33.0" or "b11434"',
     ),
     "unknown key": (
         "gpus/a.toml",

@@ -9,8 +9,8 @@ import pytest
 
 from rigup.catalogue.catalogue import load_catalogue
 from rigup.catalogue.moe_configs import TOOLKIT, best_for, load_moe_configs, path_of
+from rigup.commands.moe_configs import canonical_text
 from rigup.errors import InputError
-from rigup.render.moe_configs import canonical_text
 from tests.tuned_kernels import file_of, kernel
 
 
@@ -94,7 +94,7 @@ def test_a_file_that_cannot_be_used_is_named_with_the_key(tmp_path: Path, old: s
     with pytest.raises(InputError) as caught:
         load_moe_configs(tmp_path)
     assert caught.value.message.startswith(f"{path}: {said}")
-    assert caught.value.hint == "docs/moe_configs.md shows the form; rigup tune writes it"
+    assert caught.value.hint == "write it as in docs/moe_configs.md, or with rigup tune"
 
 
 def test_two_files_about_one_kernel_contradict_each_other(tmp_path: Path) -> None:
@@ -104,5 +104,5 @@ def test_two_files_about_one_kernel_contradict_each_other(tmp_path: Path) -> Non
         load_moe_configs(tmp_path)
     assert caught.value.message == (
         f"{second}: E=32,N=1536 fp8_w8a8 on NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition, Triton 3.6.0 "
-        "is in a.toml too"
+        "is also in a.toml"
     )

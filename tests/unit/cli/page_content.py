@@ -10,12 +10,12 @@ import random
 from typing import Any
 
 from rigup.cli.page.content import (
-    Difference,
+    DriftItem,
     Error,
     FleetContent,
     HostContent,
     Origin,
-    Release,
+    ReleaseItem,
     ServiceContent,
     State,
     Version,
@@ -123,9 +123,9 @@ def service(name: str = "chat", **said: Any) -> ServiceContent:
         "facts": (("unit", "active, release 4"), ("up", "4d 2h"), ("context", "65,536 tokens")),
         "memory": uses(),
         "releases": (
-            Release(4, "2026-11-16 07:12:09 UTC", True, True, ("build llama.cpp-b11100 -> llama.cpp-b11434",)),
-            Release(3, "2026-11-05 18:40:00 UTC", False, True, ("--parallel 4 -> 8", "+ --flash-attn on")),
-            Release(2, "2026-10-30 11:03:51 UTC", False, False, ()),
+            ReleaseItem(4, "2026-11-16 07:12:09 UTC", True, True, ("build llama.cpp-b11100 -> llama.cpp-b11434",)),
+            ReleaseItem(3, "2026-11-05 18:40:00 UTC", False, True, ("--parallel 4 -> 8", "+ --flash-attn on")),
+            ReleaseItem(2, "2026-10-30 11:03:51 UTC", False, False, ()),
         ),
         "results": results(),
     }
@@ -144,11 +144,11 @@ def host(name: str = "gpu1.lan", state: State = "in order", **said: Any) -> Host
 
 def fleet(*hosts: HostContent) -> FleetContent:
     """A fleet of these; without any, one host in each state."""
-    power = Difference("power", "GPU 2 has 350 W; declared: 280 W")
-    drifted = (Difference("driver", "590.48.01, lock 580.178.04"), power)
+    power = DriftItem("power", "GPU 2 has 350 W; declared: 280 W")
+    drifted = (DriftItem("driver", "590.48.01, lock 580.178.04"), power)
     behind = (Version("driver", "590.48.01", "580.178.04"), Version("kernel", "6.1.0-41-amd64", "6.1.0-42-amd64"))
     silent = {"health": "no answer", "drift": "state", "seconds": None}
-    stopped = (Difference("state", "rigup-chat.service is failed"),)
+    stopped = (DriftItem("state", "rigup-chat.service is failed"),)
     away = Error("gpu4.lan: connection refused", "is it on, and does ssh gpu4.lan work?")
     return FleetContent(
         ORIGIN,

@@ -19,8 +19,8 @@ import pytest
 
 from rigup.cli.bench import _tell
 from rigup.cli.main import main
-from tests.unit.verify.conftest import Engine
-from tests.unit.verify.conftest import engine as engine
+from tests.unit.bench.conftest import Engine
+from tests.unit.bench.conftest import engine as engine
 
 QUICK = ("--concurrency", "2", "--input", "32", "--output", "5", "--requests", "20", "--warmup", "0")
 URL = ("--url", "http://127.0.0.1:1")
@@ -34,37 +34,43 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 BAD = {
-    ("--concurrency", "1,x"): ('--concurrency: "1,x" is not a list of whole numbers', "like --concurrency 1,8,64"),
-    ("--concurrency", "0"): ("--concurrency: 0: from 1 to 16384 requests at once", "is there a zero too many?"),
-    ("--concurrency", "1,20000"): (
-        "--concurrency: 20000: from 1 to 16384 requests at once",
-        "is there a zero too many?",
+    ("--concurrency", "1,x"): (
+        '--concurrency: "1,x" is not a list of whole numbers',
+        "separate numbers with commas: --concurrency 1,8,64",
     ),
-    ("--input", "99999999"): ("--input: 99999999: from 1 to 10000000 tokens of prompt", "is there a zero too many?"),
-    ("--output", "-1"): ("--output: -1: from 1 to 1000000 tokens of answer", "is there a zero too many?"),
-    ("--seconds", "0.1"): ("--seconds: 0.1: from 1 to 86400", "30 is usual"),
-    ("--seconds", "nan"): ("--seconds: nan: from 1 to 86400", "30 is usual"),
+    ("--concurrency", "0"): ("--concurrency: 0 is not between 1 and 16384 requests at once", "use a smaller number"),
+    ("--concurrency", "1,20000"): (
+        "--concurrency: 20000 is not between 1 and 16384 requests at once",
+        "use a smaller number",
+    ),
+    ("--input", "99999999"): (
+        "--input: 99999999 is not between 1 and 10000000 tokens of prompt",
+        "use a smaller number",
+    ),
+    ("--output", "-1"): ("--output: -1 is not between 1 and 1000000 tokens of answer", "use a smaller number"),
+    ("--seconds", "0.1"): ("--seconds: 0.1 is not between 1 and 86400", "use 30 for a typical measurement"),
+    ("--seconds", "nan"): ('--seconds: "nan" is not a number', "write it in the digits 0 to 9, such as 2.5"),
     ("--seconds", "5", "--requests", "5"): (
-        "--seconds and --requests: a level ends by one of them",
-        "leave the other out",
+        "--seconds and --requests cannot be combined",
+        "omit one of them",
     ),
     ("--concurrency", "8", "--requests", "5"): (
-        "--requests 5 with --concurrency 8: not even one request for each stream",
-        "--requests 32, or --seconds 30",
+        "--requests 5 is less than --concurrency 8",
+        "use --requests 32 or --seconds 30",
     ),
     ("--concurrency", "1024", "--input", "1000000"): (
-        "--concurrency 1024 with --input 1000000: 1024000000 tokens of prompt at once",
-        "no more than 50000000 in all",
+        "--concurrency 1024 with --input 1000000 needs 1024000000 prompt tokens at once",
+        "stay below 50000000 in total",
     ),
-    ("--warmup", "-1"): ("--warmup: -1: from 0 to 1000", "leave it out for the default"),
-    ("--timeout", "0"): ("--timeout: 0: from 1 to 86400", "leave it out for the default"),
-    ("--service", "chat"): ("--url: INVENTORY, --limit and --service say nothing about it", "use one way or the other"),
-    ("--csv", "-", "--json"): ("--csv - and --json: both would go to standard output", "name a file for the CSV"),
+    ("--warmup", "-1"): ("--warmup: -1 is not between 0 and 1000", "omit it to use the default"),
+    ("--timeout", "0"): ("--timeout: 0 is not between 1 and 86400", "omit it to use the default"),
+    ("--service", "chat"): ("--url cannot be combined with INVENTORY, --limit or --service", "omit one of them"),
+    ("--csv", "-", "--json"): ("--csv - and --json both write to standard output", "name a file for the CSV"),
     ("--csv", "nowhere/a.csv", "--json"): (
         "--csv: nowhere/a.csv: No such file or directory",
         "name a file in a folder that you may write to, or - for standard output",
     ),
-    ("--api-key-file", "key"): ("--api-key-file: key does not exist", "looked in ."),
+    ("--api-key-file", "key"): ("--api-key-file: key does not exist", "create it below ., or correct the path"),
 }
 
 
@@ -85,12 +91,12 @@ def test_a_key_that_others_can_read_is_not_used(folder: Path, capsys: pytest.Cap
     (folder / "key").write_text("secret\n")
     (folder / "key").chmod(0o644)
     assert main(("bench", *URL, "--api-key-file", "key")) == 2
-    assert capsys.readouterr().err == "rigup: --api-key-file: key can be read by others\nhint: chmod 600 key\n"
+    assert capsys.readouterr().err == "rigup: --api-key-file: key is readable by other users\nhint: chmod 600 key\n"
 
 
 def test_nobody_there(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(("bench", *URL)) == 2
-    expected = "rigup: http://127.0.0.1:1: connection refused\nhint: is the service running there?\n"
+    expected = "rigup: http://127.0.0.1:1: connection refused\nhint: check that the service is running\n"
     assert capsys.readouterr().err == expected
 
 
@@ -115,7 +121,7 @@ def test_what_was_measured_is_kept_and_told_in_every_form(
     assert (row["concurrency"], row["input"], row["output"], row["failed"]) == ("2", "32", "5", str(failed))
     assert float(row["ttft_p99_ms"]) == pytest.approx(level["ttft_ms"]["p99"], abs=0.001)
     assert f"2 at once: {failed}x HTTP 503: the queue is full" in err
-    assert f"kept in {file}" in err
+    assert f"stored in {file}" in err
     assert "right" not in out + err + json.dumps(stored)
 
 
@@ -129,7 +135,7 @@ def test_what_cannot_be_kept_is_shown_all_the_same(
     assert "out tok/s" in out and "kept in" not in out
     where = f"results/127.0.0.1_{mock.url.rpartition(':')[2]}/mock"
     assert err.endswith(
-        f"rigup: {where}: Not a directory: the result cannot be kept\nhint: make room, or mend the folder\n"
+        f"rigup: cannot save the result in {where}: Not a directory\nhint: check permissions and free disk space\n"
     )
 
 
@@ -157,7 +163,7 @@ def test_a_level_without_an_answer_is_a_failure(
 ) -> None:
     mock = engine(refuse_all=True, spare_requests=1)
     assert main(("bench", "--url", mock.url, *QUICK, "--requests", "4")) == 1
-    assert "not complete: not one answer at concurrency 2" in capsys.readouterr().out
+    assert "incomplete: no answer at concurrency 2" in capsys.readouterr().out
 
 
 def test_what_was_measured_until_ctrl_c_is_kept_and_marked(engine: Callable[..., Engine], folder: Path) -> None:
@@ -181,8 +187,8 @@ def test_what_was_measured_until_ctrl_c_is_kept_and_marked(engine: Callable[...,
     (result,) = json.loads(out)["results"]
     assert (result["complete"], result["why"]) == (False, "stopped")
     assert [level["complete"] for level in result["levels"]] == [True, False]
-    assert result["notes"][0] == "not complete: stopped"
-    assert "3 at once: broken off, these figures are of what had been measured by then" in result["notes"]
+    assert result["notes"][0] == "incomplete: stopped"
+    assert "3 at once: interrupted; these figures cover the part measured until then" in result["notes"]
     assert json.loads((folder / result["file"]).read_text())["complete"] is False
     assert "Traceback" not in err
 
@@ -286,7 +292,8 @@ def test_the_share_of_failed_requests_in_a_table(capsys: pytest.CaptureFixture[s
 def test_a_level_that_was_broken_off_before_any_answer_is_not_worse(capsys: pytest.CaptureFixture[str]) -> None:
     assert compared(result(100.0), silent(complete=False, failed=0)) == 2
     assert capsys.readouterr().err == (
-        "rigup: a and b: no figure is in both\nhint: a level that was broken off before an answer came has no figures\n"
+        "rigup: a and b have no figure in common\nhint: measure again; a level "
+        "interrupted before its first answer has no figures\n"
     )
 
 
@@ -295,7 +302,7 @@ def test_what_else_differs_is_said_first(capsys: pytest.CaptureFixture[str]) -> 
     assert compared(before, after) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "plan: sha256:1 -> sha256:2"
-    assert lines[1] == "began 2026-11-21T12:00:00Z: not complete: stopped"
+    assert lines[1] == "the run of 2026-11-21T12:00:00Z is incomplete: stopped"
     row = next(line for line in lines if "output tokens/s" in line)
     assert row.split() == ["8", "64", "32", "output", "tokens/s", "100", "110", "+10.0", "%", "±", "1.8", "%", "better"]
 
@@ -304,10 +311,10 @@ def test_what_cannot_be_compared_is_refused(capsys: pytest.CaptureFixture[str]) 
     other = copy.deepcopy(result(100.0))
     other["levels"][0]["concurrency"] = 9
     assert compared(result(100.0), other) == 2
-    message = "rigup: a and b: no level is in both\n"
+    message = "rigup: a and b have no level in common\n"
     assert capsys.readouterr().err.startswith(message)
     Path("b").write_text("{}")
     assert main(("bench", "--compare", "a", "b")) == 2
-    assert capsys.readouterr().err == "rigup: b: not a result of rigup bench\nhint: it writes them below results/\n"
+    assert capsys.readouterr().err == "rigup: b: not a result of rigup bench\nhint: name a file in results/\n"
     assert main(("bench", "--compare", "a", "c")) == 2
     assert capsys.readouterr().err.startswith("rigup: c: No such file or directory\n")

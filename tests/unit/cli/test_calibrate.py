@@ -10,12 +10,12 @@ import pytest
 
 from rigup.catalogue.catalogue import load_catalogue
 from rigup.cli.main import main
-from rigup.fleet.inventory import load_project
-from rigup.fleet.measured_memory import kept
-from rigup.fleet.planning import plan_project
-from rigup.fleet.records import Record, keep_here
 from rigup.plan import Plan
-from tests.unit.fleet.test_measured_memory import card, probed
+from rigup.project.inventory import load_project
+from rigup.project.planning import plan_project
+from rigup.run.audit_log import ApplyRecord, keep_here
+from rigup.run.measured_memory import kept
+from tests.unit.run.test_measured_memory import card, probed
 
 GROUP = """\
 rig = {"gpus": "2x RTX 3090"}
@@ -46,7 +46,7 @@ def started(host: str, *used: int, day: int = 1) -> None:
     )
     assert found is not None
     when = f"2026-11-{day:02} 10:00:00 UTC"
-    keep_here([Record(host, when, "ada", "apply", "changed", 1.0, "0.1.0", "", "", {}, (), (), {"chat": found})])
+    keep_here([ApplyRecord(host, when, "ada", "apply", "changed", 1.0, "0.1.0", "", "", {}, (), (), {"chat": found})])
 
 
 def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[str, Any]]:
@@ -58,7 +58,7 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[str
 def test_nothing_on_record_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "--calibrate"]) == 1
     assert capsys.readouterr().out == (
-        "No start of a service with GPUs is on record here; rigup apply keeps what each one takes.\n"
+        "No start of a service on GPUs is on record on this machine; rigup apply records each one.\n"
     )
 
 
@@ -68,7 +68,7 @@ def test_two_starts_are_too_few_to_write(capsys: pytest.CaptureFixture[str], fle
     assert main(["plan", "--calibrate", "--write"]) == 1
     told = capsys.readouterr().out
     name = "llama.cpp b11434 on 2x NVIDIA GeForce RTX 3090"
-    assert f"{name}: not calibrated: 2 starts of this kind: 3 are needed\nNothing was written.\n" in told
+    assert f"{name}: not calibrated: 2 starts of this kind, but 3 are needed\nNothing was written.\n" in told
     assert not (fleet / FILE).exists()
 
 
@@ -142,7 +142,7 @@ def test_the_table_has_predicted_and_measured(
     assert " ".join(heading.split()) == "engine GPUs spread starts weights kv cache overhead total constant"
     (calibration,) = said(capsys)[1]["calibrations"]
     total = calibration["total"]
-    assert row.startswith("llama.cpp b11434  2x NVIDIA GeForce RTX 3090  layers  3       not said")
+    assert row.startswith("llama.cpp b11434  2x NVIDIA GeForce RTX 3090  layers  3       unknown")
     assert f"-> 2,300 MiB ({total['error_mib']:+,.0f}, {total['error_percent']:+.1f} %; worst" in row
     assert row.endswith(f"900 MiB -> {calibration['wanted_mib']:,} MiB")
 
@@ -150,10 +150,10 @@ def test_the_table_has_predicted_and_measured(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--write"], "rigup: --write: goes with --calibrate\nhint: rigup plan --calibrate --write\n"),
+        (["--write"], "rigup: --write requires --calibrate\nhint: rigup plan --calibrate --write\n"),
         (
             ["--calibrate", "--explain"],
-            "rigup: --explain: does not go with --calibrate\nhint: leave one of them out\n",
+            "rigup: --explain cannot be combined with --calibrate\nhint: omit one of them\n",
         ),
     ],
 )

@@ -11,19 +11,19 @@ import pytest
 from rigup.cli.eval import ended
 from rigup.cli.main import main
 from rigup.errors import HostFailed, InputError, RigupError, Unreachable
-from rigup.fleet.result import HostResult, State
+from rigup.run.result import HostResult, State
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--url", "http://a", "--service", "b"], "--url: INVENTORY, --limit and --service say nothing about it"),
-        (["--model", "m"], "--model and --api-key-file: only with --url"),
-        (["--few-shot", "-1"], "--few-shot: -1: from 0 to 100"),
-        (["--concurrency", "5000"], "--concurrency: 5000: from 1 to 1,024"),
-        (["--max-tokens", "0"], "--max-tokens: 0: from 1 to 1,000,000"),
-        (["--tasks", "gsm8k,../x"], '--tasks: "../x" is not the name of a task'),
-        (["--tasks", ""], '--tasks: "" is not the name of a task'),
+        (["--url", "http://a", "--service", "b"], "--url cannot be combined with INVENTORY, --limit or --service"),
+        (["--model", "m"], "--model and --api-key-file require --url"),
+        (["--few-shot", "-1"], "--few-shot: -1 is not between 0 and 100"),
+        (["--concurrency", "5000"], "--concurrency: 5000 is not between 1 and 1,024"),
+        (["--max-tokens", "0"], "--max-tokens: 0 is not between 1 and 1,000,000"),
+        (["--tasks", "gsm8k,../x"], '--tasks: "../x" is not a task name'),
+        (["--tasks", ""], "--tasks: empty"),
         (["--questions", "few"], '--questions: "few" is not a number of questions'),
         (["--questions", "²"], '--questions: "²" is not a number of questions'),
         (["--questions", "9" * 5000], f'--questions: "{"9" * 5000}" is not a number of questions'),
@@ -31,14 +31,16 @@ from rigup.fleet.result import HostResult, State
         (["--include-path", "/nowhere"], "--include-path: /nowhere is not a folder"),
         (["--url", "a.lan:8000"], '--url: "a.lan:8000" is not the address of an endpoint'),
         (["--url", "ftp://a.lan"], '--url: "ftp://a.lan" is not the address of an endpoint'),
-        (["--url", "http://me:secret@a.lan"], "--url: the address of an endpoint has neither a user nor a query"),
+        (["--url", "http://me:secret@a.lan"], "--url: an endpoint address must not contain a user or a query"),
         (["--compare", "/nowhere.json", "b.json"], "/nowhere.json: No such file or directory"),
     ],
 )
 def test_what_cannot_be_asked(
     words: list[str], message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rigup.cli.hosts.patch_for_many_hosts", lambda: None)  # it would be for all tests from here on
+    monkeypatch.setattr(
+        "rigup.cli.sessions.session.patch_for_many_hosts", lambda: None
+    )  # it would be for all tests from here on
     assert main(["eval", *words]) == 2
     assert capsys.readouterr().err.startswith(f"rigup: {message}\n")
 
@@ -76,8 +78,7 @@ def test_a_question_less_is_no_difference_that_shows(
     assert first == "A  gpu1 chat: them/M2 FP8 on vllm 0.33.0, 2026-11-22T00:00:00+00:00"
     assert second == "B  gpu1 chat: them/M2 NVFP4 on vllm 0.33.0, 2026-11-22T00:00:00+00:00"
     assert " ".join(line.split()) == (
-        "gsm8k exact_match (strict-match) 0.9000 0.8900 -0.0100 +- 0.0100, question by question "
-        "no difference that shows"
+        "gsm8k exact_match (strict-match) 0.9000 0.8900 -0.0100 +- 0.0100, paired by question no significant difference"
     )
 
 
@@ -97,7 +98,7 @@ def test_nothing_in_common(tmp_path: Path, pair: tuple[str, str], capsys: pytest
     other["tasks"] = {"drop": other["tasks"]["gsm8k"]}
     (tmp_path / "other.json").write_text(json.dumps(other))
     assert main(["eval", "--compare", pair[0], str(tmp_path / "other.json")]) == 2
-    assert capsys.readouterr().err.endswith("no task is in both\nhint: ask both the same --tasks\n")
+    assert capsys.readouterr().err.endswith("have no task in common\nhint: use the same --tasks for both\n")
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,11 @@ import pytest
 from rigup.cli import tune
 from rigup.cli.main import main
 from rigup.errors import InputError
-from rigup.fleet import asking
-from rigup.fleet.inventory import load_project
-from rigup.fleet.planning import plan_project
 from rigup.lock import load_lock
-from tests.unit.fleet.test_locking import CHECKED_IN, M21
+from rigup.project.inventory import load_project
+from rigup.project.planning import plan_project
+from rigup.run import service_run
+from tests.unit.lockfile.test_lock import CHECKED_IN, M21
 
 Described = Callable[[str], Path]
 
@@ -49,7 +49,7 @@ def test_there_is_nothing_to_pin_and_that_is_what_the_lock_was_made_for(
     assert capsys.readouterr().out.splitlines() == [
         "rigup.lock is stale:",
         "  rigup.lock does not exist",
-        "rigup.lock: its inputs are recorded, no pin moved",
+        "rigup.lock: recorded the inputs; no pin changed",
         "rigup.lock pins everything",
     ]
 
@@ -84,7 +84,7 @@ def test_a_repository_that_no_service_uses_is_not_upgraded(
     repo = CHECKED_IN.checkpoints[0].repo
     assert main(["lock", "--upgrade", repo]) == 2
     assert capsys.readouterr().err == (
-        f"rigup: --upgrade {repo}: no service uses {repo}\nhint: rigup plan shows what each service uses\n"
+        f"rigup: --upgrade {repo}: no service uses {repo}\nhint: see what each service uses: rigup plan\n"
     )
     assert (root / "rigup.lock").read_bytes() == before
 
@@ -94,8 +94,8 @@ def test_a_repository_that_no_service_uses_is_not_upgraded(
     [
         (
             "services = {}",
-            "group_data/quad.py: services: a.lan is to serve nothing, so there is no kernel to tune",
-            "rigup plan shows what each host serves",
+            "group_data/quad.py: services: a.lan has no service whose kernel could be tuned",
+            "run rigup plan to see what each host serves",
         ),
         ("", "group_data/quad.py: services: missing", 'write services = {"chat": {"model": "MiniMax-M2.5"}}'),
     ],
@@ -114,16 +114,16 @@ def test_there_is_nothing_to_tune(
 def test_there_is_nothing_to_measure(fleet: Described, service: str | None) -> None:
     fleet("services = {}")
     with pytest.raises(InputError) as caught:
-        asking.check_service({"a.lan": (), "b.lan": ()}, service)
-    assert caught.value.message == "no host of these is to serve anything, so there is nothing to ask"
-    assert caught.value.hint == "rigup plan shows what each host serves"
+        service_run.check_service({"a.lan": (), "b.lan": ()}, service)
+    assert caught.value.message == "none of these hosts serves anything"
+    assert caught.value.hint == "run rigup plan to see what each host serves"
 
 
 def test_a_service_of_another_name_is_told_with_those_there_are(fleet: Described) -> None:
     root = fleet(f"services = {{'chat': {{'checkpoint': {M21!r}, 'quant': 'UD-IQ2_M'}}}}")
     plans = {"a.lan": plan_project(load_project(str(root / "inventories/fleet.py"), "a.lan"))}
-    asking.check_service(plans, None)
-    asking.check_service(plans, "chat")
+    service_run.check_service(plans, None)
+    service_run.check_service(plans, "chat")
     with pytest.raises(InputError) as caught:
-        asking.check_service(plans, "chta")
+        service_run.check_service(plans, "chta")
     assert (caught.value.message, caught.value.hint) == ('--service: no service "chta" here', "services: chat")

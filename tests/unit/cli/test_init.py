@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from rigup.cli import hosts, init, main
+from rigup.cli import init, main
+from rigup.cli.sessions import session as hosts
 from rigup.errors import InputError
 from rigup.facts.probe import Probe
-from rigup.fleet import joining
-from rigup.fleet.joining import Change, written
+from rigup.project import inventory_edit
+from rigup.project.inventory_edit import FileEdit, written
 
 RIG = {"gpus": [], "host_memory_gib": 64, "os": "debian-12"}
 SERVICES = {"chat": {"model": "SmolLM2-135M-Instruct"}}
@@ -62,21 +63,21 @@ def test_what_is_refused_is_written_and_told(fleet: Path, capsys: pytest.Capture
     said = capsys.readouterr()
     assert said.out.startswith("inventories/home.py: pairs: one host more\n")
     assert "3 hosts are not a multiple of hosts_per_service 2: three is left over" in " ".join(said.out.split())
-    assert said.err == "three is in inventories/home.py all the same, in group pairs\n"
+    assert said.err == "three was still added to inventories/home.py, in group pairs\n"
     assert (fleet / "inventories/home.py").read_text() == 'pairs = ["one", "two", "three"]\n'
 
 
 def test_of_several_files_all_are_written_or_none(
     fleet: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    replace = joining._replace
+    replace = inventory_edit._replace
 
     def full(path: Path, content: bytes) -> None:
         if path.name == "boxes.py" and path.parent.name == "inventories":
             raise OSError(28, "No space left on device")
         replace(path, content)
 
-    monkeypatch.setattr(joining, "_replace", full)
+    monkeypatch.setattr(inventory_edit, "_replace", full)
     assert main.main(["init", "box", "--group", "boxes"]) == 2
     assert capsys.readouterr().err == (
         "rigup: nothing was written: inventories/boxes.py: No space left on device\n"
@@ -90,7 +91,10 @@ def test_files_that_were_there_are_put_back_as_they_were(fleet: Path, error: Bas
     mine = fleet / "home.py"
     mine.write_bytes(b"a = 1\r\n")
     mine.chmod(0o600)
-    with pytest.raises(type(error)), written([Change(mine, "b", "added"), Change(fleet / "new/er/x.py", "x", "new")]):
+    with (
+        pytest.raises(type(error)),
+        written([FileEdit(mine, "b", "added"), FileEdit(fleet / "new/er/x.py", "x", "new")]),
+    ):
         assert (mine.read_text(), mine.stat().st_mode & 0o777) == ("b", 0o600)
         assert (fleet / "new/er/x.py").read_text() == "x"
         raise error
@@ -105,5 +109,5 @@ def test_a_write_that_fails_leaves_no_half_file(fleet: Path, monkeypatch: pytest
 
     monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(InputError, match=r"x\.py: No space left on device"):
-        Change(fleet / "x.py", "x", "new").write()
+        FileEdit(fleet / "x.py", "x", "new").write()
     assert files(fleet) == {}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rigup.cli.main import main
-from rigup.fleet.lock_upgrade import NAMES
+from rigup.lockfile.upgrade import NAMES
 from tests.command_line import CommandLine
 
 
@@ -28,7 +28,7 @@ def test_what_became_of_the_lock_is_told_where_nothing_could_be_collected(
     fleet: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["lock", "--vendor", "shelf", "--json"]) == 2
-    message, hint = "shelf: cannot be written: File exists", "may you write there, and is there room?"
+    message, hint = "cannot write shelf: File exists", "check permissions and free disk space"
     first = capsys.readouterr()
     said = json.loads(first.out)
     assert (said["written"], said["vendored"]) == (True, None)
@@ -46,6 +46,6 @@ def test_help_names_all_that_can_be_moved(monkeypatch: pytest.MonkeyPatch, capsy
     monkeypatch.setenv("COLUMNS", "1000")  # argparse breaks lines within a name
     with pytest.raises(SystemExit):
         main(["lock", "--help"])
-    said = capsys.readouterr().out.partition("move this: ")[2].partition("; default version")[0]
+    said = capsys.readouterr().out.partition("NAME is ")[2].partition("; without VERSION")[0]
     words = re.sub(r" \(.*?\)", "", said).replace(" or ", ", ").split(", ")
     assert words == ["a repository", "an engine", *NAMES]

@@ -15,7 +15,7 @@ from rigup.cli.main import VERBS, _run
 from tests.command_line import DESCRIPTION, CommandLine
 
 ESCAPE = "\x1b"
-OWNER = "who owns it, and the folders that it lies in?"
+OWNER = "check the permissions of the file and its parent directories"
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_a_refused_plan_is_told_before_any_host_is_asked(line: CommandLine) -> N
     assert done.code == 1
     ((message, hint),) = done.errors
     assert message == "a.example: chat: llama.cpp b11434 has no option --nosuch [unknown-option]"
-    assert hint.endswith("rigup plan shows what fits instead")
+    assert hint.endswith("see what fits instead: rigup plan")
 
 
 def test_json_is_all_of_standard_output(line: CommandLine) -> None:
@@ -76,9 +76,9 @@ def test_an_error_with_json_is_json_and_words_on_standard_error(line: CommandLin
     done = line.run("plan", "--json", "gone.py")
     assert done.json == {
         "schema": 1,
-        "error": {"message": "gone.py: no such inventory", "hint": "inventories here: inventories/fleet.py"},
+        "error": {"message": "gone.py: inventory does not exist", "hint": "choose from: inventories/fleet.py"},
     }
-    assert done.err == "rigup: gone.py: no such inventory\nhint: inventories here: inventories/fleet.py\n"
+    assert done.err == "rigup: gone.py: inventory does not exist\nhint: choose from: inventories/fleet.py\n"
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,8 @@ def test_what_this_machine_refuses_is_one_message(
 
 def test_a_name_that_no_file_can_have(line: CommandLine) -> None:
     done = line.run("plan", "x" * 300)
-    assert (done.code, done.err) == (2, f"rigup: {'x' * 300}: File name too long\n")
+    assert (done.code, done.err.splitlines()[0]) == (2, f"rigup: {'x' * 300}: File name too long")
+    assert "\nhint: check that" in done.err
 
 
 def test_limit(line: CommandLine) -> None:

@@ -40,8 +40,9 @@ def test_what_others_reach_is_written_and_the_key_is_only_named(
         "2 targets on 1 host\n"
     )
     assert said.err == (
-        "gpu1.lan: chat: its metrics want the service's API key: put it into monitoring/keys/gpu1.lan.chat.key, "
-        "for Prometheus alone to read\n"
+        "gpu1.lan: chat: reading its metrics requires the API key of the service; "
+        "put it into monitoring/keys/gpu1.lan.chat.key, "
+        "readable by Prometheus only\n"
     )
     text = (tmp_path / "monitoring/prometheus.yml").read_text()
     assert '"gpu1.lan:8000"' in text and '"gpu1.lan:9100"' in text and "ada@" not in text
@@ -59,19 +60,19 @@ def test_what_is_on_loopback_is_left_out_and_said(fleet: Any, capsys: pytest.Cap
             {
                 "host": "gpu1.lan",
                 "what": "chat",
-                "why": "listens on 127.0.0.1:8000, for that host alone",
-                "hint": 'listen = "0.0.0.0" or an address; or a Prometheus on that host: --from gpu1.lan',
+                "why": "listens on 127.0.0.1:8000, for that host only",
+                "hint": 'set listen = "0.0.0.0" or an address; or run Prometheus on that host: --from gpu1.lan',
             },
             {
                 "host": "gpu1.lan",
                 "what": "the machine itself",
                 "why": "no exporter runs there",
-                "hint": "monitoring = {} in group_data",
+                "hint": "set monitoring = {} in group_data",
             },
         ],
         "written": [],
     }
-    assert said.err.splitlines()[0] == "gpu1.lan: chat is left out: listens on 127.0.0.1:8000, for that host alone"
+    assert said.err.splitlines()[0] == "gpu1.lan: chat left out: listens on 127.0.0.1:8000, for that host only"
     assert main(["metrics", "--json", "--from", "root@gpu1.lan"]) == 0
     (target,) = json.loads(capsys.readouterr().out)["targets"]
     assert (target["job"], target["address"], target["key_file"]) == ("llamacpp", "127.0.0.1:8000", "")
@@ -97,6 +98,5 @@ def test_a_monitoring_that_cannot_be_is_said_before_any_host_is_asked(
     fleet(["gpu1.lan"], monitoring={"port": 8000})
     assert main([verb]) == 2
     assert capsys.readouterr().err == (
-        "rigup: group_data/boxes.py: monitoring.port: 8000 is taken by services.chat\n"
-        "hint: give each a port of its own\n"
+        "rigup: group_data/boxes.py: monitoring.port: 8000 is taken by services.chat\nhint: choose another port\n"
     )

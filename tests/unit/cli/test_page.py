@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import pytest
 
-from rigup.cli.page.content import Difference, Error, FleetContent, Origin, Release, Version
+from rigup.cli.page.content import DriftItem, Error, FleetContent, Origin, ReleaseItem, Version
 from rigup.cli.page.document import fleet_page, style_sheet
 from tests.unit.cli.page_content import HOSTILE, fleet, host, level, result, service, uses
 from tests.unit.cli.page_reader import Element, read
@@ -28,7 +28,7 @@ def many(count: int = 200) -> FleetContent:
 
 def hostile() -> FleetContent:
     """Every text that a host or a file can bring says something bad."""
-    wrong = Difference("driver", HOSTILE, HOSTILE)
+    wrong = DriftItem("driver", HOSTILE, HOSTILE)
     run = result("2026-11-21T08:00:00Z", (1, 2), release=HOSTILE)
     run |= {"endpoint": {"engine": HOSTILE, "version": HOSTILE}, "notes": [HOSTILE], "drift": [HOSTILE]}
     bad = service(
@@ -39,7 +39,7 @@ def hostile() -> FleetContent:
         facts=((HOSTILE, HOSTILE),),
         memory=(replace(uses(1)[0], name=HOSTILE),),
         drift=(wrong,),
-        releases=(Release(1, HOSTILE, True, False, (HOSTILE,) * 6),),
+        releases=(ReleaseItem(1, HOSTILE, True, False, (HOSTILE,) * 6),),
         results=(run,),
     )
     said = host(

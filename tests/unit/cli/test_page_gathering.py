@@ -13,18 +13,18 @@ import gevent.pool
 import pytest
 
 from rigup import __version__, layout
+from rigup.bench.store import store
 from rigup.cli.page.gathering import fleet_content, memory_of
 from rigup.cli.page.status_page import page_of
 from rigup.errors import HostFailed, Unreachable
-from rigup.facts.probe import Gpu
-from rigup.fleet import history_asking
-from rigup.fleet.bench_results import store
-from rigup.fleet.drift import Drift, drift_of
-from rigup.fleet.history_asking import History, histories_of
-from rigup.fleet.inventory import HostEntry, Project
-from rigup.fleet.result import HostResult
-from rigup.operations.kept_releases import KeptRelease
+from rigup.facts.probe import ProbedGpu
+from rigup.operations.service.history import KeptRelease
 from rigup.plan import Plan
+from rigup.project.inventory import HostEntry, Project
+from rigup.run import history as history_asking
+from rigup.run.drift import Drift, drift_of
+from rigup.run.history import ReleaseHistory, histories_of
+from rigup.run.result import HostResult
 from tests.unit.cli.page_content import result
 from tests.unit.cli.page_reader import read
 from tests.unit.cli.test_status import having, manifest, planned, result_of, row, settle
@@ -39,11 +39,13 @@ def examined(root: Path, *results: HostResult, plan: Plan | None = None) -> Any:
     wanted = {"chat": manifest(plan)}
     entries = tuple(HostEntry(one.host, "quad", {"api_key": "said-in-the-inventory"}) for one in results)
     return SimpleNamespace(
-        project=Project(root, root / "inventories/homelab.py", entries),
+        context=SimpleNamespace(
+            project=Project(root, root / "inventories/homelab.py", entries),
+            connections=SimpleNamespace(sudo_password="of-the-admin"),
+        ),
         results={one.host: one for one in results},
         plans={one.host: (plan,) for one in results},
         drift={one.host: drift_of(one.probe, (plan,), wanted) if one.probe else () for one in results},
-        contact=SimpleNamespace(sudo_password="of-the-admin"),
     )
 
 
@@ -54,18 +56,18 @@ def rows_of(run: Any) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, History]:
+def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, ReleaseHistory]:
     """What hosts answer when they are asked for their history."""
-    said: dict[str, History] = {}
+    said: dict[str, ReleaseHistory] = {}
     monkeypatch.setattr("rigup.cli.page.gathering.histories_of", lambda run: said)
     return said
 
 
-def test_a_host_in_order(tmp_path: Path, asked: dict[str, History]) -> None:
+def test_a_host_in_order(tmp_path: Path, asked: dict[str, ReleaseHistory]) -> None:
     plan = planned()
     first = {**manifest(plan), "environment": {"HF_TOKEN": "a-token-by-name"}}
     releases = (KeptRelease("chat", 1, 0, False, True, first), KeptRelease("chat", 2, 60, True, True, manifest(plan)))
-    asked["gpu1"] = History({"chat": releases}, (KEY,))
+    asked["gpu1"] = ReleaseHistory({"chat": releases}, (KEY,))
     store(tmp_path, result("2026-11-21T08:00:00Z") | {"host": "gpu1"})
     (tmp_path / "rigup.lock").write_text("schema = 1\n")
     run = examined(tmp_path, result_of(plan, PINNED))
@@ -87,11 +89,11 @@ def test_a_host_in_order(tmp_path: Path, asked: dict[str, History]) -> None:
     assert set(secrets) == {KEY, "a-token-by-name"}
 
 
-def test_the_page_has_none_of_the_secrets(tmp_path: Path, asked: dict[str, History]) -> None:
+def test_the_page_has_none_of_the_secrets(tmp_path: Path, asked: dict[str, ReleaseHistory]) -> None:
     known = [KEY, "a-token-by-name", "said-in-the-inventory", "of-the-admin"]
     changed = {"environment": {"HF_TOKEN": "a-token-by-name"}, "command": ["x", *known]}
     kept = (KeptRelease("chat", 1, 0, False, True, {}), KeptRelease("chat", 2, 60, True, True, changed))
-    asked["gpu1"] = History({"chat": kept}, (KEY,))
+    asked["gpu1"] = ReleaseHistory({"chat": kept}, (KEY,))
     run = examined(tmp_path, result_of(planned(), PINNED))
     run.results["gpu1"].errors.append(HostFailed(" ".join(known), " ".join(known)))
     page = page_of(run, rows_of(run), None)
@@ -99,7 +101,7 @@ def test_the_page_has_none_of_the_secrets(tmp_path: Path, asked: dict[str, Histo
     assert "[redacted]" in page and "Release 2" in page
 
 
-def test_each_state_of_a_host(tmp_path: Path, asked: dict[str, History]) -> None:
+def test_each_state_of_a_host(tmp_path: Path, asked: dict[str, ReleaseHistory]) -> None:
     good = result_of(planned(), PINNED)
     drifted = replace(result_of(planned(), having("590.48.01")), host="gpu2")
     silent = replace(result_of(planned(), PINNED), host="gpu3", answers=[])
@@ -122,8 +124,10 @@ def test_each_state_of_a_host(tmp_path: Path, asked: dict[str, History]) -> None
 
 
 @pytest.mark.parametrize("standing", ["no answer: waits for gpu2 (chat: unit failed)", "no answer of gpu2"])
-def test_a_service_over_hosts_that_does_not_answer(tmp_path: Path, asked: dict[str, History], standing: str) -> None:
-    silent = replace(result_of(planned(), PINNED), answers=[], standing={"chat": standing})
+def test_a_service_over_hosts_that_does_not_answer(
+    tmp_path: Path, asked: dict[str, ReleaseHistory], standing: str
+) -> None:
+    silent = replace(result_of(planned(), PINNED), answers=[], worker_health={"chat": standing})
     silent.fail("failed", HostFailed(f"gpu1: chat: {standing}"))
     run = examined(tmp_path, silent)
     content, _ = fleet_content(run, rows_of(run), None)
@@ -132,7 +136,7 @@ def test_a_service_over_hosts_that_does_not_answer(tmp_path: Path, asked: dict[s
     assert (tag.attributes["class"], tag.own) == ("tag bad", [standing])
 
 
-def test_a_service_that_left_the_inventory_is_shown_as_such(tmp_path: Path, asked: dict[str, History]) -> None:
+def test_a_service_that_left_the_inventory_is_shown_as_such(tmp_path: Path, asked: dict[str, ReleaseHistory]) -> None:
     run = examined(tmp_path, result_of(planned(), PINNED))
     run.drift["gpu1"] = (Drift("not in the inventory", "rigup-old.service is active", "old"),)
     left = {"host": "gpu1", "service": "old", "unit": "active", "health": "not asked", "drift": "not in the inventory"}
@@ -192,10 +196,10 @@ def test_a_host_is_asked_once_for_its_releases_and_secrets(tmp_path: Path, monke
     assert KEY not in repr(found)
 
 
-def test_what_a_card_reports_is_in_the_facts(tmp_path: Path, asked: dict[str, History]) -> None:
+def test_what_a_card_reports_is_in_the_facts(tmp_path: Path, asked: dict[str, ReleaseHistory]) -> None:
     good = result_of(planned(), PINNED)
     assert good.probe is not None
-    hot = Gpu("NVIDIA GeForce RTX 3090", 1, 24576, 91, 0, throttled=("too hot",))
+    hot = ProbedGpu("NVIDIA GeForce RTX 3090", 1, 24576, 91, 0, throttled=("too hot",))
     run = examined(tmp_path, replace(good, probe=replace(good.probe, gpus=(hot,))))
     content, _ = fleet_content(run, rows_of(run), None)
     assert {("hottest GPU", "91 °C"), ("throttled", "GPU 0: too hot")} <= set(content.hosts[0].facts)

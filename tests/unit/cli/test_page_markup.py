@@ -24,8 +24,8 @@ def test_only_markup_is_taken_for_markup() -> None:
     assert joined("<b>", Markup("<b></b>")) == "&lt;b&gt;<b></b>"
 
 
-def test_what_html_has_no_place_for_is_replaced() -> None:
-    assert element("p", "a\x00b\x1b[31mc\ud800\n\td") == "<p>a\ufffdb\ufffd[31mc\ufffd\n\td</p>"
+def test_what_html_has_no_place_for_is_taken_out() -> None:
+    assert element("p", "a\x00b\x1b[31mc\ud800\n\td") == "<p>abc\ufffd\n\td</p>"
 
 
 def test_an_anchor_is_an_address_and_never_that_of_another() -> None:

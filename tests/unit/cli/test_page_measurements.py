@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from rigup.bench.store import kept_results, store
 from rigup.cli.page.measurements import before, best_rate, histories, key_of, singles, sweeps, usable
-from rigup.fleet.bench_results import kept_results, store
 from tests.unit.cli.page_content import level, result, results
 
 

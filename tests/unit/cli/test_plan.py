@@ -11,11 +11,11 @@ import pytest
 from rich.console import Console
 
 from rigup.cli.main import main
-from rigup.cli.memory_bars import WIDTH, bar
-from rigup.cli.plan_table import command_lines, show
-from rigup.fleet.inventory import load_project
-from rigup.fleet.planning import plan_project
+from rigup.cli.output.memory_bars import WIDTH, bar
+from rigup.cli.output.plan import command_lines, show
 from rigup.plan import GpuMemory
+from rigup.project.inventory import load_project
+from rigup.project.planning import plan_project
 
 DEMO = {"rig": {"gpus": []}, "services": {"chat": {"model": "SmolLM2-135M-Instruct"}}}
 TOO_LARGE = {"rig": {"gpus": "2x RTX 3090"}, "services": {"minimax": {"model": "MiniMax-M2.5", "quant": "Q4_K_M"}}}
@@ -153,7 +153,7 @@ def test_hosts_that_serve_together_are_one_service(fleet: Any, capsys: pytest.Ca
     inventory = fleet(pair=(["a", "b", "c", "d"], TWO_HOSTS))
     said = shown(inventory)
     assert "pair / minimax  (2 times 2 hosts: a + b, c + d)" in said
-    assert "llama.cpp b11434 (source), layers over 2 hosts, 2 GPUs of each" in said
+    assert "llama.cpp b11434 (source), layers over 2 hosts, 2 GPUs each" in said
     assert "8.5 GiB on a, 0.3 GiB on b" in said
     assert "bin/ggml-rpc-server --host b --port 18000" in said
     assert said.endswith("\n2 services planned, none refused\n")
@@ -191,9 +191,9 @@ def test_no_color_is_obeyed_on_a_terminal(fleet: Any, monkeypatch: pytest.Monkey
 def test_explain_prints_figures_with_their_sources(fleet: Any) -> None:
     inventory = fleet(quad=(["a"], FOUR_3090))
     without_driver(inventory)
-    assert "rests on:" not in shown(inventory)
+    assert "based on:" not in shown(inventory)
     said = shown(inventory, width=200, explain=True)
-    assert "rests on:" in said
+    assert "based on:" in said
     assert "nvidia-smi rows in public logs" in said
     assert "rule driver-floor" in said
 

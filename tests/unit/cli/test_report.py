@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
-from rigup.cli import hosts, main, report
+from rigup.cli import main, report
+from rigup.cli.sessions import session as hosts
+from rigup.connection import connections
 from rigup.errors import Unreachable
-from rigup.fleet import contact, records
+from rigup.report.inventory_secrets import inventory_secrets
+from rigup.run import audit_log
 from tests.command_line import DESCRIPTION, CommandLine
 
 
@@ -18,7 +21,7 @@ from tests.command_line import DESCRIPTION, CommandLine
 def line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
     """A fleet of two hosts, neither of which answers."""
 
-    def nobody(self: contact.Contact, host: Any) -> None:
+    def nobody(self: connections.Connections, host: Any) -> None:
         raise Unreachable(f"{host.name}: nobody there")
 
     made = CommandLine(tmp_path)
@@ -27,8 +30,8 @@ def line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(hosts, "patch_for_many_hosts", lambda: None)
-    monkeypatch.setattr(contact.Contact, "begin", lambda self: None)
-    monkeypatch.setattr(contact.Contact, "greeting", nobody)
+    monkeypatch.setattr(connections.Connections, "begin", lambda self: None)
+    monkeypatch.setattr(connections.Connections, "handshake", nobody)
     return made
 
 
@@ -46,7 +49,7 @@ def test_a_host_of_a_service_over_several_is_asked_with_the_others(
 def test_records_that_cannot_be_read_cost_their_section_alone(
     line: CommandLine, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = records.here("a")
+    path = audit_log.here("a")
     path.mkdir(parents=True)
     assert main.main(["report", "a", "--output", "-"]) == 1
     said = capsys.readouterr().out
@@ -83,4 +86,4 @@ def test_without_a_name_it_is_the_hosts_and_the_time(line: CommandLine, capsys: 
 def test_secrets_that_the_inventory_says_are_known_wherever_they_stand(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("in a file\n")
     data = {"api_key_file": "key", "flags": {"api-keys": ["first", "second"], "served-model-name": ["m"]}, "x": 1}
-    assert list(report.secrets_said(tmp_path, data)) == ["in a file", "first", "second"]
+    assert list(inventory_secrets(tmp_path, data)) == ["in a file", "first", "second"]

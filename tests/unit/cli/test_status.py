@@ -10,22 +10,23 @@ import pytest
 from rich.console import Console
 
 from rigup.catalogue.driver_versions import locked_driver
-from rigup.cli import examining
 from rigup.cli.main import main
+from rigup.cli.output.status_rows import left_over_row, settle, up_seconds
+from rigup.cli.output.status_rows import row as row_with
+from rigup.cli.sessions import inspection
 from rigup.cli.status import said_as_json, table
-from rigup.cli.status_rows import left_over_row, settle, up_seconds
-from rigup.cli.status_rows import row as row_with
 from rigup.errors import InputError, Unreachable
-from rigup.facts.probe import Gpu, Nvidia, Probe, UnitState
-from rigup.fleet.drift import drift_of, driver_standing
-from rigup.fleet.result import HostResult, exit_code
+from rigup.facts.probe import Nvidia, Probe, ProbedGpu, UnitState
 from rigup.lock import Lock
-from rigup.operations.builds import name_of
+from rigup.operations.builds.source import name_of
+from rigup.operations.service.health import Answer
 from rigup.plan import DriverPlan, Plan
-from rigup.planner.reading import read_rig, read_services
-from rigup.render.plan_service import plan_service
-from rigup.verify.generation import Answer
-from roles.service import release_of
+from rigup.planner.inputs.rig_and_services import read_rig, read_services
+from rigup.project.planning import plan_service
+from rigup.run.drift import drift_of, driver_standing
+from rigup.run.result import HostResult, exit_code
+from rigup.systemd.release import release_of
+from tests.nodes import unbound
 from tests.unit.planner.asking import FILE, catalogue
 
 LOCK = Lock(driver=locked_driver("580.178.04"))
@@ -35,14 +36,14 @@ SMOL = {"model": "SmolLM2-135M-Instruct", "engine": "llama.cpp"}
 
 def planned(gpus: object = "RTX 3090", lock: Lock = LOCK) -> Plan:
     rig = read_rig({"gpus": gpus}, FILE, catalogue())
-    (service,) = read_services({"chat": SMOL}, FILE, catalogue(), rig)
+    (service,) = read_services({"chat": SMOL}, FILE, rig)
     return plan_service("gpu1", "group", rig, service, catalogue(), lock)
 
 
 def result_of(plan: Plan, nvidia: Nvidia) -> HostResult:
     """A host on which the plan's release runs and answers, with this driver."""
     release = manifest(plan)
-    gpus = [Gpu(gpu.name, 6144, gpu.memory_mib, 61 + index, index) for index, gpu in enumerate(plan.rig.gpus)]
+    gpus = [ProbedGpu(gpu.name, 6144, gpu.memory_mib, 61 + index, index) for index, gpu in enumerate(plan.rig.gpus)]
     probe = Probe(
         os="debian-12",
         clock=1_800_000_000,
@@ -59,7 +60,7 @@ def result_of(plan: Plan, nvidia: Nvidia) -> HostResult:
 
 def manifest(plan: Plan) -> dict[str, Any]:
     assert plan.build is not None
-    return release_of(plan, name_of(plan.build, "x86_64", "debian-12")).manifest
+    return release_of(unbound(plan), name_of(plan.build, "x86_64", "debian-12")).manifest
 
 
 def row(result: HostResult, plan: Plan) -> dict[str, Any]:
@@ -167,7 +168,7 @@ def test_a_service_that_no_plan_names_has_a_line() -> None:
 
 def test_scripts_hear_why_a_host_says_nothing() -> None:
     gone, fine = HostResult("gpu1"), HostResult("gpu2", "unchanged")
-    gone.fail("unreachable", Unreachable("gpu1: no answer in time", "is it on?"))
+    gone.fail("unreachable", Unreachable("gpu1: no response in time", "is it on?"))
     rows = [row(gone, planned())]
     assert said_as_json(rows, [gone, fine]) == {
         "schema": 1,
@@ -175,7 +176,7 @@ def test_scripts_hear_why_a_host_says_nothing() -> None:
             {
                 "host": "gpu1",
                 "state": "unreachable",
-                "errors": [{"message": "gpu1: no answer in time", "hint": "is it on?"}],
+                "errors": [{"message": "gpu1: no response in time", "hint": "is it on?"}],
             },
             {"host": "gpu2", "state": "unchanged", "errors": []},
         ],
@@ -208,15 +209,18 @@ def test_an_inventory_may_stand_before_or_after_watch(
         asked.append((args.inventory, args.watch))
         raise InputError("far enough")
 
-    monkeypatch.setattr(examining, "examination", examination)
+    monkeypatch.setattr(inspection, "examination", examination)
     assert main(["status", *words]) == 2
     assert asked == [(inventory, watch)]
 
 
 def test_what_is_no_number_of_seconds_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", INVENTORY, "--watch", "5s"]) == 2
-    assert capsys.readouterr().err == "rigup: --watch: 5s is no number of seconds\nhint: e.g. --watch 5\n"
+    assert (
+        capsys.readouterr().err
+        == "rigup: --watch: '5s' is not a number of seconds\nhint: pass a number, such as --watch 5\n"
+    )
     for text in ("nan", "inf", "-1"):
         with pytest.raises(SystemExit):
             main(["status", "--watch", text])
-        assert capsys.readouterr().err.endswith(f"argument --watch: {text} is no number of seconds\n")
+        assert capsys.readouterr().err.endswith(f"argument --watch: {text!r} is not a number of seconds\n")

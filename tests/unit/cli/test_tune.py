@@ -12,16 +12,18 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from rigup.cli import hosts, main, tune
-from rigup.environment import LockedEnvironment, LockedUv
+from rigup.artifacts import LockedEnvironment, LockedUv
+from rigup.cli import main, tune
+from rigup.cli.sessions import session as hosts
+from rigup.connection import connections, signals
 from rigup.errors import Refused, Unreachable
 from rigup.facts.probe import Probe, UnitState
-from rigup.fleet import contact, interrupt, tuning
-from rigup.fleet.inventory import load_project
-from rigup.fleet.planning import plan_project
 from rigup.lock import Lock, LockedCheckpoint, LockedDriver, LockedFile, LockedSource, load_lock
-from rigup.operations import sources
-from rigup.render.lock_text import lock_text
+from rigup.lockfile.text import lock_text
+from rigup.project.inventory import load_project
+from rigup.project.planning import plan_project, plans_to_apply
+from rigup.sources import archives
+from rigup.tuning import run as tuning
 from tests.command_line import CommandLine
 
 REPO = "MiniMaxAI/MiniMax-M2.5"
@@ -46,15 +48,18 @@ def described(root: Path, **services: dict[str, object]) -> CommandLine:
     return line
 
 
+TOKENS_HINT = "separate numbers with commas: --tokens 1,8,64,512"
+
+
 @pytest.mark.parametrize(
     ("words", "message", "hint"),
     [
-        (("nosuch",), 'inventories/fleet.py: no group "nosuch"', "groups: boxes"),
-        (("boxes", "--host", "c.lan"), "--host: c.lan is not in group boxes", "its hosts: a.example, b.example"),
-        (("boxes", "--service", "x"), '--service: boxes has no service "x"', "its services: minimax"),
-        (("boxes", "--tokens", "x"), '--tokens: "x" is no list of numbers of tokens', "e.g. --tokens 1,8,64,512"),
-        (("boxes", "--tokens", "1,²"), '--tokens: "1,²" is no list of numbers of tokens', "e.g. --tokens 1,8,64,512"),
-        (("boxes", "--runs", "3"), "--runs: 3 runs cannot tell a gain from chance", "5 at least"),
+        (("nosuch",), 'inventories/fleet.py: group "nosuch" does not exist', "choose from: boxes"),
+        (("boxes", "--host", "c.lan"), "--host: c.lan is not in group boxes", "choose from: a.example, b.example"),
+        (("boxes", "--service", "x"), '--service: boxes has no service "x"', "choose from: minimax"),
+        (("boxes", "--tokens", "x"), '--tokens: "x" is not a list of numbers of tokens', TOKENS_HINT),
+        (("boxes", "--tokens", "1,²"), '--tokens: "1,²" is not a list of numbers of tokens', TOKENS_HINT),
+        (("boxes", "--runs", "3"), "--runs: 3 runs cannot distinguish a gain from noise", "use at least 5"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_meant_is_exit_code_2(tmp_path: Path, words: tuple[str, ...], message: str, hint: str) -> None:
@@ -68,9 +73,9 @@ def test_a_service_without_such_a_kernel_has_nothing_to_tune(tmp_path: Path) -> 
     done = described(tmp_path, minimax=marlin).run("tune", "boxes")
     assert done.code == 2
     assert done.err == (
-        "rigup: group_data/boxes.py: services.minimax: vllm 0.33.0 with MiniMaxAI/MiniMax-M2.5 FP8 runs no kernel here "
-        "that a config tunes\n"
-        "hint: vLLM and SGLang do for FP8 experts on GPUs that compute in FP8, in their Triton backend\n"
+        "rigup: group_data/boxes.py: services.minimax: vllm 0.33.0 with MiniMaxAI/MiniMax-M2.5 FP8 does not run "
+        "a tunable kernel on this rig\n"
+        "hint: use vLLM or SGLang with FP8 experts, the Triton backend and GPUs that compute in FP8\n"
     )
 
 
@@ -80,16 +85,16 @@ def test_another_service_that_is_refused_does_not_stop_the_one_that_is_named(tmp
     inventory = str(line.fleet / "inventories/fleet.py")
     asked = Namespace(inventory=inventory, limit=None, group="boxes", service="minimax")
     assert tune._plan(asked).service.name == "minimax"
-    (first, second) = hosts._checked_plans(load_project(inventory), "minimax")
-    assert {(plan.host, plan.service.name) for plan in (first, second)} == {
-        ("a.example", "minimax"),
-        ("b.example", "minimax"),
+    plans = plans_to_apply(load_project(inventory), "minimax")
+    assert {host: [plan.service.name for plan in of_host] for host, of_host in plans.items()} == {
+        "a.example": ["minimax"],
+        "b.example": ["minimax"],
     }
     for name in (None, "other"):
-        with pytest.raises(hosts.Refusals, match=r"a\.example: other: .* 10,000,000"):
+        with pytest.raises(Refused, match=r"a\.example: other: .* 10,000,000"):
             tune._plan(Namespace(inventory=inventory, limit=None, group="boxes", service=name))
-        with pytest.raises(hosts.Refusals, match=r"a\.example: other: .* 10,000,000"):
-            hosts._checked_plans(load_project(inventory), name)
+        with pytest.raises(Refused, match=r"a\.example: other: .* 10,000,000"):
+            plans_to_apply(load_project(inventory), name)
 
 
 def test_a_tuner_that_the_lock_lacks_is_pinned_in_it_before_it_is_used(
@@ -105,7 +110,7 @@ def test_a_tuner_that_the_lock_lacks_is_pinned_in_it_before_it_is_used(
         asked.append((engine, version, address, root))
         return pinned
 
-    monkeypatch.setattr(sources, "pin_source", pin)
+    monkeypatch.setattr(archives, "pin_source", pin)
     project = load_project(str(line.fleet / "inventories/fleet.py"))
     plan = plan_project(project)[0]
     said = io.StringIO()
@@ -123,7 +128,7 @@ def test_a_fleet_without_a_lock_of_its_own_is_locked_first(tmp_path: Path) -> No
     project = load_project(str(line.fleet / "inventories/fleet.py"))
     plan = plan_project(project)[0]
     (line.fleet / "rigup.lock").unlink()
-    with pytest.raises(Refused, match=r"rigup\.lock does not exist, and the tuner's archive belongs into it"):
+    with pytest.raises(Refused, match=r"rigup\.lock does not exist; the tuner's archive must be pinned in it"):
         tune._source(project, plan, Console(file=io.StringIO()))
 
 
@@ -146,8 +151,8 @@ def test_a_script_hears_why_nothing_was_tuned(
 
     monkeypatch.chdir(described(tmp_path).fleet)
     monkeypatch.setattr(hosts, "patch_for_many_hosts", lambda: None)
-    monkeypatch.setattr(contact.Contact, "begin", lambda self: None)
-    monkeypatch.setattr(interrupt, "stop_on_signals", nullcontext)
+    monkeypatch.setattr(connections.Connections, "begin", lambda self: None)
+    monkeypatch.setattr(signals, "stop_on_signals", nullcontext)
     monkeypatch.setattr(tune, "_source", lambda *_: (None, None))
     monkeypatch.setattr(tuning, "tuner_files", lambda *_: {})
     monkeypatch.setattr(tuning.TuningRun, "connect", connect)

@@ -119,3 +119,20 @@ def test_a_host_that_looks_for_the_words_sends_all_that_counts(log: str) -> None
     sent = [line for line in log.splitlines() if re.search(WORDS, line)]
     assert len(sent) < len(log.splitlines()) or log == SGLANG_0_5_23
     assert read_log(sent, Parallel(tensor=2), 2) == read_log(log.splitlines(), Parallel(tensor=2), 2)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Model loading took 1.2.3 GiB",
+        "Model loading took ... GiB",
+        f"Model loading took {'9' * 400} GiB",
+        f"GPU KV cache size: {'9' * 5000} tokens",
+        "GPU KV cache size: , tokens",
+        f"CUDA{'9' * 5000} model buffer size = 1.0 MiB",
+        "CUDA0 model buffer size =   1.2.3 MiB",
+        f"llama_kv_cache: size = 1 ({'9' * 5000} cells, 1 layers, 1/1 seqs)",
+    ],
+)
+def test_a_figure_that_cannot_be_is_not_one(line: str) -> None:
+    assert read(line, gpus=1) == (Parts(),)

@@ -9,6 +9,8 @@ import subprocess
 import pytest
 
 from rigup.facts.network import Address, HostNetwork, Interface, NetworkOfHost, RdmaPort, parse
+from rigup.facts.unreadable import Unreadable
+from rigup.node import Node
 
 UP, NO_LINK = ["BROADCAST", "MULTICAST", "UP", "LOWER_UP"], ["NO-CARRIER", "BROADCAST", "MULTICAST", "UP"]
 
@@ -120,7 +122,7 @@ def test_ports_of_one_device_are_told_apart_and_a_vlan_is_known_by_its_gid() -> 
 
 def test_what_is_no_list_of_interfaces_is_kept_as_the_reason() -> None:
     assert parse(["ssh ", "addresses sh: 1: ip: not found"]).error == "sh: 1: ip: not found"
-    assert parse([]).error == "no list of interfaces came"
+    assert parse([]).error == "the list of interfaces is missing"
 
 
 @pytest.mark.parametrize("kept", [True, False])
@@ -134,3 +136,28 @@ def test_the_script_says_what_ssh_and_the_kernel_know_also_where_sudo_forgot_it(
     assert network.ssh_address == "192.0.2.9"
     loopback = network.holder("127.0.0.1")
     assert loopback is not None and loopback.name == "lo" and loopback.addresses[0] == Address("127.0.0.1", 8)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "10.0.0.5%} accept; add rule inet filter input accept; #",
+        "fe80::1%eth0",
+        "10.0.0.5/0",
+        "0.0.0.0/0",
+        "010.0.0.5",
+        "10.0.0.5 ",
+        "",
+    ],
+)
+def test_an_address_is_one_and_nothing_beside_it(address: str) -> None:
+    """Other hosts of the service are given it: in commands, and in the rules of their firewall."""
+    links = [{"ifname": "eth0", "addr_info": [{"local": address, "prefixlen": 24}]}]
+    with pytest.raises(Unreadable, match="is not an address"):
+        parse([f"addresses {json.dumps(links)}"])
+
+
+@pytest.mark.parametrize("address", ["10.0.0.5%} accept", "10.0.0.5 accept", "10.0.0.5\nx", "{node.address}"])
+def test_a_node_has_no_other_address_either(address: str) -> None:
+    with pytest.raises(ValueError):
+        Node(host="gpu1", address=address)

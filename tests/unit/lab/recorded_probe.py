@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rigup.fleet.preflight_rig import GPU_MEMORY_TOLERANCE
-from rigup.lab.gpus import describe
+from rigup.lab.gpus.description import describe
+from rigup.preflight.rig import GPU_MEMORY_TOLERANCE
 
 # what the probe calls a figure, the key of the description that has it, and how many of the one the other is
 FIGURES = {

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from rigup.lab import access, base, gpus_in_lab, inotify, lab, network, nvidia_repository, prerequisites, process
+from rigup.lab import access, base, inotify, lab, prerequisites, process
+from rigup.lab.gpus import setup
 from rigup.lab.machine import Machine
+from rigup.lab.network import network
+from rigup.lab.packages import nvidia_repository
 
 KEY = "nvidia_key_fingerprint"
 
@@ -76,5 +79,5 @@ def stub_labs(monkeypatch: pytest.MonkeyPatch, cache: Path) -> Stubbed:
     monkeypatch.setattr(lab, "_wait_for_servers", nothing)
     monkeypatch.setattr(lab, "_ssh_port", lambda number: 22)
     monkeypatch.setattr(lab, "dismantle", lambda number, index: there.dismantled.append((number, index)))
-    assert gpus_in_lab.network is network
+    assert setup.network is network
     return there

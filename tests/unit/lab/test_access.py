@@ -32,6 +32,7 @@ def test_the_inventory_is_one_group_named_as_the_lab() -> None:
     assert [name for name, _ in group] == ["b1", "b2"]
     assert group[1][1] == {
         "ssh_hostname": "127.77.3.12",
+        "lan_address": "10.77.3.12",
         "ssh_user": "ops",
         "ssh_key": str(folder.key),
         "ssh_known_hosts_file": str(folder.known_hosts),

@@ -87,7 +87,9 @@ def test_a_record_of_another_version_is_one_message(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     path = folder.make_folder(LabFolder("b").path)
     (path / "lab.json").write_text('{"name": "b", "shape": "round"}')
-    with pytest.raises(InputError, match=f"^{path}/lab.json: another version of rigup made this lab$") as raised:
+    with pytest.raises(
+        InputError, match=f"^{path}/lab.json: the lab was created by another version of rigup$"
+    ) as raised:
         LabFolder("b").record()
     assert raised.value.hint == "rigup lab down b"
     assert LabFolder("b").said() == {"name": "b", "shape": "round"}

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from rigup.errors import HostFailed, InputError
-from rigup.lab import machine, network
+from rigup.lab import machine
 from rigup.lab.folder import LabRecord, make_folder
 from rigup.lab.machine import Machine
+from rigup.lab.network import network
 
 RECORD = LabRecord(name="b", number=3, network=7, suite="bookworm", base="bookworm-x", disk="4g", hosts=1)
 
@@ -48,7 +49,7 @@ def test_a_machine_of_a_lab_that_is_not_up_is_not_another_labs(
 ) -> None:
     stale = Machine(RECORD.model_copy(update={"network": 6}), 1)
     assert not stale.on
-    with pytest.raises(InputError, match=r"^lab b is not up$") as raised:
+    with pytest.raises(InputError, match=r"^lab b is not running$") as raised:
         fault(stale)
     assert raised.value.hint == "rigup lab up --name b"
     assert calls == []
@@ -82,5 +83,5 @@ def test_a_machine_that_ended_before_ssh_answered_is_not_said_to_have_been_waite
 ) -> None:
     monkeypatch.setattr(Machine, "_ssh_answers", lambda _: False)
     Machine(RECORD, 1).log.write_text("systemd-nspawn: no space\n")
-    with pytest.raises(HostFailed, match=r"^b1: it ended before SSH answered\nsystemd-nspawn: no space$"):
+    with pytest.raises(HostFailed, match=r"^b1: it stopped before SSH answered\nsystemd-nspawn: no space$"):
         Machine(RECORD, 1).wait_for_ssh()

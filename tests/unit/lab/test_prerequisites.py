@@ -28,19 +28,19 @@ def lacking(monkeypatch: pytest.MonkeyPatch, *tools: str, user: int = 0, keyring
 
 def test_every_missing_tool_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     error = lacking(monkeypatch, "mmdebstrap", "systemd-nspawn", "ip", "tc", user=1000)
-    assert error.message == "the lab needs mmdebstrap, systemd-nspawn, ip, tc and root"
+    assert error.message == "the lab requires mmdebstrap, systemd-nspawn, ip, tc and root"
     assert error.hint == "apt-get install --no-install-recommends iproute2 mmdebstrap systemd-container"
 
 
 def test_debians_keys_are_needed_on_other_systems(monkeypatch: pytest.MonkeyPatch) -> None:
     error = lacking(monkeypatch, keyring=False)
-    assert error.message == "the lab needs /nonexistent/keyring.gpg"
+    assert error.message == "the lab requires /nonexistent/keyring.gpg"
     assert error.hint == "apt-get install --no-install-recommends debian-archive-keyring"
 
 
 def test_root_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     error = lacking(monkeypatch, user=1000)
-    assert error.message == "the lab needs root: it makes network namespaces and mounts"
+    assert error.message == "the lab requires root for network namespaces and mounts"
 
 
 def test_another_system_than_linux_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,4 +51,4 @@ def test_another_system_than_linux_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 def test_an_old_kernel_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prerequisites, "hierarchy", lambda: None)
     monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(release="5.10.0-30-amd64"))
-    assert lacking(monkeypatch).message == "the lab needs Linux 5.14 or later, not 5.10.0-30-amd64"
+    assert lacking(monkeypatch).message == "the lab requires Linux 5.14 or later, not 5.10.0-30-amd64"

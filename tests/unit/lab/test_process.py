@@ -60,5 +60,5 @@ def test_a_process_that_ignores_the_request_is_ended_by_force(tmp_path: Path) ->
 
 
 def test_a_failed_program_is_reported_with_its_words_and_last_lines() -> None:
-    with pytest.raises(HostFailed, match=r"^sh -c echo why; exit 3: ended with 3\nwhy$"):
+    with pytest.raises(HostFailed, match=r"^sh -c echo why; exit 3: exited with 3\nwhy$"):
         process.run(["sh", "-c", "echo why; exit 3"])

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from rigup.facts.probe import Gpu, PcieLink, PowerLimits, Probe
+from rigup.facts.probe import PcieLink, PowerLimits, Probe, ProbedGpu
 from tests.unit.lab.recorded_probe import differences
 
 RECORDED = sorted((Path(__file__).parents[2] / "recorded_probes").glob("*.json"))
 
 # made by hand from the catalogue, to try the comparison with: not a recording
-CARD = Gpu(
+CARD = ProbedGpu(
     "NVIDIA GeForce RTX 3090",
     memory_used_mib=1,
     memory_total_mib=24576,

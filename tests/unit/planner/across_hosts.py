@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
+from rigup.commands.rendered import plan_of
 from rigup.lock import Lock
 from rigup.plan import Plan
-from rigup.planner.reading import read_rig, read_services
-from rigup.render.plan_service import plan_across
+from rigup.planner.inputs.locked import planning_request
+from rigup.planner.inputs.rig_and_services import read_rig, read_services
+from rigup.project.planning import decide_all
 from tests.unit.planner.asking import FILE, catalogue
 
 
 def planned(gpus: object, hosts: int, service: dict[str, Any], **rig: Any) -> tuple[Plan, ...]:
     """The plans of one service by rank, on hosts h0, h1 and so on."""
     read = read_rig({"gpus": gpus, "hosts_per_service": hosts, **rig}, FILE, catalogue())
-    (wanted,) = read_services({"chat": service}, FILE, catalogue(), read)
+    (wanted,) = read_services({"chat": service}, FILE, read)
     names = [f"h{number}" for number in range(hosts)]
-    return plan_across(names, "group", read, wanted, catalogue(), Lock())
+    (outcome,) = decide_all([planning_request(read, wanted, catalogue(), Lock())], catalogue(), Lock())
+    return tuple(plan_of(outcome, "group", names, rank) for rank in range(hosts))
 
 
 def refusals(gpus: object, hosts: int, service: dict[str, Any], **rig: Any) -> list[tuple[str, str, str]]:

@@ -6,11 +6,16 @@ from functools import cache
 from typing import Any
 
 from rigup.catalogue.catalogue import Catalogue, load_catalogue
+from rigup.commands.rendered import plan_of
 from rigup.lock import Lock
 from rigup.plan import Plan
 from rigup.planner.candidate import Candidate
-from rigup.planner.decide import Decision, decide
-from rigup.planner.reading import read_rig, read_services
+from rigup.planner.decide import decide
+from rigup.planner.decision import Decision
+from rigup.planner.enumeration import PlanningRequest
+from rigup.planner.inputs.locked import planning_request
+from rigup.planner.inputs.rig_and_services import read_rig, read_services
+from rigup.project.planning import decide_all
 
 FILE = "group_data/rig.py"
 PRO_6000 = "RTX PRO 6000 Blackwell Workstation Edition"
@@ -26,27 +31,53 @@ def catalogue() -> Catalogue:
     return load_catalogue()
 
 
-def decided(
+def request(
     gpus: object, service: dict[str, Any], host_memory_gib: float | None = None, lock: Lock | None = None
-) -> Decision:
-    """The decision for one service on a rig of these GPUs."""
+) -> PlanningRequest:
+    """One service on a rig of these GPUs."""
     data: dict[str, Any] = {"gpus": gpus}
     if host_memory_gib is not None:
         data["host_memory_gib"] = host_memory_gib
     rig = read_rig(data, FILE, catalogue())
-    (wanted,) = read_services({"chat": service}, FILE, catalogue(), rig)
-    return decide("host", "group", rig, wanted, catalogue(), lock or Lock())
+    (wanted,) = read_services({"chat": service}, FILE, rig)
+    return planning_request(rig, wanted, catalogue(), lock or Lock(), FILE)
+
+
+def decided(
+    gpus: object, service: dict[str, Any], host_memory_gib: float | None = None, lock: Lock | None = None
+) -> Plan:
+    """The plan of one service on a rig of these GPUs, or its refusal."""
+    (outcome,) = decide_all([request(gpus, service, host_memory_gib, lock)], catalogue(), lock or Lock())
+    return plan_of(outcome, "group", ("host",))
+
+
+def side_by_side(
+    services: dict[str, dict[str, Any]], gpus: object, host_memory_gib: float | None = None
+) -> tuple[Plan, ...]:
+    """The plans of several services on one rig of host gpu1."""
+    rig = read_rig(
+        {"gpus": gpus} | ({"host_memory_gib": host_memory_gib} if host_memory_gib else {}), FILE, catalogue()
+    )
+    requests = [planning_request(rig, one, catalogue(), Lock(), FILE) for one in read_services(services, FILE, rig)]
+    return tuple(plan_of(outcome, "group", ("gpu1",)) for outcome in decide_all(requests, catalogue(), Lock()))
+
+
+def decision(
+    gpus: object, service: dict[str, Any], host_memory_gib: float | None = None, lock: Lock | None = None
+) -> Decision:
+    """What is decided; fails if it is refused."""
+    found = decide(request(gpus, service, host_memory_gib, lock), catalogue(), lock or Lock())
+    assert isinstance(found, Decision), found.findings
+    return found
 
 
 def served(gpus: object, service: dict[str, Any], host_memory_gib: float | None = None) -> Candidate:
     """What is served; fails if it is refused."""
-    decision = decided(gpus, service, host_memory_gib)
-    assert decision.candidate is not None, decision.plan.refusals
-    return decision.candidate
+    return decision(gpus, service, host_memory_gib).candidate
 
 
 def refused(gpus: object, service: dict[str, Any], host_memory_gib: float | None = None) -> Plan:
     """The refusal; fails if something is served."""
-    decision = decided(gpus, service, host_memory_gib)
-    assert decision.candidate is None, decision.plan
-    return decision.plan
+    plan = decided(gpus, service, host_memory_gib)
+    assert plan.verdict == "refused", plan
+    return plan

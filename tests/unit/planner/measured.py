@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rigup.planner.candidate import Candidate
-from rigup.planner.kv_cache import token_bytes
+from rigup.planner.memory.kv_cache import token_bytes
 from rigup.units import GIB, MIB
 from tests.unit.planner.asking import FP8, NVFP4, PRO_6000
 

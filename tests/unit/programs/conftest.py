@@ -18,11 +18,10 @@ from typing import Any
 
 import pytest
 
-from rigup.lab.hub import Hub
-from rigup.lab.hub_content import commit_id
-from rigup.programs import fetch_weights
+from rigup.lab.hub.content import commit_id
+from rigup.lab.hub.server_process import StandInHub
+from rigup.programs import program_file
 
-PROGRAMS = Path(fetch_weights.__file__).parent
 DEADLINE_S = 30
 
 
@@ -35,10 +34,10 @@ def wait_for(condition: Callable[[], bool], what: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandInHub]:
     folder = tmp_path_factory.mktemp("hub")
     (folder / "root").mkdir()
-    hub = Hub.start(folder / "root", folder / "state", lfs_minimum=1000)
+    hub = StandInHub.start(folder / "root", folder / "state", lfs_minimum=1000)
     yield hub
     hub.stop()
 
@@ -47,7 +46,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
 class Weights:
     """One repository at the hub and the job that fetches it, with the programs as they lie on a host: side by side."""
 
-    hub: Hub
+    hub: StandInHub
     root: Path
     home: Path
     repo: str
@@ -61,8 +60,8 @@ class Weights:
             target.write_bytes(content)
         self.hub.faults()
         self.home.mkdir(exist_ok=True)
-        for name in ("fetch_weights.py", "weights_folder.py", "curl_transfers.py", "unit_status.py"):
-            shutil.copy(PROGRAMS / name, self.home / name)
+        for name in ("fetch_weights.py", "weights_folder.py", "curl_transfers.py", "hub_access.py", "unit_status.py"):
+            shutil.copy(program_file(name), self.home / name)
 
     @property
     def revision(self) -> str:
@@ -129,7 +128,7 @@ class Weights:
 
 
 @pytest.fixture
-def weights(hub: Hub, tmp_path: Path, request: pytest.FixtureRequest) -> Weights:
+def weights(hub: StandInHub, tmp_path: Path, request: pytest.FixtureRequest) -> Weights:
     """A repository with a large file, one in a sub-folder, a small one without a redirect, and an empty one."""
     random_bytes = random.Random(request.node.nodeid).randbytes
     contents = {

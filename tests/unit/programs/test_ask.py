@@ -2,22 +2,40 @@
 
 from __future__ import annotations
 
+import ast
+import gzip
 import json
+import os
+import pwd
 import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import rigup.programs
+from rigup.operations.service.reply import read_reply
 from rigup.programs import ask as program
+from rigup.programs import http_reader
 
-PROGRAM = Path(rigup.programs.__file__).parent / "ask.py"
+PROGRAMS = Path(rigup.programs.__file__).parent
+UNIT = "rigup-chat.service"
+# every process here is taken for one of the unit's
+OWN = f"""
+import sys
+sys.path[0:0] = [{str(PROGRAMS)!r}]
+import listeners
+listeners.unit_of = lambda pid: {UNIT!r}
+import ask
+"""
 COMPLETION = {
     "choices": [{"message": {"content": "Paris."}}],
     "usage": {"completion_tokens": 3},
@@ -64,12 +82,12 @@ def ask(url: str, **more: Any) -> dict[str, Any]:
         "question": "Was ist die Hauptstadt? é",
         "max_tokens": 8,
         "key_file": None,
-        "unit": "rigup-no-such-service.service",
+        "unit": UNIT,
         "wait_s": 5,
         "timeout_s": 5,
         **more,
     }
-    words = [sys.executable, "-IS", str(PROGRAM), "-"]
+    words = [sys.executable, "-IS", "-c", OWN + "ask.main()"]
     done = subprocess.run(words, input=json.dumps(request), capture_output=True, text=True, timeout=60, check=True)
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -91,11 +109,12 @@ def test_a_completion() -> None:
     assert said.pop("seconds") < 5
     assert said == {"state": "answered", "answer": "Paris.", "reasoning": "", "tokens": 3, "tokens_per_second": 50.12}
     health, asked = heard
-    assert health.split(b"\r\n")[0] == b"GET /health HTTP/1.0"
+    assert health.split(b"\r\n")[0] == b"GET /health HTTP/1.1"
     head, _, body = asked.partition(b"\r\n\r\n")
     assert head.split(b"\r\n") == [
-        b"POST /v1/chat/completions HTTP/1.0",
+        b"POST /v1/chat/completions HTTP/1.1",
         f"Host: {url.removeprefix('http://')}".encode(),
+        b"Connection: close",
         b"Content-Type: application/json",
         f"Content-Length: {len(body)}".encode(),
     ]
@@ -121,32 +140,84 @@ def test_reasoning_alone_is_an_answer() -> None:
     assert (said["answer"], said["reasoning"], said["state"]) == ("", "Hmm.", "answered")
 
 
-EMPTY = {"choices": [{"message": {"content": ""}}], "usage": {"completion_tokens": 1}}
+def saying(message: Any, **more: Any) -> bytes:
+    return answer({**COMPLETION, "choices": [{"message": message}], **more})
+
+
+def framed(head: str, body: bytes = b"") -> bytes:
+    return f"HTTP/1.1 200 OK\r\n{head}\r\n\r\n".encode("latin-1") + body
+
+
+DEEP = b"[" * 200_000
+BOMB = gzip.compress(b" " * 10_000_000)
 UNUSABLE = {
-    "not HTTP": (b"SSH-2.0-OpenSSH_9.2\r\n", "no usable answer: ValueError: what came back is not HTTP"),
-    "nothing": (b"", "no usable answer: ValueError: what came back is not HTTP"),
-    "not JSON": (answer(b"<html>"), "no usable answer: JSONDecodeError: Expecting value: line 1 column 1 (char 0)"),
-    "empty": (answer(EMPTY), "no usable answer: ValueError: the answer is empty"),
-    "no choices": (answer({"choices": []}), "no usable answer: IndexError: list index out of range"),
-    "no message": (
-        answer({"choices": [{"message": None}]}),
-        "no usable answer: AttributeError: 'NoneType' object has no attribute 'get'",
+    "not HTTP": (b"SSH-2.0-OpenSSH_9.2\r\n", "the response is not HTTP"),
+    "nothing": (b"", "the response is not HTTP"),
+    "no status": (b"HTTP/1.1 OK\r\n\r\n", "the response is not HTTP/1.1"),
+    "a status of no kind": (b"HTTP/1.1 999 No\r\n\r\n", "999 is not an HTTP status"),
+    "not JSON": (answer(b"<html>"), "Expecting value: line 1 column 1 (char 0)"),
+    "cut off": (answer(COMPLETION)[:-20], "the answer was truncated"),
+    "not an object": (answer([1]), "choices is missing or invalid"),
+    "choices of no kind": (answer({**COMPLETION, "choices": {"0": 1}}), "choices is missing or invalid"),
+    "no choices": (answer({**COMPLETION, "choices": []}), "message is missing or invalid"),
+    "a choice of no kind": (answer({**COMPLETION, "choices": [7]}), "message is missing or invalid"),
+    "empty": (saying({"content": ""}), "the answer is empty"),
+    "no message": (saying(None), "message is missing or invalid"),
+    "a number as message": (saying(3), "message is missing or invalid"),
+    "a list as content": (saying({"content": [{"type": "text", "text": "Paris."}]}), "content is not text"),
+    "an object as reasoning": (saying({"content": "", "reasoning": {"a": 1}}), "reasoning is not text"),
+    "no usage": (saying({"content": "Hm."}, usage=None), "usage is missing or invalid"),
+    "words as count": (
+        saying({"content": "Hm."}, usage={"completion_tokens": "3"}),
+        "completion_tokens is missing or invalid",
     ),
-    "not found": (answer(b"where?", "404 Not Found"), "HTTP 404: where?"),
+    "truth as count": (
+        saying({"content": "Hm."}, usage={"completion_tokens": True}),
+        "completion_tokens is missing or invalid",
+    ),
+    "too many tokens": (saying({"content": "Hm."}, usage={"completion_tokens": 10**30}), "the answer is empty"),
+    "Infinity": (answer(b'{"usage": Infinity}'), "Infinity is not a number"),
+    "deep": (answer(DEEP), "JSON is nested too deeply"),
+    "not UTF-8": (answer(b'{"\xff": 1}'), "'utf-8' codec can't decode byte 0xff in position 2: invalid start byte"),
+    "compressed": (
+        framed(f"Content-Encoding: gzip\r\nContent-Length: {len(BOMB)}", BOMB),
+        "the answer is compressed although not requested",
+    ),
+    "too long": (answer(b" " * (http_reader.MOST_BODY + 1)), "the answer is longer than 1048576 bytes"),
+    "two lengths": (framed("Content-Length: 2\r\nContent-Length: 3", b"{}"), "conflicting content-length headers"),
+    "length and chunks": (
+        framed("Content-Length: 2\r\nTransfer-Encoding: chunked", b"{}"),
+        "the length of the answer is ambiguous",
+    ),
+    "a negative length": (framed("Content-Length: -1"), "Content-Length is not a number"),
+    "a foreign digit as length": (framed("Content-Length: \xb2"), "Content-Length is not a number"),
+    "chunks of nonsense": (
+        framed("Transfer-Encoding: chunked", b"0x4\r\nnope\r\n"),
+        "a chunk length is not a number",
+    ),
+    "a chunk without end": (framed("Transfer-Encoding: chunked", b"4" * 70_000), "a chunk length is too long"),
+    "a header of no kind": (framed("hello"), "a header is malformed"),
+    "a head without end": (b"HTTP/1.1 200 OK\r\n" + b"x" * 70_000, "the response is not HTTP"),
 }
 
 
 @pytest.mark.parametrize("case", UNUSABLE)
-def test_what_is_no_completion_has_failed(case: str) -> None:
+def test_what_is_not_a_completion_has_failed(case: str) -> None:
     reply, why = UNUSABLE[case]
     with serving(completing(reply)) as url:
-        assert ask(url) == {"state": "failed", "why": why}
+        assert ask(url) == {"state": "failed", "why": f"unexpected response: {why}"}
 
 
-def test_an_answer_that_is_cut_off_has_failed() -> None:
-    with serving(completing(answer(COMPLETION)[:-20])) as url:
+def test_an_error_is_shown_in_one_line_without_control_characters() -> None:
+    with serving(completing(answer(b"where?\x1b[2J\r\n\x00\xff", "404 Not Found"))) as url:
+        assert ask(url) == {"state": "failed", "why": "HTTP 404: where? [2J \ufffd"}
+
+
+@pytest.mark.parametrize("speed", [0, -1, "fast", True, 1e300, [], {}])
+def test_a_speed_that_cannot_be_is_measured_here(speed: Any) -> None:
+    with serving(completing(saying({"content": "Hm."}, timings={"predicted_per_second": speed}))) as url:
         said = ask(url)
-    assert said["state"] == "failed" and said["why"].startswith("no usable answer: JSONDecodeError: ")
+    assert said["state"] == "answered" and 0 < said["tokens_per_second"] < 1e9
 
 
 def test_a_service_that_still_loads_is_asked_again_later() -> None:
@@ -154,18 +225,9 @@ def test_a_service_that_still_loads_is_asked_again_later() -> None:
         assert ask(url) == {"state": "starting", "why": "HTTP 503: Loading model"}
 
 
-DEAR = {"collections", "enum", "json", "re", "selectors", "signal", "socket", "typing"}
-EARLY_RUN = """
-import sys
-sys.path[0:0] = [sys.argv[1]]
-import ask
-ask.ask_early(sys.argv[2])
-print(*sys.modules)
-"""
-
-
-def test_early_answers_and_refusals_come_line_by_line_and_cost_no_import(tmp_path: Path) -> None:
-    broken = {"url": "http://127.0.0.1:1", "model": "a-model", "question": "Hm?", "max_tokens": 1, "key_file": None}
+def test_early_answers_and_refusals_come_line_by_line(tmp_path: Path) -> None:
+    broken = {"url": "http://127.0.0.1:1", "unit": UNIT, "model": "a-model", "question": "Hm?", "max_tokens": 1}
+    broken["key_file"] = None
     pretty = json.dumps(COMPLETION, indent=1).encode()
     with serving(completing(answer(pretty))) as url:
         lines = {"ok": broken | {"url": url}, "refused": broken, "keyless": broken | {"key_file": "/no/such/key"}}
@@ -174,11 +236,138 @@ def test_early_answers_and_refusals_come_line_by_line_and_cost_no_import(tmp_pat
             "ask somebody 'else'\n"
             + "".join(f"{program.REMEMBERED} {name} {program.early_question(line)}\n" for name, line in lines.items())
         )
-        words = [sys.executable, "-IS", "-c", EARLY_RUN, str(PROGRAM.parent), str(file)]
+        words = [sys.executable, "-IS", "-c", OWN + "ask.ask_early(sys.argv[1])", str(file)]
         done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
-    said, *refused, modules = done.stdout.splitlines()
-    mark, name, seconds, text = said.split(" ", 3)
+    said, *refused = done.stdout.splitlines()
+    mark, name, text = said.split(" ", 2)
     assert (mark, name) == (program.EARLY, "ok")
-    assert program.answer_in(text.encode(), float(seconds))["answer"] == "Paris."
+    reply = read_reply(text)
+    assert (reply.state, reply.text) == ("answered", "Paris.")
     assert refused == [f"{program.EARLY} refused ", f"{program.EARLY} keyless "]
-    assert not DEAR & set(modules.split())
+
+
+@contextmanager
+def dribbling(first: bytes, pause: float) -> Iterator[str]:
+    """An address whose answers begin well, and then go on by a byte for ever."""
+
+    def serve(connection: socket.socket) -> None:
+        with connection, suppress(OSError):
+            said = connection.recv(65536)
+            if said.startswith(b"GET /health "):
+                connection.sendall(HEALTHY)
+                return
+            connection.sendall(first)
+            while True:
+                connection.sendall(b" ")
+                time.sleep(pause)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def accept() -> None:
+            with suppress(OSError):
+                while True:
+                    threading.Thread(target=serve, args=(server.accept()[0],), daemon=True).start()
+
+        threading.Thread(target=accept, daemon=True).start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+        server.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_body_that_drips_ends_with_the_time_there_is() -> None:
+    began = time.monotonic()
+    with dribbling(b"HTTP/1.1 200 OK\r\n\r\n", 0.05) as url:
+        said = ask(url, timeout_s=2)
+    assert said == {"state": "failed", "why": "unexpected response: timed out"} or "in time" in said["why"]
+    assert time.monotonic() - began < 30
+
+
+def test_a_flood_ends_with_the_room_there_is() -> None:
+    with dribbling(b"HTTP/1.1 200 OK\r\n\r\n" + b" " * (8 << 20), 1) as url:
+        said = ask(url, timeout_s=30)
+    assert said == {"state": "failed", "why": "unexpected response: the answer is longer than 1048576 bytes"}
+
+
+def test_nothing_is_said_to_a_port_of_somebody_else(tmp_path: Path) -> None:
+    heard: list[bytes] = []
+
+    def reply(said: bytes) -> bytes:
+        heard.append(said)
+        return completing(answer(COMPLETION))(said)
+
+    (tmp_path / "key").write_text("sk-secret\n")
+    request = {"unit": UNIT, "model": "m", "question": "Hm?", "max_tokens": 1, "key_file": str(tmp_path / "key")}
+    with serving(reply) as url:
+        request |= {"url": url, "health": "/health", "wait_s": 5, "timeout_s": 5}
+        words = [sys.executable, "-EsS", str(PROGRAMS / "ask.py")]
+        done = subprocess.run(words, input=json.dumps(request), capture_output=True, text=True, timeout=60, check=True)
+        (tmp_path / "questions").write_text(f"{program.REMEMBERED} name {program.early_question(request)}\n")
+        early = [
+            sys.executable,
+            "-EsS",
+            "-c",
+            "import ask, sys; ask.ask_early(sys.argv[1])",
+            str(tmp_path / "questions"),
+        ]
+        told = subprocess.run(early, capture_output=True, text=True, timeout=60, check=True, cwd=PROGRAMS)
+    who = pwd.getpwuid(os.getuid()).pw_name
+    port = url.rpartition(":")[2]
+    why = f"port {port} belongs to user {who} (pid {os.getpid()}, "
+    said = json.loads(done.stdout)
+    assert said["state"] == "failed"
+    assert said["why"].startswith(why) and said["why"].endswith(f"), not to {UNIT}")
+    assert told.stdout == f"{program.EARLY} name \n"
+    assert heard == []
+
+
+def test_root_talks_to_nobody() -> None:
+    shown = (
+        OWN
+        + """
+import os
+from unprivileged import output_of
+sys.stdout.buffer.write(output_of(lambda: str((os.getresuid(), os.getresgid(), os.getgroups())).encode(), 5, 1000))
+"""
+    )
+    done = subprocess.run([sys.executable, "-IS", "-c", shown], capture_output=True, text=True, timeout=60, check=True)
+    user, group, groups = ast.literal_eval(done.stdout)
+    assert len(set(user)) == len(set(group)) == 1
+    if os.geteuid() == 0:
+        assert user[0] and group[0] and groups == []
+
+
+TREES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.just("content"),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["choices", "message", "content", "usage", "completion_tokens", "x"]), inner)
+    ),
+    max_leaves=12,
+)
+
+
+@given(status=st.sampled_from([200, 404, 503]), body=st.binary() | TREES.map(lambda tree: json.dumps(tree).encode()))
+def test_whatever_a_service_says_is_a_reply_or_a_reason(status: int, body: bytes) -> None:
+    try:
+        reply = program.reply_to(status, body, 0.5)
+    except ValueError:
+        return
+    assert read_reply(json.dumps(reply)).state == reply["state"]
+
+
+@given(
+    line=st.text()
+    | TREES.map(json.dumps)
+    | st.builds(lambda tree: json.dumps({"state": "answered", "answer": tree}), TREES)
+)
+def test_whatever_a_host_says_is_a_reply(line: str) -> None:
+    assert read_reply(line).state in ("failed", "answered", "starting")
+
+
+@pytest.mark.parametrize("line", ["", "[1]", "[" * 100_000, '{"state": "answered"}', '{"state": "failed", "why": 3}',
+                                  '{"state": "answered", "answer": "x", "tokens": 1, "seconds": Infinity}',
+                                  '{"state": "answered", "answer": "x", "tokens": 1, "seconds": 1e999}',
+                                  '{"state": "answered", "answer": "\\ud800", "tokens": 1}',
+                                  "x" * 2_000_000])  # fmt: skip
+def test_a_reply_that_makes_no_sense_is_a_failure(line: str) -> None:
+    reply = read_reply(line)
+    assert reply.state == "failed" and reply.why.startswith("the host's reply ")

@@ -181,5 +181,5 @@ def test_a_job_that_is_none_is_one_message(weights: Weights, tmp_path: Path) -> 
 
     done = weights.run(tmp_path / "job.json")
     assert done.returncode == 2
-    assert done.stderr.startswith(f"error: {tmp_path}/job.json: not a job: ")
+    assert done.stderr.startswith(f"error: {tmp_path}/job.json: not a valid job: ")
     assert "Traceback" not in done.stderr

@@ -12,8 +12,8 @@ from typing import NoReturn
 
 import pytest
 
-from rigup.programs import fetch_weights
-from rigup.programs.weights_folder import load_job
+from rigup.programs.weights import fetch_weights
+from rigup.programs.weights.weights_folder import load_job
 from tests.unit.programs.conftest import Weights, wait_for
 
 MODEL = "model-00001.gguf"
@@ -152,7 +152,7 @@ def test_a_file_that_is_always_wrong_ends_with_both_hashes(weights: Weights) -> 
     wanted = weights.job(MODEL).read_text().split('"sha256": "')[1][:64]
     message = done.stderr.strip()
     assert message.startswith(f"error: {MODEL}: sha256 is ")
-    assert message.endswith(f", the lock says {wanted} (3 downloads)")
+    assert message.endswith(f", not the locked {wanted} (3 downloads)")
     assert not weights.folder.exists() and not weights.part(MODEL).exists()
 
 
@@ -189,7 +189,7 @@ def test_it_gives_up_and_says_why(weights: Weights) -> None:
         (
             {"token": "secret"},
             None,
-            "{hub} wants a token that may read {repo} (401, no token was given), or there is no such repository",
+            "{hub} requires a token that may read {repo} (401, no token was given), or the repository does not exist",
         ),
         (
             {"gated": True},
@@ -199,7 +199,7 @@ def test_it_gives_up_and_says_why(weights: Weights) -> None:
         (
             {},
             "0" * 40,
-            "{hub} has no config.json in {repo} at revision " + "0" * 40 + " (404): is the lock still right?",
+            "{hub} has no config.json in {repo} at revision " + "0" * 40 + " (404); update the lock",
         ),
     ],
     ids=["401", "403", "404"],
@@ -231,7 +231,7 @@ def test_a_disk_that_is_too_small_is_refused_before_the_first_byte(weights: Weig
     done = weights.run(weights.job(reserve_bytes=500_000))
 
     assert done.returncode == 3
-    needs = f"{weights.repo} needs 850.3 kB more and 500.0 kB to spare, 1.0 MB are free"
+    needs = f"{weights.repo} needs 850.3 kB more and 500.0 kB to spare, only 1.0 MB free"
     assert done.stderr == f"error: {weights.folder.parent}: disk full: {needs}\n"
     assert weights.requests() == []
 

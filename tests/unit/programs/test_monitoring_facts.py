@@ -80,3 +80,15 @@ def test_a_service_that_systemd_cannot_be_asked_of_and_a_host_without_a_record(
     (host / "applies.jsonl").unlink()
     assert "rigup_service_active" not in written(host) and "rigup_apply" not in written(host)
     assert 'rigup_release_answered{service="chat"} 1' in written(host)
+
+
+@pytest.mark.parametrize("damaged", ["[1]", "7", '{"checkpoint": [1]}', "[" * 20_000, "\x00"])
+def test_a_damaged_release_or_record_costs_nothing_else(host: Path, damaged: str) -> None:
+    other = host / "services/broken/releases/1"
+    other.mkdir(parents=True)
+    (other / "release.json").write_text(damaged)
+    (host / "services/broken/current").symlink_to("releases/1")
+    (host / "applies.jsonl").write_text("\n".join([json.dumps(RECORD), damaged, '{"when": [1]}', '"when"']))
+    said = written(host)
+    assert 'service="broken"' not in said
+    assert 'rigup_release_info{service="chat"' in said and "rigup_apply_info{" in said

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import re
-from pathlib import Path
 
 import pynvml
 import pytest
 
-from rigup.programs import nvml
+from rigup.programs import nvml, program_file
 
-PROGRAM = Path(nvml.__file__).with_name("probe_gpus.py").read_text()
+PROGRAM = program_file("probe_gpus.py").read_text()
 NAMES = sorted(set(re.findall(r"pynvml\.(\w+)", PROGRAM)) - {"py"})
 NUMBERS = [name for name in NAMES if isinstance(getattr(pynvml, name), int)]
 STRUCTURES = {

@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 
-import rigup.programs
-from rigup.programs import ray_node
+from rigup.programs import program_file, ray_node
 from rigup.programs.ray_node import Cluster, Lost
 
-PROGRAM = str(Path(rigup.programs.__file__).parent / "ray_node.py")
+PROGRAM = str(program_file("ray_node.py"))
 HOSTS = {"gpu1": "192.168.100.1", "gpu2": "192.168.100.2"}
 FOREVER = ("sleep", "60")
 
@@ -51,7 +50,7 @@ def test_who_does_not_join_in_time_is_named(tmp_path: Path) -> None:
     engine = ("touch", str(tmp_path / "started"))
     with pytest.raises(Lost) as lost:
         ray_node.head(Scripted(["gpu2 (192.168.100.2)"]), 0, FOREVER, engine)
-    assert str(lost.value) == "no complete Ray cluster within 0 s: gpu2 (192.168.100.2) did not join"
+    assert str(lost.value) == "Ray cluster incomplete after 0 s: gpu2 (192.168.100.2) did not join"
     assert not (tmp_path / "started").exists()
 
 
@@ -59,10 +58,10 @@ def test_who_does_not_join_in_time_is_named(tmp_path: Path) -> None:
     ("cluster", "ray", "said"),
     [
         (Scripted([], [], ["gpu2 (192.168.100.2)"]), FOREVER, "gpu2 (192.168.100.2) left the Ray cluster"),
-        (Scripted([], None), FOREVER, "Ray at 192.168.100.1:18000 does not answer, 5 times in a row"),
+        (Scripted([], None), FOREVER, "Ray at 192.168.100.1:18000 did not respond 5 times in a row"),
         (Scripted([], None, ["gpu2 (192.168.100.2)"]), FOREVER, "gpu2 (192.168.100.2) left the Ray cluster"),
-        (Scripted([], []), ("sh", "-c", "sleep 0.2; exit 7"), "Ray ended with 7"),
-        (Scripted(["gpu2 (192.168.100.2)"]), ("false",), "Ray ended with 1 before the cluster was complete"),
+        (Scripted([], []), ("sh", "-c", "sleep 0.2; exit 7"), "Ray exited with 7"),
+        (Scripted(["gpu2 (192.168.100.2)"]), ("false",), "Ray exited with 1 before the cluster was complete"),
     ],
     ids=["a host", "the head", "a host when the head answers again", "Ray", "Ray at once"],
 )
@@ -92,7 +91,7 @@ def test_nobody_joins_a_head_that_does_not_answer() -> None:
     with pytest.raises(Lost) as lost:
         ray_node.head(Scripted(None), 0, FOREVER, ("true",))
     everybody = "gpu1 (192.168.100.1), gpu2 (192.168.100.2)"
-    assert str(lost.value) == f"no complete Ray cluster within 0 s: {everybody} did not join"
+    assert str(lost.value) == f"Ray cluster incomplete after 0 s: {everybody} did not join"
 
 
 def test_nobody_is_part_of_a_cluster_whose_head_does_not_answer() -> None:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -100,12 +100,12 @@ def hosts(tmp_path: Path) -> Iterator[Hosts]:
 def test_no_engine_starts_before_the_last_host_is_there(hosts: Hosts) -> None:
     hosts.start(2)
     hosts.start(0)
-    wait_for(lambda: "host 2 is there" in hosts.said(0))
-    assert hosts.said(0) == ["waiting for host 1, 2", "host 2 is there"]
+    wait_for(lambda: "host 2 joined" in hosts.said(0))
+    assert hosts.said(0) == ["waiting for host 1, 2", "host 2 joined"]
     assert hosts.engines(0) == hosts.engines(2) == []
     hosts.start(1)
     wait_for(lambda: hosts.all_started(1))
-    assert hosts.said(1)[-1] == "all hosts are there: starting the engine"
+    assert hosts.said(1)[-1] == "all hosts joined; starting the engine"
 
 
 def test_a_host_that_is_killed_ends_the_engines_of_all_and_its_return_starts_them_anew(hosts: Hosts) -> None:
@@ -149,7 +149,7 @@ def test_an_engine_that_ends_by_itself_even_well_ends_the_program_with_an_error(
     hosts.start(1)
     ending = hosts.start(2, 'echo "$$" >> "$0"; exit 0')
     assert ending.wait(15) == 1
-    assert hosts.said(2)[-1] == "the engine has ended by itself with 0"
+    assert hosts.said(2)[-1] == "the engine exited with 0"
     wait_for(lambda: len(hosts.engines(0)) == 1 and not hosts.runs(0) and not hosts.runs(1))
 
 
@@ -174,7 +174,7 @@ def test_an_engine_that_hangs_before_it_listens_is_started_anew(hosts: Hosts) ->
         hosts.start(1)
         wait_for(lambda: len(hosts.engines(1)) == 2)
         assert hosts.engines(0) == []
-        assert "not all that the engine needs listen: all start anew" in hosts.said(0)
+        assert "not every required port is listening; restarting all hosts" in hosts.said(0)
 
 
 def test_systemd_stops_engine_and_program_without_an_error(hosts: Hosts) -> None:
@@ -198,3 +198,31 @@ def test_whoever_else_connects_changes_nothing(hosts: Hosts) -> None:
             if words:
                 assert stranger.recv(1) == b""  # sent away
     assert hosts.all_started(1) and hosts.runs(0) and hosts.runs(1)
+
+
+def test_strangers_who_flood_drip_or_crowd_keep_nobody_away(hosts: Hosts) -> None:
+    hosts.start(0)
+    wait_for(lambda: hosts.said(0))
+    head = ("127.0.0.1", hosts.port)
+    with ExitStack() as strangers:
+        for _ in range(200):
+            strangers.enter_context(socket.create_connection(head))
+        numbers = strangers.enter_context(socket.create_connection(head))
+        numbers.sendall(b"rigup " + b"9" * 3000 + b"\n")
+        drip = strangers.enter_context(socket.create_connection(head))
+        flood = strangers.enter_context(socket.create_connection(head))
+        with suppress(OSError):
+            flood.settimeout(5)
+            for _ in range(1000):
+                flood.sendall(bytes(1 << 16))
+        began = time.monotonic()
+        with pytest.raises(OSError):
+            while time.monotonic() - began < 10:
+                drip.sendall(b"x")
+                time.sleep(0.1)
+        hosts.start(1)
+        hosts.start(2)
+        wait_for(lambda: hosts.all_started(1))
+    assert hosts.running[0].poll() is None
+    status = Path(f"/proc/{hosts.running[0].pid}/status").read_text()
+    assert int(status.partition("VmHWM:")[2].split()[0]) < 64 << 10

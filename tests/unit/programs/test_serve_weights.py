@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from rigup.programs import serve_weights
-from rigup.programs.serve_weights import Config, load, nginx_configuration, offer
-from rigup.programs.weights_folder import FetchError, File, Job, Receipt
+from rigup.programs.weights import serve_weights
+from rigup.programs.weights.serve_weights import Config, load, nginx_configuration, offer
+from rigup.programs.weights.weights_folder import FetchError, FetchJob, File, Receipt
 
 ALLOWED = ("10.0.0.2", "fd00::2")
 
@@ -44,7 +44,7 @@ def test_of_a_complete_checkpoint_what_the_receipt_vouches_for_is_offered(tmp_pa
     receipt = Receipt(folder)
     for file in files:
         receipt.add(file)
-    receipt.write(Job(folder, tuple(files)))
+    receipt.write(FetchJob(folder, tuple(files)))
     (folder / "missing").unlink()
     (folder / "touched").write_bytes(b"TOUCHED")
     checkpoint = {"key": "k1", "folder": str(folder), "files": [vars(file) for file in files]}
@@ -59,7 +59,7 @@ def test_of_a_complete_checkpoint_what_the_receipt_vouches_for_is_offered(tmp_pa
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("allow", [["all"], ["10.0.0.1; allow all"], "x"])
+@pytest.mark.parametrize("allow", [["all"], ["10.0.0.1; allow all"], ["0.0.0.0/0"], ["10.0.0.0/8"], [""], "x"])
 def test_an_address_that_is_none_is_refused(tmp_path: Path, allow: object) -> None:
     path = tmp_path / "serve.json"
     path.write_text(json.dumps({"host": "h", "folder": str(tmp_path), "port": 1, "listen": [], "allow": allow}))
@@ -75,7 +75,7 @@ def test_a_host_without_nginx_says_so(tmp_path: Path) -> None:
     (tmp_path / "f").mkdir()
     program = f"""
 import sys
-from rigup.programs import serve_weights
+from rigup.programs.weights import serve_weights
 serve_weights.shutil.which = lambda *a, **k: "{tmp_path}/no-nginx"
 sys.exit(serve_weights.main([{str(path)!r}]))
 """
@@ -85,7 +85,7 @@ sys.exit(serve_weights.main([{str(path)!r}]))
 
 
 def test_what_runs_on_a_host_needs_the_standard_library_alone() -> None:
-    programs = Path(serve_weights.__file__).parent
-    for name in ("serve_weights", "swarm", "swarm_order", "neighbours"):
-        words = [sys.executable, "-S", "-I", "-c", f"import sys; sys.path[:0] = [{str(programs)!r}]; import {name}"]
+    programs = [str(Path(serve_weights.__file__).parents[depth]) for depth in (0, 1)]
+    for name in ("serve_weights", "swarm", "swarm_order", "swarm_turns", "peers", "hub_pace"):
+        words = [sys.executable, "-S", "-I", "-c", f"import sys; sys.path[:0] = {programs!r}; import {name}"]
         assert subprocess.run(words, capture_output=True, text=True).stderr == ""

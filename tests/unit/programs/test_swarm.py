@@ -1,4 +1,4 @@
-"""Hosts that share a download, as processes on loopback: each file comes from the hub once, no neighbour is trusted."""
+"""Hosts that share a download, as processes on loopback: each file comes from the hub once, no peer is trusted."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from rigup.programs import fetch_weights
-from rigup.programs.neighbours import Offer, Sharing
-from rigup.programs.swarm import Active, Swarm
-from rigup.programs.weights_folder import load_job
+from rigup.programs import program_file
+from rigup.programs.weights import fetch_weights
+from rigup.programs.weights.peers import Offer, PeerSharing
+from rigup.programs.weights.swarm import Active, PeerDownload
+from rigup.programs.weights.weights_folder import load_job
 from tests.unit.programs.conftest import Weights, wait_for
-from tests.unit.programs.stand_in_neighbour import StandInNeighbour
+from tests.unit.programs.stand_in_peer import StandInPeer
 
-PROGRAMS = Path(fetch_weights.__file__).parent
 KEY = "k1"
 NOWHERE = "http://127.0.0.1:9"
 """A hub that cannot be reached: nothing listens on the discard port."""
@@ -31,10 +31,10 @@ class Host:
         self.name = name
         self.sharing = home / "sharing"
         (self.sharing / "files").mkdir(parents=True)
-        self.server = StandInNeighbour(self.sharing)
+        self.server = StandInPeer(self.sharing)
         self.weights = Weights(weights.hub, weights.root, home, weights.repo, weights.contents, dict(weights.options))
-        for program in ("swarm.py", "swarm_order.py", "neighbours.py"):
-            (self.weights.home / program).write_bytes((PROGRAMS / program).read_bytes())
+        for program in ("swarm.py", "swarm_order.py", "swarm_turns.py", "peers.py", "hub_pace.py"):
+            (self.weights.home / program).write_bytes(program_file(program).read_bytes())
 
     def job(self, hosts: list[Host], patience_s: float = 1.0, **changes: Any) -> Path:
         """Its job in a swarm of these hosts."""
@@ -42,7 +42,7 @@ class Host:
             {"name": host.name, "addresses": ["127.0.0.1"], "port": host.server.port} for host in hosts if host != self
         ]
         fetchers = [host.name for host in hosts if not host.offers_all] or [self.name]
-        sharing: dict[str, Any] = {"name": self.name, "key": KEY, "folder": str(self.sharing), "neighbours": others}
+        sharing: dict[str, Any] = {"name": self.name, "key": KEY, "folder": str(self.sharing), "peers": others}
         sharing |= {"fetchers": fetchers if self.name in fetchers else [*fetchers, self.name], "patience_s": patience_s}
         return self.weights.job(**{"sharing": sharing, **changes})
 
@@ -52,7 +52,7 @@ class Host:
 
     def offer_all(self) -> None:
         """It has every file, and its server is up."""
-        offer = Offer(Sharing(self.name, KEY, self.sharing, (self.name,), ()))
+        offer = Offer(PeerSharing(self.name, KEY, self.sharing, (self.name,), ()))
         for path, content in self.weights.contents.items():
             place = self.sharing / "whole" / path
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -62,7 +62,7 @@ class Host:
 
     @property
     def state(self) -> dict[str, Any]:
-        """What it tells its neighbours."""
+        """What it tells its peers."""
         found: dict[str, Any] = json.loads((self.sharing / "state" / f"{KEY}.json").read_text())
         return found
 
@@ -103,7 +103,7 @@ def test_four_hosts_get_each_file_from_the_hub_once(hosts: Callable[[int], list[
     assert all(sum(host.state["taken"].values()) == from_hub(weights) for host in four)
 
 
-def test_a_host_without_a_route_to_the_hub_is_fed_by_its_neighbours(hosts: Callable[[int], list[Host]]) -> None:
+def test_a_host_without_a_route_to_the_hub_is_fed_by_its_peers(hosts: Callable[[int], list[Host]]) -> None:
     newcomer, whole = hosts(2)
     whole.offer_all()
 
@@ -114,7 +114,7 @@ def test_a_host_without_a_route_to_the_hub_is_fed_by_its_neighbours(hosts: Calla
     assert set(newcomer.state["taken"]) == {"h2"}
 
 
-def test_a_neighbour_that_sends_something_else_is_shunned_and_told_and_the_hub_asked(
+def test_a_peer_that_sends_something_else_is_banned_and_told_and_the_hub_asked(
     hosts: Callable[[int], list[Host]], weights: Weights
 ) -> None:
     newcomer, liar = hosts(2)
@@ -125,12 +125,12 @@ def test_a_neighbour_that_sends_something_else_is_shunned_and_told_and_the_hub_a
 
     assert done.returncode == 0, done.stderr
     assert newcomer.weights.fetched()
-    assert "h2 is asked for nothing more: it sent " in done.stderr and ", the lock says " in done.stderr
-    assert "h2" in newcomer.state["shunned"]
+    assert "h2 is banned: it sent " in done.stderr and ", not the locked " in done.stderr
+    assert "h2" in newcomer.state["banned"]
     assert from_hub(weights) == sum(map(len, weights.contents.values()))
 
 
-def test_a_neighbour_that_has_not_what_it_says_keeps_nobody_from_the_hub(
+def test_a_peer_that_has_not_what_it_says_keeps_nobody_from_the_hub(
     hosts: Callable[[int], list[Host]], weights: Weights
 ) -> None:
     newcomer, stale = hosts(2)
@@ -147,7 +147,7 @@ def test_a_neighbour_that_has_not_what_it_says_keeps_nobody_from_the_hub(
     assert len(stale.server.files_asked()) < 10
 
 
-def test_a_neighbour_that_gets_back_what_it_lacked_is_asked_for_it_again(hosts: Callable[[int], list[Host]]) -> None:
+def test_a_peer_that_gets_back_what_it_lacked_is_asked_for_it_again(hosts: Callable[[int], list[Host]]) -> None:
     newcomer, other = hosts(2)
     other.offer_all()
     job = newcomer.job([newcomer, other], hub=NOWHERE)
@@ -165,10 +165,10 @@ def test_a_neighbour_that_gets_back_what_it_lacked_is_asked_for_it_again(hosts: 
 def test_what_is_whole_when_its_transfer_is_ended_is_kept(hosts: Callable[[int], list[Host]]) -> None:
     (host,) = hosts(1)
     fetch = fetch_weights.Fetch(load_job(host.job([host])))
-    swarm = fetch.swarm = Swarm(fetch, 0)
+    swarm = fetch.swarm = PeerDownload(fetch, 0)
     fetch.survey()
     for path, file in list(fetch.pending.items()):
-        swarm.curls.begin(path, "")
+        swarm.curls.begin(path, "", file.size)
         swarm.active[path] = Active(file, None, 0)
         fetch.part(file).write_bytes(host.weights.contents[path])
         swarm.stop(path)
@@ -199,10 +199,10 @@ def test_what_was_sent_for_damaged_files_is_taken_and_passed_on(
     assert [code for code, _ in said] == [0, 0], said
     assert all(host.weights.fetched() for host in both)
     assert [host.state["taken"] for host in both] == [{"h2": 250_000}, {"h1": 600_300}]
-    assert [host.state["shunned"] for host in both] == [{}, {}]
+    assert [host.state["banned"] for host in both] == [{}, {}]
 
 
-def test_a_neighbour_that_sends_more_than_the_file_has_is_stopped(
+def test_a_peer_that_sends_more_than_the_file_has_is_stopped(
     hosts: Callable[[int], list[Host]], weights: Weights
 ) -> None:
     newcomer, flooder = hosts(2)
@@ -216,7 +216,7 @@ def test_a_neighbour_that_sends_more_than_the_file_has_is_stopped(
     assert from_hub(weights) == sum(map(len, weights.contents.values()))
 
 
-def test_what_a_lost_neighbour_has_sent_is_continued_at_another(
+def test_what_a_lost_peer_has_sent_is_continued_at_another(
     hosts: Callable[[int], list[Host]], weights: Weights
 ) -> None:
     newcomer, one, other = hosts(3)
@@ -232,7 +232,7 @@ def test_what_a_lost_neighbour_has_sent_is_continued_at_another(
     assert sum(newcomer.state["taken"].values()) == sum(map(len, weights.contents.values()))
 
 
-def test_a_busy_neighbour_is_asked_again_and_the_hub_left_alone(
+def test_a_busy_peer_is_asked_again_and_the_hub_left_alone(
     hosts: Callable[[int], list[Host]], weights: Weights
 ) -> None:
     newcomer, busy = hosts(2)
@@ -245,7 +245,7 @@ def test_a_busy_neighbour_is_asked_again_and_the_hub_left_alone(
     assert from_hub(weights) == 0
 
 
-def test_no_token_and_no_redirect_go_to_or_come_from_a_neighbour(
+def test_no_token_and_no_redirect_go_to_or_come_from_a_peer(
     hosts: Callable[[int], list[Host]], weights: Weights, tmp_path: Path
 ) -> None:
     newcomer, other = hosts(2)
@@ -260,7 +260,7 @@ def test_no_token_and_no_redirect_go_to_or_come_from_a_neighbour(
     assert "/elsewhere" not in [path for path, _ in other.server.asked]
 
 
-def test_a_neighbour_that_cannot_be_reached_is_named_and_costs_nothing_but_its_share_in_time(
+def test_a_peer_that_cannot_be_reached_is_named_and_costs_nothing_but_its_share_in_time(
     hosts: Callable[[int], list[Host]], weights: Weights
 ) -> None:
     alone, gone = hosts(2)
@@ -296,7 +296,7 @@ def test_nobody_to_take_anything_from_is_the_end(hosts: Callable[[int], list[Hos
     done = alone.weights.run(alone.job([alone, other], 0.1, hub=NOWHERE, attempts=2))
 
     assert done.returncode == 1
-    assert "gave up after " in done.stderr and "no neighbour has what is missing" in done.stderr
+    assert "gave up after " in done.stderr and "no peer has the missing parts" in done.stderr
 
 
 def test_a_job_that_does_not_say_its_part_is_bad_input(hosts: Callable[[int], list[Host]]) -> None:
@@ -305,4 +305,4 @@ def test_a_job_that_does_not_say_its_part_is_bad_input(hosts: Callable[[int], li
     done = host.weights.run(host.weights.job(sharing={"name": "h1"}))
 
     assert done.returncode == 2
-    assert done.stderr == "error: sharing: not as it should be: KeyError('neighbours')\n"
+    assert done.stderr == "error: sharing: invalid: KeyError('peers')\n"

@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-import rigup.programs
+from rigup.programs import program_file
 
-PROGRAMS = Path(rigup.programs.__file__).parent
 STAND_IN = Path(__file__).parents[2] / "stand_in_tuner" / "benchmark_moe.py"
 NAME = "E=32,N=1536,device_name=NVIDIA_H200,dtype=fp8_w8a8,block_shape=[128,128].json"
 Tune = Callable[..., subprocess.CompletedProcess[str]]
@@ -24,7 +23,7 @@ Tune = Callable[..., subprocess.CompletedProcess[str]]
 def work(tmp_path: Path) -> Path:
     """A work folder as it lies on a host, with a stand-in for Triton."""
     (tmp_path / "modules/ray").mkdir(parents=True)
-    shutil.copy(PROGRAMS / "tuner_ray.py", tmp_path / "modules/ray/__init__.py")
+    shutil.copy(program_file("tuner_ray.py"), tmp_path / "modules/ray/__init__.py")
     (tmp_path / "modules/triton.py").write_text('__version__ = "3.6.0+git1"\n')
     config = {"num_local_experts": 256, "intermediate_size": 1536, "stand_in_device": "NVIDIA_H200"}
     (tmp_path / "config.json").write_text(json.dumps(config))
@@ -55,7 +54,7 @@ def tune(work: Path, monkeypatch: pytest.MonkeyPatch) -> Tune:
         (work / "job.json").write_text(json.dumps(job))
         (work / "behaviour").write_text(json.dumps(behaviour or {}))
         monkeypatch.setenv("RIGUP_TEST_TUNER", str(work / "behaviour"))
-        command = [sys.executable, str(PROGRAMS / "tune_moe.py"), str(work / "job.json")]
+        command = [sys.executable, str(program_file("tune_moe.py")), str(work / "job.json")]
         return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
     return run
@@ -90,7 +89,7 @@ def test_sglang_finds_the_table_under_its_triton(work: Path, tune: Tune) -> None
 def test_a_tuner_that_fails_ends_it_with_its_last_words(work: Path, tune: Tune) -> None:
     done = tune({"fail": "CUDA out of memory"})
     assert done.returncode == 1
-    assert done.stderr.splitlines()[-1] == "the tuner ended with exit status 1: CUDA out of memory"
+    assert done.stderr.splitlines()[-1] == "the tuner exited with status 1: CUDA out of memory"
     assert not (work / "result.json").exists()
 
 
@@ -102,11 +101,11 @@ def test_tables_under_different_names_are_not_taken_for_one(work: Path, tune: Tu
     tune_words = [[*words, "1", "--tp-size", "8"], [*words, "2", "--tp-size", "4"]]
     done = tune(tune=tune_words)
     assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].startswith("the tuner left 2 tables where 2 belong: E=256,N=192,")
+    assert done.stderr.splitlines()[-1].startswith("the tuner wrote 2 tables, expected 2: E=256,N=192,")
 
 
 def test_a_build_without_triton_is_said_before_anything_runs(work: Path, tune: Tune) -> None:
     (work / "modules/triton.py").write_text("raise ImportError('no libcuda')\n")
     done = tune()
-    assert done.stderr.splitlines()[-1] == "the build's Triton cannot be imported: ImportError: no libcuda"
+    assert done.stderr.splitlines()[-1] == "cannot import the build's Triton: ImportError: no libcuda"
     assert not list(work.glob("tune-*"))

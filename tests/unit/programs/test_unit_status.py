@@ -11,12 +11,9 @@ from pathlib import Path
 
 import pytest
 
-import rigup.programs
-from rigup.operations import weights_sharing
-from rigup.programs import unit_status
+from rigup.operations.weights import sharing
+from rigup.programs import program_file, unit_status
 from roles import base
-
-PROGRAMS = Path(rigup.programs.__file__).parent
 
 
 def test_a_status_is_said_to_who_listens(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,7 +40,7 @@ def test_an_image_is_pulled_though_systemd_does_not_listen(tmp_path: Path) -> No
     (tmp_path / "podman").write_text("#!/bin/sh\n")
     (tmp_path / "podman").chmod(0o755)
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "NOTIFY_SOCKET": str(tmp_path / "gone")}
-    words = [sys.executable, str(PROGRAMS / "pull_image.py"), "docker.io/x@sha256:0", str(tmp_path)]
+    words = [sys.executable, str(program_file("pull_image.py")), "docker.io/x@sha256:0", str(tmp_path)]
     done = subprocess.run(words, env=environment, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -60,14 +57,14 @@ for program in sys.argv[1:]:
 """
 
 
-@pytest.mark.parametrize("sent", [base.PROGRAMS, (*base.PROGRAMS, *weights_sharing.PROGRAMS)], ids=["base", "sharing"])
+@pytest.mark.parametrize("sent", [base.PROGRAMS, (*base.PROGRAMS, *sharing.PROGRAMS)], ids=["base", "sharing"])
 def test_each_program_finds_beside_it_what_it_needs_and_leaves_nothing_there(
     sent: tuple[str, ...], tmp_path: Path
 ) -> None:
     for program in sent:
-        shutil.copy(PROGRAMS / program, tmp_path / program)
+        shutil.copy(program_file(program), tmp_path / program)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    begun = [program for program in sorted(set(sent)) if "__main__" in (PROGRAMS / program).read_text()]
+    begun = [program for program in sorted(set(sent)) if "__main__" in program_file(program).read_text()]
     words = [sys.executable, "-S", "-c", LOAD, *begun]
     done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")

@@ -1,1 +1,4 @@
-"""The page that `rigup status --html` and `rigup report --html` write: one file, drawn from plain values, no script."""
+"""The pages that `rigup status --html` and `rigup report --html` write: one file each, no script.
+
+May import cli.output and what lies below cli; never a verb.
+"""

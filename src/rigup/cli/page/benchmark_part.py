@@ -10,8 +10,8 @@ from typing import Any
 from rigup.cli.page.line_chart import BOTTOM, LEFT, RIGHT, TOP, Chart, Point, Series, line_chart
 from rigup.cli.page.markup import Child, Markup, element
 from rigup.cli.page.measurements import (
-    History,
     Level,
+    LevelHistory,
     Result,
     Sweep,
     before,
@@ -185,7 +185,7 @@ def _single(level: Level, result: Result, of: str, id_: str) -> Markup:
     return figure(at_once, about, drawn, table(heads, rows, title))
 
 
-def _history(history: History, of: str, id_: str) -> Markup:
+def _history(history: LevelHistory, of: str, id_: str) -> Markup:
     at_once, *tokens = history.key
     points = [Point(moment.time, moment.rate) for moment in history.moments]
     events = [

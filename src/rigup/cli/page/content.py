@@ -1,4 +1,4 @@
-"""What the page of a fleet says, as frozen values; `gathering.py` finds it out, `document.py` draws it. Pure."""
+"""The content of a fleet's page as frozen values; `gathering.py` collects it, `document.py` draws it. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rigup.cli.page.memory_bar import GpuUse
 
 State = Literal["unreachable", "failed", "no answer", "drifted", "in order"]
 
-# as a reader wants to see them: what is worst first. State: (words, kind, sign)
+# worst first. State: (text, kind, sign)
 STATES: dict[State, tuple[str, str, str]] = {
     "unreachable": ("unreachable", "bad", "?"),
     "failed": ("failed", "bad", "×"),  # noqa: RUF001
@@ -54,8 +54,8 @@ class Version:
 
 
 @dataclass(frozen=True)
-class Difference:
-    """One thing that is not as planned, as `rigup.fleet.drift.Drift` has it."""
+class DriftItem:
+    """One thing that is not as planned, as `rigup.run.drift.Drift` has it."""
 
     what: str
     message: str
@@ -63,7 +63,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Release:
+class ReleaseItem:
     """One that a host keeps. changed: what it changed of the one before, in words."""
 
     number: int
@@ -88,8 +88,8 @@ class ServiceContent:
     planned: bool = True
     facts: tuple[tuple[str, str], ...] = ()
     memory: tuple[GpuUse, ...] = ()
-    drift: tuple[Difference, ...] = ()
-    releases: tuple[Release, ...] | None = ()
+    drift: tuple[DriftItem, ...] = ()
+    releases: tuple[ReleaseItem, ...] | None = ()
     results: tuple[dict[str, Any], ...] = ()
 
 
@@ -103,7 +103,7 @@ class HostContent:
     errors: tuple[Error, ...] = ()
     facts: tuple[tuple[str, str], ...] = ()
     versions: tuple[Version, ...] = ()
-    drift: tuple[Difference, ...] = ()
+    drift: tuple[DriftItem, ...] = ()
     services: tuple[ServiceContent, ...] = ()
 
     @property

@@ -1,42 +1,39 @@
-"""Finds out what the page of a fleet says: from an examination that has looked, and from what lies in its folder."""
+"""Finds out what the page of a fleet says: from an examination that has looked, and from the files in its folder."""
 
 from __future__ import annotations
 
-import hashlib
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rigup import __version__
+from rigup.bench.store import kept_results
 from rigup.cli.page.content import (
-    Difference,
+    DriftItem,
     Error,
     FleetContent,
     HostContent,
-    Origin,
-    Release,
+    ReleaseItem,
     ServiceContent,
     State,
     Version,
 )
 from rigup.cli.page.measurements import usable
 from rigup.cli.page.memory_bar import GpuUse, in_use
+from rigup.cli.page.origin import origin_of
 from rigup.cli.page.redacting import secrets_of
-from rigup.fleet.bench_results import kept_results
-from rigup.fleet.history_asking import History, histories_of
-from rigup.fleet.result import unanswered
-from rigup.operations.builds import name_of
-from rigup.operations.kept_releases import KeptRelease
-from rigup.operations.kept_releases import differences as changes_between
+from rigup.operations.builds.source import name_of
+from rigup.operations.service.history import KeptRelease
+from rigup.operations.service.history import differences as changes_between
 from rigup.plan import Plan
-from rigup.units import time_text
+from rigup.run.history import ReleaseHistory, histories_of
+from rigup.run.result import unanswered
+from rigup.units import time_text, uptime_text
 
 if TYPE_CHECKING:
     from rigup.facts.probe import Probe
-    from rigup.fleet.drift import Drift
-    from rigup.fleet.examination import Examination
-    from rigup.fleet.inventory import HostEntry, Project
-    from rigup.fleet.result import HostResult
+    from rigup.project.inventory import HostEntry
+    from rigup.run.drift import Drift
+    from rigup.run.inspection import Examination
+    from rigup.run.result import HostResult
 
 Row = dict[str, Any]
 
@@ -46,39 +43,24 @@ def fleet_content(examined: Examination, rows: Sequence[Row], limit: str | None)
 
     rows: those of `rigup status`, of these hosts.
     """
-    histories = histories_of(examined)
-    entries = {entry.name: entry for entry in examined.project.hosts}
+    histories = histories_of(examined.context)
+    entries = {entry.name: entry for entry in examined.context.project.hosts}
     hosts = [
         _host(examined, entries[name], [row for row in rows if row["host"] == name], histories.get(name))
         for name in examined.results
     ]
     secrets = [secret for history in histories.values() for secret in _secrets(history)]
-    return FleetContent(origin_of(examined.project, limit), tuple(hosts)), secrets
+    return FleetContent(origin_of(examined.context.project, limit), tuple(hosts)), secrets
 
 
-def origin_of(project: Project, limit: str | None) -> Origin:
-    """When, by which version, from which lock and commit."""
-    from rigup.fleet.records import Recorder
-
-    lock = project.lock_path
-    return Origin(
-        project.inventory.stem,
-        time_text(time.time()),
-        __version__,
-        hashlib.sha256(lock.read_bytes()).hexdigest() if lock.is_file() else "",
-        Recorder(project, "", "status").commit,
-        limit or "",
-    )
-
-
-def _secrets(history: History) -> Iterator[str]:
+def _secrets(history: ReleaseHistory) -> Iterator[str]:
     yield from history.secrets
     for kept in history.kept.values():
         for release in kept:
             yield from secrets_of(release.manifest)
 
 
-def _host(examined: Examination, entry: HostEntry, rows: Sequence[Row], history: History | None) -> HostContent:
+def _host(examined: Examination, entry: HostEntry, rows: Sequence[Row], history: ReleaseHistory | None) -> HostContent:
     result, drift = examined.results[entry.name], examined.drift[entry.name]
     plans = {plan.service.name: plan for plan in examined.plans[entry.name]}
     services = [
@@ -115,7 +97,7 @@ def _service(
     row: Row,
     plan: Plan | None,
     drift: Sequence[Drift],
-    history: History | None,
+    history: ReleaseHistory | None,
 ) -> ServiceContent:
     name = row["service"]
     releases = None if history is None else _releases(history.kept.get(name, ()))
@@ -123,10 +105,10 @@ def _service(
     named = {one.what for one in found}
     # what the row says beyond the probe, as of tuned kernels
     if plan is not None and "moe config" in row["drift"] and "moe config" not in named:
-        found += (Difference("moe config", str(row.get("moe_config") or "")),)
+        found += (DriftItem("moe config", str(row.get("moe_config") or "")),)
     if plan is None or plan.build is None or plan.checkpoint is None:
         return ServiceContent(name, row, planned=plan is not None, drift=found, releases=releases)
-    results = kept_results(examined.project.root, result.host, name)
+    results = kept_results(examined.context.project.root, result.host, name)
     return ServiceContent(
         name,
         row,
@@ -173,7 +155,9 @@ def _versions(probe: Probe, plans: Sequence[Plan]) -> Iterator[Version]:
         release = probe.releases.get(plan.service.name) or {}
         what = f"{plan.service.name}: " if len(plans) > 1 else ""
         if plan.build:
-            yield Version(f"{what}build", release.get("build", ""), name_of(plan.build, probe.architecture, probe.os))
+            yield Version(
+                f"{what}build", str(release.get("build") or ""), name_of(plan.build, probe.architecture, probe.os)
+            )
         if plan.checkpoint:
             runs = release.get("checkpoint") or {}
             said = _checkpoint(runs.get("repo"), runs.get("quant"), runs.get("revision"))
@@ -187,13 +171,11 @@ def _checkpoint(repo: Any, quant: Any, revision: Any) -> str:
 
 
 def _service_facts(plan: Plan, row: Row) -> Iterator[tuple[str, str]]:
-    from rigup.cli.status import uptime
-
     release = row.get("release")
     unit = f"{row.get('unit') or 'unknown'}{f', release {release}' if release else ''}"
     yield "unit", unit
     if row.get("up_seconds") is not None:
-        yield "up", uptime(row["up_seconds"])
+        yield "up", uptime_text(row["up_seconds"])
     if row.get("restarts"):
         yield "restarts", str(row["restarts"])
     if plan.context:
@@ -226,22 +208,22 @@ def memory_of(plan: Plan, row: Row) -> tuple[GpuUse, ...]:
     return tuple(found)
 
 
-def _releases(kept: Sequence[KeptRelease]) -> tuple[Release, ...]:
+def _releases(kept: Sequence[KeptRelease]) -> tuple[ReleaseItem, ...]:
     found = [
-        Release(
+        ReleaseItem(
             release.number,
             time_text(release.made),
             release.current,
             release.answered,
-            changes_between(older, release) if older else (),
+            changes_between(older, release) if older else tuple(filter(None, (release.damage,))),
         )
         for older, release in zip((None, *kept), kept, strict=False)
     ]
     return tuple(reversed(found))
 
 
-def _differences(drift: Iterable[Drift], service: str) -> tuple[Difference, ...]:
-    return tuple(Difference(one.what, one.message, one.hint) for one in drift if one.service == service)
+def _differences(drift: Iterable[Drift], service: str) -> tuple[DriftItem, ...]:
+    return tuple(DriftItem(one.what, one.message, one.hint) for one in drift if one.service == service)
 
 
 def _without_requests(result: dict[str, Any]) -> dict[str, Any]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rigup.cli.page.benchmark_part import benchmark_part
-from rigup.cli.page.content import HostContent, Release, ServiceContent, Version
+from rigup.cli.page.content import HostContent, ReleaseItem, ServiceContent, Version
 from rigup.cli.page.markup import Child, Markup, element
 from rigup.cli.page.memory_bar import PARTS, GpuUse, gib, memory_bar
 from rigup.cli.page.parts import badge, differences, errors, facts, table, tag
-from rigup.fleet.result import HEALTHY, unanswered
+from rigup.run.result import HEALTHY, unanswered
 
 # more changes than that in one release are folded
 CHANGES_SHOWN = 6
@@ -127,7 +127,7 @@ def _bar(use: GpuUse, id_: str) -> list[Child]:
     ]
 
 
-def releases(found: Sequence[Release] | None) -> Markup:
+def releases(found: Sequence[ReleaseItem] | None) -> Markup:
     """The releases that a host keeps of a service, newest first, each with what it changed."""
     if not found:
         words = "The host could not be asked for them." if found is None else "There is none."
@@ -135,7 +135,7 @@ def releases(found: Sequence[Release] | None) -> Markup:
     return element("ol", [_release(release) for release in found], class_="releases")
 
 
-def _release(release: Release) -> Markup:
+def _release(release: ReleaseItem) -> Markup:
     marks: list[Child] = [tag("current", "good", "●")] if release.current else []
     marks += [] if release.answered else [tag("never answered", "warn", "!")]
     changed = [element("li", element("code", words)) for words in release.changed]

@@ -38,7 +38,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Chart:
-    """What a chart is of. title and description: for whoever does not see it. across: what the x axis is.
+    """What a chart is of. title and description: for screen readers. across: label of the x axis.
 
     events: what happened at a place of the x axis.
     """

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from html import escape
 from typing import Union
 
+from rigup.printable import printable
+
 VOID = frozenset(("meta", "link", "br", "col"))
 
 
@@ -31,7 +33,7 @@ def element(name: str, /, *children: Child, **attributes: Attribute) -> Markup:
 
 
 def drawing(title: str, description: str, id_: str, *children: Child, **attributes: Attribute) -> Markup:
-    """One SVG drawing, with words for whoever does not see it. id_: unique in the page."""
+    """One SVG drawing with a description for screen readers. id_: unique in the page."""
     words = (element("title", title, id=f"{id_}-title"), element("desc", description, id=f"{id_}-desc"))
     labels = f"{id_}-title {id_}-desc"
     return element("svg", *words, *children, **attributes, role="img", aria_labelledby=labels)
@@ -66,7 +68,7 @@ def _text(child: Child) -> str:
     if isinstance(child, Markup):
         return str(child)
     if isinstance(child, str):
-        return escape(_printable(child))
+        return escape(printable(child))
     if isinstance(child, (int, float)):
         return number(child)
     return "".join(_text(one) for one in child)
@@ -79,9 +81,4 @@ def _attribute(key: str, value: Attribute) -> str:
     if value is True:
         return f" {name}"
     text = value if isinstance(value, str) else number(value)
-    return f' {name}="{escape(_printable(text))}"'
-
-
-def _printable(text: str) -> str:
-    """Without what HTML has no place for: control characters but line ends and tabs, halves of pairs."""
-    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]", "\N{REPLACEMENT CHARACTER}", text)
+    return f' {name}="{escape(printable(text))}"'

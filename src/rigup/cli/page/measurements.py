@@ -35,7 +35,7 @@ class Moment:
 
 
 @dataclass(frozen=True)
-class History:
+class LevelHistory:
     """The same level over several runs, oldest first."""
 
     key: Key
@@ -90,7 +90,7 @@ def before(sweep: Sweep, results: Sequence[Result]) -> Sweep | None:
 
 
 def singles(results: Sequence[Result]) -> tuple[Result, tuple[Level, ...]] | None:
-    """The newest result that is no sweep, with those of its levels that got an answer. results: newest first."""
+    """The newest result that is not a sweep, with its answered levels. results: newest first."""
     for result in results:
         levels = tuple(level for level in result["levels"] if level["ttft_ms"])
         if levels and not _sweeps_of(result):
@@ -98,7 +98,7 @@ def singles(results: Sequence[Result]) -> tuple[Result, tuple[Level, ...]] | Non
     return None
 
 
-def histories(results: Sequence[Result], most: int = 2) -> list[History]:
+def histories(results: Sequence[Result], most: int = 2) -> list[LevelHistory]:
     """The levels that were measured in more than one run: the one with most runs, then the fastest with three."""
     found: dict[Key, list[Moment]] = {}
     for result in sorted(results, key=lambda one: str(one["began"])):
@@ -107,7 +107,7 @@ def histories(results: Sequence[Result], most: int = 2) -> list[History]:
                 rate = float(level["output_tokens_per_second"]["mean"])
                 moment = Moment(began(result), rate, str(result.get("release") or ""))
                 found.setdefault(key_of(level), []).append(moment)
-    all_of_them = [History(key, tuple(moments)) for key, moments in found.items() if len(moments) > 1]
+    all_of_them = [LevelHistory(key, tuple(moments)) for key, moments in found.items() if len(moments) > 1]
     if not all_of_them:
         return []
     first = max(all_of_them, key=lambda history: len(history.moments))

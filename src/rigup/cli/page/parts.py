@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from rigup.cli.page.content import STATES, Difference, Error, State
+from rigup.cli.page.content import STATES, DriftItem, Error, State
 from rigup.cli.page.markup import Child, Markup, element
 
 
@@ -50,7 +50,7 @@ def facts(pairs: Iterable[tuple[str, Child]]) -> Markup:
     return element("dl", rows, class_="facts")
 
 
-def differences(found: Iterable[Difference]) -> Markup | None:
+def differences(found: Iterable[DriftItem]) -> Markup | None:
     """What is not as planned, an entry each; None where there is none."""
     entries = [
         element(

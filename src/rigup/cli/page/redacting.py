@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rigup.fleet.redaction import secrets_within
+from rigup.report.redaction import secrets_within
 
 
 def secrets_of(manifest: dict[str, Any]) -> Iterator[str]:

@@ -7,12 +7,14 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from rigup.cli.page.content import Difference, Error, Origin
+from rigup.cli.page.content import DriftItem, Error, Origin
 from rigup.cli.page.document import document
 from rigup.cli.page.host_part import memory
 from rigup.cli.page.markup import Child, Markup, element
 from rigup.cli.page.memory_bar import GpuUse, in_use
 from rigup.cli.page.parts import differences, errors, facts, scrolled, table, tag
+from rigup.facts.bounds import json_of
+from rigup.facts.unreadable import Unreadable
 
 Sections = dict[str, Any]
 RECORD = ("when", "verb", "who", "result", "rigup", "commit")
@@ -41,7 +43,7 @@ def _errors(found: list[dict[str, Any]], _: Sections) -> Child:
 
 def _differs(found: dict[str, Any], _: Sections) -> Child:
     drift = [
-        Difference(f"{one['service']} {one['what']}".strip(), one["message"], one["hint"]) for one in found["drift"]
+        DriftItem(f"{one['service']} {one['what']}".strip(), one["message"], one["hint"]) for one in found["drift"]
     ]
     changes = [element("li", element("code", change)) for change in found["changes"]]
     return [
@@ -124,21 +126,25 @@ def _journals(text: str, _: Sections) -> Child:
 def _record(content: str | list[Any], _: Sections) -> Child:
     """A record of an apply: a line of JSON, or a list of records."""
     try:
-        records = [json.loads(content)] if isinstance(content, str) else content
-    except ValueError:
+        records = [json_of(content, "record")] if isinstance(content, str) else content
+    except Unreadable:
         return element("pre", str(content))
     return [_one_record(record) if isinstance(record, dict) else _as_json(record) for record in records]
 
 
 def _one_record(record: dict[str, Any]) -> Child:
     known = [(key, str(record[key])) for key in RECORD if record.get(key)]
-    changes = [element("li", element("code", str(change))) for change in record.get("changes") or ()]
+    changes = [element("li", element("code", str(change))) for change in _list(record.get("changes"))]
     return [
         facts(known),
         element("ul", changes) if changes else None,
-        errors(Error(str(message)) for message in record.get("errors") or ()),
+        errors(Error(str(message)) for message in _list(record.get("errors"))),
         _folded("The whole record", _json_text(record)),
     ]
+
+
+def _list(said: Any) -> list[Any]:
+    return said if isinstance(said, list) else []
 
 
 def _as_json(content: Any) -> Child:

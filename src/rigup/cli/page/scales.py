@@ -27,7 +27,7 @@ class Scale:
     logarithmic: bool = False
 
     def at(self, value: float) -> float:
-        """Where a value lies, in pixels; one beyond the axis lies at its end."""
+        """The position of a value in pixels; values beyond the axis are at its end."""
         measure = math.log if self.logarithmic else float
         value = min(max(value, self.low), self.high)
         low, high = measure(self.low), measure(self.high)

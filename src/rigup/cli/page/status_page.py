@@ -11,13 +11,13 @@ from rigup.cli.page.writing import STANDARD_OUTPUT, check_writable, write_page
 from rigup.errors import InputError
 
 if TYPE_CHECKING:
-    from rigup.fleet.examination import Examination
+    from rigup.run.inspection import Examination
 
 FLAG = "--html"
 
 
 def check(args: argparse.Namespace) -> None:
-    """Raises InputError for what cannot be, before any host is asked."""
+    """Raises InputError for invalid options before any host is contacted."""
     if args.watch is not None:
         raise InputError(f"{FLAG} and --watch: a page is of one moment", "run rigup status --html FILE from a timer")
     if args.json and args.html == STANDARD_OUTPUT:
@@ -29,18 +29,18 @@ def page_of(examined: Examination, rows: Sequence[dict[str, Any]], limit: str | 
     """The page, without secrets: those of the hosts, of their releases, and of what the inventory says."""
     from rigup.cli.page.document import fleet_page
     from rigup.cli.page.gathering import fleet_content
-    from rigup.cli.report import secrets_said
-    from rigup.fleet.redaction import Redactor
+    from rigup.report.inventory_secrets import inventory_secrets
+    from rigup.report.redaction import Redactor
 
     content, secrets = fleet_content(examined, rows, limit)
-    project = examined.project
-    secrets += [secret for entry in project.hosts for secret in secrets_said(project.root, entry.data)]
-    secrets.append(examined.contact.sudo_password or "")
+    project = examined.context.project
+    secrets += [secret for entry in project.hosts for secret in inventory_secrets(project.root, entry.data)]
+    secrets.append(examined.context.connections.sudo_password or "")
     return fleet_page(Redactor(secrets).value(content))
 
 
 def write(path: str, text: str) -> None:
-    """Writes it, and says on standard error where it is."""
+    """Writes the page and prints its path to standard error."""
     write_page(path, text, FLAG)
     if path != STANDARD_OUTPUT:
         print(f"{path}: written", file=sys.stderr)

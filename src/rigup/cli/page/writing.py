@@ -1,4 +1,4 @@
-"""Writes a page whole or not at all; says beforehand where that cannot be."""
+"""Writes a page atomically, and checks beforehand that it can be written."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from rigup.errors import InputError
+from rigup.printable import printable
 
 STANDARD_OUTPUT = "-"
 HINT = "name a file in a folder that you may write to, or - for standard output"
@@ -32,10 +33,11 @@ def check_writable(path: str, flag: str) -> None:
 
 
 def write_page(path: str, text: str, flag: str, mode: int | None = None) -> None:
-    """Replaces the file in one step: whoever reads it sees the old page or the new one. "-" is standard output.
+    """Replaces the file atomically: readers see the old page or the new one. "-" is standard output.
 
     mode: permissions of the file; None keeps those of the one that is there, or takes what the umask leaves.
     """
+    text = printable(text)
     if path == STANDARD_OUTPUT:
         sys.stdout.write(text)
         return

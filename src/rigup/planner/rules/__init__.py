@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from rigup.catalogue.flags import nearest
+from rigup.catalogue.option_names import nearest
 from rigup.plan import Finding
 from rigup.planner.candidate import Candidate
 from rigup.planner.rules import across_hosts, counted, cpu, engine, formats, host, images, notes, options, parallel
@@ -112,8 +112,8 @@ def _unknown_rules(allowed: tuple[str, ...]) -> tuple[Finding, ...]:
     return tuple(
         Finding(
             rule="unknown-rule",
-            message=f'allow names "{rule_id}", and there is no such rule',
-            hint=f'did you mean "{close}"?' if (close := nearest(rule_id, RULES_BY_ID)) else "see docs/rules.md",
+            message=f'allow: rule "{rule_id}" does not exist',
+            hint=f'try "{close}"' if (close := nearest(rule_id, RULES_BY_ID)) else "choose a rule from docs/rules.md",
         )
         for rule_id in allowed
         if rule_id not in RULES_BY_ID

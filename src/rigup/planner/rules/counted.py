@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+from rigup.plain_values import quoted
 from rigup.planner.candidate import Candidate
-from rigup.planner.complaints import quoted
-from rigup.planner.memory_cpu import cache_gib, needed_gib
+from rigup.planner.engine_memory import COUNTED, PARTITION_VARIABLES, Counted, partition, whole_number
+from rigup.planner.memory.cpu import cache_gib, needed_gib
 from rigup.planner.rules.rule import Complaint, engine_name, refuses
 from rigup.planner.rules.uncounted import DRAFTS, UNCOUNTED
-from rigup.planner.settings import COUNTED, PARTITION_VARIABLES, Counted, partition, whole_number
 from rigup.service import FlagValue
 
 # What an engine wants free when it starts; its own CUDA context is there by then. A judgement: 2 % of a 24 GB card are
@@ -25,7 +25,7 @@ _CPU_CACHE = "VLLM_CPU_KVCACHE_SPACE"
     "llama.cpp b11434 arg.cpp",
 )
 def counted_number(candidate: Candidate) -> Iterator[Complaint]:
-    """A number that memory is counted from must be one that the engine can start with."""
+    """A number from which memory is computed must be one that the engine accepts."""
     flags = candidate.service.flags
     for counted in COUNTED[candidate.engine.name]:
         named = [name for name in counted.names if name in flags]
@@ -34,7 +34,7 @@ def counted_number(candidate: Candidate) -> Iterator[Complaint]:
                 range_, hint = _kind(counted), "leave it out, or write a number in that range"
                 yield f"{name} must be {range_}, not {quoted(flags[name])}", hint
         if len(named) > 1:
-            yield f"{named[1]} is {named[0]} again", "leave one of them out"
+            yield f"{named[1]} and {named[0]} are the same option", "leave one of them out"
     yield from _variables(candidate)
 
 
@@ -46,40 +46,40 @@ def _usable(counted: Counted, given: FlagValue) -> bool:
 def _kind(counted: Counted) -> str:
     if counted.highest:
         return f"a whole number from {counted.lowest} to {counted.highest:,}"
-    return f"a part of the GPU, above 0 and up to {MOST_OF_A_GPU}"
+    return f"a fraction of the GPU, above 0 and at most {MOST_OF_A_GPU}"
 
 
 def _variables(candidate: Candidate) -> Iterator[Complaint]:
     environment = candidate.service.environment
     name = PARTITION_VARIABLES.get(candidate.engine.name, "")
     if (stages := environment.get(name)) is not None and not partition(stages):
-        yield f"{name} must be the layers of each stage, not {quoted(stages)}", 'write it like "30,32"'
+        yield f"{name} must list the layers of each stage, not {quoted(stages)}", 'write it like "30,32"'
     space = environment.get(_CPU_CACHE)
     if candidate.engine.name != "vllm" or candidate.gpus or space is None:
         return
     if not whole_number(space):
-        yield f"{_CPU_CACHE} must be a whole number of GiB from 1 on, not {quoted(space)}", "leave it out"
+        yield f"{_CPU_CACHE} must be a whole number of GiB, 1 or more, not {quoted(space)}", "leave it out"
     elif (least := needed_gib(candidate, 1)) > cache_gib(candidate):
         yield (
-            f"{_CPU_CACHE} {space} cannot hold the {candidate.context:,} tokens of one request: they take {least} GiB",
-            f"write {least} or more, leave it out, or take a shorter context",
+            f"{_CPU_CACHE} {space} cannot hold the {candidate.context:,} tokens of one request: they need {least} GiB",
+            f"write {least} or more, leave it out, or use a shorter context",
             "vLLM 0.33.0 v1/core/kv_cache_planning.py: what is needed to serve at least one request",
         )
 
 
-@refuses("uncounted-option", "the plan: it counts one model, whole, on the GPUs that it names")
+@refuses("uncounted-option", "the plan: it counts one whole model on the service's GPUs")
 def uncounted_option(candidate: Candidate) -> Iterator[Complaint]:
-    """What moves weights or cache, or adds to them, without the plan counting it."""
+    """Options must not move or add weights or cache without the plan counting it."""
     name = candidate.engine.name
     for option, value in candidate.service.flags.items():
         base = option.partition(".")[0]
         if (found := UNCOUNTED[name].get(base)) is not None:
             if str(value) not in found.harmless:
-                message = f"{option} changes what the GPUs or the host hold, and the plan does not count it"
+                message = f"{option} changes memory use in a way that the plan does not count"
                 yield message, found.hint, found.source
         elif value is not False and base in DRAFTS[name] and _names_a_model(base, option, value):
             yield (
-                f"{option} loads a second model, and the plan does not count it",
+                f"{option} loads a second model, which the plan does not count",
                 "leave it out, or draft without a model (n-grams)",
             )
 
@@ -97,13 +97,16 @@ def _names_a_model(base: str, option: str, value: FlagValue) -> bool:
     return isinstance(said, dict) and "model" in said and said.get("method") != "ngram"
 
 
-@refuses("decided-variable", "the plan: CUDA's order and the GPUs named; llama.cpp b11434 arg.cpp set_env: LLAMA_ARG_")
+@refuses(
+    "decided-variable",
+    "the plan: CUDA's device order and the service's GPUs; llama.cpp b11434 arg.cpp set_env: LLAMA_ARG_",
+)
 def decided_variable(candidate: Candidate) -> Iterator[Complaint]:
-    """Variables do not go around what the plan decides: which GPUs are used, and llama.cpp's options."""
+    """Variables must not override what the plan decides: the GPUs in use and llama.cpp's options."""
     for name in candidate.service.environment:
         if name in ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES") and candidate.rig.gpus:
-            yield f"{name} is decided by the plan", "write gpus in the service instead"
+            yield f"{name} is decided by the plan", "set gpus in the service instead"
         elif name == "CUDA_DEVICE_ORDER" and candidate.rig.gpus:
-            yield f"{name} is decided by the plan", "leave it out: GPUs are counted as NVML counts them"
+            yield f"{name} is decided by the plan", "leave it out: rigup numbers GPUs as NVML does"
         elif name.startswith("LLAMA_ARG_") and candidate.engine.name == "llama.cpp":
-            yield f"{name} gives {engine_name(candidate)} an option that the plan does not see", "write it in flags"
+            yield f"{name} sets an option of {engine_name(candidate)} that the plan does not see", "write it in flags"

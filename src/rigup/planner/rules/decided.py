@@ -1,6 +1,6 @@
 """Options that the plan decides, each with the key of the service that asks for it.
 
-Not here: the options about memory that the planner reads from the flags itself (`rigup.planner.settings`). Also
+Not here: the options about memory that the planner reads from the flags itself (`rigup.planner.engine_memory`). Also
 options whose value is a secret, each with what to do instead.
 """
 
@@ -115,10 +115,10 @@ DECIDED = {"vllm": _VLLM, "sglang": _SGLANG, "llama.cpp": _LLAMA_CPP}
 
 _DOWNLOADS = "leave it out: the service downloads nothing; rigup itself takes a token from hub_token_file in group_data"
 _SECRET = {
-    "--admin-api-key": "leave it out, and write api_key_file in the service: that key never stands in a command",
+    "--admin-api-key": "leave it out, and write api_key_file in the service: that key never appears on a command line",
     "--hf-token": _DOWNLOADS,
     "-hft": _DOWNLOADS,
-    "--ssl-keyfile-password": "leave it out: take a key without a password, in a file that only the service can read",
+    "--ssl-keyfile-password": "leave it out: use a key without a password, in a file that only the service can read",
 }
 _SOUNDS_SECRET = re.compile(r"(^|-)(api-key|token|secret|password|passwd|passphrase|credential)$")
 

@@ -11,7 +11,7 @@ from rigup.planner.rules.rule import Complaint, engine_name, refuses, warns
 
 @refuses("known-bad", "the engines' bug trackers, checked in the wheels; each entry of known_bad names its own")
 def known_bad(candidate: Candidate) -> Iterator[Complaint]:
-    """Versions that are known to crash on these cards."""
+    """Some versions are known to crash on these cards."""
     for entry in _known(candidate):
         if entry.refuses:
             yield f"{engine_name(candidate)} {entry.message}", entry.hint, entry.source
@@ -19,7 +19,7 @@ def known_bad(candidate: Candidate) -> Iterator[Complaint]:
 
 @warns("known-flaw", "the engines' bug trackers; each entry of known_bad names its own")
 def known_flaw(candidate: Candidate) -> Iterator[Complaint]:
-    """Versions that serve with a known flaw."""
+    """Some versions work but have a known flaw."""
     for entry in _known(candidate):
         if not entry.refuses:
             yield f"{engine_name(candidate)}: {entry.message}", entry.hint, entry.source
@@ -32,23 +32,26 @@ def _known(candidate: Candidate) -> tuple[KnownBad, ...]:
 
 @refuses("kv-cache-type", "vLLM CacheDType, SGLang --kv-cache-dtype and llama.cpp --cache-type-k, per version")
 def kv_cache_type(candidate: Candidate) -> Iterator[Complaint]:
-    """The engine version must have the KV cache type that was asked for."""
+    """The engine version must support the requested KV cache type."""
     if candidate.release.kv_cache_name(candidate.kv_cache_type) is None:
         known = ", ".join(name for name in candidate.release.kv_cache_types if name != "auto")
-        yield f"{engine_name(candidate)} has no KV cache type {candidate.kv_cache_type}", f"it has {known}"
+        yield (
+            f"{engine_name(candidate)} does not support KV cache type {candidate.kv_cache_type}",
+            f"choose from: {known}",
+        )
 
 
 @refuses("parser", "the parser registries in the engine's wheel, per version")
 def parser(candidate: Candidate) -> Iterator[Complaint]:
-    """Tool calls and separated reasoning need a parser that the engine version has for the model."""
+    """Tool calls and separate reasoning need a parser for the model in the engine version."""
     service = candidate.service
     if candidate.engine.name == "llama.cpp" or candidate.release.parsers_of(candidate.model.family):
         return
     wanted = [name for name, asked in (("tools", service.tools), ("reasoning", service.reasoning)) if asked]
     if wanted:
         yield (
-            f"{engine_name(candidate)} has no parser of {candidate.model.name} for {' and '.join(wanted)}",
-            f"leave {' and '.join(wanted)} out, or serve it with llama.cpp, which goes by the model's template",
+            f"{engine_name(candidate)} has no parser of {' and '.join(wanted)} for {candidate.model.name}",
+            f"leave {' and '.join(wanted)} out, or serve it with llama.cpp, which uses the model's template",
         )
 
 
@@ -56,13 +59,13 @@ def parser(candidate: Candidate) -> Iterator[Complaint]:
     "append-think", "vLLM minimax_m2_reasoning_parser.py and vllm#34625 (by design); SGLang MiniMaxAppendThinkDetector"
 )
 def append_think(candidate: Candidate) -> Iterator[Complaint]:
-    """The append-think parsers leave the thinking in the answer."""
+    """The append-think parsers leave the reasoning in the answer."""
     asked = candidate.service.flags.get("--reasoning-parser")
     parsers = candidate.release.parsers_of(candidate.model.family)
     if parsers and asked is not None and asked == parsers.reasoning_inline:
         yield (
-            f"{asked} leaves <think> in the answer, by design; clients find no separate reasoning",
-            f"use {parsers.reasoning} (reasoning: True) to have it apart",
+            f"{asked} leaves <think> in the answer, by design; clients get no separate reasoning",
+            f"use {parsers.reasoning} (reasoning: True) to separate it",
         )
 
 
@@ -72,4 +75,7 @@ def llama_split_tensor(candidate: Candidate) -> Iterator[Complaint]:
     flags = candidate.service.flags
     asked = flags.get("--split-mode", flags.get("-sm"))
     if candidate.engine.name == "llama.cpp" and asked == "tensor" and candidate.model.family == "minimax_m2":
-        yield f"llama.cpp {candidate.version} cannot split {candidate.model.name} by tensor", "leave it at layer"
+        yield (
+            f"llama.cpp {candidate.version} cannot split {candidate.model.name} by tensor",
+            "keep the split mode layer",
+        )

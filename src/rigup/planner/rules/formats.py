@@ -13,7 +13,7 @@ from rigup.units import compute_capability
 SCHEME_NAMES = {"gguf": "GGUF", "nvfp4": "NVFP4", "mxfp8": "MXFP8", "bf16": "BF16", "fp8": "FP8", "int4": "INT4"}
 
 
-@refuses("weight-format", "the engines' own loaders; GGUF on vLLM: vllm#33229, and the loader left the tree in 0.24.0")
+@refuses("weight-format", "the engines' own loaders; GGUF on vLLM: vllm#33229, whose loader was removed in 0.24.0")
 def weight_format(candidate: Candidate) -> Iterator[Complaint]:
     """The engine must be able to read the checkpoint's weights."""
     scheme = candidate.checkpoint.scheme
@@ -22,27 +22,27 @@ def weight_format(candidate: Candidate) -> Iterator[Complaint]:
     if scheme == "gguf":
         yield f"{engine_name(candidate)} cannot serve {candidate.model.name} from GGUF", "GGUF is llama.cpp's format"
     elif candidate.engine.name == "llama.cpp":
-        yield f"llama.cpp cannot read {_format(scheme)} safetensors", "take a GGUF checkpoint, or vLLM or SGLang"
+        yield f"llama.cpp cannot read {_format(scheme)} safetensors", "use a GGUF checkpoint, or vLLM or SGLang"
     else:
-        yield f"{engine_name(candidate)} cannot read {_format(scheme)}", "take a later version or another checkpoint"
+        yield f"{engine_name(candidate)} cannot read {_format(scheme)}", "use a later version or another checkpoint"
 
 
 @refuses("compute-capability", "get_min_capability of each quantisation in the engine's wheel, per version")
 def minimum_capability(candidate: Candidate) -> Iterator[Complaint]:
-    """Every GPU must reach the compute capability that the engine asks for the weights' format."""
+    """Every GPU must have the compute capability that the engine requires for the weights' format."""
     support = candidate.release.support(candidate.checkpoint.scheme)
     lacking = [gpu for gpu in candidate.gpus if support and not support.runs_on(gpu.compute_capability)]
     if support and lacking:
         yield (
             f"{engine_name(candidate)} needs compute capability {support.minimum} for "
             f"{_format(candidate.checkpoint.scheme)}; {_cards(lacking)}",
-            "take a checkpoint in a format that these cards can hold, or another engine",
+            "use a checkpoint in a format that these GPUs support, or another engine",
         )
 
 
 @refuses("cuda-compute-capability", "docs.nvidia.com/deploy/cuda-compatibility and the CUDA 13 release notes")
 def cuda_capability(candidate: Candidate) -> Iterator[Complaint]:
-    """Every GPU must still be supported by the CUDA that the engine is built with."""
+    """The CUDA version that the engine is built with must still support every GPU."""
     needs = candidate.release.cuda_needs
     if needs is None:
         return
@@ -50,14 +50,15 @@ def cuda_capability(candidate: Candidate) -> Iterator[Complaint]:
     lacking = [gpu for gpu in candidate.gpus if compute_capability(gpu.compute_capability) < floor]
     if lacking:
         yield (
-            f"CUDA {candidate.release.cuda} starts at compute capability {needs.compute_capability}; {_cards(lacking)}",
-            "take a version built with an older CUDA",
+            f"CUDA {candidate.release.cuda} needs compute capability {needs.compute_capability} or higher; "
+            f"{_cards(lacking)}",
+            "use a version built with an older CUDA",
         )
 
 
 @warns("format-fallback", "capability checks and Marlin fallbacks in the engine's wheel, per version")
 def format_fallback(candidate: Candidate) -> Iterator[Complaint]:
-    """Weights in a format that the cards do not compute in are converted on the fly."""
+    """Weights in a format that the cards cannot compute in are converted on the fly."""
     support = candidate.release.support(candidate.checkpoint.scheme)
     converted = [gpu for gpu in candidate.gpus if support and not support.native_on(gpu.compute_capability)]
     if support and support.fallback and converted and not any(minimum_capability(candidate)):
@@ -78,11 +79,11 @@ def checkpoint_version(candidate: Candidate) -> Iterator[Complaint]:
 
 @refuses("model-support", "the model files in the engine's wheel, per version")
 def model_support(candidate: Candidate) -> Iterator[Complaint]:
-    """The engine version must know the model's architecture."""
+    """The engine version must support the model's architecture."""
     if candidate.model.family not in candidate.release.families:
         newest = candidate.engine.default_version
         what = candidate.model.architecture or candidate.model.name
-        yield f"{engine_name(candidate)} does not know {what}", f"{newest} is the newest here"
+        yield f"{engine_name(candidate)} does not support {what}", f"try {newest}, the newest version in the catalogue"
 
 
 def _format(scheme: str) -> str:

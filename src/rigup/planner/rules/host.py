@@ -14,25 +14,25 @@ PYTHON = {"debian-12": "3.11", "debian-13": "3.13", "ubuntu-22.04": "3.10", "ubu
 
 @refuses("glibc", "the manylinux tag of the engine's wheel; package libc6 of each Debian and Ubuntu release")
 def glibc(candidate: Candidate) -> Iterator[Complaint]:
-    """The host's C library must be as new as the wheel was built for."""
+    """The host's C library must be at least as new as the wheel requires."""
     there, needed = GLIBC.get(candidate.rig.os or ""), candidate.release.glibc
     if candidate.build != "image" and there and needed and there < _numbers(needed):
         yield (
             f"the wheel of {engine_name(candidate)} needs glibc {needed}; {candidate.rig.os} has {_text(there)}",
-            f"use {_newer_than(needed)}, or a version whose wheel asks for less",
+            f"use {_newer_than(needed)}, or a version whose wheel needs an older glibc",
         )
 
 
 @refuses("python", "the recipe of the engine's environment in the catalogue; package python3 of each release")
 def python(candidate: Candidate) -> Iterator[Complaint]:
-    """An environment that takes the host's own Python needs the one that its wheels are for; else uv brings it."""
+    """An environment on the host's own Python needs the version of its wheels; otherwise uv installs one."""
     recipe = candidate.release.environment("cuda" if candidate.gpus else "cpu")
     there = PYTHON.get(candidate.rig.os or "")
     if candidate.build != "wheel" or recipe is None or recipe.python_from == "uv" or there in (None, recipe.python):
         return
     fitting = " or ".join(name for name, version in PYTHON.items() if version == recipe.python)
     yield (
-        f"the build of {engine_name(candidate)} for this rig needs the host's Python to be {recipe.python}; "
+        f"the build of {engine_name(candidate)} for this rig needs Python {recipe.python} on the host; "
         f"{candidate.rig.os} has {there}",
         f"use {fitting}, or llama.cpp",
     )
@@ -40,7 +40,7 @@ def python(candidate: Candidate) -> Iterator[Complaint]:
 
 @warns("driver-floor", "docs.nvidia.com/deploy/cuda-compatibility; the first driver branch of each card")
 def driver_floor(candidate: Candidate) -> Iterator[Complaint]:
-    """The driver that the engine's CUDA and the cards need, where the lock pins none."""
+    """If the lock pins no driver, the installed one must suit the engine's CUDA and the cards."""
     needs = candidate.release.cuda_needs
     if needs is None or not candidate.gpus or candidate.driver_locked:
         return
@@ -49,7 +49,7 @@ def driver_floor(candidate: Candidate) -> Iterator[Complaint]:
 
 
 @warns(
-    "sglang-host-memory", "two reports of SGLang 0.5.9 with NVFP4: killed on a host of 32 GB, works on one of 128 GB"
+    "sglang-host-memory", "two reports of SGLang 0.5.9 with NVFP4: killed with 32 GB of host memory, works with 128 GB"
 )
 def sglang_host_memory(candidate: Candidate) -> Iterator[Complaint]:
     """SGLang has been killed while loading NVFP4 on hosts with little memory."""

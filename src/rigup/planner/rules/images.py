@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rigup.artifacts import Variant
 from rigup.catalogue.containers import container_facts
-from rigup.environment import Variant
 from rigup.planner.candidate import Candidate
 from rigup.planner.rules.rule import Complaint, engine_name, refuses
 
 
 @refuses("image", "the images that each engine's makers publish, in the catalogue with their sources")
 def image(candidate: Candidate) -> Iterator[Complaint]:
-    """An image build needs an image that the engine's makers publish for such machines."""
+    """An image build needs an image from the engine's makers, for GPUs or for CPUs as the rig has them."""
     variant: Variant = "cuda" if candidate.rig.gpus else "cpu"
     if candidate.build == "image" and candidate.release.image(variant) is None:
         machines = "GPUs" if variant == "cuda" else "machines without a GPU"
         yield (
-            f"no image of {engine_name(candidate)} for {machines} is in the catalogue",
+            f"the catalogue has no image of {engine_name(candidate)} for {machines}",
             f'leave build out, which means "{candidate.engine.method}", or add it to the engine\'s file',
         )
 
@@ -35,9 +35,9 @@ def without_quadlet(os: str) -> tuple[str, str] | None:
     podman = container_facts().podman
     if podman.has_quadlet(os):
         return None
-    there = f"has podman {podman.versions[os]}" if os in podman.versions else "has no podman that is known here"
+    there = f"has podman {podman.versions[os]}" if os in podman.versions else "has no podman that rigup supports"
     enough = " or ".join(known for known in podman.versions if podman.has_quadlet(known))
     return (
         f"{os} {there}; units for containers (Quadlet) need {podman.quadlet_since} or later",
-        f"use {enough}, or leave build out and have the engine installed without a container",
+        f"use {enough}, or leave build out to install the engine without a container",
     )

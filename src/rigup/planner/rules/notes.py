@@ -5,33 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rigup.planner.candidate import Candidate
+from rigup.planner.memory.overhead import MARGIN_MIB
 from rigup.planner.moe_config import hides_its_own, moe_config, own_files, unread_because, used_files
-from rigup.planner.overhead import MARGIN_MIB
 from rigup.planner.rules.rule import Complaint, refuses, warns
 
 
 @refuses("context-limit", "max_position_embeddings in the model's config")
 def context_limit(candidate: Candidate) -> Iterator[Complaint]:
-    """The context must not exceed what the model was made for."""
+    """The context must not exceed the model's maximum."""
     model = candidate.model
     if candidate.context > model.context:
         yield (
-            f"{model.name} was made for {model.context:,} tokens of context, not {candidate.context:,}",
+            f"{model.name} supports {model.context:,} tokens of context, not {candidate.context:,}",
             f"set context to {model.context} or less",
         )
 
 
 @warns("licence", "the model's LICENSE")
 def licence(candidate: Candidate) -> Iterator[Complaint]:
-    """Models whose licence does not allow every use."""
+    """Some models' licences do not allow every use."""
     model = candidate.model
     if model.license_note or not model.commercial:
         yield model.license_note or f"the licence of {model.name} does not allow commercial use", ""
 
 
-@warns("trust-remote-code", "vLLM and SGLang have MiniMax and Llama classes of their own; so has transformers 5")
+@warns("trust-remote-code", "vLLM, SGLang and transformers 5 have their own MiniMax and Llama classes")
 def trust_remote_code(candidate: Candidate) -> Iterator[Complaint]:
-    """Code from the model's repository is run on the host."""
+    """Code from the model's repository runs on the host."""
     if candidate.service.trust_remote_code and candidate.engine.name != "llama.cpp":
         known = candidate.model.architecture or candidate.model.name
         yield (
@@ -51,31 +51,34 @@ def pruned_experts(candidate: Candidate) -> Iterator[Complaint]:
         )
 
 
-@warns("memory-margin", "docs/memory.md: how far the figures are off, and what llama-server's own --fit-target keeps")
+@warns(
+    "memory-margin",
+    "docs/memory.md: errors of the estimate, and the memory that llama-server's --fit-target keeps free",
+)
 def memory_margin(candidate: Candidate) -> Iterator[Complaint]:
-    """What fits by less than the figures may be off might not start."""
+    """A plan that fits by less than the error of the estimate may fail to start."""
     if candidate.is_tight:
-        what = "the KV cache" if candidate.engine.name == "vllm" else "a GPU"
+        what = "KV cache" if candidate.engine.name == "vllm" else "GPU memory"
         yield (
-            f"{candidate.margin_mib:,} MiB of {what} stay free beyond what is asked for, and the figures may be off by "
-            f"{MARGIN_MIB:,} MiB a GPU: it might not start",
-            "take a shorter context, a smaller KV cache type or a smaller quantisation",
+            f"only {candidate.margin_mib:,} MiB of {what} to spare, less than the {MARGIN_MIB:,} MiB error margin of "
+            "the estimate: the engine may fail to start",
+            "use a shorter context, a smaller KV cache type or a smaller quantisation",
         )
 
 
 @warns("host-offload", "memory bandwidths: host memory gives tens of GB/s, these cards give hundreds to thousands")
 def host_offload(candidate: Candidate) -> Iterator[Complaint]:
-    """Weights in host memory slow every token down."""
+    """Weights in host memory slow down every token."""
     if candidate.cpu_moe_layers:
         yield (
-            f"the experts of {candidate.cpu_moe_layers} of {candidate.model.layers} layers lie in host memory: every "
-            "token waits for it, several times slower than from VRAM",
-            "a smaller quantisation that fits the cards is faster",
+            f"the experts of {candidate.cpu_moe_layers} of {candidate.model.layers} layers are in host memory: every "
+            "token reads from it, several times slower than from VRAM",
+            "use a smaller quantisation that fits the GPUs: it is faster",
         )
     elif candidate.cpu_offload_gib:
         yield (
-            f"{candidate.cpu_offload_gib} GiB of weights a GPU lie in host memory and cross PCIe for every token",
-            "a smaller quantisation that fits the cards is faster",
+            f"{candidate.cpu_offload_gib} GiB of each GPU's weights are in host memory and cross PCIe for every token",
+            "use a smaller quantisation that fits the GPUs: it is faster",
         )
 
 
@@ -88,36 +91,42 @@ def untuned_kernel(candidate: Candidate) -> Iterator[Complaint]:
     if config is not None and config.status == "missing" and on_sm120:
         yield (
             f"{candidate.engine.title} has no tuned expert kernel for this card and shape: decoding could be faster",
-            "the engine's own tuner makes one on such a rig: rigup tune",
+            "make one on such a rig: rigup tune",
         )
 
 
 @warns("moe-config-unread", "which kernels read a config: callers of try_get_optimal_moe_config in vLLM and SGLang")
 def unread_config(candidate: Candidate) -> Iterator[Complaint]:
-    """A tuned kernel config is there, and flags of the service make kernels run that do not read it."""
+    """A tuned kernel config exists, but flags of the service select kernels that do not read it."""
     because, used = unread_because(candidate), own_files(candidate)
     if because and used:
         yield (
-            f"{because} reads no tuned kernel: files/moe_configs/{used[0].path} is not used, and would change nothing",
-            "leave the flag out to have Triton's kernels with it, or delete the file",
+            f"{because} does not read tuned kernels, so files/moe_configs/{used[0].path} has no effect",
+            "leave the flag out to use Triton's kernels with this file, or delete the file",
         )
 
 
-@warns("moe-config-image", "SGLang reads SGLANG_MOE_CONFIG_DIR in place of its own folder, which lies in the image")
+@warns("moe-config-image", "SGLang reads SGLANG_MOE_CONFIG_DIR instead of its own folder, which is in the image")
 def config_beside_an_image(candidate: Candidate) -> Iterator[Complaint]:
-    """A tuned kernel config is there, and SGLang runs from an image, where it would lose its own ones."""
+    """A tuned kernel config exists, but SGLang runs from an image and would lose its own configs."""
     used = own_files(candidate)
     if hides_its_own(candidate) and used:
-        yield f"files/moe_configs/{used[0].path} is not used: SGLang in an image would lose its own kernels for it", ""
+        yield (
+            f"files/moe_configs/{used[0].path} is not used: with it, SGLang in an image would lose its built-in "
+            "kernels",
+            "",
+        )
 
 
-@warns("moe-config-triton", "SGLang fused_moe_triton_config.py: one of Triton 3.1.0 was slower than none with 3.2.0")
+@warns(
+    "moe-config-triton", "SGLang fused_moe_triton_config.py: a config of Triton 3.1.0 was slower than none with 3.2.0"
+)
 def config_of_another_triton(candidate: Candidate) -> Iterator[Complaint]:
-    """The tuned kernel config was made with another version of Triton than the build has."""
+    """The tuned kernel config was made with a different version of Triton than the build's."""
     for file in used_files(candidate):
         if candidate.triton and file.tuned.triton != candidate.triton:
             yield (
-                f"files/moe_configs/{file.path} was tuned with Triton {file.tuned.triton}, the build has "
-                f"{candidate.triton}: it may be slower than none",
-                "rigup tune measures it against the engine's own",
+                f"files/moe_configs/{file.path} was tuned with Triton {file.tuned.triton}, but the build has "
+                f"{candidate.triton}: it may be slower than no file",
+                "compare it with the engine's own kernels: rigup tune",
             )

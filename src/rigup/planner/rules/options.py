@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from rigup.catalogue.flags import (
+from rigup.catalogue.option_names import (
     is_own_variable,
     known_values,
     last_version_with,
@@ -18,8 +18,8 @@ from rigup.planner.rules.rule import Complaint, engine_name, refuses, warns
 
 PACKAGE = "the option and variable names in the engine's own package, per version"
 KEY_VARIABLES = {
-    "VLLM_API_KEY": "write api_key_file in the service instead",
-    "LLAMA_API_KEY": "write api_key_file in the service instead",
+    "VLLM_API_KEY": "set api_key_file in the service instead",
+    "LLAMA_API_KEY": "set api_key_file in the service instead",
     "HF_TOKEN": "leave it out: the service downloads nothing",
     "HUGGING_FACE_HUB_TOKEN": "leave it out: the service downloads nothing",
     "AWS_SECRET_ACCESS_KEY": "leave it out: the service downloads nothing",
@@ -50,7 +50,7 @@ SUCCESSORS = {
 
 @refuses("unknown-option", PACKAGE)
 def unknown_option(candidate: Candidate) -> Iterator[Complaint]:
-    """Every flag of the user must be one that the engine version takes."""
+    """Every flag of a service must be an option of the engine version."""
     known = candidate.known_options
     for option in candidate.service.flags:
         if _spelled(option) not in known:
@@ -59,7 +59,7 @@ def unknown_option(candidate: Candidate) -> Iterator[Complaint]:
 
 @refuses("unknown-variable", PACKAGE)
 def unknown_variable(candidate: Candidate) -> Iterator[Complaint]:
-    """Every variable of the user that is the engine's to read must be one that the version reads."""
+    """Every engine variable of a service must be one that the engine version reads."""
     known = candidate.known_variables
     for name in candidate.service.environment:
         if is_own_variable(candidate.engine.name, name) and name not in known:
@@ -68,59 +68,59 @@ def unknown_variable(candidate: Candidate) -> Iterator[Complaint]:
 
 @refuses("unknown-value", "the fixed choices in the engine's own package, per version")
 def unknown_value(candidate: Candidate) -> Iterator[Complaint]:
-    """A flag with a fixed choice must have one of its values."""
+    """A flag with fixed choices must have one of them."""
     for option, value in candidate.service.flags.items():
         known = known_values(candidate.engine.name, candidate.version, option)
         if known and isinstance(value, str) and value not in known:
             close = _own_parser(candidate, option) or nearest(value, known)
             choices = ", ".join(sorted(known))
             yield (
-                f'{engine_name(candidate)}: {option} takes no "{value}"',
-                f'did you mean "{close}"?' if close else f"it takes {choices}",
+                f'{engine_name(candidate)}: {option} does not accept "{value}"',
+                f'try "{close}"' if close else f"choose from: {choices}",
             )
 
 
-@refuses("decided-option", "the plan: memory, placement and names rest on these options")
+@refuses("decided-option", "the plan: memory, placement and names depend on these options")
 def decided_option(candidate: Candidate) -> Iterator[Complaint]:
-    """What the plan decides is asked for in the service, so that the memory is counted."""
+    """Settings that the plan decides belong in the service's keys, so that memory is computed from them."""
     for option in candidate.service.flags:
         if (key := DECIDED[candidate.engine.name].get(_spelled(option))) is not None:
-            yield f"{option} is decided by the plan", f"write {key} in the service instead"
+            yield f"{option} is decided by the plan", f"set {key} in the service instead"
 
 
 @refuses("secret-in-command", "a process's command line is world-readable: ps prints it")
 def secret_in_command(candidate: Candidate) -> Iterator[Complaint]:
-    """A flag whose value is a secret does not belong into a command line."""
+    """A secret must not appear on the command line."""
     for option, value in candidate.service.flags.items():
         if _spelled(option) not in DECIDED[candidate.engine.name] and (
             hint := instead_of_secret(_spelled(option), value)
         ):
-            yield f"{option} would stand in the command line for everyone to read", hint
+            yield f"{option} would put a secret on the command line, where every user of the host can read it", hint
 
 
 @refuses("key-in-environment", "a unit's environment is world-readable: systemctl show prints it")
 def key_in_environment(candidate: Candidate) -> Iterator[Complaint]:
-    """An API key belongs into a file that only the service reads, not into its environment."""
+    """An API key belongs in a file that only the service can read, not in its environment."""
     for name in candidate.service.environment:
         if name in KEY_VARIABLES or _SOUNDS_SECRET.search(name):
-            hint = KEY_VARIABLES.get(name, "leave it out: the one secret of a service is its key, from api_key_file")
-            yield f"{name} would stand in the unit for everyone to read", hint
+            hint = KEY_VARIABLES.get(name, "leave it out; the only secret of a service is its key, from api_key_file")
+            yield f"{name} would put a secret in the unit, where every user of the host can read it", hint
 
 
 @warns("unread-version", PACKAGE)
 def unread_version(candidate: Candidate) -> Iterator[Complaint]:
-    """A version whose option names nobody has read is held against the newest before it."""
+    """A version without an option list is checked against the list of the newest version before it."""
     listed = listed_version(candidate.engine.name, candidate.version)
     if candidate.names is None and listed != candidate.version:
         yield (
-            f"the option names of {engine_name(candidate)} have not been read; those of {listed} are assumed",
+            f"rigup does not know the option names of {engine_name(candidate)} and assumes those of {listed}",
             "try the command on a host by hand before relying on it",
         )
 
 
 @warns("sparse-attention", "MiniMax M2's config: attn_type_list is full attention in all 62 layers")
 def sparse_attention(candidate: Candidate) -> Iterator[Complaint]:
-    """Flags for DeepSeek's sparse attention do nothing for a model with full attention."""
+    """Flags for DeepSeek's sparse attention have no effect on a model with full attention."""
     for option in candidate.service.flags:
         if option.startswith(SPARSE_ATTENTION) and candidate.model.family in ("minimax_m2", "llama"):
             yield f"{option} has no effect: {candidate.model.name} has no sparse attention", "leave it out"
@@ -136,12 +136,12 @@ def expandable_segments(candidate: Candidate) -> Iterator[Complaint]:
 
 @refuses("unknown-sampling", "the OpenAI-compatible servers of the three engines")
 def unknown_sampling(candidate: Candidate) -> Iterator[Complaint]:
-    """Sampling defaults must be parameters that every engine has."""
+    """Sampling defaults must be parameters that every engine accepts."""
     for name in candidate.service.sampling:
         if name not in SAMPLING_PARAMETERS:
             close = nearest(name, SAMPLING_PARAMETERS)
             known = ", ".join(SAMPLING_PARAMETERS)
-            yield f'unknown sampling parameter "{name}"', f'did you mean "{close}"?' if close else f"known: {known}"
+            yield f'unknown sampling parameter "{name}"', f'try "{close}"' if close else f"choose from: {known}"
 
 
 SAMPLING_PARAMETERS = (
@@ -173,9 +173,9 @@ def _unknown(candidate: Candidate, kind: str, name: str, known: frozenset[str]) 
     what = "option" if kind == "options" else "variable"
     message = f"{engine_name(candidate)} has no {what} {name}"
     if last is not None and candidate.release.at_least(last):
-        message += f"; {last} was the last that had it"
+        message += f"; {last} was the last version with it"
     successor = SUCCESSORS.get(name)
     if successor and successor in candidate.known_options:
         return message, f"use the option {successor}"
     close = nearest(name, known)
-    return message, f"did you mean {close}?" if close else "leave it out"
+    return message, f"try {close}" if close else "leave it out"

@@ -14,11 +14,9 @@ LARGEST_TENSOR_PARALLEL = 16
 BALANCE_CHECK, BALANCE = "SGLANG_ENABLE_TP_MEMORY_INBALANCE_CHECK", 0.9
 
 
-@refuses(
-    "llama-sizes", "llama-server b11434 --help: --split-mode layer; nothing about stages, replicas or experts by GPU"
-)
+@refuses("llama-sizes", "llama-server b11434 --help: --split-mode layer; no pipeline, data or expert parallelism")
 def llama_sizes(candidate: Candidate) -> Iterator[Complaint]:
-    """Sizes that llama.cpp is not planned with are not dropped without a word."""
+    """llama.cpp assigns whole layers to GPUs; other parallel sizes are refused."""
     service = candidate.service
     if candidate.engine.name != "llama.cpp":
         return
@@ -30,24 +28,24 @@ def llama_sizes(candidate: Candidate) -> Iterator[Complaint]:
     }
     if named := [key for key, size in sizes.items() if (size or 1) > 1]:
         yield (
-            f"llama.cpp is not planned with {' or '.join(named)}: it lays whole layers over the GPUs",
+            f"rigup does not plan llama.cpp with {' or '.join(named)}: it distributes whole layers over the GPUs",
             f"leave {' and '.join(named)} out, or serve it with vLLM or SGLang",
         )
 
 
 @refuses(
     "tensor-parallel-heads",
-    "vLLM and SGLang model code: attention heads and KV heads are split evenly, KV heads repeated beyond their number",
+    "vLLM and SGLang model code: attention heads and KV heads are split evenly, excess ranks replicate KV heads",
 )
 def tensor_parallel_heads(candidate: Candidate) -> Iterator[Complaint]:
-    """Attention heads and KV heads must divide over the tensor parallel GPUs."""
+    """Attention heads and KV heads must divide evenly over the tensor-parallel GPUs."""
     model, size = candidate.model, candidate.parallel.tensor
     if candidate.engine.name == "llama.cpp" or heads_divide(candidate, size):
         return
     sizes = ", ".join(str(n) for n in range(1, LARGEST_TENSOR_PARALLEL + 1) if heads_divide(candidate, n))
     yield (
         f"tensor_parallel {size} does not divide {model.heads} attention heads and {model.kv_heads} KV heads",
-        f"{model.name} can be cut into {sizes}; use pipeline_parallel or llama.cpp for other numbers of GPUs",
+        f"choose tensor_parallel from {sizes}; for other numbers of GPUs use pipeline_parallel or llama.cpp",
     )
 
 
@@ -68,8 +66,9 @@ def fp8_block(candidate: Candidate) -> Iterator[Complaint]:
     if candidate.checkpoint.scheme != "fp8_block128" or not width or _whole(width, shards, FP8_BLOCK):
         return
     yield (
-        f"FP8 blocks of {FP8_BLOCK} do not divide the experts' {width}/{shards} = {_slice(width, shards)}",
-        f"set expert_parallel to True: each GPU then keeps whole experts, {width} wide",
+        f"the experts' width per GPU, {width}/{shards} = {_slice(width, shards)}, is not a multiple of the FP8 block "
+        f"size {FP8_BLOCK}",
+        f"set expert_parallel to True: each GPU then holds whole experts of width {width}",
     )
 
 
@@ -85,25 +84,26 @@ def int4_group(candidate: Candidate) -> Iterator[Complaint]:
     group = int(scheme.removeprefix("int4_g"))
     if not _whole(width, shards, max(MARLIN_TILE, group)):
         yield (
-            f"INT4 groups of {group} do not divide the experts' {width}/{shards} = {_slice(width, shards)}",
+            f"the experts' width per GPU, {width}/{shards} = {_slice(width, shards)}, does not divide into INT4 "
+            f"groups of {group}",
             "set expert_parallel to True, use fewer GPUs, or a checkpoint with groups of 32",
         )
 
 
 @refuses(
     "sglang-unequal-memory",
-    "SGLang 0.5.23 distributed/bootstrap.py: _check_tp_memory_balance raises, unless the variable of environ.py is off",
+    "SGLang 0.5.23 distributed/bootstrap.py: _check_tp_memory_balance raises unless a variable of environ.py is off",
 )
 def sglang_unequal_memory(candidate: Candidate) -> Iterator[Complaint]:
-    """With tensor parallelism SGLang ends where one GPU of the service has less than 0.9 of another's memory."""
+    """SGLang with tensor parallelism exits if one GPU of the service has less than 0.9 of another's memory."""
     sizes = sorted(gpu.memory_mib for gpu in candidate.gpus if gpu.memory_mib is not None)
     checked = candidate.service.environment.get(BALANCE_CHECK, "1").lower() not in ("0", "false", "no", "n", "off")
     if candidate.engine.name != "sglang" or candidate.parallel.tensor == 1 or not checked or not sizes:
         return
     if sizes[0] < BALANCE * sizes[-1]:
         yield (
-            f"SGLang ends at its start: one GPU has {sizes[0]:,} MiB, another {sizes[-1]:,}, and with tensor "
-            f"parallelism it wants {BALANCE:.0%} of the largest on all of them",
+            f"SGLang refuses to start with tensor parallelism across GPUs this unequal ({sizes[0]:,} and "
+            f"{sizes[-1]:,} MiB): each must have at least {BALANCE:.0%} of the largest",
             f'use equal GPUs, pipeline_parallel alone, vLLM, or environment {{"{BALANCE_CHECK}": "0"}}',
         )
 
@@ -115,7 +115,7 @@ def nvfp4_expert_parallel(candidate: Candidate) -> Iterator[Complaint]:
     is_vllm = candidate.engine.name == "vllm"
     if is_vllm and candidate.checkpoint.scheme == "nvfp4" and candidate.parallel.expert > 1 and on_sm120:
         yield (
-            f"NVFP4 with expert parallelism has failed on these cards in older releases than {engine_name(candidate)}",
+            f"NVFP4 with expert parallelism has failed on these GPUs in releases before {engine_name(candidate)}",
             "leave expert_parallel off: NVFP4 divides over 2, 4 and 8 GPUs without it",
         )
 

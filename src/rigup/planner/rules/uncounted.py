@@ -20,9 +20,9 @@ def _each(options: str, hint: str, source: str, harmless: str = "") -> dict[str,
 
 _ADAPTERS = "leave it out: the plan counts one model, without adapters"
 _REDUNDANT = "leave it out: the plan counts every expert once"
-_CONTEXT_PARALLEL = "leave it out: the plan lays the KV cache out by tensor_parallel and pipeline_parallel alone"
-_HOST_CACHE = "leave it out: the plan has the KV cache on the GPUs"
-_FLOAT32 = 'leave it out, or write "bfloat16": the plan counts two bytes where a weight is not quantised'
+_CONTEXT_PARALLEL = "leave it out: the plan distributes the KV cache by tensor_parallel and pipeline_parallel only"
+_HOST_CACHE = "leave it out: the plan keeps the KV cache on the GPUs"
+_FLOAT32 = 'leave it out, or write "bfloat16": the plan counts two bytes for each unquantised weight'
 _TWO_BYTES = "auto bfloat16 float16 half"
 
 _VLLM = {
@@ -57,9 +57,9 @@ _VLLM = {
         "vLLM 0.33.0 config/cache.py",
     ),
     **_each("--dtype", _FLOAT32, "vLLM 0.33.0 config/model.py", _TWO_BYTES),
-    **_each("--config", "write its options in flags, where the plan sees them", "vLLM 0.33.0 engine/arg_utils.py"),
+    **_each("--config", "write its options in flags, which the plan reads", "vLLM 0.33.0 engine/arg_utils.py"),
 }
-_SMALLER = "leave it out: what does not fit is served with a smaller quantisation, or with llama.cpp and offload"
+_SMALLER = "leave it out; if the model does not fit, use a smaller quantisation, or llama.cpp with offload"
 _SGLANG = {
     **_each(
         "--cpu-offload-gb --offload-mode --offload-group-size --offload-num-in-group --offload-prefetch-step "
@@ -75,18 +75,18 @@ _SGLANG = {
     **_each(
         "--attn-dp-size --attention-data-parallel-size --attn-cp-size --attention-context-parallel-size --moe-dp-size "
         "--moe-data-parallel-size --dwdp-size --dcp-size --decode-context-parallel-size",
-        "leave it out: the plan cuts attention and experts by tensor_parallel and expert_parallel alone",
+        "leave it out: the plan splits attention and experts by tensor_parallel and expert_parallel only",
         "SGLang 0.5.23 arg_groups/fields/parallel.py and runtime_context.py",
         "1",
     ),
     **_each(
         "--enable-dp-attention --moe-dense-tp-size --shared-experts-tp-size",
-        "leave it out: the plan cuts every layer by tensor_parallel",
+        "leave it out: the plan splits every layer by tensor_parallel",
         "SGLang 0.5.23 arg_groups/fields/parallel.py",
     ),
     **_each(
         "--moe-a2a-backend --enable-waterfill",
-        "leave it out, and write expert_parallel in the service to have whole experts on each GPU",
+        "leave it out; set expert_parallel in the service to keep whole experts on each GPU",
         "SGLang 0.5.23 arg_groups/overrides.py: _a2a_ep_size sets --ep-size to --tp-size",
         "none",
     ),
@@ -111,14 +111,14 @@ _ARGUMENTS = "llama.cpp b11434 common/arg.cpp"
 _LLAMA_CPP = {
     **_each(
         "--no-kv-offload -nkvo --override-tensor -ot --n-cpu-ffn -ncffn",
-        "leave it out: what does not fit the GPUs is asked for with offload in the service",
+        "leave it out; if the model does not fit the GPUs, set offload in the service",
         _ARGUMENTS,
     ),
     **_each("--mmproj -mm --mmproj-url -mmu", "leave it out: the plan counts text models", _ARGUMENTS),
     **_each("--lora --lora-scaled --control-vector --control-vector-scaled", _ADAPTERS, _ARGUMENTS),
     **_each(
         "--flash-attn -fa",
-        "leave it out: without flash attention no value cache can be quantised, and the scores of a step take memory",
+        "leave it out: without flash attention the value cache cannot be quantised, and attention scores take memory",
         "llama.cpp b11434 src/llama-context.cpp: quantized V cache requires flash_attn to be enabled",
         # what common/arg.cpp takes for yes and for auto, which is yes on these GPUs
         "on enabled true 1 auto -1",

@@ -1,0 +1,104 @@
+"""Pinned parts of an engine build that is not compiled: a Python environment or a container image."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from rigup.service import EngineName
+from rigup.units import Frozen
+
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Architecture = Literal["x86_64", "aarch64"]
+Variant = Literal["cuda", "cpu"]
+# a version or a quantisation in a lock: it becomes part of paths, units and argv
+Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+!-]{0,99}$")]
+
+
+ARCHITECTURES: tuple[Architecture, ...] = ("x86_64", "aarch64")
+
+
+class LockedEnvironment(Frozen):
+    """Every Python package of one build of an engine, as uv resolved them: one wheel a package.
+
+    python: the version exactly as uv provides it ("3.12.12"); for the operating system's Python only "3.11".
+    files: wheel file name to sha256. addresses: URL by file name, for wheels that the package index does not have.
+    """
+
+    engine: EngineName
+    version: Word
+    variant: Variant = "cuda"
+    architecture: Architecture = "x86_64"
+    python: Annotated[str, Field(pattern=r"^3\.[0-9]+(\.[0-9]+)?$")]
+    python_from: Literal["uv", "os"] = "uv"
+    files: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+!-]*\.whl$")], Sha256]
+    addresses: dict[str, Annotated[str, Field(pattern=r"^https?://[^\s@]+$")]] = {}
+
+    @model_validator(mode="after")
+    def _addresses_of_its_files(self) -> LockedEnvironment:
+        if stray := sorted(self.addresses.keys() - self.files.keys()):
+            raise ValueError(f"addresses names {stray[0]}, which is not among files")
+        return self
+
+    def has(self, project: str) -> bool:
+        """Whether a project is among its packages; project: its name on the index, in lower case, with hyphens."""
+        return any(file.partition("-")[0].lower().replace("_", "-") == project for file in self.files)
+
+    @property
+    def name(self) -> tuple[str, str, Variant, Architecture]:
+        """Its identity: engine, version, variant and architecture."""
+        return self.engine, self.version, self.variant, self.architecture
+
+
+class LockedHarness(Frozen):
+    """Every Python package of the evaluation harness, for controlling machines of one kind: one wheel a package.
+
+    version: of the harness itself. python: the minor version of the Python that runs it, rigup's own ("3.11").
+    """
+
+    version: Word
+    architecture: Architecture = "x86_64"
+    python: Annotated[str, Field(pattern=r"^3\.[0-9]+$")]
+    files: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+!-]*\.whl$")], Sha256]
+
+    @property
+    def name(self) -> tuple[str, str]:
+        """Its identity: the kind of controlling machine."""
+        return self.python, self.architecture
+
+
+class LockedUv(Frozen):
+    """uv, which makes the environments: its version, and its wheels by file name, one for each architecture in use."""
+
+    version: Word
+    files: dict[Annotated[str, Field(pattern=r"^uv-[A-Za-z0-9_.+-]+\.whl$")], Sha256]
+
+    def wheel(self, architecture: Architecture) -> str | None:
+        """The name of the wheel for an architecture."""
+        return next((name for name in self.files if name.endswith(f"_{architecture}.whl")), None)
+
+
+class LockedImage(Frozen):
+    """A container image of an engine by digest.
+
+    repository: with its registry, "docker.io/vllm/vllm-openai". bytes: of its layers, packed as they are downloaded.
+    """
+
+    engine: EngineName
+    version: Word
+    variant: Variant = "cuda"
+    architecture: Architecture = "x86_64"
+    repository: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+$")]
+    digest: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
+    bytes: Annotated[int, Field(ge=0, le=2**54, strict=True)] = 0
+
+    @property
+    def name(self) -> tuple[str, str, Variant, Architecture]:
+        """Its identity in a lock."""
+        return self.engine, self.version, self.variant, self.architecture
+
+    @property
+    def reference(self) -> str:
+        """The reference for container tools: repository@sha256:..."""
+        return f"{self.repository}@{self.digest}"

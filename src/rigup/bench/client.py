@@ -1,0 +1,85 @@
+"""The benchmark client: how it is sent to the endpoint's host, and its requests.
+
+It is a program for a host with nothing but Python: its modules travel over standard input, nothing is left there, and
+the API key is read where it lies. On this machine the same program runs beside rigup.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pynvml
+
+from rigup.errors import HostFailed, InputError, RigupError, Unreachable
+from rigup.programs import program_file
+
+# in import order
+MODULES = (
+    *("http_reader", "listeners", "unprivileged"),
+    *(f"bench_{name}" for name in ("target", "ask", "prompts", "endpoint", "stream", "statistics", "load", "watch")),
+    "bench_main",
+)
+
+BOOT = """\
+import base64, json, sys, types, zlib
+said = json.loads(zlib.decompress(base64.b64decode(sys.stdin.readline())))
+for name, text in said.items():
+    module = sys.modules[name] = types.ModuleType(name)
+    exec(compile(text, name + ".py", "exec"), module.__dict__)
+sys.exit(sys.modules["bench_main"].main())
+"""
+
+KINDS: dict[str, type[RigupError]] = {"input": InputError, "unreachable": Unreachable, "failed": HostFailed}
+
+
+@dataclass(frozen=True)
+class LevelWanted:
+    """One level: concurrency, tokens of prompt and answer, and duration or number of requests."""
+
+    concurrency: int
+    input: int
+    output: int
+    seconds: float | None = None
+    requests: int | None = None
+
+
+@dataclass(frozen=True)
+class BenchRequest:
+    """What to measure. model: None for the endpoint's first. leave_out: skip levels that exceed the context."""
+
+    levels: tuple[LevelWanted, ...]
+    model: str | None = None
+    chat: bool = False
+    warmup: int = 1
+    timeout_s: float = 300.0
+    leave_out: bool = False
+    seed: int | None = None
+
+    def request(self, url: str, key: str | None = None, **more: Any) -> dict[str, Any]:
+        """As the program takes it. more: key_file, unit and user, of the host on which it runs, and gpus."""
+        there = {"key_file": None, "unit": None, "user": None, "gpus": False}
+        return {"url": url, "key": key, **there, **asdict(self), **more}
+
+
+def program(request: dict[str, Any]) -> str:
+    """Two lines for the standard input of `python3 -I -c BOOT`: the program and its request."""
+    return f"{_packed(request['gpus'])}\n{json.dumps(request)}\n"
+
+
+@lru_cache(maxsize=2)
+def _packed(with_nvml: bool) -> str:
+    modules = {name: program_file(f"{name}.py").read_text() for name in MODULES}
+    if with_nvml:
+        modules = {"pynvml": Path(pynvml.__file__).read_text(), **modules}
+    return base64.b64encode(zlib.compress(json.dumps(modules).encode(), 9)).decode()
+
+
+def failure(said: dict[str, str], where: str = "") -> RigupError:
+    """Converts the program's error into a RigupError. where: prefix of the message, "gpu1.lan: chat: "."""
+    return KINDS[said["kind"]](where + said["message"], said["hint"] or None)

@@ -1,0 +1,238 @@
+"""Parses the output lines of the benchmark client; the only place that does.
+
+The client runs on a host and repeats what an engine sends; neither is trusted.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from rigup.operations.service.reply import shown
+
+MOST_BYTES = 1 << 22
+MOST_LEVELS = 1000
+MOST_PARTS = 1000
+MOST_GPUS = 256
+MOST_ROWS = 1000
+MOST_FAILURES = 10_000
+
+Text = Annotated[str, Field(max_length=4000), AfterValidator(shown)]
+Count = Annotated[int, Field(ge=0, le=1 << 50)]
+# keep types: an integer stays an integer
+Number = Annotated[int | float, Field(ge=-1e15, le=1e15, allow_inf_nan=False)]
+Numbers = Annotated[list[Number], Field(max_length=MOST_PARTS)]
+
+
+class _Said(BaseModel):
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+
+class EndpointLine(_Said):
+    """The measured endpoint."""
+
+    url: Text
+    model: Text
+    engine: Text
+    version: Text
+    context: Count | None
+    api: Text
+    prompts: Text
+    ignores_eos: bool
+    counts_tokens: bool
+
+
+class ProgressLine(_Said):
+    """Progress of a level."""
+
+    concurrency: Count
+    input: Count
+    output: Count
+    phase: Literal["run-in", "window", "last answers"]
+    elapsed_s: Number
+    of_s: Number | None
+    of_requests: Count | None
+    open: Count
+    ended: Count
+    failed: Count
+    tokens: Count
+
+
+class SkippedLine(_Said):
+    """A level that exceeds the endpoint's context."""
+
+    input: Count
+    output: Count
+    why: Text
+
+
+class Requests(_Said):
+    """Numbers of requests of a level."""
+
+    counted: Count
+    all: Count
+    failed: Count
+    broken_off: Count
+
+
+class Rate(_Said):
+    """A rate per second, for the level and for parts of it."""
+
+    mean: Number
+    parts: Numbers
+
+
+class PartsLine(_Said):
+    """A distribution in parts of the level."""
+
+    mean: Numbers
+    p50: Numbers
+    p99: Numbers
+
+
+class LatencyLine(_Said):
+    """A latency distribution in milliseconds."""
+
+    count: Count
+    mean: Number
+    p50: Number
+    p95: Number
+    p99: Number
+    most: Number
+    parts: PartsLine
+
+
+class Bounds(_Said):
+    """Minimum and maximum."""
+
+    least: Count
+    most: Count
+
+
+class RequestLine(_Said):
+    """One request."""
+
+    name: Text
+    started_s: Number
+    ttft_ms: Number
+    tpot_ms: Number | None
+    seconds: Number
+    tokens: Count
+    prompt_tokens: Count | None
+
+
+class EngineLoad(_Said):
+    """The engine's load during the level, from its metrics."""
+
+    running_most: Count
+    running: Number
+    queued_most: Count
+    queued: Number
+    capped: bool
+    samples: Count
+
+
+class GpuLoad(_Said):
+    """A GPU's load during the level."""
+
+    gpu: Count
+    name: Text
+    power_w: Number | None
+    power_most_w: Number | None
+    memory_most_mib: Number | None
+    temperature_most_c: Number | None
+
+
+class Late(_Said):
+    """How late packets were read, in milliseconds."""
+
+    p50: Number
+    p99: Number
+    most: Number
+
+
+class ClientLoad(_Said):
+    """Load of the client itself."""
+
+    busy: Number
+    late_ms: Late | None
+
+
+class LevelLine(_Said):
+    """The result of one level."""
+
+    concurrency: Count
+    input: Count
+    output: Count
+    complete: bool
+    requests: Requests
+    failures: Annotated[dict[Text, Count], Field(max_length=MOST_FAILURES)]
+    window_s: Number
+    output_tokens_per_second: Rate
+    prompt_tokens_per_second: Rate
+    requests_per_second: Rate
+    ttft_ms: LatencyLine | None
+    tpot_ms: LatencyLine | None
+    itl_ms: LatencyLine | None
+    request_ms: LatencyLine | None
+    prompt_tokens: Bounds | None
+    output_tokens: Bounds | None
+    tokens_per_event: Number
+    each: Annotated[list[RequestLine], Field(max_length=MOST_ROWS)]
+    engine: EngineLoad | None
+    gpus: Annotated[list[GpuLoad], Field(max_length=MOST_GPUS)]
+    client: ClientLoad
+
+
+class Client(_Said):
+    """The machine that ran the client."""
+
+    python: Text
+    machine: Text
+
+
+class End(_Said):
+    """The last line."""
+
+    complete: bool
+    why: Text
+    client: Client
+
+
+class Failure(_Said):
+    """The last line if the client failed."""
+
+    kind: Literal["input", "unreachable", "failed"]
+    message: Text
+    hint: Text
+
+
+class Line(_Said):
+    """One line: exactly one of these fields."""
+
+    endpoint: EndpointLine | None = None
+    progress: ProgressLine | None = None
+    left_out: SkippedLine | None = None
+    level: LevelLine | None = None
+    end: End | None = None
+    error: Failure | None = None
+
+
+def read_line(line: str | bytes) -> Line | None:
+    """Parses a line; None for a line of another program. Raises ValueError for an invalid one."""
+    if len(line) > MOST_BYTES:
+        raise ValueError("a line is too long")
+    if line.lstrip()[:1] not in ("{", b"{"):
+        return None
+    try:
+        return Line.model_validate_json(line)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        if first["type"] == "json_invalid":
+            return None
+        raise ValueError(f"{_place(first['loc'])} {first['msg'][:200]}") from None
+
+
+def _place(parts: tuple[int | str, ...]) -> str:
+    return shown(".".join(str(part) for part in parts)[:200])

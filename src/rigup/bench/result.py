@@ -1,0 +1,106 @@
+"""Collects the output lines of the benchmark client into one result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from rigup.bench.client import BenchRequest, failure
+from rigup.bench.lines import MOST_LEVELS, read_line
+from rigup.errors import HostFailed
+
+SCHEMA = 1
+# a client with more lateness at p99 may itself limit the throughput
+LATE_MS = 20.0
+BUSY = 0.9
+
+
+class Collected:
+    """Takes lines as they come. where: in front of messages, "gpu1.lan: chat: ". show: is given progress."""
+
+    def __init__(self, where: str, show: Callable[[dict[str, Any]], None]) -> None:
+        self._where, self._show = where, show
+        self._began = datetime.now(UTC)
+        self.endpoint: dict[str, Any] = {}
+        self.levels: list[dict[str, Any]] = []
+        self.left_out: list[dict[str, Any]] = []
+        self.end: dict[str, Any] | None = None
+
+    def take(self, line: str | bytes) -> None:
+        """Takes one line; ignores lines of other programs.
+
+        Raises the program's error, and HostFailed for an invalid line.
+        """
+        try:
+            said = read_line(line)
+        except ValueError as error:
+            raise HostFailed(f"{self._where}the output of the benchmark is invalid: {error}") from None
+        if said is None:
+            return
+        if said.error:
+            raise failure(said.error.model_dump(), self._where)
+        if said.progress:
+            self._show(said.progress.model_dump())
+        self.endpoint = said.endpoint.model_dump() if said.endpoint else self.endpoint
+        self.end = said.end.model_dump() if said.end else self.end
+        self.levels += [said.level.model_dump()] if said.level else []
+        self.left_out += [said.left_out.model_dump()] if said.left_out else []
+        if len(self.levels) + len(self.left_out) > MOST_LEVELS:
+            raise HostFailed(f"{self._where}the benchmark reported more than requested")
+
+    def result(self, wanted: BenchRequest, about: dict[str, Any], last_words: str = "") -> dict[str, Any]:
+        """All of it. about: what was measured, as the caller knows it. last_words: of a program that ended too early.
+
+        Raises HostFailed where not even one level was measured.
+        """
+        if self.end is None and not self.levels:
+            raise HostFailed(f"{self._where}the benchmark ended early: {last_words or 'no output'}")
+        end = self.end or {"complete": False, "why": last_words or "the connection was lost", "client": {}}
+        made = {
+            "schema": SCHEMA,
+            **about,
+            "endpoint": self.endpoint,
+            "began": self._began.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "ended": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "complete": end["complete"],
+            "why": end["why"],
+            "client": end["client"],
+            "warmup": wanted.warmup,
+            "left_out": self.left_out,
+            "levels": self.levels,
+        }
+        return {**made, "notes": notes(made)}
+
+
+def notes(result: dict[str, Any]) -> list[str]:
+    """Notes for readers of the figures."""
+    found, endpoint = [], result["endpoint"]
+    if not result["complete"]:
+        found.append(f"incomplete: {result['why']}")
+    found += [f"skipped prompts of {entry['input']} tokens: {entry['why']}" for entry in result["left_out"]]
+    if not endpoint.get("ignores_eos", True):
+        found.append("the endpoint does not support ignore_eos; answers may be shorter than requested")
+    if not endpoint.get("counts_tokens", True):
+        found.append("the endpoint does not count tokens; each stream event counts as one")
+    if endpoint.get("prompts") == "words, not counted":
+        found.append("prompts of exact length are not possible; each word counts as one token")
+    for level in result["levels"]:
+        found += [f"{level['concurrency']} at once: {text}" for text in _of_level(level)]
+    return found
+
+
+def _of_level(level: dict[str, Any]) -> list[str]:
+    found = []
+    engine, client, prompts = level["engine"], level["client"], level["prompt_tokens"]
+    if not level["complete"]:
+        found.append("interrupted; these figures cover the part measured until then")
+    if engine and engine["capped"]:
+        found.append(
+            f"capped: the engine ran at most {engine['running_most']} requests and queued {engine['queued']:.0f}"
+        )
+    if prompts and (prompts["least"], prompts["most"]) != (level["input"], level["input"]):
+        found.append(f"prompts had {prompts['least']} to {prompts['most']} tokens, not {level['input']}")
+    if client["busy"] > BUSY and (client["late_ms"] or {}).get("p99", LATE_MS) >= LATE_MS:
+        found.append(f"the client was busy {client['busy']:.0%} of the time and may limit the throughput")
+    return found

@@ -1,0 +1,86 @@
+"""Benchmarks of an inventory's services: the client runs on the host and sends its results back.
+
+On the host, because a service listens on its loopback, and because all streams through one SSH connection would wait
+for each other: that would be measured, not the engine.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from pyinfra.api.command import QuoteString, StringCommand
+
+from rigup import layout
+from rigup.bench.client import BOOT, BenchRequest, program
+from rigup.bench.lines import MOST_BYTES
+from rigup.bench.progress import show
+from rigup.bench.result import Collected
+from rigup.errors import HostFailed
+from rigup.facts.probe import Probe
+from rigup.host import Host
+from rigup.operations.primitives import jobs, remote
+from rigup.operations.primitives.progress import Progress, report
+from rigup.operations.service.health import endpoint
+from rigup.plan import BoundPlan
+from rigup.run.service_run import about
+from rigup.systemd.api_key import wants_key
+
+POLL_SECONDS = 0.5
+STOP_SECONDS = 30.0
+MOST_COMPLAINTS = 1 << 16
+MOST_SAID = 1 << 30
+
+
+def bench_service(host: Host, plan: BoundPlan, probe: Probe, wanted: BenchRequest) -> dict[str, Any]:
+    """Measures one service of a host. Raises HostFailed, InputError or Unreachable on failure."""
+    name = plan.service.name
+    collected = Collected(f"{host.name}: {name}: ", lambda said: show(host.name, name, said))
+    request = wanted.request(
+        endpoint(plan),
+        key_file=f"{layout.service_folder(name)}/api-key" if wants_key(plan.service) else None,
+        unit=layout.unit_name(name),
+        user=layout.WORKER_USER,
+        gpus=bool(probe.gpus),
+    )
+    report(Progress(host.name, "bench", text=f"{name}: querying the endpoint"))
+    last_words = _follow(host, request, collected)
+    return collected.result(wanted, about(host.name, plan, probe), last_words)
+
+
+def _follow(host: Host, request: dict[str, Any], collected: Collected) -> str:
+    """Runs the client on the host; returns its error output. Ctrl-C and a lost connection end it early."""
+    command = StringCommand("python3", "-I", "-c", QuoteString(BOOT))
+    sudo = bool(getattr(host.data, "_sudo", None) or host.state.config.SUDO)
+    channel = host.connector.start(command, program(request), _sudo=sudo)
+    channel.settimeout(POLL_SECONDS)
+    heard, stopped, held, complaints, said = time.monotonic(), 0.0, b"", b"", 0
+    try:
+        while True:
+            now = time.monotonic()
+            if jobs.cancelled() and not stopped:
+                stopped = now
+                channel.shutdown_write()
+            if now - heard > request["timeout_s"] + STOP_SECONDS or (stopped and now - stopped > STOP_SECONDS):
+                return "no output"
+            while channel.recv_stderr_ready():
+                complaints = (complaints + channel.recv_stderr(1 << 16))[-MOST_COMPLAINTS:]
+            try:
+                data = channel.recv(1 << 16)
+            except TimeoutError:
+                continue
+            if not data:
+                break
+            heard = time.monotonic()
+            *lines, held = (held + data).split(b"\n")
+            for line in lines:
+                collected.take(line)
+            said += len(data)
+            if len(held) > MOST_BYTES or said > MOST_SAID:
+                raise HostFailed(f"{host.name}: the output of the benchmark is too long: {said} bytes")
+    except remote.CONNECTION_ERRORS as error:
+        return f"connection lost ({type(error).__name__})"
+    finally:
+        channel.close()
+    spoken = [line for line in complaints.decode(errors="replace").splitlines() if line.strip()]
+    return spoken[-1].strip() if spoken else ""

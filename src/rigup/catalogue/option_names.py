@@ -1,0 +1,139 @@
+"""Which option names, option values and environment variables each pinned engine version knows.
+
+Read from the engines' own packages; `data/engines/flags/*.json` names each package with its sha256. A name there
+is followed by the versions that know it: "0.12.0..0.33.0", or several such ranges.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from rigup.artifacts import Architecture, Sha256, Variant
+from rigup.catalogue.engines import version_key
+from rigup.errors import InputError
+from rigup.regular_files import read_text
+from rigup.service import EngineName
+from rigup.units import Frozen
+
+FOLDER = Path(__file__).parent / "data" / "engines" / "flags"
+OWN_PREFIXES = {"vllm": ("VLLM_",), "sglang": ("SGLANG_", "SGL_"), "llama.cpp": ("LLAMA_ARG_", "LLAMA_API_")}
+
+
+class NameList(Frozen):
+    """The names that one wheel knows, kept by a fleet whose locked wheel is not in the toolkit's lists.
+
+    file, sha256: the wheel's. variant, architecture: of the builds that it is for.
+    """
+
+    engine: EngineName
+    version: str
+    variant: Variant
+    architecture: Architecture
+    file: str
+    sha256: Sha256
+    options: frozenset[str]
+    variables: frozenset[str]
+
+    @property
+    def kind(self) -> tuple[str, str, str, str]:
+        """Which build it is of."""
+        return self.engine, self.version, self.variant, self.architecture
+
+
+def load_name_lists(folder: Path) -> tuple[NameList, ...]:
+    """Every list of a fleet's folder. Raises InputError naming the file and what is wrong."""
+    found = []
+    for path in sorted(folder.glob("*.json")):
+        try:
+            found.append(NameList.model_validate_json(read_text(path)))
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"]))
+            raise InputError(f"{path}: {where}: {first['msg']}", "read it again: rigup lock --upgrade ENGINE") from None
+    return tuple(found)
+
+
+def name_list_text(names: NameList) -> str:
+    """A list as its file says it: one name a line, so that a change is readable in a diff."""
+    told = names.model_dump(mode="json") | {"options": sorted(names.options), "variables": sorted(names.variables)}
+    return json.dumps(told, indent=1) + "\n"
+
+
+@functools.cache
+def known_options(engine: str, version: str) -> frozenset[str]:
+    """Every option name, short and long, that the version's server takes."""
+    return _known(engine, _lists(engine)["options"], version)
+
+
+@functools.cache
+def known_variables(engine: str, version: str) -> frozenset[str]:
+    """Every environment variable of its own that the version reads."""
+    return _known(engine, _lists(engine)["variables"], version)
+
+
+@functools.cache
+def known_values(engine: str, version: str, option: str) -> frozenset[str]:
+    """The values that an option with a fixed choice takes; empty where the choice is open or was not read."""
+    return _known(engine, _lists(engine)["values"].get(option, {}), version)
+
+
+def listed_version(engine: str, version: str) -> str:
+    """The version whose names are taken for this one: itself if they were read, else the newest before it.
+
+    A fleet may add a version that the toolkit has not read yet.
+    """
+    versions: list[str] = _lists(engine)["versions"]
+    older = [listed for listed in versions if version_key(listed) <= version_key(version)]
+    return version if version in versions else (older or versions)[-1 if older else 0]
+
+
+def package(engine: str, version: str) -> dict[str, str]:
+    """The package that the lists were read from: its `file` name and `sha256`."""
+    found: dict[str, str] = _lists(engine)["packages"].get(version, {})
+    return found
+
+
+def is_own_variable(engine: str, name: str) -> bool:
+    """Whether a variable is the engine's to know. Others (NCCL_, CUDA_, OMP_) are libraries' and pass unchecked."""
+    return name.startswith(OWN_PREFIXES[engine])
+
+
+def last_version_with(engine: str, kind: str, name: str) -> str | None:
+    """The last version that knew an option ("options") or a variable ("variables"), or None if none ever did."""
+    ranges = _lists(engine)[kind].get(name)
+    return ranges.split()[-1].rpartition("..")[2] if ranges else None
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that looks most like this one, or None if none does."""
+    close = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.6)
+    return close[0] if close else None
+
+
+@functools.cache
+def _lists(engine: str) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads((FOLDER / f"{engine.replace('.', '_')}.json").read_text())
+    return data
+
+
+def _known(engine: str, table: dict[str, str], version: str) -> frozenset[str]:
+    listed = listed_version(engine, version)
+    return frozenset(name for name, ranges in table.items() if in_ranges(listed, ranges))
+
+
+@functools.cache
+def in_ranges(version: str, ranges: str) -> bool:
+    """Whether a version is in one of the ranges: "0.12.0..0.23.0 0.30.0"; no range matches nothing."""
+    key = version_key(version)
+    for span in ranges.split():
+        first, _, last = span.partition("..")
+        if version_key(first) <= key <= version_key(last or first):
+            return True
+    return False

@@ -1,0 +1,1 @@
+"""Output: tables, bars, progress and JSON. Draws plain values; opens no connection."""

@@ -1,0 +1,181 @@
+"""Shows benchmark results: tables like the engines' own, CSV, and comparisons."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from rigup.bench.comparison import FAILED, FigureChange
+
+LATENCIES = ("ttft_ms", "tpot_ms", "itl_ms")
+STATISTICS = ("mean", "p50", "p95", "p99")
+COLOURS = {"better": "green", "worse": "red", "noise": "dim", "unknown": ""}
+
+
+def show_result(result: dict[str, Any], console: Console) -> None:
+    """Prints one result: the endpoint, a row per level, single runs if they are few, and notes."""
+    endpoint = result["endpoint"]
+    engine = f"{endpoint.get('engine', '')} {endpoint.get('version', '')}".strip()
+    title = f"[bold]{escape(result['host'])} {escape(result['service'])}[/]"
+    console.print(f"{title}: {escape(endpoint.get('model', ''))} on {escape(engine)}", highlight=False, soft_wrap=True)
+    console.print(_levels(result))
+    for level in result["levels"]:
+        if level["concurrency"] == 1 and level["each"]:
+            console.print(_runs(level), highlight=False, soft_wrap=True)
+        for error, count in level["failures"].items():
+            console.print(f"  [red]{level['concurrency']} at once: {count}x {escape(error)}[/]", soft_wrap=True)
+    for line in (*_gpus(result["levels"]), *_lateness(result["levels"])):
+        console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
+    for note in result["notes"]:
+        console.print(f"  [yellow]{escape(note)}[/]", highlight=False, soft_wrap=True)
+
+
+def _levels(result: dict[str, Any]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    head = ("at once", "in", "out", "out tok/s", "in tok/s", "req/s")
+    for column in (*head, *(f"{name[:-3].upper()} ms" for name in LATENCIES), "failed", "run + queued"):
+        table.add_column(column, justify="right", overflow="fold")
+    table.caption = "ms: mean / p50 / p95 / p99"
+    table.caption_justify = "left"
+    for level in result["levels"]:
+        rates = (level[f"{name}_per_second"]["mean"] for name in ("output_tokens", "prompt_tokens", "requests"))
+        output, prompt, requests = rates
+        failed, engine = level["requests"]["failed"], level["engine"]
+        table.add_row(
+            str(level["concurrency"]),
+            f"{level['input']:,}",
+            str(level["output"]),
+            f"{output:,.1f}" if output < 100 else f"{output:,.0f}",
+            f"{prompt:,.0f}",
+            f"{requests:.2f}",
+            *(_latency(level[name]) for name in LATENCIES),
+            f"[red]{failed}[/]" if failed else "0",
+            _engine(engine),
+        )
+    return table
+
+
+def _latency(figure: dict[str, Any] | None) -> str:
+    return " / ".join(_short(figure[name]) for name in STATISTICS) if figure else "-"
+
+
+def _short(value: float) -> str:
+    return f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:,.0f}"
+
+
+def _engine(engine: dict[str, Any] | None) -> str:
+    """Requests that the engine ran and queued; coloured if the engine capped them below the concurrency."""
+    if engine is None:
+        return "unknown"
+    text = f"{engine['running_most']} + {engine['queued']:.0f}"
+    return f"[yellow]{text} capped[/]" if engine["capped"] else text
+
+
+def _runs(level: dict[str, Any]) -> str:
+    rows = [f"{run['tokens'] / run['seconds']:.1f}" for run in level["each"]]
+    return f"  {level['input']:,} in, {level['output']} out, each request separately: {', '.join(rows)} tok/s"
+
+
+def _gpus(levels: Sequence[dict[str, Any]]) -> list[str]:
+    """A line per GPU, over all levels."""
+    found: dict[int, list[dict[str, Any]]] = {}
+    for level in levels:
+        for gpu in level["gpus"]:
+            found.setdefault(gpu["gpu"], []).append(gpu)
+    return [f"GPU {index} {rows[0]['name']}: {_over(rows)}" for index, rows in found.items()]
+
+
+def _over(rows: list[dict[str, Any]]) -> str:
+    figures = (("power_most_w", "{:.0f} W"), ("memory_most_mib", "{:.0f} MiB"), ("temperature_most_c", "{:.0f} °C"))
+    known = [(text, [row[key] for row in rows if row[key] is not None]) for key, text in figures]
+    return ", ".join(f"at most {text.format(max(values))}" for text, values in known if values) or "no readings"
+
+
+def _lateness(levels: Sequence[dict[str, Any]]) -> list[str]:
+    known = [level["client"]["late_ms"] for level in levels if level["client"]["late_ms"]]
+    if not known:
+        return []
+    busiest = max(level["client"]["busy"] for level in levels)
+    return [
+        f"the client read data {max(late['p50'] for late in known):.2f} ms (p50) and "
+        f"{max(late['p99'] for late in known):.2f} ms (p99) after arrival (not in the figures); "
+        f"busy {busiest:.0%} at most"
+    ]
+
+
+def as_csv(results: Sequence[dict[str, Any]]) -> str:
+    """CSV with a header and a row per level; a missing figure is an empty field."""
+    out = io.StringIO()
+    names = [f"{name[:-3]}_{statistic}_ms" for name in LATENCIES for statistic in STATISTICS]
+    counts = ("counted", "failed")
+    rates = ("output_tokens_per_second", "prompt_tokens_per_second", "requests_per_second")
+    head = ("host", "service", "model", "began", "complete", "concurrency", "input", "output")
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow((*head, *rates, *names, *counts, "running_most", "queued", "capped", "plan"))
+    for result in results:
+        model = result["endpoint"].get("model", "")
+        for level in result["levels"]:
+            engine = level["engine"] or {"running_most": "", "queued": "", "capped": ""}
+            writer.writerow(
+                (
+                    *(result["host"], result["service"], model, result["began"], level["complete"]),
+                    *(level["concurrency"], level["input"], level["output"]),
+                    *(round(level[rate]["mean"], 3) for rate in rates),
+                    *(round(level[n][s], 3) if level[n] else "" for n in LATENCIES for s in STATISTICS),
+                    *(level["requests"][count] for count in counts),
+                    *(engine["running_most"], engine["queued"], engine["capped"], result["plan"] or ""),
+                )
+            )
+    return out.getvalue()
+
+
+def show_changes(
+    changes: Sequence[FigureChange],
+    differ: Sequence[tuple[str, Any, Any]],
+    results: tuple[dict[str, Any], dict[str, Any]],
+    console: Console,
+) -> None:
+    """Prints a row per figure, and other differences between the two results."""
+    for name, old, new in differ:
+        console.print(f"{name}: {escape(str(old))} -> {escape(str(new))}", highlight=False, soft_wrap=True)
+    for result in results:
+        if not result["complete"]:
+            words = f"the run of {result['began']} is incomplete: {result['why']}"
+            console.print(words, style="yellow", markup=False, highlight=False)
+    table = Table(box=None, pad_edge=False)
+    for column in ("at once", "in", "out", "figure", "before", "after", "change", "noise", ""):
+        table.add_column(column, justify="left" if column in ("figure", "") else "right")
+    for change in changes:
+        unit = "points" if change.figure == FAILED else "%"
+        noise = "?" if change.noise is None else f"± {change.noise:.1f} {unit}"
+        said = {"noise": "within noise", "unknown": "too few requests to tell"}.get(change.verdict, change.verdict)
+        table.add_row(
+            *(f"{value:,}" for value in change.level),
+            change.figure.replace("_per_second", "/s").replace("_percent", " %").replace("_", " "),
+            _short(change.before),
+            _short(change.after),
+            f"{change.percent:+.1f} {unit}",
+            noise,
+            said,
+            style=COLOURS[change.verdict],
+        )
+    console.print(table)
+
+
+def changes_as_json(changes: Sequence[FigureChange], differ: Sequence[tuple[str, Any, Any]]) -> dict[str, Any]:
+    """The comparison for scripts; schema 1."""
+    rows = []
+    for change in changes:
+        concurrency, length, output = change.level
+        row = asdict(change)
+        del row["level"]
+        rows.append({"concurrency": concurrency, "input": length, "output": output, **row})
+    conditions = [{"name": name, "before": old, "after": new} for name, old, new in differ]
+    return {"schema": 1, "conditions": conditions, "changes": rows}

@@ -1,0 +1,36 @@
+"""A rich console for untrusted text: only rich's own escape sequences reach the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import IO
+
+import rich.console
+from rich.console import ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+from rigup.cli.output.printable_streams import PrintableStream
+from rigup.printable import printable
+
+
+class Console(rich.console.Console):
+    """A rich Console that makes every text printable: plain text, markup, table cells, bars."""
+
+    @property
+    def file(self) -> IO[str]:
+        """The stream below PrintableStream, which would also remove rich's own sequences."""
+        file = super().file
+        return file.stream if isinstance(file, PrintableStream) else file
+
+    @file.setter
+    def file(self, new_file: IO[str]) -> None:
+        self._file = new_file
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """As rich's, with every text printable and without links."""
+        for segment in super().render(renderable, options):
+            if segment.control:
+                yield segment
+                continue
+            style = segment.style.update_link(None) if segment.style and segment.style.link else segment.style
+            yield Segment(printable(segment.text), style)

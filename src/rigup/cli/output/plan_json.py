@@ -1,0 +1,89 @@
+"""`rigup plan --json`, schema 1: a stable contract for scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from rigup.plan import Plan
+from rigup.planner.multinode.nodes import named
+from rigup.project.inventory import HostEntry
+from rigup.units import Frozen
+
+SCHEMA = 1
+NOTHING_DECIDED = (
+    "engine",
+    "checkpoint",
+    "parallel",
+    "context",
+    "kv_cache_type",
+    "kv_tokens",
+    "memory",
+    "host_memory_mib",
+    "decode_tokens_per_second",
+    "command",
+    "environment",
+    "moe_config",
+    "warnings",
+)
+
+
+def as_json(plans: Iterable[Plan], idle: Iterable[HostEntry]) -> dict[str, Any]:
+    """All plans, one entry per service and host, and the hosts without services."""
+    return {
+        "schema": SCHEMA,
+        "hosts": [plan_as_json(plan) for plan in plans],
+        "idle": [{"host": entry.name, "group": entry.group} for entry in idle],
+    }
+
+
+def plan_as_json(plan: Plan) -> dict[str, Any]:
+    """One plan; undecided fields of a refused plan are null.
+
+    nodes: the hosts of a multi-host service by rank, [] for one host. rank: this host's.
+    """
+    decided = _decided(plan) if plan.verdict == "ok" else dict.fromkeys(NOTHING_DECIDED)
+    return {
+        "host": plan.host,
+        "group": plan.group,
+        "verdict": plan.verdict,
+        "rig": _rig(plan),
+        "service": {"name": plan.service.name, "port": plan.service.port},
+        **decided,
+        "refusals": [finding.model_dump() for finding in plan.refusals],
+        "alternatives": [alternative.model_dump() for alternative in plan.alternatives],
+        "nodes": [node.host for node in plan.nodes],
+        "rank": plan.rank,
+    }
+
+
+def _rig(plan: Plan) -> dict[str, Any]:
+    gpus = [
+        {"index": i, "name": g.name, "memory_mib": g.memory_mib, "compute_capability": g.compute_capability}
+        for i, g in enumerate(plan.rig.gpus)
+    ]
+    return {"gpus": gpus, "host_memory_gib": plan.rig.host_memory_gib}
+
+
+def _decided(plan: Plan) -> dict[str, Any]:
+    assert plan.build is not None
+    shown = named(plan)
+    return {
+        "engine": {"name": plan.build.engine, "version": plan.build.version, "build": plan.build.method},
+        "checkpoint": plan.checkpoint and plan.checkpoint.model_dump(include={"repo", "quant", "bytes"}),
+        "parallel": _dumped(plan.parallel),
+        "context": plan.context,
+        "kv_cache_type": plan.kv_cache_type,
+        "kv_tokens": plan.kv_tokens,
+        "memory": [gpu.model_dump() for gpu in plan.memory],
+        "host_memory_mib": plan.host_memory_mib,
+        "decode_tokens_per_second": _dumped(plan.decode_tokens_per_second),
+        "command": list(shown.command),
+        "environment": dict(shown.environment),
+        "moe_config": plan.moe_config and plan.moe_config.model_dump(include={"file", "status"}),
+        "warnings": [warning.model_dump(exclude={"hint"}) for warning in plan.warnings],
+    }
+
+
+def _dumped(value: Frozen | None) -> dict[str, Any] | None:
+    return None if value is None else value.model_dump()

@@ -1,0 +1,108 @@
+"""Rows of `rigup status`, one per service and host: plain values, also used by `--json`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from rigup.facts.probe import Probe, ProbedGpu
+from rigup.plan import Plan
+from rigup.run.drift import Drift, driver_standing
+from rigup.run.kernel_status import runs_without_ours
+from rigup.run.result import NO_ANSWER, HostResult
+
+SYSTEMD_TIME = "%a %Y-%m-%d %H:%M:%S UTC"
+_TAKES_NO_PART = ("unreachable", "refused", "cancelled", "not begun")
+
+
+def row(result: HostResult, plan: Plan, drift: tuple[Drift, ...]) -> dict[str, Any]:
+    """The row of one service. Its `drift` names what differs from the plan, "none" if nothing does.
+
+    drift: all drift found on the host.
+    """
+    name, probe = plan.service.name, result.probe
+    known: dict[str, Any] = {"host": result.host, "service": name, "health": "unknown", "drift": "unknown"}
+    if probe is None:
+        return known | {"health": result.state}
+    unit, release = probe.units.get(name), probe.releases.get(name)
+    answer = next((a for a in result.answers if a.service == name), None)
+    standing = driver_standing(probe.nvidia, plan.driver)
+    own = [found.what for service in (name, "") for found in drift if found.service == service]
+    return known | {
+        "os": probe.os,
+        "driver": ", ".join(standing) or None,
+        "gpus": [asdict(gpu) for gpu in probe.gpus],
+        **gpu_figures(probe, plan),
+        "release": probe.current.get(name),
+        "build": release.get("build") if release else None,
+        "checkpoint": release.get("checkpoint") if release else None,
+        "unit": unit.active if unit else "absent",
+        "since": unit.since if unit else None,
+        "up_seconds": up_seconds(unit.since, probe.clock) if unit and unit.active == "active" else None,
+        "restarts": unit.restarts if unit else None,
+        "health": result.worker_health.get(name) or ("answers" if answer else _unanswered(result)),
+        "seconds": answer.seconds if answer else None,
+        "drift": ", ".join(dict.fromkeys(own)) or ("unknown" if name in probe.damaged else "none"),
+    }
+
+
+def _unanswered(result: HostResult) -> str:
+    """Whether a service without an answer was asked at all."""
+    return "not asked" if result.state in _TAKES_NO_PART else NO_ANSWER
+
+
+def with_kernels(found: dict[str, Any], plan: Plan, said: str | None) -> dict[str, Any]:
+    """Adds the state of tuned kernels from the service's log; it is drift if the engine found none of the given."""
+    found = found | {"moe_config": said}
+    if runs_without_ours(plan, said):
+        found["drift"] = ", ".join(part for part in (found["drift"], "moe config") if part != "none")
+    return found
+
+
+def left_over_row(result: HostResult, drift: Drift) -> dict[str, Any]:
+    """The row of a service that is on a host but in no plan."""
+    unit = result.probe.units.get(drift.service) if result.probe else None
+    state = unit.active if unit else "absent"
+    known = {"host": result.host, "service": drift.service, "unit": state}
+    return known | {"health": "not asked", "drift": drift.what}
+
+
+def gpu_figures(probe: Probe, plan: Plan) -> dict[str, Any]:
+    """Totals of a service's GPUs: used MiB, total MiB, highest temperature in °C; None if unknown."""
+    gpus = _of_service(probe, plan)
+    used = [gpu.memory_used_mib for gpu in gpus if gpu.memory_used_mib is not None]
+    there = [gpu.memory_total_mib for gpu in gpus if gpu.memory_total_mib is not None]
+    warm = [gpu.temperature_c for gpu in gpus if gpu.temperature_c is not None]
+    return {
+        "gpu_memory_used_mib": sum(used) if used else None,
+        "gpu_memory_mib": sum(there) if there else None,
+        "gpu_temperature_c": max(warm) if warm else None,
+    }
+
+
+def _of_service(probe: Probe, plan: Plan) -> list[ProbedGpu]:
+    """The GPUs of a service's release by UUID, or by the plan's indices if it has no UUIDs."""
+    release = probe.releases.get(plan.service.name) or {}
+    named = str((release.get("environment") or {}).get("CUDA_VISIBLE_DEVICES", "")).split(",")
+    chosen = [gpu for gpu in probe.gpus if gpu.uuid in named]
+    indices = {memory.gpu for memory in plan.memory}
+    return chosen or [gpu for gpu in probe.gpus if gpu.index in indices]
+
+
+def up_seconds(since: str, clock: int) -> int | None:
+    """Seconds that a unit has been active by its host's clock; None if systemd does not report it."""
+    try:
+        began = datetime.strptime(since, SYSTEMD_TIME).replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    return max(0, clock - int(began.timestamp()))
+
+
+def settle(results: Iterable[HostResult], rows: Iterable[dict[str, Any]]) -> None:
+    """Sets the state of every host without failures: in sync unless a service has drifted."""
+    drifted = {found["host"] for found in rows if found["drift"] != "none"}
+    for result in results:
+        if result.state == "pending":
+            result.state = "differs" if result.host in drifted else "unchanged"

@@ -1,0 +1,56 @@
+"""The start of `diff`, `status` and `report`: read and plan the fleet, connect to and probe every host."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, cast
+
+from rigup.cli.sessions import session as hosts
+
+if TYPE_CHECKING:
+    from rigup.cli.output.progress import ProgressView
+    from rigup.operations.primitives.progress import Progress
+    from rigup.run.inspection import Examination
+
+
+@contextmanager
+def examination(
+    args: argparse.Namespace, then: Callable[[Examination], None], services_answer: bool = False
+) -> Iterator[Examination]:
+    """Opens an examination, runs `then` under the same live view, and closes it at the end.
+
+    services_answer: as for `hosts.open_run`.
+    """
+    hosts.patch_for_many_hosts()
+    _, opened = hosts.open_run(args, found_later=_examination, services_answer=services_answer)
+    from rigup.cli.output import progress as live
+    from rigup.operations.primitives import progress
+
+    with opened as run:
+        found = cast("Examination", run)
+        with live.view() as view:
+            shown = _While(view)
+            progress.listen(shown)
+            found.look()
+            then(found)
+        shown.view = None
+        yield found
+
+
+def _examination() -> type[Examination]:
+    from rigup.run.inspection import Examination
+
+    return Examination
+
+
+class _While:
+    """Forwards reports while there is a view; listeners cannot be removed."""
+
+    def __init__(self, view: ProgressView) -> None:
+        self.view: ProgressView | None = view
+
+    def __call__(self, said: Progress) -> None:
+        if self.view is not None:
+            self.view.show(said)

@@ -1,0 +1,114 @@
+"""The rolling part of `rigup apply`: changes hosts in batches and prints the next command if it stops."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from rigup.cli.output.progress import ProgressView
+from rigup.run import rollout_state
+from rigup.run.rollout import Rolling, why
+from rigup.units import seconds_text
+
+if TYPE_CHECKING:
+    from rigup.project.inventory import Project
+    from rigup.run.runner import Run
+
+
+class RollingApply:
+    """The command-line view of a rollout. Reads the rollout to resume; raises as `rollout_state.resume`."""
+
+    rolling: Rolling
+
+    def __init__(self, args: argparse.Namespace, project: Project, run: Run, console: Console) -> None:
+        self.args, self.run, self.console = args, run, console
+        if args.resume:
+            self.kept = rollout_state.resume(project, run.plans)
+            return
+        if earlier := rollout_state.unfinished(project):
+            began = escape(earlier.began)
+            self._say(f"[yellow]replacing the unfinished rollout of {began} (--resume would continue it)[/]")
+        self.kept = rollout_state.start(project, run.plans)
+
+    def begins(self) -> bool:
+        """Shows the batches after the comparison. Returns whether there is any."""
+        self.rolling = Rolling(self.run, self.kept, self.args.rolling, self.args.max_failures or 0)
+        if self.rolling.stopped:
+            return False
+        for number, batch in enumerate(self.rolling.batches):
+            self._say(f"{_title(number)}: {escape(', '.join(batch))}")
+        return bool(self.rolling.batches)
+
+    def carry_out(self, view: ProgressView) -> None:
+        """Applies the batches and shows the outcome of each."""
+        rolling = self.rolling
+        with view:
+            rolling.ask_the_rest()
+        for number, batch in enumerate(rolling.due()):
+            of = f" of {len(rolling.batches) - 1}" if number else ""
+            self._say(f"[bold]{_title(number)}{of}[/]: {escape(', '.join(batch))}")
+            with view:
+                rolling.carry_out(batch)
+            for name in batch:
+                result = self.run.results[name]
+                said = "[green]answers[/]" if result.ok else f"[red]{result.state}[/]"
+                self._say(f"  {escape(name)}: {said} after {seconds_text(result.seconds)}")
+        rolling.end()
+
+    def show_end(self) -> None:
+        """Shows done, failed and not begun hosts and the next command; nothing if all went well."""
+        told = self.outcome()
+        failed, not_begun = told["failed"], told["not_begun"]
+        if problem := self.rolling.not_kept:
+            self._say(f"[yellow]{escape(problem.message)}[/]; {escape(problem.hint or '')}")
+        if told["next"] is None:
+            return
+        allowed = self.rolling.max_failures or "none"
+        words = f"{len(failed)} host{'' if len(failed) == 1 else 's'} failed, {allowed} allowed"
+        self._say(f"\n[bold]rollout {'stopped' if not_begun else 'ended'}[/]: {words}")
+        rows = [("done", ", ".join(told["done"]))]
+        rows += [("failed", f"{name}: {reason.removeprefix(f'{name}: ')}") for name, reason in failed.items()]
+        rows += [("not begun", ", ".join(not_begun))]
+        for title, text in rows:
+            if text:
+                self._say(f"  {title:<10} {escape(text)}")
+        mend = f"repair {', '.join(failed)}, then run: " if failed else ""
+        self._say(f"next: {escape(mend + told['next'])}")
+
+    def outcome(self) -> dict[str, Any]:
+        """The rollout for scripts: batches begun, hosts done, failed and not begun, and the next command."""
+        results = self.run.results
+        not_begun = [name for name, result in results.items() if result.state == "not begun"]
+        return {
+            "rolling": self.rolling.size,
+            "max_failures": self.rolling.max_failures,
+            "batches": self.rolling.begun,
+            "done": [name for name, result in results.items() if result.ok],
+            "failed": {name: why(results[name]) for name in self.rolling.failed},
+            "not_begun": not_begun,
+            "not_kept": self.rolling.not_kept.message if self.rolling.not_kept else None,
+            "next": command(self.args, self.kept.waits) if not_begun or self.rolling.failed else None,
+        }
+
+    def _say(self, text: str) -> None:
+        self.console.print(text, highlight=False, soft_wrap=True)
+
+
+def command(args: argparse.Namespace, resume: bool) -> str:
+    """The command that continues the rollout, or retries it if nothing was begun."""
+    words = ["rigup", "apply", *([args.inventory] if args.inventory else [])]
+    words += ["--limit", args.limit] if args.limit else []
+    words += [f"--{name}" for name in ("yes", "reboot", "remove") if getattr(args, name)]
+    words += ["--from", args.source] if args.source else []
+    words += ["--ask-sudo-password"] if args.ask_sudo_password else []
+    words += ["--rolling", str(args.rolling)]
+    words += ["--max-failures", str(args.max_failures)] if args.max_failures else []
+    return shlex.join([*words, *(["--resume"] if resume else [])])
+
+
+def _title(number: int) -> str:
+    return f"batch {number}" if number else "canary"

@@ -1,0 +1,126 @@
+"""Code shared by the verbs that talk to hosts: arguments and opening a run."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from rigup.errors import InputError
+
+if TYPE_CHECKING:
+    from rigup.connection.connections import Connections
+    from rigup.project.inventory import Project
+    from rigup.run.runner import Run
+
+SUDO_PASSWORD_VARIABLE = "RIGUP_SUDO_PASSWORD"  # noqa: S105  a name
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds INVENTORY, --limit, --json and --ask-sudo-password."""
+    add_inventory(parser)
+    add_limit(parser)
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    add_sudo_password(parser)
+
+
+def add_inventory(parser: argparse.ArgumentParser) -> None:
+    """Adds the optional INVENTORY."""
+    parser.add_argument(
+        "inventory", nargs="?", metavar="INVENTORY", help="inventory file (default: the only file in inventories/)"
+    )
+
+
+def add_limit(parser: argparse.ArgumentParser) -> None:
+    """Adds --limit."""
+    parser.add_argument(
+        "--limit",
+        metavar="GROUP_OR_HOST",
+        help="select groups and hosts; separate several with commas; patterns are allowed",
+    )
+
+
+def add_sudo_password(parser: argparse.ArgumentParser) -> None:
+    """Adds --ask-sudo-password."""
+    parser.add_argument(
+        "--ask-sudo-password",
+        action="store_true",
+        help=f"ask once for the hosts' sudo password (or set {SUDO_PASSWORD_VARIABLE})",
+    )
+
+
+def patch_for_many_hosts() -> None:
+    """Lets one process talk to many hosts at once; must run before any import of sockets."""
+    from rigup.connection import startup
+
+    startup.patch_for_many_hosts()
+
+
+def open_run(
+    args: argparse.Namespace,
+    kind: type[Run] | None = None,
+    found_later: Callable[[], type[Run]] | None = None,
+    service: str | None = None,
+    services_answer: bool = False,
+) -> tuple[Project, Run]:
+    """Reads the fleet, plans it, and prepares the run. Raises InputError before anything is changed.
+
+    The handshakes with the hosts run meanwhile; they are read-only.
+
+    kind: class of the run, default Run. found_later: returns the class once the handshakes have started, to import it
+    late. service: the run is about this service; refused plans of others do not stop it. services_answer: the run
+    health-checks every service, so the check may be sent with the handshake.
+    """
+    from rigup.connection.connections import Connections
+    from rigup.project.inventory import load_project
+
+    project = load_project(args.inventory, args.limit)
+    password = sudo_password(args)
+    contact = Connections(project.data_by_host, password, services_answer)
+    contact.begin()
+    try:
+        found = found_later() if found_later else kind
+        return project, _planned(args, project, found, password, contact, service)
+    except BaseException:
+        contact.leave()
+        raise
+
+
+def _planned(
+    args: argparse.Namespace,
+    project: Project,
+    kind: type[Run] | None,
+    password: str | None,
+    contact: Connections,
+    service: str | None,
+) -> Run:
+    from rigup.project.planning import plans_to_apply
+    from rigup.project.settings import settings_by_host
+    from rigup.run.runner import Run
+
+    plans = plans_to_apply(project, service)
+    settings = settings_by_host(project, plans, getattr(args, "source", None), bool(getattr(args, "remove", False)))
+    if any(one.builder for one in settings.values()):
+        from rigup.project.build_settings import check_builders
+
+        check_builders(project, settings)
+    return (kind or Run)(project, plans, settings, password, contact)
+
+
+def sudo_password(args: argparse.Namespace) -> str | None:
+    """The hosts' sudo password: from the prompt, or as `pop_sudo_password` found it."""
+    if args.ask_sudo_password:
+        try:
+            return getpass.getpass("sudo password on the hosts: ")
+        except EOFError:
+            hint = f"set {SUDO_PASSWORD_VARIABLE} instead"
+            raise InputError("--ask-sudo-password needs input, but standard input is closed", hint) from None
+    password: str | None = args.sudo_password
+    return password
+
+
+def pop_sudo_password() -> str | None:
+    """Removes the password from the environment, so that child processes do not inherit it, and returns it."""
+    return os.environ.pop(SUDO_PASSWORD_VARIABLE, None)

@@ -1,0 +1,50 @@
+"""From a decided candidate to the words of a command and its environment, the same way for every engine."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from rigup.commands import llama_cpp, sglang, vllm
+from rigup.commands.multinode import is_worker_only, multinode_options, multinode_variables, worker_command
+from rigup.commands.names import served_name
+from rigup.commands.options import overlaid, words
+from rigup.commands.start_timeout import start_timeout_s
+from rigup.plan import Checkpoint
+from rigup.planner.candidate import Candidate
+
+ENGINES = {"llama.cpp": llama_cpp, "sglang": sglang, "vllm": vllm}
+
+
+class Command(NamedTuple):
+    """What a service runs. `words[0]` is relative to the build's folder, or of its image; none where only Ray runs.
+
+    start_timeout_s is how long it may load.
+    """
+
+    words: tuple[str, ...]
+    environment: dict[str, str]
+    served_name: str
+    start_timeout_s: int
+
+
+def command(candidate: Candidate, checkpoint: Checkpoint, rank: int = 0) -> Command:
+    """The whole command of a candidate on the host of that rank, the user's flags and variables laid over it.
+
+    checkpoint: the files as the lock pins them.
+    """
+    engine = ENGINES[candidate.engine.name]
+    variables = {**engine.environment(candidate, checkpoint), **multinode_variables(candidate)}
+    return Command(
+        words=worker_command(candidate) if is_worker_only(candidate, rank) else _words(candidate, checkpoint, rank),
+        environment=dict(sorted({**variables, **candidate.service.environment}.items())),
+        served_name=served_name(candidate),
+        start_timeout_s=start_timeout_s(checkpoint, candidate.service),
+    )
+
+
+def _words(candidate: Candidate, checkpoint: Checkpoint, rank: int) -> tuple[str, ...]:
+    engine = ENGINES[candidate.engine.name]
+    options = {**engine.options(candidate, checkpoint), **multinode_options(candidate, rank)}
+    program, *arguments = engine.program(candidate, checkpoint)
+    image = candidate.release.image("cuda" if candidate.rig.gpus else "cpu") if candidate.build == "image" else None
+    return (image.program if image else program, *arguments, *words(overlaid(options, candidate.service.flags)))

@@ -1,0 +1,92 @@
+"""llama.cpp: the command line of llama-server."""
+
+from __future__ import annotations
+
+from rigup.commands.gpu_environment import gpu_variables
+from rigup.commands.names import model_path, served_name
+from rigup.commands.options import Options
+from rigup.commands.sampling import sampling
+from rigup.plan import Checkpoint
+from rigup.planner.candidate import Candidate
+from rigup.planner.memory.host import PROMPT_CACHE_OPTIONS, asks_for_prompt_cache
+from rigup.systemd.api_key import CREDENTIAL, wants_key
+
+PROGRAM = ("bin/llama-server",)
+DEFAULT_UBATCH = 512
+SAMPLING = {
+    "temperature": "--temp",
+    "top_p": "--top-p",
+    "top_k": "--top-k",
+    "min_p": "--min-p",
+    "repetition_penalty": "--repeat-penalty",
+    "presence_penalty": "--presence-penalty",
+    "frequency_penalty": "--frequency-penalty",
+}
+
+
+def program(candidate: Candidate, checkpoint: Checkpoint) -> tuple[str, ...]:
+    """The first words: the program, relative to the build's folder."""
+    return PROGRAM
+
+
+def options(candidate: Candidate, checkpoint: Checkpoint) -> Options:
+    """The options of llama-server b11434 for this candidate, in the order they are shown."""
+    service = candidate.service
+    # Each slot gets an equal share of the whole context (slots are not unified once --parallel is given).
+    chosen: Options = {
+        "--model": model_path(candidate, checkpoint),
+        "--alias": served_name(candidate),
+        "--host": service.listen,
+        "--port": service.port,
+        "--ctx-size": candidate.context * candidate.sequences,
+        "--parallel": candidate.sequences,
+        **_placement(candidate),
+        **_cache(candidate),
+        "--jinja": True,
+        "--metrics": True,
+        "--no-ui": True,
+        "--offline": True,
+        # The plan has decided what fits; the engine must not shrink the context on its own.
+        "--fit": "off",
+    }
+    if candidate.prompt_cache_mib is not None and not asks_for_prompt_cache(candidate):
+        chosen[PROMPT_CACHE_OPTIONS[0]] = candidate.prompt_cache_mib
+    if service.reasoning:
+        chosen["--reasoning-format"] = "deepseek"
+    for name, value in sampling(candidate).items():
+        chosen[SAMPLING[name]] = value
+    if wants_key(service):
+        chosen["--api-key-file"] = CREDENTIAL
+    return chosen
+
+
+def environment(candidate: Candidate, checkpoint: Checkpoint) -> dict[str, str]:
+    """Which GPUs it sees, and in which order."""
+    return gpu_variables(candidate)
+
+
+def _placement(candidate: Candidate) -> Options:
+    if not candidate.gpu_indices and candidate.hosts == 1:
+        return {}
+    chosen: Options = {"--n-gpu-layers": candidate.remote_layers or "all"}
+    if len(candidate.gpu_indices) > 1 or candidate.tensor_split:
+        chosen["--split-mode"] = "layer"
+    if candidate.tensor_split:
+        chosen["--tensor-split"] = ",".join(str(part) for part in candidate.tensor_split)
+    if candidate.cpu_moe_layers:
+        chosen["--n-cpu-moe"] = candidate.cpu_moe_layers
+    if candidate.batched_tokens != DEFAULT_UBATCH:
+        chosen["--ubatch-size"] = candidate.batched_tokens
+    return chosen
+
+
+def _cache(candidate: Candidate) -> Options:
+    name = candidate.release.kv_cache_name(candidate.kv_cache_type)
+    quantised = candidate.kv_cache_type != "f16"
+    chosen: Options = {}
+    if candidate.gpu_indices or quantised:
+        # The value cache can only be quantised with flash attention.
+        chosen["--flash-attn"] = "on"
+    if quantised and name:
+        chosen |= {"--cache-type-k": name, "--cache-type-v": name}
+    return chosen

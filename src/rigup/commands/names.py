@@ -1,0 +1,25 @@
+"""Names that every engine's command line needs: the path to the weights and the name that clients ask for."""
+
+from __future__ import annotations
+
+from rigup.layout import weights_folder
+from rigup.plan import Checkpoint
+from rigup.planner.candidate import Candidate
+
+UNPINNED = "main"
+
+
+def model_path(candidate: Candidate, checkpoint: Checkpoint) -> str:
+    """The path that the engine gets: a file of the checkpoint, or its folder.
+
+    An unpinned revision is shown as "main", and a GGUF whose name is not known yet by its quantisation.
+    """
+    folder = weights_folder(checkpoint.repo, checkpoint.revision or UNPINNED)
+    if candidate.checkpoint.scheme == "gguf" and not checkpoint.entry:
+        return f"{folder}/<{checkpoint.quant}>.gguf"
+    return f"{folder}/{checkpoint.entry}" if checkpoint.entry else folder
+
+
+def served_name(candidate: Candidate) -> str:
+    """The model's name in requests: the user's, or the model's own in lower case."""
+    return candidate.service.served_name or candidate.model.name.lower()

@@ -1,0 +1,19 @@
+"""Sampling defaults: the model maker's advice, with the user's own values over it."""
+
+from __future__ import annotations
+
+import json
+
+from rigup.planner.candidate import Candidate
+
+
+def sampling(candidate: Candidate) -> dict[str, int | float]:
+    """Parameter to value; counts such as top_k are whole numbers, as the servers demand."""
+    merged = {**candidate.model.sampling, **candidate.service.sampling}
+    return {name: int(value) if name == "top_k" else value for name, value in merged.items()}
+
+
+def sampling_json(candidate: Candidate) -> str | None:
+    """The same as one word of compact JSON; None without values."""
+    found = sampling(candidate)
+    return json.dumps(found, separators=(",", ":")) if found else None

@@ -1,0 +1,94 @@
+"""SGLang: the command line of `sglang.launch_server`, in the names that each version knows."""
+
+from __future__ import annotations
+
+from rigup.catalogue.option_names import known_values
+from rigup.commands.gpu_environment import gpu_variables
+from rigup.commands.names import model_path, served_name
+from rigup.commands.options import Options
+from rigup.commands.sampling import sampling_json
+from rigup.commands.shared_options import kv_cache_type, parsers
+from rigup.plan import Checkpoint
+from rigup.planner.candidate import Candidate
+from rigup.planner.moe_config import moe_config
+from rigup.systemd.api_key import wants_key
+from rigup.units import compute_capability
+
+# SGLang takes a key as an option or from a configuration file: the unit writes the file where only the service reads.
+KEY_FILE = "${RUNTIME_DIRECTORY}/api-key.yaml"
+
+
+def program(candidate: Candidate, checkpoint: Checkpoint) -> tuple[str, ...]:
+    """The first words: the interpreter of the build and the server's module."""
+    return ("bin/python", "-m", "sglang.launch_server")
+
+
+def options(candidate: Candidate, checkpoint: Checkpoint) -> Options:
+    """The options for this candidate, in the order they are shown."""
+    service, parallel = candidate.service, candidate.parallel
+    chosen: Options = {
+        "--model-path": model_path(candidate, checkpoint),
+        "--served-model-name": served_name(candidate),
+        "--host": service.listen,
+        "--port": service.port,
+        "--context-length": candidate.context,
+        "--tp-size": parallel.tensor,
+    }
+    if parallel.pipeline > 1:
+        chosen["--pp-size"] = parallel.pipeline
+    if parallel.data > 1:
+        chosen["--dp-size"] = parallel.data
+    if parallel.expert > 1:
+        chosen["--ep-size"] = parallel.expert
+    chosen |= _memory(candidate)
+    chosen.update(candidate.checkpoint.engine_flags.get("sglang", {}))
+    chosen |= _backends(candidate)
+    if service.trust_remote_code:
+        chosen["--trust-remote-code"] = True
+    chosen["--enable-metrics"] = True
+    chosen |= parsers(candidate)
+    if text := sampling_json(candidate):
+        chosen["--preferred-sampling-params"] = text
+    if wants_key(service):
+        chosen["--config"] = KEY_FILE
+    return chosen
+
+
+def environment(candidate: Candidate, checkpoint: Checkpoint) -> dict[str, str]:
+    """Variables: offline, the GPUs and the pipeline's partition."""
+    variables = {"HF_HUB_OFFLINE": "1", **gpu_variables(candidate)}
+    if candidate.pipeline_partition:
+        variables["SGLANG_PP_LAYER_PARTITION"] = ",".join(str(part) for part in candidate.pipeline_partition)
+    return variables
+
+
+def _memory(candidate: Candidate) -> Options:
+    chosen: Options = {
+        "--mem-fraction-static": candidate.memory_fraction,
+        "--max-running-requests": candidate.sequences,
+        "--chunked-prefill-size": candidate.batched_tokens,
+    }
+    chosen |= kv_cache_type(candidate)
+    if candidate.eager:
+        chosen["--disable-cuda-graph"] = True
+    return chosen
+
+
+def _backends(candidate: Candidate) -> Options:
+    """Kernels that are known to be right where the automatic choice is known to be wrong.
+
+    FP8 on SM100 and SM120, and NVFP4 on SM120: sglang#26324, sglang#19971 (garbage from flashinfer_trtllm on B200).
+    """
+    capabilities = [compute_capability(gpu.compute_capability) for gpu in candidate.gpus]
+    config = moe_config(candidate)
+    tuned = config is not None and config.status == "files"  # which only Triton's kernels read
+    if not capabilities or (min(capabilities) < (10, 0) and not tuned):
+        return {}
+    chosen: Options = {}
+    if tuned and min(capabilities) < (10, 0):
+        chosen = {"--moe-runner-backend": "triton"}
+    elif candidate.checkpoint.scheme == "fp8_block128":
+        chosen = {"--fp8-gemm-backend": "triton", "--moe-runner-backend": "triton"}
+    elif candidate.checkpoint.scheme == "nvfp4":
+        chosen = {"--moe-runner-backend": "flashinfer_cutlass"}
+    return {o: v for o, v in chosen.items() if v in known_values("sglang", candidate.version, o)}

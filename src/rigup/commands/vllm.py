@@ -1,0 +1,119 @@
+"""vLLM: the command line of `vllm serve`, in the names that each version knows."""
+
+from __future__ import annotations
+
+from rigup.catalogue.option_names import known_values
+from rigup.commands.gpu_environment import gpu_variables
+from rigup.commands.names import model_path, served_name
+from rigup.commands.options import Options
+from rigup.commands.sampling import sampling_json
+from rigup.commands.shared_options import kv_cache_type, parsers
+from rigup.commands.start_timeout import start_timeout_s
+from rigup.plan import Checkpoint
+from rigup.planner.candidate import Candidate
+from rigup.planner.memory.cpu import cache_gib
+from rigup.planner.moe_config import moe_config
+from rigup.units import compute_capability
+
+
+def program(candidate: Candidate, checkpoint: Checkpoint) -> tuple[str, ...]:
+    """The first words: the program, relative to the build's folder, and the weights."""
+    return ("bin/vllm", "serve", model_path(candidate, checkpoint))
+
+
+def options(candidate: Candidate, checkpoint: Checkpoint) -> Options:
+    """The options for this candidate, in the order they are shown. Prometheus metrics are on by default at /metrics."""
+    service, parallel = candidate.service, candidate.parallel
+    chosen: Options = {
+        "--served-model-name": served_name(candidate),
+        "--host": service.listen,
+        "--port": service.port,
+        "--max-model-len": candidate.context,
+        "--tensor-parallel-size": parallel.tensor,
+    }
+    if parallel.pipeline > 1:
+        chosen["--pipeline-parallel-size"] = parallel.pipeline
+    if parallel.data > 1:
+        chosen["--data-parallel-size"] = parallel.data
+    if parallel.expert > 1:
+        chosen["--enable-expert-parallel"] = True
+    chosen |= _memory(candidate)
+    chosen.update(candidate.checkpoint.engine_flags.get("vllm", {}))
+    chosen |= _backends(candidate)
+    if service.trust_remote_code:
+        chosen["--trust-remote-code"] = True
+    chosen |= _parsers(candidate)
+    if text := sampling_json(candidate):
+        chosen["--override-generation-config"] = text
+    return chosen
+
+
+def environment(candidate: Candidate, checkpoint: Checkpoint) -> dict[str, str]:
+    """Variables, each only where the version knows it."""
+    variables = {
+        "HF_HUB_OFFLINE": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+        # Its own ten minutes are too short for reading a large model from a slow disk.
+        "VLLM_ENGINE_READY_TIMEOUT_S": str(start_timeout_s(checkpoint, candidate.service)),
+        **gpu_variables(candidate),
+    }
+    if not candidate.gpus:
+        variables["VLLM_CPU_KVCACHE_SPACE"] = str(cache_gib(candidate))
+        if candidate.parallel.tensor > 1:
+            # Its embedding layer is compiled then, eager or not: vllm 0.32.0 vocab_parallel_embedding.py.
+            variables["TORCH_COMPILE_DISABLE"] = "1"
+    if candidate.pipeline_partition:
+        variables["VLLM_PP_LAYER_PARTITION"] = ",".join(str(part) for part in candidate.pipeline_partition)
+    if _nvfp4_backend(candidate) and "--moe-backend" not in candidate.known_options:
+        # The default FlashInfer path re-lays the weights out while loading and can run out of memory doing so.
+        variables["VLLM_USE_FLASHINFER_MOE_FP4"] = "0"
+    if _tuned(candidate) and "--moe-backend" not in candidate.known_options:
+        variables |= {"VLLM_USE_DEEP_GEMM": "0", "VLLM_USE_FLASHINFER_MOE_FP8": "0"}
+    known = candidate.known_variables
+    return {name: value for name, value in variables.items() if not name.startswith("VLLM_") or name in known}
+
+
+def _memory(candidate: Candidate) -> Options:
+    chosen: Options = {
+        **({"--gpu-memory-utilization": candidate.memory_fraction} if candidate.gpus else {}),
+        "--max-num-seqs": candidate.sequences,
+        "--max-num-batched-tokens": candidate.batched_tokens,
+    }
+    chosen |= kv_cache_type(candidate)
+    if candidate.cpu_offload_gib:
+        chosen["--cpu-offload-gb"] = candidate.cpu_offload_gib
+    # compiling for a CPU would need a C++ compiler on the host
+    if candidate.eager or not candidate.gpus:
+        chosen["--enforce-eager"] = True
+    return chosen
+
+
+def _backends(candidate: Candidate) -> Options:
+    if "--moe-backend" not in candidate.known_options:
+        return {}
+    backend = "triton" if _tuned(candidate) else _nvfp4_backend(candidate)
+    if backend is None or backend not in known_values("vllm", candidate.version, "--moe-backend"):
+        return {}
+    return {"--moe-backend": backend}
+
+
+def _nvfp4_backend(candidate: Candidate) -> str | None:
+    """NVFP4 experts on SM120 cards: the default FlashInfer kernels are made for SM100 and need room these cards lack.
+
+    CUTLASS runs where every card computes in the format; beside older cards only Marlin runs on all of them.
+    """
+    capabilities = [compute_capability(gpu.compute_capability) for gpu in candidate.gpus]
+    if candidate.checkpoint.scheme != "nvfp4" or max(capabilities, default=(0, 0)) < (12, 0):
+        return None
+    return "cutlass" if min(capabilities) >= (12, 0) else "marlin"
+
+
+def _tuned(candidate: Candidate) -> bool:
+    """Whether a tuned kernel config will be dropped on the host: only the Triton kernels read it."""
+    config = moe_config(candidate)
+    return config is not None and config.status == "files"
+
+
+def _parsers(candidate: Candidate) -> Options:
+    chosen = parsers(candidate)
+    return {"--enable-auto-tool-choice": True, **chosen} if "--tool-call-parser" in chosen else chosen

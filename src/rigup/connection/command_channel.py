@@ -1,0 +1,287 @@
+"""One command over one SSH channel: its standard input, its bounded output in any bytes, and its exit status.
+
+Output is not trusted. It is decoded with U+FFFD for invalid UTF-8, and a command that prints more than its `Limits` is
+stopped. The sudo password goes over standard input, and only after sudo has printed the prompt made for this command:
+if sudo needs none, it is never sent.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import IO, Any
+
+import gevent
+from paramiko import ChannelException
+
+from rigup.connection.login_shell import MARK
+from rigup.connection.pyinfra_internals import CommandOutput, OutputLine
+from rigup.errors import HostFailed
+
+QUIET_SECONDS = 60
+SESSION_SECONDS = 10
+CHUNK = 1 << 18
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The most that one command may print, in bytes; `lines` counts both streams."""
+
+    stdout: int = 16 << 20
+    stderr: int = 1 << 20
+    line: int = 4 << 20
+    lines: int = 200_000
+
+
+class TooMuchOutput(HostFailed):
+    """Raised for a command that was stopped because it printed more than its limits."""
+
+    def __init__(self, host: str, what: str) -> None:
+        super().__init__(
+            f"{host}: a command printed {what} and was stopped",
+            f"look for endless output, for example from a login script: ssh {host} true | head",
+        )
+
+
+@dataclass(frozen=True)
+class SudoPassword:
+    """The password, and sudo's prompt for it: unique to one command, so that nothing else prints it."""
+
+    prompt: str
+    text: str
+
+
+class Sessions:
+    """The sessions of one connection, limited to what the server allows (sshd's MaxSessions)."""
+
+    def __init__(self, host: str) -> None:
+        self._host, self._most = host, 1 << 16
+        self._channels: list[Any] = []
+
+    def open(self, transport: Any) -> Any:
+        """A new channel, once there is room for it.
+
+        Raises HostFailed if the server refuses one although no other is open, SSHException or OSError where the
+        connection is lost.
+        """
+        refused_since = 0.0
+        while True:
+            self._channels = [channel for channel in self._channels if not channel.closed]
+            if len(self._channels) < self._most:
+                try:
+                    channel = transport.open_session(timeout=QUIET_SECONDS)
+                    self._channels.append(channel)
+                    return channel
+                except ChannelException as error:
+                    self._most = max(1, len(self._channels))
+                    refused_since = refused_since or time.monotonic()
+                    if not self._channels and time.monotonic() - refused_since > SESSION_SECONDS:
+                        raise HostFailed(
+                            f"{self._host}: its SSH server refuses to open a session ({error.text or error})",
+                            "set MaxSessions to 10 or more in its sshd_config and reload sshd",
+                        ) from None
+            gevent.sleep(0.05)
+
+
+def run(
+    channel: Any, host: str, line: str, stdin: bytes, timeout: float, password: SudoPassword | None, limits: Limits
+) -> tuple[int, CommandOutput]:
+    """Runs a command line to its end, and closes the channel. Returns the exit status and the output.
+
+    host: its name, for messages. Raises TooMuchOutput, TimeoutError after `timeout` seconds without an end, OSError or
+    SSHException where the connection is lost.
+    """
+    lines: list[OutputLine] = []
+    budget = _Budget(host, limits)
+    streams = (
+        _Stream("stdout", channel.recv, limits.stdout, budget, lines),
+        _Stream("stderr", channel.recv_stderr, limits.stderr, budget, lines),
+    )
+    greenlets = []
+    try:
+        channel.exec_command(line)
+        if password:
+            streams[1].take(authenticate(channel, host, password, min(timeout, QUIET_SECONDS)))
+        readers = [gevent.spawn(_outcome, stream.read) for stream in streams]
+        greenlets = [*readers, gevent.spawn(_outcome, lambda: _feed(channel, stdin))]
+        _wait(channel, readers, timeout)
+        status = channel.recv_exit_status()
+    finally:
+        channel.close()
+        gevent.killall(greenlets)
+    if status < 0 and not channel.get_transport().is_active():
+        raise ConnectionResetError("the connection ended before the command did")
+    if password:
+        lines = [OutputLine(each.buffer_name, each.line.replace(password.prompt, "")) for each in lines]
+    return status, CommandOutput(lines)
+
+
+def authenticate(channel: Any, host: str, password: SudoPassword, seconds: float) -> bytes:
+    """Waits until the command under sudo has begun or ended, and gives sudo the password once if it asks.
+
+    Returns the standard error read so far. Raises TimeoutError if neither happens.
+    """
+    prompt, begun, heard, given = password.prompt.encode(), MARK.encode(), b"", False
+    with gevent.Timeout(seconds, TimeoutError):
+        while begun not in heard and (chunk := channel.recv_stderr(CHUNK)):
+            heard += chunk
+            if len(heard) > Limits.stderr:
+                raise TooMuchOutput(host, f"more than {Limits.stderr >> 20} MiB on standard error")
+            if not given and prompt in heard:
+                channel.sendall(password.text.encode() + b"\n")
+                given = True
+            elif heard.count(prompt) > 1:
+                channel.shutdown_write()
+    return heard
+
+
+def send(channel: Any, host: str, line: str, password: SudoPassword | None, file: IO[bytes]) -> bool:
+    """Runs a command with a file on standard input.
+
+    Raises OSError when the connection goes silent, or takes QUIET_SECONDS for a CHUNK: a drip is not a transfer.
+    """
+    channel.exec_command(line)
+    if password:
+        authenticate(channel, host, password, QUIET_SECONDS)
+    try:
+        shutil.copyfileobj(file, _Input(channel), CHUNK)
+    except OSError:
+        if not channel.exit_status_ready():  # otherwise it gave up midway, for example on a full disk
+            raise
+    channel.shutdown_write()
+    return _succeeds(channel)
+
+
+def receive(channel: Any, host: str, line: str, password: SudoPassword | None, file: IO[bytes]) -> bool:
+    """Runs a command made with `reading` and writes what it prints into a file. Raises OSError as `send` does."""
+    channel.exec_command(line)
+    if password:
+        authenticate(channel, host, password, QUIET_SECONDS)
+    channel.shutdown_write()
+    begin, held = f"{MARK}\n".encode(), b""
+    while begin not in held and (chunk := _chunk(channel)):
+        held += chunk
+        if len(held) > Limits.stdout:
+            raise TooMuchOutput(host, f"more than {Limits.stdout >> 20} MiB before a file")
+    file.write(held.partition(begin)[2])
+    while chunk := _chunk(channel):
+        file.write(chunk)
+    return _succeeds(channel)
+
+
+def as_bytes(stdin: Any) -> bytes:
+    """Standard input as pyinfra takes it (a text, several, or a file), each text ended with a newline."""
+    if stdin is None:
+        return b""
+    texts = stdin.readlines() if hasattr(stdin, "readlines") else stdin
+    texts = [texts] if isinstance(texts, str) else texts
+    return "".join(text if text.endswith("\n") else f"{text}\n" for text in texts).encode()
+
+
+class _Budget:
+    """The output budget shared by all streams of one command."""
+
+    def __init__(self, host: str, limits: Limits) -> None:
+        self.host, self.limits, self.lines = host, limits, 0
+
+    def count_line(self) -> None:
+        self.lines += 1
+        if self.lines > self.limits.lines:
+            raise TooMuchOutput(self.host, f"more than {self.limits.lines} lines")
+
+
+class _Stream:
+    """One stream of a command, cut into lines as they come."""
+
+    def __init__(
+        self, name: str, receive: Callable[[int], bytes], most: int, budget: _Budget, lines: list[OutputLine]
+    ) -> None:
+        self._name, self._receive, self._most, self._budget, self._lines = name, receive, most, budget, lines
+        self._bytes, self._rest = 0, bytearray()
+
+    def read(self) -> None:
+        """To its end."""
+        while chunk := self._receive(CHUNK):
+            self.take(chunk)
+        if self._rest:
+            self._add(self._rest)
+
+    def take(self, chunk: bytes) -> None:
+        """What came."""
+        self._bytes += len(chunk)
+        if self._bytes > self._most:
+            stream = "standard output" if self._name == "stdout" else "standard error"
+            raise TooMuchOutput(self._budget.host, f"more than {self._most >> 20} MiB on {stream}")
+        first, *others = chunk.split(b"\n")
+        self._rest += first
+        for other in others:
+            self._add(self._rest)
+            self._rest = bytearray(other)
+        if len(self._rest) > self._budget.limits.line:
+            raise TooMuchOutput(self._budget.host, f"a line of more than {self._budget.limits.line >> 20} MiB")
+
+    def _add(self, line: bytearray) -> None:
+        self._budget.count_line()
+        self._lines.append(OutputLine(self._name, line.decode(errors="replace")))
+
+
+class _Input:
+    """A channel's standard input, as a file that is written to."""
+
+    def __init__(self, channel: Any) -> None:
+        self._channel = channel
+
+    def write(self, chunk: bytes) -> None:
+        with gevent.Timeout(QUIET_SECONDS, TimeoutError):
+            self._channel.sendall(chunk)
+
+
+def _feed(channel: Any, stdin: bytes) -> None:
+    """Sends a command its standard input; a command may end without reading it."""
+    try:
+        channel.sendall(stdin)
+        channel.shutdown_write()
+    except OSError:
+        if channel.get_transport().is_active():
+            return
+        raise
+
+
+def _wait(channel: Any, readers: list[Any], timeout: float) -> None:
+    """Waits until the command has ended. Raises a reader's error as soon as there is one, and TimeoutError."""
+    deadline = time.monotonic() + timeout
+    for reader in gevent.iwait(readers, timeout=timeout):
+        if reader.value is not None:
+            raise reader.value
+    if not all(reader.ready() for reader in readers):
+        raise TimeoutError
+    if not channel.status_event.wait(max(0.0, deadline - time.monotonic())):
+        raise TimeoutError
+
+
+def _outcome(work: Callable[[], None]) -> Exception | None:
+    """Runs a function and returns its result or error: gevent would print the traceback of a greenlet that raises."""
+    try:
+        work()
+    except Exception as error:
+        return error
+    return None
+
+
+def _chunk(channel: Any) -> bytes:
+    """The next CHUNK of standard output, less at its end."""
+    data = b""
+    with gevent.Timeout(QUIET_SECONDS, TimeoutError):
+        while len(data) < CHUNK and (more := channel.recv(CHUNK - len(data))):
+            data += more
+    return data
+
+
+def _succeeds(channel: Any) -> bool:
+    with gevent.Timeout(QUIET_SECONDS, TimeoutError):
+        while channel.recv(CHUNK):
+            pass
+        channel.status_event.wait()
+    return bool(channel.recv_exit_status() == 0)

@@ -1,0 +1,157 @@
+"""The SSH connector of rigup: pyinfra's, with safe settings.
+
+A sudo password goes over standard input, so it shows in no process list, and only when sudo asks for it. Output is
+bounded and may be any bytes (`command_channel`). Files are transferred directly as their future owner. Small packets
+are sent at once (TCP_NODELAY).
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+from paramiko import BadHostKeyException
+from pyinfra.api.command import StringCommand
+
+from rigup.connection import pyinfra_internals
+from rigup.connection.command_channel import (
+    QUIET_SECONDS,
+    Limits,
+    Sessions,
+    SudoPassword,
+    as_bytes,
+    authenticate,
+    receive,
+    run,
+    send,
+)
+from rigup.connection.fact_cache import FactReader, asking, is_read_only
+from rigup.connection.login_shell import for_any_shell, reading, strip_preamble, with_marker, writing
+from rigup.connection.pyinfra_internals import CommandOutput, ConnectError, SSHConnector, get_file_io
+from rigup.connection.ssh_config import ssh_config
+
+KEEPALIVE_SECONDS = 10
+COMMAND_SECONDS = 3600  # the default: no command of an operation may hang for ever
+_SUDO = ("_sudo", "_sudo_user", "_use_sudo_login", "_preserve_sudo_env")
+_ENVIRONMENT = ("_env", "_chdir", "_shell_executable")
+
+
+class RigupSSHConnector(SSHConnector):
+    """The connector of every host in a rigup run."""
+
+    sudo_password: str | None = None
+    facts: FactReader | None = None
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self.sessions = Sessions(self.host.name)
+
+    def make_paramiko_kwargs(self) -> dict[str, Any]:
+        """As pyinfra's, with ssh_config's ConnectTimeout, and a time limit for peers that accept and stay silent."""
+        arguments: dict[str, Any] = super().make_paramiko_kwargs()
+        said = ssh_config(self.data["ssh_config_file"], arguments["hostname"]).get("connecttimeout", "")
+        if said.isdigit() and int(said):
+            arguments["timeout"] = int(said)
+        arguments["banner_timeout"] = arguments["timeout"]
+        return arguments
+
+    def connect(self) -> None:
+        """Connects, and sets the connection up to be fast and to notice when it dies."""
+        self.sessions = Sessions(self.host.name)
+        try:
+            super().connect()
+        except (ConnectError, AttributeError) as error:  # the latter where it is a jump host's key: pyinfra stumbles
+            if isinstance(error.__context__, BadHostKeyException):
+                name = self._known_as(error.__context__.hostname)
+                raise ConnectError(f"Host key for {name} does not match.") from None
+            raise
+        transport = self.client.get_transport()
+        transport.set_keepalive(KEEPALIVE_SECONDS)
+        pyinfra_internals.acknowledge_at_once(transport)
+
+    def run_shell_command(self, command: StringCommand, **arguments: Any) -> tuple[bool, CommandOutput]:
+        """Like `_run`; the fact reader may answer a fact's command, and any other command clears its cache."""
+        reader = asking()
+        if reader is not None and reader.host is self.host:
+            return reader.answer(command, arguments, self._run)
+        with self._changing():
+            return self._run(command, **arguments)
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Facts cached so far are not used for anything that starts within this or after it."""
+        if self.facts is None or is_read_only():
+            yield
+            return
+        self.facts.forget()
+        try:
+            yield
+        finally:
+            self.facts.forget()
+
+    def _run(self, command: StringCommand, **arguments: Any) -> tuple[bool, CommandOutput]:
+        """Runs it like pyinfra, without what the login shell printed before the command began.
+
+        Raises OSError if a reconnection has failed.
+        """
+        stdin, timeout = arguments.pop("_stdin", None), arguments.pop("_timeout", None) or COMMAND_SECONDS
+        good = arguments.pop("_success_exit_codes", None) or [0]
+        for unused in ("_get_pty", "print_output", "print_input"):
+            arguments.pop(unused, None)
+        line, password = self._line(with_marker(command), arguments)
+        status, output = run(self._session(), self.host.name, line, as_bytes(stdin), timeout, password, Limits())
+        return status in good, strip_preamble(output)
+
+    def start(self, command: StringCommand, text: str, **arguments: Any) -> Any:
+        """Starts a command with a text on its standard input, which stays open, and returns the channel to it.
+
+        Output of the login shell comes first on that channel. Raises OSError when the connection goes silent.
+        """
+        line, password = self._line(with_marker(command), arguments)
+        channel = self._session()
+        channel.settimeout(QUIET_SECONDS)
+        channel.exec_command(line)
+        if password:
+            authenticate(channel, self.host.name, password, QUIET_SECONDS)
+            channel.settimeout(QUIET_SECONDS)
+        channel.sendall(text.encode())
+        return channel
+
+    def put_file(self, filename_or_io: Any, remote_filename: str, *_: Any, **arguments: Any) -> bool:
+        """Writes a file to the host, as the user in the arguments. Raises OSError if the connection stalls."""
+        line, password = self._line(writing(remote_filename), _as_whom(arguments))
+        with self._changing(), get_file_io(filename_or_io) as file, closing(self._session()) as channel:
+            return send(channel, self.host.name, line, password, file)
+
+    def get_file(self, remote_filename: str, filename_or_io: Any, *_: Any, **arguments: Any) -> bool:
+        """Reads a file from the host, as the user in the arguments. Raises OSError if the connection stalls."""
+        line, password = self._line(reading(remote_filename), _as_whom(arguments))
+        with get_file_io(filename_or_io, "wb") as file, closing(self._session()) as channel:
+            return receive(channel, self.host.name, line, password, file)
+
+    def _session(self) -> Any:
+        transport = self.client.get_transport() if self.client else None
+        if transport is None:
+            raise ConnectionError("not connected")
+        return self.sessions.open(transport)
+
+    def _known_as(self, hostname: str) -> str:
+        """The host as known_hosts has it: with its port where that is not 22."""
+        port = pyinfra_internals.port_of(self.client)
+        return hostname if port == 22 else f"[{hostname}]:{port}"
+
+    def _line(self, command: StringCommand, arguments: dict[str, Any]) -> tuple[str, SudoPassword | None]:
+        """The line for the login shell, and the password for sudo if it asks."""
+        if not (self.sudo_password and arguments.get("_sudo")):
+            return for_any_shell(pyinfra_internals.command_line(self.host, command, arguments)), None
+        password = SudoPassword(f"rigup-asks-{secrets.token_hex(8)}:", self.sudo_password)
+        environment = {key: value for key, value in arguments.items() if key in _ENVIRONMENT}
+        user = arguments.get("_sudo_user")
+        line = pyinfra_internals.command_line_behind_sudo(password.prompt, user, command, environment)
+        return for_any_shell(line), password
+
+
+def _as_whom(arguments: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in arguments.items() if key in (*_SUDO, "_su_user", "_env")}

@@ -1,0 +1,267 @@
+"""The private parts of pyinfra and paramiko that rigup uses; neither promises to keep them.
+
+The rest of rigup calls the typed functions here. tests/unit/connection/test_pyinfra_internals.py checks each of them
+against the installed release.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from gevent.pool import Pool
+from pyinfra.api import Config, Inventory, State, arguments
+from pyinfra.api.command import QuoteString, StringCommand
+from pyinfra.api.exceptions import ConnectError, PyinfraError
+from pyinfra.api.facts import get_fact
+from pyinfra.api.operations import run_host_op
+from pyinfra.api.state import StateStage
+from pyinfra.api.util import get_file_io
+from pyinfra.connectors.ssh import SSHConnector
+from pyinfra.connectors.sshuserclient import client as ssh_client
+from pyinfra.connectors.util import CommandOutput, OutputLine, make_unix_command, make_unix_command_for_host
+from pyinfra.context import ctx_config, ctx_host, ctx_state
+
+__all__ = ["CommandOutput", "ConnectError", "OutputLine", "SSHConnector", "State", "get_file_io"]
+
+STAGES = {"connect": StateStage.Connect, "compare": StateStage.Prepare, "execute": StateStage.Execute}
+
+
+# the state of a run
+
+
+def new_state(
+    hosts: Iterable[tuple[str, dict[str, Any]]],
+    connector: type[SSHConnector],
+    timeout: int,
+    parallel: int,
+    folder: Path,
+) -> State:
+    """pyinfra's state of one run over these hosts, each reached by `connector` within `timeout` seconds."""
+    arguments.get_type_hints = cache(arguments.get_type_hints)  # pyinfra works them out again for each operation
+    inventory = Inventory((list(hosts), {}))
+    for index, host in enumerate(inventory):
+        host.connector_cls = connector
+        # pyinfra's API tells operations apart by position alone; this makes the host part of it
+        host.loop_position = [index]
+        # where pyinfra looks for some thirty arguments of each operation: all there is, without its empty layers
+        own = inventory.get_host_data(host.name)
+        host.data.__dict__["datas"] = (host.data.override_datas, own, host.get_deploy_data)
+    state = State(inventory, Config(CONNECT_TIMEOUT=timeout, PARALLEL=parallel))
+    state.cwd = str(folder)
+    return state
+
+
+def set_stage(state: State, stage: str) -> None:
+    """Sets the run to one of STAGES; pyinfra's own method cannot go back for a second comparison."""
+    if STAGES[stage] > state.current_stage:
+        state.set_stage(STAGES[stage])
+    state.is_executing = stage == "execute"
+
+
+def widen_pool(state: State, size: int) -> None:
+    """So many hosts can be at work at once."""
+    if size > state.pool.size:
+        state.pool = Pool(size)
+
+
+@contextmanager
+def at_work(state: State) -> Iterator[None]:
+    """Within it pyinfra's operations belong to this run."""
+    ctx_state.set(state)
+    try:
+        yield
+    finally:
+        ctx_state.reset()
+
+
+@contextmanager
+def at_work_on(state: State, host: Any) -> Iterator[None]:
+    """Within it, in this greenlet, pyinfra's `host` and `config` are those of this host."""
+    try:
+        with ctx_config.use(state.config.copy()), ctx_host.use(host):
+            yield
+    finally:
+        ctx_host.reset()
+
+
+def current_host() -> Any:
+    """The host that this greenlet is at work on."""
+    return ctx_host.get()
+
+
+def reach(state: State, host: Any) -> None:
+    """Connects. Raises ConnectError, and some key errors of paramiko as they are."""
+    host.connect(show_errors=False, raise_exceptions=True)
+    state.activate_host(host)
+
+
+# the operations of a host
+
+
+def operations(host: Any) -> list[str]:
+    """The identities of a host's operations, in order."""
+    return list(host.op_hash_order)
+
+
+def forget_operations(state: State, host: Any) -> None:
+    """The host begins again with none."""
+    state.ops[host] = {}
+    host.op_hash_order = []
+    host.loop_position = [*host.loop_position, 0]  # pyinfra keeps what it knows of operations by position
+
+
+def operation_name(state: State, operation: str) -> str:
+    """As its author called it."""
+    return str(next(iter(state.get_op_meta(operation).names)))
+
+
+def will_change(state: State, host: Any, operation: str) -> bool:
+    """Whether the comparison found something for it to do."""
+    return bool(_meta(state, host, operation).will_change)
+
+
+def did_change(state: State, host: Any, operation: str) -> bool:
+    """Whether it has done something."""
+    return bool(_meta(state, host, operation).did_change())
+
+
+def last_words(state: State, host: Any, operation: str) -> str:
+    """The last line of what it printed, "" where it printed nothing."""
+    meta = _meta(state, host, operation)
+    lines = [line for line in (*meta.stderr_lines, *meta.stdout_lines) if line.strip()] if meta.is_complete() else []
+    return lines[-1].strip() if lines else ""
+
+
+def carry_out(state: State, host: Any, operation: str) -> bool:
+    """Runs one operation. Returns whether it went well."""
+    return bool(run_host_op(state, host, operation))
+
+
+def being_compared(host: Any) -> str:
+    """The operation whose facts are being read, "" outside of one."""
+    return host.current_op_hash or ""
+
+
+def being_carried_out(host: Any) -> str:
+    """The operation that is running, "" outside of one."""
+    return host.executing_op_hash or ""
+
+
+def _meta(state: State, host: Any, operation: str) -> Any:
+    return state.get_op_data_for_host(host, operation).operation_meta
+
+
+# facts
+
+
+def replace_get_fact(host: Any, function: Callable[..., Any]) -> None:
+    """Operations read facts of this host through `function`, called as the host's own is."""
+    host.get_fact = function
+
+
+def read_fact(host: Any, fact: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, bool]:
+    """A fact as pyinfra reads it. Returns its value, and whether it could be read: else pyinfra drops the host."""
+    state, value = host.state, None
+    try:
+        value = get_fact(state, host, fact, args=args, kwargs=kwargs)
+    except PyinfraError:
+        if host not in state.failed_hosts:
+            raise
+    if host not in state.failed_hosts:
+        return value, True
+    state.failed_hosts.discard(host)
+    state.active_hosts.add(host)
+    return value, False
+
+
+# commands and connections
+
+
+def command_line(host: Any, command: StringCommand, arguments: dict[str, Any]) -> str:
+    """The line for the login shell that runs a command as pyinfra's arguments say, without any password."""
+    return str(make_unix_command_for_host(host.state, host, command, **arguments).get_raw_value())
+
+
+def command_line_behind_sudo(prompt: str, user: str | None, command: StringCommand, environment: dict[str, Any]) -> str:
+    """As `command_line`, with a sudo that asks for a password with this prompt on standard error."""
+    words: list[Any] = ["sudo", "-k", "-S", "-p", QuoteString(prompt), "-H"]
+    if user:
+        words += ["-u", QuoteString(user)]
+    return str(StringCommand(*words, make_unix_command(command, **environment)).get_raw_value())
+
+
+def port_of(client: Any) -> int:
+    """The port that a client was told to connect to."""
+    return int(getattr(client, "_ssh_config", {}).get("port", 22))
+
+
+def acknowledge_at_once(transport: Any) -> None:
+    """Small packets of a connection are neither held back here nor, where the kernel can, by its peer."""
+    if isinstance(transport.sock, socket.socket):
+        transport.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        transport.packetizer._Packetizer__socket = _QuickAckSocket(transport.sock)
+
+
+class _QuickAckSocket:
+    """A socket that acknowledges what it receives at once, where the kernel can.
+
+    sshd ends a command in several small packets, each held back until the one before is acknowledged: 40 ms a piece.
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sock, name)
+
+    def recv(self, size: int) -> bytes:
+        """As the socket's."""
+        data = self._sock.recv(size)
+        if hasattr(socket, "TCP_QUICKACK"):
+            self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+        return data
+
+
+# ssh_config and host keys
+
+
+def looked_up(file: str | None, hostname: str) -> Mapping[str, str]:
+    """What ssh_config says about a host, keys in lower case. Raises OSError, ValueError or SSHException."""
+    config = ssh_client.get_ssh_config(file)
+    return dict(config.lookup(hostname)) if config else {}
+
+
+class AcceptNew(ssh_client.AcceptNewPolicy):
+    """Records an unknown host key, as pyinfra does, and holds the host to it for the rest of this run too."""
+
+    def missing_host_key(self, client: Any, hostname: str, key: Any) -> None:
+        """Takes the key, on disk (whose folder need not be there yet) and in memory."""
+        Path(client._host_keys_filename).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        super().missing_host_key(client, hostname, key)
+        client._host_keys.add(hostname, key.get_name(), key)
+
+
+def check_host_keys_without_asking() -> None:
+    """Host keys are checked, those of jump hosts too, and nobody is asked about one in the middle of a run.
+
+    pyinfra asks on the terminal about an unknown jump host: rigup refuses it like any other host. Its own default,
+    accept-new, would override the user's ssh_config.
+    """
+    policies = {"accept-new": AcceptNew, "no": ssh_client.WarningPolicy, "off": ssh_client.WarningPolicy}
+    ssh_client.get_missing_host_key_policy = lambda value: policies.get(value, ssh_client.StrictPolicy)()
+
+
+def name_jump_hosts_as_ssh_does() -> None:
+    """pyinfra hands on a jump host's Port as text, and paramiko then looks for "[host]:22" in known_hosts."""
+    original = ssh_client.SSHClient.derive_shorthand
+
+    def derive_shorthand(ssh_config: Any, hop: str) -> tuple[str, dict[str, Any]]:
+        hostname, found = original(ssh_config, hop)
+        return hostname, {**found, "port": int(found["port"])}
+
+    ssh_client.SSHClient.derive_shorthand = staticmethod(derive_shorthand)

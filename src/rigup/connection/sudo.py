@@ -1,0 +1,68 @@
+"""How to be root on a host, found out before anything else is done there."""
+
+from __future__ import annotations
+
+from pyinfra.api.command import StringCommand
+
+from rigup.connection.handshake import Handshake, shake_hands
+from rigup.errors import Unreachable
+from rigup.host import Host
+
+ANSWER_SECONDS = 30
+
+
+def shake_hands_as_root(host: Host, password: str | None, services: bool = False) -> Handshake:
+    """The greeting, from somebody who is root: already, by sudo without a password, or by sudo with the one given.
+
+    services: as for `greet`. Raises Unreachable when none of them works.
+    """
+    password = password or getattr(host.data, "_sudo_password", None)
+    host.data._sudo_password = None  # pyinfra would put it where ps shows it
+    password = password or host.connector.sudo_password  # of an earlier greeting
+    greeting = shake_hands(host, services)
+    if not greeting.uid:
+        raise Unreachable(
+            f"{host.name}: could not determine the remote user: its login shell does not run commands",
+            f"check its output: ssh {host.name} id",
+        )
+    if greeting.uid == "0":
+        return greeting
+    if greeting.sudo == "none":
+        raise Unreachable(
+            f"{host.name}: {greeting.user} is not root and sudo is not installed", "log in as root, or install sudo"
+        )
+    if greeting.sudo == "tty":
+        raise _wants_terminal(host, greeting.user)
+    host.data._sudo = True
+    if greeting.is_root:
+        return greeting
+    _try_password(host, greeting.user, password)
+    return shake_hands(host, services, _sudo=True)
+
+
+def _try_password(host: Host, user: str, password: str | None) -> None:
+    if password is None:
+        raise Unreachable(
+            f"{host.name}: sudo needs a password for {user}", "pass --ask-sudo-password, or log in as root"
+        )
+    host.connector.sudo_password = password
+    try:
+        works, output = host.run_shell_command(StringCommand("true"), _sudo=True, _timeout=ANSWER_SECONDS)
+    except TimeoutError:
+        raise Unreachable(
+            f"{host.name}: sudo asks {user} for something other than a password",
+            f"see what it asks for: ssh -t {host.name} sudo -k true",
+        ) from None
+    if "have a tty" in output.stderr:
+        raise _wants_terminal(host, user)
+    if "not in the sudoers" in output.stderr or "not allowed" in output.stderr:
+        raise Unreachable(f"{host.name}: {user} may not use sudo", "log in as root or as a user with sudo rights")
+    if not works:
+        raise Unreachable(f"{host.name}: sudo rejects the password for {user}", "check the password")
+
+
+def _wants_terminal(host: Host, user: str) -> Unreachable:
+    return Unreachable(
+        f"{host.name}: sudo works only on a terminal (requiretty)",
+        f"add this line to its sudoers with visudo: Defaults:{user} !requiretty",
+    )

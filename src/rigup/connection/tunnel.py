@@ -1,0 +1,170 @@
+"""A door on this machine's loopback to an endpoint on a host's, through the connection that a run has anyway.
+
+What goes through it carries the API key. So for every connection the host is asked first whether it leads to the
+service's own unit, and nothing is passed on where it does not (`programs/listeners.py`).
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import gevent
+from gevent.lock import Semaphore
+from gevent.server import StreamServer
+from paramiko import ChannelException, SSHException
+from pyinfra.api.command import QuoteString, StringCommand
+
+from rigup.connection.login_shell import MARK
+from rigup.errors import HostFailed, RigupError, Unreachable
+from rigup.host import Host
+from rigup.operations.primitives import remote
+from rigup.programs import program_file
+
+OPEN_SECONDS = 20
+GUARD_SECONDS = 30
+CHUNK = 1 << 16
+MOST_NOISE = 1 << 20
+FORBIDDEN = 1
+OURS, SILENT = "ok", "the host does not report which service owns the port"
+
+
+class Door:
+    """One that stands open. url: of the endpoint, as seen from here. refusal: why something was not let through."""
+
+    def __init__(self, host: Host, address: str, unit: str, where: str) -> None:
+        name, _, port = address.removeprefix("http://").rpartition(":")
+        self._host, self._there, self._where = host, (name.strip("[]"), int(port)), where
+        self.refusal = ""
+        _channel(host, self._there).close()
+        self._guard = _PortGuard(host, unit, self._there)
+        self._server = StreamServer(("127.0.0.1", 0), self._serve)
+
+    def __enter__(self) -> Door:
+        if self._guard.first != OURS:
+            self.refusal = self._guard.first
+            self._guard.close()
+            self.check()
+        self._server.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.stop(timeout=1)
+        self._guard.close()
+
+    @property
+    def url(self) -> str:
+        """What to ask in place of the endpoint."""
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    def check(self) -> None:
+        """Raises HostFailed where something was not let through."""
+        if self.refusal:
+            raise HostFailed(f"{self._where}: {self.refusal}", "check the service: rigup status")
+
+    def _serve(self, own: socket.socket, _: object) -> None:
+        """Passes on everything between one caller here and the endpoint, until one of them is done."""
+        try:
+            channel = _channel(self._host, self._there)
+        except (HostFailed, Unreachable):
+            own.close()
+            return
+        said = self._guard.ask()
+        if said == OURS:
+            asking = gevent.spawn(_pass_on, own, channel)
+            _pass_on(channel, own)
+            asking.kill()
+        else:
+            self.refusal = said
+        for end in (channel, own):
+            with suppress(OSError, EOFError):
+                end.close()
+
+
+@contextmanager
+def tunnel(host: Host, address: str, unit: str, where: str) -> Iterator[Door]:
+    """The way from here to an endpoint there, "http://127.0.0.1:8000" as the host itself would say it.
+
+    unit: to which it must belong. where: in front of messages. Raises HostFailed where the host's SSH server forwards
+    nothing, or something was not let through; Unreachable where nothing listens there.
+    """
+    with Door(host, address, unit, where) as door:
+        try:
+            yield door
+        except RigupError:
+            door.check()
+            raise
+
+
+class _PortGuard:
+    """The program on the host that says whose the port is. first: what it said before any connection."""
+
+    def __init__(self, host: Host, unit: str, there: tuple[str, int]) -> None:
+        text = program_file("listeners.py").read_text()
+        words = ("python3", "-I", "-c", text, unit, there[0], str(there[1]))
+        sudo = bool(getattr(host.data, "_sudo", None) or host.state.config.SUDO)
+        self._lock, self._held = Semaphore(), b""
+        try:
+            self._channel = host.connector.start(StringCommand(*map(QuoteString, words)), "", _sudo=sudo)
+        except remote.CONNECTION_ERRORS:
+            raise HostFailed(f"{host.name}: connection lost", "run the same command again") from None
+        self._channel.settimeout(GUARD_SECONDS)
+        while not self._line().endswith((MARK, SILENT)):
+            pass
+        self.first = self._line()
+
+    def ask(self) -> str:
+        """Whether a connection that was just made leads to the unit: OURS, or why not."""
+        with self._lock:
+            try:
+                self._channel.sendall(b"\n")
+            except remote.CONNECTION_ERRORS:
+                return "connection lost"
+            return self._line()
+
+    def close(self) -> None:
+        """Ends it."""
+        with suppress(*remote.CONNECTION_ERRORS):
+            self._channel.close()
+
+    def _line(self) -> str:
+        """The next line that it says; SILENT where it has ended, or says too much."""
+        while b"\n" not in self._held:
+            try:
+                data = self._channel.recv(CHUNK)
+            except remote.CONNECTION_ERRORS:
+                data = b""
+            self._held += data
+            if not data or len(self._held) > MOST_NOISE:
+                return SILENT
+        line, _, self._held = self._held.partition(b"\n")
+        return "".join(c for c in line.decode(errors="replace")[:500] if c.isprintable())
+
+
+def _channel(host: Host, there: tuple[str, int]) -> Any:
+    transport = host.connector.client.get_transport() if host.connector.client else None
+    try:
+        if transport is None:
+            raise EOFError
+        return transport.open_channel("direct-tcpip", there, ("127.0.0.1", 0), timeout=OPEN_SECONDS)
+    except ChannelException as error:
+        if error.code == FORBIDDEN:
+            raise HostFailed(
+                f"{host.name}: its SSH server does not forward connections",
+                'set "AllowTcpForwarding local" in its sshd_config',
+            ) from None
+        raise Unreachable(
+            f"{host.name}: nothing listens on port {there[1]}", "check the service: rigup status"
+        ) from None
+    except (SSHException, EOFError, OSError):
+        raise HostFailed(f"{host.name}: connection lost", "run the same command again") from None
+
+
+def _pass_on(source: Any, sink: Any) -> None:
+    with suppress(OSError, EOFError, SSHException):
+        while data := source.recv(CHUNK):
+            sink.sendall(data)
+    with suppress(OSError, EOFError, SSHException):
+        sink.shutdown(socket.SHUT_WR)

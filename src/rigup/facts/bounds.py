@@ -1,0 +1,173 @@
+"""What a host says, on its way to a type: bounds, kinds, and one error that names the place. Pure.
+
+Whoever is root on a host says what that host says. A document of it is read with `json_of`, checked against a model
+with `checked`, and nothing else of rigup sees it before that; single figures and words of text go through `count` and
+`line`. What cannot be read is `Unreadable`, which becomes that host's failure and no other's.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+import re
+from typing import Annotated, Any, NoReturn, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from rigup.facts.unreadable import Unreadable
+from rigup.printable import one_line
+
+MOST_CHARACTERS = 1 << 20
+"""Of one document: a release's manifest, an answer, a record."""
+MOST_LINE = 4096
+"""Characters of one word or line: a name, a path, a version, a line of a log."""
+MOST_DEPTH = 24
+MOST_VALUES = 50_000
+"""Numbers, texts, lists and objects in one document."""
+MOST_COUNT = 2**53
+"""Beyond that a number of JSON is not exact, and nothing on a host is counted so far."""
+_SHOWN = 60
+_DIGITS = re.compile(r"[0-9]{1,16}")
+
+
+class Said(BaseModel):
+    """The base of what a host says: of exactly these kinds; what is beside that is not looked at."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="ignore", defer_build=True, allow_inf_nan=False)
+
+
+def line(text: str) -> str:
+    """A word or a line, printable and on one line. Raises ValueError for one that is too long."""
+    if len(text) > MOST_LINE:
+        raise ValueError(f"is longer than {MOST_LINE:,} characters")
+    return one_line(text) if not text.isprintable() or not text.isascii() else text
+
+
+def count(text: str, most: int = MOST_COUNT) -> int:
+    """A number without sign, in ASCII digits, up to `most`. Raises ValueError for anything else."""
+    if not _DIGITS.fullmatch(text) or (number := int(text)) > most:
+        raise ValueError(f'"{shown(text)}" is not a number from 0 to {most}')
+    return number
+
+
+Line = Annotated[str, AfterValidator(line)]
+Count = Annotated[int, Field(ge=0, le=MOST_COUNT)]
+Figure = Annotated[float, Field(ge=0, le=1e12, strict=True)]
+
+_Model = TypeVar("_Model", bound=Said)
+
+
+def json_of(text: str, document: str) -> Any:
+    """The value of a JSON document. Raises Unreadable, naming the document, for what is none or beyond the bounds."""
+    if len(text) > MOST_CHARACTERS:
+        raise Unreadable(f"{document}: longer than {MOST_CHARACTERS:,} characters")
+    if not text.strip():
+        raise Unreadable(f"{document}: empty")
+    try:
+        value = json.loads(text, parse_constant=_no_number, parse_int=_int, parse_float=_float)
+    except RecursionError:
+        raise Unreadable(f"{document}: nested deeper than {MOST_DEPTH} levels") from None
+    except json.JSONDecodeError as error:
+        raise Unreadable(f"{document}: not JSON: {error.msg} at character {error.pos}") from None
+    except ValueError as error:
+        raise Unreadable(f"{document}: {error}") from None
+    _check_size(value, document)
+    return value
+
+
+def literal_of(text: str, document: str) -> Any:
+    """The value of what Python printed as a literal. Raises as `json_of` does; SyntaxError for a line cut short."""
+    if len(text) > 4 * MOST_LINE:
+        raise Unreadable(f"{document}: longer than {4 * MOST_LINE:,} characters")
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, TypeError, MemoryError, RecursionError):
+        raise Unreadable(f"{document}: not a value: {shown(text)}") from None
+    _check_size(value, document)
+    return value
+
+
+def checked(model: type[_Model], value: Any, document: str) -> _Model:
+    """The value as the model has it. Raises Unreadable with document, path, what was expected and what was found."""
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+    path = ".".join(shown(str(part)) for part in first["loc"])
+    raise Unreadable(": ".join(part for part in (document, path, _problem(first)) if part))
+
+
+def shown(text: str) -> str:
+    """The beginning of what somebody said, for a message."""
+    start = one_line(text[: 4 * _SHOWN])
+    return start if len(start) <= _SHOWN else f"{start[:_SHOWN]}..."
+
+
+def kind(value: Any) -> str:
+    """What a plain value is, in words."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "true or false"
+    names = {str: "a string", int: "a number", float: "a number", dict: "an object", list: "a list", tuple: "a list"}
+    return next((words for of, words in names.items() if isinstance(value, of)), type(value).__name__)
+
+
+_EXPECTED = {
+    "string_type": "a string",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "dict_type": "an object",
+    "model_type": "an object",
+    "model_attributes_type": "an object",
+}
+
+
+def _problem(error: Any) -> str:
+    if error["type"] == "missing":
+        return "missing"
+    if expected := _EXPECTED.get(error["type"]):
+        return f"expected {expected}, found {kind(error['input'])}"
+    if error["type"] == "value_error":
+        return str(error["ctx"]["error"])
+    return shown(error["msg"][:1].lower() + error["msg"][1:])
+
+
+def _check_size(value: Any, document: str) -> None:
+    level, total = [value], 0
+    for _ in range(MOST_DEPTH):
+        total += len(level)
+        if total > MOST_VALUES:
+            raise Unreadable(f"{document}: more than {MOST_VALUES:,} values")
+        level = [part for whole in level for part in _parts(whole)]
+        if not level:
+            return
+    raise Unreadable(f"{document}: nested deeper than {MOST_DEPTH} levels")
+
+
+def _parts(value: Any) -> Any:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, (list, tuple, set, frozenset)) else ()
+
+
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(f"{text} is not a number")
+
+
+def _int(text: str) -> int:
+    if len(text) > 20:
+        raise ValueError(f"the number {shown(text)} is too large")
+    return int(text)
+
+
+def _float(text: str) -> float:
+    number = float(text) if len(text) <= 64 else math.inf
+    if math.isinf(number):
+        raise ValueError(f"the number {shown(text)} is too large")
+    return number

@@ -1,0 +1,50 @@
+"""The manifest of a release, release.json, as a host has it: what it was made from. Pure."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from rigup.facts.bounds import Line, Said, checked, json_of
+from rigup.node import Node
+
+_MOST_GPUS, _MOST_NODES = 256, 256
+
+
+class _Checkpoint(Said):
+    repo: Line
+    quant: Line = ""
+    revision: Line | None = None
+
+
+_Gpu = Annotated[tuple[Annotated[int, Field(ge=0, lt=_MOST_GPUS, strict=True)], Line], Field(strict=False)]
+
+
+class _Whole(Said):
+    id: Line
+    nodes: Annotated[list[Node], Field(max_length=_MOST_NODES)]
+
+
+class _Manifest(Said):
+    build: Line | None = None
+    checkpoint: _Checkpoint | None = None
+    command: Annotated[list[str], Field(max_length=2000)] | None = None
+    environment: dict[str, str] | None = None
+    gpus: Annotated[list[_Gpu], Field(max_length=_MOST_GPUS)] | None = None
+    set: _Whole | None = None
+
+
+def read_manifest(text: str, path: str) -> dict[str, Any]:
+    """The manifest as it was written, where what rigup knows of it has the right kinds. Raises Unreadable.
+
+    `build` is a text, `checkpoint` an object with `repo`, `quant` and `revision`, `command` a list of texts,
+    `environment` an object of texts, `gpus` a list of pairs of index and UUID, `set` an object with `id` and `nodes`.
+    path: of the file, for the message.
+    """
+    value = json_of(text, path)
+    checked(_Manifest, value, path)
+    found: dict[str, Any] = value
+    if checkpoint := found.get("checkpoint"):
+        found["checkpoint"] = {"quant": "", "revision": None, **checkpoint}
+    return found

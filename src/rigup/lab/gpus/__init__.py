@@ -1,0 +1,1 @@
+"""Simulated GPUs of lab machines: their description, faults, and NVML library."""

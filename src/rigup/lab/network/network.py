@@ -1,0 +1,169 @@
+"""The network of a lab: a bridge in a namespace that leads nowhere, a cable to each machine, and sockets inside it.
+
+Nothing is routed out. A server outside is reachable from the machines when it listens on a socket of `lab_socket`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+from pathlib import Path
+
+from rigup.errors import HostFailed, MissingTool
+from rigup.lab.folder import LabFolder, LabRecord, write
+from rigup.lab.network.addresses import (
+    MOST_LABS,
+    cdn_address,
+    hardware_address,
+    hub_address,
+    machine_address,
+    machine_namespace,
+    namespace,
+)
+from rigup.lab.process import run
+from rigup.units import Frozen
+
+NAMESPACES = Path("/run/netns")
+CLONE_NEWNET = 0x40000000
+BRIDGE = "bridge"
+
+
+class Cable(Frozen):
+    """The cable of one machine: plugged in or cut, and its rate in tc's words ("8mbit"), None for unlimited."""
+
+    plugged: bool = True
+    rate: str | None = None
+
+
+def lab_socket(name: str, family: int = socket.AF_INET, kind: int = socket.SOCK_STREAM) -> socket.socket:
+    """A socket inside the lab `name`, for a process outside, to bind to `hub_address` or `cdn_address` of its number.
+
+    Raises InputError where there is no such lab. The caller closes the socket. `Lab.down` ends the process that listens
+    if it was started by `rigup.lab.process.start`, with its pid file in the lab's folder.
+    """
+    return namespace_socket(namespace(LabFolder(name).existing().number), family, kind)
+
+
+def namespace_socket(name: str, family: int = socket.AF_INET, kind: int = socket.SOCK_STREAM) -> socket.socket:
+    """A socket of the network namespace `name`: a socket keeps the namespace in which it was made."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    own, other = (os.open(path, os.O_RDONLY) for path in ("/proc/thread-self/ns/net", NAMESPACES / name))
+    try:
+        if libc.setns(other, CLONE_NEWNET):
+            raise OSError(ctypes.get_errno(), f"cannot enter the network namespace {name}")
+        try:
+            return socket.socket(family, kind)
+        finally:
+            if libc.setns(own, CLONE_NEWNET):
+                os._exit(70)  # A process that is stuck in the wrong network must not go on
+    finally:
+        os.close(own)
+        os.close(other)
+
+
+def answers(number: int, address: tuple[str, int]) -> bool:
+    """Whether something inside lab `number` takes connections at an address."""
+    with namespace_socket(namespace(number)) as connection:
+        connection.settimeout(2)
+        return connection.connect_ex(address) == 0
+
+
+def allocate() -> int:
+    """Takes the first free lab number by making its namespace, so that no two labs of this machine share one."""
+    for number in range(1, MOST_LABS + 1):
+        if claim(number):
+            return number
+    raise MissingTool(f"all {MOST_LABS} lab networks are in use", "rigup lab down --all")
+
+
+def claim(number: int) -> bool:
+    """Makes the network of one lab, whole or not at all; False where it is there already."""
+    name = namespace(number)
+    if (NAMESPACES / name).exists():
+        return False
+    try:
+        run(["ip", "netns", "add", name])
+    except HostFailed:
+        if (NAMESPACES / name).exists():
+            return False  # another process was faster
+        raise
+    ip = ["ip", "-n", name]
+    try:
+        run([*ip, "link", "set", "lo", "up"])
+        run([*ip, "link", "add", BRIDGE, "type", "bridge"])
+        for address in (hub_address(number), cdn_address(number)):
+            run([*ip, "address", "add", f"{address}/24", "dev", BRIDGE])
+        run([*ip, "link", "set", BRIDGE, "up"])
+    except BaseException:
+        release(number)
+        raise
+    return True
+
+
+def release(number: int) -> None:
+    """Removes the network of one lab, if it exists."""
+    if (NAMESPACES / namespace(number)).exists():
+        run(["ip", "netns", "delete", namespace(number)])
+
+
+def identity(number: int) -> int:
+    """Which network lab `number` has, by the moment it was made, in ns; 0 where it has none.
+
+    A recreated network is a different one, but may have the same inode, because the kernel reuses numbers.
+    """
+    try:
+        return (NAMESPACES / namespace(number)).stat().st_ctime_ns
+    except FileNotFoundError:
+        return 0
+
+
+def up(record: LabRecord) -> bool:
+    """Whether this lab's network exists."""
+    return identity(record.number) == record.network
+
+
+def connect(number: int, index: int, cable: Cable) -> None:
+    """Gives a machine that is about to boot a new network card, its address and its cable."""
+    disconnect(number, index)
+    lab, own, port = namespace(number), machine_namespace(number, index), f"port{index}"
+    run(["ip", "netns", "add", own])
+    card = ["name", "host0", "netns", own, "address", hardware_address(number, index)]
+    run(["ip", "-n", lab, "link", "add", port, "type", "veth", "peer", *card])
+    run(["ip", "-n", lab, "link", "set", port, "master", BRIDGE])
+    run(["ip", "-n", own, "link", "set", "lo", "up"])
+    run(["ip", "-n", own, "address", "add", f"{machine_address(number, index)}/24", "dev", "host0"])
+    run(["ip", "-n", own, "link", "set", "host0", "up"])
+    plug(number, index, cable)
+
+
+def disconnect(number: int, index: int) -> None:
+    """Takes away the network card of a machine that is off, with whatever its connections still had to say."""
+    if (NAMESPACES / machine_namespace(number, index)).exists():
+        # The card goes first: a namespace that still holds a closing connection is freed only later.
+        run(["ip", "-n", namespace(number), "link", "delete", f"port{index}"], check=False)
+        run(["ip", "netns", "delete", machine_namespace(number, index)], check=False)
+
+
+def plug(number: int, index: int, cable: Cable) -> None:
+    """Plugs or cuts the cable of a machine and limits its rate, in both directions."""
+    lab, own, port = namespace(number), machine_namespace(number, index), f"port{index}"
+    for place, device in ((lab, port), (own, "host0")):
+        run(["tc", "-n", place, "qdisc", "delete", "dev", device, "root"], check=False)
+        if cable.rate:
+            shape = ["rate", cable.rate, "burst", "32kb", "latency", "200ms"]
+            run(["tc", "-n", place, "qdisc", "add", "dev", device, "root", "tbf", *shape])
+    run(["ip", "-n", lab, "link", "set", port, "up" if cable.plugged else "down"])
+
+
+def read_cable(folder: Path) -> Cable:
+    """How the cable of a machine is, by the machine's folder: it stays as it is over reboots."""
+    try:
+        return Cable.model_validate_json((folder / "cable.json").read_text())
+    except FileNotFoundError:
+        return Cable()
+
+
+def keep_cable(folder: Path, cable: Cable) -> None:
+    """Notes how the cable of a machine is."""
+    write(folder / "cable.json", cable.model_dump_json())

@@ -1,0 +1,153 @@
+"""The packages of the lab's apt repositories, as nvml/packages.toml lists them: real ones, made by dpkg-deb."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from rigup.lab.gpus.description import NVML
+from rigup.lab.process import run
+from rigup.units import Frozen
+
+DRIVERS = {"570.133.20": 12080, "580.95.05": 13000, "580.178.04": 13000, "590.48.01": 13010}
+"""The driver versions on offer, and the CUDA version that each supports, as NVML writes it."""
+REVISION = "1"
+PINNED = "nvidia-open cuda-drivers nvidia-driver-cuda nvidia-kernel-* nvidia-persistenced nvidia-fabricmanager"
+PINNED += " libnvidia-* libcuda1 firmware-nvidia-gsp"
+MAINTAINER = "rigup's lab <lab@localhost>"
+
+
+class PackageEntry(Frozen):
+    """One [[package]] of packages.toml; its head says what the fields mean."""
+
+    name: str
+    description: str
+    repository: str = "nvidia"
+    architecture: str = "amd64"
+    versions: str | tuple[str, ...] = "drivers"
+    depends: str = ""
+    conflicts: str = ""
+    files: dict[str, str] = {}
+    links: dict[str, str] = {}
+    scripts: dict[str, str] = {}
+
+
+@dataclass(frozen=True)
+class Built:
+    """One package file and its control fields."""
+
+    path: Path
+    control: str
+
+
+@dataclass(frozen=True)
+class Site:
+    """What depends on the repository that a package is in: for Debian 12 or 13, with whose key, from where."""
+
+    distribution: str
+    key: bytes
+    source: str
+
+
+def build(repository: str, site: Site, folder: Path) -> list[Built]:
+    """Makes every package of a repository ("nvidia" or "debian") in a folder; needs gcc and dpkg-deb."""
+    with tempfile.TemporaryDirectory() as scratch:
+        return [
+            _package(entry, full, site, Path(scratch), folder)
+            for entry in _entries()
+            if entry.repository == repository
+            for full in _versions(entry)
+        ]
+
+
+def _entries() -> list[PackageEntry]:
+    data = tomllib.loads((NVML / "packages.toml").read_text())
+    return [PackageEntry.model_validate(package) for package in data["package"]]
+
+
+def _versions(entry: PackageEntry) -> Iterator[str]:
+    if entry.versions == "drivers":
+        yield from (f"{version}-{REVISION}" for version in DRIVERS)
+    elif entry.versions == "kernel":
+        yield f"{os.uname().release}-{REVISION}"
+    else:
+        yield from entry.versions
+
+
+def _package(entry: PackageEntry, full: str, site: Site, scratch: Path, folder: Path) -> Built:
+    version = full.rpartition("-")[0] or full
+    words = {"version": version, "full": full, "distribution": site.distribution}
+    tree = scratch / "tree"
+    for place, source in entry.files.items():
+        target = tree / place.format(**words).lstrip("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(_content(source, version, site, scratch))
+        target.chmod(0o755 if target.parent.name in ("bin", "sbin") else 0o644)
+    for place, points_to in entry.links.items():
+        link = tree / place.format(**words).lstrip("/")
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(points_to.format(**words))
+    name = entry.name.format(**words)
+    control = _control(entry, name, full, words)
+    (tree / "DEBIAN").mkdir(parents=True)
+    (tree / "DEBIAN/control").write_text(control)
+    for script, source in entry.scripts.items():
+        (tree / "DEBIAN" / script).write_bytes(_content(source, version, site, scratch))
+        (tree / "DEBIAN" / script).chmod(0o755)
+    path = folder / f"{name}_{full.rpartition(':')[2]}_{entry.architecture}.deb"
+    run(["dpkg-deb", "--root-owner-group", "-Zgzip", "--build", tree, path])
+    shutil.rmtree(tree)
+    return Built(path, control)
+
+
+def _control(entry: PackageEntry, name: str, full: str, words: dict[str, str]) -> str:
+    fields = {
+        "Package": name,
+        "Version": full,
+        "Architecture": entry.architecture,
+        "Maintainer": MAINTAINER,
+        "Depends": entry.depends.format(**words),
+        "Conflicts": entry.conflicts,
+        "Section": "non-free/metapackages",
+        "Priority": "optional",
+        "Description": f"{entry.description} (a stand-in, for lab machines)",
+    }
+    return "".join(f"{field}: {value}\n" for field, value in fields.items() if value)
+
+
+def _content(source: str, version: str, site: Site, scratch: Path) -> bytes:
+    """What goes into a file: something compiled, something of the repository, or a file of nvml/."""
+    match source:
+        case "libnvidia-ml.so":
+            cuda = DRIVERS[version]
+            return _library("libnvidia_ml.c", "libnvidia-ml.so.1", scratch, f"-DCUDA_VERSION={cuda}", version)
+        case "libcuda.so":
+            return _library("empty.c", "libcuda.so.1", scratch, "-DEMPTY", version)
+        case "nvidia-open.ko" | "nvidia-proprietary.ko":
+            licence = "Dual MIT/GPL" if source == "nvidia-open.ko" else "NVIDIA"
+            return _compiled(["-c", f'-DLICENSE="{licence}"'], "nvidia_module.c", scratch, version)
+        case "key":
+            return site.key
+        case "source":
+            return f"{site.source}\n".encode()
+        case "empty":
+            return b""
+    if source.startswith("pin "):
+        return f"Package: {PINNED}\nPin: version {source.removeprefix('pin ')}\nPin-Priority: 1000\n".encode()
+    return (NVML / source).read_text().replace("@VERSION@", version).encode()
+
+
+def _library(source: str, soname: str, scratch: Path, define: str, version: str) -> bytes:
+    return _compiled(["-shared", "-fPIC", f"-Wl,-soname,{soname}", define], source, scratch, version)
+
+
+def _compiled(options: list[str], source: str, scratch: Path, version: str) -> bytes:
+    output = scratch / "compiled"
+    define = f'-DDRIVER_VERSION="{version}"'
+    run(["gcc", "-O1", "-Wall", "-Wextra", *options, define, "-o", output, NVML / source])
+    return output.read_bytes()

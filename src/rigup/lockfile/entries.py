@@ -1,0 +1,136 @@
+"""Changing a lock, entry by entry, and saying what changed. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from rigup.artifacts import LockedEnvironment, LockedHarness, LockedImage
+from rigup.lock import Lock, LockedCheckpoint, LockedSource
+from rigup.lockfile.needs import BuildName, Name, build_label
+from rigup.lockfile.package_diff import PackageMove, package_moves
+from rigup.units import bytes_text
+
+
+@dataclass(frozen=True)
+class EntryChange:
+    """One entry that is not as it was. before, after: what it pins, None where it was not or is no more.
+
+    packages: what moved with it in a Python environment. against: the environment that it is compared with.
+    """
+
+    name: str
+    before: str | None
+    after: str | None
+    packages: tuple[PackageMove, ...] = ()
+    against: str | None = None
+
+    @property
+    def kind(self) -> Literal["added", "moved", "dropped"]:
+        """What happened to it."""
+        if self.before is None:
+            return "added"
+        return "moved" if self.after is not None else "dropped"
+
+
+def changes(before: Lock, after: Lock) -> tuple[EntryChange, ...]:
+    """What differs between two locks, by name."""
+    old, new = _pins(before), _pins(after)
+    moved = package_moves(before, after)
+    return tuple(
+        EntryChange(
+            name,
+            old[name][1] if name in old else None,
+            new[name][1] if name in new else None,
+            *moved.get(name.removeprefix("environment "), ((), None)),
+        )
+        for name in sorted(old.keys() | new.keys())
+        if old.get(name) != new.get(name)
+    )
+
+
+def with_checkpoints(lock: Lock, entries: Iterable[LockedCheckpoint]) -> Lock:
+    """The lock with these in place of those of the same name."""
+    merged = {(e.repo, e.quant): e for e in (*lock.checkpoints, *entries)}
+    return lock.model_copy(update={"checkpoints": tuple(merged[name] for name in sorted(merged))})
+
+
+def with_sources(lock: Lock, entries: Iterable[LockedSource]) -> Lock:
+    """The lock with these in place of those of the same name."""
+    merged = {(e.engine, e.version): e for e in (*lock.sources, *entries)}
+    return lock.model_copy(update={"sources": tuple(merged[name] for name in sorted(merged))})
+
+
+def with_environments(lock: Lock, entries: Iterable[LockedEnvironment]) -> Lock:
+    """The lock with these in place of those of the same name."""
+    merged = {e.name: e for e in (*lock.environments, *entries)}
+    return lock.model_copy(update={"environments": tuple(merged[name] for name in sorted(merged))})
+
+
+def with_images(lock: Lock, entries: Iterable[LockedImage]) -> Lock:
+    """The lock with these in place of those of the same name."""
+    merged = {e.name: e for e in (*lock.images, *entries)}
+    return lock.model_copy(update={"images": tuple(merged[name] for name in sorted(merged))})
+
+
+def with_moe_configs(lock: Lock, entries: Mapping[str, str]) -> Lock:
+    """The lock with these tuned kernels, path to sha256, in place of those of the same path."""
+    return lock.model_copy(update={"moe_configs": dict(sorted({**lock.moe_configs, **entries}.items()))})
+
+
+def with_harness(lock: Lock, entry: LockedHarness) -> Lock:
+    """The lock with this in place of the harness of the same kind of machine."""
+    merged = {e.name: e for e in (*lock.harnesses, entry)}
+    return lock.model_copy(update={"harnesses": tuple(merged[name] for name in sorted(merged))})
+
+
+def only(
+    lock: Lock,
+    checkpoints: Iterable[Name],
+    sources: Iterable[Name],
+    builds: Iterable[BuildName],
+    driver: bool,
+    cuda_toolkit: bool,
+) -> Lock:
+    """The lock without whatever is not named."""
+    kept, built, made = set(checkpoints), set(sources), set(builds)
+    return lock.model_copy(
+        update={
+            "driver": lock.driver if driver else None,
+            "cuda_toolkit": lock.cuda_toolkit if cuda_toolkit else None,
+            "checkpoints": tuple(e for e in lock.checkpoints if (e.repo, e.quant) in kept),
+            "sources": tuple(e for e in lock.sources if (e.engine, e.version) in built),
+            "environments": tuple(e for e in lock.environments if e.name in made),
+            "images": tuple(e for e in lock.images if e.name in made),
+        }
+    )
+
+
+def _pins(lock: Lock) -> dict[str, tuple[object, str]]:
+    """Each entry by name: itself, and what of it a person tells versions by."""
+    found: dict[str, tuple[object, str]] = {}
+    if lock.driver:
+        found["driver"] = (lock.driver, lock.driver.version)
+    if lock.cuda_toolkit:
+        found["cuda-toolkit"] = (lock.cuda_toolkit, lock.cuda_toolkit.version)
+    for entry in lock.checkpoints:
+        count = f"{len(entry.files)} file{'' if len(entry.files) == 1 else 's'}"
+        text = f"{entry.revision[:12]} ({count}, {bytes_text(entry.bytes)})"
+        found[f"checkpoint {entry.repo} {entry.quant}"] = (entry, text)
+    for source in lock.sources:
+        found[f"source {source.engine} {source.version}"] = (source, f"{source.address} sha256 {source.sha256[:12]}")
+    found |= {f"engine {name}": (version, version) for name, version in lock.engines.items()}
+    if lock.uv:
+        found["uv"] = (lock.uv, lock.uv.version)
+    for environment in lock.environments:
+        text = f"{len(environment.files)} packages, Python {environment.python}"
+        found[f"environment {build_label(environment.name)}"] = (environment, text)
+    for image in lock.images:
+        found[f"image {build_label(image.name)}"] = (image, f"{image.repository} {image.digest[:19]}")
+    for harness in lock.harnesses:
+        text = f"lm_eval {harness.version}, {len(harness.files)} packages"
+        found[f"eval Python {harness.python} {harness.architecture}"] = (harness, text)
+    for path, sha256 in lock.moe_configs.items():
+        found[f"moe-config {path}"] = (sha256, f"sha256 {sha256[:12]}")
+    return found

@@ -1,0 +1,293 @@
+"""`rigup lock`: from a fleet and the lock it has to one that pins what its plans rest on. Written whole or not."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from rigup.catalogue.catalogue import FOLDER, NAME_LISTS, Catalogue
+from rigup.catalogue.driver_versions import locked_driver, nvidia_versions
+from rigup.catalogue.option_names import NameList
+from rigup.errors import InputError, Refused
+from rigup.lock import Lock, LockedCheckpoint, load_lock
+from rigup.lockfile.entries import (
+    EntryChange,
+    changes,
+    only,
+    with_checkpoints,
+    with_environments,
+    with_harness,
+    with_images,
+    with_moe_configs,
+    with_sources,
+)
+from rigup.lockfile.needs import Name, Needs, inputs_digest, needs_of, suffices
+from rigup.lockfile.resolver import Resolver
+from rigup.lockfile.text import lock_text
+from rigup.lockfile.upgrade import (
+    EVAL,
+    MOE_CONFIGS,
+    UV,
+    Upgrade,
+    is_engine,
+    upgraded_builds,
+    upgraded_checkpoints,
+    with_chosen_version,
+    with_upgraded_nvidia,
+)
+from rigup.lockfile.wheel_options import write_names
+from rigup.plan import Plan
+from rigup.project.inventory import LOCK, Project, load_project
+from rigup.project.planning import plan_project
+
+
+@dataclass(frozen=True)
+class ResolvedLock:
+    """A lock that is not written yet, the one that it replaces, and what the plans under it need.
+
+    names: the fleet's lists of options and variables, those of wheels that are newly locked among them.
+    """
+
+    path: Path
+    before: Lock
+    after: Lock
+    needs: Needs
+    names: tuple[NameList, ...] = ()
+
+    @property
+    def changes(self) -> tuple[EntryChange, ...]:
+        """What is not as it was."""
+        return changes(self.before, self.after)
+
+
+def own_lock(project: Project) -> Path:
+    """The lock that `rigup lock` writes: the fleet's own, also where the toolkit's stands in for it until then."""
+    return project.root / LOCK
+
+
+def resolve_lock(
+    project: Project, resolver: Resolver, upgrade: Upgrade | None = None, prune: bool = False, whole: bool = True
+) -> ResolvedLock:
+    """Plans the fleet, and resolves what the plans need and the lock lacks, until the plans under it need no more.
+
+    What is locked is kept as it is, but for what `upgrade` names. prune: what no plan of a locked inventory uses goes.
+    whole: whether `project` is a whole inventory, so that the digest of its inputs can be recorded.
+    Raises InputError, Unreachable or MissingTool, with nothing written.
+    """
+    path = own_lock(project)
+    kept = load_lock(project.lock_path)
+    before = kept if path.exists() else Lock()
+    if upgrade is not None:
+        kept = _upgraded(project, kept, upgrade, resolver)
+    uv = kept.uv if kept.harnesses else None
+    new = Lock(inputs=before.inputs, engines=kept.engines, harnesses=kept.harnesses, uv=uv)
+    begin = new if prune or not path.exists() else kept
+    after, needs = _settled(project, begin, kept, resolver)
+    if prune:
+        after, needs = _settled(project, _with_used_by_others(project, after, kept), kept, resolver)
+    if upgrade is not None:
+        _refuse_losses(upgrade, project, before, needs)
+    if not needs.checkpoints and needs.refused:
+        raise _nothing_accepted(needs.refused[0])
+    if whole:
+        inputs = {**after.inputs, inventory_key(project): inputs_digest(project, resolver.catalogue)}
+        after = after.model_copy(update={"inputs": inputs})
+    return ResolvedLock(path, before, after, needs, resolver.catalogue.name_lists)
+
+
+def inventory_key(project: Project) -> str:
+    """How the lock names the inventory: by its path below the fleet's folder."""
+    return project.inventory.resolve().relative_to(project.root.resolve()).as_posix()
+
+
+def _settled(project: Project, lock: Lock, kept: Lock, resolver: Resolver) -> tuple[Lock, Needs]:
+    """A lock under which the plans need nothing else.
+
+    More than one round may be needed: the real size of a checkpoint can turn a plan to another one. Each round adds an
+    entry, so it ends.
+    """
+    while True:
+        needs = needs_of(plan_project(project, lock, resolver.catalogue))
+        missing = needs.missing(lock)
+        if not missing.names:
+            return lock, needs
+        lock = _supplied(lock, missing, kept, resolver)
+
+
+def _supplied(lock: Lock, missing: Needs, kept: Lock, resolver: Resolver) -> Lock:
+    """The lock with what is missing in it: as it was locked before, else resolved now."""
+    if missing.driver:
+        default = locked_driver(nvidia_versions().driver.default)
+        lock = lock.model_copy(update={"driver": kept.driver or default})
+    if missing.cuda_toolkit:
+        lock = lock.model_copy(update={"cuda_toolkit": kept.cuda_toolkit or nvidia_versions().cuda_toolkit()})
+    for name, plan in missing.checkpoints.items():
+        lock = with_checkpoints(lock, [_checkpoint(name, plan, lock, kept, resolver)])
+    for name in missing.sources:
+        lock = with_sources(lock, [kept.source(*name) or resolver.source(name)])
+    if missing.uv:
+        lacking = missing.missing(kept).uv  # none at all, or none for one kind of machine
+        uv = resolver.uv(kept.uv.version if kept.uv else None) if lacking else kept.uv
+        lock = lock.model_copy(update={"uv": uv})
+    for build, plan in missing.environments.items():
+        assert lock.uv is not None
+        there = kept.environment(*build)
+        found = there if there and suffices(there, plan) else resolver.environment(build, plan, lock.uv)
+        lock = with_environments(lock, [found])
+    for image, plan in missing.images.items():
+        lock = with_images(lock, [kept.image(*image) or resolver.image(image, plan)])
+    return with_moe_configs(lock, {path: kept.moe_configs.get(path, sha) for path, sha in missing.moe_configs.items()})
+
+
+def _checkpoint(name: Name, plan: Plan, lock: Lock, kept: Lock, resolver: Resolver) -> LockedCheckpoint:
+    """One checkpoint; a repository that is locked already stays at its revision."""
+    found = kept.checkpoint(*name)
+    if found is not None and found.files:
+        return found
+    revisions = [entry.revision for entry in (*kept.checkpoints, *lock.checkpoints) if entry.repo == name[0]]
+    return resolver.checkpoint(name, plan, next(iter(revisions), "main"))
+
+
+def _upgraded(project: Project, lock: Lock, upgrade: Upgrade, resolver: Resolver) -> Lock:
+    """The lock with what an upgrade names resolved anew."""
+    moved = with_upgraded_nvidia(upgrade, lock)
+    if moved is not None:
+        return moved
+    if upgrade.name == MOE_CONFIGS:
+        unpinned = lock.model_copy(update={"moe_configs": {}})
+        in_use = needs_of(plan_project(project, unpinned)).moe_configs  # the plans will ask for them, as they are now
+        elsewhere = {path: sha256 for path, sha256 in lock.moe_configs.items() if path not in in_use}
+        return lock.model_copy(update={"moe_configs": elsewhere})
+    if upgrade.name == UV:
+        return lock.model_copy(update={"uv": resolver.uv(upgrade.version, str(upgrade))})
+    if upgrade.name == EVAL:
+        uv = lock.uv or resolver.uv()
+        return with_harness(lock, resolver.harness(uv, upgrade.version)).model_copy(update={"uv": uv})
+    needs = needs_of(plan_project(project, lock))
+    if is_engine(upgrade, resolver.catalogue):
+        return _upgraded_engine(project, lock, upgrade, needs, resolver)
+    names = upgraded_checkpoints(upgrade, needs, lock, resolver.catalogue)
+    used = [plan for name, plan in needs.checkpoints.items() if name in names]
+    plan = next(iter(used), None) or next(iter(needs.checkpoints.values()), None)
+    if plan is None:
+        if needs.refused:
+            raise _nothing_accepted(needs.refused[0])
+        raise InputError(f"{upgrade}: no service uses {names[0][0]}", "see what each service uses: rigup plan")
+    revision, asked = upgrade.version or "main", str(upgrade)
+    return with_checkpoints(lock, [resolver.checkpoint(name, plan, revision, asked) for name in names])
+
+
+def _upgraded_engine(project: Project, lock: Lock, upgrade: Upgrade, needs: Needs, resolver: Resolver) -> Lock:
+    """The lock with an engine at a version wherever no service names one, and its builds resolved anew."""
+    moved = with_chosen_version(upgrade, lock, needs)
+    if moved.engines != lock.engines:
+        lock, needs = moved, needs_of(plan_project(project, moved))
+    builds = upgraded_builds(upgrade, needs)
+    lock = with_sources(lock, [resolver.source(name) for name in builds.sources])
+    if builds.environments:
+        uv = lock.uv or resolver.uv()
+        found = [resolver.environment(name, needs.environments[name], uv, str(upgrade)) for name in builds.environments]
+        lock = with_environments(lock, found).model_copy(update={"uv": uv})
+    return with_images(lock, [resolver.image(name, needs.images[name]) for name in builds.images])
+
+
+def _with_used_by_others(project: Project, lock: Lock, kept: Lock) -> Lock:
+    """The lock with what other inventories of the fleet use of the one before; those that are gone are forgotten."""
+    own = inventory_key(project)
+    others = [key for key in sorted(lock.inputs) if key != own and (project.root / key).is_file()]
+    found = [needs_of(plan_project(load_project(str(project.root / key)), kept)) for key in others]
+    names = {name for needs in found for name in needs.checkpoints}
+    builds = {name for needs in found for name in needs.sources}
+    made = {name for needs in found for name in (*needs.environments, *needs.images)}
+    used = only(kept, names, builds, made, any(n.driver for n in found), any(n.cuda_toolkit for n in found))
+    lock = with_sources(with_checkpoints(lock, used.checkpoints), used.sources)
+    lock = with_environments(with_images(lock, used.images), used.environments)
+    kernels = {path for needs in found for path in needs.moe_configs} & kept.moe_configs.keys()
+    lock = with_moe_configs(lock, {path: kept.moe_configs[path] for path in kernels})
+    return lock.model_copy(
+        update={
+            "driver": lock.driver or used.driver,
+            "cuda_toolkit": lock.cuda_toolkit or used.cuda_toolkit,
+            "uv": lock.uv or (kept.uv if used.environments else None),
+            "inputs": {key: lock.inputs[key] for key in (own, *others) if key in lock.inputs},
+        }
+    )
+
+
+def _refuse_losses(upgrade: Upgrade, project: Project, before: Lock, needs: Needs) -> None:
+    """Raises InputError where a plan that was accepted is refused after an upgrade."""
+    refused = {(plan.host, plan.service.name): plan for plan in needs.refused}
+    for plan in plan_project(project, before) if refused else ():
+        lost = refused.get((plan.host, plan.service.name))
+        if plan.verdict == "ok" and lost is not None:
+            finding = lost.refusals[0]
+            raise InputError(
+                f"{upgrade}: {plan.host}: {plan.service.name} would be refused: {finding.message} [{finding.rule}]",
+                finding.hint,
+            )
+
+
+def _nothing_accepted(first: Plan) -> Refused:
+    message = f"every plan is refused, so there is nothing to lock; {first.host}: {first.service.name}: "
+    return Refused(message + first.refusals[0].message, "see why, and what would fit: rigup plan")
+
+
+def stale(project: Project, catalogue: Catalogue, whole: bool = True) -> tuple[str, ...]:
+    """What is wrong with the lock of a fleet, in words; () where it pins everything. Asks nobody and writes nothing."""
+    path = own_lock(project)
+    if not path.exists():
+        return (f"{LOCK} does not exist",)
+    lock = load_lock(path)
+    needs = needs_of(plan_project(project, lock, catalogue))
+    found = [f"{name} is missing" for name in needs.missing(lock).names]
+    found += _refused(needs)
+    key = inventory_key(project)
+    if whole and key not in lock.inputs:
+        found.append(f"it was not made for {key}")
+    elif whole and lock.inputs[key] != inputs_digest(project, catalogue):
+        found.append(f"rigs, services or the catalogue for {key} have changed since it was made")
+    return tuple(found)
+
+
+def _refused(needs: Needs) -> list[str]:
+    """A line for each refused service, which pins nothing; equal hosts share one."""
+    hosts: dict[str, list[str]] = {}
+    for plan in needs.refused:
+        finding = plan.refusals[0]
+        hosts.setdefault(f"{plan.service.name} is refused: {finding.message} [{finding.rule}]", []).append(plan.host)
+    more = {text: f" and {len(names) - 1} more" if len(names) > 1 else "" for text, names in hosts.items()}
+    return [f"{names[0]}{more[text]}: {text}" for text, names in hosts.items()]
+
+
+def write(resolved: ResolvedLock) -> bool:
+    """Writes what was resolved, the lock last; returns whether that was written. Raises InputError where it cannot."""
+    write_names(resolved.path.parent / FOLDER / NAME_LISTS, resolved.names)
+    return write_lock(resolved.path, resolved.after)
+
+
+def write_lock(path: Path, lock: Lock) -> bool:
+    """Writes a lock in one step, unless the file says the same already; returns whether it was written.
+
+    Raises InputError where it cannot be written; what was there is then still there.
+    """
+    path = path.resolve()
+    text = lock_text(lock).encode()
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        if path.exists() and path.read_bytes() == text:
+            return False
+        try:
+            with fresh.open("xb") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            if path.exists():
+                shutil.copymode(path, fresh)
+            fresh.replace(path)
+        finally:
+            fresh.unlink(missing_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}", "check permissions and free disk space") from None
+    return True

@@ -1,0 +1,206 @@
+"""From names to pins: a checkpoint at its hub to revision, files and sha256, a release to its archive."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from pydantic import ValidationError
+
+from rigup.artifacts import LockedEnvironment, LockedHarness, LockedImage, LockedUv
+from rigup.cache import cache_folder
+from rigup.catalogue.catalogue import Catalogue
+from rigup.catalogue.checkpoint import CheckpointEntry
+from rigup.errors import InputError, Unreachable
+from rigup.lock import LockedCheckpoint, LockedFile, LockedSource
+from rigup.lockfile.needs import BuildName, Name, build_label
+from rigup.lockfile.wheel_options import names_with
+from rigup.plan import Plan
+from rigup.project.inventory import HostEntry, Project
+from rigup.project.settings import hub_address, read_settings
+from rigup.sources.archives import pin_source
+from rigup.sources.gguf_files import gguf_files
+from rigup.sources.hub import Hub, HubFile
+from rigup.sources.python_environment import resolve_environment
+from rigup.sources.registry import Registry
+from rigup.sources.safetensors_files import INDEX, safetensors_files
+from rigup.sources.uv import pin_uv, uv_program
+from rigup.units import bytes_text
+
+HUB_VARIABLE = "HF_ENDPOINT"
+WEIGHTS = (".gguf", ".safetensors")
+EXACT_TOLERANCE, TOLERANCE = 0.001, 0.05
+
+
+class Resolver:
+    """Asks hubs and archives for one fleet. `say` gets a line for what takes a while, `warnings` collects the rest.
+
+    catalogue: also with the names that were read out of wheels since, which are not written yet.
+    pause: how it waits between tries, in seconds.
+    """
+
+    def __init__(
+        self,
+        project: Project,
+        catalogue: Catalogue,
+        say: Callable[[str], None],
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.catalogue = catalogue
+        self.say = say
+        self.warnings: list[str] = []
+        self._project = project
+        self._pause = pause
+        self._hubs: dict[tuple[str, str | None], Hub] = {}
+        self._listings: dict[tuple[str, str, str], tuple[str, dict[str, HubFile]]] = {}
+        self._hosts = {host.name: host for host in project.hosts}
+
+    def checkpoint(self, name: Name, plan: Plan, revision: str = "main", asked: str | None = None) -> LockedCheckpoint:
+        """One checkpoint at a revision of its repository: branch, tag or commit.
+
+        plan: the one that needs it, whose hub is asked. asked: what messages begin with, instead of its service.
+        Raises InputError for what the hub does not have, and Unreachable.
+        """
+        repo, quant = name
+        host = self._hosts[plan.host]
+        hub = self._hub(host)
+        self.say(f"querying {hub.name} for {repo} {quant}")
+        try:
+            return self._locked(hub, self._entry(name), revision)
+        except InputError as error:
+            where = asked or f"{host.origins['services']}: services.{plan.service.name}"
+            raise InputError(f"{where}: {error.message}", error.hint) from None
+
+    def source(self, name: Name) -> LockedSource:
+        """The source archive of an engine's release, downloaded and hashed. Raises InputError and Unreachable."""
+        engine, version = name
+        release = next((e.version(version) for e in self.catalogue.engines if e.name == engine), None)
+        if release is None or release.archive is None:
+            raise InputError(
+                f"{engine} {version}: the catalogue has no source archive for it",
+                "set archive and archive_root in the engine's file",
+            )
+        self.say(f"downloading {engine} {version}: {release.archive}")
+        return pin_source(engine, version, release.archive, release.archive_root, cache_folder() / "sources")
+
+    def uv(self, version: str | None = None, asked: str = "uv") -> LockedUv:
+        """A release of uv, or the newest. Raises InputError and Unreachable."""
+        self.say("querying the package index for uv")
+        return pin_uv(version, asked)
+
+    def environment(self, name: BuildName, plan: Plan, uv: LockedUv, asked: str | None = None) -> LockedEnvironment:
+        """The Python environment of an engine's release, as this uv resolves it. Raises InputError and Unreachable.
+
+        plan: the one that needs it, with Ray where that joins its hosts. asked: what messages begin with.
+        """
+        engine, version, variant, architecture = name
+        release = next((e.version(version) for e in self.catalogue.engines if e.name == engine), None)
+        if release is None:
+            raise InputError(
+                f"{engine} {version}: this release is not in the catalogue", "choose another release: rigup plan"
+            )
+        self.say(f"resolving the packages of {build_label(name)} with uv {uv.version}")
+        try:
+            found = resolve_environment(uv_program(uv), release, variant, architecture, ray=plan.on_ray)
+        except (InputError, Unreachable) as error:
+            raise type(error)(f"{asked}: {error.message}" if asked else error.message, error.hint) from None
+        names = names_with(self.catalogue.name_lists, found, self.say)
+        self.catalogue = replace(self.catalogue, name_lists=names)
+        for file in found.local:
+            self.warnings.append(
+                f"{build_label(name)}: {file} is in a local folder of this machine, so hosts need a wheelhouse "
+                "(rigup lock --vendor)"
+            )
+        return found.environment
+
+    def harness(self, uv: LockedUv, version: str | None = None) -> LockedHarness:
+        """The evaluation harness for this machine, the newest without a version. Raises InputError and Unreachable."""
+        from rigup.sources.evaluation_environment import resolve_harness
+
+        self.say(f"resolving the packages of the evaluation harness with uv {uv.version}")
+        return resolve_harness(uv_program(uv), version)
+
+    def image(self, name: BuildName, plan: Plan) -> LockedImage:
+        """The official image of an engine's release, by the digest that its tag has now.
+
+        plan: the one that needs it, whose mirrors are asked. Raises InputError and Unreachable.
+        """
+        engine, version, variant, architecture = name
+        release = next((e.version(version) for e in self.catalogue.engines if e.name == engine), None)
+        image = release.image(variant) if release else None
+        if release is None or image is None:
+            raise InputError(
+                f"{build_label(name)}: the catalogue has no image of it", "set images in the engine's file"
+            )
+        self.say(f"querying the registry for {image.repository}:{image.tag}")
+        host = self._hosts[plan.host]
+        mirrors = read_settings(host.data, (), self._project.root, host.origins).image_mirrors
+        digest, size = Registry(mirrors, self._pause).digest(image.repository, image.tag, architecture)
+        return LockedImage(
+            engine=release.engine,
+            version=version,
+            variant=variant,
+            architecture=architecture,
+            repository=image.repository,
+            digest=digest,
+            bytes=size,
+        )
+
+    def _locked(self, hub: Hub, entry: CheckpointEntry, revision: str) -> LockedCheckpoint:
+        commit, there = self._listing(hub, entry.repo, revision)
+        if entry.scheme == "gguf":
+            paths = gguf_files(entry.repo, entry.quant, entry.entry, there)
+        else:
+            index = hub.content(entry.repo, commit, there[INDEX]) if INDEX in there else None
+            paths = safetensors_files(entry.repo, there, index)
+        try:
+            files = tuple(self._file(hub, entry.repo, commit, there[path]) for path in sorted(paths))
+            locked = LockedCheckpoint(repo=entry.repo, quant=entry.quant, revision=commit, files=files)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise InputError(f"{entry.repo}: {first['loc'][-1]} {first['input']!r} cannot be locked") from None
+        self._compare(entry, locked)
+        return locked
+
+    def _listing(self, hub: Hub, repo: str, revision: str) -> tuple[str, dict[str, HubFile]]:
+        """The commit behind a revision, and its files; asked once, however many quantisations are in it."""
+        key = (hub.address, repo)
+        if (*key, revision) not in self._listings:
+            commit = hub.commit(repo, revision)
+            found = self._listings.get((*key, commit)) or (commit, hub.files(repo, commit))
+            self._listings[*key, revision] = self._listings[*key, commit] = found
+        return self._listings[*key, revision]
+
+    def _file(self, hub: Hub, repo: str, commit: str, file: HubFile) -> LockedFile:
+        sha256 = file.sha256 or hashlib.sha256(hub.content(repo, commit, file)).hexdigest()
+        return LockedFile(path=file.path, size=file.size, sha256=sha256)
+
+    def _compare(self, entry: CheckpointEntry, locked: LockedCheckpoint) -> None:
+        """Warns where the weights are not as large as the catalogue says; plans take the lock's figure."""
+        found = sum(file.size for file in locked.files if file.path.endswith(WEIGHTS))
+        if abs(found - entry.bytes) > entry.bytes * (EXACT_TOLERANCE if entry.bytes_exact else TOLERANCE):
+            self.warnings.append(
+                f"{entry.label}: {bytes_text(found)} of weights on the hub, {bytes_text(entry.bytes)} in the "
+                "catalogue; "
+                "plans use the size on the hub"
+            )
+
+    def _entry(self, name: Name) -> CheckpointEntry:
+        return next(entry for entry in self.catalogue.checkpoints if (entry.repo, entry.quant) == name)
+
+    def hub_of(self, plan: Plan | None) -> Hub:
+        """The hub that a plan's host gets its weights from; the first host's for what no plan uses."""
+        return self._hub(self._hosts[plan.host] if plan else self._project.hosts[0])
+
+    def _hub(self, host: HostEntry) -> Hub:
+        """The hub of a host: its own `hub`, else what the environment says, else the public one."""
+        settings = read_settings(host.data, (), self._project.root, host.origins)
+        named = None if "hub" in host.data else os.environ.get(HUB_VARIABLE)
+        address = hub_address(HUB_VARIABLE, named) if named else settings.hub
+        key = (address, settings.hub_token)
+        if key not in self._hubs:
+            self._hubs[key] = Hub(address, settings.hub_token, self._pause)
+        return self._hubs[key]

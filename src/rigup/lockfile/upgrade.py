@@ -1,0 +1,129 @@
+"""`rigup lock --upgrade NAME[=VERSION]`: which entries of a lock it means, and what they are to become."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from rigup.catalogue.catalogue import Catalogue
+from rigup.catalogue.driver_versions import locked_driver, nvidia_versions
+from rigup.errors import InputError
+from rigup.lock import Lock
+from rigup.lockfile.needs import BuildName, Name, Needs
+from rigup.planner.inputs.validation import suggestion
+
+DRIVER, CUDA_TOOLKIT, UV, MOE_CONFIGS, EVAL = "driver", "cuda-toolkit", "uv", "moe-configs", "eval"
+NAMES = (DRIVER, CUDA_TOOLKIT, UV, MOE_CONFIGS, EVAL)
+
+AnyName = TypeVar("AnyName", Name, BuildName)
+
+
+@dataclass(frozen=True)
+class Upgrade:
+    """One thing to move: a repository, an engine, `driver`, `cuda-toolkit` or `uv`; no version means the newest known.
+
+    `moe-configs` takes the tuned kernels as their files are now, `eval` the harness of `rigup eval` for this machine.
+    """
+
+    name: str
+    version: str | None = None
+
+    @classmethod
+    def read(cls, text: str) -> Upgrade:
+        """NAME or NAME=VERSION. Raises InputError for anything else."""
+        name, given, version = text.partition("=")
+        if not name or (given and not version):
+            raise InputError(
+                f'--upgrade: "{text}" is not NAME or NAME=VERSION', "write it like --upgrade driver=580.178.04"
+            )
+        return cls(name.strip(), version.strip() or None)
+
+    def __str__(self) -> str:
+        return f"--upgrade {self.name}" + (f"={self.version}" if self.version else "")
+
+
+def with_upgraded_nvidia(upgrade: Upgrade, lock: Lock) -> Lock | None:
+    """The lock with another driver or toolkit, or None if the upgrade is of something else."""
+    if upgrade.name == DRIVER:
+        version = nvidia_versions().driver_version(upgrade.version)
+        if version is None:
+            raise InputError(
+                f"{upgrade}: the catalogue has no version of branch {upgrade.version}",
+                "give the full version, such as 580.178.04",
+            )
+        try:
+            return lock.model_copy(update={"driver": locked_driver(version)})
+        except ValidationError:
+            raise InputError(f"{upgrade}: not an NVIDIA driver version", "write it like 580.178.04, or 580") from None
+    if upgrade.name == CUDA_TOOLKIT:
+        toolkit = nvidia_versions().cuda_toolkit(upgrade.version)
+        if toolkit is None:
+            known = ", ".join(entry.version for entry in nvidia_versions().cuda_toolkits)
+            raise InputError(f"{upgrade}: the catalogue does not have this toolkit release", f"choose from: {known}")
+        return lock.model_copy(update={"cuda_toolkit": toolkit})
+    return None
+
+
+def is_engine(upgrade: Upgrade, catalogue: Catalogue) -> bool:
+    """Whether an upgrade is of an engine. Raises InputError where that has no such version."""
+    engine = next((e for e in catalogue.engines if e.name == upgrade.name), None)
+    if engine is not None and engine.version(upgrade.version) is None:
+        known = ", ".join(release.version for release in engine.versions)
+        raise InputError(f"{upgrade}: {engine.title} {upgrade.version} is not supported", f"versions: {known}")
+    return engine is not None
+
+
+def with_chosen_version(upgrade: Upgrade, lock: Lock, needs: Needs) -> Lock:
+    """The lock with an engine's version for services that name none; without a version it is the catalogue's again."""
+    if upgrade.name not in needs.free:
+        return lock
+    chosen = {name: version for name, version in lock.engines.items() if name != upgrade.name}
+    if upgrade.version is not None:
+        chosen |= {name: upgrade.version for name in needs.free if name == upgrade.name}
+    return lock.model_copy(update={"engines": chosen})
+
+
+@dataclass(frozen=True)
+class Builds:
+    """Builds of an engine that an upgrade means."""
+
+    sources: tuple[Name, ...]
+    environments: tuple[BuildName, ...]
+    images: tuple[BuildName, ...]
+
+
+def upgraded_builds(upgrade: Upgrade, needs: Needs) -> Builds:
+    """The builds in use that an upgrade of an engine means. Raises InputError where there is none."""
+
+    def meant(names: Iterable[AnyName]) -> tuple[AnyName, ...]:
+        return tuple(n for n in sorted(names) if n[0] == upgrade.name and upgrade.version in (None, n[1]))
+
+    found = Builds(meant(needs.sources), meant(needs.environments), meant(needs.images))
+    if found.sources or found.environments or found.images:
+        return found
+    names = (*needs.sources, *needs.environments, *needs.images)
+    used = sorted({name[1] for name in names if name[0] == upgrade.name})
+    if used:
+        raise InputError(
+            f"{upgrade}: no service uses this version; services use {', '.join(used)}",
+            f'set "version": "{upgrade.version}" in the service, then run rigup lock',
+        )
+    raise InputError(f"{upgrade}: no service uses {upgrade.name}", "see what each service uses: rigup plan")
+
+
+def upgraded_checkpoints(upgrade: Upgrade, needs: Needs, lock: Lock, catalogue: Catalogue) -> tuple[Name, ...]:
+    """Every locked or needed quantisation of the named repository: they share a revision, so they move as one."""
+    catalogued = {(entry.repo, entry.quant) for entry in catalogue.checkpoints}
+    locked = {(entry.repo, entry.quant) for entry in lock.checkpoints} & catalogued
+    names = locked | set(needs.checkpoints)
+    found = tuple(sorted(name for name in names if name[0].lower() == upgrade.name.lower()))
+    if not found:
+        builds = (*needs.sources, *needs.environments, *needs.images)
+        known = {repo for repo, _ in names} | {name[0] for name in builds} | set(NAMES)
+        raise InputError(
+            f"{upgrade}: nothing with that name is locked or used by a service", suggestion(upgrade.name, known)
+        )
+    return found

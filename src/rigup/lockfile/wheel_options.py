@@ -1,0 +1,72 @@
+"""The options and variables of an engine, read out of the very wheel that was locked and kept beside the lock."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from rigup.catalogue.engine_names import read_names
+from rigup.catalogue.option_names import NameList, load_name_lists, name_list_text, package
+from rigup.errors import InputError
+from rigup.sources.python_environment import Resolution
+from rigup.sources.remote_wheel import open_wheel
+
+Names = tuple[NameList, ...]
+
+
+def names_with(there: Names, resolved: Resolution, say: Callable[[str], None]) -> Names:
+    """A fleet's lists, with that of an engine's locked wheel unless the toolkit has it; others of that build are gone.
+
+    Nothing is written. Raises InputError where the names cannot be read.
+    """
+    environment, wheel = resolved.environment, resolved.engine
+    kept = tuple(names for names in there if names.kind != environment.name or names.sha256 == wheel.sha256)
+    known = any(names.kind == environment.name for names in kept)
+    if known or wheel.sha256 == package(environment.engine, environment.version).get("sha256"):
+        return kept
+    say(f"reading the options of {environment.engine} {environment.version} from {wheel.name}")
+    return (*kept, _read(resolved))
+
+
+def write_names(folder: Path, names: Names) -> None:
+    """Makes the lists of a fleet's folder these. Raises InputError where it cannot be written."""
+    there = load_name_lists(folder)
+    try:
+        for one in names:
+            if one not in there:
+                _write(folder / f"{one.file}.json", name_list_text(one))
+        files = {one.file for one in names}
+        for gone in there:
+            if gone.file not in files:
+                (folder / f"{gone.file}.json").unlink(missing_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot write {folder}: {error.strerror}", "check its permissions") from None
+
+
+def _read(resolved: Resolution) -> NameList:
+    environment, wheel = resolved.environment, resolved.engine
+    with open_wheel(wheel) as opened:
+        try:
+            options, variables = read_names(environment.engine, opened)
+        except (KeyError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            raise InputError(
+                f"{wheel.name}: cannot read its options: {error}", "use a version that rigup has been tested with"
+            ) from None
+    return NameList(
+        engine=environment.engine,
+        version=environment.version,
+        variant=environment.variant,
+        architecture=environment.architecture,
+        file=wheel.name,
+        sha256=str(wheel.sha256),
+        options=frozenset(options),
+        variables=frozenset(variables),
+    )
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    fresh.write_text(text)
+    fresh.replace(path)

@@ -1,0 +1,61 @@
+"""Alerts worth being woken for, and some worth a look in the morning, as Prometheus' rules. Pure."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from rigup.monitoring.paths import TEXT_FILE
+
+_FOLDERS = 'mountpoint!~"/(run|dev|boot)(/.*)?"'
+
+
+@dataclass(frozen=True)
+class Alert:
+    """One alert. lasting: how long it must be so. severity: "page" or "look"."""
+
+    name: str
+    expression: str
+    lasting: str
+    severity: str
+    summary: str
+
+
+ALERTS = (
+    Alert("RigupTargetDown", "up == 0", "5m", "page", "{{ $labels.job }} of {{ $labels.host }} does not answer"),
+    Alert("RigupServiceNotActive", "rigup_service_active == 0", "5m", "page",
+          "{{ $labels.service }} on {{ $labels.host }} is not active"),
+    Alert("RigupServiceRestarts", "max_over_time(rigup_service_restarts[15m]) - "
+          "min_over_time(rigup_service_restarts[15m]) > 2", "0m", "page",
+          "{{ $labels.service }} on {{ $labels.host }} keeps exiting and being restarted"),
+    Alert("RigupReleaseNeverAnswered", "rigup_release_answered == 0", "1h", "look",
+          "the release of {{ $labels.service }} on {{ $labels.host }} has never answered"),
+    Alert("RigupApplyFailed", 'rigup_apply_info{result="failed"}', "0m", "look",
+          "the last apply of {{ $labels.host }} failed"),
+    Alert("RigupFactsOld", f'time() - node_textfile_mtime_seconds{{file="{TEXT_FILE}"}} > 300', "5m", "look",
+          "the release metrics of {{ $labels.host }} are older than five minutes"),
+    Alert("RigupRequestsQueue", "vllm:num_requests_waiting > 0 or sglang:num_queue_reqs > 0 "
+          "or llamacpp:requests_deferred > 0", "15m", "look",
+          "requests have been waiting at {{ $labels.service }} on {{ $labels.host }} for a quarter of an hour"),
+    Alert("RigupGpuGone", "count by (host) (DCGM_FI_DEV_GPU_TEMP) < count by (host) (DCGM_FI_DEV_GPU_TEMP offset 1h)",
+          "5m", "page", "{{ $labels.host }} shows fewer GPUs than an hour ago"),
+    Alert("RigupGpuXid", "DCGM_FI_DEV_XID_ERRORS != 0", "0m", "look",
+          "GPU {{ $labels.gpu }} of {{ $labels.host }} has reported Xid {{ $value }}"),
+    Alert("RigupDiskFull", f"node_filesystem_avail_bytes{{{_FOLDERS}}} / "
+          f"node_filesystem_size_bytes{{{_FOLDERS}}} < 0.05", "15m", "look",
+          "{{ $labels.mountpoint }} of {{ $labels.host }} has less than 5 % left"),
+)  # fmt: skip
+
+
+def alerts_yml() -> str:
+    """The rules' file."""
+    lines = ["# Written by rigup metrics", "groups:", "  - name: rigup", "    rules:"]
+    for alert in ALERTS:
+        lines += [
+            f"      - alert: {alert.name}",
+            f"        expr: {json.dumps(alert.expression)}",
+            f"        for: {alert.lasting}",
+            f"        labels: {json.dumps({'severity': alert.severity})}",
+            f"        annotations: {json.dumps({'summary': alert.summary})}",
+        ]
+    return "".join(f"{line}\n" for line in lines)

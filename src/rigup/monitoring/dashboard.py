@@ -1,0 +1,118 @@
+"""The fleet's dashboard as Grafana imports it. Pure: equal panels are equal bytes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from rigup.monitoring.dashboard_panels import ROWS, WIDE, Panel
+
+# Of Grafana 11, which later ones take and bring up to date themselves.
+SCHEMA = 39
+TITLE, UID = "rigup fleet", "rigup-fleet"
+SOURCE = {"type": "prometheus", "uid": "${datasource}"}
+HEIGHT, STAT_HEIGHT = 8, 4
+
+# Each offers what is left by those before it; "All" matches what has no such label, too.
+VARIABLES = {
+    "group": "label_values(up, group)",
+    "host": 'label_values(up{group=~"$group"}, host)',
+    "service": 'label_values(up{group=~"$group", host=~"$host", service!=""}, service)',
+}
+
+
+def dashboard() -> str:
+    """The file's text."""
+    said = {
+        "uid": UID,
+        "title": TITLE,
+        "description": "Written by rigup metrics: health and versions, requests, GPUs and machines of a fleet.",
+        "tags": ["rigup"],
+        "schemaVersion": SCHEMA,
+        "version": 1,
+        "editable": True,
+        "graphTooltip": 1,
+        "refresh": "30s",
+        "time": {"from": "now-3h", "to": "now"},
+        "timezone": "browser",
+        "templating": {"list": [_source(), *(_variable(name, query) for name, query in VARIABLES.items())]},
+        "panels": _panels(),
+    }
+    return json.dumps(said, indent=1, ensure_ascii=False) + "\n"
+
+
+def _source() -> dict[str, Any]:
+    return {"name": "datasource", "label": "Prometheus", "type": "datasource", "query": "prometheus", "refresh": 1}
+
+
+def _variable(name: str, query: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "label": name.capitalize(),
+        "type": "query",
+        "datasource": SOURCE,
+        "query": {"query": query, "refId": name},
+        "definition": query,
+        "refresh": 2,
+        "sort": 1,
+        "multi": True,
+        "includeAll": True,
+        "allValue": ".*",
+        "current": {"text": ["All"], "value": ["$__all"]},
+    }
+
+
+def _panels() -> list[dict[str, Any]]:
+    """Rows and panels with their places, from left to right and from the top down."""
+    found: list[dict[str, Any]] = []
+    y = 0
+    for row in ROWS:
+        place = {"x": 0, "y": y, "w": WIDE, "h": 1}
+        found.append({"type": "row", "title": row.title, "collapsed": False, "gridPos": place, "panels": []})
+        x, y, tallest = 0, y + 1, 0
+        for panel in row.panels:
+            if x + panel.width > WIDE:
+                x, y, tallest = 0, y + tallest, 0
+            height = STAT_HEIGHT if panel.kind == "stat" else HEIGHT
+            found.append({**_panel(panel), "gridPos": {"x": x, "y": y, "w": panel.width, "h": height}})
+            x, tallest = x + panel.width, max(tallest, height)
+        y += tallest
+    return [{"id": number, **panel} for number, panel in enumerate(found, 1)]
+
+
+def _panel(panel: Panel) -> dict[str, Any]:
+    defaults: dict[str, Any] = {"unit": panel.unit, "min": 0, **({"max": panel.most} if panel.most else {})}
+    return {
+        "type": panel.kind,
+        "title": panel.title,
+        "description": panel.description,
+        "datasource": SOURCE,
+        "fieldConfig": {"defaults": defaults, "overrides": []},
+        "options": _options(panel),
+        "targets": [
+            {
+                "refId": chr(ord("A") + number),
+                "datasource": SOURCE,
+                "expr": query.expression,
+                "legendFormat": query.legend,
+                **({"format": "table", "instant": True, "range": False} if panel.kind == "table" else {"range": True}),
+            }
+            for number, query in enumerate(panel.queries)
+        ],
+        **({"transformations": [_columns()]} if panel.kind == "table" else {}),
+    }
+
+
+def _options(panel: Panel) -> dict[str, Any]:
+    if panel.kind == "timeseries":
+        legend = {"displayMode": "table", "placement": "bottom", "showLegend": True, "calcs": ["lastNotNull", "max"]}
+        return {"legend": legend, "tooltip": {"mode": "multi", "sort": "desc"}}
+    if panel.kind == "stat":
+        return {"reduceOptions": {"calcs": ["lastNotNull"]}, "colorMode": "none", "graphMode": "none"}
+    return {}
+
+
+def _columns() -> dict[str, Any]:
+    """A table shows labels; the value is always 1, and where it was asked does not matter."""
+    hidden = dict.fromkeys(("Time", "Value", "__name__", "instance", "job"), True)
+    return {"id": "organize", "options": {"excludeByName": hidden}}

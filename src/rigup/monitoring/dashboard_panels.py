@@ -1,0 +1,205 @@
+"""What the dashboard shows, as data: every panel with its unit, what it means, and its queries.
+
+Names of metrics: vLLM 0.33.0, vllm/v1/metrics/loggers.py; SGLang 0.5.23, sglang/srt/observability/metrics_collector.py;
+llama.cpp b11434, tools/server/server-task.cpp; NVIDIA/dcgm-exporter, etc/default-counters.csv; node_exporter 1.5.0;
+rigup/programs/release_metrics.py. A counter of the Python client has `_total` behind the name that its source has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["timeseries", "stat", "table", "state-timeline"]
+
+HOST = 'group=~"$group", host=~"$host"'
+SERVICE = f'{HOST}, service=~"$service"'
+# Every stage of SGLang's pipeline counts the same requests; a release without the label has none to tell apart.
+FIRST_STAGE = f'{SERVICE}, pp_rank=~"0|"'
+RATE = "[$__rate_interval]"
+ENGINE = "{{host}} {{service}}"
+GPU = "{{host}} GPU {{gpu}}"
+QUANTILES = (0.5, 0.95, 0.99)
+WIDE, HALF, THIRD = 24, 12, 8
+
+
+@dataclass(frozen=True)
+class Query:
+    """One expression; $group, $host, $service and $__rate_interval are Grafana's to fill in. legend: of each line."""
+
+    expression: str
+    legend: str
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One picture. unit: as Grafana calls it. width: of 24 columns. most: the top of its axis."""
+
+    title: str
+    unit: str
+    description: str
+    queries: tuple[Query, ...]
+    kind: Kind = "timeseries"
+    width: int = HALF
+    most: float | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """Panels under a heading."""
+
+    title: str
+    panels: tuple[Panel, ...]
+
+
+def _each(template: str, *metrics: tuple[str, str], legend: str = ENGINE) -> tuple[Query, ...]:
+    """A query an engine; metrics: (name, what selects its series)."""
+    return tuple(Query(template.format(metric=f"{name}{{{selector}}}"), legend) for name, selector in metrics)
+
+
+def _quantiles(vllm: str, sglang: str) -> tuple[Query, ...]:
+    """Quantiles of a histogram of each engine that has histograms."""
+    return tuple(
+        Query(
+            f"histogram_quantile({q}, sum by (host, service, le) (rate({name}_bucket{{{SERVICE}}}{RATE})))",
+            f"{ENGINE} p{q * 100:g}",
+        )
+        for name in (f"vllm:{vllm}", f"sglang:{sglang}")
+        for q in QUANTILES
+    )
+
+
+def _sum(vllm: str, sglang: str, llama_cpp: str) -> tuple[Query, ...]:
+    names = ((f"vllm:{vllm}", SERVICE), (f"sglang:{sglang}", FIRST_STAGE), (f"llamacpp:{llama_cpp}", SERVICE))
+    return _each("sum by (host, service) ({metric})", *names)
+
+
+def _rate(vllm: str, sglang: str, llama_cpp: str) -> tuple[Query, ...]:
+    names = ((f"vllm:{vllm}", SERVICE), (f"sglang:{sglang}", SERVICE), (f"llamacpp:{llama_cpp}", SERVICE))
+    return _each(f"sum by (host, service) (rate({{metric}}{RATE}))", *names)
+
+
+HEALTH = Row(
+    "Health and versions",
+    (
+        Panel("Targets that do not answer", "none", "How many /metrics do not answer Prometheus: 0 is right.",
+              (Query(f"count(up{{{HOST}}} == 0) or vector(0)", "down"),), "stat", THIRD),
+        Panel("Services that are not active", "none", "rigup units that systemd does not report as active.",
+              (Query(f"count(rigup_service_active{{{SERVICE}}} == 0) or vector(0)", "not active"),), "stat", THIRD),
+        Panel("Since the last apply", "s", "How long ago rigup last applied something to each host.",
+              (Query(f"time() - max by (host) (rigup_apply_timestamp_seconds{{{HOST}}})", "{{host}}"),), "stat", THIRD),
+        Panel("Answers", "bool_yes_no", "Whether each engine and each exporter answers Prometheus.",
+              (Query(f"max by (job, host, service) (up{{{HOST}}})", "{{host}} {{job}} {{service}}"),),
+              "state-timeline", HALF),
+        Panel("Services active", "bool_yes_no", "Whether systemd reports the unit of each service as active.",
+              (Query(f"rigup_service_active{{{SERVICE}}}", ENGINE),), "state-timeline", HALF),
+        Panel("Releases", "none", "Which build and checkpoint each service runs, and the number of its release.",
+              (Query(f"rigup_release_info{{{SERVICE}}}", ENGINE),), "table", HALF),
+        Panel("Last applies", "none", "For each host: the rigup version, the lock, the commit and the result.",
+              (Query(f"rigup_apply_info{{{HOST}}}", "{{host}}"),), "table", HALF),
+        Panel("Restarts", "none", "How often systemd has restarted a service by itself. A step is a crash.",
+              (Query(f"rigup_service_restarts{{{SERVICE}}}", ENGINE),)),
+        Panel("Age of the release", "s", "How long ago the release of each service was made.",
+              (Query(f"time() - rigup_release_timestamp_seconds{{{SERVICE}}}", ENGINE),)),
+    ),
+)  # fmt: skip
+
+REQUESTS = Row(
+    "Requests",
+    (
+        Panel("Running", "none", "Requests that each engine is working on now.",
+              _sum("num_requests_running", "num_running_reqs", "requests_processing")),
+        Panel("Queued", "none", "Requests that are waiting. More than 0 for long means the engine is at its limit.",
+              _sum("num_requests_waiting", "num_queue_reqs", "requests_deferred")),
+        Panel("Generated tokens", "suffix: tok/s", "Output tokens per second, all requests together.",
+              _rate("generation_tokens_total", "generation_tokens_total", "tokens_predicted_total")),
+        Panel("Prompt tokens", "suffix: tok/s", "Prompt tokens per second; llama.cpp leaves out those from its cache.",
+              _rate("prompt_tokens_total", "prompt_tokens_total", "prompt_tokens_total")),
+        Panel("Time to first token", "s", "From a request's arrival to its first token. llama.cpp does not report it.",
+              _quantiles("time_to_first_token_seconds", "time_to_first_token_seconds")),
+        Panel("Time per output token", "s", "Mean of each request's tokens after the first; of all for llama.cpp.",
+              (*_quantiles("request_time_per_output_token_seconds", "request_time_per_output_token_seconds"),
+               Query(f"sum by (host, service) (rate(llamacpp:tokens_predicted_seconds_total{{{SERVICE}}}{RATE})) / "
+                     f"sum by (host, service) (rate(llamacpp:tokens_predicted_total{{{SERVICE}}}{RATE}))",
+                     f"{ENGINE} mean"))),
+        Panel("Inter-token latency", "s", "From one token to the next, as sent. llama.cpp does not report it.",
+              _quantiles("inter_token_latency_seconds", "inter_token_latency_seconds")),
+        Panel("Whole requests", "s", "From a request's arrival to its last token. llama.cpp does not report it.",
+              _quantiles("e2e_request_latency_seconds", "e2e_request_latency_seconds")),
+        Panel("KV cache in use", "percentunit", "At 100 %, requests are preempted. llama.cpp does not report it.",
+              (*_each("max by (host, service) ({metric})",
+                      ("vllm:kv_cache_usage_perc", SERVICE), ("sglang:token_usage", SERVICE)),), most=1),
+        Panel("Prompt tokens from cache", "percentunit", "Share of prompt tokens that needed no computing.",
+              (Query(f"sum by (host, service) (rate(vllm:prefix_cache_hits_total{{{SERVICE}}}{RATE})) / "
+                     f"sum by (host, service) (rate(vllm:prefix_cache_queries_total{{{SERVICE}}}{RATE}))", ENGINE),
+               Query(f"avg by (host, service) (sglang:cache_hit_rate{{{FIRST_STAGE}}})", ENGINE),
+               Query(f"sum by (host, service) (rate(llamacpp:prompt_tokens_cached_total{{{SERVICE}}}{RATE})) / "
+                     f"(sum by (host, service) (rate(llamacpp:prompt_tokens_cached_total{{{SERVICE}}}{RATE})) + "
+                     f"sum by (host, service) (rate(llamacpp:prompt_tokens_total{{{SERVICE}}}{RATE})))", ENGINE)),
+              most=1),
+        Panel("Requests ended", "reqps", "By reason, where the engine reports it. llama.cpp does not count them.",
+              (Query(f"sum by (host, service, finished_reason) (rate(vllm:request_success_total{{{SERVICE}}}{RATE}))",
+                     f"{ENGINE} {{{{finished_reason}}}}"),
+               Query(f"sum by (host, service) (rate(sglang:num_requests_total{{{SERVICE}}}{RATE}))", ENGINE),
+               Query(f"sum by (host, service) (rate(sglang:num_aborted_requests_total{{{SERVICE}}}{RATE}))",
+                     f"{ENGINE} aborted"))),
+        Panel("Preempted for lack of cache", "reqps", "Preemptions (vLLM) and retractions (SGLang): work done twice.",
+              (Query(f"sum by (host, service) (rate(vllm:num_preemptions_total{{{SERVICE}}}{RATE}))", ENGINE),
+               Query(f"sum by (host, service) (rate(sglang:num_retracted_requests_total{{{FIRST_STAGE}}}{RATE}))",
+                     ENGINE))),
+    ),
+)  # fmt: skip
+
+GPUS = Row(
+    "GPUs",
+    (
+        Panel("Busy", "percent", "Share of time in which a kernel ran; it does not show how full the GPU was.",
+              (Query(f"DCGM_FI_DEV_GPU_UTIL{{{HOST}}}", GPU),), most=100),
+        Panel("GPU memory in use", "percentunit", "An engine takes its whole share at its start: flat is normal.",
+              (Query(f"DCGM_FI_DEV_FB_USED{{{HOST}}} / "
+                     f"(DCGM_FI_DEV_FB_USED{{{HOST}}} + DCGM_FI_DEV_FB_FREE{{{HOST}}})", GPU),), most=1),
+        Panel("GPU memory left", "mbytes", "Memory still free on each GPU.",
+              (Query(f"DCGM_FI_DEV_FB_FREE{{{HOST}}}", GPU),)),
+        Panel("Temperature", "celsius", "Chip temperature. A GPU that gets too hot lowers its clock.",
+              (Query(f"DCGM_FI_DEV_GPU_TEMP{{{HOST}}}", GPU),)),
+        Panel("Power", "watt", "Power draw of each GPU; rig.power_limit_w limits it.",
+              (Query(f"DCGM_FI_DEV_POWER_USAGE{{{HOST}}}", GPU),)),
+        Panel("Clock", "hertz", "SM clock. Lower than usual under load means hot or at the power limit.",
+              (Query(f"DCGM_FI_DEV_SM_CLOCK{{{HOST}}} * 1e6", GPU),)),
+        Panel("Last Xid", "none", "The last error that the driver reported, 0 for none; NVIDIA documents the numbers.",
+              (Query(f"DCGM_FI_DEV_XID_ERRORS{{{HOST}}}", GPU),)),
+        Panel("Memory copies", "percent", "Share of time in which memory was read or written; decoding depends on it.",
+              (Query(f"DCGM_FI_DEV_MEM_COPY_UTIL{{{HOST}}}", GPU),), most=100),
+    ),
+)  # fmt: skip
+
+_REAL_FOLDERS = f'{HOST}, mountpoint!~"/(run|dev|boot)(/.*)?"'
+MACHINES = Row(
+    "Machines",
+    (
+        Panel("Processors", "percentunit", "Share of all processors' time that was not idle.",
+              (Query(f'1 - avg by (host) (rate(node_cpu_seconds_total{{{HOST}, mode="idle"}}{RATE}))', "{{host}}"),),
+              most=1),
+        Panel("Host memory in use", "percentunit", "Excluding what the kernel can free at once.",
+              (Query(f"1 - node_memory_MemAvailable_bytes{{{HOST}}} / node_memory_MemTotal_bytes{{{HOST}}}",
+                     "{{host}}"),), most=1),
+        Panel("Disks in use", "percentunit", "Weights, builds and logs fill them; rigup prune frees space.",
+              (Query(f"1 - max by (host, mountpoint) (node_filesystem_avail_bytes{{{_REAL_FOLDERS}}}) / "
+                     f"max by (host, mountpoint) (node_filesystem_size_bytes{{{_REAL_FOLDERS}}})",
+                     "{{host}} {{mountpoint}}"),), most=1),
+        Panel("Disks read", "Bps", "Loading weights shows here; after that there is hardly any.",
+              (Query(f"sum by (host) (rate(node_disk_read_bytes_total{{{HOST}}}{RATE}))", "{{host}}"),)),
+        Panel("Network received", "Bps", "All devices except loopback.",
+              (Query(f'sum by (host) (rate(node_network_receive_bytes_total{{{HOST}, device!="lo"}}{RATE}))',
+                     "{{host}}"),)),
+        Panel("Network sent", "Bps", "All devices except loopback.",
+              (Query(f'sum by (host) (rate(node_network_transmit_bytes_total{{{HOST}, device!="lo"}}{RATE}))',
+                     "{{host}}"),)),
+        Panel("Load", "none", "Processes that run or wait, five-minute mean.",
+              (Query(f"node_load5{{{HOST}}}", "{{host}}"),)),
+        Panel("Up for", "s", "Since the last boot.",
+              (Query(f"time() - node_boot_time_seconds{{{HOST}}}", "{{host}}"),)),
+    ),
+)  # fmt: skip
+
+ROWS = (HEALTH, REQUESTS, GPUS, MACHINES)

@@ -1,0 +1,1 @@
+"""apt on hosts: packages, holds, repositories and their keys."""

@@ -1,0 +1,146 @@
+"""apt on a host: waits for its lock, repairs interrupted runs, and survives a lost connection."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Mapping
+
+import gevent
+
+from rigup.errors import HostFailed
+from rigup.host import Host
+from rigup.operations.primitives import jobs, remote
+from rigup.operations.primitives.progress import Progress, report
+
+LOCK_SECONDS = 300.0
+POLL_SECONDS = 2.0
+APT_SECONDS = 1800
+LOCKS = ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock", "/var/lib/apt/lists/lock", "/var/cache/apt/archives/lock")
+
+# A separate unit, so a lost connection does not interrupt dpkg. Output goes to the journal, since a pipe may break.
+_RUN = r"""
+since=$(date +%s)
+systemctl reset-failed rigup-apt.service 2>/dev/null || true
+systemd-run --quiet --wait --collect --unit=rigup-apt --description="rigup: $1" \
+  --setenv=DEBIAN_FRONTEND=noninteractive --setenv=LC_ALL=C.UTF-8 -- "$@" >/dev/null 2>&1 && exit 0
+journalctl --no-pager -o cat -u rigup-apt.service --since="@$since" | tail -n 60 >&2
+exit 1
+"""
+_KEEP_CONFIGURATION = ("-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold")
+
+
+def wait_for_lock(host: Host, step: str) -> None:
+    """Waits until apt's locks are free, reporting the holder. Raises HostFailed with the holder after LOCK_SECONDS."""
+    deadline = time.monotonic() + LOCK_SECONDS
+    while holder := lock_holder(remote.run(host, "lslocks", "-n", "-r", "-o", "PID,COMMAND,PATH").stdout):
+        if jobs.cancelled():
+            raise jobs.Cancelled(f"{host.name}: {step}: cancelled while waiting for apt")
+        if time.monotonic() > deadline:
+            raise HostFailed(
+                f"{host.name}: {step}: {holder} has held apt's lock for {LOCK_SECONDS:.0f} s",
+                f"on the host: ps {holder.split()[1]}; run rigup apply again when it has ended",
+            )
+        report(Progress(host.name, step, text=f"waiting for apt's lock, held by {holder}"))
+        gevent.sleep(POLL_SECONDS)
+
+
+def lock_holder(listing: str) -> str:
+    """The holder of an apt lock in the output of lslocks: "process 4711 (unattended-upgr)", or "" if free."""
+    for line in listing.splitlines():
+        pid, _, rest = line.strip().partition(" ")
+        command, _, path = rest.rpartition(" ")
+        if path in LOCKS:
+            return f"process {pid} ({command})"
+    return ""
+
+
+def mend(host: Host, step: str) -> None:
+    """Completes half-installed or unconfigured packages of an interrupted dpkg; raises HostFailed if that fails."""
+    if not remote.run(host, "dpkg", "--audit").stdout.strip() and not _updates_left(host):
+        return
+    report(Progress(host.name, step, text="finishing an interrupted dpkg run"))
+    run(host, step, "dpkg", "--configure", "-a", "--force-confdef", "--force-confold")
+
+
+def _updates_left(host: Host) -> bool:
+    """Whether dpkg was killed in the middle: apt refuses to work while it finds its journal."""
+    return bool(remote.run(host, "find", "/var/lib/dpkg/updates", "-type", "f").stdout.strip())
+
+
+def run(host: Host, step: str, *words: str) -> None:
+    """Runs apt or dpkg to its end. Raises HostFailed with the line that names the error."""
+    said = remote.run(host, "sh", "-c", _RUN, *words[:1], *words, timeout=APT_SECONDS)
+    if not said.ok:
+        raise HostFailed(f"{host.name}: {step}: {reason(said.stderr)}", "on the host: journalctl -u rigup-apt")
+
+
+def reason(text: str) -> str:
+    """The line of apt's or dpkg's output that says why it failed."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    for wanted in (
+        r"E: (?!Sub-process|Some index files|Failed to fetch)",
+        r"E: Failed to fetch",
+        r"dpkg: error",
+        r"E: ",
+    ):
+        for line in lines:
+            if re.match(wanted, line):
+                return line.removeprefix("E: ")
+    return lines[-1] if lines else "exited without output"
+
+
+def update(host: Host, step: str, source: str | None = None) -> None:
+    """Fetches package lists: of every source, tolerating failures, or of one file, which must succeed."""
+    wait_for_lock(host, step)
+    mend(host, step)
+    if source is None:
+        run(host, step, "sh", "-c", "apt-get -q update || true")
+        return
+    alone = (f"Dir::Etc::sourcelist={source}", "Dir::Etc::sourceparts=-", "APT::Get::List-Cleanup=0")
+    strict = "APT::Update::Error-Mode=any"
+    run(host, step, "apt-get", "-q", *(word for option in (*alone, strict) for word in ("-o", option)), "update")
+
+
+def install(host: Host, step: str, packages: Iterable[str]) -> None:
+    """Installs packages ("name" or "name=version"); may downgrade to a named version."""
+    wait_for_lock(host, step)
+    mend(host, step)
+    allow = ("--allow-downgrades", "--allow-change-held-packages", "--no-install-recommends")
+    run(host, step, "apt-get", "-q", "-y", *allow, *_KEEP_CONFIGURATION, "install", *packages)
+
+
+def versions(host: Host, packages: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Every version of each package in the host's sources, newest first; a package that is unknown is left out."""
+    listing = remote.run(host, "apt-cache", "madison", *packages).stdout
+    found: dict[str, list[str]] = {}
+    for line in listing.splitlines():
+        name, _, rest = line.partition("|")
+        name, version = name.strip(), rest.partition("|")[0].strip()
+        if version and version not in found.setdefault(name, []):
+            found[name].append(version)
+    return {name: tuple(there) for name, there in found.items()}
+
+
+def exact(name: str, packages: Mapping[str, str], there: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    """ "package=version" for each, with the revision that the host's sources have of that version.
+
+    name: of the host. packages: versions without revision, by name. there: from `versions`.
+    Raises HostFailed, with the versions that there are, for a package that has no such version.
+    """
+    found = []
+    for package, version in packages.items():
+        full = [known for known in there.get(package, ()) if upstream(known) == version]
+        if not full:
+            known = ", ".join(dict.fromkeys(upstream(other) for other in there.get(package, ()))) or "none"
+            raise HostFailed(
+                f"{name}: {package} {version} is not in the host's package sources",
+                f"available: {known}; pin one of them with rigup lock --upgrade",
+            )
+        found.append(f"{package}={full[0]}")
+    return tuple(found)
+
+
+def upstream(version: str) -> str:
+    """A package's version without epoch and revision: "1:580.178.04-1ubuntu1" is 580.178.04."""
+    return version.partition(":")[2].partition("-")[0] if ":" in version else version.partition("-")[0]

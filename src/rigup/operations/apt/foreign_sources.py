@@ -1,0 +1,109 @@
+"""Finds and disables apt sources that duplicate a repository managed by rigup.
+
+apt refuses to work if two sources with the same address are signed by different keys.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from rigup.errors import HostFailed
+from rigup.host import Host
+from rigup.operations.primitives import remote
+
+MAIN = "/etc/apt/sources.list"  # the system's own archive stands there
+_FILES = f"{MAIN} /etc/apt/sources.list.d/*.list /etc/apt/sources.list.d/*.sources"
+MARK = "##rigup-file##"
+_OFF = re.compile(r"^Enabled:\s*(no|false|without|off|disable|0)\s*$", re.IGNORECASE | re.MULTILINE)
+_ADDRESSES = re.compile(r"^URIs:((?:.*\n?)(?:[ \t]+\S.*\n?)*)", re.IGNORECASE | re.MULTILINE)
+# Everything except a plain "no": apt accepts many words for yes.
+_TRUSTED = re.compile(r"trusted\s*[=:]\s*(?!no\b|false\b|0\b)\S", re.IGNORECASE)
+
+# $1 the file, $2 what a line says that goes, $3 where it is now; what was a link to the file still is one.
+_COMMENT = r"""
+file=$(readlink -f -- "$1"); cp -p "$file" "$file.rigup-new"
+named="$2" now="$3" awk 'index($0, ENVIRON["named"]) && !/^[ \t]*#/ { print "# now in " ENVIRON["now"] ": " $0; next }
+  { print }' "$file" > "$file.rigup-new"
+mv -f "$file.rigup-new" "$file"
+"""
+
+
+def question(named: str) -> str:
+    """sh that prints every file in which `named` (part of an address) occurs, as `answer` reads it."""
+    return (
+        f"for file in {_FILES}; do grep -qsF '{named}' \"$file\" && "
+        f'{{ echo \'{MARK}\' "$file"; cat "$file"; echo; }}; done; true'
+    )
+
+
+def answer(lines: Iterable[str]) -> dict[str, str]:
+    """The texts of files by path; what came before the first is left out."""
+    parts: dict[str, list[str]] = {}
+    for line in lines:
+        if line.startswith(MARK):
+            parts[line.removeprefix(MARK).strip()] = []
+        elif parts:
+            parts[next(reversed(parts))].append(line)
+    return {path: "\n".join(found).strip() for path, found in parts.items()}
+
+
+def naming(files: Mapping[str, str], named: str) -> dict[str, list[str]]:
+    """Of these files, by path, the entries (lines, or stanzas of deb822) that count for apt and name the repository."""
+    found = {path: [one for one in _entries(path, text) if named in one] for path, text in files.items()}
+    return {path: entries for path, entries in found.items() if entries}
+
+
+def refuse_unclear(host: str, files: Mapping[str, str], named: str, what: str) -> None:
+    """Raises HostFailed if a source accepts these packages unsigned, or shares a file with other sources.
+
+    what: whose packages, for the message.
+    """
+    for path, entries in naming(files, named).items():
+        if any(_TRUSTED.search(entry) for entry in entries):
+            raise HostFailed(
+                f"{host}: {path} trusts {what} without checking a signature (trusted=yes)",
+                f"remove {path}; rigup adds the repository with a pinned key",
+            )
+        if _deb822(path) and not _alone(path, files[path], named):
+            raise HostFailed(
+                f"{host}: {path} contains the source of {what} and other sources",
+                "remove its stanza from that file or set Enabled: no; rigup adds it as a separate source",
+            )
+
+
+def put_aside(host: Host, files: Mapping[str, str], named: str, own: str) -> None:
+    """Removes the repository from these files: renames a file that has no other source, else comments out its lines.
+
+    own: rigup's source, which is left as it is.
+    """
+    for path in naming(files, named):
+        if path == own:
+            continue
+        if path != MAIN and _alone(path, files[path], named):
+            remote.check_output(host, "mv", path, f"{path}.disabled")  # apt passes over files of that name
+        else:
+            remote.script(host, _COMMENT, path, named, own, doing=f"writing {path}")
+
+
+def _alone(path: str, text: str, named: str) -> bool:
+    """Whether a file has nothing but this repository."""
+    return all(named in address for entry in _entries(path, text) for address in _addresses(path, entry))
+
+
+def _addresses(path: str, entry: str) -> list[str]:
+    if not _deb822(path):
+        return [entry]
+    return [address for found in _ADDRESSES.findall(entry) for address in found.split()]
+
+
+def _entries(path: str, text: str) -> list[str]:
+    lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
+    if not _deb822(path):
+        return [line for line in lines if line.strip()]
+    stanzas = re.split(r"\n\s*\n", "\n".join(lines))
+    return [stanza for stanza in stanzas if stanza.strip() and not _OFF.search(stanza)]
+
+
+def _deb822(path: str) -> bool:
+    return path.endswith(".sources")

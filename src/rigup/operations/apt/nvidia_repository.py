@@ -1,0 +1,134 @@
+"""NVIDIA's package repository on a host, trusted by one key whose fingerprint was checked before it got there."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Generator
+from dataclasses import dataclass
+
+from pyinfra import host
+from pyinfra.api import FactBase, FunctionCommand, operation
+
+from rigup.errors import HostFailed
+from rigup.host import Host
+from rigup.operations.apt import commands, foreign_sources, openpgp
+from rigup.operations.primitives import remote
+from rigup.operations.primitives.steps import step
+from rigup.plan import DriverRepository
+from rigup.systemd.driver_files import KEYRING, SOURCE, source
+
+NVIDIA = "/compute/cuda/repos/"  # in every address of such a repository, mirrors as well
+MOST_KEY = 2**20
+"""Bytes: more is not read."""
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What apt on a host knows of NVIDIA: rigup's source, the key that it trusts, other files that name NVIDIA's."""
+
+    own: str = ""
+    keyring: bytes = b""
+    others: tuple[tuple[str, str], ...] = ()
+
+
+class NvidiaSources(FactBase[Sources]):
+    """Reads a `Sources` in one command."""
+
+    @staticmethod
+    def default() -> Sources:
+        return Sources()
+
+    def command(self) -> str:
+        keyring = f"echo '{foreign_sources.MARK} keyring'; base64 -w0 {KEYRING} 2>/dev/null; echo"
+        return f"{keyring}; {foreign_sources.question(NVIDIA)}"
+
+    def process(self, output: list[str]) -> Sources:
+        files = foreign_sources.answer(output)
+        keyring, own = files.pop("keyring", ""), files.pop(SOURCE, "")
+        return Sources(own, _decoded(keyring), tuple(files.items()))
+
+
+@operation()
+def nvidia_repository(repository: DriverRepository) -> Generator[FunctionCommand, None, None]:
+    """Have NVIDIA's repository as a source of its own, signed by the pinned key and by no other.
+
+    + repository: from `driver_repository`
+    """
+    there = host.get_fact(NvidiaSources)
+    refuse_unclear(host.name, there)
+    if is_right(there, repository):
+        host.noop(f"{repository.address} is configured")
+        return
+    yield step(provide, repository)
+
+
+def is_right(there: Sources, repository: DriverRepository) -> bool:
+    """Whether the host has this repository, with this key, and no other way to NVIDIA's packages."""
+    try:
+        keys = openpgp.fingerprints(there.keyring)
+    except ValueError:
+        return False
+    others = foreign_sources.naming(dict(there.others), NVIDIA)
+    return there.own == source(repository).strip() and keys == (repository.fingerprint,) and not others
+
+
+def refuse_unclear(name: str, there: Sources) -> None:
+    """Raises HostFailed where a source takes NVIDIA's packages without a signature, or only goes with others."""
+    foreign_sources.refuse_unclear(name, dict(there.others), NVIDIA, "NVIDIA's packages")
+
+
+def provide(host: Host, repository: DriverRepository) -> None:
+    """Makes it a source of its own, with its checked key; other files that name NVIDIA's packages are put aside."""
+    key = fetched_key(host, repository)
+    foreign_sources.put_aside(host, dict(host.get_fact(NvidiaSources).others), NVIDIA, SOURCE)
+    remote.make_folders(host, KEYRING.rpartition("/")[0])
+    remote.write_file(host, KEYRING, key)
+    remote.write_file(host, SOURCE, source(repository))
+
+
+def fetched_key(host: Host, repository: DriverRepository, setting: str = "nvidia") -> bytes:
+    """The key that the repository offers, fetched by the host, checked here. Raises HostFailed where it is another.
+
+    setting: how the keys of group_data begin that name another repository, or another key to it.
+    """
+    curl = "curl --fail --silent --show-error --location --max-time 60 --output -"
+    fetch = f'{curl} "$1" | head -c {MOST_KEY} | base64 -w0'
+    said = remote.run(host, "sh", "-c", fetch, "rigup", repository.key_address, timeout=90)
+    data = _decoded(said.stdout.strip())
+    if not data:
+        raise HostFailed(
+            f"{host.name}: cannot fetch {repository.key_address}: {said.last_line}",
+            f"check the host's network, or set a mirror: {setting}_repository in group_data",
+        )
+    try:
+        found = openpgp.fingerprints(data)
+    except (ValueError, binascii.Error) as error:
+        raise HostFailed(
+            f"{host.name}: {repository.key_address}: {error}", "check that the address is NVIDIA's repository"
+        ) from None
+    if found != (repository.fingerprint,):
+        raise HostFailed(
+            f"{host.name}: {repository.key_address}: the key's fingerprint is {' and '.join(found)}, not the "
+            f"pinned {repository.fingerprint}",
+            f"nothing was changed; verify the key before you pin it: {setting}_key_fingerprint in group_data",
+        )
+    return openpgp.binary(data)
+
+
+def refresh(host: Host, step: str, repository: DriverRepository) -> None:
+    """Fetches the repository's package list. Raises HostFailed where it cannot be had or its signature is not right."""
+    try:
+        commands.update(host, step, SOURCE)
+    except HostFailed as error:
+        raise HostFailed(
+            error.message.replace(f"{host.name}: {step}:", f"{host.name}: {repository.address}:", 1),
+            "check the host's network, or set a mirror: nvidia_repository in group_data",
+        ) from None
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return base64.b64decode(text)
+    except binascii.Error:
+        return b""

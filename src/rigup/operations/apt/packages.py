@@ -1,0 +1,54 @@
+"""Installs Debian packages; updates package lists only if something is missing, and waits for apt's lock."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from typing import Any
+
+from pyinfra import host
+from pyinfra.api import operation
+from pyinfra.facts.deb import DebPackages
+from pyinfra.operations import apt
+
+from rigup.host import Host
+from rigup.operations.apt import commands
+from rigup.operations.primitives.steps import step
+
+STEP = "packages"
+LOCK_PATIENCE_SECONDS = 300
+TIMEOUT_SECONDS = 1800
+
+
+def debian_packages(packages: Iterable[str]) -> None:
+    """Have these packages. A plain function that calls an operation, so it also works nested in another one."""
+    wanted = sorted(packages)
+    missing = sorted(set(wanted) - set(host.get_fact(DebPackages)))
+    installed_packages(
+        name=f"Debian packages {', '.join(missing)}" if missing else "Debian packages",
+        packages=missing or wanted,
+        missing=bool(missing),
+        _timeout=TIMEOUT_SECONDS,
+    )
+
+
+@operation()
+def installed_packages(packages: list[str], missing: bool) -> Generator[Any, None, None]:
+    """Have these packages, once apt's lock is free and nothing is half-installed.
+
+    + packages: their names
+    + missing: whether some of them are not there, so that package lists must be fresh
+    """
+    if missing:
+        yield step(_ready)
+    yield from apt.packages._inner(
+        packages=packages,
+        update=missing,
+        no_recommends=True,
+        # who takes the lock between our look at it and apt's is waited for by apt itself
+        extra_install_args=f"-o DPkg::Lock::Timeout={LOCK_PATIENCE_SECONDS}",
+    )
+
+
+def _ready(host: Host) -> None:
+    commands.wait_for_lock(host, STEP)
+    commands.mend(host, STEP)

@@ -1,0 +1,1 @@
+"""Engine builds on hosts: compiled from source, or a Python environment from locked wheels."""

@@ -1,0 +1,119 @@
+"""An engine build that is installed: a Python environment of its own, made on the host by uv from hashes only.
+
+It is made under a temporary name, but at its final path as far as the installer can see, because scripts and
+pyvenv.cfg hold absolute paths; once it has been checked it belongs to root and gets its name by one rename.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator
+
+from pyinfra import host
+from pyinfra.api import FunctionCommand, operation
+from pyinfra.facts.files import File
+
+from rigup import layout
+from rigup.errors import HostFailed
+from rigup.host import Host
+from rigup.operations.apt.packages import debian_packages
+from rigup.operations.builds import wheels
+from rigup.operations.builds.source import publish, refuse_noexec
+from rigup.operations.primitives import jobs, remote
+from rigup.operations.primitives.progress import Progress, report
+from rigup.operations.primitives.steps import step
+from rigup.plan import Build
+from rigup.settings import PackageSource
+
+UV_CACHE = f"{layout.PACKAGES}/uv"
+
+Checks = tuple[tuple[tuple[str, ...], str], ...]
+
+
+@operation(_set_in_op=False)  # the Debian packages that it needs are an operation inside this one
+def python_build(
+    build: Build, build_name: str, source: PackageSource, checks: Checks
+) -> Generator[FunctionCommand, None, None]:
+    """Have a Python environment in its own folder under the builds root.
+
+    + build: the plan's build, with its locked environment and uv
+    + build_name: from `name_of`
+    + source: where the packages come from
+    + checks: (argv relative to the folder, what its answer must hold) pairs that prove that it works, without a GPU
+    """
+    if host.get_fact(File, path=f"{layout.BUILDS}/{build_name}/manifest.json"):
+        host.noop(f"build {build_name} exists")
+        return
+    yield step(_provide, build, build_name, source, checks)
+
+
+def _provide(host: Host, build: Build, name: str, source: PackageSource, checks: Checks) -> None:
+    """Makes the environment, or continues the job of an earlier run."""
+    if build.environment is None or build.uv is None:
+        raise HostFailed(f"{host.name}: {build.engine} {build.version} is not in rigup.lock", "run rigup lock")
+    refuse_noexec(host)
+    work, result = f"{layout.BUILDS}/.work-{name}", f"{layout.BUILDS}/.result-{name}"
+    job = _job(name, work, result, source.wheelhouse is not None and build.environment.python_from == "os")
+    running = jobs.going(host, job)
+    finished = remote.run(host, "test", "-f", f"{result}/manifest.json").ok
+    if not finished:
+        if not running:
+            debian_packages(build.packages)
+            _prepare(host, build, name, source, checks)
+        _run(host, job, work, result)
+    report(Progress(host.name, "engine", text="publishing the environment"))
+    publish(host, name, work, result)
+
+
+def _run(host: Host, job: jobs.Job, work: str, result: str) -> None:
+    """Runs the job and removes what a failed one leaves."""
+    try:
+        jobs.run(host, job)
+    except HostFailed:
+        if not jobs.at_work(host, job):
+            remote.run(host, "rm", "-rf", work, result, timeout=300)
+        raise
+
+
+def _job(name: str, work: str, result: str, private_network: bool) -> jobs.Job:
+    final = f"{layout.BUILDS}/{name}"
+    unit = layout.job_unit("build", name)
+    return jobs.Job(
+        unit=unit,
+        step="engine",
+        command=("python3", f"{layout.PROGRAMS}/build_environment.py", layout.job_file(unit)),
+        writable=(work, final, UV_CACHE),
+        unit_of_progress="files",
+        private_network=private_network,
+        shown=(layout.BUILDS, {work: work, final: result}),
+    )
+
+
+def _prepare(host: Host, build: Build, name: str, source: PackageSource, checks: Checks) -> None:
+    """Sends what the job needs and writes what it is to do."""
+    assert build.environment is not None and build.uv is not None
+    work, result = f"{layout.BUILDS}/.work-{name}", f"{layout.BUILDS}/.result-{name}"
+    locked = build.environment
+    uv = wheels.have_packages(host, build, source)
+    make = (
+        'rm -rf "$1" "$2"; mkdir -m 755 "$1" "$2" "$1/tree"; chown "$3:$3" "$1/tree" "$2"; '
+        'install -d -m 755 "$(dirname "$4")"; install -d -m 755 -o "$3" -g "$3" "$4"'
+    )
+    remote.script(host, make, work, result, layout.WORKER_USER, UV_CACHE, doing=f"making {work}", timeout=300)
+    job = {
+        "uv": {"file": uv, "sha256": build.uv.files[wheels.uv_wheel(build)]},
+        "python": locked.python,
+        "python_from": locked.python_from,
+        "python_mirror": wheels.have_python(host, build, source),
+        "files": locked.files,
+        "addresses": locked.addresses,
+        "wheels": wheels.STORE if source.wheelhouse else None,
+        "index": source.index,
+        "cache": UV_CACHE,
+        "provides": build.provides,
+        "work": f"{work}/tree",
+        "result": f"{layout.BUILDS}/{name}",
+        "checks": checks,
+        "manifest": {"name": name, "build": build.model_dump(mode="json"), "built_by": host.name},
+    }
+    remote.write_file(host, layout.job_file(layout.job_unit("build", name)), json.dumps(job))

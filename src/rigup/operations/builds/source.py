@@ -1,0 +1,309 @@
+"""An engine build on a host, from source: immutable, and published under its name only after a check.
+
+The name holds a hash of everything that the binary depends on, so a host that has the folder has that build. It is
+compiled on the host that uses it, or comes from the builder that the inventory names (build_records.py).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import gevent
+from gevent.lock import RLock
+from pyinfra import host
+from pyinfra.api import FunctionCommand, operation
+from pyinfra.facts.files import File
+
+from rigup import layout
+from rigup.cache import cache_folder
+from rigup.errors import HostFailed
+from rigup.host import Host
+from rigup.lock import LockedSource
+from rigup.operations.apt.packages import debian_packages
+from rigup.operations.builds import builders_at_work, controller
+from rigup.operations.builds.records import Arriving, BuildRecord, keep_archive, read_record
+from rigup.operations.driver import cuda_packages
+from rigup.operations.primitives import jobs, remote
+from rigup.operations.primitives.progress import Progress, report
+from rigup.operations.primitives.steps import step
+from rigup.operations.primitives.uploads import send_file
+from rigup.plan import Build
+from rigup.settings import CONTROLLER, Builder
+from rigup.sources.archives import fetch_source
+
+# an environment of gigabytes is written back to a slow disk meanwhile
+PUBLISH_SECONDS = 1200
+SEND_SECONDS = 600
+WAIT_SECONDS = 0.5
+
+_FETCHING: dict[str, RLock] = {}
+
+
+def name_of(build: Build, architecture: str, os_release: str) -> str:
+    """`llama.cpp-b11434-3f2a...`: engine, version and a hash of all that the build depends on."""
+    depends = [
+        build.engine,
+        build.version,
+        build.sha256,
+        build.root,
+        build.flags,
+        build.targets,
+        architecture,
+        os_release,
+        *([build.pinned_packages] if build.pinned_packages else []),
+        *([build.image.reference] if build.image else []),
+        *([_contents(build)] if build.environment else []),
+    ]
+    return f"{build.engine}-{build.version}-{hashlib.sha256(json.dumps(depends).encode()).hexdigest()[:12]}"
+
+
+def _contents(build: Build) -> dict[str, Any]:
+    """The parts of an installed environment, without the origin of its files or the version of uv."""
+    assert build.environment is not None
+    contents = build.environment.model_dump(mode="json", include={"variant", "python", "python_from", "files"})
+    return contents | {"provides": build.provides}
+
+
+@operation(_set_in_op=False)  # the packages that a compile needs are an operation inside this one
+def source_build(
+    build: Build, build_name: str, check: tuple[str, ...], expect: str, builder: Builder | None = None
+) -> Generator[FunctionCommand, None, None]:
+    """Have a build from source in its own folder under the builds root.
+
+    + build: the plan's build
+    + build_name: from `name_of`
+    + check: argv, relative to the folder, that proves that it runs
+    + expect: what the answer of `check` must hold
+    + builder: whose builds the host takes; None for its own alone
+    """
+    if host.get_fact(File, path=f"{layout.BUILDS}/{build_name}/manifest.json"):
+        host.noop(f"build {build_name} exists")
+        return
+    builders_at_work.expect(host.name, build_name)
+    yield step(_provide, build, build_name, check, expect, builder)
+
+
+def _provide(host: Host, build: Build, name: str, check: tuple[str, ...], expect: str, builder: Builder | None) -> None:
+    """Compiles on this host, unless its builder's record has the build and an earlier run left nothing to go on with.
+
+    Only what this run has compiled from its beginning is recorded, and only of the builder.
+    """
+    try:
+        refuse_noexec(host)
+        compiling = _job(name)
+        running = jobs.going(host, compiling)
+        finished = remote.run(host, "test", "-f", f"{_result(name)}/manifest.json").ok
+        if running or finished:
+            _compile(host, build, name, compiling, (check, expect), running=running, finished=finished)
+        elif builder is None or not _take(host, builder, build, name, check, expect):
+            _compile(host, build, name, compiling, (check, expect))
+            if builder and builder.name == host.name:
+                _record(host, builder, name)
+    finally:
+        builders_at_work.settle(host.name, name)
+
+
+def refuse_noexec(host: Host) -> None:
+    """Raises HostFailed if the file system of the builds is mounted noexec."""
+    words = ("findmnt", "--noheadings", "--raw", "--output", "TARGET,OPTIONS", "--target", layout.BUILDS)
+    target, _, options = remote.run(host, *words).stdout.strip().partition(" ")
+    if "noexec" in options.split(","):
+        raise HostFailed(
+            f"{host.name}: {target} is mounted noexec, so builds in {layout.BUILDS} cannot run",
+            f"on the host: mount -o remount,exec {target}; also remove noexec from its line in /etc/fstab",
+        )
+
+
+def _work(name: str) -> str:
+    return f"{layout.BUILDS}/.work-{name}"
+
+
+def _result(name: str) -> str:
+    return f"{layout.BUILDS}/.result-{name}"
+
+
+def _job(name: str) -> jobs.Job:
+    command = ("python3", f"{layout.PROGRAMS}/build_source.py", f"{_work(name)}/job.json")
+    writable = (_work(name), _result(name))
+    return jobs.Job(layout.job_unit("build", name), "engine", command, writable, "steps", private_network=True)
+
+
+def _compile(
+    host: Host,
+    build: Build,
+    name: str,
+    compiling: jobs.Job,
+    check: tuple[tuple[str, ...], str],
+    running: bool = False,
+    finished: bool = False,
+) -> None:
+    """Compiles, or continues the running job or finished result of an earlier run."""
+    if build.address is None or build.sha256 is None:
+        raise HostFailed(
+            f"{host.name}: {build.engine} {build.version}: rigup.lock has no source archive", "run rigup lock"
+        )
+    work, result = _work(name), _result(name)
+    if not finished:
+        if not running:
+            _send_source(host, build, work, result)
+        debian_packages(build.packages)
+        cuda_packages.have(host, "engine", build.pinned_packages)
+        if not running:
+            job = {
+                "archive": f"{work}/source.archive",
+                "sha256": build.sha256,
+                "root": build.root,
+                "flags": build.flags,
+                "targets": build.targets,
+                "work": f"{work}/tree",
+                "result": result,
+                "check": check[0],
+                "expect": check[1],
+                "manifest": {"name": name, "build": build.model_dump(mode="json"), "built_by": host.name},
+            }
+            remote.write_file(host, f"{work}/job.json", json.dumps(job))
+        jobs.run(host, compiling)
+    publish(host, name, work, result)
+
+
+def _source(host: Host, build: Build) -> Path:
+    """The source archive in this machine's cache, fetched if missing."""
+
+    def progress(done: int, total: int) -> None:
+        report(Progress(host.name, "engine", done, total, "bytes", "fetching the source archive"))
+
+    assert build.address is not None and build.sha256 is not None
+    source = LockedSource(
+        engine=build.engine, version=build.version, address=build.address, sha256=build.sha256, root=build.root
+    )
+    with _FETCHING.setdefault(build.sha256, RLock()):
+        return fetch_source(source, cache_folder() / "sources", progress)
+
+
+def _send_source(host: Host, build: Build, work: str, result: str) -> None:
+    archive = _source(host, build)
+    make = 'rm -rf "$1" "$2"; mkdir -m 755 "$1" "$2" "$1/tree"; chown "$3:$3" "$1/tree" "$2"'
+    remote.script(host, make, work, result, layout.WORKER_USER, doing=f"making {work}")
+    report(Progress(host.name, "engine", text="sending the source archive"))
+    send_file(host, archive, f"{work}/source.archive")
+
+
+def publish(host: Host, name: str, work: str, result: str) -> None:
+    """Publishes the finished folder: hands it to root, makes it read-only, and renames it."""
+    if not remote.run(host, "test", "-f", f"{result}/manifest.json").ok:
+        raise HostFailed(f"{host.name}: build {name} produced no result", "run rigup apply again to rebuild it")
+    put = 'chown -R root:root "$1"; chmod -R u=rwX,go=rX "$1"; sync -f "$1"; mv -T "$1" "$2"; rm -rf "$3"'
+    words, doing = (result, f"{layout.BUILDS}/{name}", work), f"installing build {name}"
+    remote.script(host, put, *words, doing=doing, timeout=PUBLISH_SECONDS)
+
+
+def _record(host: Host, builder: Builder, name: str) -> None:
+    """Downloads a build for other hosts. A failure here is not fatal."""
+    report(Progress(host.name, "engine", text="storing the build for other hosts"))
+    packed = f"{layout.BUILDS}/.packed-{name}.tar.gz"
+    part = builder.folder / f".{name}.{os.getpid()}.part"
+    try:
+        builder.folder.mkdir(parents=True, exist_ok=True)
+        pack = 'rm -f "$2"; tar -C "$1" -czf "$2" "$3"; chmod 644 "$2"'
+        remote.script(host, pack, layout.BUILDS, packed, name, doing=f"packing {name}", timeout=SEND_SECONDS)
+        with Arriving(part, "wb") as file:
+            if not host.get_file(packed, file):
+                raise HostFailed(f"{host.name}: {packed} could not be read")
+        keep_archive(builder, name, part)
+    except (HostFailed, *remote.CONNECTION_ERRORS) as error:
+        report(Progress(host.name, "engine", text=f"could not store the build: {error}"))
+    finally:
+        part.unlink(missing_ok=True)
+        remote.run(host, "rm", "-f", packed)
+
+
+def _take(host: Host, builder: Builder, build: Build, name: str, check: tuple[str, ...], expect: str) -> bool:
+    """Installs the builder's build on the host; False if it has no record or does not run there."""
+    record = _awaited(host, builder, name)
+    if record is None and builder.name == CONTROLLER:
+        record = _compiled_here(host, builder, build, name, (check, expect))
+    if record is None:
+        if builder.name not in (host.name, CONTROLLER):
+            text = f"{builder.name} has no build {name}; building it here"
+            report(Progress(host.name, "engine", text=text))
+        return False
+    try:
+        _send(host, builder, record, check, expect)
+    except HostFailed as error:
+        text = f"the build of {builder.name} does not work here; building it again: {error.message}"
+        report(Progress(host.name, "engine", text=text))
+        remote.run(host, "rm", "-rf", _unpacked(name), f"{layout.BUILDS}/.packed-{name}.tar.gz")
+        return False
+    return True
+
+
+def _awaited(host: Host, builder: Builder, name: str) -> BuildRecord | None:
+    """Waits for the builder and returns its record of a build; None if it has none."""
+    while True:
+        going = builder.name != host.name and builders_at_work.expected(builder.name, name)
+        record = read_record(builder, name)
+        if record or not going:
+            return record
+        if jobs.cancelled():
+            raise jobs.Cancelled(f"{host.name}: engine: cancelled while {builder.name} was building {name}")
+        report(Progress(host.name, "engine", text=f"waiting for {builder.name}, which is building {name}"))
+        gevent.sleep(WAIT_SECONDS)
+
+
+def _compiled_here(
+    host: Host, builder: Builder, build: Build, name: str, check: tuple[tuple[str, ...], str]
+) -> BuildRecord | None:
+    """The record of the build compiled on this machine; None if it cannot compile it."""
+    system, architecture = controller.own_os(), platform.machine()
+    if name_of(build, architecture, system) != name:
+        why = f"the controlling machine is {architecture} with {system or 'an unknown system'}"
+    elif missing := controller.lacking(build):
+        why = f"the controlling machine lacks {missing}"
+    else:
+        text = "compiling on the controlling machine"
+        report(Progress(host.name, "engine", text=text))
+        return controller.compiled(
+            builder,
+            build,
+            name,
+            _source(host, build),
+            check,
+            lambda done, total: report(Progress(host.name, "engine", done, total, "steps", text)),
+        )
+    report(Progress(host.name, "engine", text=f"{why}; building {name} on this host"))
+    return None
+
+
+def _unpacked(name: str) -> str:
+    return f"{layout.BUILDS}/.unpacked-{name}"
+
+
+_UNPACK = """
+rm -rf "$1"; mkdir -m 755 "$1"
+tar -C "$1" -xzf "$2" --no-same-owner --no-same-permissions; rm -f "$2"
+chmod -R u=rwX,go=rX "$1"; cd "$1/$3"; sha256sum --check --strict --quiet
+"""
+
+
+def _send(host: Host, builder: Builder, record: BuildRecord, check: tuple[str, ...], expect: str) -> None:
+    """Sends an archive, holds every file against the record, and has the worker run it before it gets its name.
+
+    Raises HostFailed where it arrived damaged or does not run.
+    """
+    name = record.build
+    report(Progress(host.name, "engine", text=f"sending the build of {builder.name}"))
+    packed, unpacked = f"{layout.BUILDS}/.packed-{name}.tar.gz", _unpacked(name)
+    send_file(host, builder.archive(name), packed)
+    words = (unpacked, packed, name)
+    remote.script(host, _UNPACK, *words, doing=f"unpacking {name}", stdin=record.sums, timeout=SEND_SECONDS)
+    program = ("python3", f"{layout.PROGRAMS}/check_build.py", f"{unpacked}/{name}", expect, *check)
+    jobs.run(host, jobs.Job(layout.job_unit("build", f"check-{name}"), "engine", program, (), private_network=True))
+    put = 'sync -f "$1"; mv -T "$1/$2" "$3"; rmdir "$1"; rm -rf "$4"'
+    places = (unpacked, name, f"{layout.BUILDS}/{name}", _work(name))
+    remote.script(host, put, *places, doing=f"installing build {name}", timeout=PUBLISH_SECONDS)

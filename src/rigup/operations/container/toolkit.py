@@ -1,0 +1,144 @@
+"""NVIDIA's container toolkit on a host, at the pinned version, and the description of its GPUs that podman reads."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Generator
+from dataclasses import dataclass
+
+from pyinfra import host
+from pyinfra.api import FactBase, FunctionCommand, operation
+
+from rigup.catalogue.containers import container_facts
+from rigup.errors import HostFailed
+from rigup.host import Host
+from rigup.operations.apt import commands, foreign_sources, openpgp
+from rigup.operations.apt.nvidia_repository import fetched_key
+from rigup.operations.primitives import remote
+from rigup.operations.primitives.steps import step
+from rigup.plan import DriverRepository
+from rigup.systemd.container_files import KEYRING, SOURCE, toolkit_files
+
+STEP = "container toolkit"
+SETTING = "container_toolkit"
+# Where a description may lie; the toolkit's own unit writes the first. Source: NVIDIA's CDI support page.
+DESCRIPTIONS = "/run/cdi/nvidia.yaml /etc/cdi/nvidia.yaml"
+REFRESH_SECONDS = 120
+_MARK = "##rigup-part##"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What a host has: the toolkit's version without revision, the key, and the driver that the description names.
+
+    others: path and text of each file of apt's that names the toolkit's repository, rigup's own left out.
+    """
+
+    version: str = ""
+    keyring: bytes = b""
+    described: tuple[str, ...] = ()
+    others: tuple[tuple[str, str], ...] = ()
+
+
+class ToolkitStanding(FactBase[Standing]):
+    """Reads a `Standing` in one command."""
+
+    @staticmethod
+    def default() -> Standing:
+        return Standing()
+
+    def command(self, package: str, named: str) -> str:
+        parts = (
+            f"dpkg-query -W -f='${{Version}}' {package}",
+            f"base64 -w0 {KEYRING}",
+            rf"grep -hoE 'libcuda\.so\.[0-9.]+' {DESCRIPTIONS}",
+            foreign_sources.question(named),
+        )
+        return "; ".join(f"{{ {part}; }} 2>/dev/null; echo; echo '{_MARK}'" for part in parts)
+
+    def process(self, output: list[str]) -> Standing:
+        parts: list[list[str]] = [[]]
+        for line in output:
+            if line == _MARK:
+                parts.append([])
+            else:
+                parts[-1].append(line)
+        *words, files = [*parts, [], [], [], []][:4]
+        version, keyring, described = ([line.strip() for line in part if line.strip()] for part in words)
+        others = foreign_sources.answer(files)
+        others.pop(SOURCE, None)
+        return Standing(
+            commands.upstream(version[0]) if version else "",
+            base64.b64decode(keyring[0]) if keyring else b"",
+            tuple(sorted({name.removeprefix("libcuda.so.") for name in described} - {"1"})),
+            tuple(others.items()),
+        )
+
+
+@operation()
+def container_toolkit(repository: DriverRepository, driver: str) -> Generator[FunctionCommand, None, None]:
+    """Have NVIDIA's container toolkit at the pinned version, and the GPUs described for the driver that runs.
+
+    + repository: from `toolkit_repository`
+    + driver: its version
+    """
+    toolkit = container_facts().toolkit
+    named = named_in(repository)
+    there = host.get_fact(ToolkitStanding, package=toolkit.package, named=named)
+    others = dict(there.others)
+    installed = there.version == toolkit.version and _trusts(there.keyring, repository)
+    installed = installed and not foreign_sources.naming(others, named)
+    if installed and there.described == (driver,):
+        host.noop(f"{toolkit.package} {toolkit.version} describes driver {driver}")
+        return
+    if not installed:
+        foreign_sources.refuse_unclear(host.name, others, named, "NVIDIA's container toolkit")
+    yield step(_have, repository, driver, installed)
+
+
+def named_in(repository: DriverRepository) -> str:
+    """What an address says that is the repository's; a source may write the architecture as $(ARCH)."""
+    return repository.address.removesuffix(f"{repository.architecture}/")
+
+
+def _trusts(keyring: bytes, repository: DriverRepository) -> bool:
+    try:
+        return openpgp.fingerprints(keyring) == (repository.fingerprint,)
+    except ValueError:
+        return False
+
+
+def _have(host: Host, repository: DriverRepository, driver: str, installed: bool) -> None:
+    toolkit = container_facts().toolkit
+    if not installed:
+        _install(host, repository)
+    # It runs by itself when a driver is installed, but by then the driver may not be loaded.
+    said = remote.run(host, "systemctl", "restart", toolkit.refresh_unit, timeout=REFRESH_SECONDS)
+    described = host.get_fact(ToolkitStanding, package=toolkit.package, named=named_in(repository)).described
+    if described != (driver,):
+        what = f"driver {', '.join(described)}" if described else "no driver"
+        raise HostFailed(
+            f"{host.name}: {STEP}: the CDI description of the GPUs is for {what}, not for {driver}"
+            + ("" if said.ok else f": {said.last_line}"),
+            f"on the host: journalctl -u {toolkit.refresh_unit}; remove an outdated /etc/cdi/nvidia.yaml",
+        )
+
+
+def _install(host: Host, repository: DriverRepository) -> None:
+    toolkit = container_facts().toolkit
+    key, named = fetched_key(host, repository, SETTING), named_in(repository)
+    others = host.get_fact(ToolkitStanding, package=toolkit.package, named=named).others
+    foreign_sources.put_aside(host, dict(others), named, SOURCE)
+    remote.make_folders(host, KEYRING.rpartition("/")[0])
+    remote.write_file(host, KEYRING, key)
+    for path, text in toolkit_files(repository).items():
+        remote.write_file(host, path, text.rstrip("\n"))
+    try:
+        commands.update(host, STEP, SOURCE)
+    except HostFailed as error:
+        raise HostFailed(
+            error.message.replace(f"{host.name}: {STEP}:", f"{host.name}: {repository.address}:", 1),
+            f"check the host's network, or set a mirror: {SETTING}_repository in group_data",
+        ) from None
+    wanted = {toolkit.package: toolkit.version}
+    commands.install(host, STEP, commands.exact(host.name, wanted, commands.versions(host, [toolkit.package])))

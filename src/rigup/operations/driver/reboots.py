@@ -1,0 +1,105 @@
+"""A reboot during an apply: only if permitted, with a wait long enough for a large machine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import gevent
+
+from rigup.errors import HostFailed
+from rigup.host import Host, state_of
+from rigup.operations.primitives import jobs, remote
+from rigup.operations.primitives.progress import Progress, report
+from rigup.units import seconds_text
+
+BOOT_SECONDS = 900.0
+POLL_SECONDS = 3.0
+SETTLE_SECONDS = 120
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+# a timer may be a minute late by default
+_SOON = ("--on-active=1", "--timer-property=AccuracySec=100ms")
+
+_permitted = False
+
+
+@dataclass
+class _Reboots:
+    """State of a host's reboots in this run."""
+
+    afterwards: Callable[[], object] | None = None
+    done: bool = False
+
+
+def permit() -> None:
+    """Permits reboots for the rest of this run."""
+    global _permitted
+    _permitted = True
+
+
+def permitted() -> bool:
+    """Whether reboots are permitted."""
+    return _permitted
+
+
+def afterwards(host: Host, action: Callable[[], object]) -> None:
+    """Registers `action` to be called first after each reboot of this host."""
+    state_of(host, _Reboots).afterwards = action
+
+
+def rebooted(host: Host) -> bool:
+    """Whether this run has rebooted the host, so that its units were just started."""
+    return state_of(host, _Reboots).done
+
+
+def reboot(host: Host, step: str, why: str) -> None:
+    """Reboots the host and returns once it is up again.
+
+    Raises HostFailed if reboots are not permitted, or the host is not reachable within BOOT_SECONDS.
+    """
+    if not _permitted:
+        raise HostFailed(
+            f"{host.name}: {step}: a reboot is required ({why}) but not permitted",
+            "run rigup apply --reboot, or reboot the host and run rigup apply again",
+        )
+    before = remote.check_output(host, "cat", BOOT_ID).strip()
+    report(Progress(host.name, step, text=f"rebooting: {why}"))
+    # detached and a moment later, so that the answer to this very command still comes through
+    remote.check_output(host, "systemd-run", "--quiet", "--collect", *_SOON, "systemctl", "reboot")
+    _wait_for_boot(host, step, before)
+    reboots = state_of(host, _Reboots)
+    reboots.done = True
+    if reboots.afterwards:
+        reboots.afterwards()
+    report(Progress(host.name, step, text="waiting for boot to finish"))
+    remote.run(
+        host, "timeout", str(SETTLE_SECONDS), "systemctl", "is-system-running", "--wait", timeout=SETTLE_SECONDS + 30
+    )
+
+
+def _wait_for_boot(host: Host, step: str, before: str) -> None:
+    began = time.monotonic()
+    while time.monotonic() - began < BOOT_SECONDS:
+        if jobs.cancelled():
+            raise jobs.Cancelled(f"{host.name}: {step}: cancelled during the reboot")
+        gevent.sleep(POLL_SECONDS)
+        report(Progress(host.name, step, text=f"rebooting, {time.monotonic() - began:.0f} s"))
+        if _boot_id(host) not in ("", before):
+            return
+        remote.reconnect(host)
+    raise HostFailed(
+        f"{host.name}: {step}: not reachable within {seconds_text(BOOT_SECONDS)} after the reboot",
+        "check its console (BMC, IPMI serial over LAN, a screen); when it is up, see journalctl -b -1 -e and run "
+        "rigup apply again",
+    )
+
+
+def _boot_id(host: Host) -> str:
+    """The id of the current boot; "" while the host is not reachable."""
+    try:
+        said = remote.run(host, "cat", BOOT_ID, timeout=10)
+    except remote.CONNECTION_ERRORS:
+        return ""
+    return said.stdout.strip() if said.ok else ""

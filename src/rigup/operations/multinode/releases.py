@@ -1,0 +1,312 @@
+"""Releases of a service that spans several hosts: they change together, or all of them go back together.
+
+Every host stages its release before any stops. Then all stop, the others start before the head, and the head is asked.
+Where a step fails on one host, all that can be reached go back to releases that belong together: of the same group
+digest, or from before the service spanned hosts. Where there are none they stop. Ctrl-C ends the waiting, not a switch.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import gevent
+
+from rigup import layout
+from rigup.errors import HostFailed, RigupError
+from rigup.host import Host, state_of
+from rigup.operations.multinode.barrier import Barrier, BarrierState
+from rigup.operations.multinode.peers import restarted, trouble, without_connection
+from rigup.operations.primitives import jobs, remote
+from rigup.operations.primitives.progress import Progress, report
+from rigup.operations.service.history import KeptRelease, earlier, group_digest_of, read_kept
+from rigup.operations.service.releases import (
+    Check,
+    CheckEarlier,
+    mark_answered,
+    remove_unit,
+    show_unit_log,
+    stage,
+    switch,
+)
+from rigup.systemd.release import ServiceRelease
+
+ANSWERED, ANSWERED_AGAIN = "answered", "answered again"
+LOOK_SECONDS = 2.0
+LOST_SECONDS = 60.0
+STOP_SECONDS = 120
+
+
+@dataclass
+class Joined:
+    """The services of which a host's part was started in this run."""
+
+    services: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True)
+class MemberState:
+    """What a host brings to a change. number: of the release to switch to.
+
+    now: what it runs, by number. earlier: what has answered there, by number, the best to go back to last; each with
+    its digest.
+    """
+
+    number: str
+    now: str | None
+    earlier: dict[str, str]
+
+
+def belonging_together(states: Mapping[str, MemberState]) -> dict[str, str | None]:
+    """By host, the release to go back to: what all ran, else the newest digest that all have, else each its own.
+
+    None for a host that has none: it stops. So do all where nothing belongs together.
+    """
+    running = {state.earlier.get(state.now or "") for state in states.values()}
+    digests = dict.fromkeys(state.earlier[number] for state in states.values() for number in reversed(state.earlier))
+    shared = [digest for digest in digests if digest and all(digest in s.earlier.values() for s in states.values())]
+    if "" in running and running <= {"", None}:
+        digest = ""
+    elif len(running) == 1 and (of_all := next(iter(running))):
+        digest = of_all
+    elif shared:
+        digest = shared[0]
+    elif running == {None}:
+        digest = ""
+    else:
+        return dict.fromkeys(states)
+    return {name: _newest(state, digest) for name, state in states.items()}
+
+
+def _newest(state: MemberState, digest: str) -> str | None:
+    if state.now is not None and state.earlier.get(state.now) == digest:
+        return state.now
+    return next((number for number in reversed(state.earlier) if state.earlier[number] == digest), None)
+
+
+@dataclass(frozen=True)
+class GroupMember:
+    """A host's part. hosts: of the service, by rank, which is this host's. addresses: of the others, by host.
+
+    watch_port: of the head, where it hears whether the others are there; None where it does not.
+    check_earlier: asks a release that was put back. looking: nothing is changed, and a host that is gone not missed.
+    """
+
+    service: str
+    rendezvous: Barrier
+    hosts: tuple[str, ...]
+    rank: int
+    addresses: Mapping[str, str]
+    watch_port: int | None
+    check_earlier: CheckEarlier
+    looking: bool = False
+
+    @property
+    def named(self) -> str:
+        """The service and its hosts, for messages."""
+        return f"{self.service} spans {listed(self.hosts)}"
+
+    def agreed(self, host: Host, needed: bool) -> bool:
+        """See `Part`. Raises HostFailed where one has failed before, or is done and was not to change."""
+        told = self.rendezvous.meet(host.name, self._step("needed"), needed, self.hosts)
+        failed = {name: why for name, why in told.gone.items() if why}
+        if failed and not self.looking:
+            raise self.not_begun(host.name, failed)
+        if any(told.said.values()) and told.gone and not self.looking:
+            raise HostFailed(
+                f"{host.name}: {self.named}, but changed after the comparison",
+                "run the same command again",
+            )
+        return any(told.said.values())
+
+    def activate(
+        self, host: Host, release: ServiceRelease | Callable[[Any], ServiceRelease], check: Check, existing: str | None
+    ) -> None:
+        """See `Part`."""
+        wanted = release if isinstance(release, ServiceRelease) else release(host)
+        number, _ = stage(host, wanted, existing)
+        self.change(host, number, check, f"starting {self.service}, release {number}")
+        if self.rank:
+            check(host)  # what comes after the head's answer
+
+    def change(self, host: Host, number: str, check: Check, words: str) -> None:
+        """Has this host run a release that lies there, when all of them do, and the head answer.
+
+        words: what is reported. Raises HostFailed, on every host, where one fails, with what came of it.
+        """
+        told = self.meet(host.name, "staged", _state_of(host, self.service, number))
+        if told.gone:
+            raise self.not_begun(
+                host.name, {name: why or f"{name}: no longer takes part" for name, why in told.gone.items()}
+            )
+        if jobs.cancelled():
+            raise jobs.Cancelled(f"{host.name}: cancelled before {words}")
+        report(Progress(host.name, "service", text=words))
+        switching = _GroupSwitch(self, host, belonging_together(told.said), told.said)
+        failed = switching.forward(number, check)
+        if not failed:
+            mark_answered(host, self.service, number)
+            state_of(host, Joined).services.add(self.service)
+            return
+        if jobs.cancelled():
+            raise jobs.Cancelled(f"{host.name}: {self.service}: cancelled during the health check")
+        show_unit_log(host, self.service)
+        raise switching.back(failed)
+
+    def meet(self, host: str, step: str, what: Any) -> BarrierState:
+        """Publishes a value for a step of this service and waits for the other hosts."""
+        return self.rendezvous.meet(host, self._step(step), what, self.hosts)
+
+    def heard(self, step: str) -> BarrierState:
+        """The values published for a step of this service so far."""
+        return self.rendezvous.heard(self._step(step))
+
+    def given_up(self) -> str:
+        """See `Part`: what has failed on another host since all were started."""
+        told = [self.heard(step) for step in (ANSWERED, ANSWERED_AGAIN)]
+        return listed([why for each in told for why in (*each.said.values(), *each.gone.values()) if why])
+
+    def not_begun(self, host: str, failed: Mapping[str, str]) -> HostFailed:
+        """The error of a healthy host if others failed before anything was stopped."""
+        said = f"{host}: {self.named}; none of them was stopped: {listed(failed.values())}"
+        return HostFailed(said, "fix that, then run the same command again")
+
+    def _step(self, step: str) -> str:
+        return f"{self.service}: {step}"
+
+
+def _state_of(host: Host, service: str, number: str) -> MemberState:
+    kept: tuple[KeptRelease, ...] = read_kept(host).get(service, ())
+    now = next((release.number for release in kept if release.current), None)
+    likely = earlier(kept, now)
+    good = [*(r for r in kept if r.answered and r not in likely and r.number != now), *likely]
+    good += [r for r in kept if r.answered and r.number == now]
+    digests = {
+        str(release.number): group_digest_of(release.manifest) for release in good if str(release.number) != number
+    }
+    return MemberState(number, None if now is None else str(now), digests)
+
+
+@dataclass
+class _GroupSwitch:
+    """One host's steps. earlier: the release that each host goes back to."""
+
+    part: GroupMember
+    host: Host
+    earlier: dict[str, str | None]
+    states: Mapping[str, MemberState]
+
+    def forward(self, number: str, check: Check) -> dict[str, str]:
+        """Switches to the new release. Returns failures by host; {} once the head has answered."""
+        rank = self.part.rank
+        return (
+            self._step("stopped", self._stop)
+            or self._step("others started", lambda: self._start(number) if rank else None)
+            or self._step("head started", lambda: None if rank else self._start(number))
+            or self._step(ANSWERED, lambda: self._watch(ANSWERED) if rank else self._ask(check))
+        )
+
+    def back(self, failed: Mapping[str, str]) -> HostFailed:
+        """Rolls all reachable hosts back to the earlier release; returns the error that describes the outcome."""
+        number, rank = self.earlier.get(self.host.name), self.part.rank
+        report(Progress(self.host.name, "service", text=f"rolling back to release {number}" if number else "stopping"))
+        lost = self._step("stopped again", self._stop)
+        lost |= self._step("others back", lambda: self._put_back(number) if rank else None)
+        lost |= self._step("head back", lambda: None if rank else self._put_back(number))
+        if not lost and any(self.earlier.values()):
+            lost = self._step(ANSWERED_AGAIN, lambda: self._answer_again(number))
+        said = f"{listed(failed.values())}; {self._outcome_text(number, lost)}"
+        hint = f"on {listed(failed)}: journalctl -u {layout.unit_name(self.part.service)}"
+        return HostFailed(said if said.startswith(f"{self.host.name}: ") else f"{self.host.name}: {said}", hint)
+
+    def _step(self, step: str, work: Callable[[], None]) -> dict[str, str]:
+        """Runs this host's part of a step and waits for the others. Returns failures by host."""
+        why = ""
+        try:
+            work()
+        except (RigupError, *remote.CONNECTION_ERRORS) as error:
+            why = _words(self.host.name, error)
+        told = self.part.meet(self.host.name, step, why)
+        failed = {name: said for name, said in told.said.items() if said}
+        return failed | {name: said or f"{name}: no longer takes part" for name, said in told.gone.items()}
+
+    def _stop(self) -> None:
+        unit = layout.unit_name(self.part.service)  # a unit that does not exist yet needs no stop
+        remote.run(self.host, "systemctl", "stop", unit, timeout=STOP_SECONDS)
+
+    def _start(self, number: str) -> None:
+        switch(self.host, self.part.service, number)
+        if why := trouble(self.host, layout.unit_name(self.part.service)):
+            raise HostFailed(f"{self.host.name}: {self.part.service}: {why}")
+
+    def _put_back(self, number: str | None) -> None:
+        if number is None:
+            remove_unit(self.host, self.part.service)
+        else:
+            switch(self.host, self.part.service, number)
+
+    def _ask(self, check: Check) -> None:
+        """Health-checks the head. If it fails, the error names the hosts that have not joined."""
+        try:
+            check(self.host)
+        except HostFailed as error:
+            if self.part.given_up() or not (missing := self._not_joined()):
+                raise
+            raise HostFailed(f"{error.message}; not joined: {listed(missing)}", error.hint) from None
+
+    def _not_joined(self) -> tuple[str, ...]:
+        with suppress(RigupError, *remote.CONNECTION_ERRORS):
+            if restarted(self.host, layout.unit_name(self.part.service)):
+                return ()  # it is the head that does not start
+            return without_connection(self.host, self.part.addresses, self.part.watch_port)
+        return ()
+
+    def _watch(self, step: str) -> None:
+        """Watches this host's unit until the head's health check ends. A short connection loss is tolerated."""
+        unit, heard = layout.unit_name(self.part.service), time.monotonic()
+        head = self.part.hosts[0]
+        while head not in (told := self.part.heard(step)).said and head not in told.gone:
+            try:
+                why = trouble(self.host, unit)
+                heard = time.monotonic()
+            except remote.CONNECTION_ERRORS:
+                why = ""
+                remote.reconnect(self.host)
+            if time.monotonic() - heard > LOST_SECONDS:
+                why = f"no response for {LOST_SECONDS:.0f} s"
+            if why:
+                raise HostFailed(f"{self.host.name}: {self.part.service}: {why}")
+            gevent.sleep(LOOK_SECONDS)
+
+    def _answer_again(self, number: str | None) -> None:
+        """The head answers for all; a release that serves alone answers for itself."""
+        digest = self.states[self.host.name].earlier.get(number or "", "")
+        if number is None or (self.part.rank and digest):
+            return
+        kept = {str(release.number): release for release in read_kept(self.host).get(self.part.service, ())}
+        self.part.check_earlier(self.host, kept[number].manifest)
+
+    def _outcome_text(self, number: str | None, lost: Mapping[str, str]) -> str:
+        name = self.host.name
+        if lost:
+            state = f"{name}: it is gone" if name in lost else f"{name} was stopped"
+            state = f"release {number} was put back on {name}" if number and name not in lost else state
+            return f"{state}, with errors: {listed(lost.values())}"
+        if not any(self.earlier.values()):
+            return f"{listed(self.part.hosts)} were stopped; no earlier common release to roll back to"
+        numbers = [f"{self.earlier[host] or 'none'} on {host}" for host in self.part.hosts]
+        return f"rolled back to release {listed(numbers)}, which answers"
+
+
+def _words(host: str, error: BaseException) -> str:
+    if isinstance(error, RigupError):
+        return error.message
+    return f"{host}: connection lost ({type(error).__name__}: {error})".replace(": )", ")")
+
+
+def listed(words: Iterable[str]) -> str:
+    """Joins texts for a sentence, without duplicates."""
+    return " and ".join(dict.fromkeys(words))

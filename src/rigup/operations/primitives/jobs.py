@@ -1,0 +1,282 @@
+"""Long steps (compile, download) run under systemd on the host, so they survive a lost connection or a killed rigup.
+
+A job is a transient unit with a fixed name: the next run finds it and picks it up instead of starting a second one.
+Cancelling (Ctrl-C) stops the unit; nothing is left running. A job that shows no progress for its limit is stopped too.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass
+
+import gevent
+
+from rigup.errors import HostFailed, RigupError
+from rigup.host import Host
+from rigup.layout import WORKER_USER
+from rigup.operations.primitives import remote
+from rigup.operations.primitives.progress import Progress, report
+from rigup.units import seconds_text
+
+POLL_SECONDS = 1.0
+RECONNECT_SECONDS = 180.0
+PAUSE_SECONDS = 300
+STOP_SECONDS = 120.0  # systemd kills what has not ended after 90
+QUIET_SECONDS = 900.0
+"""For what compiles or unpacks: the slowest single steps of engines' builds use their CPU all the while."""
+LARGEST_FILE = 2**34
+"""Of what is compiled, installed or fetched without a size in the lock."""
+GOING = ("active", "activating", "deactivating")
+SHOWN = "LoadState,ActiveState,Result,ExecMainStatus,StatusText,CPUUsageNSec"
+WORKED_NS = 1_000_000_000
+"""CPU time that a job must have used since to count as at work; one that only looks now and then uses far less."""
+_COUNT = re.compile(r"[0-9]{1,20}")
+_COUNTED = re.compile(r"([0-9]{1,15})/([0-9]{1,15})(?![0-9])\s*(.*)")
+
+
+class Cancelled(RigupError):
+    """Raised in a host's work when the user asked to stop."""
+
+    exit_code = 130
+
+
+@dataclass(frozen=True)
+class Job:
+    """One long step: `unit` names it on the host, `command` is its argv, `writable` all it may write to.
+
+    shown: what the command sees of a folder, (folder, {path in it: what really lies there}), and nothing else of it.
+    gpus: whether it sees the machine's devices. paused: units that are stopped while it runs, and started when it ends
+    in whatever way, by systemd itself.
+    as_root: for what unpacks a file system, with its owners and set-user-id files; else it runs as the worker.
+    quiet_seconds: how long it may show no progress: no new status and, where `computes` is set, no CPU time used.
+    computes: for jobs with steps that take long and say nothing, as a compiler's; a download that only waits for bytes
+    says how many came.
+    largest_file: bytes of the largest file that it can write: the kernel ends what a server sends without end.
+    """
+
+    unit: str
+    step: str
+    command: tuple[str, ...]
+    writable: tuple[str, ...]
+    unit_of_progress: str = ""
+    private_network: bool = False
+    as_root: bool = False
+    gpus: bool = False
+    paused: tuple[str, ...] = ()
+    shown: tuple[str, dict[str, str]] | None = None
+    quiet_seconds: float = QUIET_SECONDS
+    computes: bool = True
+    largest_file: int = LARGEST_FILE
+
+
+@dataclass
+class _Progress:
+    """The last sign of life of a job: when it came, the status then, and the CPU time used by then in nanoseconds."""
+
+    seen: float
+    status: str
+    cpu_ns: int
+
+
+_cancelled = False
+
+
+def cancel() -> None:
+    """Stops every running job and prevents waiting ones from starting."""
+    global _cancelled
+    _cancelled = True
+
+
+def cancelled() -> bool:
+    """Whether the user asked to stop."""
+    return _cancelled
+
+
+def run(host: Host, job: Job) -> None:
+    """Starts the job or continues the running one, and returns when it has succeeded.
+
+    Raises HostFailed with the job's own last words, or Cancelled. What the job made is for the caller to check.
+    """
+    if not going(host, job):
+        _start(host, job)
+    try:
+        _follow(host, job)
+    except BaseException:
+        if _cancelled:
+            _stop(host, job)
+        raise
+
+
+def going(host: Host, job: Job) -> bool:
+    """Whether the job of an earlier run is at work; one that somebody stops is waited for, as it may still write.
+
+    Whoever is to prepare what a job works on asks this before. Raises HostFailed, Cancelled, or one of LOST.
+    """
+    state, deadline = "", time.monotonic() + STOP_SECONDS
+    while not _cancelled:
+        state = _state(host, job)["ActiveState"]
+        if state != "deactivating":
+            break
+        if time.monotonic() > deadline:
+            raise HostFailed(
+                f"{host.name}: {job.step}: {job.unit} did not stop within {STOP_SECONDS:.0f} s",
+                f"run the same command again; on the host: systemctl status {job.unit}",
+            )
+        _wait(host, job)
+    if _cancelled:
+        raise Cancelled(f"{host.name}: {job.step}: cancelled before it started")
+    return state in ("active", "activating")
+
+
+def at_work(host: Host, job: Job) -> bool:
+    """Whether the job is running or stopping. Raises one of LOST."""
+    return _state(host, job)["ActiveState"] in GOING
+
+
+def _wait(host: Host, job: Job) -> None:
+    report(Progress(host.name, job.step, text="waiting for it to stop"))
+    gevent.sleep(POLL_SECONDS)
+
+
+def _paused(job: Job) -> tuple[str, ...]:
+    """What stops units before the job and starts them after it, as root ("+"), without waiting until they answer.
+
+    A unit that was started a few times before would refuse one more start, had its count not been reset.
+    """
+    stop = (f"ExecStartPre=+systemctl stop {unit}" for unit in job.paused)
+    words = ("-+systemctl reset-failed", "+systemctl start --no-block")
+    start = (f"ExecStopPost={word} {unit}" for unit in job.paused for word in words)
+    return (*stop, *start, f"TimeoutStartSec={PAUSE_SECONDS}") if job.paused else ()
+
+
+def _start(host: Host, job: Job) -> None:
+    properties = (
+        "NotifyAccess=all",
+        "NoNewPrivileges=yes",
+        "PrivateTmp=yes",
+        "ProtectSystem=strict",
+        "ProtectHome=yes",
+        "ProtectKernelTunables=yes",
+        "ProtectControlGroups=yes",
+        *(() if job.as_root or job.gpus else ("PrivateDevices=yes",)),
+        *(() if job.as_root else ("RestrictSUIDSGID=yes",)),
+        *_paused(job),
+        "Nice=5",
+        f"LimitFSIZE={job.largest_file}",
+        f"PrivateNetwork={'yes' if job.private_network else 'no'}",
+        f"ReadWritePaths={' '.join(job.writable)}",
+        *_shown(job),
+    )
+    # a unit that failed in an earlier run keeps its name until it is reset
+    remote.run(host, "systemctl", "reset-failed", job.unit)
+    remote.check_output(
+        host,
+        "systemd-run",
+        "--quiet",
+        "--service-type=exec",
+        f"--unit={job.unit}",
+        f"--description=rigup: {job.step}",
+        *(() if job.as_root else (f"--uid={WORKER_USER}", f"--gid={WORKER_USER}")),
+        *(f"--property={value}" for value in properties),
+        *job.command,
+        timeout=PAUSE_SECONDS if job.paused else 60,
+    )
+
+
+def _shown(job: Job) -> tuple[str, ...]:
+    if job.shown is None:
+        return ()
+    folder, paths = job.shown
+    return (f"TemporaryFileSystem={folder}:ro", *(f"BindPaths={real}:{path}" for path, real in paths.items()))
+
+
+def _follow(host: Host, job: Job) -> None:
+    lost_since: float | None = None
+    progress: _Progress | None = None
+    while not _cancelled:
+        try:
+            state = _state(host, job)
+        except remote.CONNECTION_ERRORS:
+            lost_since = lost_since or time.monotonic()
+            if time.monotonic() - lost_since > RECONNECT_SECONDS:
+                raise HostFailed(
+                    f"{host.name}: {job.step}: connection lost for {RECONNECT_SECONDS:.0f} s",
+                    "run rigup apply again when the host is reachable; the step continues there meanwhile",
+                ) from None
+            report(Progress(host.name, job.step, text="connection lost, reconnecting"))
+            gevent.sleep(POLL_SECONDS)
+            remote.reconnect(host)
+            continue
+        if lost_since is not None:  # it was not watched meanwhile
+            lost_since, progress = None, None
+        if state["ActiveState"] == "failed":
+            raise HostFailed(
+                f"{host.name}: {job.step}: {_last_words(host, job)}", f"on the host: journalctl -u {job.unit}"
+            )
+        if state["ActiveState"] not in GOING:
+            return
+        progress = _progress(job, state, progress)
+        if time.monotonic() - progress.seen > job.quiet_seconds:
+            _stop(host, job)
+            raise HostFailed(
+                f"{host.name}: {job.step}: {job.unit} showed no progress for {seconds_text(job.quiet_seconds)} and was "
+                f"stopped; its last status: {progress.status or 'none'}",
+                f"run the same command again; on the host: journalctl -u {job.unit}",
+            )
+        _report(host, job, state["StatusText"])
+        gevent.sleep(POLL_SECONDS)
+    raise Cancelled(f"{host.name}: {job.step}: cancelled")
+
+
+def _progress(job: Job, state: dict[str, str], last: _Progress | None) -> _Progress:
+    """Updates the job's last progress from this state."""
+    used = state.get("CPUUsageNSec", "")
+    now = _Progress(time.monotonic(), state["StatusText"], int(used) if _COUNT.fullmatch(used) else 0)
+    if last is None or now.status != last.status or (job.computes and now.cpu_ns - last.cpu_ns >= WORKED_NS):
+        return now
+    return last
+
+
+def _state(host: Host, job: Job) -> dict[str, str]:
+    output = remote.run(host, "systemctl", "show", job.unit, f"--property={SHOWN}", timeout=15)
+    found = dict(line.split("=", 1) for line in output.stdout.splitlines() if "=" in line)
+    if "ActiveState" not in found:
+        raise OSError(f"systemctl show {job.unit}: {output.last_line}")
+    return {"StatusText": ""} | found
+
+
+def _report(host: Host, job: Job, status: str) -> None:
+    counted = _COUNTED.match(status)
+    done, total, text = (int(counted[1]), int(counted[2]), _beside(counted[3], job)) if counted else (0, 0, status)
+    report(Progress(host.name, job.step, done, total, job.unit_of_progress, text))
+
+
+def _beside(text: str, job: Job) -> str:
+    """The text of a status without numbers and their unit."""
+    return text.removeprefix(job.unit_of_progress).lstrip(", ")
+
+
+def _last_words(host: Host, job: Job) -> str:
+    lines = remote.run(host, "journalctl", "--no-pager", "-o", "cat", "-n", "40", "-u", job.unit).stdout.splitlines()
+    own = [line for line in lines if line.strip() and not line.startswith((f"{job.unit}", "Started ", "Starting "))]
+    return own[-1].strip() if own else "exited without output"
+
+
+def _ended(host: Host, job: Job) -> bool:
+    """Whether the job ends within STOP_SECONDS. Raises one of LOST."""
+    deadline = time.monotonic() + STOP_SECONDS
+    while at_work(host, job):
+        if time.monotonic() > deadline:
+            return False
+        _wait(host, job)
+    return True
+
+
+def _stop(host: Host, job: Job) -> None:
+    try:
+        remote.run(host, "systemctl", "stop", "--no-block", job.unit, timeout=30)
+        if not _ended(host, job):
+            report(Progress(host.name, job.step, text=f"{job.unit} has not stopped yet"))
+    except remote.CONNECTION_ERRORS:
+        report(Progress(host.name, job.step, text="could not stop: connection lost"))

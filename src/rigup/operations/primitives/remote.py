@@ -1,0 +1,192 @@
+"""Runs commands on a host from inside an operation: argv in, text out, always with a time limit."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+
+import gevent
+from paramiko import SSHException
+from pyinfra.api.command import QuoteString, StringCommand
+
+from rigup.errors import HostFailed
+from rigup.facts.bounds import count
+from rigup.host import Host
+from rigup.layout import WORKER_USER
+
+SILENT = "no output"
+IN_ENGLISH = {"LC_ALL": "C"}  # what is read from programs' output is translated on hosts with another language
+CONNECTION_ERRORS = (OSError, EOFError, SSHException, gevent.Timeout)
+
+# Works for no other user than the one who runs it, whatever umask a login shell has set.
+_STRICT = "set -eu; umask 022\n"
+_FULL = "No space left on device"
+_LOOSE = "can be changed by others than root"
+# Fails unless root alone can change what lies in folder $1, and which folder that is: every folder and link on the way
+# belongs to root (or to whoever runs this), and nobody else may write there. A sticky folder is passed through only.
+ROOTS_OWN = rf"""
+roots_own() {{
+  LC_ALL=C namei -l -- "$1" | {{
+    me=$(id -un); shared=
+    while read -r mode owner group name; do
+      case "$mode" in f:) continue ;; [dl]?????????) ;; *) continue ;; esac
+      why="$name ($mode $owner $group)"
+      [ "$owner" = root ] || [ "$owner" = "$me" ] || {{ shared=$why; break; }}
+      shared=
+      case "$mode $group" in
+        l*) ;;
+        d????????[tT]*) shared=$why ;;
+        d???????w*) shared=$why; break ;;
+        d????w????\ root) ;;
+        d????w*) shared=$why; break ;;
+      esac
+    done
+    [ -z "$shared" ] || {{ echo "$1: $shared {_LOOSE}" >&2; return 1; }}
+  }}
+}}
+"""
+# $1 path, $2 mode, $3 group or "", $4 what reads the content from standard input. The file is new and root's from its
+# first byte; what was there, even a link, is replaced.
+_WRITE = (
+    ROOTS_OWN
+    + """
+umask 077; roots_own "$(dirname -- "$1")"
+new="$1.new"; rm -f -- "$new"; trap 'rm -f -- "$new"' EXIT
+set -C; $4 > "$new"; [ -z "$3" ] || chgrp -- "$3" "$new"; chmod -- "$2" "$new"; sync -- "$new"; mv -fT -- "$new" "$1"
+"""
+)
+# $1 user, $2 group, $3 mode, then folders.
+_FOLDERS = (
+    ROOTS_OWN
+    + """
+user=$1; group=$2; mode=$3; shift 3
+for folder; do
+  above=$(dirname -- "$folder")
+  near=$above; until [ -e "$near" ] || [ -L "$near" ]; do near=$(dirname -- "$near"); done
+  roots_own "$near"; install -d -m 755 -- "$above"; roots_own "$above"
+  [ ! -L "$folder" ] || roots_own "$folder"
+  install -d -m "$mode" -o "$user" -g "$group" -- "$folder"
+done
+"""
+)
+
+
+@dataclass(frozen=True)
+class Output:
+    """The result of a command. `ok` is exit status 0."""
+
+    ok: bool
+    stdout: str
+    stderr: str
+
+    @property
+    def last_line(self) -> str:
+        """The line that most likely names the error."""
+        lines = [line for line in (self.stderr + "\n" + self.stdout).splitlines() if line.strip()]
+        return lines[-1].strip() if lines else SILENT
+
+
+def run(host: Host, *words: str, stdin: str | None = None, timeout: float = 60) -> Output:
+    """Runs one command, each word quoted, as root (through sudo where the user is not root).
+
+    Raises one of LOST when the connection is gone or nothing came back within `timeout` seconds.
+    """
+    command = StringCommand(*(QuoteString(word) for word in words))
+    arguments = {"_sudo": _sudo(host), "_env": IN_ENGLISH} | ({"_stdin": stdin} if stdin is not None else {})
+    with gevent.Timeout(timeout):
+        ok, output = host.run_shell_command(command, **arguments)
+    return Output(ok, output.stdout, output.stderr)
+
+
+def check_output(host: Host, *words: str, stdin: str | None = None, timeout: float = 60) -> str:
+    """Runs one command that must succeed and returns its output. Raises HostFailed with the command's last words."""
+    output = run(host, *words, stdin=stdin, timeout=timeout)
+    if not output.ok:
+        raise HostFailed(f"{host.name}: {' '.join(words[:3])}: {output.last_line}")
+    return output.stdout
+
+
+def free_bytes(host: Host, folder: str) -> int:
+    """What is free for others than root in the file system of a folder. Raises HostFailed."""
+    said = check_output(host, "df", "--output=avail", "-B1", folder).split()
+    try:
+        return count(said[-1] if said else "")
+    except ValueError as error:
+        raise HostFailed(f"{host.name}: df {folder}: {error}") from None
+
+
+def script(
+    host: Host, text: str, *arguments: str, doing: str = "", stdin: str | None = None, timeout: float = 60
+) -> str:
+    """Runs a few lines of sh with `set -eu` and umask 022, arguments in $1, $2, ...
+
+    Raises HostFailed with its last words. doing: what it was about, for that message; without it the arguments stand
+    for it where there are no words.
+    """
+    output = run(host, "sh", "-c", _STRICT + text, "rigup", *arguments, stdin=stdin, timeout=timeout)
+    if not output.ok:
+        about = doing or (" ".join(arguments[:3]) if output.last_line == SILENT else "")
+        hint = None
+        if output.last_line.endswith(_LOOSE):
+            path = output.last_line.partition(":")[0]
+            hint = f"on the host: namei -l {path}; then chown root:root and chmod go-w what others can change"
+        elif output.last_line.endswith(_FULL):
+            hint = "on the host: df -h and df -hi show which file system is full"
+        raise HostFailed(": ".join(filter(None, (host.name, about, output.last_line))), hint)
+    return output.stdout
+
+
+def write_file(host: Host, path: str, content: str | bytes, mode: str = "644", group: str = "") -> None:
+    """Writes a whole file or nothing: over standard input (never argv, never a world-readable copy), then renamed.
+
+    group: who may read it besides root, if the mode says so. Raises HostFailed where anybody but root could change what
+    lies in its folder.
+    """
+    text = content if isinstance(content, str) else base64.b64encode(content).decode()
+    reader = "cat" if isinstance(content, str) else "base64 -d"
+    script(host, _WRITE, path, mode, group, reader, doing=f"writing {path}", stdin=text)
+
+
+def make_folders(host: Host, *paths: str, owner: str = "root", mode: str = "755") -> None:
+    """Has these folders with this owner, who is a user and a group, and this mode; those above them are root's.
+
+    Raises HostFailed if anyone except root could change a parent folder.
+    """
+    script(host, _FOLDERS, owner, owner, mode, *paths, doing=f"making {paths[0]}")
+
+
+def as_worker(*words: str) -> tuple[str, ...]:
+    """The command that runs these words as the worker, for files in the worker's folders, which root does not trust."""
+    user = ("setpriv", f"--reuid={WORKER_USER}", f"--regid={WORKER_USER}", "--init-groups", "--no-new-privs")
+    return (*user, "env", "--chdir=/", *words)
+
+
+def read_workers_file(host: Host, path: str, limit: int = 2**20) -> str | None:
+    """The text of a file in one of the worker's folders, read as the worker; None where there is none.
+
+    limit: bytes. Raises HostFailed where the file is longer.
+    """
+    output = run(host, *as_worker("head", f"--bytes={limit + 1}", "--", path))
+    if not output.ok:
+        return None
+    if len(output.stdout.encode()) > limit:
+        raise HostFailed(f"{host.name}: {path} is longer than {limit} bytes")
+    return output.stdout
+
+
+def reconnect(host: Host) -> bool:
+    """Tries once to reconnect to a host."""
+    try:
+        host.connected = False
+        host.connector.disconnect()
+        with gevent.Timeout(15):
+            host.connect(show_errors=False, raise_exceptions=True)
+    except Exception:
+        return False
+    except gevent.Timeout:
+        return False
+    return True
+
+
+def _sudo(host: Host) -> bool:
+    return bool(getattr(host.data, "_sudo", None) or host.state.config.SUDO)

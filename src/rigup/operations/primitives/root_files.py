@@ -1,0 +1,135 @@
+"""Root-owned folders and programs on a host, compared in one command per kind (pyinfra needs two per file)."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from collections.abc import Generator, Iterable
+from pathlib import Path
+
+from pyinfra import host
+from pyinfra.api import FactBase, FunctionCommand, operation
+
+from rigup.host import Host
+from rigup.operations.primitives import remote
+from rigup.operations.primitives.steps import step
+from rigup.operations.primitives.uploads import send_file
+
+_STAT = "LC_ALL=C stat -L -c '%F|%a|%U:%G|%n' --"
+_FOLDER, _FILE = "directory|755|root:root", "regular file|644|root:root"
+_RENAME = (
+    'cd "$1"; shift; for name; do chown root:root "$name.new"; chmod 644 "$name.new"; mv -fT "$name.new" "$name"; done'
+)
+
+
+class FileModes(FactBase[dict[str, str]]):
+    """By path: kind, mode and owner of what is there, "directory|755|root:root". A link counts as what it leads to."""
+
+    @staticmethod
+    def default() -> dict[str, str]:
+        return {}
+
+    def command(self, paths: tuple[str, ...]) -> str:
+        return f"{_STAT} {shlex.join(paths)} 2>/dev/null; true"
+
+    def process(self, output: list[str]) -> dict[str, str]:
+        return {path: _plain(stands) for stands, _, path in (line.rpartition("|") for line in output) if stands}
+
+
+class Loose(FactBase[tuple[str, ...]]):
+    """Those of these folders in which something, however deep, is not root's, or can be written to by others."""
+
+    @staticmethod
+    def default() -> tuple[str, ...]:
+        return ()
+
+    def command(self, folders: tuple[str, ...]) -> str:
+        find = (
+            "[ -z \"$(find {0} '(' ! -user root -o ! -type l -perm /022 ')' -print -quit 2>/dev/null)\" ] || echo {0}"
+        )
+        return "; ".join(find.format(shlex.quote(folder)) for folder in folders)
+
+    def process(self, output: list[str]) -> tuple[str, ...]:
+        return tuple(line for line in output if line)
+
+
+class FileDigests(FactBase[dict[str, str]]):
+    """By name, of these files in one folder: their sha256, and how they stand as `Stands` says it."""
+
+    @staticmethod
+    def default() -> dict[str, str]:
+        return {}
+
+    def command(self, folder: str, names: tuple[str, ...]) -> str:
+        files = shlex.join(names)
+        both = f"{_STAT} {files}; sha256sum -- {files}"
+        return f"cd {shlex.quote(folder)} 2>/dev/null && {{ {both}; }} 2>/dev/null; true"
+
+    def process(self, output: list[str]) -> dict[str, str]:
+        stands: dict[str, str] = {}
+        hashes: dict[str, str] = {}
+        for line in output:
+            if "|" in line:
+                how, _, name = line.rpartition("|")
+                stands[name] = _plain(how)
+            else:
+                digest, _, name = line.partition("  ")
+                hashes[name] = digest
+        return {name: f"{hashes.get(name, '')} {how}" for name, how in stands.items()}
+
+
+def _plain(stands: str) -> str:
+    """An empty file is a file."""
+    return stands.replace("regular empty file|", "regular file|", 1)
+
+
+@operation()
+def folders(
+    paths: tuple[str, ...], closed: tuple[str, ...] = (), absent: tuple[str, ...] = ()
+) -> Generator[FunctionCommand, None, None]:
+    """Have these folders, of root's, for all to read. One that is somebody else's becomes root's.
+
+    + paths: absolute; those above come before those below
+    + closed: those of them in which nothing, however deep, may be somebody else's, or be written to by others
+    + absent: what must not be there
+    """
+    there = host.get_fact(FileModes, paths=(*paths, *absent))
+    wrong = tuple(path for path in paths if there.get(path) != _FOLDER)
+    loose = host.get_fact(Loose, folders=closed) if closed else ()
+    unwanted = tuple(path for path in absent if path in there)
+    if not (wrong or loose or unwanted):
+        host.noop("the folders are up to date")
+        return
+    yield step(_make, wrong, loose, unwanted)
+
+
+def _make(host: Host, paths: tuple[str, ...], loose: tuple[str, ...], unwanted: tuple[str, ...]) -> None:
+    """No link is followed: what others could write to may hold links to anything."""
+    if paths:
+        remote.make_folders(host, *paths)
+    if loose:
+        remote.script(host, 'chown -R -P root -- "$@"; chmod -R go-w -- "$@"', *loose, doing=f"closing {loose[0]}")
+    if unwanted:
+        remote.check_output(host, "rm", "-rf", "--", *unwanted)
+
+
+@operation()
+def programs(folder: str, sources: tuple[Path, ...]) -> Generator[FunctionCommand, None, None]:
+    """Have these files in a folder, each whole or as it was, of root's, for all to read.
+
+    + folder: of the host
+    + sources: of this machine
+    """
+    there = host.get_fact(FileDigests, folder=folder, names=tuple(source.name for source in sources))
+    wanted = {source: f"{hashlib.sha256(source.read_bytes()).hexdigest()} {_FILE}" for source in sources}
+    wrong = tuple(source for source, stands in wanted.items() if there.get(source.name) != stands)
+    if not wrong:
+        host.noop("the programs are up to date")
+        return
+    yield step(_place, folder, wrong)
+
+
+def _place(host: Host, folder: str, sources: Iterable[Path]) -> None:
+    for source in sources:
+        send_file(host, source, f"{folder}/{source.name}.new")
+    remote.script(host, _RENAME, folder, *(source.name for source in sources), doing=f"writing into {folder}")

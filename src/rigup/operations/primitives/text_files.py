@@ -1,0 +1,62 @@
+"""Small root-owned text files, compared in one round trip (pyinfra's files.put needs three per file)."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+
+from pyinfra import host
+from pyinfra.api import FactBase, FunctionCommand, operation
+
+from rigup.host import Host
+from rigup.operations.primitives import remote
+from rigup.operations.primitives.steps import step
+
+_MARK = "##rigup-file##"
+
+
+class TextFiles(FactBase[dict[str, str]]):
+    """The contents of those of these files that are there, by path, without the space around them."""
+
+    @staticmethod
+    def default() -> dict[str, str]:
+        return {}
+
+    def command(self, paths: tuple[str, ...]) -> str:
+        return "; ".join(f"[ -f {path} ] && {{ echo '{_MARK}{path}'; cat {path}; echo; }}" for path in paths) + "; true"
+
+    def process(self, output: list[str]) -> dict[str, str]:
+        files: dict[str, list[str]] = {}
+        for line in output:
+            if line.startswith(_MARK):
+                files[line.removeprefix(_MARK)] = []
+            elif files:
+                files[next(reversed(files))].append(line)
+        return {path: "\n".join(lines).strip() for path, lines in files.items()}
+
+
+@operation()
+def text_files(
+    files: Mapping[str, str], then: tuple[tuple[str, tuple[str, ...]], ...] = ()
+) -> Generator[FunctionCommand, None, None]:
+    """Have these files, each whole or not at all.
+
+    + files: text by path; "" for a file that must not be there
+    + then: (path, words) pairs; the command is run where that file was changed, and once for all that name it
+    """
+    there = host.get_fact(TextFiles, paths=tuple(files))
+    wrong = {path: text for path, text in files.items() if there.get(path, "") != text.strip()}
+    if not wrong:
+        host.noop("the files are up to date")
+        return
+    yield step(_write, wrong, tuple(dict.fromkeys(words for path, words in then if path in wrong)))
+
+
+def _write(host: Host, files: Mapping[str, str], commands: tuple[tuple[str, ...], ...]) -> None:
+    for path, text in files.items():
+        if text:
+            remote.make_folders(host, path.rpartition("/")[0])
+            remote.write_file(host, path, text.rstrip("\n"))
+        else:
+            remote.check_output(host, "rm", "-f", path)
+    for words in commands:
+        remote.check_output(host, *words, timeout=300)

@@ -1,0 +1,106 @@
+"""systemd units that must run, compared in one command (pyinfra needs two per unit)."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+
+from pyinfra import host
+from pyinfra.api import FactBase, FunctionCommand, operation
+
+from rigup import layout
+from rigup.errors import HostFailed
+from rigup.host import Host
+from rigup.operations.primitives import remote
+from rigup.operations.primitives.steps import step
+from rigup.planner.driver_packages import PERSISTENCE_UNIT
+from rigup.systemd.power_limit import UNIT as POWER_UNIT
+
+START_SECONDS = 120
+# whatever asks for one of these reads all of them: to start systemctl costs a host more than what it is asked
+_USUAL = (PERSISTENCE_UNIT, POWER_UNIT)
+
+
+@dataclass(frozen=True)
+class State:
+    """The state of a unit in systemd."""
+
+    active: str = ""
+    enabled: str = ""
+
+    @property
+    def is_right(self) -> bool:
+        """Whether it runs now and after the next boot; a static unit is started by others."""
+        return self.active == "active" and self.enabled in ("enabled", "static", "indirect", "alias")
+
+
+class UnitStates(FactBase[dict[str, State]]):
+    """Reads the states of all services that are there, the usual units and others, in one command."""
+
+    @staticmethod
+    def default() -> dict[str, State]:
+        return {}
+
+    def command(self, others: tuple[str, ...] = ()) -> str:
+        service = layout.unit_name("${folder##*/}")
+        return (
+            f"set -- {' '.join((*_USUAL, *others))}; for folder in {layout.service_folder('*')}/; do "
+            f'folder=${{folder%/}}; [ -d "$folder" ] && set -- "$@" "{service}"; done; '
+            'systemctl show --property=Id,ActiveState,UnitFileState "$@"'
+        )
+
+    def process(self, output: list[str]) -> dict[str, State]:
+        states: dict[str, State] = {}
+        fields: dict[str, str] = {}
+        for line in [*output, ""]:
+            name, found, value = line.partition("=")
+            if found:
+                fields[name] = value
+            elif "Id" in fields:
+                states[fields["Id"]] = State(fields.get("ActiveState", ""), fields.get("UnitFileState", ""))
+                fields = {}
+        return states
+
+
+def unit_states(host: Host, *units: str) -> dict[str, State]:
+    """The state of each of these, and of others; of those that systemd has never heard of, too."""
+    others = tuple(unit for unit in units if unit not in _USUAL)
+    states: dict[str, State] = host.get_fact(UnitStates, **({"others": others} if others else {}))
+    return states
+
+
+def service_state(host: Host, service: str) -> State:
+    """The state of a service's unit; an empty one of a service that was never here."""
+    return unit_states(host).get(layout.unit_name(service), State())
+
+
+@operation()
+def running_units(units: tuple[str, ...], restart: bool = False) -> Generator[FunctionCommand, None, None]:
+    """Have these units enabled and running.
+
+    + units: their names
+    + restart: restart running ones, because their dependencies have changed
+    """
+    there = unit_states(host, *units)
+    wrong = tuple(unit for unit in units if restart or not there.get(unit, State()).is_right)
+    if not wrong:
+        host.noop(f"{', '.join(units)} run")
+        return
+    yield step(_start, wrong)
+
+
+def _start(host: Host, units: tuple[str, ...]) -> None:
+    for unit in units:
+        remote.run(host, "systemctl", "reset-failed", unit)
+        remote.run(host, "systemctl", "--quiet", "enable", unit)
+        if not remote.run(host, "systemctl", "restart", unit, timeout=START_SECONDS).ok:
+            lines = remote.run(
+                host, "journalctl", "--no-pager", "-o", "cat", "-n", "20", "-u", unit
+            ).stdout.splitlines()
+            own = [
+                line for line in lines if line.strip() and not line.startswith((unit, "Starting ", "Failed to start"))
+            ]
+            raise HostFailed(
+                f"{host.name}: {unit} does not start: {own[-1] if own else 'no output'}",
+                f"on the host: journalctl -u {unit}",
+            )

@@ -1,0 +1,37 @@
+"""A system user, by systemd-sysusers: pyinfra's server.user reads every user of the host to add one."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from pyinfra import host
+from pyinfra.api import FactBase, QuoteString, StringCommand, operation
+
+
+class UserExists(FactBase[bool]):
+    """Whether a user of this name is known to the host."""
+
+    @staticmethod
+    def default() -> bool:
+        return False
+
+    def command(self, user: str) -> StringCommand:
+        return StringCommand("getent", "passwd", QuoteString(user), "||", "true")
+
+    def process(self, output: list[str]) -> bool:
+        return any(line.strip() for line in output)
+
+
+@operation()
+def system_user(user: str, description: str, home: str) -> Generator[StringCommand, None, None]:
+    """Have a system user without login.
+
+    + user: its name
+    + description: what it is for
+    + home: its home folder, which is not made
+    """
+    if host.get_fact(UserExists, user=user):
+        host.noop(f"user {user} exists")
+        return
+    line = f'u {user} - "{description}" {home} /usr/sbin/nologin'
+    yield StringCommand("systemd-sysusers", "--inline", QuoteString(line))

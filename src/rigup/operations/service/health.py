@@ -1,0 +1,157 @@
+"""Waits for a service to be healthy, then asks it a question, because /health does not cover the model."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import gevent
+
+from rigup import layout
+from rigup.errors import HostFailed
+from rigup.host import Host, state_of
+from rigup.operations.primitives import jobs, remote
+from rigup.operations.primitives.progress import Progress, report
+from rigup.operations.service.reply import Reply, read_reply
+from rigup.plan import Plan
+from rigup.systemd.api_key import wants_key
+
+QUESTION = "What is the capital of France? Answer in one sentence."
+ASK = ("python3", "-EsS", f"{layout.PROGRAMS}/ask.py")  # the standard library and the programs beside it
+ANSWER_SECONDS = 300
+RELEASE_SECONDS = 1800.0
+_ROUND = {"wait_s": 5, "timeout_s": ANSWER_SECONDS}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A service's answer. seconds: the whole request; tokens_per_second: as the engine reports it."""
+
+    host: str
+    service: str
+    text: str
+    tokens: int
+    seconds: float
+    tokens_per_second: float
+
+
+@dataclass
+class Answers:
+    """The answers of a host's services in this run."""
+
+    by_service: dict[str, Answer] = field(default_factory=dict)
+
+
+def ask_service(
+    host: Host,
+    plan: Plan,
+    question: str = QUESTION,
+    max_tokens: int = 48,
+    wait_s: float | None = None,
+    timeout_s: int = ANSWER_SECONDS,
+    given_up: Callable[[], str] = str,
+) -> Answer:
+    """Asks the plan's service on this host. Raises HostFailed after `wait_s` (default: the plan's).
+
+    timeout_s: of the answer itself. given_up: why there is no use in waiting any longer, "" while there is.
+    """
+    request = request_of(plan, question, max_tokens) | {"timeout_s": timeout_s}
+    return _ask(host, plan.service.name, request, plan.start_timeout_s if wait_s is None else wait_s, given_up)
+
+
+def request_of(plan: Plan, question: str = QUESTION, max_tokens: int = 48) -> dict[str, Any]:
+    """The request for `ask.py` about the plan's service."""
+    name = plan.service.name
+    return {
+        "url": endpoint(plan),
+        "health": plan.health_path,
+        "model": plan.served_name,
+        "question": question,
+        "max_tokens": max_tokens,
+        "key_file": f"{layout.service_folder(name)}/api-key" if wants_key(plan.service) else None,
+        **_ROUND,
+        "unit": layout.unit_name(name),
+    }
+
+
+def short_request(plan: Plan) -> dict[str, Any]:
+    """The request for a service that was not restarted: a single token is enough."""
+    return request_of(plan, max_tokens=1)
+
+
+def ask_release(
+    host: Host,
+    service: str,
+    command: Sequence[str],
+    wait_s: float = RELEASE_SECONDS,
+    given_up: Callable[[], str] = str,
+) -> Answer:
+    """Asks a service at the address and model name of its release's argv. Raises as `ask_service`."""
+    given = dict(pairwise(command))
+    name = given.get("--alias") or given.get("--served-model-name") or ""
+    key_file = f"{layout.service_folder(service)}/api-key"
+    request = {
+        "url": _address(given.get("--host", "127.0.0.1"), given.get("--port", "8000")),
+        "health": "/health",
+        "model": name,
+        "question": QUESTION,
+        "max_tokens": 48,
+        "key_file": key_file if remote.run(host, "test", "-f", key_file).ok else None,
+        **_ROUND,
+        "unit": layout.unit_name(service),
+    }
+    return _ask(host, service, request, wait_s, given_up)
+
+
+def _ask(host: Host, name: str, request: dict[str, Any], wait_s: float, given_up: Callable[[], str]) -> Answer:
+    deadline = time.monotonic() + wait_s
+    began = time.monotonic()
+    while True:
+        if jobs.cancelled():
+            raise jobs.Cancelled(f"{host.name}: {name}: cancelled during the health check")
+        try:
+            said = _ask_once(host, request)
+        except remote.CONNECTION_ERRORS:  # a model may load for many minutes, so a lost connection is tolerated
+            said = Reply(state="starting", why="connection lost, reconnecting")
+            remote.reconnect(host)
+        if said.state == "answered":
+            return keep_answer(host, name, said)
+        if said.state == "failed":
+            raise HostFailed(f"{host.name}: {name}: health check failed: {said.why}")
+        if why := given_up():
+            raise HostFailed(f"{host.name}: {name}: health check failed: {why}")
+        if time.monotonic() > deadline:
+            waited = time.monotonic() - began
+            raise HostFailed(f"{host.name}: {name} did not become healthy within {waited:.0f} s: {said.why}")
+        report(Progress(host.name, "service", text=f"waiting for {name}: {said.why}"))
+        gevent.sleep(0.2)
+
+
+def keep_answer(host: Host, service: str, said: Reply) -> Answer:
+    """Makes the answer of what `ask.py` said, and leaves it with the host for whoever reports on the run."""
+    answer = Answer(host.name, service, said.text, said.tokens, said.seconds, said.tokens_per_second)
+    state_of(host, Answers).by_service[service] = answer
+    return answer
+
+
+def _ask_once(host: Host, request: dict[str, Any]) -> Reply:
+    output = remote.run(host, *ASK, stdin=json.dumps(request), timeout=request["timeout_s"] + 60)
+    for line in reversed(output.stdout.splitlines()):
+        if line.startswith("{"):
+            return read_reply(line)
+    return Reply(state="failed", why=output.last_line[:300])
+
+
+def endpoint(plan: Plan) -> str:
+    """The service's address on its own host."""
+    return _address(plan.service.listen, str(plan.service.port))
+
+
+def _address(listen: str, port: str) -> str:
+    any_address = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104  asked at, not bound
+    address = any_address.get(listen, f"[{listen}]" if ":" in listen else listen)
+    return f"http://{address}:{port}"

@@ -1,0 +1,207 @@
+"""The releases that a host retains: their contents and differences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from rigup import layout
+from rigup.errors import HostFailed
+from rigup.facts.bounds import count, line
+from rigup.facts.manifest import read_manifest
+from rigup.facts.unreadable import Unreadable
+from rigup.host import Host
+from rigup.operations.primitives import remote
+from rigup.operations.service.releases import ANSWERED, BEFORE
+from rigup.systemd.release import GROUP_KEY
+
+# Its $1: rigup's configuration; $2: ANSWERED. It prints
+# "release SERVICE NUMBER SECONDS current|- answered|- BEFORE|- BUILT_BY|- MANIFEST".
+LIST = (
+    f"before={BEFORE} builds={layout.BUILDS}"
+    + r"""
+for folder in "$1"/services/*/; do
+  [ -d "$folder/releases" ] || continue
+  service=$(basename "$folder"); current=$(basename "$(readlink "$folder/current" || echo none)")
+  for release in "$folder"releases/[0-9]*/; do
+    number=$(basename "$release"); now=-; answered=-
+    case "$number" in *[!0-9]*) continue ;; esac
+    [ -f "$release/release.json" ] || continue
+    [ "$number" = "$current" ] && now=current
+    [ -e "$release/$2" ] && answered=answered
+    build=$(sed -n 's/^{"build": "\([^"/]*\)".*/\1/p' "$release/release.json")
+    by=$(sed -n 's/^ "built_by": "\([^" ]*\)".*/\1/p' "$builds/$build/manifest.json" 2>/dev/null || true)
+    printf 'release %s %s %s %s %s %s %s %s\n' "$service" "$number" "$(stat -c %Y "$release/release.json")" \
+      "$now" "$answered" "$(cat "$release/$before" 2>/dev/null || echo -)" "${by:--}" \
+      "$(cat "$release/release.json")"
+  done
+done
+"""
+)
+
+
+@dataclass(frozen=True)
+class KeptRelease:
+    """One of them. made: when it was written, in seconds since 1970. answered: whether it has ever answered.
+
+    before: the number of the one that it took over from, if any did answer then; None also where rigup was too old.
+    built_by: the host that compiled or installed its build, as the build's manifest says; None where it says nothing.
+    damage: why its manifest cannot be read; the manifest is {} then, and the release never counts as answered.
+    """
+
+    service: str
+    number: int
+    made: int
+    current: bool
+    answered: bool
+    manifest: dict[str, Any]
+    before: int | None = None
+    built_by: str | None = None
+    damage: str = ""
+
+
+# 9999-12-31, the last moment that Python can name
+_LAST_SECOND = 253_402_300_799
+_MOST_RELEASES = 10_000
+
+
+def read_kept(host: Host) -> dict[str, tuple[KeptRelease, ...]]:
+    """Those of each service, oldest first. Raises HostFailed, or one of LOST."""
+    return parse_kept(remote.script(host, LIST, layout.CONFIGURATION, ANSWERED))
+
+
+def parse_kept(text: str) -> dict[str, tuple[KeptRelease, ...]]:
+    """What LIST printed: the releases of each service, oldest first. What is no line of it is passed over.
+
+    Raises Unreadable for releases without end.
+    """
+    found: dict[str, list[KeptRelease]] = {}
+    for number, listed in enumerate(text.split("\n")):
+        if number > _MOST_RELEASES:
+            raise Unreadable(f"more than {_MOST_RELEASES:,} releases")
+        with suppress(ValueError):
+            release = _kept(listed)
+            found.setdefault(release.service, []).append(release)
+    return {service: tuple(sorted(kept, key=lambda release: release.number)) for service, kept in found.items()}
+
+
+def _kept(listed: str) -> KeptRelease:
+    """One line of LIST. Raises ValueError where it is none."""
+    _, name, number, made, now, answered, before, built_by, text = listed.split(" ", 8)
+    service, manifest, damage = line(name), {}, ""
+    try:
+        manifest = read_manifest(text, f"{layout.service_folder(service)}/releases/{count(number)}/release.json")
+    except Unreadable as error:
+        damage = str(error)
+    return KeptRelease(
+        service,
+        count(number),
+        count(made, _LAST_SECOND),
+        now == "current",
+        answered == "answered" and not damage,
+        manifest,
+        count(before) if before.isascii() and before.isdigit() else None,
+        line(built_by) if built_by != "-" else None,
+        damage,
+    )
+
+
+def damage_of(host: str, kept: Mapping[str, tuple[KeptRelease, ...]]) -> tuple[HostFailed, ...]:
+    """An error for each release of a host with an unreadable manifest."""
+    return tuple(
+        HostFailed(f"{host}: {release.damage}", damage_hint(release.service, release.current))
+        for releases in kept.values()
+        for release in releases
+        if release.damage
+    )
+
+
+def damage_hint(service: str, current: bool) -> str:
+    """The hint for a release with an unreadable manifest."""
+    if current:
+        return f"run rigup apply to create a new release of {service}"
+    return "remove the folder of that release on the host; it cannot be rolled back to"
+
+
+def newest(kept: tuple[KeptRelease, ...]) -> KeptRelease:
+    """The last release with a readable manifest, else the last. kept: not empty, oldest first."""
+    return next((release for release in reversed(kept) if not release.damage), kept[-1])
+
+
+def earlier(kept: tuple[KeptRelease, ...], number: int | None) -> tuple[KeptRelease, ...]:
+    """Those that have answered and release `number` may go back to, the best last: those that it took over from.
+
+    kept: of a service, oldest first. Where nothing is noted, those with a lower number; every one for None.
+    """
+    by_number = {release.number: release for release in kept}
+    line: list[KeptRelease] = []
+    at = by_number.get(number) if number is not None else None
+    while at is not None and at.before is not None and at.before < at.number:
+        at = by_number.get(at.before)
+        if at is not None and at.answered:
+            line.append(at)
+    rest = [r for r in kept if r.answered and r not in line and (number is None or r.number < number)]
+    return (*rest, *reversed(line))
+
+
+def differences(old: KeptRelease, new: KeptRelease) -> tuple[str, ...]:
+    """Text of each change of the newer release."""
+    if damage := new.damage or old.damage:
+        return (damage,)
+    before, after = old.manifest, new.manifest
+    said = []
+    if before.get("build") != after.get("build"):
+        said.append(f"build {before.get('build')} -> {after.get('build')}")
+    if before.get("checkpoint") != after.get("checkpoint"):
+        said.append(f"checkpoint {_checkpoint(before)} -> {_checkpoint(after)}")
+    said += _changed(_options(before.get("command") or []), _options(after.get("command") or []))
+    said += _changed(before.get("environment") or {}, after.get("environment") or {})
+    if (was := hosts_of(before)) != (now := hosts_of(after)):
+        said.append(f"hosts {' and '.join(was) or 'this one'} -> {' and '.join(now) or 'this one'}")
+    known = {"build", "checkpoint", "command", "environment", GROUP_KEY}
+    said += [f"{key} changed" for key in sorted({*before, *after} - known) if before.get(key) != after.get(key)]
+    other = "another host of the service" if before.get(GROUP_KEY) != after.get(GROUP_KEY) else "the unit around it"
+    return tuple(said) or (other,)
+
+
+def hosts_of(manifest: Mapping[str, Any]) -> tuple[str, ...]:
+    """The hosts that a release spans, by rank; () for one that serves alone."""
+    return tuple(str(node["host"]) for node in (manifest.get(GROUP_KEY) or {}).get("nodes") or ())
+
+
+def group_digest_of(manifest: Mapping[str, Any]) -> str:
+    """Which whole a release is a host's part of; "" where it serves alone."""
+    return str((manifest.get(GROUP_KEY) or {}).get("id", ""))
+
+
+def _checkpoint(manifest: dict[str, Any]) -> str:
+    checkpoint = manifest.get("checkpoint") or {}
+    revision = str(checkpoint.get("revision") or "")[:12]
+    return " ".join(part for part in (checkpoint.get("repo", "none"), checkpoint.get("quant", ""), revision) if part)
+
+
+def _options(command: list[str]) -> dict[str, str]:
+    """argv as values by flag; words before the first flag go together under ""."""
+    found: dict[str, str] = {}
+    flag = ""
+    for word in command:
+        if word.startswith("--"):
+            flag, given, value = word.partition("=")
+            found[flag] = value if given else ""
+        else:
+            found[flag] = f"{found.get(flag, '')} {word}".strip()
+    return found
+
+
+def _changed(before: dict[str, str], after: dict[str, str]) -> list[str]:
+    said = []
+    for key in dict.fromkeys((*before, *after)):
+        if key not in before:
+            said.append(f"+ {key} {after[key]}".rstrip())
+        elif key not in after:
+            said.append(f"- {key} {before[key]}".rstrip())
+        elif before[key] != after[key]:
+            said.append(f"{key or 'program'} {before[key]} -> {after[key]}")
+    return said

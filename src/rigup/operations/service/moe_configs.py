@@ -1,0 +1,154 @@
+"""Folders of tuned fused-MoE kernels on a host: each whole or absent, named by content, never in an engine's package.
+
+Another content is another folder, so a release that is put back finds its own. What no release names any more goes
+after the next one has answered.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shlex
+from collections.abc import Generator, Iterable
+
+from pyinfra import host
+from pyinfra.api import FactBase, FunctionCommand, operation
+
+from rigup import layout
+from rigup.errors import HostFailed
+from rigup.host import Host
+from rigup.operations.primitives import remote
+from rigup.operations.primitives.progress import Progress, report
+from rigup.operations.primitives.steps import step
+from rigup.plan import MoeFolder, Plan
+
+SUMS = ".sha256"
+OURS, ENGINES, DEFAULT, UNSAID = "ours", "engine's", "default (slower)", "not said"
+
+# The lines in which the engines say it. Source: vLLM 0.12.0 and 0.33.0 fused_moe.py; SGLang 0.5.9 and 0.5.23
+# fused_moe_triton_config.py, where one of another version of Triton is "Fallback to ... use MoE kernel config from".
+_READ = re.compile(r"(?:Using configuration from|[Uu]s(?:e|ing) MoE kernel config from) (/.+?\.json)")
+_NONE_READ = re.compile(r"Using default MoE (?:kernel )?config\.")
+# They are said before the first request; a log of months is not read to its end.
+_LINES = 20_000
+_JOURNAL = (
+    'id=$(systemctl show --property=InvocationID --value "$1"); [ -n "$id" ] || exit 0; '
+    'journalctl --quiet --no-pager --output=cat "_SYSTEMD_INVOCATION_ID=$id" | head -n "$2" | '
+    'grep -E "MoE (kernel )?config|MoE layer" | head -n 500; true'
+)
+
+
+class MoeFolderIntact(FactBase[bool]):
+    """Whether a folder holds what its list of sums says and nothing else, with these lines in that list."""
+
+    @staticmethod
+    def default() -> bool:
+        return False
+
+    def command(self, path: str, lines: tuple[str, ...]) -> str:
+        wanted = shlex.quote("\n".join(lines))
+        return (
+            f"cd {path} 2>/dev/null && sha256sum --check --status --strict {SUMS} 2>/dev/null && "
+            f'[ "$(find . -type f ! -path ./{SUMS} | wc -l)" -eq "$(wc -l < {SUMS})" ] && '
+            f"! printf '%s\\n' {wanted} | grep -qvxFf {SUMS} && echo intact; true"
+        )
+
+    def process(self, output: list[str]) -> bool:
+        return "intact" in output
+
+
+@operation()
+def moe_folder(folder: MoeFolder, build: str) -> Generator[FunctionCommand, None, None]:
+    """Have a folder of tuned kernels, with the build's own copied beneath where the engine takes one or the other.
+
+    + folder: from the plan
+    + build: the build's folder
+    """
+    lines = tuple(f"{hashlib.sha256(text.encode()).hexdigest()}  ./{path}" for path, text in folder.files.items())
+    if host.get_fact(MoeFolderIntact, path=folder.path, lines=lines):
+        host.noop(f"{folder.path} is up to date")
+        return
+    yield step(_write, folder, build)
+
+
+_COPY = """
+for folder in "$@"; do
+  for packaged in "$build"/lib/python3*/site-packages/"$folder"; do
+    [ -d "$packaged" ] && cp -r --no-preserve=all "$packaged" "$to" && echo copied && exit 0
+  done
+done
+"""
+_PUBLISH = """
+cd "$1"; find . -type f ! -path "./$3.new" -exec sha256sum {} + > "$3.new"; mv "$3.new" "$3"
+chown -R root:root .; chmod -R u=rwX,go=rX .; sync -f .
+[ ! -e "$2" ] || mv -T "$2" "$1.old"
+mv -T "$1" "$2"; rm -rf "$1.old"
+"""
+
+
+def _write(host: Host, folder: MoeFolder, build: str) -> None:
+    """Makes the folder under another name first, and what was there gives way to it in one step."""
+    staged = f"{layout.MOE_CONFIGS}/.{folder.path.rpartition('/')[2]}"
+    remote.script(host, 'rm -rf "$1" "$1.old"; install -d -m 755 "$(dirname "$1")" "$1"', staged)
+    if folder.packaged:
+        copy = "build=$1; to=$2; shift 2\n" + _COPY
+        if "copied" not in remote.script(host, copy, build, f"{staged}/{folder.copied_to}", *folder.packaged):
+            looked = " or ".join(folder.packaged)
+            raise HostFailed(f"{host.name}: {build} contains no fused-MoE configs (looked for {looked})")
+    for path, text in folder.files.items():
+        remote.script(host, 'install -d -m 755 "$(dirname "$1")"', f"{staged}/{path}")
+        remote.write_file(host, f"{staged}/{path}", text.removesuffix("\n"))
+    remote.script(host, _PUBLISH, staged, folder.path, SUMS, doing=f"installing {folder.path}")
+
+
+_UNNAMED = """
+folders=$1; releases=$2; shift 2
+for folder in "$folders"/*; do
+  [ -d "$folder" ] || continue
+  wanted=; for keep in "$@"; do [ "$keep" != "$folder" ] || wanted=yes; done
+  [ -n "$wanted" ] || grep -qsF "$folder" "$releases"/*/releases/*/release.json || du -sb "$folder"
+done
+"""
+
+
+def unnamed_folders(host: Host, keep: Iterable[str]) -> dict[str, int]:
+    """The folders that no kept release of any service names, with their bytes. keep: those that a plan wants."""
+    services = f"{layout.CONFIGURATION}/services"
+    lines = remote.script(host, _UNNAMED, layout.MOE_CONFIGS, services, *keep).splitlines()
+    return {path: int(size) for size, path in (line.split("\t", 1) for line in lines)}
+
+
+def after_start(host: Host, plan: Plan, keep: tuple[str, ...]) -> None:
+    """Once a service has answered: says which kernels it took, and clears away folders that nobody names.
+
+    keep: the folders of this run's plans, of which some may not have a release yet. A service that answers is not put
+    back because one of these two failed.
+    """
+    try:
+        if unnamed := unnamed_folders(host, keep):
+            remote.check_output(host, "rm", "-rf", *unnamed)
+        said = kernels_in_use(host, plan) if plan.moe_folder else ""
+    except (HostFailed, *remote.CONNECTION_ERRORS) as error:
+        said = f"unknown: {error}"
+    if said:
+        report(Progress(host.name, "log", text=f"{plan.service.name}: moe config: {said}"))
+
+
+def kernels_in_use(host: Host, plan: Plan) -> str:
+    """The tuned kernels that the running service uses, by its log; see `judge`."""
+    unit = layout.unit_name(plan.service.name)
+    output = remote.run(host, "sh", "-c", _JOURNAL, "rigup", unit, str(_LINES), timeout=30)
+    return judge(output.stdout.splitlines(), plan.moe_folder)
+
+
+def judge(lines: Iterable[str], folder: MoeFolder | None) -> str:
+    """From an engine's log: "ours", "engine's", "default (slower)", "not said"; two of them where cards differ."""
+    found: set[str] = set()
+    for line in lines:
+        read = _READ.search(line)
+        if read:
+            own = folder is not None and any(read[1] == f"{folder.path}/{path}" for path in folder.files)
+            found.add(OURS if own else ENGINES)
+        elif _NONE_READ.search(line):
+            found.add(DEFAULT)
+    return " and ".join(kind for kind in (OURS, ENGINES, DEFAULT) if kind in found) or UNSAID

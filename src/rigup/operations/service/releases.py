@@ -1,0 +1,309 @@
+"""Numbered releases of a service. `current` points at one; a new one must answer, or the previous one comes back.
+
+A rig whose memory holds one model cannot run old and new side by side, so the order is: everything staged, stop, start,
+ask for a real generation, and put the old release back when no answer comes. A release that has answered is marked so:
+one that was cut short before (a killed rigup, a lost connection) is started and asked again by the next run. Each notes
+which one it took over from, for the highest number need not be it: somebody may have gone back before.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pyinfra import host
+from pyinfra.api import FactBase, FunctionCommand, operation
+
+from rigup import layout
+from rigup.errors import HostFailed, RigupError
+from rigup.facts.manifest import read_manifest
+from rigup.facts.unreadable import Unreadable
+from rigup.host import Host
+from rigup.operations.driver import reboots
+from rigup.operations.primitives import jobs, remote
+from rigup.operations.primitives.progress import Progress, report
+from rigup.operations.primitives.steps import step
+from rigup.operations.primitives.units import service_state
+from rigup.systemd.api_key import CREDENTIAL_NAME
+from rigup.systemd.release import ServiceRelease
+
+KEPT = 3
+UNITS = "/etc/systemd/system"
+QUADLETS = "/etc/containers/systemd"
+LOADED = "/run/credentials"  # where systemd keeps what a running unit was given
+ANSWERED = "answered"
+BEFORE = "before"  # in the folder of a release: the number of the good one that ran when it was made
+# A unit that podman has made of a Quadlet file is there at every boot, if the file says so: it cannot be enabled.
+ENABLED = ("enabled", "generated")
+
+_LISTED = """
+mkdir -p "$1/releases"; cd "$1/releases"; basename "$(readlink ../current || echo none)"
+for n in [0-9]*; do
+  case "$n" in *[!0-9]*) continue ;; esac  # 2.bak is somebody's own
+  [ -d "$n" ] || continue
+  if [ -e "$n/$2" ]; then said=yes; else said=no; fi; echo "$n $said $(cat "$n/$3" 2>/dev/null || true)"
+done
+"""
+
+Check = Callable[[Any], None]
+# asks an earlier release of a host, which was made of this manifest
+CheckEarlier = Callable[[Any, Mapping[str, Any]], None]
+
+
+class GroupMembership(Protocol):
+    """One host's part in changing a multi-host service."""
+
+    def agreed(self, host: Host, needed: bool) -> bool:
+        """Whether any host of the service needs a change; waits for all hosts."""
+
+    def activate(
+        self, host: Host, release: ServiceRelease | Callable[[Any], ServiceRelease], check: Check, existing: str | None
+    ) -> None:
+        """Switches all hosts to their releases and checks the head, or rolls all of them back."""
+
+    def given_up(self) -> str:
+        """Why the head's health check is hopeless; "" while it may still succeed."""
+
+
+@dataclass(frozen=True)
+class Running:
+    """A service's state on the host: the current release, its texts, what is installed.
+
+    answered: "yes" when the current release has answered once. key: "stale" when the service runs with another API key
+    than the one that lies in its file.
+    """
+
+    current: str = ""
+    unit: str = ""
+    manifest: str = ""
+    installed: str = ""
+    answered: str = ""
+    key: str = ""
+
+
+_MARK = "##rigup-part##"
+
+
+class CurrentRelease(FactBase[Running]):
+    """Reads a `Running` in one command."""
+
+    @staticmethod
+    def default() -> Running:
+        return Running()
+
+    def command(self, service: str) -> str:
+        folder = layout.service_folder(service)
+        parts = (
+            f"readlink {folder}/current",
+            f"cat {folder}/current/unit",
+            f"cat {folder}/current/release.json",
+            f"cat {UNITS}/{layout.unit_name(service)} {quadlet_file(service)}",
+            f"test -e {folder}/current/{ANSWERED} && echo yes",
+            f"{_stale(service)} && echo stale",
+        )
+        return "; ".join(f"{{ {part}; }} 2>/dev/null; echo '{_MARK}'" for part in parts)
+
+    def process(self, output: list[str]) -> Running:
+        parts: list[list[str]] = [[]]
+        for line in output:
+            if line == _MARK:
+                parts.append([])
+            else:
+                parts[-1].append(line)
+        current, unit, manifest, installed, answered, key = ("\n".join(part) for part in (*parts, *[[]] * 6)[:6])
+        return Running(current.strip().rpartition("/")[2], unit, manifest, installed, answered.strip(), key.strip())
+
+
+def _stale(service: str) -> str:
+    """sh that tests whether a service runs with another API key than the one in its file."""
+    unit, name = layout.unit_name(service), CREDENTIAL_NAME
+    files = f"{UNITS}/{unit} {quadlet_file(service)}"
+    return (
+        f"grep -qs ^LoadCredential= {files} && ! cmp -s {layout.service_folder(service)}/{name} {LOADED}/{unit}/{name}"
+    )
+
+
+@operation()
+def release(
+    wanted: ServiceRelease,
+    check: Check,
+    check_earlier: CheckEarlier,
+    restart: bool = False,
+    settle: Callable[[Any], ServiceRelease] | None = None,
+    part: GroupMembership | None = None,
+) -> Generator[FunctionCommand, None, None]:
+    """Have a service run as this release, and have it answer.
+
+    + wanted: the release
+    + check: called with the host once the unit is started; raises when the service does not answer
+    + check_earlier: the same of a release that was put back: it may listen elsewhere, under another name
+    + restart: make a new start even when nothing of the release changed (a secret did)
+    + settle: gives the release instead, once its turn has come: of what nobody could tell when it was compared
+    + part: this host's in a service that spans several, which change together or not at all
+    """
+    running = host.get_fact(CurrentRelease, service=wanted.service)
+    state = service_state(host, wanted.service)
+    same = running.unit == wanted.unit.rstrip("\n") and running.manifest == _manifest(wanted)
+    installed = running.installed == running.unit and state.enabled in ENABLED
+    runs = state.active == "active" and running.answered == "yes" and running.key != "stale"
+    right = same and installed and runs and not restart
+    if part is not None:
+        right = not part.agreed(host, not right)
+    if right:
+        host.noop(f"{wanted.service} runs release {running.current}")
+        return
+    existing = running.current if same else None
+    if part is not None:
+        yield step(part.activate, settle or wanted, check, existing)
+    else:
+        yield step(_activate, settle or wanted, check, check_earlier, existing, same and installed)
+
+
+def _manifest(wanted: ServiceRelease) -> str:
+    return json.dumps(wanted.manifest, sort_keys=True)
+
+
+def _activate(
+    host: Host,
+    release: ServiceRelease | Callable[[Any], ServiceRelease],
+    check: Check,
+    check_earlier: CheckEarlier,
+    existing: str | None,
+    installed: bool,
+) -> None:
+    """Stages the release (unless it is there already), switches to it, and goes back when it does not answer.
+
+    An installed release that a reboot of this run has started is fresh: it is asked, and not started once more. Unless
+    its API key was written after that.
+    """
+    wanted = release if isinstance(release, ServiceRelease) else release(host)
+    number, previous = stage(host, wanted, existing)
+    report(Progress(host.name, "service", text=f"starting {wanted.service}, release {number}"))
+    try:
+        if not (installed and reboots.rebooted(host) and _fresh(host, wanted.service)):
+            switch(host, wanted.service, number)
+        check(host)
+    except (RigupError, *remote.CONNECTION_ERRORS) as error:
+        show_unit_log(host, wanted.service)
+        raise _go_back(host, wanted.service, number, previous, error, check_earlier) from None
+    mark_answered(host, wanted.service, number)
+
+
+def _fresh(host: Host, service: str) -> bool:
+    """Whether a service runs with the API key in its file."""
+    fresh = f"systemctl is-active --quiet {layout.unit_name(service)} && ! {{ {_stale(service)}; }}"
+    return remote.run(host, "sh", "-c", fresh).ok
+
+
+def stage(host: Host, wanted: ServiceRelease, existing: str | None) -> tuple[str, str | None]:
+    """Writes the release under the next number. Returns that number and the one to go back to: it has answered once."""
+    folder = layout.service_folder(wanted.service)
+    current, *listed = remote.script(host, _LISTED, folder, ANSWERED, BEFORE, doing=f"listing {folder}").splitlines()
+    releases = {number: said for number, *said in (line.split() for line in listed)}
+    good = [number for number in sorted(releases, key=int) if releases[number][0] == "yes" and number != existing]
+    likely = (current, *releases.get(current, [])[1:], *reversed(good))
+    previous = next((number for number in likely if number in good), None)
+    if existing:
+        return existing, previous
+    number = str(max(map(int, releases), default=0) + 1)
+    staged = f"{folder}/releases/.{number}"
+    note = 'rm -rf "$1"; mkdir "$1"; [ -z "$3" ] || echo "$3" > "$1/$2"'
+    remote.script(host, note, staged, BEFORE, previous or "", doing=f"making {staged}")
+    remote.write_file(host, f"{staged}/unit", wanted.unit.rstrip("\n"))
+    remote.write_file(host, f"{staged}/release.json", _manifest(wanted))
+    remote.script(host, 'mv -T "$1" "$2"', staged, f"{folder}/releases/{number}", doing=f"creating release {number}")
+    return number, previous
+
+
+# $3 the unit, $4 where units lie, $5 the Quadlet file. One of the two kinds is installed, never both: a unit would hide
+# what podman makes of the other. What is replaced by another kind is stopped while systemd still knows how.
+_INSTALL = r"""
+if grep -q '^\[Container\]$' "$1/current/unit"; then wanted="$5"; other="$4/$3"; else wanted="$4/$3"; other="$5"; fi
+if [ -e "$other" ]; then
+  systemctl stop "$3"; [ "$other" = "$5" ] || systemctl --quiet disable "$3" 2>&1 || true; rm -f "$other"
+fi
+mkdir -p "$(dirname "$wanted")"
+cp "$1/current/unit" "$wanted.new"; mv "$wanted.new" "$wanted"
+systemctl daemon-reload; systemctl reset-failed "$3" 2>/dev/null || true
+[ "$wanted" = "$5" ] || systemctl --quiet enable "$3" 2>&1
+systemctl stop "$3"; systemctl start "$3" || true
+"""
+
+
+def quadlet_file(service: str) -> str:
+    """The path of the Quadlet file of a service that runs from an image."""
+    return f"{QUADLETS}/{layout.unit_name(service).removesuffix('.service')}.container"
+
+
+def switch(host: Host, service: str, number: str) -> None:
+    """Makes a staged release the current one. Returns once systemd has started it, not when it answers."""
+    folder, unit = layout.service_folder(service), layout.unit_name(service)
+    point = 'rm -f "$1/.current"; ln -s "releases/$2" "$1/.current"; mv -T "$1/.current" "$1/current"\n'
+    words, doing = (folder, number, unit, UNITS, quadlet_file(service)), f"switching {service} to release {number}"
+    remote.script(host, point + _INSTALL, *words, doing=doing, timeout=180)
+
+
+def _go_back(
+    host: Host, service: str, number: str, previous: str | None, error: BaseException, check_earlier: CheckEarlier
+) -> RigupError:
+    """Rolls back to the previous release, or stops one that never answered; returns the error to raise."""
+    said = error.message if isinstance(error, RigupError) else f"{host.name}: {type(error).__name__}: {error}"
+    if jobs.cancelled():
+        return jobs.Cancelled(said)
+    hint = f"on the host: journalctl -u {layout.unit_name(service)}"
+    try:
+        if previous is None:
+            remove_unit(host, service)
+            return HostFailed(f"{said}; release {number} was stopped; no earlier release to roll back to", hint)
+        report(Progress(host.name, "service", text=f"rolling back to release {previous}"))
+        switch(host, service, previous)
+        kept = f"{layout.service_folder(service)}/releases/{previous}/release.json"
+        check_earlier(host, read_manifest(remote.check_output(host, "cat", kept), kept))
+    except (RigupError, Unreadable, *remote.CONNECTION_ERRORS) as second:
+        return HostFailed(f"{said}; rolling back to release {previous or number} also failed: {second}", hint)
+    return HostFailed(f"{said}; rolled back to release {previous}, which answers", hint)
+
+
+def remove_unit(host: Host, service: str) -> None:
+    """Stops a service without a release to roll back to, and removes its unit."""
+    folder, unit = layout.service_folder(service), layout.unit_name(service)
+    stop = 'systemctl stop "$2" || true; systemctl --quiet disable "$2" 2>&1 || true; '
+    remove = 'systemctl reset-failed "$2" 2>/dev/null || true; rm -f "$1/current" "$3/$2" "$4"; systemctl daemon-reload'
+    words = (folder, unit, UNITS, quadlet_file(service))
+    remote.script(host, stop + remove, *words, doing=f"removing {unit}", timeout=180)
+
+
+def show_unit_log(host: Host, service: str) -> None:
+    """Shows the unit's last log lines, while they are still those of the release that failed."""
+    try:
+        words = ("journalctl", "--no-pager", "-o", "cat", "-n", "15", "-u", layout.unit_name(service))
+        lines = remote.run(host, *words, timeout=20).stdout
+    except remote.CONNECTION_ERRORS:
+        return
+    for line in lines.splitlines():
+        report(Progress(host.name, "log", text=line))
+
+
+# $4 how many stay: this one, those that it took over from one after the other, and then the highest numbers.
+_KEEP = """
+cd "$1/releases"; [ -e "$2/$3" ] || { touch "$2/$3"; sync "$2/$3"; }
+numbers=$(ls | grep -x '[0-9][0-9]*' | sort -rn)
+for n in $numbers; do [ -e "$n/$3" ] || rm -rf "$n"; done
+n="$2"; left="$4"; stay=' '
+while [ "$left" -gt 0 ] && [ -n "$n" ] && [ -d "$n" ]; do
+  stay="$stay$n "; left=$((left - 1)); n=$(cat "$n/$5" 2>/dev/null || true)
+done
+for n in $numbers; do
+  [ -d "$n" ] || continue
+  case "$stay" in *" $n "*) continue ;; esac
+  if [ "$left" -gt 0 ]; then left=$((left - 1)); else rm -rf "$n"; fi
+done
+"""
+
+
+def mark_answered(host: Host, service: str, number: str) -> None:
+    """Marks the current release as healthy, keeps a few such releases, and removes those that never answered."""
+    words = (layout.service_folder(service), number, ANSWERED, str(KEPT), BEFORE)
+    remote.script(host, _KEEP, *words, doing=f"marking release {number} of {service} as healthy")

@@ -1,0 +1,45 @@
+"""Removes a service from a host: unit, releases, key and cache. Build and weights stay until prune."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from pyinfra.api import FunctionCommand, operation
+
+from rigup import layout
+from rigup.host import Host
+from rigup.operations.primitives import remote
+from rigup.operations.primitives.progress import Progress, report
+from rigup.operations.primitives.steps import step
+from rigup.operations.service.releases import UNITS, quadlet_file
+from rigup.systemd.quadlet import secret_name
+
+STOP_SECONDS = 180
+
+# $1 the service's folder, $2 its unit, $3 where units lie, $4 its Quadlet file, $5 its name, $6 podman's secret.
+# The folder goes last: as long as it is there, the service is seen, and a removal that was cut short is done again.
+_REMOVE = """
+systemctl stop "$2" 2>/dev/null || true; systemctl --quiet disable "$2" 2>/dev/null || true
+rm -rf "$3/$2" "$3/$2.d" "$3.control/$2.d" "$4"
+systemctl daemon-reload; systemctl reset-failed "$2" 2>/dev/null || true
+if command -v podman >/dev/null; then podman secret rm "$6" >/dev/null 2>&1 || true; fi
+rm -rf "/var/cache/rigup/$5" "/var/cache/private/rigup/$5"
+case "$(systemctl is-active "$2" || true)" in active|activating) echo "$2 still runs" >&2; exit 1;; esac
+rm -rf "$1"
+"""
+
+
+@operation()
+def removed_service(service: str) -> Generator[FunctionCommand, None, None]:
+    """Have nothing of a service except what prune removes.
+
+    + service: its name
+    """
+    yield step(_remove, service)
+
+
+def _remove(host: Host, service: str) -> None:
+    report(Progress(host.name, "remove", text=f"stopping {service}"))
+    unit = layout.unit_name(service)
+    words = (layout.service_folder(service), unit, UNITS, quadlet_file(service), service, secret_name(service))
+    remote.script(host, _REMOVE, *words, doing=f"removing {service}", timeout=STOP_SECONDS)

@@ -1,0 +1,74 @@
+"""Rolls a service back to a retained release, checks it, and restores the current one if it does not answer."""
+
+from __future__ import annotations
+
+from rigup import layout
+from rigup.errors import HostFailed, Refused, RigupError
+from rigup.host import Host
+from rigup.operations.primitives import remote
+from rigup.operations.primitives.progress import Progress, report
+from rigup.operations.service.history import KeptRelease, earlier
+from rigup.operations.service.releases import Check, mark_answered, switch
+
+_THERE = '[ -d "$1" ] || echo "build $1"; [ -z "$2" ] || [ -d "$2" ] || echo "checkpoint $2"'
+
+
+def choose(host: str, kept: tuple[KeptRelease, ...], to: int | None) -> tuple[KeptRelease | None, KeptRelease]:
+    """The current release (None where there is none) and the one to go back to: `to`, or what it took over from.
+
+    Raises Refused where there is no such release, or it runs already, or never answered.
+    """
+    service = kept[0].service
+    current = next((release for release in kept if release.current), None)
+    listed = ", ".join(f"{release.number}{' (current)' if release.current else ''}" for release in kept)
+    hint = f"choose one of {listed}; rigup releases shows what changed between them"
+    if to is None:
+        possible = earlier(kept, current.number if current else None)
+        if not possible:
+            raise Refused(f"{host}: {service}: no earlier release has answered", hint)
+        return current, possible[-1]
+    wanted = next((release for release in kept if release.number == to), None)
+    if wanted is None:
+        raise Refused(f"{host}: {service}: release {to} does not exist", hint)
+    if wanted.current:
+        raise Refused(f"{host}: {service}: release {to} is already current", hint)
+    if not wanted.answered:
+        raise Refused(f"{host}: {service}: release {to} has never answered", hint)
+    return current, wanted
+
+
+def check_there(host: Host, release: KeptRelease) -> None:
+    """Raises Refused if the release's build or checkpoint no longer exists on the host."""
+    build, checkpoint = release.manifest.get("build"), release.manifest.get("checkpoint") or {}
+    weights = layout.weights_folder(checkpoint["repo"], checkpoint["revision"]) if checkpoint.get("revision") else ""
+    gone = remote.script(host, _THERE, f"{layout.BUILDS}/{build}", weights).splitlines()
+    if gone:
+        raise Refused(
+            f"{host.name}: {release.service}: release {release.number} cannot run: missing {' and '.join(gone)}",
+            "restore the inventory and lock of that time and run rigup apply",
+        )
+
+
+def roll_back(host: Host, wanted: KeptRelease, current: KeptRelease | None, check: Check, check_current: Check) -> None:
+    """Switches to `wanted` and checks it; if it does not answer, restores `current` and raises HostFailed."""
+    service = wanted.service
+    report(Progress(host.name, "service", text=f"rolling {service} back to release {wanted.number}"))
+    try:
+        switch(host, service, str(wanted.number))
+        check(host)
+    except (RigupError, *remote.CONNECTION_ERRORS) as error:
+        said = error.message if isinstance(error, RigupError) else f"{host.name}: {type(error).__name__}: {error}"
+        raise _again(host, current, check_current, said) from None
+    mark_answered(host, service, str(wanted.number))
+
+
+def _again(host: Host, current: KeptRelease | None, check: Check, said: str) -> HostFailed:
+    if current is None:
+        return HostFailed(said, "run rigup releases to see the other releases")
+    hint = f"on the host: journalctl -u {layout.unit_name(current.service)}"
+    try:
+        switch(host, current.service, str(current.number))
+        check(host)
+    except (RigupError, *remote.CONNECTION_ERRORS) as error:
+        return HostFailed(f"{said}; restoring release {current.number} also failed: {error}", hint)
+    return HostFailed(f"{said}; release {current.number} was restored and answers", hint)

@@ -1,0 +1,1 @@
+"""Checkpoints on hosts: download, upload, sharing with the other hosts."""

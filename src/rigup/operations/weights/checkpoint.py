@@ -1,0 +1,179 @@
+"""A checkpoint on a host: downloaded by a job that resumes, hashed before it gets its name, known by its receipt."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Generator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyinfra import host
+from pyinfra.api import FunctionCommand, operation
+
+from rigup import layout
+from rigup.errors import HostFailed
+from rigup.facts.verified_files import VerifiedFiles
+from rigup.host import Host
+from rigup.operations.primitives import jobs, remote
+from rigup.operations.primitives.progress import Progress, report
+from rigup.operations.primitives.steps import step
+from rigup.plan import Checkpoint
+
+if TYPE_CHECKING:
+    from rigup.operations.weights.sharing import SharedDownload
+
+QUIET_SECONDS = 180.0
+"""The download cuts a transfer that stalls for 30 s, waits for 30 s at most before the next try, and counts longer
+pauses down, as it counts what it hashes: it says something new several times in this time as long as it works."""
+BESIDE_FILES = 2**26
+"""Bytes of what a download writes besides: states, receipts."""
+
+
+@operation()
+def checkpoint_files(
+    checkpoint: Checkpoint,
+    hub: str,
+    token_file: str | None = None,
+    wheelhouse: Path | None = None,
+    parallel: int = 4,
+    hub_bytes_per_second: int = 0,
+    lan_bytes_per_second: int = 0,
+) -> Generator[FunctionCommand, None, None]:
+    """Have every locked file of a checkpoint under the weights root, verified.
+
+    + checkpoint: the plan's checkpoint, with its files from the lock
+    + hub: address of the model hub
+    + token_file: file on the host that holds the hub's token
+    + wheelhouse: folder of the controlling machine; what lies in its `weights` is sent, the rest asked of the hub
+    + parallel: how many files at a time
+    + hub_bytes_per_second, lan_bytes_per_second: the most that the host takes from the hub and from other hosts; 0: all
+
+    Where `weights_sharing` has given the host a part in a shared download, other hosts are asked too.
+    """
+    job = _job(checkpoint, hub, token_file, parallel)
+    job |= {"hub_bytes_per_second": hub_bytes_per_second, "lan_bytes_per_second": lan_bytes_per_second}
+    wanted = {file["path"]: (file["size"], file["sha256"]) for file in job["files"]}
+    verified = host.get_fact(VerifiedFiles, folder=job["folder"], paths=tuple(wanted))
+    if all(verified.get(path) == file for path, file in wanted.items()):
+        host.noop(f"weights of {checkpoint.repo} are complete")
+        return
+    yield step(_fetch, job, wheelhouse)
+
+
+def step_name(checkpoint: Checkpoint) -> str:
+    """The name of the step that downloads a checkpoint."""
+    return f"weights {checkpoint.repo} {checkpoint.quant}"
+
+
+def checkpoint_key(checkpoint: Checkpoint) -> str:
+    """Names a checkpoint by its files; hosts that want files of the same key want the same."""
+    files = [[file.path, file.size, file.sha256] for file in checkpoint.files]
+    return hashlib.sha256(json.dumps([checkpoint.repo, checkpoint.revision, files]).encode()).hexdigest()[:16]
+
+
+def _job(checkpoint: Checkpoint, hub: str, token_file: str | None, parallel: int) -> dict[str, Any]:
+    assert checkpoint.revision is not None
+    return {
+        "hub": hub,
+        "repo": checkpoint.repo,
+        "revision": checkpoint.revision,
+        "files": [file.model_dump() for file in checkpoint.files],
+        "folder": layout.weights_folder(checkpoint.repo, checkpoint.revision),
+        "parallel": parallel,
+        "token_file": token_file,
+        "key": checkpoint_key(checkpoint),
+    }
+
+
+def _fetch(host: Host, job: dict[str, Any], wheelhouse: Path | None) -> None:
+    """Runs the download under systemd and checks the result."""
+    key, job = job["key"], {name: value for name, value in job.items() if name != "key"}
+    # by its files too: a job that somebody left for others of the revision is not this one
+    revision = f"{job['repo']}-{job['revision'][:12]}".replace("/", "-").replace(".", "-")
+    unit = layout.job_unit("weights", f"{revision}-{key}")
+    path, folder = layout.job_file(unit), job["folder"].rpartition("/")[0]
+    remote.make_folders(host, layout.JOBS, folder.rpartition("/")[0])
+    remote.make_folders(host, folder, owner=layout.WORKER_USER)  # what lies above it is root's, so it stays one
+    part = _part(host, key)
+    writable: tuple[str, ...] = (folder,)
+    if part:
+        from rigup.operations.weights.sharing import FOLDER
+
+        job, writable = job | {"sharing": part.job}, (folder, FOLDER)
+    command = ("python3", f"{layout.PROGRAMS}/fetch_weights.py", path)
+    largest = max((file["size"] for file in job["files"]), default=0) + BESIDE_FILES
+    work = jobs.Job(
+        unit,
+        "weights",
+        command,
+        writable,
+        "bytes",
+        quiet_seconds=QUIET_SECONDS,
+        computes=False,
+        largest_file=largest,
+    )
+    _stop_others(host, layout.job_unit("weights", f"{revision}-"), work)
+    sent = wheelhouse is not None and not jobs.going(host, work)
+    remote.write_file(host, path, json.dumps(job))
+    if sent:
+        _send(host, job, wheelhouse, part)
+    if part:
+        part.arrived()
+    try:
+        jobs.run(host, work)
+    except HostFailed:
+        if not (part and sent):
+            raise
+        _send(host, job, wheelhouse, None)  # the others did not have, or did not give, what is missing
+        jobs.run(host, work)
+    check = remote.run(host, *remote.as_worker(*command[:2], "--check", path))
+    if not check.ok:
+        raise HostFailed(f"{host.name}: weights of {job['repo']}: {_why(check.last_line)}", "run rigup apply again")
+
+
+def _stop_others(host: Host, units: str, work: jobs.Job) -> None:
+    """Stops what an earlier run left to get other files of the revision: the folder would be its until it has them all.
+
+    units: how the names of all that get files of the revision begin. What has come stays for whoever wants it.
+    """
+    words = ("systemctl", "list-units", "--plain", "--no-legend", "--state=active,activating,deactivating")
+    said = remote.run(host, *words, f"{units}*").stdout
+    others = {line.split()[0] for line in said.splitlines() if line.strip()} - {f"{work.unit}.service"}
+    if others:
+        report(Progress(host.name, work.step, text="stopping a download of an earlier run"))
+        remote.check_output(host, "systemctl", "stop", *sorted(others), timeout=jobs.STOP_SECONDS)
+
+
+def _part(host: Host, key: str) -> SharedDownload | None:
+    """The host's part in a shared download, its server running; a host that cannot serve still takes."""
+    from rigup.operations.weights import sharing
+
+    part = sharing.part_of(host, key)
+    if part:
+        sharing.serve_if_possible(host, part.server)
+    return part
+
+
+def _send(host: Host, job: dict[str, Any], wheelhouse: Path | None, part: SharedDownload | None) -> None:
+    """Sends what the wheelhouse has: all of it, or a host's share where the hosts pass it on among themselves."""
+    from rigup.operations.weights.upload import offered, send_weights
+
+    assert wheelhouse is not None
+    share = None
+    if part:
+        from rigup.programs.weights.swarm_order import owners
+
+        mine = part.fetchers.index(part.server.member.name)
+        files = [(file["path"], file["size"]) for file in offered(job, wheelhouse)]
+        share = {path for path, owner in owners(files, part.fetchers).items() if owner == mine}
+    send_weights(host, job, wheelhouse, share)
+
+
+def _why(said: str) -> str:
+    """The reason in the output of the check; a download ended by a reboot leaves no error."""
+    try:
+        files = [*json.loads(said)["missing"], *json.loads(said)["bad"]]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return said
+    return f"the download was interrupted, possibly by a reboot; incomplete: {', '.join(files)}"

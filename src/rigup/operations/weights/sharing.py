@@ -1,0 +1,273 @@
+"""A host's part in a shared download: its server, the download's configuration, and its final report.
+
+The server is nginx, unprivileged, in a transient unit that sees the weights and nothing else of rigup's
+(docs/decisions/0005). It lives as long as somebody asks it for something, and ends with the run that needed it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from rigup import layout
+from rigup.errors import HostFailed
+from rigup.host import Host, state_of
+from rigup.operations.apt import commands
+from rigup.operations.primitives import remote
+from rigup.operations.primitives.progress import Progress, report
+from rigup.programs import program_file
+
+UNIT = "rigup-shared_weights"  # no service can be called that
+FOLDER = f"{layout.RUNTIME}/sharing"
+CONFIGURATION = f"{layout.RUNTIME}/serve.json"
+MOST_STATE = 4_000_000
+LONGEST_WORDS = 300
+PROGRAMS = (
+    "curl_transfers.py",
+    "hub_pace.py",
+    "peers.py",
+    "serve_weights.py",
+    "swarm.py",
+    "swarm_order.py",
+    "swarm_turns.py",
+    "unit_status.py",
+    "weights_folder.py",
+)
+IDLE_SECONDS = 600
+MOST_ADDRESSES = 64
+STEP = "weights"
+
+# Mounts leave nothing of rigup's to be seen but weights, links and programs.
+SANDBOX = (
+    "NotifyAccess=all",
+    "NoNewPrivileges=yes",
+    "CapabilityBoundingSet=",
+    "PrivateTmp=yes",
+    "PrivateDevices=yes",
+    "ProtectSystem=strict",
+    "ProtectHome=yes",
+    "ProtectKernelTunables=yes",
+    "ProtectKernelModules=yes",
+    "ProtectKernelLogs=yes",
+    "ProtectControlGroups=yes",
+    "ProtectClock=yes",
+    "ProtectHostname=yes",
+    "LockPersonality=yes",
+    "RestrictSUIDSGID=yes",
+    "RestrictRealtime=yes",
+    "RestrictNamespaces=yes",
+    "RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX",
+    "SystemCallArchitectures=native",
+    "SystemCallFilter=@system-service",
+    f"InaccessiblePaths=-{layout.CONFIGURATION}",
+    f"ReadWritePaths={FOLDER}",
+    "Nice=5",
+    "IPAddressDeny=any",
+)
+
+_END = f"""
+systemctl stop {UNIT}.service 2>/dev/null; systemctl reset-failed {UNIT}.service 2>/dev/null
+rm -rf "$1" "$2"; true
+"""
+
+
+@dataclass(frozen=True)
+class SharingPeer:
+    """The address of a host for its peers."""
+
+    name: str
+    addresses: tuple[str, ...]
+    port: int
+
+
+@dataclass(frozen=True)
+class WeightsServer:
+    """What a host serves to whom, at which of its own addresses.
+
+    allow: single addresses, of which this machine knows by itself whose they are, and the host's own.
+
+    complete: checkpoints that are there, each with "key", "folder" and "files".
+    """
+
+    member: SharingPeer
+    listen: tuple[str, ...]
+    allow: tuple[str, ...]
+    complete: tuple[dict[str, Any], ...] = ()
+    keep: bool = False
+
+    @property
+    def configuration(self) -> dict[str, Any]:
+        """For serve_weights.py."""
+        return {
+            "host": self.member.name,
+            "folder": FOLDER,
+            "port": self.member.port,
+            "listen": self.listen,
+            "allow": self.allow,
+            "checkpoints": self.complete,
+            "idle_s": 0 if self.keep else IDLE_SECONDS,
+        }
+
+
+@dataclass(frozen=True)
+class SharedDownload:
+    """A host's part in getting one checkpoint. fetchers: every host that fetches it in this run, in the run's order.
+
+    arrived: to be called when what this machine sends to the host is there; returns when that of all others is, too.
+    """
+
+    key: str
+    server: WeightsServer
+    fetchers: tuple[str, ...]
+    peers: tuple[SharingPeer, ...]
+    arrived: Callable[[], None] = lambda: None
+
+    @property
+    def job(self) -> dict[str, Any]:
+        """For fetch_weights.py."""
+        others = [{"name": p.name, "addresses": p.addresses, "port": p.port} for p in self.peers]
+        mine = {"name": self.server.member.name, "key": self.key, "folder": FOLDER}
+        return {**mine, "fetchers": self.fetchers, "peers": others}
+
+
+@dataclass(frozen=True)
+class SharingState:
+    """What a host says of its download. taken: bytes by source, "hub" or a host; the rest: why, by host."""
+
+    taken: dict[str, int] = field(default_factory=dict)
+    banned: dict[str, str] = field(default_factory=dict)
+    slow: dict[str, str] = field(default_factory=dict)
+    unreachable: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Sharing:
+    """What a host does in this run for the weights of others. parts: its own, by checkpoint."""
+
+    parts: dict[str, SharedDownload] = field(default_factory=dict)
+    serves: bool = False
+    problem: str = ""
+
+
+def take_part(host: Host, part: SharedDownload) -> None:
+    """Adds the host to the shared download of a checkpoint."""
+    state_of(host, Sharing).parts[part.key] = part
+
+
+def part_of(host: Host, key: str) -> SharedDownload | None:
+    """The host's part in a shared download; None if it downloads alone."""
+    return state_of(host, Sharing).parts.get(key)
+
+
+def own_addresses(host: Host) -> tuple[str, ...]:
+    """The host's own addresses, as it says, loopback and link-local ones left out: what its server may bind."""
+    said = remote.run(host, "hostname", "-I", timeout=20).stdout.split()[:MOST_ADDRESSES]
+    return tuple(str(address) for address in map(_address, said) if address is not None)
+
+
+def _address(said: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        address = ipaddress.ip_address(said)
+    except ValueError:
+        return None
+    bad = address.is_loopback or address.is_link_local or address.is_unspecified or address.is_multicast
+    return None if bad else address
+
+
+def prepare(host: Host) -> None:
+    """The programs and folders that a part in a swarm needs, for a host that takes and for one that serves."""
+    remote.make_folders(host, layout.PROGRAMS)
+    remote.make_folders(host, FOLDER, owner=layout.WORKER_USER)
+    for program in PROGRAMS:
+        text = program_file(program).read_text()
+        remote.write_file(host, f"{layout.PROGRAMS}/{program}", text)
+
+
+def serve(host: Host, server: WeightsServer) -> None:
+    """Has a prepared host serve; what serves that already stays. Raises HostFailed where it cannot."""
+    _have_nginx(host)
+    path, text = CONFIGURATION, json.dumps(server.configuration)
+    active = remote.run(host, "systemctl", "is-active", "--quiet", f"{UNIT}.service").ok
+    if active and remote.run(host, "cat", path).stdout.strip() == text:
+        return
+    remote.run(host, "systemctl", "stop", f"{UNIT}.service")
+    remote.run(host, "systemctl", "reset-failed", f"{UNIT}.service")
+    remote.write_file(host, path, text)
+    words = ["systemd-run", "--quiet", "--service-type=notify", f"--unit={UNIT}", "--description=rigup: weights"]
+    words += [f"--uid={layout.WORKER_USER}", f"--gid={layout.WORKER_USER}"]
+    words += [f"--property={value}" for value in (*SANDBOX, *(f"IPAddressAllow={one}" for one in server.allow))]
+    if not remote.run(host, *words, "python3", f"{layout.PROGRAMS}/serve_weights.py", path).ok:
+        lines = remote.run(host, "journalctl", "--no-pager", "-o", "cat", "-n", "20", "-u", UNIT).stdout.splitlines()
+        said = [line.removeprefix("error: ") for line in lines if line.startswith(("error: ", "nginx: "))]
+        raise HostFailed(
+            f"{host.name}: cannot share weights: {said[-1] if said else 'the server did not start'}",
+            f"on the host: journalctl -u {UNIT}",
+        )
+
+
+def serve_if_possible(host: Host, server: WeightsServer) -> bool:
+    """As `prepare` and `serve`; that it cannot serve is noted, and no reason to stop. Returns whether it serves."""
+    prepare(host)
+    try:
+        serve(host, server)
+    except HostFailed as error:
+        state_of(host, Sharing).problem = error.message
+        return False
+    state_of(host, Sharing).serves = True
+    return True
+
+
+def problem_of(host: Host) -> str:
+    """Why the host does not serve weights; "" if it does."""
+    return state_of(host, Sharing).problem
+
+
+def serves(host: Host) -> bool:
+    """Whether the host's server was started."""
+    return state_of(host, Sharing).serves
+
+
+def end(host: Host) -> None:
+    """Stops the host's server."""
+    state_of(host, Sharing).serves = False
+    remote.run(host, "sh", "-c", _END, "rigup", FOLDER, CONFIGURATION)
+
+
+def sharing_state(host: Host, key: str) -> SharingState:
+    """What the host's download of a checkpoint says of itself: the host's own word, of which nothing else depends."""
+    try:
+        said = json.loads(remote.read_workers_file(host, f"{FOLDER}/state/{key}.json", MOST_STATE) or "{}")
+    except (ValueError, RecursionError, HostFailed):
+        return SharingState()
+    if not isinstance(said, dict):
+        return SharingState()
+    taken = said.get("taken")
+    counts = taken.items() if isinstance(taken, dict) else ()
+    return SharingState(
+        taken={source: count for source, count in counts if type(count) is int and 0 <= count < 2**63},
+        banned=_words(said.get("banned")),
+        slow=_words(said.get("slow")),
+        unreachable=_words(said.get("unreachable")),
+    )
+
+
+def _words(said: Any) -> dict[str, str]:
+    items = said.items() if isinstance(said, dict) else ()
+    return {name: why[:LONGEST_WORDS] for name, why in items if isinstance(why, str)}
+
+
+def _have_nginx(host: Host) -> None:
+    """Installs nginx where it is missing, without the service that Debian would start and enable."""
+    if remote.run(host, "test", "-x", "/usr/sbin/nginx").ok:
+        return
+    report(Progress(host.name, STEP, text="installing nginx, to share what arrives"))
+    remote.run(host, "systemctl", "mask", "--quiet", "nginx.service")
+    try:
+        commands.update(host, STEP)
+        commands.install(host, STEP, ["nginx"])
+    finally:
+        remote.run(host, "systemctl", "unmask", "--quiet", "nginx.service")
+        remote.run(host, "systemctl", "disable", "--quiet", "nginx.service")

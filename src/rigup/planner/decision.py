@@ -1,0 +1,38 @@
+"""What the planner decides for one service on one rig: pure, with no host's name and no word of a command in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rigup.plan import Alternative, Build, Checkpoint, DriverPlan, Evidence, Finding, MoeConfig, Speed
+from rigup.planner.candidate import Candidate
+from rigup.rig import Rig
+from rigup.service import Service
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """How the service will be served: the winning candidate, what the lock pins of it, and what to know about it."""
+
+    candidate: Candidate
+    build: Build
+    checkpoint: Checkpoint
+    moe_config: MoeConfig | None
+    driver: DriverPlan | None
+    driver_floor: int
+    decode_tokens_per_second: Speed | None
+    decode_at_concurrency: Speed | None
+    warnings: tuple[Finding, ...]
+    silenced: tuple[str, ...]
+    alternatives: tuple[Alternative, ...]
+    figures: tuple[Evidence, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why the service cannot be served on this rig, and what would fit instead."""
+
+    rig: Rig
+    service: Service
+    findings: tuple[Finding, ...]
+    alternatives: tuple[Alternative, ...] = ()

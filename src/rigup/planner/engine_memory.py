@@ -1,0 +1,163 @@
+"""What an engine's own settings are worth in memory: decided here, unless the service's flags say otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rigup.catalogue.engines import Engine
+from rigup.rig import Rig
+from rigup.service import FlagValue, Service
+
+# Parts of a GPU that the engine may take, tried in this order: vLLM's default first. 0.97 has been run on 96 GB cards
+# (rtx6kpro, minimax-m25.md, AWQ), where it leaves 2.9 GiB; on small cards it would leave too little.
+_FRACTIONS = (0.90, 0.95)
+_LARGE_GPU_FRACTIONS = (0.90, 0.95, 0.97)
+# vLLM 0.33.0 arg_utils: prompt tokens in one step by GPU memory, 70 GiB being the line.
+_LARGE_GPU_MIB = 70 * 1024
+_BATCHED_TOKENS = 2048
+_LARGE_GPU_BATCHED_TOKENS = 8192
+# llama-server's --ubatch-size when nobody sets it.
+_MICRO_BATCH = 512
+# vLLM 0.33.0 arg_utils: sequences at once for an API server, by the same line. Sixteen, where memory is
+# short, cost 61 MiB.
+_SEQUENCES = 256
+_LARGE_GPU_SEQUENCES = 1024
+# SGLang 0.5.23 arg_groups/memory_hook.py: the largest batch that it has a CUDA graph for on GPUs from 60 to 160 GiB and
+# fewer than four ranks. On smaller ones it would be 32 or 48, which costs context there: sixteen are left.
+_SGLANG_LARGE_GPU_SEQUENCES = 256
+_LEAST_SEQUENCES = 16
+# As many as a service may ask for in `concurrency` and `context`.
+_MOST_SEQUENCES = 65_536
+_MOST_TOKENS = 16_777_216
+_MOST_GIB = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A number among the flags that memory is counted from. names: one option in all its spellings.
+
+    lowest, highest: of whole numbers; without them it is a part of a GPU, above 0 and up to 1.
+    """
+
+    names: tuple[str, ...]
+    lowest: int = 0
+    highest: int = 0
+
+    def value(self, given: FlagValue | None) -> float | None:
+        """What a flag gives, or None where that is no such number: 8.0, "8k", "²" and True are no whole ones."""
+        if not self.highest:
+            return _part(given)
+        number = -1 if given in (-1, "-1") else whole_number(given)
+        return number if number is not None and self.lowest <= number <= self.highest else None
+
+
+FRACTION, TOKENS, SEQUENCES, OFFLOAD = 0, 1, 2, 3
+PROMPT_CACHE = 2  # of llama.cpp: MiB, -1 for no limit
+COUNTED = {
+    "vllm": (
+        Counted(("--gpu-memory-utilization",)),
+        Counted(("--max-num-batched-tokens",), 1, _MOST_TOKENS),
+        Counted(("--max-num-seqs",), 1, _MOST_SEQUENCES),
+        Counted(("--cpu-offload-gb",), 0, _MOST_GIB),
+    ),
+    "sglang": (
+        Counted(("--mem-fraction-static",)),
+        Counted(("--chunked-prefill-size",), 1, _MOST_TOKENS),
+        Counted(("--max-running-requests",), 1, _MOST_SEQUENCES),
+    ),
+    "llama.cpp": (
+        Counted(("--ubatch-size", "-ub"), 1, _MOST_TOKENS),
+        Counted(("--parallel", "-np"), 1, _MOST_SEQUENCES),
+        Counted(("--cache-ram", "-cram"), -1, _MOST_GIB * 1024),
+    ),
+}
+_EAGER = {"vllm": "--enforce-eager", "sglang": "--disable-cuda-graph"}
+
+PARTITION_VARIABLES = {"vllm": "VLLM_PP_LAYER_PARTITION", "sglang": "SGLANG_PP_LAYER_PARTITION"}
+
+Attempt = tuple[float, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySettings:
+    """Candidate's fields of the same names.
+
+    attempts: (memory_fraction, batched_tokens, sequences) to try in order, the engine's own defaults first.
+    """
+
+    attempts: tuple[Attempt, ...]
+    fraction_given: bool = False
+    eager: bool = False
+    cpu_offload_gib: int = 0
+    asked_partition: tuple[int, ...] = ()
+
+
+def settings_of(engine: Engine, service: Service, rig: Rig, gpu_indices: Sequence[int]) -> MemorySettings:
+    """The settings for one engine: the service's flags where it gives them."""
+    given = [_given(service, counted) for counted in COUNTED[engine.name]]
+    if engine.name == "llama.cpp":
+        micro_batch, slots = int(given[0] or _MICRO_BATCH), int(given[1] or service.concurrency)
+        return MemorySettings(attempts=((0.0, micro_batch, slots),))
+    smallest = min((rig.gpus[index].memory_mib or _LARGE_GPU_MIB for index in gpu_indices), default=0)
+    large = smallest >= _LARGE_GPU_MIB
+    tokens = _LARGE_GPU_BATCHED_TOKENS if large else _BATCHED_TOKENS
+    few = max(_LEAST_SEQUENCES, service.concurrency)
+    if engine.name == "sglang":
+        attempts = _attempts(_FRACTIONS, tokens, (max(_SGLANG_LARGE_GPU_SEQUENCES, few) if large else few, few))
+    else:
+        many = max(_LARGE_GPU_SEQUENCES if large else _SEQUENCES, service.concurrency)
+        attempts = _attempts(_LARGE_GPU_FRACTIONS if large else _FRACTIONS, tokens, (many, few))
+    asked = given[FRACTION], int(given[TOKENS]), int(given[SEQUENCES])
+    return MemorySettings(
+        attempts=tuple(dict.fromkeys(_overridden(attempt, asked) for attempt in attempts)),
+        fraction_given=asked[0] > 0,
+        eager=bool(service.flags.get(_EAGER[engine.name])),
+        cpu_offload_gib=int(given[OFFLOAD]) if engine.name == "vllm" else 0,
+        asked_partition=partition(service.environment.get(PARTITION_VARIABLES[engine.name], "")),
+    )
+
+
+def _attempts(fractions: tuple[float, ...], tokens: int, sequences: tuple[int, ...]) -> list[Attempt]:
+    """Larger parts of the GPU before fewer sequences, and fewer sequences before smaller steps.
+
+    The last one leaves most for the KV cache. The least part is tried with fewer sequences, too: a GPU that shares the
+    host's memory may have no more.
+    """
+    attempts = [(fraction, tokens, sequences[0]) for fraction in fractions]
+    parts = (fractions[0], fractions[-1])
+    return [*attempts, *((part, step, sequences[-1]) for step in (tokens, _BATCHED_TOKENS) for part in parts)]
+
+
+def _overridden(attempt: Attempt, given: Attempt) -> Attempt:
+    """An attempt with what the flags give in place of what would be tried."""
+    fraction, tokens, sequences = attempt
+    return given[0] or fraction, given[1] or tokens, given[2] or sequences
+
+
+def _given(service: Service, counted: Counted) -> float:
+    """The number that the flags give, 0 for none; one that is out of range is the rules' business."""
+    values = (counted.value(service.flags.get(name)) for name in counted.names)
+    return next((value for value in values if value), 0)
+
+
+def whole_number(given: object) -> int | None:
+    """The whole number of 0 or more that a flag or a variable gives, or None."""
+    if isinstance(given, int) and not isinstance(given, bool):
+        return given if given >= 0 else None
+    is_number = isinstance(given, str) and given.isascii() and given.isdigit() and len(given) < 16
+    return int(str(given)) if is_number else None
+
+
+def _part(given: FlagValue | None) -> float | None:
+    try:
+        part = float(given) if isinstance(given, (int, float, str)) and not isinstance(given, bool) else 0.0
+    except (ValueError, OverflowError):
+        return None
+    return part if 0 < part <= 1 else None
+
+
+def partition(text: str) -> tuple[int, ...]:
+    """The layers of each stage that a variable gives ("30,32"), () where it is no such list."""
+    parts = [whole_number(part.strip()) for part in text.split(",")]
+    return tuple(part for part in parts if part is not None) if None not in parts else ()

@@ -1,0 +1,118 @@
+"""The figures that a decision rests on, each with its source, for `--explain`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rigup.plan import Evidence
+from rigup.planner.candidate import Candidate, mib
+from rigup.planner.choice import with_largest_context
+from rigup.planner.memory.kv_cache import token_bytes
+from rigup.planner.memory.weights import active_bytes
+from rigup.units import bytes_text
+
+_UNSOURCED = "catalogue"
+
+
+def evidence_of(candidate: Candidate) -> tuple[Evidence, ...]:
+    """Figures about the GPUs, their driver, the model, the checkpoint, the KV cache and the engine, in that order."""
+    return (
+        *_gpu_figures(candidate),
+        *_driver_figures(candidate),
+        *_model_figures(candidate),
+        *_checkpoint_figures(candidate),
+        *_engine_figures(candidate),
+    )
+
+
+def _gpu_figures(candidate: Candidate) -> Iterator[Evidence]:
+    for gpu in {gpu.key: gpu for gpu in candidate.gpus}.values():
+        memory = f"{gpu.memory_mib:,} MiB" if gpu.memory_mib else "the host's"
+        memory_source = gpu.sources.get("memory_mib") or gpu.sources.get("unified_memory", _UNSOURCED)
+        yield Evidence(subject=gpu.name, figure="memory", value=memory, source=memory_source)
+        yield Evidence(
+            subject=gpu.name,
+            figure="memory bandwidth",
+            value=f"{gpu.memory_bandwidth_gbs:,.0f} GB/s",
+            source=gpu.sources.get("memory_bandwidth_gbs", _UNSOURCED),
+        )
+
+
+def _driver_figures(candidate: Candidate) -> Iterator[Evidence]:
+    """Only where the driver keeps more than the calibrated overhead holds."""
+    reserve = candidate.driver_reserve
+    if candidate.gpu_indices and reserve is not None and reserve.additional_mib:
+        yield Evidence(
+            subject=f"driver from branch {reserve.branch} on",
+            figure="keeps more of each GPU",
+            value=f"{reserve.additional_mib:,} MiB",
+            source=f"{reserve.source}; confidence {reserve.confidence}",
+        )
+
+
+def _model_figures(candidate: Candidate) -> Iterator[Evidence]:
+    model = candidate.model
+    shape = f"{model.layers} layers, {model.heads} heads, {model.kv_heads} KV heads of {model.head_dim}"
+    for figure, value, field in (
+        ("shape", shape, "layers"),
+        ("parameters", f"{candidate.checkpoint.parameters or model.parameters:,}", "parameters"),
+        ("context", f"{model.context:,} tokens", "context"),
+    ):
+        source = model.sources.get(field) or model.sources.get("layers", _UNSOURCED)
+        yield Evidence(subject=model.name, figure=figure, value=value, source=source)
+
+
+def _checkpoint_figures(candidate: Candidate) -> Iterator[Evidence]:
+    checkpoint, model = candidate.checkpoint, candidate.model
+    exact = "" if checkpoint.bytes_exact else " (not exact)"
+    yield Evidence(
+        subject=checkpoint.label,
+        figure="size",
+        value=bytes_text(checkpoint.bytes) + exact,
+        source=checkpoint.sources.get("bytes", _UNSOURCED),
+    )
+    yield Evidence(
+        subject=checkpoint.label,
+        figure="read for each token",
+        value=bytes_text(active_bytes(checkpoint, model)),
+        source="docs/memory.md: active experts, attention, router and head",
+    )
+    for note in checkpoint.notes:
+        yield Evidence(
+            subject=checkpoint.label, figure="note", value=note, source=checkpoint.sources.get("repo", _UNSOURCED)
+        )
+
+
+def _engine_figures(candidate: Candidate) -> Iterator[Evidence]:
+    per_token = token_bytes(candidate.model, candidate.kv_cache_type)
+    name = f"{candidate.engine.title} {candidate.version}"
+    yield Evidence(
+        subject=f"KV cache {candidate.kv_cache_type}",
+        figure="one token",
+        value=f"{per_token:,.0f} bytes",
+        source="docs/memory.md: layers x 2 x KV heads x head size x bytes of an element",
+    )
+    yield Evidence(
+        subject=name,
+        figure="largest context that fits",
+        value=f"{_largest_context(candidate):,} tokens",
+        source="docs/memory.md: what leaves the margin free, up to the model's context",
+    )
+    if candidate.usage:
+        most = max(mib(use.overhead) for use in candidate.usage)
+        measured = [
+            found.sources.get("runtime_mib", _UNSOURCED) for found in candidate.measured_overheads.values() if found
+        ]
+        source = "; ".join(dict.fromkeys(measured)) or "docs/memory.md: calibration"
+        yield Evidence(subject=name, figure="overhead of a GPU", value=f"{most:,} MiB", source=source)
+    if candidate.memory_fraction:
+        option = "--gpu-memory-utilization" if candidate.engine.name == "vllm" else "--mem-fraction-static"
+        yield Evidence(
+            subject=name, figure=option, value=f"{candidate.memory_fraction:.2f}", source="docs/memory.md: fractions"
+        )
+
+
+def _largest_context(candidate: Candidate) -> int:
+    """With the margin, as where rigup picks it; what is asked for may leave less."""
+    larger = with_largest_context(candidate)
+    return max(candidate.context, larger.context if larger else 0)

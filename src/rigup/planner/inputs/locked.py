@@ -1,0 +1,75 @@
+"""What the lock adds to a request: the real sizes of a checkpoint's files, and what the driver keeps of a GPU."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+from rigup.catalogue.catalogue import Catalogue
+from rigup.catalogue.checkpoint import CheckpointEntry
+from rigup.errors import InputError
+from rigup.lock import Lock, LockedCheckpoint
+from rigup.planner.driver import driver_plan, driver_reserve
+from rigup.planner.enumeration import PlanningRequest
+from rigup.planner.inputs.names import ResolvedNames, resolve
+from rigup.planner.moe_config import triton_version
+from rigup.rig import Rig
+from rigup.service import Service
+
+_WEIGHT_FILES = (".gguf", ".safetensors")
+
+
+def planning_request(rig: Rig, service: Service, catalogue: Catalogue, lock: Lock, path: str = "") -> PlanningRequest:
+    """What is asked of the planner for a service on a rig under a lock. Raises InputError as `resolve` does."""
+    resolved = with_locked_sizes(resolve(service, rig, with_chosen_versions(catalogue, lock), path), lock)
+    triton: dict[tuple[str, str], str | None] = {
+        (entry.engine, entry.version): triton_version(entry) for entry in lock.environments if entry.variant == "cuda"
+    }
+    known, driver = catalogue.moe_configs, driver_plan(rig, lock)
+    reserve, lists = driver_reserve(rig, lock), catalogue.name_lists
+    return PlanningRequest(
+        rig, service, resolved, reserve, known, triton, driver is not None, lists, catalogue.overheads
+    )
+
+
+def with_chosen_versions(catalogue: Catalogue, lock: Lock) -> Catalogue:
+    """The catalogue with the lock's version of an engine as its default. Raises InputError for an unknown one."""
+    return _with_defaults(catalogue, tuple(sorted(lock.engines.items()))) if lock.engines else catalogue
+
+
+@lru_cache(maxsize=8)
+def _with_defaults(catalogue: Catalogue, chosen: tuple[tuple[str, str], ...]) -> Catalogue:
+    versions, engines = dict(chosen), []
+    for engine in catalogue.engines:
+        version = versions.get(engine.name, engine.default_version)
+        if engine.version(version) is None:
+            known = ", ".join(release.version for release in engine.versions)
+            raise InputError(
+                f"rigup.lock: engines.{engine.name}: {engine.title} {version} is not supported", f"versions: {known}"
+            )
+        engines.append(engine.model_copy(update={"default_version": version}))
+    return replace(catalogue, engines=tuple(engines))
+
+
+def with_locked_sizes(resolved: ResolvedNames, lock: Lock) -> ResolvedNames:
+    """The same choices, with the size of each locked checkpoint's weight files in place of the catalogue's figure."""
+    if not lock.checkpoints:
+        return resolved
+    return replace(resolved, checkpoints=tuple(_measured(entry, lock) for entry in resolved.checkpoints))
+
+
+def _measured(entry: CheckpointEntry, lock: Lock) -> CheckpointEntry:
+    locked = lock.checkpoint(entry.repo, entry.quant)
+    size = sum(file.size for file in locked.files if file.path.endswith(_WEIGHT_FILES)) if locked else 0
+    if not size or size == entry.bytes:
+        return entry
+    sources = {**entry.sources, "bytes": "rigup.lock: sizes of the weight files"}
+    return entry.model_copy(update={"bytes": size, "bytes_exact": True, "sources": sources})
+
+
+def entry_of(entry: CheckpointEntry, locked: LockedCheckpoint | None) -> str:
+    """What the engine is pointed at: the first GGUF that the lock lists, else what the catalogue says."""
+    if entry.scheme != "gguf" or locked is None:
+        return entry.entry
+    files = sorted(file.path for file in locked.files if file.path.endswith(".gguf"))
+    return files[0] if files else entry.entry

@@ -1,0 +1,137 @@
+"""What a service names, looked up: its model, the checkpoints, engines and GPUs that its words leave open."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from rigup.catalogue.catalogue import Catalogue
+from rigup.catalogue.checkpoint import CheckpointEntry
+from rigup.catalogue.engines import Engine, EngineVersion
+from rigup.catalogue.model import Model
+from rigup.errors import InputError
+from rigup.plain_values import quoted
+from rigup.planner.inputs.validation import suggestion
+from rigup.planner.memory.weights import check_size
+from rigup.rig import Rig
+from rigup.service import Service
+
+
+@dataclass(frozen=True)
+class ResolvedNames:
+    """The choices that a service leaves open.
+
+    Each list is in the catalogue's order and never empty, but for gpu_indices.
+    """
+
+    model: Model
+    checkpoints: tuple[CheckpointEntry, ...]
+    engines: tuple[tuple[Engine, EngineVersion], ...]
+    gpu_indices: tuple[int, ...]
+
+
+def resolve(service: Service, rig: Rig, catalogue: Catalogue, path: str = "") -> ResolvedNames:
+    """Looks up every name in a service. path: the file that it was read from, for messages.
+
+    Raises InputError, whose message begins with `<path>: services.<name>.<key>`, for a name that the catalogue or the
+    rig does not have, and for a checkpoint that cannot be as small as the catalogue says.
+    """
+    where = f"{path}: services.{service.name}" if path else f"services.{service.name}"
+    checkpoints = _checkpoints(service, catalogue, where)
+    model = catalogue.models_by_name[checkpoints[0].model]
+    for checkpoint in checkpoints:
+        check_size(checkpoint, model)
+    return ResolvedNames(model, checkpoints, _engines(service, catalogue, where), _gpu_indices(service, rig, where))
+
+
+def _checkpoints(service: Service, catalogue: Catalogue, where: str) -> tuple[CheckpointEntry, ...]:
+    if service.checkpoint is not None:
+        found = tuple(entry for entry in catalogue.checkpoints if entry.repo.lower() == service.checkpoint.lower())
+        if not found:
+            raise InputError(
+                f"{where}.checkpoint: unknown checkpoint {quoted(service.checkpoint)}",
+                suggestion(service.checkpoint, {entry.repo for entry in catalogue.checkpoints})
+                + "; or add your own: ten lines in catalogue/checkpoints/",
+            )
+        if service.model is not None and found[0].model.lower() != service.model.lower():
+            raise InputError(
+                f"{where}.checkpoint: {found[0].repo} holds {found[0].model}, not {service.model}",
+                "name the model or the checkpoint, not both",
+            )
+    else:
+        found = _checkpoints_of_model(service.model or "", catalogue, where)
+    return _of_quant(found, service.quant, where)
+
+
+def _checkpoints_of_model(name: str, catalogue: Catalogue, where: str) -> tuple[CheckpointEntry, ...]:
+    folded = {known.lower(): known for known in catalogue.models_by_name}
+    if name.lower() not in folded:
+        raise InputError(f"{where}.model: unknown model {quoted(name)}", suggestion(name, catalogue.models_by_name))
+    found = catalogue.checkpoints_by_model.get(folded[name.lower()], ())
+    if not found:
+        raise InputError(
+            f"{where}.model: the catalogue has no checkpoint of {folded[name.lower()]}",
+            "add one in catalogue/checkpoints/",
+        )
+    return found
+
+
+def _of_quant(found: tuple[CheckpointEntry, ...], quant: str | None, where: str) -> tuple[CheckpointEntry, ...]:
+    if quant is None:
+        return found
+    fitting = tuple(entry for entry in found if entry.quant.lower() == quant.lower())
+    if not fitting:
+        raise InputError(
+            f"{where}.quant: unknown quantisation {quoted(quant)} of {found[0].model}",
+            suggestion(quant, {entry.quant for entry in found}),
+        )
+    return fitting
+
+
+def _engines(service: Service, catalogue: Catalogue, where: str) -> tuple[tuple[Engine, EngineVersion], ...]:
+    if service.engine is None and service.version is not None:
+        names = [e.name for e in catalogue.engines if e.version(service.version) is not None]
+        if not names:
+            raise InputError(
+                f"{where}.version: no engine has a version {quoted(service.version)}", "name the engine too"
+            )
+        return tuple(_release(catalogue.engines_by_name[name], service.version, where) for name in names)
+    engines = [catalogue.engines_by_name[service.engine]] if service.engine else catalogue.engines
+    return tuple(_release(engine, service.version, where) for engine in engines)
+
+
+def _release(engine: Engine, version: str | None, where: str) -> tuple[Engine, EngineVersion]:
+    release = engine.version(version or engine.default_version)
+    if release is None:
+        known = ", ".join(item.version for item in engine.versions)
+        raise InputError(f"{where}.version: {engine.title} {quoted(version)} is not supported", f"versions: {known}")
+    return engine, release
+
+
+def _gpu_indices(service: Service, rig: Rig, where: str) -> tuple[int, ...]:
+    count = len(rig.gpus)
+    if service.gpus is None:
+        return tuple(range(count))
+    there = f"choose from GPUs 0 to {count - 1}" if count else "leave it out: this rig has no GPU"
+    if len(service.gpus) > count:
+        raise InputError(f"{where}.gpus: {len(service.gpus)} GPUs are more than this rig has", there)
+    if len(set(service.gpus)) < len(service.gpus):
+        raise InputError(f"{where}.gpus: a GPU is listed twice", "list each GPU once")
+    if any(isinstance(gpu, str) for gpu in service.gpus):
+        return _by_uuid(service.gpus, rig, where)
+    for number, index in enumerate(service.gpus):
+        if not isinstance(index, int) or not 0 <= index < count:
+            raise InputError(f"{where}.gpus[{number}]: there is no GPU {index}", there)
+    return tuple(index for index in service.gpus if isinstance(index, int))
+
+
+def _by_uuid(gpus: tuple[int | str, ...], rig: Rig, where: str) -> tuple[int, ...]:
+    """UUIDs are known to the host only: on equal GPUs any will do for planning, on unequal ones indices are needed."""
+    for number, gpu in enumerate(gpus):
+        if not isinstance(gpu, str) or not re.fullmatch(r"GPU-[0-9A-Za-z-]{1,64}", gpu):
+            raise InputError(
+                f"{where}.gpus[{number}]: {quoted(gpu)} is not a UUID like the others", "use indices or UUIDs, not both"
+            )
+    if len({gpu.key for gpu in rig.gpus}) > 1:
+        raise InputError(f"{where}.gpus: UUIDs cannot be used for planning on a rig with unequal GPUs", "use indices")
+    return tuple(range(len(gpus)))

@@ -1,0 +1,228 @@
+"""From raw values in a group_data file to Rig and Service.
+
+Every complaint names the file, the path to the value and a way out.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+
+from rigup import layout
+from rigup.catalogue.catalogue import Catalogue
+from rigup.catalogue.gpu_names import matching, nearest, short_name
+from rigup.errors import InputError
+from rigup.node import Network
+from rigup.plain_values import quoted
+from rigup.planner.inputs.validation import check_keys, validated
+from rigup.planner.multinode.layouts import JOIN_PORTS_ABOVE, join_port, watch_port
+from rigup.rig import SUPPORTED_OS, Gpu, Rig, RigInput
+from rigup.service import FlagValue, Service
+
+_COUNTED = re.compile(r"^\s*([0-9]{1,9})\s*[x*]\s*(.+)$", re.IGNORECASE)
+_MOST_GPUS = 64
+_LAST_PORT = 65_535
+_RIG_EXAMPLE = 'write it like rig = {"gpus": "4x RTX 3090"}'
+_SUBNET_EXAMPLE = 'write it like "192.168.100.0/24"'
+_SERVICES_EXAMPLE = 'write it like services = {"chat": {"model": "MiniMax-M2.5"}}'
+
+
+def read_rig(data: object, path: str, catalogue: Catalogue) -> Rig:
+    """The rig that `rig = ...` in the file `path` means.
+
+    gpus: "4x RTX 3090", a list of names, and [] or "none" for a machine without.
+    Raises InputError, whose message begins with the path to the value.
+    """
+    if not isinstance(data, dict):
+        raise InputError(f"{path}: rig: must be a table, not {quoted(data)}", _RIG_EXAMPLE)
+    check_keys(data, RigInput, f"{path}: rig")
+    if "gpus" not in data:
+        raise InputError(f"{path}: rig.gpus: missing", _RIG_EXAMPLE + ", or [] for a machine without GPUs")
+    gpus = _read_gpus(data["gpus"], f"{path}: rig.gpus", catalogue)
+    if isinstance(data.get("network"), dict):
+        check_keys(data["network"], Network, f"{path}: rig.network")
+    rest = {key: value for key, value in data.items() if key != "gpus"}
+    checked = validated(RigInput, {"gpus": "none", **rest}, f"{path}: rig")
+    if checked.os is not None and checked.os not in SUPPORTED_OS:
+        raise InputError(
+            f"{path}: rig.os: {quoted(checked.os)} is not supported", f"use one of: {', '.join(SUPPORTED_OS)}"
+        )
+    _check_power_limit(checked.power_limit_w, gpus, f"{path}: rig.power_limit_w")
+    _check_subnet(checked.network.subnet, f"{path}: rig.network.subnet")
+    return Rig(**{**dict(checked), "gpus": gpus})
+
+
+def _check_subnet(subnet: str | None, where: str) -> None:
+    if subnet is None:
+        return
+    try:
+        version = ipaddress.ip_network(subnet).version
+    except ValueError:
+        raise InputError(f"{where}: {quoted(subnet)} is not a network", _SUBNET_EXAMPLE) from None
+    if version != 4:
+        raise InputError(
+            f"{where}: {quoted(subnet)} is not an IPv4 network, which engines across hosts need", _SUBNET_EXAMPLE
+        )
+
+
+def _check_power_limit(limit: int | None, gpus: tuple[Gpu, ...], where: str) -> None:
+    """Raises InputError where nothing can be limited. The bounds are the boards' own: NVML on the host knows them."""
+    if limit is not None and not gpus:
+        raise InputError(f"{where}: this rig has no GPU to limit", "leave it out")
+    for gpu in gpus if limit is not None else ():
+        if gpu.power_range_w is None:
+            raise InputError(
+                f"{where}: {short_name(gpu.name)} does not have a configurable power limit", "leave it out"
+            )
+
+
+def _read_gpus(value: object, where: str, catalogue: Catalogue) -> tuple[Gpu, ...]:
+    if value == "none":
+        return ()
+    if isinstance(value, str):
+        return _read_gpu(value, where, catalogue)
+    if not isinstance(value, (list, tuple)):
+        raise InputError(
+            f'{where}: must be a list of names or text like "4x RTX 3090", not {quoted(value)}', _RIG_EXAMPLE
+        )
+    gpus: tuple[Gpu, ...] = ()
+    for number, item in enumerate(value):
+        if not isinstance(item, str):
+            raise InputError(f"{where}[{number}]: must be a GPU's name, not {quoted(item)}", _RIG_EXAMPLE)
+        gpus += _read_gpu(item, f"{where}[{number}]", catalogue)
+    return _limited(gpus, len(gpus), where)
+
+
+def _read_gpu(text: str, where: str, catalogue: Catalogue) -> tuple[Gpu, ...]:
+    counted = _COUNTED.match(text)
+    count, name = (int(counted[1]), counted[2].strip()) if counted else (1, text.strip())
+    if count < 1:
+        raise InputError(f"{where}: {quoted(text)} asks for no GPU", "write [] for a machine without GPUs")
+    found = matching(name, catalogue.gpus)
+    if not found:
+        near = nearest(name, catalogue.gpus)
+        hint = f'try "{near}"' if near else "name a known GPU, or add this one to catalogue/gpus/"
+        raise InputError(f"{where}: unknown GPU {quoted(name)}", hint)
+    if len(found) > 1:
+        candidates = ", ".join(f'"{short_name(gpu.name)}"' for gpu in found)
+        raise InputError(f"{where}: {quoted(name)} is ambiguous", f"write one of {candidates}")
+    return _limited((found[0],), count, where)
+
+
+def _limited(gpus: tuple[Gpu, ...], count: int, where: str) -> tuple[Gpu, ...]:
+    if count > _MOST_GPUS:
+        raise InputError(f"{where}: {count} GPUs are more than one host can have", f"write at most {_MOST_GPUS}")
+    return gpus if len(gpus) == count else gpus * count
+
+
+def read_services(data: object, path: str, rig: Rig | None = None) -> tuple[Service, ...]:
+    """The services that `services = ...` in the file `path` means, in the order of the file; () for a host of none.
+
+    rig: where it is of several hosts, the ports that they use among themselves are checked, too.
+    Whether what they name exists is `rigup.planner.inputs.names.resolve`'s to say.
+    Raises InputError, whose message begins with the path to the value.
+    """
+    if not isinstance(data, dict):
+        raise InputError(f"{path}: services: must be a table, not {quoted(data)}", _SERVICES_EXAMPLE)
+    services = tuple(_read_service(name, value, path) for name, value in data.items())
+    _check_ports(services, path)
+    if rig is not None and rig.hosts_per_service > 1:
+        _check_join_ports(services, path)
+    return services
+
+
+def _read_service(name: object, value: object, path: str) -> Service:
+    where = f"{path}: services.{name}"
+    if not isinstance(name, str) or not re.fullmatch(r"[a-z][a-z0-9-]{0,30}", name):
+        raise InputError(
+            f"{path}: services: {quoted(name)} is not a valid service name",
+            "use lower-case letters, digits and dashes, a letter first, at most 31 characters",
+        )
+    if layout.is_own(name):
+        raise InputError(
+            f"{path}: services: {quoted(name)} is not a valid service name",
+            f"choose another name: rigup uses {layout.unit_name(name)} itself",
+        )
+    if not isinstance(value, dict):
+        raise InputError(f"{where}: must be a table, not {quoted(value)}", _SERVICES_EXAMPLE)
+    if "name" in value:
+        raise InputError(f"{where}.name: unknown key", f'leave it out: the service is already called "{name}"')
+    check_keys(value, Service, where)
+    if "model" not in value and "checkpoint" not in value:
+        raise InputError(f'{where}: neither "model" nor "checkpoint" is set', _SERVICES_EXAMPLE)
+    service = validated(Service, {**value, "name": name}, where)
+    service = service.model_copy(update={"flags": normalize_flags(service.flags, where)})
+    if not is_address(service.listen):
+        raise InputError(
+            f"{where}.listen: {quoted(service.listen)} is not a host address",
+            'use "127.0.0.1" for this host only, "0.0.0.0" for all networks, or one address of the host',
+        )
+    for variable in service.environment:
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", variable):
+            raise InputError(
+                f"{where}.environment: {quoted(variable)} is not a valid variable name",
+                "use letters, digits and underscores",
+            )
+    return service
+
+
+def normalize_flags(flags: dict[str, FlagValue], where: str) -> dict[str, FlagValue]:
+    """The flags by the names that the engines list: "--max_model_len" is "--max-model-len", as in vLLM and llama.cpp.
+
+    What follows a dot is a key of the value and stays. Raises InputError where one option is there in two spellings.
+    """
+    spelled: dict[str, FlagValue] = {}
+    written: dict[str, str] = {}
+    for name, value in flags.items():
+        option, dot, key = name.partition(".")
+        plain = (option.replace("_", "-") if option.startswith("--") else option) + dot + key
+        if plain in spelled:
+            raise InputError(
+                f"{where}.flags: {quoted(name)} and {quoted(written[plain])} are the same option",
+                "leave one of them out",
+            )
+        spelled[plain], written[plain] = value, name
+    return spelled
+
+
+def is_address(text: str) -> bool:
+    """Whether a machine can have this address: a number, or localhost."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return text == "localhost"
+    return bool(re.fullmatch(r"[0-9A-Fa-f.:]+(%[\w.-]+)?", text))  # the zone of an IPv6 address may be any text
+
+
+def _check_ports(services: tuple[Service, ...], path: str) -> None:
+    taken: dict[int, str] = {}
+    for service in services:
+        if service.port in taken:
+            raise InputError(
+                f"{path}: services.{service.name}.port: {service.port} is taken by {taken[service.port]}",
+                "give each service of a host its own port",
+            )
+        taken[service.port] = service.name
+
+
+def _check_join_ports(services: tuple[Service, ...], path: str) -> None:
+    taken = {service.port: f"the API of {service.name}" for service in services}
+    for service in services:
+        port, where = join_port(service), f"{path}: services.{service.name}.join_port"
+        if port > _LAST_PORT:
+            raise InputError(
+                f"{where}: missing, and the default, port {service.port} plus {JOIN_PORTS_ABOVE:,}, is not a valid "
+                "port",
+                "set a port that is free on every host",
+            )
+        if port in taken:
+            raise InputError(f"{where}: {port} is taken by {taken[port]}", "choose another port")
+        taken[port] = f"traffic between the hosts of {service.name}"
+    for service in services:
+        if (port := watch_port(service)) in taken:
+            raise InputError(
+                f"{path}: services.{service.name}.port: {service.port} makes the head listen on {port} for the other "
+                f"hosts, but that is taken by {taken[port]}",
+                "choose another port for one of them",
+            )
+        taken[port] = f"the head of {service.name}"

@@ -1,0 +1,1 @@
+"""GPU and host memory of a candidate: weights, KV cache and overhead, by engine, in bytes."""

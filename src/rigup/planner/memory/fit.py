@@ -1,0 +1,112 @@
+"""Whether a candidate fits, and what each GPU and the host will hold if it does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from rigup.planner.candidate import Candidate, mib
+from rigup.planner.memory.cpu import place_on_cpu
+from rigup.planner.memory.host import needed_mib, prompt_cache_mib, system_mib, total_mib
+from rigup.planner.memory.llama_cpp import place_llama_cpp
+from rigup.planner.memory.tensor_engines import place_tensor_engine
+from rigup.planner.memory.usage import Placement, capacities
+from rigup.units import MIB
+
+
+@dataclass(frozen=True, slots=True)
+class Shortfall:
+    """Why a candidate does not fit.
+
+    kind: "weights" do not fit, the "context" does not, the "host" memory does not, the capacity is "unknown",
+    there are too few "gpus", the "partition" that the service gives is none of this model, there are more "stages" than
+    layers, or "hosts" cannot share the ranks.
+    missing_mib: what is lacking. message says it in one sentence, without a full stop. hint, source: where they are
+    other than those of the kind.
+    """
+
+    candidate: Candidate
+    kind: Literal["weights", "context", "host", "unknown", "gpus", "partition", "stages", "hosts"]
+    missing_mib: int
+    message: str
+    hint: str = ""
+    source: str = ""
+
+
+def place_in_memory(candidate: Candidate) -> Candidate | Shortfall:
+    """The candidate with its memory worked out, or why it does not fit."""
+    limits = capacities(candidate)
+    if None in limits:
+        message = (
+            "this GPU shares the host's memory, but the rig does not declare how much there is: set rig.host_memory_gib"
+        )
+        return Shortfall(candidate, "unknown", 0, message)
+    rooms = [float(limit or 0) for limit in limits]
+    placement = _place(candidate, rooms)
+    if placement.missing > 0:
+        return _gpu_shortfall(candidate, placement)
+    free = min((use.free_mib for use in placement.gpus), default=0)
+    if free < 0:
+        return _gpu_shortfall(candidate, replace(placement, missing=MIB * -free))
+    settled = replace(
+        candidate,
+        usage=placement.gpus,
+        kv_tokens=placement.kv_tokens,
+        cache_spare_mib=int(placement.cache_spare // MIB),
+        host_memory_mib=mib(placement.host),
+        peer_memory_mib=mib(placement.peer),
+        memory_fraction=placement.memory_fraction,
+        pipeline_partition=placement.pipeline_partition,
+        tensor_split=placement.tensor_split,
+        remote_layers=placement.remote_layers,
+    )
+    cache = prompt_cache_mib(settled)
+    if cache is not None:
+        settled = replace(settled, host_memory_mib=settled.host_memory_mib + cache, prompt_cache_mib=cache)
+    return _host_shortfall(settled) or settled
+
+
+def _place(candidate: Candidate, rooms: list[float]) -> Placement:
+    if candidate.engine.name == "llama.cpp":
+        return place_llama_cpp(candidate, rooms)
+    return place_tensor_engine(candidate, rooms) if rooms else place_on_cpu(candidate)
+
+
+def _gpu_shortfall(candidate: Candidate, placement: Placement) -> Shortfall:
+    missing = mib(placement.missing)
+    what = f"{candidate.checkpoint.label} on {candidate.engine.title}"
+    if placement.kind == "weights":
+        message = f"{what}: weights and engine need {missing:,} MiB more GPU memory"
+    else:
+        message = (
+            f"{what}: {candidate.context * candidate.sequences_held:,} tokens of {candidate.kv_cache_type} KV cache "
+            f"need {missing:,} MiB more GPU memory than the weights leave"
+        )
+    return Shortfall(candidate, placement.kind, missing, message + _driver_share(candidate))
+
+
+def _driver_share(candidate: Candidate) -> str:
+    """What of it the driver's branch is to blame for."""
+    reserve = candidate.driver_reserve
+    if reserve is None or not reserve.additional_mib:
+        return ""
+    return f"; driver branches from {reserve.branch} on reserve {reserve.additional_mib:,} MiB more of each GPU"
+
+
+def _host_shortfall(candidate: Candidate) -> Shortfall | None:
+    """Host memory is checked where the rig declares it, or has to."""
+    total = total_mib(candidate)
+    if total is None:
+        return None
+    needed = max(needed_mib(candidate, rank) for rank in range(candidate.hosts))
+    declared = candidate.rig.host_memory_gib
+    missing = needed - total + (system_mib(total) if total else 0)
+    if missing <= 0:
+        return None
+    have = (
+        f"the rig has {declared:g} GiB, of which {system_mib(total):,} MiB are reserved for the system"
+        if declared
+        else "the rig does not declare how much it has (rig.host_memory_gib)"
+    )
+    message = f"{candidate.checkpoint.label} needs {needed:,} MiB of host memory, but {have}"
+    return Shortfall(candidate, "host", missing, message)

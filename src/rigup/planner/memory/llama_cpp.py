@@ -1,0 +1,108 @@
+"""llama.cpp: whole layers on each GPU, embeddings on the host, the output on the last GPU, experts on either.
+
+Over several hosts the GPUs of the others come first (src/llama.cpp, b11434: "add RPC servers at the front of the
+list"), so that the output is on the head, which has the embeddings. Hosts without a GPU lend their memory in the same
+way (tools/rpc/rpc-server.cpp falls back to the CPU), but then the head's own layers are the first ones and the last
+other host has the output (src/llama-model.cpp: i_gpu_start).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rigup.planner.candidate import Candidate, GpuUsage
+from rigup.planner.memory.kv_cache import layer_token_bytes
+from rigup.planner.memory.overhead import (
+    LLAMA_CPP_HOST,
+    LLAMA_CPP_RESERVE,
+    UNIFIED_MEMORY_RESERVE,
+    llama_cpp_compute,
+    llama_cpp_logits,
+)
+from rigup.planner.memory.placement import fits, partition
+from rigup.planner.memory.usage import Placement
+from rigup.planner.memory.weights import Weights, weights_of
+from rigup.rig import Gpu
+
+
+def place_llama_cpp(candidate: Candidate, rooms: Sequence[float]) -> Placement:
+    """Places the layers so that the fullest GPU is as empty as can be.
+
+    rooms: bytes of each GPU; none of them is a CPU-only rig.
+    """
+    model = candidate.model
+    weights = weights_of(candidate.checkpoint, model)
+    tokens = candidate.context * candidate.sequences
+    cache = layer_token_bytes(model, candidate.kv_cache_type) * tokens
+    logits = llama_cpp_logits(model, candidate.batched_tokens)
+    compute = llama_cpp_compute(model, tokens, candidate.kv_cache_type, len(rooms), candidate.batched_tokens)
+    if not rooms and candidate.hosts > 1:
+        return _on_hosts(candidate, weights, cache, compute + logits, tokens)
+    if not rooms:
+        host = weights.embedding + weights.head + model.layers * (weights.layer + cache) + compute + logits
+        return Placement(host=host + LLAMA_CPP_HOST, kv_tokens=tokens)
+    overheads = [candidate.runtime_bytes + candidate.driver_bytes + compute] * len(rooms)
+    overheads[-1] += logits
+    # A tied output has no tensor of its own: llama.cpp then puts a copy of the embeddings on the last GPU.
+    output = weights.head or weights.embedding
+    usable = [room * (1 - _reserve(gpu)) for room, gpu in zip(rooms, candidate.gpus, strict=True)]
+    free = [room - overhead for room, overhead in zip(usable, overheads, strict=True)]
+    free[-1] -= output
+    layers = _layer_weights(candidate, weights)
+    counts = partition([layer + cache for layer in layers], free)
+    if counts is None:
+        return _lacking(layers, cache, free)
+    gpus = _usage(counts, layers, cache, overheads, output, rooms)
+    host = LLAMA_CPP_HOST + weights.embedding + candidate.cpu_moe_layers * weights.experts
+    split = (*counts[:-1], counts[-1] + 1) if len(counts) > 1 else ()
+    peer = LLAMA_CPP_HOST if candidate.hosts > 1 else 0
+    return Placement(gpus=gpus, host=host, peer=peer, kv_tokens=tokens, tensor_split=split)
+
+
+def _on_hosts(candidate: Candidate, weights: Weights, cache: float, buffers: float, tokens: int) -> Placement:
+    """As many layers on each host as on any other, to one, in host memory; the embeddings on the head."""
+    each = weights.layer + cache
+    whole = [2 * (candidate.model.layers + 1) * each] * candidate.hosts
+    counts = partition([each] * candidate.model.layers, whole)
+    if counts is None:
+        return Placement(missing=each, kind="weights")
+    head, *others = counts
+    output = weights.head or weights.embedding
+    host = LLAMA_CPP_HOST + weights.embedding + head * each + buffers
+    peer = LLAMA_CPP_HOST + max(others) * each + output + buffers
+    split = (*others[:-1], others[-1] + 1) if len(others) > 1 else ()
+    return Placement(host=host, peer=peer, kv_tokens=tokens, tensor_split=split, remote_layers=sum(others) + 1)
+
+
+def _reserve(gpu: Gpu) -> float:
+    return UNIFIED_MEMORY_RESERVE if gpu.unified_memory else LLAMA_CPP_RESERVE
+
+
+def _layer_weights(candidate: Candidate, weights: Weights) -> list[float]:
+    """--n-cpu-moe N leaves the experts of the first N layers on the host."""
+    on_host, whole = candidate.cpu_moe_layers, weights.layer
+    return [whole - weights.experts] * on_host + [whole] * (candidate.model.layers - on_host)
+
+
+def _lacking(layers: list[float], cache: float, free: Sequence[float]) -> Placement:
+    """What is missing; at least one layer where only the granularity of whole layers is in the way."""
+    if not fits(layers, free):
+        return Placement(missing=max(sum(layers) - sum(free), min(layers)), kind="weights")
+    missing = sum(layers) + cache * len(layers) - sum(free)
+    return Placement(missing=max(missing, min(layers) + cache), kind="context")
+
+
+def _usage(
+    counts: tuple[int, ...],
+    layers: list[float],
+    cache: float,
+    overheads: list[float],
+    output: float,
+    rooms: Sequence[float],
+) -> tuple[GpuUsage, ...]:
+    usage, start = [], 0
+    for position, count in enumerate(counts):
+        held = sum(layers[start : start + count]) + (output if position == len(counts) - 1 else 0)
+        usage.append(GpuUsage(rooms[position], held, count * cache, overheads[position]))
+        start += count
+    return tuple(usage)

@@ -1,0 +1,1 @@
+"""Services over several hosts: node addresses, layouts, conflicts between services."""

@@ -1,0 +1,73 @@
+"""Several services on one rig: whether decisions that were made one by one can be on it at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rigup.plan import Finding
+from rigup.planner.decision import Decision
+from rigup.planner.memory.host import system_mib, total_of
+
+_SOURCE = "docs/inventory.md"
+
+
+def conflicts(earlier: Sequence[Decision], decision: Decision) -> tuple[Finding, ...]:
+    """Why a service cannot run beside those decided earlier: they have its GPUs, or too much of the host's memory.
+
+    Two services never share a GPU, even where their memory would fit: each is planned with the whole of its cards.
+    """
+    found = (_on_host(earlier, decision, rank) for rank in range(decision.candidate.hosts))
+    return tuple(dict.fromkeys(finding for findings in found for finding in findings))
+
+
+def _gpus(decision: Decision, rank: int) -> tuple[int | str, ...]:
+    """The GPUs used on the host of that rank: UUIDs where the service names those, else indices."""
+    uuids = tuple(gpu for gpu in decision.candidate.service.gpus or () if isinstance(gpu, str))
+    return tuple(uuids[row.gpu] if uuids else row.gpu for row in decision.candidate.memory_of(rank))
+
+
+def _on_host(earlier: Sequence[Decision], decision: Decision, rank: int) -> Iterator[Finding]:
+    name, there, mine = decision.candidate.service.name, len(decision.candidate.rig.gpus), _gpus(decision, rank)
+    taken = 0
+    for other in earlier:
+        other_name, theirs = other.candidate.service.name, _gpus(other, rank)
+        taken += len(theirs)
+        if shared := [gpu for gpu in mine if gpu in theirs]:
+            yield Finding(
+                rule="gpu-shared",
+                message=f"services {other_name} and {name} both use {_named(shared)}",
+                hint=f"give each service its own GPUs: services.{other_name}.gpus and services.{name}.gpus",
+                source=_SOURCE,
+            )
+            return
+    if len(mine) + taken > there:
+        yield Finding(
+            rule="gpu-count",
+            message=f"{name} needs {len(mine)} GPUs, but only {there - taken} of {there} are left",
+            hint=f"give it fewer GPUs (services.{name}.gpus) or another rig",
+            source=_SOURCE,
+        )
+    yield from _host_memory(earlier, decision, rank)
+
+
+def _named(gpus: list[int | str]) -> str:
+    return f"GPU{'s' if len(gpus) > 1 else ''} {', '.join(str(gpu) for gpu in gpus)}"
+
+
+def _host_memory(earlier: Sequence[Decision], decision: Decision, rank: int) -> Iterator[Finding]:
+    rig = decision.candidate.rig
+    total, needed = total_of(rig), decision.candidate.host_memory_of(rank)
+    before = {other.candidate.service.name: other.candidate.host_memory_of(rank) for other in earlier}
+    if total is None or not before:
+        return
+    declared = rig.host_memory_gib
+    whose = f"the rig's {declared:g} GiB" if declared else f"the {total:,} MiB assumed for a rig that declares none"
+    left = total - system_mib(total) - sum(before.values())
+    if needed > left:
+        yield Finding(
+            rule="host-memory",
+            message=f"{decision.candidate.service.name} needs {needed:,} MiB of host memory; of {whose}"
+            f" {', '.join(before)} leave{'s' if len(before) == 1 else ''} {max(0, left):,} MiB",
+            hint="use a smaller model or context for one of them, or declare more memory: rig.host_memory_gib",
+            source=_SOURCE,
+        )

@@ -1,0 +1,179 @@
+"""What must be true of a host before anything on it is changed: plan against probe, all findings at once. Pure."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+
+from rigup import layout
+from rigup.facts.probe import Probe
+from rigup.operations.builds.source import name_of
+from rigup.operations.service.gpu_binding import unknown_gpu_uuids
+from rigup.plan import Finding, Plan
+from rigup.preflight.driver import driver_findings
+from rigup.preflight.rig import differences
+from rigup.rig import SUPPORTED_OS
+from rigup.units import GIB, bytes_text
+
+CLOCK_SKEW_SECONDS = 300
+SPACE_FOR_A_BUILD = 2 * GIB
+SPACE_FOR_WEIGHTS_SHARE = 0.02
+OF_APPLY_ALONE = ("host-clock", "host-disk", "host-port")
+"""The rules that matter to nobody who puts nothing on a host."""
+_FOREIGN = ("host-os", "host-init", "host-architecture")
+
+
+def preflight(probe: Probe, plans: tuple[Plan, ...], now: float, remove: bool = False) -> tuple[Finding, ...]:
+    """All that speaks against applying these plans to this host.
+
+    now: this machine's time, seconds since 1970. remove: services that no plan names will be gone by then.
+    """
+    return (
+        *_operating_system(probe),
+        *_clock(probe, now),
+        *_disks(probe, plans),
+        *(differences(plans[0].rig, probe) if plans else ()),
+        *driver_findings(plans, probe),
+        *_named_gpus(probe, plans),
+        *(found for plan in plans for found in _port(probe, plan, _left_over_units(probe, plans), remove)),
+        *_containers(probe, plans),
+    )
+
+
+def unsupported_host_findings(found: tuple[Finding, ...], probe: Probe, plans: tuple[Plan, ...]) -> tuple[Finding, ...]:
+    """Of what speaks against an apply, what leaves nothing to be asked: the host is of no kind that rigup knows."""
+    declared = differences(plans[0].rig, probe) if plans else ()
+    return tuple(one for one in found if one.rule in _FOREIGN and one not in declared)
+
+
+def _containers(probe: Probe, plans: tuple[Plan, ...]) -> Iterator[Finding]:
+    if not any(plan.build and plan.build.method == "image" for plan in plans):
+        return
+    from rigup.planner.rules.images import without_quadlet  # with it come all rules
+
+    if problem := without_quadlet(probe.os):
+        yield Finding(rule="host-quadlet", message=problem[0], hint=problem[1])
+
+
+def _operating_system(probe: Probe) -> Iterator[Finding]:
+    if probe.os not in SUPPORTED_OS:
+        name = probe.os_name or probe.os or "unknown"
+        yield Finding(rule="host-os", message=f"{name} is not supported", hint=f"use one of: {', '.join(SUPPORTED_OS)}")
+    elif probe.init != "systemd":
+        yield Finding(
+            rule="host-init",
+            message=f"process 1 is {probe.init}, not systemd",
+            hint="use a machine that boots with systemd",
+        )
+    if probe.architecture not in ("x86_64", "aarch64"):
+        yield Finding(
+            rule="host-architecture", message=f"{probe.architecture} is not supported", hint="use x86_64 or aarch64"
+        )
+
+
+def _clock(probe: Probe, now: float) -> Iterator[Finding]:
+    skew = probe.clock - now
+    if abs(skew) > CLOCK_SKEW_SECONDS:
+        way = "ahead of" if skew > 0 else "behind"
+        yield Finding(
+            rule="host-clock",
+            message=f"its clock is {abs(skew):.0f} s {way} this machine's: certificate checks and apt would fail",
+            hint="set it: timedatectl set-ntp true",
+        )
+
+
+def _disks(probe: Probe, plans: tuple[Plan, ...]) -> Iterator[Finding]:
+    for disk in probe.disks:
+        if not disk.writable:
+            yield Finding(
+                rule="host-disk", message=f"{disk.folder} is not writable", hint="check whether it is mounted read-only"
+            )
+    needed = {
+        layout.BUILDS: SPACE_FOR_A_BUILD if any(_missing_build(probe, plan) for plan in plans) else 0,
+        layout.WEIGHTS: _missing_weights(probe, plans),
+    }
+    what = {layout.BUILDS: "a build needs", layout.WEIGHTS: "the weights need"}
+    for folder, size in needed.items():
+        there = probe.disk(folder)
+        if there and there.writable and size > there.free_bytes:
+            free = bytes_text(there.free_bytes)
+            yield Finding(
+                rule="host-disk",
+                message=f"{what[folder]} {bytes_text(size)} in {there.folder}, but only {free} are free",
+                hint="free up space, or mount a larger disk there",
+            )
+
+
+def _missing_build(probe: Probe, plan: Plan) -> bool:
+    if plan.build is None or plan.build.method != "source":
+        return False
+    return not probe.builds or name_of(plan.build, probe.architecture, probe.os) not in probe.builds
+
+
+def _missing_weights(probe: Probe, plans: tuple[Plan, ...]) -> int:
+    """How many bytes of weights are yet to come. Services may serve the same ones, or others of one folder."""
+    wanted: dict[str, dict[str, int]] = {}  # by folder and quantisation, each of which has files of its own
+    for checkpoint in (plan.checkpoint for plan in plans if plan.checkpoint):
+        if checkpoint.revision is not None:
+            folder = layout.weights_folder(checkpoint.repo, checkpoint.revision)
+            wanted.setdefault(folder, {})[checkpoint.quant] = checkpoint.bytes
+    return sum(
+        max(0, int(sum(sizes.values()) * (1 + SPACE_FOR_WEIGHTS_SHARE)) - probe.incoming.get(folder, 0))
+        for folder, sizes in wanted.items()
+        if folder not in probe.weights
+    )
+
+
+def _named_gpus(probe: Probe, plans: tuple[Plan, ...]) -> Iterator[Finding]:
+    for plan, uuid in unknown_gpu_uuids(plans, probe):
+        there = ", ".join(gpu.uuid for gpu in probe.gpus)
+        yield Finding(
+            rule="host-gpu-uuid",
+            message=f"services.{plan.service.name}.gpus: {uuid} does not exist; found: {there}",
+            hint="list the GPUs with their UUIDs: rigup status --json",
+        )
+
+
+def _left_over_units(probe: Probe, plans: tuple[Plan, ...]) -> set[str]:
+    """The units of services of rigup's that no plan names any more."""
+    return {layout.unit_name(name) for name in set(probe.current) - {plan.service.name for plan in plans}}
+
+
+def _port(probe: Probe, plan: Plan, left_over: set[str], remove: bool) -> Iterator[Finding]:
+    own = layout.unit_name(plan.service.name)
+    for listener in probe.listeners if plan.rank == 0 else ():  # the head alone has the API
+        if listener.port != plan.service.port or not _same_place(listener.address, plan.service.listen):
+            continue
+        if listener.unit == own or (remove and listener.unit in left_over):
+            continue
+        holder = listener.unit or listener.program or "another program"
+        hint = "stop it, or give the service another port"
+        if listener.unit in left_over:
+            hint = "remove that service, which is no longer in the inventory: rigup apply --remove"
+        yield Finding(
+            rule="host-port",
+            message=f"port {listener.port} of service {plan.service.name} is in use by {holder}",
+            hint=hint,
+        )
+        return
+
+
+def _same_place(there: str, wanted: str) -> bool:
+    """Whether two programs cannot listen at the same port of these addresses; what is no address is taken to be any.
+
+    "::" stands for IPv4 as well, but where a program asks for IPv6 alone, which is not known here.
+    """
+    try:
+        one, other = _address(there), _address(wanted)
+    except ValueError:
+        return True
+    unspecified = {address for address in (one, other) if address.is_unspecified}
+    if any(address.version == 6 for address in unspecified):
+        return True
+    return one == other or (bool(unspecified) and one.version == other.version)
+
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """As the kernel takes it. Raises ValueError where it is none."""
+    found = ipaddress.ip_address("127.0.0.1" if text == "localhost" else text.partition("%")[0])
+    return getattr(found, "ipv4_mapped", None) or found  # how ss shows IPv4 on a socket of IPv6

@@ -1,0 +1,117 @@
+"""The rig that was declared, held against what a host really is: every difference, with both values. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rigup.facts.probe import Probe, ProbedGpu
+from rigup.plan import Finding
+from rigup.rig import Gpu, Rig
+from rigup.units import MIB
+
+# The kernel keeps some of what is plugged in for itself, and people round.
+HOST_MEMORY_TOLERANCE = 0.05
+# Driver branches report a little more or less of the same card; ECC takes a sixteenth.
+GPU_MEMORY_TOLERANCE = 0.02
+
+_DESCRIBE = "update group_data to match the host, or change the host"
+
+
+def differences(rig: Rig, probe: Probe) -> tuple[Finding, ...]:
+    """Everything in which this host is not the rig. GPUs that cannot be asked yet (no driver) are only counted.
+
+    A rig without GPUs says nothing about cards that nothing drives.
+    """
+    gpus = _gpus(rig, probe) if rig.gpus or probe.nvidia.cuda else ()
+    return (*_operating_system(rig, probe), *_host_memory(rig, probe), *gpus)
+
+
+def _operating_system(rig: Rig, probe: Probe) -> Iterator[Finding]:
+    if rig.os is not None and rig.os != probe.os:
+        yield Finding(rule="host-os", message=f"declared: {rig.os}; found: {probe.os}", hint=_DESCRIBE)
+
+
+def _host_memory(rig: Rig, probe: Probe) -> Iterator[Finding]:
+    found = probe.memory_kib / MIB
+    declared = rig.host_memory_gib
+    if declared is not None and abs(found - declared) > HOST_MEMORY_TOLERANCE * declared:
+        yield Finding(
+            rule="host-memory",
+            message=f"declared: {declared:g} GiB of host memory; found: {found:.1f} GiB",
+            hint=_DESCRIBE,
+        )
+
+
+def _gpus(rig: Rig, probe: Probe) -> Iterator[Finding]:
+    lost = [gpu for gpu in probe.gpus if gpu.error]
+    for gpu in lost:
+        yield Finding(
+            rule="host-gpu-lost",
+            message=f"{described(gpu)} does not respond: {gpu.error}",
+            hint="look for the Xid in dmesg, then reboot, reseat the card or replace its power cable",
+        )
+    for gpu in probe.gpus:
+        if gpu.mig:
+            yield Finding(
+                rule="host-gpu-mig",
+                message=f"{described(gpu)}: declared: whole; found: split, MIG is on",
+                hint=f"nvidia-smi -i {gpu.index} -mig 0, then reset the GPU or reboot",
+            )
+    if probe.gpus:
+        yield from _answering(rig, probe, len(lost))
+    elif len(probe.pci_gpus) != len(rig.gpus):
+        yield _counts(rig, f"{len(probe.pci_gpus) or 'no'} NVIDIA GPU{_s(len(probe.pci_gpus))} on the PCI bus", probe)
+
+
+def _answering(rig: Rig, probe: Probe, lost: int) -> Iterator[Finding]:
+    declared, found = [gpu.name for gpu in rig.gpus], [gpu.name for gpu in probe.gpus]
+    named = [name for name in found if name]
+    if not lost and sorted(declared) != sorted(found):
+        yield _counts(rig, _counted(found), probe)
+    elif lost and (len(declared) != len(found) or not _contains(declared, named)):
+        unnamed = len(found) - len(named)
+        yield _counts(rig, _counted(named) + (f" and {unnamed} unidentified" if unnamed else ""), probe)
+    by_name = {gpu.name: gpu for gpu in rig.gpus}
+    for gpu in probe.gpus:
+        if gpu.name in by_name:
+            yield from _memory(by_name[gpu.name], gpu)
+
+
+def _contains(declared: list[str], named: list[str]) -> bool:
+    return all(named.count(name) <= declared.count(name) for name in named)
+
+
+def _memory(declared: Gpu, gpu: ProbedGpu) -> Iterator[Finding]:
+    want, have = declared.memory_mib, gpu.memory_total_mib
+    if want is None or have is None or abs(want - have) <= GPU_MEMORY_TOLERANCE * want:
+        return
+    ecc = gpu.ecc and have < want
+    hint = "turn ECC off, which takes part of it (nvidia-smi -e 0, then reboot), or add this card to catalogue/gpus/"
+    yield Finding(
+        rule="host-gpu-memory",
+        message=f"{described(gpu)}: declared: {want:,} MiB; found: {have:,} MiB",
+        hint=hint if ecc else "add this card to catalogue/gpus/ with its actual memory",
+    )
+
+
+def _counts(rig: Rig, found: str, probe: Probe) -> Finding:
+    said = probe.nvidia.error and f" (NVML: {probe.nvidia.error})"
+    return Finding(
+        rule="host-gpus",
+        message=f"declared: {_counted([gpu.name for gpu in rig.gpus])}; found: {found}{said}",
+        hint="update group_data to match the hardware, or reinstall the missing card",
+    )
+
+
+def described(gpu: ProbedGpu) -> str:
+    """A GPU as messages name it: by index, name and UUID, as far as they are known."""
+    known = ", ".join(part for part in (gpu.name, gpu.uuid) if part)
+    return f"GPU {gpu.index} ({known})" if known else f"GPU {gpu.index}"
+
+
+def _counted(names: list[str]) -> str:
+    return ", ".join(f"{names.count(name)}x {name}" for name in dict.fromkeys(names)) or "no GPU"
+
+
+def _s(count: int) -> str:
+    return "" if count == 1 else "s"

@@ -1,0 +1,206 @@
+"""Keeps a number of streams busy for a while and notes everything: one level of a benchmark.
+
+A level of so many seconds begins with a run-in: every stream's first answer has a random length, so that the streams
+do not march in step, and is not counted. Then comes the window. Requests that begin within it are counted, and the
+load is kept up until the last of them has ended. A level of so many requests has no run-in and counts all.
+Python 3.10 standard library only.
+"""
+
+from __future__ import annotations
+
+import random
+import selectors
+import sys
+import time
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+if __package__:
+    from rigup.programs.bench.bench_ask import reached
+    from rigup.programs.bench.bench_endpoint import Endpoint
+    from rigup.programs.bench.bench_prompts import Prompts
+    from rigup.programs.bench.bench_stream import RequestRecord, Stream
+else:
+    sys.dont_write_bytecode = True
+    from bench_ask import reached  # type: ignore[import-not-found, no-redef]
+    from bench_endpoint import Endpoint  # type: ignore[import-not-found, no-redef]
+    from bench_prompts import Prompts  # type: ignore[import-not-found, no-redef]
+    from bench_stream import RequestRecord, Stream  # type: ignore[import-not-found, no-redef]
+
+TICK_SECONDS = 0.1
+REPORT_SECONDS = 0.5
+MOST_PAUSE = 2.0
+
+
+@dataclass(frozen=True)
+class Level:
+    """What one measurement is of. seconds: the window; or requests: how many. Lengths are tokens.
+
+    timeout_s: how long a stream may be silent. run_in_s: how long the run-in may take at most.
+    """
+
+    concurrency: int
+    input: int
+    output: int
+    seconds: float | None = None
+    requests: int | None = None
+    timeout_s: float = 300.0
+    run_in_s: float = 120.0
+
+
+@dataclass
+class LevelResult:
+    """What a level has left behind. begin, end: its window. late: seconds by which each packet was read late."""
+
+    records: list[RequestRecord]
+    begin: float
+    end: float
+    complete: bool
+    late: array[float]
+    busy: float
+
+
+class Load:
+    """One level, run once. `stopped` says whether to break off."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        level: Level,
+        name: str,
+        seed: int,
+        stopped: Callable[[], bool],
+        report: Callable[[dict[str, Any]], None],
+    ) -> None:
+        self._endpoint, self._level, self._name, self._stopped, self._report = endpoint, level, name, stopped, report
+        self._prompts = Prompts(endpoint.form, level.input, seed)
+        self._chance = random.Random(seed)
+        self._selector = selectors.DefaultSelector()
+        self._late = array("d")
+        self._streams: list[Stream] = []
+        self._records: list[RequestRecord] = []
+        self._waiting: list[tuple[float, Stream]] = []
+        self._failures: dict[Stream, int] = {}
+        self._running_in: set[Stream] = set()
+        self._counted = 0
+        self._begin = self._until = 0.0
+        self._over = False
+
+    def run(self) -> LevelResult:
+        """Runs until the last counted request has ended or the load is stopped."""
+        address = reached(self._endpoint.target)
+        level, began, worked = self._level, time.monotonic(), time.process_time()
+        streams = self._streams = [
+            Stream(self._endpoint.target, address, self._selector, self._ended, self._late)
+            for _ in range(min(level.concurrency, level.requests or level.concurrency))
+        ]
+        if level.seconds is None:
+            self._open_window(began)
+        else:
+            self._running_in = set(streams)
+        for stream in streams:
+            self._next(stream)
+        self._loop(streams, began)
+        for stream in streams:
+            stream.close()
+        self._selector.close()
+        now = time.monotonic()
+        busy = (time.process_time() - worked) / (now - began)
+        ends = [record.ended for record in self._records if record.ended]
+        begin = self._begin or began
+        end = max(ends, default=now) if level.seconds is None or not self._begin else min(self._until, now)
+        return LevelResult(self._records, begin, max(end, begin + 1e-9), self._over, self._late, busy)
+
+    def _loop(self, streams: list[Stream], began: float) -> None:
+        tick = shown = began
+        while not self._over and not self._stopped():
+            for key, mask in self._selector.select(TICK_SECONDS) if self._selector.get_map() else _idle():
+                key.data(mask)
+            now = time.monotonic()
+            if now - tick >= TICK_SECONDS:
+                tick = now
+                self._each_tick(streams, began, now)
+            if now - shown >= REPORT_SECONDS:
+                shown = now
+                self._tell(began, now)
+
+    def _each_tick(self, streams: list[Stream], began: float, now: float) -> None:
+        due = [stream for when, stream in self._waiting if when <= now]
+        self._waiting = [(when, stream) for when, stream in self._waiting if when > now]
+        for stream in due:
+            self._next(stream)
+        for stream in streams:
+            if why := stream.hanging(now, self._level.timeout_s):
+                stream.fail(why)
+        if self._running_in and now - began > self._level.run_in_s:
+            self._running_in.clear()
+            self._open_window(now)
+        if self._begin and now >= self._until:
+            self._settle()
+
+    def _open_window(self, now: float) -> None:
+        self._begin = now
+        self._until = now + self._level.seconds if self._level.seconds is not None else float("inf")
+
+    def _next(self, stream: Stream) -> None:
+        """Gives a stream its next request, if any."""
+        level, now = self._level, time.monotonic()
+        if level.requests is not None and len(self._records) >= level.requests:
+            return
+        counted = bool(self._begin) and self._begin <= now < self._until
+        length = self._chance.randint(1, level.output) if stream in self._running_in else level.output
+        record = RequestRecord(f"{self._name}-{len(self._records)}", counted, length)
+        self._records.append(record)
+        self._counted += counted
+        stream.begin(record, self._endpoint.form.path, self._prompts.body(length))
+
+    def _ended(self, stream: Stream, record: RequestRecord) -> None:
+        self._counted -= record.counted
+        if stream in self._running_in:
+            self._running_in.discard(stream)
+            if not self._running_in and not self._begin:
+                self._open_window(record.ended)
+        self._settle()
+        if self._over:
+            return
+        if record.error:  # do not flood a failing endpoint
+            self._failures[stream] = count = self._failures.get(stream, 0) + 1
+            self._waiting.append((time.monotonic() + min(MOST_PAUSE, 0.1 * 2 ** min(count, 6)), stream))
+        else:
+            self._failures[stream] = 0
+            self._next(stream)
+
+    def _settle(self) -> None:
+        """Notes when nothing that counts is under way any more, and nothing of it will begin."""
+        if self._counted:
+            return
+        if self._level.requests is not None:
+            self._over = len(self._records) >= self._level.requests
+        else:
+            self._over = bool(self._begin) and time.monotonic() >= self._until
+
+    def _tell(self, began: float, now: float) -> None:
+        ended = [record for record in self._records if record.ended]
+        self._report(
+            {
+                "concurrency": self._level.concurrency,
+                "input": self._level.input,
+                "output": self._level.output,
+                "phase": "run-in" if not self._begin else "window" if now < self._until else "last answers",
+                "elapsed_s": now - (self._begin or began),
+                "of_s": self._level.seconds,
+                "of_requests": self._level.requests,
+                "open": sum(stream.record is not None for stream in self._streams),
+                "ended": len(ended),
+                "failed": sum(bool(record.error) for record in ended),
+                "tokens": sum(len(record.arrivals) for record in self._records),
+            }
+        )
+
+
+def _idle() -> list[tuple[selectors.SelectorKey, int]]:
+    """Sleeps while every stream waits before a retry."""
+    time.sleep(TICK_SECONDS)
+    return []

@@ -1,0 +1,90 @@
+"""The address of an endpoint that is measured or evaluated, and how requests to it begin. Python 3.11 standard library.
+
+`check` is called with every new connection before a request, and with it the API key, is sent there.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+
+class EndpointError(Exception):
+    """Raised when an endpoint cannot be measured as it was asked: a message, a hint, and of what kind it is.
+
+    kind: "input" (what the user wrote), "unreachable" or "failed".
+    """
+
+    def __init__(self, kind: str, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.kind, self.message, self.hint = kind, message, hint
+
+
+def unchecked(_: socket.socket) -> None:
+    """For an endpoint that the user gave by address, whose unit is unknown."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where requests go. prefix: the path before /v1. key: never shown. check: raises OSError for a stranger's port."""
+
+    host: str
+    port: int
+    prefix: str = ""
+    key: str | None = field(default=None, repr=False)
+    tls: ssl.SSLContext | None = None
+    check: Callable[[socket.socket], None] = unchecked
+
+    @classmethod
+    def of(cls, url: str, key: str | None, check: Callable[[socket.socket], None] = unchecked) -> Target:
+        """From an address with or without /v1 at its end. Raises Unusable for what is not one.
+
+        What may be a secret in it is not said again: results, logs and lists of processes have the address.
+        """
+        try:
+            parts = urlsplit(url)
+            port = parts.port or (443 if parts.scheme == "https" else 80)
+        except ValueError:
+            parts, port = urlsplit(""), 0
+        if "@" in url or "?" in url or "#" in url:
+            said = "an endpoint address must not contain a user or a query"
+            raise EndpointError("input", said, "pass a key in a file: --api-key-file")
+        if parts.scheme not in ("http", "https") or not parts.hostname or not port:
+            raise EndpointError(
+                "input", f'"{url}" is not the address of an endpoint', "use an address such as http://127.0.0.1:8000"
+            )
+        prefix = parts.path.rstrip("/").removesuffix("/v1")
+        tls = ssl.create_default_context() if parts.scheme == "https" else None
+        return cls(parts.hostname, port, prefix, key, tls, check)
+
+    @property
+    def url(self) -> str:
+        """The address as a user would write it."""
+        return f"{'https' if self.tls else 'http'}://{self.netloc}{self.prefix}"
+
+    @property
+    def netloc(self) -> str:
+        """Host and port, an IPv6 address in brackets."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    def head(self, path: str, length: int, name: str = "") -> bytes:
+        """The head of a request with a JSON body of this many bytes; 0 is a GET. name: tells requests apart."""
+        lines = [f"{'POST' if length else 'GET'} {self.prefix}{path} HTTP/1.1", f"Host: {self.netloc}"]
+        lines += ["Content-Type: application/json", f"Content-Length: {length}"] if length else []
+        lines += [f"Authorization: Bearer {self.key}"] if self.key else []
+        lines += [f"X-Request-Id: {name}"] if name else []
+        return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+
+    def addresses(self) -> list[tuple[socket.AddressFamily, tuple[Any, ...]]]:
+        """What the host's name stands for. Raises Unusable where it stands for nothing."""
+        try:
+            found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+        except OSError:
+            raise EndpointError(
+                "unreachable", f"{self.url}: unknown host name {self.host}", "check the spelling"
+            ) from None
+        return [(family, address) for family, _, _, _, address in found]

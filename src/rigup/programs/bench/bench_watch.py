@@ -1,0 +1,175 @@
+"""Samples the engine's running and queued requests, and the GPUs by NVML, twice a second.
+
+Processes of their own ask, since a driver in trouble may never answer. Python 3.10 standard library, and nvidia-ml-py
+where GPUs are watched.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+if __package__:
+    from rigup.programs.bench.bench_ask import ask
+    from rigup.programs.bench.bench_endpoint import metric
+    from rigup.programs.bench.bench_statistics import percentile
+    from rigup.programs.bench.bench_target import EndpointError, Target
+else:
+    sys.dont_write_bytecode = True
+    from bench_ask import ask  # type: ignore[import-not-found, no-redef]
+    from bench_endpoint import metric  # type: ignore[import-not-found, no-redef]
+    from bench_statistics import percentile  # type: ignore[import-not-found, no-redef]
+    from bench_target import EndpointError, Target  # type: ignore[import-not-found, no-redef]
+
+EVERY_SECONDS = 0.5
+RUNNING = ("vllm:num_requests_running", "sglang:num_running_reqs", "llamacpp:requests_processing")
+QUEUED = ("vllm:num_requests_waiting", "sglang:num_queue_reqs", "llamacpp:requests_deferred")
+
+Sample = dict[str, Any]
+
+
+class Watch:
+    """One process that takes samples. Must be started before anything starts a thread."""
+
+    def __init__(self, samples: Callable[[], Iterator[Sample]]) -> None:
+        reading, writing = os.pipe()
+        parent = os.getpid()
+        self._child = os.fork()
+        if not self._child:
+            _child(samples, reading, writing, parent)
+        os.close(writing)
+        self._pipe = os.fdopen(reading)
+        self.samples: list[Sample] = []
+
+    def listen(self) -> None:
+        """Starts collecting samples."""
+        threading.Thread(target=self._collect, daemon=True).start()
+
+    def _collect(self) -> None:
+        for line in self._pipe:
+            self.samples.append(json.loads(line))
+
+    def between(self, begin: float, end: float) -> list[Sample]:
+        """What was sampled in this time; where it was shorter than the pause between samples, what came last before."""
+        within = [sample for sample in self.samples if begin <= sample.get("time", 0.0) <= end]
+        return within or [sample for sample in self.samples if begin - 2 <= sample.get("time", 0.0) <= end][-1:]
+
+    def stop(self) -> None:
+        """Ends the process without waiting for one that hangs in a driver."""
+        os.kill(self._child, signal.SIGKILL)
+        os.waitpid(self._child, os.WNOHANG)
+
+
+def _child(samples: Callable[[], Iterator[Sample]], reading: int, writing: int, parent: int) -> None:
+    """Writes non-empty samples until the reader is gone. Never returns."""
+    try:
+        os.close(reading)
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for stream in (0, 1, 2):
+            os.dup2(nothing, stream)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        for sample in samples():
+            if os.getppid() != parent:
+                break
+            if sample:
+                os.write(writing, json.dumps({"time": time.monotonic(), **sample}).encode() + b"\n")
+            time.sleep(EVERY_SECONDS)
+    finally:
+        os._exit(0)
+
+
+def of_engine(target: Target) -> Iterator[Sample]:
+    """How many requests the engine runs and queues, as its metrics say; nothing where it has none.
+
+    An empty sample where it does not answer.
+    """
+    while True:
+        try:
+            status, body = ask(target, "/metrics", seconds=5)
+        except EndpointError:
+            yield {}
+            continue
+        text = body[0].decode(errors="replace") if status == 200 else ""
+        running = metric(text, *RUNNING)
+        if running is None:
+            return
+        yield {"running": running, "queued": metric(text, *QUEUED) or 0.0}
+
+
+def of_gpus() -> Iterator[Sample]:
+    """Power, memory and temperature of every GPU; a figure that a card does not have is null."""
+    import pynvml
+
+    def maybe(function: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return function(*arguments)
+        except pynvml.NVMLError:
+            return None
+
+    pynvml.nvmlInit()
+    handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+    names = [str(maybe(pynvml.nvmlDeviceGetName, handle) or "") for handle in handles]
+    while True:
+        found = []
+        for index, handle in enumerate(handles):
+            power, memory = maybe(pynvml.nvmlDeviceGetPowerUsage, handle), maybe(pynvml.nvmlDeviceGetMemoryInfo, handle)
+            found.append(
+                {
+                    "gpu": index,
+                    "name": names[index],
+                    "power_w": None if power is None else power / 1000,
+                    "memory_mib": None if memory is None else memory.used // 2**20,
+                    "temperature_c": maybe(pynvml.nvmlDeviceGetTemperature, handle, 0),
+                }
+            )
+        yield {"gpus": found}
+
+
+def load_of_engine(samples: list[Sample], concurrency: int) -> Sample | None:
+    """What the engine did with so many requests at once; None where it does not say.
+
+    capped: it ran less than that at any time, and half of the time or more it had some queued.
+    """
+    if not samples:
+        return None
+    queued = sorted(sample["queued"] for sample in samples)
+    most = max(sample["running"] for sample in samples)
+    usually = percentile(queued, 0.5)
+    return {
+        "running_most": int(most),
+        "running": sum(sample["running"] for sample in samples) / len(samples),
+        "queued_most": int(queued[-1]),
+        "queued": usually,
+        "capped": bool(usually >= 1 and most < concurrency),
+        "samples": len(samples),
+    }
+
+
+def load_of_gpus(samples: list[Sample]) -> list[Sample]:
+    """Each GPU over the samples: mean and greatest power, greatest memory and temperature."""
+    rows: dict[int, list[Sample]] = {}
+    for sample in samples:
+        for gpu in sample["gpus"]:
+            rows.setdefault(gpu["gpu"], []).append(gpu)
+    return [
+        {
+            "gpu": index,
+            "name": found[0]["name"],
+            "power_w": _over(found, "power_w", lambda values: sum(values) / len(values)),
+            "power_most_w": _over(found, "power_w", max),
+            "memory_most_mib": _over(found, "memory_mib", max),
+            "temperature_most_c": _over(found, "temperature_c", max),
+        }
+        for index, found in rows.items()
+    ]
+
+
+def _over(rows: list[Sample], key: str, reduce: Callable[[list[float]], float]) -> float | None:
+    values = [row[key] for row in rows if row[key] is not None]
+    return reduce(values) if values else None

@@ -1,0 +1,42 @@
+"""Runs on a host, as an unprivileged user: proves that a build runs there.
+
+usage: check_build.py FOLDER EXPECTED PROGRAM [ARGUMENT ...]
+
+PROGRAM is relative to FOLDER. Ends with one line on standard error unless it succeeds and its answer holds EXPECTED.
+Python 3.10 standard library only.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+CHECK_SECONDS = 60
+SHOWN = 300
+
+
+def answer_of(folder: Path, check: list[str], expected: str) -> str:
+    """The output of a build's program; exits if it cannot run, fails, or lacks the expected text."""
+    try:
+        said = subprocess.run(
+            [str(folder / check[0]), *check[1:]],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=CHECK_SECONDS,
+        )
+    except OSError as error:
+        sys.exit(f"cannot run {check[0]}: {error.strerror}")
+    except subprocess.TimeoutExpired:
+        sys.exit(f"{' '.join(check)}: no answer within {CHECK_SECONDS} s")
+    answer = (said.stdout + said.stderr).strip()
+    if said.returncode or expected not in answer:
+        sys.exit(f'{" ".join(check)}: expected "{expected}" in its output, got: {" ".join(answer.split())[-SHOWN:]}')
+    return answer
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 4:
+        sys.exit(__doc__)
+    answer_of(Path(sys.argv[1]), sys.argv[3:], sys.argv[2])

@@ -1,0 +1,252 @@
+"""Finds the owner of a port, so that a secret is sent only to the service's own unit.
+
+Any local user can listen on a port that is free at the time, as while a service is down. Who listens is seen in
+/proc/net/tcp, as the number (inode) of the listening socket; which process holds that socket, only root sees.
+
+The kernel lets no two users listen on the same address, and a number is not given twice. So if the same sockets listen
+before and after a connection is made, it was made to one of them. That is what every connection is checked for; whether
+a socket is the unit's is found out once for each socket.
+
+usage: listeners.py UNIT HOST PORT
+
+As root. Says "ok", or whose the port is, in a line; and again after each line of standard input, which stands for a
+connection that was made since: "ok" where it leads to the unit.
+Python 3.11 standard library only.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import pwd
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+TABLES = {socket.AF_INET: "/proc/net/tcp", socket.AF_INET6: "/proc/net/tcp6"}
+LISTEN = "0A"
+MAPPED = b"\0" * 10 + b"\xff\xff"
+
+
+class Stranger(OSError):
+    """Raised if a port does not provably belong to the unit; the message names its owner."""
+
+
+class Changed(OSError):
+    """Raised if the listening sockets changed before the connection was made; the caller should retry."""
+
+
+class UnitPort:
+    """A port of this host that a unit should listen on."""
+
+    def __init__(self, unit: str) -> None:
+        self.unit = unit
+        self._own: set[int] = set()
+
+    def connect(self, host: str, port: int, seconds: float) -> socket.socket:
+        """A connection to the unit. Raises Stranger where it would be somebody else's, OSError where there is none."""
+        failed: OSError = OSError(f"{host} has no address")
+        for family, kind, protocol, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+            connection = socket.socket(family, kind, protocol)
+            try:
+                connection.settimeout(seconds)
+                self.learn(address)
+                connection.connect(address)
+                self.check(connection)
+                return connection
+            except OSError as error:
+                connection.close()
+                if isinstance(error, Stranger):
+                    raise
+                failed = error
+        raise failed
+
+    def learn(self, address: tuple[Any, ...]) -> None:
+        """Finds out, as root, that the unit listens there: what `check` then holds connections against.
+
+        Where nobody listens nothing is learnt. Raises Stranger where somebody else does.
+        """
+        self._own |= self._of_unit(address, listening(address))
+
+    def check(self, connection: socket.socket) -> None:
+        """Raises Changed unless what listens now was known to be the unit's before the connection was made.
+
+        That takes no rights.
+        """
+        self.check_address(connection.getpeername())
+
+    def check_address(self, address: tuple[Any, ...]) -> None:
+        """As `check`, for a connection that another process has made to this address."""
+        found = listening(address)
+        if not found:
+            raise Changed(f"nothing listens on port {address[1]} any more")
+        if not found.keys() <= self._own:
+            raise Changed(f"port {address[1]} now belongs to user {_user(next(iter(found.values())))}")
+
+    def _of_unit(self, address: tuple[Any, ...], found: dict[int, int]) -> set[int]:
+        """These sockets, by number, with the users that made them. Raises Stranger."""
+        unknown = found.keys() - self._own
+        if unknown and not unknown <= set(_held(unknown, self.unit)):
+            owner = next(iter(found.values()))
+            raise Stranger(f"port {address[1]} belongs to {_holder(unknown, owner)}, not to {self.unit}")
+        return {*found}
+
+
+def listening(address: tuple[Any, ...]) -> dict[int, int]:
+    """The sockets that take connections to an address of this host: number, and the user who made it."""
+    host, port = address[0].partition("%")[0], address[1]
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    packed = socket.inet_pton(family, host)
+    if packed.startswith(MAPPED):
+        family, packed = socket.AF_INET, packed[len(MAPPED) :]
+    either = {_hex(packed, port), _hex(bytes(len(packed)), port)}
+    if family == socket.AF_INET6:
+        return _listening(family, either)
+    # a socket of IPv6 gets what no socket of IPv4 wants
+    both = {_hex(MAPPED + packed, port), _hex(bytes(16), port)}
+    return _listening(family, either) or _listening(socket.AF_INET6, both)
+
+
+def unit_of(pid: str) -> str:
+    """The unit that a process belongs to by its control group, which nobody but systemd gives; "" where it is gone.
+
+    The first unit on the way counts: below user@1000.service, a user names groups as they like.
+    """
+    hierarchy, root = _systemd()
+    for part in _groups(pid).get(hierarchy, "").removeprefix(root).split("/"):
+        if part.endswith((".service", ".scope")):
+            return part
+    return ""
+
+
+@functools.cache
+def _systemd() -> tuple[str, str]:
+    """The hierarchy in which systemd keeps units (v2 has no name), and where this machine, or container, begins there.
+
+    It is where systemd has put itself.
+    """
+    found = _groups("1")
+    for hierarchy in ("name=systemd", ""):
+        root, init, _ = found.get(hierarchy, "").rpartition("/init.scope")
+        if init:
+            return hierarchy, root
+    return "", ""
+
+
+def _groups(pid: str) -> dict[str, str]:
+    """A process's control groups by hierarchy."""
+    try:
+        with open(f"/proc/{pid}/cgroup") as file:
+            return {controllers: path for _, controllers, path in (line.rstrip("\n").split(":", 2) for line in file)}
+    except OSError:
+        return {}
+
+
+def _listening(family: socket.AddressFamily, local: set[str]) -> dict[int, int]:
+    """The kernel lists those that listen first, so that thousands of connections cost nothing."""
+    found = {}
+    try:
+        with open(TABLES[family]) as file:
+            next(file)
+            for line in file:
+                _, own, _, state, _, _, _, user, _, inode, *_ = line.split()
+                if state != LISTEN:
+                    break
+                if own in local:
+                    found[int(inode)] = int(user)
+    except (OSError, StopIteration):
+        pass
+    return found
+
+
+def _hex(packed: bytes, port: int) -> str:
+    """An address as /proc/net/tcp has it: words of 32 bits in the machine's order."""
+    words = (int.from_bytes(packed[n : n + 4], sys.byteorder) for n in range(0, len(packed), 4))
+    return "".join(f"{word:08X}" for word in words) + f":{port:04X}"
+
+
+def _sockets(pid: str) -> Iterator[int]:
+    """The numbers of the sockets that a process holds; of another user's only root sees them."""
+    try:
+        with os.scandir(f"/proc/{pid}/fd") as entries:
+            for entry in entries:
+                target = os.readlink(entry.path)
+                if target.startswith("socket:["):
+                    yield int(target[8:-1])
+    except OSError:
+        return
+
+
+def _pids() -> Iterator[str]:
+    return (name for name in os.listdir("/proc") if name.isdigit())
+
+
+def _held(wanted: set[int], unit: str) -> Iterator[int]:
+    """Those of the sockets that a process of the unit holds."""
+    for pid in _pids():
+        if unit_of(pid) == unit:
+            yield from wanted.intersection(_sockets(pid))
+
+
+def _holder(wanted: set[int], owner: int) -> str:
+    """Who holds one of these sockets: "user nobody (pid 123, python3)"; without the process where nobody sees it."""
+    for pid in _pids():
+        if not wanted.isdisjoint(_sockets(pid)):
+            try:
+                with open(f"/proc/{pid}/comm", errors="replace") as file:
+                    name = "".join(c for c in file.read() if c.isprintable())
+                return f"user {_user(os.stat(f'/proc/{pid}').st_uid)} (pid {pid}, {name})"
+            except OSError:
+                break
+    return f"user {_user(owner)}"
+
+
+def _user(number: int) -> str:
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return str(number)
+
+
+class _Guard:
+    """An address by name may be several; whoever connects takes any of them."""
+
+    def __init__(self, unit: str, host: str, port: str) -> None:
+        self._unit_port, self._port = UnitPort(unit), port
+        found = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)
+        self._addresses = [address for *_, address in found]
+
+    def learn(self) -> None:
+        for address in self._taken():
+            self._unit_port.learn(address)
+
+    def check(self) -> None:
+        for address in self._taken():
+            self._unit_port.check_address(address)
+
+    def _taken(self) -> list[tuple[Any, ...]]:
+        taken = [address for address in self._addresses if listening(address)]
+        if not taken:
+            raise Changed(f"nothing listens on port {self._port}")
+        return taken
+
+
+def main(unit: str, host: str, port: str) -> None:
+    """Answers until standard input ends. What listens there later than now is not the unit's to whoever asks here."""
+    guard = _Guard(unit, host, port)
+    _say(guard.learn)
+    for _ in sys.stdin:
+        _say(guard.check)
+
+
+def _say(check: Callable[[], None]) -> None:
+    try:
+        check()
+        print("ok", flush=True)
+    except (Stranger, Changed) as error:
+        print(error, flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,396 @@
+"""Puts the files of one checkpoint revision onto this host: every file whole and verified, or the folder is not there.
+
+    fetch_weights.py JOB                   download what is missing; resumes what an earlier run left behind
+    fetch_weights.py --check [--deep] JOB  print {"complete", "missing", "bad"}; --deep hashes every file
+
+JOB is a JSON file, or "-": see `Job` in weights_folder.py. Needs weights_folder.py, curl_transfers.py,
+hub_access.py and unit_status.py beside it, and for a job with `sharing`, which takes files from other hosts too,
+swarm.py, swarm_order.py, swarm_turns.py, hub_pace.py and peers.py.
+
+The work lies beside the folder: FOLDER.incoming/parts/PATH.part grows, FOLDER.incoming/verified/PATH is whole and
+hashed, and FOLDER appears by one rename. Files that join an existing FOLDER are renamed into it one by one, each
+already verified, and its receipt is replaced last. FOLDER.lock keeps two fetchers apart: the second waits. The exit
+codes are the EXIT_ constants of weights_folder.py, and 128 + the number of the signal that stopped it.
+Python 3.10 standard library only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import contextlib
+import fcntl
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import threading
+import time
+import urllib.parse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+if __package__:
+    from rigup.programs.unit_status import notify_status
+    from rigup.programs.weights import curl_transfers as curl
+    from rigup.programs.weights import weights_folder as weights
+    from rigup.programs.weights.hub_access import denial, read_token
+    from rigup.programs.weights.weights_folder import FetchError, FetchJob, File, Receipt, size_of, sync_folder
+else:  # on a host the programs lie side by side, without rigup, and their folder is not for bytecode
+    sys.dont_write_bytecode = True
+    import curl_transfers as curl  # type: ignore[import-not-found, no-redef]
+    import weights_folder as weights  # type: ignore[import-not-found, no-redef]
+    from hub_access import denial, read_token  # type: ignore[import-not-found, no-redef]
+    from unit_status import notify_status  # type: ignore[import-not-found, no-redef]
+    from weights_folder import FetchError, FetchJob, File, Receipt, size_of, sync_folder  # type: ignore[no-redef]
+
+if TYPE_CHECKING:
+    from rigup.programs.weights.swarm import PeerDownload
+
+HASH_ATTEMPTS = 3
+REPORT_EVERY_S = 2.0
+LONGEST_PAUSE_S = 30.0
+FLUSH_EVERY_S = 0.5
+FLUSH_BYTES = 8 * 2**20
+
+
+def bytes_text(count: float) -> str:
+    """A size for people, decimal: 98362432 -> '98.4 MB'."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.2f} TB"
+
+
+class Fetch:
+    """One run of one job. `run` returns when the folder is complete, and raises FetchError otherwise.
+
+    receipt, staged: what is verified in the folder and beside it. pending: what is not whole. hashing: what is whole.
+    """
+
+    def __init__(self, job: FetchJob) -> None:
+        self.job = job
+        self.incoming = Path(f"{job.folder}.incoming")
+        self.verified = self.incoming / "verified"
+        self.pending: dict[str, File] = {}
+        self.hashing: dict[concurrent.futures.Future[str], tuple[File, Path]] = {}
+        self.wrong_hashes: dict[str, int] = {}
+        self.stop = threading.Event()
+        self.pool = concurrent.futures.ThreadPoolExecutor(min(4, os.cpu_count() or 1))
+        self.problem = ""
+        self.retry_after_s = 0.0
+        self.reported = (0.0, -1, "")
+        self.swarm: PeerDownload | None = None
+        self.hashed = 0
+        self.doing = ""
+
+    def run(self) -> None:
+        """Fetches everything that is missing and puts it in place."""
+        try:
+            with self.locked() as lock:
+                if self.job.sharing:
+                    self.swarm = self.join_swarm(lock)
+                self.survey()
+                self.require_disk()
+                threading.Thread(target=self.flush, daemon=True).start()
+                if self.swarm:
+                    self.swarm.download()
+                else:
+                    self.download(lock)
+                self.put_in_place()
+                self.report(final=True)
+        finally:
+            if self.swarm:
+                self.swarm.close()
+            self.stop.set()
+            self.pool.shutdown(cancel_futures=True)
+
+    def join_swarm(self, lock: int) -> PeerDownload:
+        """The job's swarm; its modules exist only on hosts that are in one."""
+        if __package__:
+            from rigup.programs.weights.swarm import PeerDownload
+        else:
+            from swarm import PeerDownload  # type: ignore[import-not-found, no-redef]
+
+        return PeerDownload(self, lock)
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[int]:
+        """Holds FOLDER.lock and yields its descriptor; curl inherits it, so an orphaned curl keeps others away too."""
+        self.job.folder.parent.mkdir(parents=True, exist_ok=True)
+        with open(f"{self.job.folder}.lock", "a+") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                lock.seek(0)
+                notify_status(f"waiting for {lock.read().strip()}")
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            lock.truncate(0)
+            lock.write(f"process {os.getpid()} since {time.strftime('%Y-%m-%d %H:%M:%S UTC', time.gmtime())}\n")
+            lock.flush()
+            yield lock.fileno()
+
+    def part(self, file: File) -> Path:
+        """Where a file grows."""
+        return self.incoming / "parts" / f"{file.path}.part"
+
+    def survey(self) -> None:
+        """Sorts the job's files: vouched for by a receipt, there but not vouched for (to be hashed), or pending."""
+        self.receipt, self.staged = Receipt(self.job.folder), Receipt(self.verified)
+        there = [path for path in self.staged.entries if (self.verified / path).is_file()]
+        self.staged.entries = {path: self.staged.entries[path] for path in there}  # the rest was put in place, or lost
+        for file in self.job.files:
+            if self.receipt.covers(file) or self.staged.covers(file):
+                self.offer(file, (self.job.folder if self.receipt.covers(file) else self.verified) / file.path)
+                continue
+            places = (self.job.folder / file.path, self.verified / file.path)
+            whole = next((path for path in places if size_of(path) == file.size), None)
+            if whole:
+                self.verify(file, whole)
+            else:
+                self.pending[file.path] = file
+        self.take_whole_parts()
+
+    def offer(self, file: File, path: Path) -> None:
+        """Offers a verified file to the peers, if there are any."""
+        if self.swarm:
+            self.swarm.offer.add(file.sha256, path)
+
+    def take_whole_parts(self) -> None:
+        """Sends parts that have reached their size to be hashed, and throws away those that have outgrown it."""
+        for file in list(self.pending.values()):
+            self.take_whole_part(file)
+
+    def take_whole_part(self, file: File) -> None:
+        """As `take_whole_parts`, for one that is pending."""
+        part = self.part(file)
+        part.parent.mkdir(parents=True, exist_ok=True)
+        if file.size == 0:
+            part.touch()
+        size = size_of(part)
+        if size == file.size:
+            self.verify(file, part)
+        elif size is not None and size > file.size:
+            part.unlink()
+
+    def flush(self) -> None:
+        """Writes growing parts to disk as they arrive, to avoid one long sync at the end."""
+        flushed: dict[Path, int] = {}
+        while not self.stop.wait(FLUSH_EVERY_S):
+            for part in [self.part(file) for file in list(self.pending.values())]:
+                with contextlib.suppress(OSError):
+                    size = size_of(part)
+                    if size and size - flushed.get(part, 0) >= FLUSH_BYTES:
+                        flushed[part] = size
+                        weights.sync(part)
+
+    def verify(self, file: File, path: Path) -> None:
+        """Hashes a file of the right size in the background; `settle` takes the result."""
+        self.pending.pop(file.path, None)
+        self.hashing[self.pool.submit(self.hash_on_disk, path)] = (file, path)
+
+    def hash_on_disk(self, path: Path) -> str:
+        """The sha256 of a file that a power cut cannot take away any more."""
+        found = weights.hash_file(path, self.stop, self.count_hashed)
+        weights.sync(path)
+        return found
+
+    def count_hashed(self, count: int) -> None:
+        """Adds to what is shown of the hashing; several threads may lose a count, which only the eye would miss."""
+        self.hashed += count
+
+    def settle(self, wait: bool) -> None:
+        """Accepts files with the right hash; the others are deleted and pending again, a few times."""
+        for future in list(self.hashing):
+            while wait and not future.done():
+                concurrent.futures.wait([future], timeout=curl.TICK_S)
+                self.report()
+            if future.done():
+                file, path = self.hashing.pop(future)
+                if future.result() == file.sha256:
+                    self.accept(file, path)
+                else:
+                    self.reject(file, path, future.result())
+
+    def accept(self, file: File, path: Path) -> None:
+        """Notes a verified file in the receipt of the folder that it belongs to; a part gets its name first."""
+        if self.job.folder in path.parents:
+            self.receipt.add(file)
+            self.offer(file, path)
+            return
+        final = self.verified / file.path
+        final.parent.mkdir(parents=True, exist_ok=True)
+        path.replace(final)
+        sync_folder(final.parent)
+        self.staged.add(file)
+        self.staged.write(self.job)
+        self.offer(file, final)
+
+    def reject(self, file: File, path: Path, found: str) -> None:
+        """Makes a file pending again. Raises FetchError when it came wrong too often."""
+        self.pending[file.path] = file
+        if self.job.folder in path.parents:  # a service may be reading it: it stays until its replacement is there
+            return self.take_whole_part(file)  # which may have been sent
+        path.unlink()
+        if self.swarm and self.swarm.attribute_corruption(file, found):
+            return
+        times = self.wrong_hashes[file.path] = self.wrong_hashes.get(file.path, 0) + 1
+        self.problem = f"{file.path}: sha256 is {found}, not the locked {file.sha256}"
+        if times >= HASH_ATTEMPTS:
+            raise FetchError(weights.EXIT_HASH, f"{self.problem} ({times} downloads)")
+
+    def missing_bytes(self) -> int:
+        """What still has to come over the network."""
+        return sum(file.size - (size_of(self.part(file)) or 0) for file in self.pending.values())
+
+    def require_disk(self) -> None:
+        """Raises FetchError when what is missing does not fit."""
+        job, needed = self.job, self.missing_bytes()
+        free = shutil.disk_usage(job.folder.parent).free
+        if needed and needed + job.reserve_bytes > free:
+            kept = f" and {bytes_text(job.reserve_bytes)} to spare" if job.reserve_bytes else ""
+            message = f"{job.repo} needs {bytes_text(needed)} more{kept}, only {bytes_text(free)} free"
+            raise FetchError(weights.EXIT_DISK, f"{job.folder.parent}: disk full: {message}")
+
+    def download(self, lock: int) -> None:
+        """Rounds of curl until nothing is pending. Its own --retry would start a broken part again at 0."""
+        tries, missing = 0, self.missing_bytes()
+        while self.pending or self.hashing:
+            self.transfer(lock, list(self.pending.values()))
+            self.settle(wait=True)
+            self.take_whole_parts()
+            if not self.pending:
+                continue
+            before, missing = missing, self.missing_bytes()
+            tries = 0 if missing < before else tries + 1
+            if tries >= self.job.attempts:
+                raise FetchError(weights.EXIT_FAILED, f"gave up after {tries} tries without progress: {self.problem}")
+            self.wait_until(time.monotonic() + self.pause(tries), f"try {tries + 1} of {self.job.attempts}")
+
+    def wait_until(self, end: float, what: str) -> None:
+        """Waits, and says for what and for how long, as a pause that the hub asked for may be long."""
+        while (left := end - time.monotonic()) > 0:
+            self.doing = f"waiting {left:.0f} s before {what}"
+            self.report()
+            time.sleep(min(left, curl.TICK_S))
+        self.doing = ""
+
+    def pause(self, tries: int) -> float:
+        """Seconds to leave the hub alone after so many tries without progress: as long as it said, if it said so."""
+        asked, self.retry_after_s = self.retry_after_s, 0.0
+        return max(asked, min(LONGEST_PAUSE_S, 0.5 * 2.0**tries) * random.uniform(0.75, 1.25))
+
+    def hub_transfer(self, file: File, part: Path | None = None) -> str:
+        """curl's configuration for a file from the hub; part: where it is to grow, if not where it belongs."""
+        job = self.job
+        url = f"{job.hub}/{job.repo}/resolve/{job.revision}/{urllib.parse.quote(file.path)}"
+        token = read_token(job.token_file) if job.token_file else None
+        wanted = curl.DownloadRequest(url, part or self.part(file), file.size)
+        return curl.configuration(wanted, job.stall_s, token, job.hub_bytes_per_second)
+
+    def transfer(self, lock: int, batch: list[File]) -> None:
+        """One round: each file of a batch once, `parallel` at a time; what ends is hashed while the rest goes on."""
+        waiting, files = batch[::-1], {file.path: file for file in batch}
+        with contextlib.closing(curl.Transfers(lock)) as transfers:
+            while waiting or transfers.running:
+                while waiting and transfers.running < self.job.hub_transfers:
+                    file = waiting.pop()
+                    transfers.begin(file.path, self.hub_transfer(file), file.size)
+                for path, transfer in transfers.ended(curl.TICK_S):
+                    self.judge(files[path], transfer)
+                self.settle(wait=False)
+                self.report()
+
+    def judge(self, file: File, transfer: curl.Transfer) -> None:
+        """What a transfer's end means: the file is whole, to be continued, to be started over, or all is over."""
+        part, hub = self.part(file), urllib.parse.urlsplit(self.job.hub).netloc
+        size = size_of(part) or 0
+        if transfer.status in (401, 403, 404) and transfer.host == hub:
+            raise FetchError(weights.EXIT_DENIED, denial(self.job, file, transfer.status))
+        if transfer.code == 0 and size == file.size:
+            return self.verify(file, part)
+        self.retry_after_s = max(self.retry_after_s, transfer.retry_after_s)
+        reason = transfer.message or f"{size} bytes instead of {file.size}"
+        self.problem = f"{file.path} from {transfer.host}: {reason}"
+        if transfer.code == curl.WRITE_FAILED:
+            self.require_disk()
+        if transfer.code == curl.WRITE_FAILED or transfer.code in curl.TLS_FAILED:
+            raise FetchError(weights.EXIT_FAILED, self.problem)
+        if transfer.code in (0, curl.TOO_LARGE, *curl.START_OVER) or transfer.status == 416:
+            part.unlink(missing_ok=True)
+
+    def put_in_place(self) -> None:
+        """Makes what was verified visible: the whole folder at once, or file by file into one that is already there."""
+        folder = self.job.folder
+        if self.staged.entries and not folder.exists():
+            self.verified.rename(folder)
+            sync_folder(folder.parent)
+        else:
+            for path in self.staged.entries:
+                (folder / path).parent.mkdir(parents=True, exist_ok=True)
+                (self.verified / path).replace(folder / path)
+                sync_folder((folder / path).parent)
+            self.receipt.entries |= self.staged.entries
+            if self.receipt.entries != Receipt(folder).entries:
+                self.receipt.write(self.job)
+            shutil.rmtree(self.verified, ignore_errors=True)
+        for file in self.job.files:
+            self.offer(file, folder / file.path)
+        for empty, _, _ in os.walk(self.incoming, topdown=False):
+            with contextlib.suppress(OSError):  # parts that another job of this revision left keep their folder
+                os.rmdir(empty)
+
+    def report(self, final: bool = False) -> None:
+        """Reports changed progress to stdout and systemd, at most every two seconds."""
+        total = sum(file.size for file in self.job.files)
+        done = total - self.missing_bytes()
+        now = time.monotonic()
+        hashing = f"hashing, {bytes_text(self.hashed)} so far" if self.hashing else ""
+        said = ", ".join(filter(None, (self.swarm.shares() if self.swarm else "bytes", hashing, self.doing)))
+        if final or (now - self.reported[0] >= REPORT_EVERY_S and (done, said) != self.reported[1:]):
+            if done != self.reported[1] or final:
+                with contextlib.suppress(OSError):  # the reader may be gone; the download continues
+                    print(f"progress {done} {total} bytes", flush=True)
+            self.reported = (now, done, said)
+            notify_status(f"{done}/{total} {said}")
+
+
+def stop_on_signal(number: int, _frame: object) -> NoReturn:
+    """Turns the first signal into the end of the run, and ignores the rest while it winds up. Parts are kept."""
+    for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(each, signal.SIG_IGN)
+    raise FetchError(128 + number, f"stopped by {signal.Signals(number).name}")
+
+
+def main(arguments: list[str]) -> int:
+    """The command line; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="fetch_weights.py", description="Fetch the weights of one checkpoint.")
+    parser.add_argument("--check", action="store_true", help="only say what is there")
+    parser.add_argument("--deep", action="store_true", help="with --check: hash every file")
+    parser.add_argument("job", type=Path)
+    options = parser.parse_args(arguments)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, stop_on_signal)
+    os.umask(0o022)
+    try:
+        job = weights.load_job(options.job)
+        if options.check:
+            found = weights.check(job, options.deep)
+            print(json.dumps(found))
+            return weights.EXIT_COMPLETE if found["complete"] else weights.EXIT_FAILED
+        Fetch(job).run()
+        return weights.EXIT_COMPLETE
+    except FetchError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    except OSError as error:
+        print(f"error: {error.filename or options.job}: {error.strerror or error}", file=sys.stderr)
+        return weights.EXIT_FAILED
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

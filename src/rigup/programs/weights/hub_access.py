@@ -1,0 +1,34 @@
+"""The hub's token on a host, and what to do where the hub says no.
+
+Part of fetch_weights.py: the two lie side by side on a host. Python 3.10 standard library only.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+if __package__:
+    from rigup.programs.weights.weights_folder import EXIT_INPUT, FetchError, FetchJob, File
+else:
+    from weights_folder import EXIT_INPUT, FetchError, FetchJob, File  # type: ignore[import-not-found, no-redef]
+
+
+def denial(job: FetchJob, file: File, status: int) -> str:
+    """What to do about the hub's final no."""
+    given = "the token given" if job.token_file else "no token was given"
+    if status == 404:
+        return f"{job.hub} has no {file.path} in {job.repo} at revision {job.revision} (404); update the lock"
+    if status == 403:
+        return f"{job.hub} refuses {job.repo} (403, {given}): accept its terms on its page with the token's account"
+    return f"{job.hub} requires a token that may read {job.repo} (401, {given}), or the repository does not exist"
+
+
+def read_token(path: str) -> str:
+    """The hub token; it must be one printable word, because it becomes a line of curl's configuration."""
+    try:
+        token = Path(path).read_text().strip()
+    except OSError as error:
+        raise FetchError(EXIT_INPUT, f"token_file: {path}: {error.strerror}") from None
+    if not token or not token.isascii() or not token.isprintable() or set(token) & set(' "\\'):
+        raise FetchError(EXIT_INPUT, f"token_file: {path} does not hold a token (one word)")
+    return token

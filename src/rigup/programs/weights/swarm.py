@@ -1,0 +1,396 @@
+"""A download in which hosts of a fleet share: each file comes from the hub once, and from peers everywhere else.
+
+Nobody is in charge. Each host takes from its peers what they have, and from the hub what is its turn by `swarm_order`;
+where the peer whose turn it is makes no progress, the next one takes over. Every host ends with all files as long as
+the hub or any peers that together have them can be reached. What a peer says or sends slows a download down by a
+bounded time: it is compared with what the hub gives here. Part of fetch_weights.py.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+if __package__:
+    from rigup.programs.weights import curl_transfers as curl
+    from rigup.programs.weights import swarm_order as order
+    from rigup.programs.weights.hub_pace import SAMPLE, TIMES_SLOWER, HubPace
+    from rigup.programs.weights.peers import Offer, Peers, PeerSharing, PeerView
+    from rigup.programs.weights.swarm_turns import Turns
+    from rigup.programs.weights.weights_folder import EXIT_DISK, EXIT_FAILED, Download, FetchError, File, size_of
+else:
+    import curl_transfers as curl  # type: ignore[import-not-found, no-redef]
+    import swarm_order as order  # type: ignore[import-not-found, no-redef]
+    from hub_pace import SAMPLE, TIMES_SLOWER, HubPace  # type: ignore[import-not-found, no-redef]
+    from peers import Offer, Peers, PeerSharing, PeerView  # type: ignore[import-not-found, no-redef]
+    from swarm_turns import Turns  # type: ignore[import-not-found, no-redef]
+    from weights_folder import (  # type: ignore[import-not-found, no-redef]
+        EXIT_DISK,
+        EXIT_FAILED,
+        Download,
+        FetchError,
+        File,
+        size_of,
+    )
+
+TICK_S = 0.2
+TELL_S = 0.5
+LAN_STALL_S = 10
+HUB = "hub"
+EARLIER = "an earlier run"
+OFFENCES = 2
+BUSY = 503
+
+
+@dataclass
+class Active:
+    """A transfer that runs. view: the peer that it comes from, None for the hub. before: the part's size then.
+
+    mark: when its pace was last measured, and the part's size then.
+    """
+
+    file: File
+    view: PeerView | None
+    before: int
+    mark: tuple[float, int] = (0.0, 0)
+
+    @property
+    def source(self) -> str:
+        """Where it comes from, by name."""
+        return self.view.name if self.view else HUB
+
+
+class PeerDownload:
+    """One host's side of it, for the files of one `Download`."""
+
+    def __init__(self, fetch: Download, lock: int) -> None:
+        job = fetch.job
+        assert job.sharing is not None
+        self.fetch, self.sharing = fetch, PeerSharing.read(job.sharing)
+        self.peers = Peers(self.sharing, {file.sha256: file.size for file in job.files})
+        self.turns = Turns(self.sharing, job.files)
+        self.offer, self.hub = Offer(self.sharing), HubPace()
+        self.curls = curl.Transfers(lock)
+        self.active: dict[str, Active] = {}
+        self.taken: Counter[str] = Counter()
+        self.moved = time.monotonic()
+        self.told, self.begun = 0.0, 0
+        self.banned: set[str] = set()
+        self.lan_transfers = 1 if job.lan_bytes_per_second else job.parallel
+
+    def close(self) -> None:
+        """Kills what runs, and tells the peers no more."""
+        self.curls.close()
+        self.hub.clear()
+        self.peers.end()
+        self.tell(final=True)
+
+    def download(self) -> None:
+        """Returns when nothing is pending and everything is verified. Raises FetchError where that cannot be."""
+        fetch = self.fetch
+        for file in fetch.job.files:
+            self.turns.files[file.path].sources = {EARLIER} if size_of(fetch.part(file)) else set()
+        self.tell(final=True)
+        while fetch.pending or fetch.hashing:
+            if fetch.pending and self.peers.begin():
+                self.turns.began = self.moved = time.monotonic()
+            self.look()
+            self.leave_hub()
+            self.compare_with_hub()
+            self.begin_from_peers()
+            self.begin_from_hub()
+            for path, transfer in self.curls.ended(TICK_S):
+                if path in self.active:
+                    self.judge(self.active.pop(path), transfer)
+                else:
+                    self.end_sample()
+            fetch.settle(wait=False)
+            fetch.doing = self.waits_for()
+            fetch.report()
+            self.tell()
+            self.give_up_in_the_end()
+        self.tell(final=True)
+
+    def look(self) -> None:
+        """Notes which peers answer, and names those that said what cannot be."""
+        now = time.monotonic()
+        for view in self.peers.views:
+            if view.banned and view.name not in self.banned:
+                self.ban(view, view.banned)
+        self.turns.live = [
+            view for view in self.peers.views if view.answers(now, self.sharing.poll_s) and not view.banned
+        ]
+
+    def open_files(self) -> list[File]:
+        """What is pending and not on its way."""
+        return [file for path, file in self.fetch.pending.items() if path not in self.active]
+
+    @property
+    def hub_is_useless(self) -> bool:
+        """Whether nothing comes from the hub: slow peers are better then."""
+        return bool(self.hub.error or self.hub.tries)
+
+    def begin_from_peers(self) -> None:
+        """Takes what peers have, what fewest have first, each from the peer that is asked for least."""
+        loads = Counter(active.source for active in self.active.values() if active.view)
+        files = {file.path: file for file in self.open_files()}
+        sources = {path: self.turns.sources_of(file, self.hub_is_useless) for path, file in files.items()}
+        copies = {path: len(views) for path, views in sources.items()}
+        places = {path: self.turns.files[path].place for path in files}
+        for path in order.rarest_first(files, copies, places, len(self.turns.files)):
+            if sum(loads.values()) >= self.lan_transfers:
+                return
+            view = min(sources[path], key=lambda view: (loads[view.name], random.random()))
+            self.begin(files[path], view)
+            loads[view.name] += 1
+
+    def begin_from_hub(self) -> None:
+        """Takes what is this host's turn, and what no peer has or makes progress with."""
+        now = time.monotonic()
+        if self.hub.error or now < self.hub.rests_until:
+            return
+        running = sum(active.view is None for active in self.active.values())
+        held = frozenset().union(*(view.have for view in self.turns.live if not view.slow))
+        pending = self.fetch.pending
+        undone = [path for path in self.turns.files if path in pending and pending[path].sha256 not in held]
+        opened = order.opened(undone, self.fetch.job.parallel)
+        for path, entry in self.turns.files.items():
+            entry.opened = (entry.opened or now) if path in opened else 0.0
+        for file in sorted(
+            self.open_files(), key=lambda file: (self.turns.turn(file), self.turns.files[file.path].place)
+        ):
+            if running >= self.fetch.job.hub_transfers:
+                return
+            if (file.path in opened or file.path not in undone) and self.turns.is_next(
+                file, size_of(self.fetch.part(file)) or 0
+            ):
+                self.begin(file, None)
+                running += 1
+
+    def begin(self, file: File, view: PeerView | None) -> None:
+        """Starts a transfer."""
+        fetch, job, part = self.fetch, self.fetch.job, self.fetch.part(file)
+        part.parent.mkdir(parents=True, exist_ok=True)
+        size = size_of(part) or 0
+        self.begun += 1
+        self.active[file.path] = Active(file, view, size, (time.monotonic(), size))
+        if view is None:
+            config = fetch.hub_transfer(file)
+        else:
+            host = f"[{view.address}]" if ":" in view.address else view.address
+            wanted = curl.DownloadRequest(f"http://{host}:{view.peer.port}/files/{file.sha256}", part, file.size, True)
+            config = curl.configuration(wanted, min(job.stall_s, LAN_STALL_S), None, job.lan_bytes_per_second)
+        self.curls.begin(file.path, config, file.size)
+
+    def leave_hub(self) -> None:
+        """Ends transfers from the hub of what a peer has by now, or gets from there and is further with.
+
+        What the hub will have given in a moment is waited for, whatever a peer says.
+        """
+        for path, active in list(self.active.items()):
+            if active.view is not None:
+                continue
+            count = size_of(self.fetch.part(active.file)) or 0
+            if count > active.before:
+                self.turns.files[path].grew = time.monotonic()
+            self.hub.measure(count - active.before, time.monotonic() - active.mark[0])
+            if count < active.file.size and not self.hub.gives(active.file.size - count, self.turns.patience_s):
+                trusted = any(
+                    view.is_trusted_with(active.file.sha256)
+                    for view in self.turns.sources_of(active.file, self.hub_is_useless)
+                )
+                if trusted or self.turns.ahead(active.file, count):
+                    self.stop(path)
+
+    def compare_with_hub(self) -> None:
+        """Leaves peers for the hub that give, or say that they get, far less than it gives here; samples it if need be.
+
+        Each of them is named. Without a hub nobody is too slow.
+        """
+        now, patience_s = time.monotonic(), self.turns.patience_s
+        unmeasured: File | None = None
+        for path, active in list(self.active.items()):
+            if active.view and now - active.mark[0] > patience_s:
+                (began, before), count = active.mark, size_of(self.fetch.part(active.file)) or 0
+                active.mark, rate = (now, count), (count - before) / (now - began)
+                most = min(self.hub.rate, self.fetch.job.lan_bytes_per_second or self.hub.rate)
+                unmeasured = active.file if not self.hub.rate else unmeasured
+                if rate * TIMES_SLOWER < most and not self.hub_is_useless:
+                    active.view.slow = f"gives {_rate(rate)}, the hub {_rate(self.hub.rate)}"
+                    self.say(f"switching from {active.view.name} to the hub: it {active.view.slow}")
+                    self.stop(path)
+        for file in (file for file in self.open_files() if self.turns.files[file.path].opened):
+            opened = self.turns.files[file.path].opened
+            for view in (view for view in self.turns.live if not view.unheeded and not self.turns.offered(file)):
+                if view.makes_wait(file.sha256, now, opened, patience_s / 2) and not self.hub.rate:
+                    unmeasured = file
+                elif view.keeps_waiting(file.sha256, file.size, now, opened, patience_s, self.hub):
+                    waited = now - max(opened, view.deferrals[file.sha256].since)
+                    view.unheeded = (
+                        f"says for {waited:.0f} s that it gets {file.path}, the hub gives {_rate(self.hub.rate)}"
+                    )
+                    self.say(f"no longer waiting for {view.name}: it {view.unheeded}")
+        if unmeasured and not any(active.view is None for active in self.active.values()):
+            self.hub.sample(self.curls, self.fetch, unmeasured, Path(f"{self.fetch.job.folder}.incoming/sample"))
+        if self.hub.has_lasted:
+            self.curls.end(SAMPLE)
+            self.end_sample()
+
+    def end_sample(self) -> None:
+        """Notes what a sample of the hub brought, which counts as taken from it."""
+        if count := self.hub.end_sample():
+            self.taken[HUB] += count
+
+    def stop(self, path: str) -> None:
+        """Ends a transfer; what came stays. It may have become whole before it could be ended."""
+        active = self.active.pop(path)
+        self.curls.end(path)
+        if self.count(active) == active.file.size:
+            self.fetch.verify(active.file, self.fetch.part(active.file))
+
+    def count(self, active: Active) -> int:
+        """Notes what a transfer has brought; returns the part's size."""
+        size = size_of(self.fetch.part(active.file)) or 0
+        if size > active.before:
+            self.taken[active.source] += size - active.before
+            entry = self.turns.files[active.file.path]
+            entry.sources.add(active.source)
+            self.moved = entry.grew = time.monotonic()
+            if active.view is None:
+                self.hub.measure(size - active.before, self.moved - active.mark[0])
+        return size
+
+    def judge(self, active: Active, transfer: curl.Transfer) -> None:
+        """What a transfer's end means."""
+        size = self.count(active)
+        if active.view is not None:
+            return self.judge_peer(active.file, active.view, transfer, size)
+        try:
+            self.fetch.judge(active.file, transfer)
+        except FetchError as error:
+            if transfer.code == curl.WRITE_FAILED or error.exit_code == EXIT_DISK:
+                raise
+            self.hub.error = error
+            return
+        if active.file.path not in self.fetch.pending or size > active.before:
+            self.hub.tries = 0
+        if active.file.path in self.fetch.pending:
+            self.hub.rests_until = time.monotonic() + self.fetch.pause(self.hub.tries)
+            self.hub.tries += 1
+
+    def judge_peer(self, file: File, view: PeerView, transfer: curl.Transfer, size: int) -> None:
+        """What the end of a transfer from a peer means for the file, and for the peer."""
+        part, reason = self.fetch.part(file), transfer.message or f"{size} bytes instead of {file.size}"
+        if transfer.code == 0 and size == file.size:
+            view.worked()
+            self.fetch.verify(file, part)
+        elif transfer.code == curl.WRITE_FAILED:
+            self.fetch.require_disk()
+            raise FetchError(EXIT_FAILED, f"{file.path} from {view.name}: {reason}")
+        elif transfer.status == BUSY:
+            view.turned_away()
+        elif transfer.status == 404:
+            view.lacked(file.sha256)
+        else:
+            self.fetch.problem = f"{file.path} from {view.name}: {reason}"
+            view.failed(reason)
+            if transfer.code == curl.TOO_LARGE:
+                self.ban(view, f"sent more than {file.path} has")
+            if transfer.code in (0, curl.TOO_LARGE, *curl.START_OVER) or transfer.status == 416:
+                part.unlink(missing_ok=True)
+                self.turns.files[file.path].sources.clear()
+
+    def attribute_corruption(self, file: File, found: str) -> bool:
+        """Whether a wrong hash may be a peer's doing. One that sent all of it is banned; others are suspected."""
+        entry = self.turns.files[file.path]
+        sources, entry.sources = entry.sources, set()
+        views = [view for view in self.peers.views if view.name in sources]
+        entry.avoided |= {view.name for view in views}
+        for view in views:
+            view.offences += 1
+            if len(sources) == 1 or view.offences >= OFFENCES:
+                self.ban(view, f"sent {file.path} with sha256 {found}, not the locked {file.sha256}")
+        return bool(views)
+
+    def ban(self, view: PeerView, why: str) -> None:
+        """Takes nothing more from a peer, and believes nothing that it says."""
+        view.banned = why
+        self.banned.add(view.name)
+        self.say(f"{view.name} is banned: it {why}")
+
+    def say(self, words: str) -> None:
+        """A line for the journal."""
+        print(words, file=sys.stderr, flush=True)
+
+    def waits_for(self) -> str:
+        """What happens while nothing comes, in words that change as long as anything does."""
+        if self.active or not self.fetch.pending:
+            return ""
+        if (left := self.hub.rests_until - time.monotonic()) > 0:
+            return f"retrying the hub in {left:.0f} s"
+        said = sum(max((v.most.get(file.sha256, 0) for v in self.turns.live), default=0) for file in self.open_files())
+        return f"waiting for peers, which have {_megabytes(said)} of what is missing, after {self.begun} requests"
+
+    def give_up_in_the_end(self) -> None:
+        """Raises FetchError when the hub is of no use, and no peer has or makes progress with what is missing."""
+        if self.active or self.fetch.hashing or not self.fetch.pending:
+            return
+        if any(
+            self.turns.offered(file) or self.turns.quiet_s(file) < self.turns.patience_s for file in self.open_files()
+        ):
+            return
+        if time.monotonic() - self.moved < 6 * self.turns.patience_s:
+            return
+        if self.hub.error:
+            raise self.hub.error
+        if self.hub.tries >= self.fetch.job.attempts:
+            said = f"gave up after {self.hub.tries} tries without progress: {self.fetch.problem}"
+            raise FetchError(EXIT_FAILED, f"{said}; no peer has the missing parts")
+
+    def hub_bytes(self) -> int:
+        """What came from the hub so far."""
+        growing = (active for active in self.active.values() if active.view is None)
+        return self.taken[HUB] + sum((size_of(self.fetch.part(a.file)) or 0) - a.before for a in growing)
+
+    def shares(self) -> str:
+        """Where the bytes came from, in words."""
+        growing = (active for active in self.active.values() if active.view)
+        lan = sum(count for name, count in self.taken.items() if name != HUB)
+        lan += sum((size_of(self.fetch.part(a.file)) or 0) - a.before for a in growing)
+        return f"bytes, {_megabytes(self.hub_bytes())} from the hub, {_megabytes(lan)} from peers"
+
+    def tell(self, final: bool = False) -> None:
+        """Writes the state, for the peers and for rigup."""
+        now, fetch = time.monotonic(), self.fetch
+        if not final and now - self.told < TELL_S:
+            return
+        self.told = now
+        growing = {a.file.sha256: size_of(fetch.part(a.file)) or 0 for a in self.active.values() if a.view is None}
+        claimed = (
+            []
+            if self.hub.error or self.hub.tries
+            else [f for f in self.open_files() if not self.turns.files[f.path].rank]
+        )
+        views = self.peers.views
+        self.offer.tell(
+            fetching=growing,
+            hashing=[file.sha256 for file, _ in fetch.hashing.values()],
+            claims=[file.sha256 for file in claimed],
+            hub_bytes=self.hub_bytes(),
+            taken=dict(self.taken),
+            banned={view.name: view.banned for view in views if view.banned},
+            slow={view.name: view.slow or view.unheeded for view in views if view.slow or view.unheeded},
+            unreachable={view.name: view.problem for view in views if view.problem and not view.banned},
+        )
+
+
+def _megabytes(count: int) -> str:
+    return f"{count / 1e6:.1f} MB"
+
+
+def _rate(bytes_per_s: float) -> str:
+    return f"{bytes_per_s / 1e3:.0f} kB/s" if bytes_per_s < 1e6 else f"{bytes_per_s / 1e6:.1f} MB/s"

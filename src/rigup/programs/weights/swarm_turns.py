@@ -1,0 +1,111 @@
+"""Whose turn it is to ask the hub for a file, as one host sees its peers: who has it, who is getting it, who is quiet.
+
+Part of fetch_weights.py, for downloads that hosts share. Python 3.10 standard library only.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+if __package__:
+    from rigup.programs.weights import swarm_order as order
+    from rigup.programs.weights.peers import HASHED_PER_S, PeerSharing, PeerView
+    from rigup.programs.weights.weights_folder import File
+else:
+    import swarm_order as order  # type: ignore[import-not-found, no-redef]
+    from peers import HASHED_PER_S, PeerSharing, PeerView  # type: ignore[import-not-found, no-redef]
+    from weights_folder import File  # type: ignore[import-not-found, no-redef]
+
+
+@dataclass
+class Entry:
+    """One file as this host sees it. rank: how many hosts' turn at the hub comes before; place: in its own order.
+
+    sources: where the bytes came from, by name. avoided: peers that may have sent wrong ones. opened: since when it may
+    come from the hub. grew: when it last did here.
+    """
+
+    rank: int
+    place: int
+    sources: set[str] = field(default_factory=set)
+    avoided: set[str] = field(default_factory=set)
+    opened: float = 0.0
+    grew: float = 0.0
+
+
+class Turns:
+    """What one host knows of its peers and of each file.
+
+    live: the peers that answer. began: when all of them had been asked once.
+    """
+
+    def __init__(self, sharing: PeerSharing, files: Sequence[File]) -> None:
+        count, mine = len(sharing.fetchers), sharing.fetchers.index(sharing.name)
+        owners = order.owners([(file.path, file.size) for file in files], sharing.fetchers)
+        places = order.places([file.path for file in files], mine, count)
+        self.sharing = sharing
+        self.files = {path: Entry(order.rank(owner, mine, count), places[path]) for path, owner in owners.items()}
+        self.live: list[PeerView] = []
+        self.began = time.monotonic()
+
+    @property
+    def patience_s(self) -> float:
+        """How long a file may lie still before the next host's turn comes."""
+        return self.sharing.patience_s
+
+    def turn(self, file: File) -> int:
+        """How many come first: those with an earlier turn that answer; all others together count as one."""
+        count, mine = len(self.sharing.fetchers), self.sharing.fetchers.index(self.sharing.name)
+        first = self.files[file.path].rank
+        earlier = {self.sharing.fetchers[(mine - step) % count] for step in range(1, first + 1)}
+        answering = earlier & {view.name for view in self.live}
+        return len(answering) + (1 if earlier - answering else 0)
+
+    def offered(self, file: File) -> bool:
+        """Whether a peer that can be trusted with it has it, though it may be busy now."""
+        avoided = self.files[file.path].avoided
+        return any(view.is_trusted_with(file.sha256) and view.name not in avoided for view in self.live)
+
+    def ahead(self, file: File, count: int) -> bool:
+        """Whether a peer that makes progress with this file at the hub is to have it, rather than this host."""
+        now, rank = time.monotonic(), self.files[file.path].rank
+        fetchers = self.sharing.fetchers
+        own = fetchers.index(self.sharing.name)
+        others = [
+            (view.fetching[file.sha256], (rank - own + fetchers.index(view.name)) % len(fetchers))
+            for view in self.live
+            if file.sha256 in view.fetching
+            and view.name in fetchers
+            and not view.unheeded
+            and now - view.moved.get(file.sha256, 0.0) < self.patience_s
+        ]
+        return order.gives_way((count, rank), others)
+
+    def quiet_s(self, file: File, since: float = 0.0) -> float:
+        """Seconds without progress with a file, counted from `since` at the earliest."""
+        now, most = time.monotonic(), self.patience_s + file.size / HASHED_PER_S
+        moved = [self.began, since, self.files[file.path].grew]
+        for view in self.live:
+            if view.unheeded:
+                continue
+            moved.append(view.moved.get(file.sha256, 0.0))
+            if file.sha256 in view.claims:
+                moved.append(view.hub_moved)
+            if file.sha256 in view.hashing and now - view.checked[file.sha256] < most:
+                moved.append(now)
+        return now - max(moved)
+
+    def sources_of(self, file: File, slow_too: bool) -> list[PeerView]:
+        """The peers that a file can be taken from now; slow_too: where the hub is of no use."""
+        now, avoided = time.monotonic(), self.files[file.path].avoided
+        views = [view for view in self.live if view.offers(file.sha256, now) and view.name not in avoided]
+        return [view for view in views if slow_too or not view.slow]
+
+    def is_next(self, file: File, count: int) -> bool:
+        """Whether it is this host that is to ask the hub for a file now, of which it has so many bytes."""
+        quiet_s = self.quiet_s(file, self.files[file.path].opened)
+        if self.offered(file) or not order.may_ask_hub(self.turn(file), quiet_s, self.patience_s):
+            return False
+        return not self.ahead(file, count)

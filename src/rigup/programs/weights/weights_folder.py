@@ -1,0 +1,226 @@
+"""What a folder of weights should hold (the job), what it was found to hold (the receipt), and whether the two agree.
+
+Part of fetch_weights.py: the two lie side by side on a host. By itself it reads a job from standard input and says what
+`fetch_weights.py --check` says, in half the time. Python 3.10 standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+EXIT_COMPLETE = 0
+EXIT_FAILED = 1
+EXIT_INPUT = 2
+EXIT_DISK = 3
+EXIT_DENIED = 4
+EXIT_HASH = 5
+
+HASHERS = 4
+RECEIPT = ".rigup-receipt.json"
+BLOCK = 2**20
+
+
+class FetchError(Exception):
+    """The program ends: one message for the last line of output, and the exit code."""
+
+    def __init__(self, exit_code: int, message: str) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+@dataclass(frozen=True)
+class File:
+    """One wanted file: path inside the repository, size in bytes, sha256 as hex."""
+
+    path: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class FetchJob:
+    """What to fetch from where, as read from the job file. A check needs no more than `folder` and `files`.
+
+    reserve_bytes: what must stay free on the disk. attempts: tries without progress before giving up.
+    stall_s: seconds without data before a transfer is cut. sharing: the host's part in a swarm, see peers.py.
+    hub_bytes_per_second, lan_bytes_per_second: of all transfers together from there, 0 for no limit.
+    """
+
+    folder: Path
+    files: tuple[File, ...]
+    hub: str = ""
+    repo: str = ""
+    revision: str = ""
+    parallel: int = 4
+    reserve_bytes: int = 0
+    token_file: str | None = None
+    attempts: int = 10
+    stall_s: int = 30
+    sharing: dict[str, Any] | None = None
+    hub_bytes_per_second: int = 0
+    lan_bytes_per_second: int = 0
+
+    @property
+    def hub_transfers(self) -> int:
+        """How many files at a time come from the hub: each transfer is limited alone, so that a limit allows one."""
+        return 1 if self.hub_bytes_per_second else max(1, min(16, self.parallel))
+
+
+class Download(Protocol):
+    """One run of a job, as the code sees it that takes files from peers. fetch_weights.py has it."""
+
+    job: FetchJob
+    pending: dict[str, File]
+    hashing: dict[Future[str], tuple[File, Path]]
+    problem: str
+    doing: str
+
+    def part(self, file: File) -> Path:
+        """Where a file grows."""
+
+    def hub_transfer(self, file: File, part: Path | None = None) -> str:
+        """curl's configuration for a file from the hub; part: where it is to grow, if not where it belongs."""
+
+    def verify(self, file: File, path: Path) -> None:
+        """Hashes a file of the right size in the background."""
+
+    def judge(self, file: File, transfer: Any) -> None:
+        """What the end of a transfer from the hub means."""
+
+    def settle(self, wait: bool) -> None:
+        """Accepts or rejects what was hashed."""
+
+    def pause(self, tries: int) -> float:
+        """Seconds to leave the hub alone after so many tries without progress."""
+
+    def require_disk(self) -> None:
+        """Raises FetchError when what is missing does not fit."""
+
+    def report(self, final: bool = False) -> None:
+        """Says how far it is."""
+
+
+def load_job(path: Path) -> FetchJob:
+    """Reads a job file ("-": standard input). Raises FetchError where it is none or a path would leave the folder."""
+    try:
+        data: dict[str, Any] = json.loads(sys.stdin.read() if str(path) == "-" else path.read_text())
+        files = tuple(File(str(f["path"]), int(f["size"]), str(f["sha256"])) for f in data["files"])
+        job = FetchJob(
+            **{**data, "files": files, "folder": Path(data["folder"]), "hub": data.get("hub", "").rstrip("/")}
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise FetchError(EXIT_INPUT, f"{path}: not a valid job: {error!r}") from None
+    for file in files:
+        parts = PurePosixPath(file.path).parts
+        if not parts or parts[0] == "/" or ".." in parts or not file.path.isprintable():
+            raise FetchError(EXIT_INPUT, f"{path}: files: {file.path!r} is not a path inside the repository")
+    return job
+
+
+def sync_folder(path: Path) -> None:
+    """Makes renames in a folder survive a power cut."""
+    sync(path, os.O_DIRECTORY)
+
+
+def sync(path: Path, flags: int = 0) -> None:
+    """Returns when what a file or folder holds is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY | flags)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def size_of(path: Path) -> int | None:
+    """The size of a regular file, or None."""
+    return path.stat().st_size if path.is_file() else None
+
+
+def hash_file(
+    path: Path, stop: threading.Event | None = None, count_hashed: Callable[[int], None] | None = None
+) -> str:
+    """The sha256 of a file, as hex. Raises InterruptedError soon after `stop` is set.
+
+    count_hashed: told of the bytes of each block.
+    """
+    digest, buffer = hashlib.sha256(), memoryview(bytearray(BLOCK))
+    with path.open("rb", buffering=0) as file:
+        while count := file.readinto(buffer):
+            digest.update(buffer[:count])
+            if count_hashed is not None:
+                count_hashed(count)
+            if stop is not None and stop.is_set():
+                raise InterruptedError(f"{path}: stopped")
+    return digest.hexdigest()
+
+
+class Receipt:
+    """What a folder holds, as verified: each file's size, sha256, mtime and inode, so that none is hashed again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.entries: dict[str, dict[str, Any]] = {}
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # no receipt vouches for nothing
+            self.entries = {entry["path"]: entry for entry in json.loads((folder / RECEIPT).read_text())["files"]}
+
+    def add(self, file: File) -> None:
+        """Notes a file that was just verified under its final name."""
+        self.entries[file.path] = self._entry(file)
+
+    def covers(self, file: File) -> bool:
+        """True when the file is there, is what the job wants, and nothing has touched it since it was verified."""
+        try:
+            return self.entries.get(file.path) == self._entry(file) and size_of(self.folder / file.path) == file.size
+        except OSError:
+            return False
+
+    def write(self, job: FetchJob) -> None:
+        """Replaces the receipt on disk, in one step."""
+        content = {"schema": 1, "repo": job.repo, "revision": job.revision}
+        temporary = self.folder / (RECEIPT + ".new")
+        with temporary.open("w") as file:
+            json.dump({**content, "files": [self.entries[path] for path in sorted(self.entries)]}, file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(self.folder / RECEIPT)
+        sync_folder(self.folder)
+
+    def _entry(self, file: File) -> dict[str, Any]:
+        status = (self.folder / file.path).stat()
+        entry = {"path": file.path, "size": status.st_size, "sha256": file.sha256}
+        return {**entry, "mtime_ns": status.st_mtime_ns, "inode": status.st_ino}
+
+
+def check(job: FetchJob, deep: bool) -> dict[str, Any]:
+    """Whether the folder holds the job's files, by the receipt; with `deep`, every file is hashed as well, in parallel.
+
+    deep: a file that was touched and is still right counts as right.
+    """
+    receipt = Receipt(job.folder)
+    there = [file for file in job.files if (job.folder / file.path).is_file()]
+    missing = [file.path for file in job.files if file not in there]
+    if deep:
+        import concurrent.futures
+
+        with concurrent.futures.ThreadPoolExecutor(min(HASHERS, os.cpu_count() or 1)) as pool:
+            hashes = pool.map(hash_file, (job.folder / file.path for file in there))
+            bad = [file.path for file, found in zip(there, hashes, strict=True) if found != file.sha256]
+    else:
+        bad = [file.path for file in there if not receipt.covers(file)]
+    return {"complete": not missing and not bad, "missing": missing, "bad": bad}
+
+
+if __name__ == "__main__":
+    print(json.dumps(check(load_job(Path("-")), deep=False)))

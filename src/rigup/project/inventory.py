@@ -1,0 +1,257 @@
+"""Reads a fleet: an inventory file, the group_data beside it and the lock. In pyinfra's format, without pyinfra.
+
+The files are the user's Python and are executed, as pyinfra does; what goes wrong in one is reported by file and line.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import traceback
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rigup.errors import InputError
+from rigup.plain_values import check_bounds, quoted
+from rigup.project.ssh_settings import check_host_name, check_ssh_settings
+from rigup.regular_files import files_in, is_absent, read_text
+from rigup.toolkit import toolkit_root as toolkit_root
+
+INVENTORIES = "inventories"
+GROUP_DATA = "group_data"
+LOCK = "rigup.lock"
+# what rigup reads of a host's data; the rest is the user's own and may be anything
+SETTINGS = {
+    *("rig", "services", "monitoring", "hub", "hub_token_file", "nvidia_repository", "nvidia_key_fingerprint"),
+    *("container_toolkit_repository", "container_toolkit_key_fingerprint", "image_mirrors", "package_index"),
+    *("python_mirror", "wheelhouse", "weights_sharing", "weights_mb_per_s", "lan", "lan_address", "builder"),
+}
+LONGEST_COMPLAINT = 400
+LONGEST_GROUP = 100
+GROUP_HINT = f"use letters, digits and underscores, at most {LONGEST_GROUP}"
+
+
+@dataclass(frozen=True)
+class HostEntry:
+    """One host of the fleet.
+
+    group: the group that gives it its rig. data: everything that the inventory and group_data say, merged.
+    origins: for each key of `data`, the file that it came from, as messages name it.
+    """
+
+    name: str
+    group: str
+    data: dict[str, Any] = field(default_factory=dict)
+    origins: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def data_path(self) -> str:
+        """The file that the rig was read from, for messages."""
+        return self.origins["rig"]
+
+
+@dataclass(frozen=True)
+class Project:
+    """A fleet folder with one of its inventories. `root` holds group_data/ and rigup.lock.
+
+    hosts: those that --limit leaves. whole: those of the inventory, () where nothing was left out.
+    """
+
+    root: Path
+    inventory: Path
+    hosts: tuple[HostEntry, ...]
+    whole: tuple[HostEntry, ...] = ()
+
+    @property
+    def everyone(self) -> tuple[HostEntry, ...]:
+        """Every host of the inventory, whatever --limit says."""
+        return self.whole or self.hosts
+
+    @property
+    def data_by_host(self) -> dict[str, dict[str, Any]]:
+        """The data of the hosts, by name."""
+        return {host.name: host.data for host in self.hosts}
+
+    @property
+    def lock_path(self) -> Path:
+        """The fleet's own lock; where it has none, that of the toolkit."""
+        own = self.root / LOCK
+        return toolkit_root() / LOCK if is_absent(own) and not is_absent(toolkit_root() / LOCK) else own
+
+
+def load_project(path: str | None, limit: str | None = None) -> Project:
+    """Reads the inventory at `path` (default: the only file in inventories/), keeping the hosts that `limit` names.
+
+    limit: a group, a host, or a pattern of either; several with commas.
+    Raises InputError naming the file and the line, group or host that cannot be used.
+    """
+    inventory = _find_inventory(path)
+    root = _fleet_root(inventory)
+    groups = {
+        name: value
+        for name, value in _execute(inventory).items()
+        if not name.startswith("_") and _is_group(name, value, inventory)
+    }
+    if not any(_hosts_of(value) for value in groups.values()):
+        raise InputError(f"{_shown(inventory)}: it has no hosts", 'write a group, e.g. quad_3090 = ["gpu1.lan"]')
+    hosts = _merge(inventory, groups, _load_group_data(root, inventory))
+    return Project(root, inventory, _limited(hosts, groups, limit), hosts)
+
+
+def read_group_data(path: Path) -> dict[str, Any]:
+    """What one group_data file says; raises InputError with file and line where it cannot be executed."""
+    return _execute(path)
+
+
+def _find_inventory(path: str | None) -> Path:
+    folder = Path(INVENTORIES)
+    there = files_in(folder, ".py")
+    listed = ", ".join(str(p) for p in there) or "none"
+    if path is None:
+        if len(there) == 1:
+            return there[0]
+        if not there:
+            raise InputError(f"{folder}/: no inventory found", "name one: rigup plan INVENTORY")
+        raise InputError(f"{folder}/: more than one inventory ({listed})", "name one: rigup plan INVENTORY")
+    found = Path(path)
+    if is_absent(found):
+        raise InputError(f"{path}: inventory does not exist", f"choose from: {listed}")
+    return found
+
+
+def _fleet_root(inventory: Path) -> Path:
+    folder = inventory.resolve().parent
+    return folder.parent if folder.name == INVENTORIES and not (folder / GROUP_DATA).is_dir() else folder
+
+
+def _shown(path: Path) -> str:
+    """A path as the user would write it: relative to the working directory where it lies below it."""
+    try:
+        return str(path.resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+def _execute(path: Path) -> dict[str, Any]:
+    names: dict[str, Any] = {"__file__": str(path)}
+    text = read_text(path, _shown(path))
+    try:
+        exec(compile(text, str(path), "exec"), names)  # noqa: S102  Python of the user's own, as for pyinfra
+    except SyntaxError as error:
+        raise InputError(
+            f"{_shown(path)}:{error.lineno}: {error.msg}", "fix the syntax error: inventory files are Python"
+        ) from None
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # SystemExit and GeneratorExit, too
+        lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
+        where = f"{_shown(path)}:{lines[-1]}" if lines else _shown(path)
+        raise InputError(f"{where}: {_text_of(error)}", "fix the error: the file is executed as Python") from None
+    return {key: value for key, value in names.items() if isinstance(key, str) and not key.startswith("__")}
+
+
+def _text_of(error: BaseException) -> str:
+    """The message of an exception of the user's own code, which may be anything."""
+    try:
+        text = str(error)
+    except Exception:
+        text = ""
+    shown = text if len(text) <= LONGEST_COMPLAINT else f"{text[:LONGEST_COMPLAINT]}..."
+    return f"{type(error).__name__}: {shown}".removesuffix(": ")
+
+
+def _is_group(name: str, value: object, path: Path) -> bool:
+    if not isinstance(value, (list, tuple)):
+        return False
+    if not name.isidentifier() or len(name) > LONGEST_GROUP:  # of globals()[...] = [...]
+        raise InputError(f"{_shown(path)}: {quoted(name)} cannot name a group", GROUP_HINT)
+    hosts = _hosts_of(value)
+    for index, host in enumerate(hosts):
+        if not isinstance(host, str) and not (
+            isinstance(host, tuple) and len(host) == 2 and isinstance(host[0], str) and isinstance(host[1], dict)
+        ):
+            raise InputError(
+                f"{_shown(path)}: {name}[{index}]: {host!r} is not a host",
+                'write a host as "name" or ("name", {"ssh_port": 2222})',
+            )
+        check_host_name(host if isinstance(host, str) else host[0], f"{_shown(path)}: {name}[{index}]")
+    return True
+
+
+def _has_data(group: Any) -> bool:
+    """Whether a group is a pair of its hosts and the data that the inventory itself says of them."""
+    return isinstance(group, tuple) and len(group) == 2 and isinstance(group[0], list) and isinstance(group[1], dict)
+
+
+def _hosts_of(group: Any) -> list[Any]:
+    return list(group[0] if _has_data(group) else group)
+
+
+def _load_group_data(root: Path, inventory: Path) -> dict[str, tuple[dict[str, Any], str]]:
+    folders = dict.fromkeys((root / GROUP_DATA, inventory.resolve().parent / GROUP_DATA))
+    return {path.stem: (_execute(path), _shown(path)) for folder in folders for path in files_in(folder, ".py")}
+
+
+def _merge(
+    inventory: Path, groups: dict[str, Any], group_data: dict[str, tuple[dict[str, Any], str]]
+) -> tuple[HostEntry, ...]:
+    """Gives each host its data: the host's own over its groups' (the last wins) over the file's group over `all`."""
+    own: dict[str, dict[str, Any]] = {}
+    member: dict[str, list[str]] = {}
+    for group, value in groups.items():
+        for host in _hosts_of(value):
+            name, data = (host, {}) if isinstance(host, str) else host
+            own.setdefault(name, {}).update(data)
+            member.setdefault(name, []).append(group)
+    return tuple(_entry(inventory, groups, group_data, name, own[name], member[name]) for name in own)
+
+
+def _entry(
+    inventory: Path,
+    groups: dict[str, Any],
+    group_data: dict[str, tuple[dict[str, Any], str]],
+    name: str,
+    own: dict[str, Any],
+    members: list[str],
+) -> HostEntry:
+    merged: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    rig_group = members[-1]
+    named = [group for group in members if group != "all"]
+    for group in dict.fromkeys(["all", inventory.stem, *named]):
+        data, path = group_data.get(group, ({}, ""))
+        inline = groups[group][1] if _has_data(groups.get(group)) and group in members else {}
+        for found, origin in ((data, path), (inline, _shown(inventory))):
+            merged.update(found)
+            origins.update(dict.fromkeys(found, origin))
+            if "rig" in found:
+                rig_group = group
+    merged.update(own)
+    origins.update(dict.fromkeys(own, _shown(inventory)))
+    if "rig" not in merged:
+        raise InputError(
+            f'{_shown(inventory)}: group "{rig_group}" has no rig',
+            f'write {GROUP_DATA}/{rig_group}.py with rig = {{"gpus": "4x RTX 3090"}} and services = {{...}}',
+        )
+    for key in SETTINGS & merged.keys():
+        check_bounds(merged[key], f"{origins[key]}: {key}")
+    check_ssh_settings(merged, lambda key: f"{origins[key]}: {name}: ")
+    return HostEntry(name, rig_group, merged, origins)
+
+
+def _limited(hosts: tuple[HostEntry, ...], groups: dict[str, Any], limit: str | None) -> tuple[HostEntry, ...]:
+    if limit is None:
+        return hosts
+    kept: set[str] = set()
+    for pattern in limit.split(","):
+        in_groups = {
+            h if isinstance(h, str) else h[0]
+            for g in groups
+            if fnmatch.fnmatch(g, pattern)
+            for h in _hosts_of(groups[g])
+        }
+        found = {host.name for host in hosts if host.name in in_groups or fnmatch.fnmatch(host.name, pattern)}
+        if not found:
+            raise InputError(f'--limit: "{pattern}" is neither a group nor a host', f"groups: {', '.join(groups)}")
+        kept |= found
+    return tuple(host for host in hosts if host.name in kept)

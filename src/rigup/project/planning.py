@@ -1,0 +1,151 @@
+"""From a fleet on disk to a plan for every service on every host. No host is asked, and pyinfra is not imported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rigup.catalogue.catalogue import Catalogue, load_catalogue
+from rigup.commands.rendered import Rendered, plan_of, rendered
+from rigup.errors import InputError, Refused, RigupError
+from rigup.lock import Lock, load_lock
+from rigup.plan import Plan, plans_by_host
+from rigup.planner.decide import decide
+from rigup.planner.decision import Decision, Refusal
+from rigup.planner.enumeration import PlanningRequest
+from rigup.planner.inputs.locked import planning_request
+from rigup.planner.inputs.rig_and_services import read_rig, read_services
+from rigup.planner.multinode.conflicts import conflicts
+from rigup.project.inventory import HostEntry, Project
+from rigup.project.node_groups import check_whole_groups, group_finding, hosts_per_service, node_groups
+from rigup.project.pinned import require_pinned
+from rigup.rig import Rig
+from rigup.service import Service
+
+# The engine builds that the toolkit has a role for, by (engine, method).
+INSTALLABLE = {
+    ("llama.cpp", "source"),
+    ("vllm", "wheel"),
+    ("sglang", "wheel"),
+    *((engine, "image") for engine in ("llama.cpp", "vllm", "sglang")),
+}
+
+
+def plans_to_apply(project: Project, service: str | None = None) -> dict[str, tuple[Plan, ...]]:
+    """The plans of every host of a project, each of which can be carried out; () for a host that is to serve nothing.
+
+    service: the only one whose plans must be accepted; those of others are left out where they are refused.
+    Raises Refused where a plan is, InputError where something is not pinned or a service has not all of its hosts.
+    """
+    check_whole_groups(project)
+    plans = plan_project(project)
+    refuse(plan for plan in plans if service in (None, plan.service.name))
+    plans = tuple(plan for plan in plans if plan.verdict == "ok")
+    require_pinned(plans, load_lock(project.lock_path))
+    check_installable(plans)
+    return {host.name: () for host in project.hosts} | plans_by_host(plans)
+
+
+def refuse(plans: Iterable[Plan]) -> None:
+    """Raises Refused with every reason, where some of the plans are refused."""
+    findings = [(plan, finding) for plan in plans for finding in plan.refusals]
+    if findings:
+        lines = [f"{p.host}: {p.service.name}: {f.message} [{f.rule}]" for p, f in findings]
+        hints = dict.fromkeys(f.hint for _, f in findings if f.hint)
+        raise Refused("\n       ".join(lines), "; ".join([*hints, "see what fits instead: rigup plan"]))
+
+
+def check_installable(plans: Iterable[Plan]) -> None:
+    """Raises RigupError for what can be planned but not installed: there is no role for the engine's build."""
+    for plan in plans:
+        assert plan.build is not None
+        kind = (plan.build.engine, plan.build.method)
+        if kind not in INSTALLABLE:
+            known = ", ".join(f"{engine} from {method}" for engine, method in sorted(INSTALLABLE))
+            raise RigupError(
+                f"{plan.host}: {plan.service.name}: {kind[0]} as a {kind[1]} build can be planned but not installed "
+                "yet",
+                f"choose from: {known}",
+            )
+
+
+def plan_project(project: Project, lock: Lock | None = None, catalogue: Catalogue | None = None) -> tuple[Plan, ...]:
+    """One plan for each service of each host, in the inventory's order; none for a host that is to serve nothing.
+
+    Hosts with equal data share the work.
+
+    Of hosts that serve together, those that the project leaves out are planned, too, and not returned.
+    lock, catalogue: in place of the project's own.
+    """
+    catalogue = load_catalogue(project.root) if catalogue is None else catalogue
+    lock = load_lock(project.lock_path) if lock is None else lock
+    wanted = {host.name for host in project.hosts}
+    groups: dict[str, list[HostEntry]] = {}
+    for host in project.everyone:
+        groups.setdefault(host.group, []).append(host)
+    made: dict[tuple[str, str, str], tuple[Rendered | Refusal, ...]] = {}
+    found: dict[str, tuple[Plan, ...]] = {}
+    for members in node_groups(project.everyone):
+        names = [host.name for host in members]
+        if wanted.isdisjoint(names):
+            continue
+        first = members[0]
+        finding = group_finding(members, groups[first.group])
+        key = (first.group, repr((first.data["rig"], first.data.get("services"))), repr(finding))
+        if key not in made:
+            requests = _requests(first, catalogue, lock)
+            made[key] = (
+                tuple(Refusal(each.rig, each.service, (finding,)) for each in requests)
+                if finding
+                else decide_all(requests, catalogue, lock)
+            )
+        for rank, name in enumerate(names):
+            found[name] = tuple(plan_of(outcome, first.group, names, rank) for outcome in made[key])
+    return tuple(plan for host in project.hosts for plan in found[host.name])
+
+
+def plan_host(host: HostEntry, catalogue: Catalogue, lock: Lock) -> tuple[Plan, ...]:
+    """The plans of a host that serves alone. Raises InputError for one that does not, and naming what is wrong."""
+    if hosts_per_service(host) > 1:
+        raise InputError(
+            f"{host.data_path}: rig.hosts_per_service: {host.name} serves together with other hosts",
+            "plan them together with rigup plan or rigup apply",
+        )
+    outcomes = decide_all(_requests(host, catalogue, lock), catalogue, lock)
+    return tuple(plan_of(outcome, host.group, (host.name,)) for outcome in outcomes)
+
+
+def plan_service(host: str, group: str, rig: Rig, service: Service, catalogue: Catalogue, lock: Lock) -> Plan:
+    """What a host will run for one service, where it has no other. Raises InputError as `resolve`."""
+    (outcome,) = decide_all([planning_request(rig, service, catalogue, lock)], catalogue, lock)
+    return plan_of(outcome, group, (host,))
+
+
+def decide_all(requests: Sequence[PlanningRequest], catalogue: Catalogue, lock: Lock) -> tuple[Rendered | Refusal, ...]:
+    """The outcome for each service of one rig; refused are those, too, that ask for what an earlier one has."""
+    found: list[Rendered | Refusal] = []
+    for request in requests:
+        decision = decide(request, catalogue, lock)
+        outcome = rendered(decision) if isinstance(decision, Decision) else decision
+        if isinstance(outcome, Rendered):
+            earlier = [other.decision for other in found if isinstance(other, Rendered)]
+            if findings := conflicts(earlier, outcome.decision):
+                outcome = Refusal(request.rig, request.service, findings)
+        found.append(outcome)
+    return tuple(found)
+
+
+def _requests(host: HostEntry, catalogue: Catalogue, lock: Lock) -> list[PlanningRequest]:
+    """What is to be decided for a host, by service. Raises InputError naming the file and key that is wrong."""
+    rig = read_rig(host.data["rig"], host.data_path, catalogue)
+    said: Any = host.data.get("services")
+    if said is None:
+        raise InputError(f"{host.data_path}: services: missing", 'write services = {"chat": {"model": "MiniMax-M2.5"}}')
+    path = host.origins["services"]
+    services = read_services(said, path, rig)
+    requests = [planning_request(rig, service, catalogue, lock, path) for service in services]
+    if host.data.get("monitoring") is not None:
+        from rigup.planner.monitoring import read_monitoring
+
+        read_monitoring(host.data["monitoring"], f"{host.origins['monitoring']}: monitoring", rig, services)
+    return requests

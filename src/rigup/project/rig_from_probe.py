@@ -1,0 +1,160 @@
+"""From a probe to what a user would have written: a rig, a name for its group, a service that fits. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from rigup.catalogue.catalogue import Catalogue
+from rigup.catalogue.gpu_names import matching, short_name
+from rigup.catalogue.model import Model
+from rigup.errors import InputError, Refused
+from rigup.facts.probe import Probe, ProbedGpu
+from rigup.lock import Lock
+from rigup.plan import Plan
+from rigup.planner.inputs.rig_and_services import read_rig, read_services
+from rigup.preflight.rig import described
+from rigup.project.planning import plan_service
+from rigup.rig import Rig
+from rigup.units import MIB
+
+SERVICE = "chat"
+_WHERE = "the probe"
+_WORDS = {1: "single", 2: "dual", 3: "triple", 4: "quad", 6: "six", 8: "eight"}
+_MOST_ALTERNATIVES = 3
+# Below this, whole GiB are too coarse for the comparison with the declared figure at every apply.
+_WHOLE_FROM_GIB = 32
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """A service that fits, as group_data has it, and its plan."""
+
+    service: dict[str, Any]
+    plan: Plan
+
+
+def rig_of(host: str, probe: Probe, said: str | None = None) -> dict[str, Any]:
+    """The rig of a probed host, as group_data has it.
+
+    said: what the user says the GPUs are, with commas between, for a host whose cards no driver can name yet.
+    Raises Refused where the GPUs cannot be told, or one of them does not answer.
+    """
+    for gpu in probe.gpus:
+        if gpu.error:
+            raise Refused(
+                f"{host}: {described(gpu)} does not respond: {gpu.error}", "repair the GPU, then run the command again"
+            )
+    memory = probe.memory_kib / MIB
+    return {
+        "gpus": _gpus(host, probe, said),
+        "host_memory_gib": int(memory) if memory >= _WHOLE_FROM_GIB else round(memory, 1),
+        "os": probe.os,
+    }
+
+
+def _gpus(host: str, probe: Probe, said: str | None) -> str | list[str]:
+    if said is not None:
+        parts = [part.strip() for part in said.split(",") if part.strip()]
+        return parts[0] if len(parts) == 1 else parts
+    if not probe.gpus and probe.pci_gpus:
+        why = "nouveau drives them" if probe.nvidia.nouveau else probe.nvidia.error or "no NVIDIA driver is loaded"
+        count = len(probe.pci_gpus)
+        raise Refused(
+            f"{host}: found {count} NVIDIA GPU{'s' if count > 1 else ''} on the PCI bus but could not identify them: "
+            f"{why}",
+            f'name them: rigup init {host} --gpus "{count}x RTX 3090"',
+        )
+    names = [short_name(gpu.name) for gpu in sorted(probe.gpus, key=lambda gpu: gpu.index)]
+    if not names:
+        return []
+    return f"{len(names)}x {names[0]}" if len(set(names)) == 1 else names
+
+
+def check_known(host: str, probe: Probe, catalogue: Catalogue) -> None:
+    """Raises InputError for a GPU that the catalogue lacks, with the entry that would add it."""
+    for gpu in probe.gpus:
+        if len(matching(gpu.name, catalogue.gpus)) != 1:
+            raise InputError(
+                f"{host}: {described(gpu)} is not in the catalogue",
+                f"write catalogue/gpus/mine.toml:\n{_entry(gpu)}",
+            )
+
+
+def _entry(gpu: ProbedGpu) -> str:
+    lines = [
+        "[[gpu]]",
+        f"name = {json.dumps(gpu.name)}",
+        'architecture = "..."',
+        f'compute_capability = "{gpu.compute_capability or "..."}"',
+        f"memory_mib = {gpu.memory_total_mib}" if gpu.memory_total_mib and not gpu.memory_of_host else "",
+        "memory_bandwidth_gbs = ...",
+        'sources = { memory_mib = "NVML", memory_bandwidth_gbs = "..." }',
+    ]
+    return "\n".join(f"    {line}" for line in lines if line)
+
+
+def group_name(rig: Rig) -> str:
+    """A name for a group of such rigs: quad_3090, single_gb10, dual_3090_and_single_4090, cpu without GPUs."""
+    counts = Counter(short_name(gpu.name) for gpu in rig.gpus)
+    parts = [f"{_WORDS.get(count, f'rig_of_{count}')}_{_slug(name)}" for name, count in counts.items()]
+    return "_and_".join(parts) or "cpu"
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "_", name.lower().removeprefix("rtx ")).strip("_")
+
+
+def suggestions(host: str, group: str, data: dict[str, Any], catalogue: Catalogue, lock: Lock) -> list[Suggestion]:
+    """Services that fit on a rig, the best first: what fits in GPU memory, the largest model, the newest of a size."""
+    rig = read_rig(data, _WHERE, catalogue)
+    found: list[Suggestion] = []
+    for offload in ("none", "auto"):
+        for model in sorted(catalogue.models, key=_rank):
+            if any(model.name == known.service["model"] for known in found):
+                continue
+            plan = _plan(host, group, {"model": model.name, "offload": offload}, rig, catalogue, lock)
+            if plan.verdict == "ok":
+                found.append(Suggestion({"model": model.name}, plan))
+    return found[: 1 + _MOST_ALTERNATIVES]
+
+
+def _rank(model: Model) -> tuple[int, list[float]]:
+    return -model.parameters, [-float(number) for number in re.findall(r"\d+(?:\.\d+)?", model.name)]
+
+
+def _plan(host: str, group: str, service: dict[str, Any], rig: Rig, catalogue: Catalogue, lock: Lock) -> Plan:
+    (wanted,) = read_services({SERVICE: service}, _WHERE, rig)
+    return plan_service(host, group, rig, wanted, catalogue, lock)
+
+
+def group_data(host: str, rig: dict[str, Any], found: list[Suggestion]) -> str:
+    """The text of a group_data file; `found` is not empty, its first is served, the others stand in comments."""
+    lines = [
+        f'"""What rigup init found on {host}. Edit it as you like: rigup does not write this file again."""',
+        "",
+        f"rig = {_literal(rig)}",
+        f"services = {_literal({SERVICE: found[0].service})}",
+        *_comments(found[1:]),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _comments(others: list[Suggestion]) -> Iterator[str]:
+    if others:
+        yield ""
+        yield "# These fit as well:"
+    for other in others:
+        plan = other.plan
+        assert plan.checkpoint is not None and plan.build is not None
+        yield f"# services = {_literal({SERVICE: other.service})}"
+        yield f"#   {plan.checkpoint.repo} {plan.checkpoint.quant}, {plan.build.engine}, {plan.context:,} tokens"
+
+
+def _literal(value: Any) -> str:
+    """Plain values as Python and, with double quotes, as formatters like it."""
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,41 @@
+"""A fleet on disk as Prometheus is to scrape it. No host is asked, and no key is read."""
+
+from __future__ import annotations
+
+from rigup.catalogue.catalogue import load_catalogue
+from rigup.errors import InputError
+from rigup.monitoring.scrape_config import ScrapedHost, Scraping, scraping
+from rigup.plan import Plan, plans_by_host
+from rigup.planner.inputs.rig_and_services import read_rig
+from rigup.planner.monitoring import read_monitoring
+from rigup.project.inventory import HostEntry, Project
+from rigup.project.planning import plan_project
+
+
+def scraping_of(project: Project, here: str | None) -> Scraping:
+    """What is to be asked of a project's hosts. here: the host that Prometheus runs on, where it is one of them.
+
+    Raises InputError where that is none of them.
+    """
+    names = [bare_name(host.name) for host in project.hosts]
+    if here is not None and bare_name(here) not in names:
+        raise InputError(f'--from: "{here}" is not a host of this inventory', f"hosts: {', '.join(names)}")
+    plans = plans_by_host(plan_project(project))
+    return scraping(_scraped(project, host, plans.get(host.name, ()), here) for host in project.hosts)
+
+
+def bare_name(host: str) -> str:
+    """A host's name in an inventory without the user."""
+    return host.rpartition("@")[2]
+
+
+def _scraped(project: Project, host: HostEntry, plans: tuple[Plan, ...], here: str | None) -> ScrapedHost:
+    name = bare_name(host.name)
+    said = host.data.get("monitoring")
+    monitoring = None
+    if said is not None:
+        where = f"{host.origins['monitoring']}: monitoring"
+        rig = plans[0].rig if plans else read_rig(host.data["rig"], host.data_path, load_catalogue(project.root))
+        monitoring = read_monitoring(said, where, rig, [plan.service for plan in plans])
+    address = str(host.data.get("ssh_hostname") or name)
+    return ScrapedHost(name, address, host.group, plans, monitoring, here is not None and bare_name(here) == name)

@@ -1,0 +1,210 @@
+"""What an inventory says beside `rig` and `services`: where the hub is, and secrets in files of the user's.
+
+Secrets are read here, on the controlling machine, and go to the host over standard input; no plan or lock holds them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rigup.errors import InputError
+from rigup.operations.builds.wheels import missing_in
+from rigup.plan import Monitoring, Plan
+from rigup.regular_files import user_path
+from rigup.settings import HUB, Builder, HostSettings, PackageSource, WeightsSettings
+from rigup.sources.web_address import web_address
+
+if TYPE_CHECKING:
+    from rigup.project.inventory import Project
+    from rigup.rig import Rig
+
+NVIDIA_MIRROR = "https://mirror.lan/compute/cuda/repos"
+TOOLKIT_MIRROR = "https://mirror.lan/libnvidia-container/stable/deb"
+
+
+def settings_by_host(
+    project: Project, plans: Mapping[str, tuple[Plan, ...]], wheelhouse: str | None = None, remove: bool = False
+) -> dict[str, HostSettings]:
+    """The settings of every host of a project; `wheelhouse` goes before what its files say. As `read_settings`."""
+    found = {}
+    for host in project.hosts:
+        data, origins = host.data, host.origins
+        if wheelhouse is not None:
+            data, origins = {**data, "wheelhouse": os.path.abspath(wheelhouse)}, {**origins, "wheelhouse": "--from"}
+        found[host.name] = replace(read_settings(data, plans[host.name], project.root, origins), remove=remove)
+    return found
+
+
+def read_settings(
+    data: Mapping[str, Any], plans: tuple[Plan, ...], root: Path, origins: Mapping[str, str] | None = None
+) -> HostSettings:
+    """Settings from a host's data: `hub`, `hub_token_file`, the services' `api_key_file` and `wheelhouse`, relative to
+    `root`; `package_index`, `python_mirror`; `nvidia_repository` with `nvidia_key_fingerprint`,
+    `container_toolkit_repository` likewise; `image_mirrors`; `monitoring`;
+    `weights_sharing`, `weights_mb_per_s`, `lan` and `lan_address`; `builder`.
+
+    origins: the file that each key of `data` was read from, for messages.
+    Raises InputError when the address is not one, or a file is missing, empty or readable by others.
+    """
+    try:
+        return _read(data, plans, root)
+    except InputError as error:
+        origin = (origins or {}).get(error.message.split(":")[0].split(".")[0])
+        raise InputError(f"{origin}: {error.message}" if origin else error.message, error.hint) from None
+
+
+def _read(data: Mapping[str, Any], plans: tuple[Plan, ...], root: Path) -> HostSettings:
+    hub = hub_address("hub", data.get("hub", HUB))
+    token_file = data.get("hub_token_file")
+    return HostSettings(
+        hub,
+        *_repository(data, "nvidia", NVIDIA_MIRROR),
+        read_secret(root, "hub_token_file", str(token_file)) if token_file else None,
+        {
+            plan.service.name: read_secret(
+                root, f"services.{plan.service.name}.api_key_file", plan.service.api_key_file
+            )
+            for plan in plans
+            if plan.service.api_key_file
+        },
+        _packages(data, plans, root),
+        _mirrors(data.get("image_mirrors", {})),
+        *_repository(data, "container_toolkit", TOOLKIT_MIRROR),
+        _monitoring(data, plans, root),
+        _weights(data),
+        _builder(data, root),
+    )
+
+
+def _builder(data: Mapping[str, Any], root: Path) -> Builder | None:
+    if data.get("builder") is None:
+        return None
+    from rigup.project.build_settings import read_builder
+
+    return read_builder(data, root)
+
+
+def _weights(data: Mapping[str, Any]) -> WeightsSettings | None:
+    if not data.keys() & {"weights_sharing", "weights_mb_per_s", "lan", "lan_address"}:
+        return None
+    from rigup.project.weights_settings import read_weights_settings
+
+    return read_weights_settings(data)
+
+
+def _monitoring(data: Mapping[str, Any], plans: tuple[Plan, ...], root: Path) -> Monitoring | None:
+    said = data.get("monitoring")
+    if said is None:
+        return None
+    from rigup.planner.monitoring import read_monitoring
+
+    rig = plans[0].rig if plans else _rig(data, root)
+    return read_monitoring(said, "monitoring", rig, [plan.service for plan in plans])
+
+
+def _rig(data: Mapping[str, Any], root: Path) -> Rig:
+    """The rig of a host that is to serve nothing, and so has no plan."""
+    from rigup.catalogue.catalogue import load_catalogue
+    from rigup.planner.inputs.rig_and_services import read_rig
+
+    return read_rig(data["rig"], "rig", load_catalogue(root))
+
+
+def _mirrors(said: Any) -> dict[str, str]:
+    """What stands in for container registries."""
+    hint = 'write it by registry name: image_mirrors = {"docker.io": "https://mirror.lan"}'
+    if not isinstance(said, Mapping):
+        raise InputError("image_mirrors: must be a dictionary", hint)
+    for registry, address in said.items():
+        if not re.fullmatch(r"[a-z0-9.-]+(:[0-9]+)?", str(registry)):
+            raise InputError(f'image_mirrors: "{registry}" is not a registry name', hint)
+        web_address(
+            f"image_mirrors.{registry}", address, hint, "use a mirror that serves your hosts without a password"
+        )
+        if not re.fullmatch(r"https?://[\w.-]+(:[0-9]+)?/?", str(address)):
+            raise InputError(f'image_mirrors.{registry}: "{address}" is not a registry address', hint)
+    return {str(registry): str(address).rstrip("/") for registry, address in said.items()}
+
+
+def _packages(data: Mapping[str, Any], plans: tuple[Plan, ...], root: Path) -> PackageSource:
+    """Where Python packages come from. A wheelhouse must have all that the plans' environments consist of.
+
+    Without `wheels` it serves weights alone.
+    """
+    index, mirror = (_address(data, key) for key in ("package_index", "python_mirror"))
+    folder = data.get("wheelhouse")
+    if folder is None:
+        return PackageSource(index, mirror)
+    wheelhouse = root / user_path(str(folder), "wheelhouse")
+    if not any((wheelhouse / part).is_dir() for part in ("wheels", "weights")):
+        raise InputError(f"wheelhouse: {wheelhouse} has no wheels folder", f"create it: rigup lock --vendor {folder}")
+    for plan in plans:
+        lacking = missing_in(wheelhouse, plan.build) if plan.build and plan.build.environment else []
+        if lacking:
+            more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
+            raise InputError(
+                f"wheelhouse: {wheelhouse}/wheels lacks {lacking[0]}{more}, which rigup.lock pins",
+                f"add what is missing: rigup lock --vendor {folder}",
+            )
+    return PackageSource(index, mirror, wheelhouse)
+
+
+def hub_address(key: str, value: Any) -> str:
+    """The address of a hub. Raises InputError, naming `key`, for what is not one or has a password in it."""
+    secret = 'put the token in a file and set hub_token_file = "secrets/hub.token" in group_data'  # noqa: S105
+    return web_address(key, value, f'write hub = "{HUB}"', secret).rstrip("/")
+
+
+def _address(data: Mapping[str, Any], key: str) -> str | None:
+    """An address that goes to hosts as it is, so no secret may be in it."""
+    if (value := data.get(key)) is None:
+        return None
+    hint, secret = "write it like https://mirror.lan/simple", "use an index that serves your hosts without a password"
+    return web_address(key, value, hint, secret, ("https", "http", "file"))
+
+
+def _repository(data: Mapping[str, Any], kind: str, mirror: str) -> tuple[str | None, str | None]:
+    """Where packages of NVIDIA's come from, and the fingerprint of the key that signs them; None is NVIDIA's own."""
+    address, fingerprint = data.get(f"{kind}_repository"), data.get(f"{kind}_key_fingerprint")
+    if address is not None:
+        hint = f"leave it out for NVIDIA's own, or name a mirror with the same folders: {mirror}"
+        address = web_address(
+            f"{kind}_repository", address, hint, "use a mirror that serves your hosts without a password"
+        )
+    if fingerprint is None:
+        return address, None
+    digits = re.sub(r"\s", "", str(fingerprint)).upper()
+    if not re.fullmatch(r"[0-9A-F]{40}", digits):
+        raise InputError(
+            f'{kind}_key_fingerprint: "{fingerprint}" is not a full fingerprint',
+            "write all 40 hexadecimal digits, as gpg --show-keys prints them; short forms can be forged",
+        )
+    return address, digits
+
+
+def read_secret(root: Path, key: str, name: str) -> str:
+    """The secret in a file of the user's, relative to `root`. Raises InputError, naming `key`, for an unfit file."""
+    path = root / user_path(name, key)
+    try:
+        if not path.is_file():
+            raise InputError(f"{key}: {name} does not exist", f"create it below {root}, or correct the path")
+        if path.stat().st_mode & 0o077:
+            raise InputError(f"{key}: {name} is readable by other users", f"chmod 600 {name}")
+        secret = path.read_text().strip()
+    except OSError:
+        raise InputError(
+            f"{key}: {name} cannot be read", "check the permissions of the file and its parent directories"
+        ) from None
+    except UnicodeDecodeError:
+        raise InputError(f"{key}: {name} is not text", "write the secret as one line of text") from None
+    if not secret or "\n" in secret:
+        raise InputError(
+            f"{key}: {name} must hold one secret on one line",
+            "remove other lines, or write the secret if the file is empty",
+        )
+    return secret

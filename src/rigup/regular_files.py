@@ -1,0 +1,152 @@
+"""Reads the files that a user writes: regular files of UTF-8 text, of bounded size, and the TOML and JSON in them.
+
+A pipe, a device or a socket in the place of a file is refused before a read can block; a byte-order mark is left out.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import pwd
+import stat
+from pathlib import Path
+from typing import Any
+
+from rigup.errors import InputError
+
+LARGEST = 64 * 2**20
+"""Bytes of one file. The largest that rigup writes itself, a lock of many checkpoints, has a few million."""
+MOST_LEVELS = 24
+"""Tables and lists inside each other, in TOML and in what group_data says."""
+MOST_DOTS = 1000
+"""In one line."""
+MAY_READ = "check that it is a regular file and that you may read it and open the folders above it"
+
+
+def home_folder() -> Path:
+    """The user's home. Raises InputError where neither $HOME nor the list of users knows one."""
+    try:
+        return Path.home() if os.environ.get("HOME") else Path(pwd.getpwuid(os.getuid()).pw_dir)
+    except (KeyError, RuntimeError):
+        raise InputError("HOME: not set, and this user has no home folder", "set HOME to a folder of yours") from None
+
+
+def user_path(text: str, key: str) -> Path:
+    """A path as a user writes it, "~/keys/hub". Raises InputError, naming the key, for the home of an unknown user."""
+    if text == "~" or text.startswith("~/"):
+        return home_folder() / text[2:]
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        raise InputError(f"{key}: {text.split('/')[0]}: no such user", "write the whole path") from None
+
+
+def read_bytes(path: Path, name: str = "") -> bytes:
+    """The content of a regular file. name: what messages call it, where that is not its path.
+
+    Raises InputError, beginning with the path, for what is not one, cannot be read or is larger than LARGEST.
+    """
+    name = name or str(path)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise InputError(f"{name}: not a regular file", "put a file of text in its place")
+            content = file.read(LARGEST + 1)
+    except OSError as error:
+        # ENXIO is a socket, ENODEV and the like a device without a driver
+        kind = error.errno in (errno.ENXIO, errno.ENODEV, errno.EISDIR)
+        raise InputError(f"{name}: {'not a regular file' if kind else error.strerror}", MAY_READ) from None
+    except ValueError:  # a null byte in the path
+        raise InputError(f"{name!r}: not a path", "name a file") from None
+    if len(content) > LARGEST:
+        raise InputError(f"{name}: larger than {LARGEST // 2**20} MiB", "put a file of text in its place")
+    return content
+
+
+def files_in(folder: Path, suffix: str) -> list[Path]:
+    """The files of a folder whose names end in `suffix`, by name; none where there is no folder.
+
+    Raises InputError where it cannot be looked into: it may hold what counts.
+    """
+    try:
+        names = os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise InputError(f"{folder}: {error.strerror}", MAY_READ) from None
+    return [folder / name for name in sorted(names) if name.endswith(suffix)]
+
+
+def is_absent(path: Path) -> bool:
+    """Whether there is nothing at a path, which is not so where nobody can tell."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except (OSError, ValueError):
+        return False
+    return False
+
+
+def text_of(name: str, content: bytes) -> str:
+    """The text that the content of a file is, with "\\n" at the end of each line. Raises InputError naming the line."""
+    try:
+        return content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise InputError(f"{name}:{line}: not UTF-8: byte 0x{content[error.start]:02x}", "save it as UTF-8") from None
+
+
+def read_text(path: Path, name: str = "") -> str:
+    """The text of a regular file. Raises as `read_bytes` and `text_of` do."""
+    return text_of(name or str(path), read_bytes(path, name))
+
+
+def toml_of(path: Path, text: str, hint: str) -> dict[str, Any]:
+    """The tables of a TOML text. Raises InputError with the path for what is not TOML, or too deep."""
+    import tomllib  # an inventory is read, and hosts are greeted, before any TOML
+
+    too_deep = InputError(f"{path}: nested deeper than {MOST_LEVELS} levels", hint)
+    if any(line.count(".") > MOST_DOTS for line in text.splitlines()):  # each part of a key costs all before it
+        raise too_deep
+    try:
+        data = tomllib.loads(text)
+    except RecursionError:
+        raise too_deep from None
+    except ValueError as error:  # also a number of more digits than Python reads
+        raise InputError(f"{path}: {str(error)[:200]}", hint) from None
+    if not is_shallow(data):
+        raise too_deep
+    return data
+
+
+def is_shallow(value: Any) -> bool:
+    """Whether a plain value has at most MOST_LEVELS tables and lists inside each other; one that has itself has not."""
+    level = [value]
+    for _ in range(MOST_LEVELS + 1):
+        level = [
+            part
+            for each in level
+            if isinstance(each, (dict, list, tuple))
+            for part in (each.values() if isinstance(each, dict) else each)
+        ]
+        if not level:
+            return True
+    return False
+
+
+def json_of(text: str) -> Any:
+    """The value of a JSON text. Raises ValueError for what is not JSON, for NaN and Infinity, and for one too deep."""
+    try:
+        value = json.loads(text, parse_constant=_refuse)
+    except RecursionError:
+        raise ValueError("too deep") from None
+    if not is_shallow(value):
+        raise ValueError("too deep")
+    return value
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")

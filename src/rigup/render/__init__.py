@@ -1,1 +1,0 @@
-"""From a decision to what runs: argv, environment and the systemd unit."""

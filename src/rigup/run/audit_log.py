@@ -1,0 +1,200 @@
+"""The records of applies: a line on the host and one on the controlling machine, with who changed what.
+
+A record holds names of steps, errors as they were shown, and hashes, none of which contains a secret.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shlex
+import subprocess
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from rigup import __version__, layout
+from rigup.errors import InputError
+from rigup.facts.bounds import Figure, Line, Said, checked, json_of
+from rigup.facts.unreadable import Unreadable
+from rigup.plan import Plan
+from rigup.project.inventory import Project
+from rigup.regular_files import home_folder
+from rigup.run.result import HostResult
+from rigup.units import time_text
+
+KEPT = 500
+MOST_LINES = 4 * KEPT
+"""The most records that are read, here or from a host: the last ones."""
+GIT_SECONDS = 5
+
+# Appends a record on the host; all but the last KEPT are removed now and then. A run without changes has no lease, so
+# two of them may write at the same time.
+APPEND = (
+    'umask 022; IFS= read -r record; [ -d "${1%/*}" ] || mkdir -p "${1%/*}"; '
+    'if [ -O "${1%/*}" ] && [ ! -L "${1%/*}" ]; then exec 8>>"$1.lock"; flock -w 10 8; '
+    'printf "%s\\n" "$record" >> "$1"; '
+    '[ "$(wc -l < "$1")" -le $(($2 * 2)) ] || { tail -n "$2" "$1" > "$1.new"; mv -f "$1.new" "$1"; }; fi'
+)
+
+
+@dataclass(frozen=True)
+class ApplyRecord:
+    """One apply on one host.
+
+    when: UTC, as in "2026-11-21 20:15:00 UTC". lock: the first digits of rigup.lock's sha256. commit: of the fleet
+    folder, "-dirty" where files in it were changed since, "" where it is no git checkout. services: what each of them
+    was to be, by name. result: the host's state at the end. memory: of each service that was started, its GPUs as
+    planned and as measured.
+    """
+
+    host: str
+    when: str
+    who: str
+    verb: str
+    result: str
+    seconds: float
+    rigup: str
+    lock: str
+    commit: str
+    services: dict[str, str]
+    changes: tuple[str, ...]
+    errors: tuple[str, ...]
+    memory: dict[str, Any] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """As JSON values, schema 1; without `memory` if nothing was started."""
+        values = {"schema": 1, **asdict(self)}
+        return values if self.memory else {key: value for key, value in values.items() if key != "memory"}
+
+
+class _RecordedGpu(Said):
+    measured_mib: Figure | None = None
+    planned_mib: Figure
+
+
+class _MemorySaid(Said):
+    gpus: list[_RecordedGpu]
+
+
+class RecordSaid(Said):
+    """A record as it is in a file, here or on a host."""
+
+    schema_: Literal[1] = Field(alias="schema")
+    host: Line
+    when: Line
+    who: Line
+    verb: Line
+    result: Line
+    seconds: Figure
+    rigup: Line
+    lock: Line
+    commit: Line
+    services: dict[str, str]
+    changes: list[str]
+    errors: list[str]
+    memory: dict[str, _MemorySaid] = {}
+
+
+class Recorder:
+    """Makes the records of one run. Starts git at once, and reads its output only at the end."""
+
+    def __init__(self, project: Project, who: str, verb: str) -> None:
+        self.who, self.verb, self.when = who, verb, time_text(time.time())
+        lock = project.lock_path
+        self.lock = hashlib.sha256(lock.read_bytes()).hexdigest()[:16] if lock.is_file() else ""
+        self._git = _ask_git(project.root)
+        self._commit: str | None = None
+
+    def record(self, result: HostResult, services: dict[str, str]) -> ApplyRecord:
+        """The record of one host."""
+        return ApplyRecord(
+            result.host,
+            self.when,
+            self.who,
+            self.verb,
+            result.state,
+            round(result.seconds, 1),
+            __version__,
+            self.lock,
+            self.commit,
+            services,
+            tuple(f"{change.role}: {change.step}" for change in result.changes),
+            tuple(error.message for error in result.errors),
+            result.memory,
+        )
+
+    @property
+    def commit(self) -> str:
+        """The commit of the fleet folder; "" outside of a git checkout."""
+        if self._commit is None:
+            self._commit = ""
+            with suppress(OSError, subprocess.TimeoutExpired):
+                if self._git is not None:
+                    self._commit = self._git.communicate(timeout=GIT_SECONDS)[0].decode().strip()
+        return self._commit
+
+
+def served(plan: Plan) -> str:
+    """The checkpoint and the engine of a plan, in a line."""
+    checkpoint = f"{plan.checkpoint.repo} {plan.checkpoint.quant}" if plan.checkpoint else "nothing"
+    return f"{checkpoint} with {plan.build.engine} {plan.build.version}" if plan.build else checkpoint
+
+
+def keep_here(records: Iterable[ApplyRecord]) -> None:
+    """Appends records to those on this machine; a full disk here does not fail an apply that is done."""
+    for record in records:
+        path = here(record.host)
+        with suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with path.open("a") as file:
+                file.write(json.dumps(record.as_json()) + "\n")
+
+
+def kept_here(host: str) -> list[dict[str, Any]]:
+    """This machine's records of a host, oldest first. Raises InputError if they exist and cannot be read."""
+    path = here(host)
+    try:
+        return parse(path.read_text(errors="replace"))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        hint = (
+            "check the permissions of the file and its parent directories; an apply under sudo makes root their owner"
+        )
+        raise InputError(f"{path}: {error.strerror}", hint) from None
+
+
+def here(host: str) -> Path:
+    """The file with this machine's records of a host."""
+    state = os.environ.get("XDG_STATE_HOME") or str(home_folder() / ".local/state")
+    return Path(state) / "rigup/applies" / f"{host.replace('/', '_')}.jsonl"
+
+
+def parse(text: str) -> list[dict[str, Any]]:
+    """Records from lines; incomplete or damaged lines are skipped."""
+    found: list[dict[str, Any]] = []
+    for line in text.split("\n")[-MOST_LINES:]:
+        with suppress(Unreadable):
+            record = json_of(line, "record")
+            checked(RecordSaid, record, "record")
+            found.append(record)
+    return found
+
+
+def appending(record: ApplyRecord) -> tuple[str, str]:
+    """sh that appends a record on the host, and its standard input."""
+    return f"set -- {shlex.quote(layout.APPLY_RECORDS)} {KEPT}; {APPEND}", json.dumps(record.as_json()) + "\n"
+
+
+def _ask_git(root: Path) -> subprocess.Popen[bytes] | None:
+    words = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    with suppress(OSError):
+        return subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    return None

@@ -1,0 +1,202 @@
+"""The drift of a host from its plans and the lock, as far as its probe shows it. Pure.
+
+`rigup diff` adds what takes further commands on the host (drift_probe.py) and what apply would change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from rigup import layout
+from rigup.facts.probe import Nvidia, Probe
+from rigup.operations.driver.state import booting_kernel, unpinned_packages
+from rigup.plan import DriverPlan, Plan
+from rigup.preflight.rig import differences
+from rigup.systemd.release import GPUS_KEY
+
+What = Literal[
+    "gpus",
+    "host",
+    "kernel",
+    "driver",
+    "packages",
+    "power",
+    "not applied",
+    "build",
+    "checkpoint",
+    "command",
+    "environment",
+    "config",
+    "unit",
+    "unit overrides",
+    "state",
+    "not in the inventory",
+]
+
+# Drop-ins that the distribution ships are nobody's doing.
+_SHIPPED_UNITS = ("/usr/lib/", "/lib/")
+_MOST_NAMED = 4
+_KEYS: tuple[What, ...] = ("build", "checkpoint", "command", "environment")
+_RELEASE_KEYS = (*_KEYS, GPUS_KEY)
+
+
+@dataclass(frozen=True)
+class Drift:
+    """One difference. service: "" for the host as a whole. hint: how to correct it if a plain apply does not."""
+
+    what: What
+    message: str
+    service: str = ""
+    hint: str = ""
+
+    def as_json(self) -> dict[str, str]:
+        """As JSON values."""
+        return asdict(self)
+
+
+def drift_of(
+    probe: Probe, plans: tuple[Plan, ...], manifests: Mapping[str, dict[str, Any]], builder: str = ""
+) -> tuple[Drift, ...]:
+    """The drift that the probe shows.
+
+    manifests: what the release of each service is to consist of, by its name. builder: whose builds the host takes
+    besides its own; "" for none.
+    """
+    return (
+        *(_machine(probe, plans[0]) if plans else ()),
+        *(found for plan in plans for found in _service(probe, plan, manifests[plan.service.name], builder)),
+        *_left_over(probe, plans),
+    )
+
+
+def driver_standing(nvidia: Nvidia, planned: DriverPlan | None) -> tuple[str, ...]:
+    """The driver that the kernel runs, then what is at odds with it: another one on disk, another one in the lock.
+
+    planned: None where rigup leaves the driver alone. () where there is no driver, and none is planned.
+    """
+    if not nvidia.loaded and planned is None:
+        return ()
+    on_disk = [f"{nvidia.installed} installed"] if nvidia.mismatched else []
+    in_lock = [f"lock {planned.version}"] if planned and nvidia.loaded != planned.version else []
+    return (nvidia.loaded or "none", *on_disk, *in_lock)
+
+
+def _machine(probe: Probe, plan: Plan) -> Iterator[Drift]:
+    for finding in differences(plan.rig, probe):
+        yield Drift("gpus" if finding.rule.startswith("host-gpu") else "host", finding.message, hint=finding.hint)
+    if plan.rig.gpus and (booting := booting_kernel(probe)) != probe.kernel:
+        yield Drift("kernel", f"runs {probe.kernel}, the next boot starts {booting}", hint="reboot when it suits")
+    standing = driver_standing(probe.nvidia, plan.driver)
+    if len(standing) > 1:
+        yield Drift("driver", ", ".join(standing))
+    if plan.driver and (others := unpinned_packages(probe, plan.driver)):
+        yield Drift("packages", _listed([f"{name} {version}" for name, version in others.items()]))
+    limit = plan.rig.power_limit_w
+    other = {gpu.index: gpu.power.limit_w for gpu in probe.gpus if limit is not None and gpu.power.limit_w != limit}
+    if other:
+        found = _listed([f"GPU {index} has {'none' if w is None else f'{w:g} W'}" for index, w in other.items()])
+        yield Drift("power", f"{found}; declared: {limit} W")
+
+
+def _service(probe: Probe, plan: Plan, wanted: dict[str, Any], builder: str) -> Iterator[Drift]:
+    name = plan.service.name
+    release, unit = probe.releases.get(name), probe.units.get(name)
+    if name in probe.damaged:
+        pass  # what it consists of is not known: the host has failed for that
+    elif release is None:
+        yield Drift("not applied", "no release of it is on this host", name)
+    else:
+        yield from _release(probe, name, release, wanted)
+        yield from _origin(probe, plan, str(release.get("build", "")), builder)
+    if plan.build and (moved := _moved_packages(probe, plan.build.pinned_runtime_packages)):
+        yield Drift("packages", _listed(moved), name)
+    if unit and (release is not None or name in probe.damaged) and unit.active != "active":
+        yield Drift("state", f"{layout.unit_name(name)} is {unit.active}", name)
+    if unit and (by_hand := _overrides(unit.overrides)):
+        hint = f"systemctl revert {layout.unit_name(name)} takes them away; apply leaves them"
+        yield Drift("unit overrides", ", ".join(by_hand), name, hint)
+
+
+def _release(probe: Probe, name: str, release: dict[str, Any], wanted: dict[str, Any]) -> Iterator[Drift]:
+    for key in _KEYS:
+        if release.get(key) != wanted.get(key):
+            yield Drift(key, _moved(key, release.get(key), wanted.get(key)), name)
+    if release.get(GPUS_KEY) != wanted.get(GPUS_KEY):
+        there, now = (", ".join(uuid for _, uuid in said.get(GPUS_KEY) or ()) for said in (release, wanted))
+        yield Drift("gpus", f"runs on {there or 'any'}; the plan: {now or 'any'}", name)
+    for other in (key for key in wanted if key not in _RELEASE_KEYS):
+        if release.get(other) != wanted[other]:
+            yield Drift("config", f"{other} is not the plan's", name)
+    if (build := str(release.get("build", ""))) and build not in probe.builds:
+        yield Drift("build", f"{layout.BUILDS}/{build} is gone", name)
+    checkpoint = release.get("checkpoint") or {}
+    if checkpoint.get("revision"):
+        folder = layout.weights_folder(checkpoint["repo"], checkpoint["revision"])
+        if folder not in probe.weights:
+            yield Drift("checkpoint", f"{folder} has no receipt", name)
+
+
+def _origin(probe: Probe, plan: Plan, build: str, builder: str) -> Iterator[Drift]:
+    """A build made by a host that the inventory does not name as builder; builds without a note are skipped."""
+    made, name = probe.built_by.get(build), plan.service.name
+    if made is not None and made not in (plan.host, builder):
+        trusted = f"neither this host nor its builder {builder}" if builder else "not this host"
+        replace = f"systemctl stop {layout.unit_name(name)}; rm -r {layout.BUILDS}/{build}"
+        yield Drift(
+            "build", f"{build} was built by {made}, {trusted}", name, f"on the host: {replace}; then rigup apply"
+        )
+
+
+def _moved(key: str, there: Any, wanted: Any) -> str:
+    """The differences, short enough for a line."""
+    if key == "checkpoint":
+        return f"{_checkpoint(there)}; the plan: {_checkpoint(wanted)}"
+    if key == "build":
+        return f"{there}; the plan: {wanted}"
+    if key == "environment":
+        old, new = dict(there or {}), dict(wanted or {})
+        names = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
+        return f"{_listed(names)} not the plan's"
+    gone = [word for word in there or [] if word not in (wanted or [])]
+    new_words = [word for word in wanted or [] if word not in (there or [])]
+    return f"{' '.join(gone) or 'nothing'}; the plan: {' '.join(new_words) or 'without'}"
+
+
+def _checkpoint(said: Any) -> str:
+    return f"{said['repo']} {said['quant']} at {str(said['revision'])[:12]}" if said else "none"
+
+
+def _moved_packages(probe: Probe, pins: Mapping[str, str]) -> list[str]:
+    there = probe.nvidia.packages
+    return [
+        f"{name} {there.get(name, 'not installed')}; the lock: {version}"
+        for name, version in pins.items()
+        if there.get(name, "").rpartition("-")[0] != version and there.get(name) != version
+    ]
+
+
+def _overrides(paths: str) -> list[str]:
+    return [path for path in paths.split() if not path.startswith(_SHIPPED_UNITS)]
+
+
+def _left_over(probe: Probe, plans: tuple[Plan, ...]) -> Iterator[Drift]:
+    for name in left_over(probe, plans):
+        state = probe.units[name].active if name in probe.units else "unknown"
+        yield Drift(
+            "not in the inventory",
+            f"{layout.unit_name(name)} is {state}",
+            name,
+            "rigup apply --remove stops it and takes it away; its weights and build stay until rigup prune",
+        )
+
+
+def left_over(probe: Probe, plans: tuple[Plan, ...]) -> tuple[str, ...]:
+    """The services on a host that are no longer planned."""
+    return tuple(sorted(set(probe.current) - {plan.service.name for plan in plans}))
+
+
+def _listed(words: list[str]) -> str:
+    more = len(words) - _MOST_NAMED
+    return ", ".join(words[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

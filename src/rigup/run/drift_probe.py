@@ -1,0 +1,94 @@
+"""The drift that takes commands on the host to find: changed files, edited units. Read-only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from rigup import layout
+from rigup.errors import HostFailed
+from rigup.facts.bounds import Line, Said, checked, json_of
+from rigup.facts.unreadable import Unreadable
+from rigup.host import Host
+from rigup.operations.primitives import remote
+from rigup.operations.primitives.progress import Progress, report
+from rigup.operations.primitives.units import service_state
+from rigup.operations.service.releases import ENABLED, CurrentRelease
+from rigup.plan import Plan
+from rigup.run.drift import Drift
+from rigup.units import bytes_text
+
+# A slow disk hashes this much; what takes longer is taken to hang.
+LEAST_HASHED_PER_SECOND = 30_000_000
+CHECK_SECONDS = 60
+ASKED_ROLES = frozenset(("service", "weights"))
+_MOST_NAMED = 4
+
+
+class Checked(Said):
+    """What `fetch_weights.py --check` found: names of files that are missing, and of those that are not as locked."""
+
+    missing: list[Line]
+    bad: list[Line]
+
+
+def read_check(text: str, what: str) -> Checked:
+    """Reads the last line of its output. Raises HostFailed, beginning with `what`, for anything else."""
+    try:
+        return checked(Checked, json_of(text, "its answer"), "its answer")
+    except Unreadable as error:
+        raise HostFailed(f"{what}: {error}") from None
+
+
+def asked_drift(host: Host, plans: tuple[Plan, ...], differing: set[str], deep: bool) -> list[Drift]:
+    """The drift of the services of a host. differing: the roles that would change something there.
+
+    deep: hash every file of every checkpoint again, whatever the receipts say.
+    """
+    found: list[Drift] = []
+    for plan in plans:
+        if "service" in differing:
+            found += _unit(host, plan.service.name)
+        if deep or "weights" in differing:
+            found += _checkpoint(host, plan, deep)
+    return found
+
+
+def _unit(host: Host, name: str) -> Iterator[Drift]:
+    running = host.get_fact(CurrentRelease, service=name)
+    if not running.current or running.current == "none":
+        return
+    unit = layout.unit_name(name)
+    if running.installed != running.unit:
+        what = "is not as release" if running.installed else "is gone; release"
+        yield Drift("unit", f"its unit file {what} {running.current} has it", name)
+    enabled = service_state(host, name).enabled
+    if enabled not in ENABLED:
+        yield Drift("state", f"{unit} is {enabled or 'not enabled'}: it will not start at boot", name)
+    if running.answered != "yes":
+        yield Drift("state", f"release {running.current} has never answered", name)
+    if running.key == "stale":
+        yield Drift("config", "runs with another API key than the one in its file", name)
+
+
+def _checkpoint(host: Host, plan: Plan, deep: bool) -> Iterator[Drift]:
+    checkpoint = plan.checkpoint
+    if checkpoint is None or checkpoint.revision is None:
+        return
+    folder = layout.weights_folder(checkpoint.repo, checkpoint.revision)
+    if not remote.run(host, "test", "-d", folder).ok:
+        return
+    if deep:
+        report(Progress(host.name, "hash", text=f"{bytes_text(checkpoint.bytes)} of {checkpoint.repo}"))
+    job = json.dumps({"folder": folder, "files": [file.model_dump() for file in checkpoint.files]})
+    words = ("python3", f"{layout.PROGRAMS}/fetch_weights.py", "--check", *(("--deep",) if deep else ()), "-")
+    seconds = CHECK_SECONDS + (checkpoint.bytes / LEAST_HASHED_PER_SECOND if deep else 0)
+    said = remote.run(host, *words, stdin=job, timeout=seconds)
+    what = f"{checkpoint.repo} could not be checked"
+    if not said.stdout.strip():
+        raise HostFailed(f"{host.name}: {what}: {said.last_line}")
+    answer = read_check(said.stdout.splitlines()[-1], f"{host.name}: {what}")
+    for key, words_for in (("missing", "missing"), ("bad", "not as locked" if deep else "changed since it was hashed")):
+        if names := getattr(answer, key):
+            more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+            yield Drift("checkpoint", f"{words_for}: {', '.join(names[:_MOST_NAMED])}{more}", plan.service.name)

@@ -1,0 +1,218 @@
+"""The memory that each GPU of a service really uses, beside what the plan says: for `status`, and kept after a start.
+
+`measured_mib` is what NVML calls used and reserved together: the planner's overhead holds the driver's reserve too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import gevent
+
+from rigup import layout
+from rigup.catalogue.catalogue import load_catalogue
+from rigup.catalogue.drivers import driver_facts
+from rigup.catalogue.overheads import MeasuredOverhead, measured_overhead
+from rigup.errors import RigupError
+from rigup.facts.engine_memory import WORDS, Parts, read_log
+from rigup.facts.probe import Probe, ProbedGpu, parse
+from rigup.facts.probe_script import script
+from rigup.host import Host
+from rigup.operations.primitives import remote
+from rigup.operations.primitives.progress import Progress, report
+from rigup.operations.service.gpu_binding import VISIBLE
+from rigup.plan import Parallel, Plan
+from rigup.planner.candidate import mib
+from rigup.planner.memory.overhead import RUNTIME
+from rigup.run.context import RunContext
+from rigup.systemd.release import GPUS_KEY
+
+# Engines say it before the first request; a log of months is not read to its end.
+_LINES = 20_000
+_JOURNAL = (
+    'id=$(systemctl show --property=InvocationID --value "$1"); [ -n "$id" ] || exit 0; '
+    'journalctl --quiet --no-pager --output=cat "_SYSTEMD_INVOCATION_ID=$id" | head -n "$2" | '
+    'grep -E "$3" | head -n 2000; true'
+)
+_PROBE_SECONDS = 120
+_KEPT_PARTS = {"graphs_counted"}
+
+
+def memory_of(run: RunContext) -> dict[tuple[str, str], list[dict[str, Any]]]:
+    """By host and service, a row for each GPU; hosts are asked for the logs side by side.
+
+    A service without GPUs, and one of a host that was not probed, is left out.
+    """
+    asked = {
+        (host.name, plan.service.name): run.state.pool.spawn(_asked, host, plan)
+        for host in run.state.inventory
+        for plan in run.plans[host.name]
+        if host.connected and plan.memory
+    }
+    gevent.joinall(list(asked.values()))
+    found = {}
+    for host in run.state.inventory:
+        for plan in run.plans[host.name]:
+            probe = run.results[host.name].probe
+            if probe is not None and plan.memory:
+                said = asked.get((host.name, plan.service.name))
+                found[host.name, plan.service.name] = rows(plan, probe, said.value or [] if said is not None else [])
+    return found
+
+
+def _asked(host: Host, plan: Plan) -> list[str]:
+    """The lines about memory in the service's log of its current start; none where it cannot be read."""
+    unit = layout.unit_name(plan.service.name)
+    try:
+        said = remote.run(host, "sh", "-c", _JOURNAL, "rigup", unit, str(_LINES), WORDS, timeout=30)
+    except (RigupError, *remote.CONNECTION_ERRORS):
+        return []
+    return said.stdout.splitlines()
+
+
+def rows(plan: Plan, probe: Probe, lines: Iterable[str]) -> list[dict[str, Any]]:
+    """A row for each GPU of a plan: what was planned, what is used, and the parts that the log tells.
+
+    `measured_mib` is None where NVML does not say.
+    """
+    cards = _cards(plan, probe)
+    parts = _log(plan, lines)
+    found = []
+    for planned, card, said in zip(plan.memory, cards, parts, strict=True):
+        row: dict[str, Any] = {
+            "gpu": planned.gpu,
+            "planned_mib": planned.weights_mib + planned.kv_cache_mib + planned.overhead_mib,
+            "measured_mib": _in_use(card),
+            "capacity_mib": planned.capacity_mib,
+        }
+        if told := _told(said):
+            row["parts"] = told
+        found.append(row)
+    return found
+
+
+def _log(plan: Plan, lines: Iterable[str]) -> tuple[Parts, ...]:
+    """What a host's log tells of its own GPUs; of a service across hosts, each has as many."""
+    return read_log(lines, plan.parallel or Parallel(), len(plan.memory), plan.rank * len(plan.memory))
+
+
+def _in_use(card: ProbedGpu | None) -> int | None:
+    if card is None or card.memory_used_mib is None:
+        return None
+    return card.memory_used_mib + (card.memory_reserved_mib or 0)
+
+
+def _told(parts: Parts) -> dict[str, Any]:
+    """What the log tells, in whole MiB; an engine that compares free memory before and after may say less than none."""
+    said = {key: value for key, value in asdict(parts).items() if value is not None and key not in _KEPT_PARTS}
+    return {key: value if key == "kv_tokens" else max(0, round(value)) for key, value in said.items()}
+
+
+def _cards(plan: Plan, probe: Probe) -> list[ProbedGpu | None]:
+    """The card of each GPU of a plan: as its release names them by UUID, else by the plan's indices."""
+    release = probe.releases.get(plan.service.name) or {}
+    by_uuid = {gpu.uuid: gpu for gpu in probe.gpus if gpu.uuid}
+    named = {int(index): str(uuid) for index, uuid in release.get(GPUS_KEY) or ()}
+    visible = str((release.get("environment") or {}).get(VISIBLE, "")).split(",")
+    if not named and len(visible) == len(plan.memory) and all(uuid in by_uuid for uuid in visible):
+        named = {memory.gpu: uuid for memory, uuid in zip(plan.memory, visible, strict=True)}
+    by_index = {gpu.index: gpu for gpu in probe.gpus}
+    return [by_uuid.get(named[m.gpu]) if m.gpu in named else by_index.get(m.gpu) for m in plan.memory]
+
+
+def totals(rows: Iterable[dict[str, Any]]) -> tuple[int, int] | None:
+    """MiB measured and planned over all GPUs; None where one of them was not measured."""
+    known = [(row["measured_mib"], row["planned_mib"]) for row in rows]
+    if not known or any(measured is None for measured, _ in known):
+        return None
+    return sum(measured for measured, _ in known), sum(planned for _, planned in known)
+
+
+def percent_off(measured: int, planned: int) -> str:
+    """By how much what was measured differs from the plan: "+3 %"."""
+    return f"{100 * (measured - planned) / max(planned, 1):+.0f} %"
+
+
+def in_words(rows: Iterable[dict[str, Any]]) -> str:
+    """All GPUs together: "21.4 of 22.0 GiB planned (-3 %)"; "not measured"."""
+    sums = totals(rows)
+    return (
+        f"{sums[0] / 1024:.1f} of {sums[1] / 1024:.1f} GiB planned ({percent_off(*sums)})" if sums else "not measured"
+    )
+
+
+def after_start(host: Host, plan: Plan, root: Path) -> dict[str, Any] | None:
+    """What the record of an apply keeps of a service that it has started; None where nothing could be measured.
+
+    Asks the host twice. root: of the fleet. A service that answers is not put back because this failed.
+    """
+    try:
+        said = remote.run(host, "sh", "-s", stdin=script(), timeout=_PROBE_SECONDS)
+        probe = parse(said.stdout.splitlines())
+        found = kept(plan, probe, _asked(host, plan), load_catalogue(root).overheads)
+    except (RigupError, *remote.CONNECTION_ERRORS, ValueError, KeyError):
+        return None
+    if found:
+        report(Progress(host.name, "log", text=f"{plan.service.name}: GPU memory: {in_words(found['gpus'])}"))
+    return found
+
+
+def kept(
+    plan: Plan, probe: Probe, lines: list[str], overheads: tuple[MeasuredOverhead, ...] = ()
+) -> dict[str, Any] | None:
+    """The measurement of one start, with all that a calibration needs to know of its plan; None where NVML is silent.
+
+    overheads: those that the plan was made with.
+    """
+    if plan.build is None or plan.checkpoint is None:
+        return None
+    found = rows(plan, probe, lines)
+    if totals(found) is None:
+        return None
+    parallel, counted = plan.parallel or Parallel(), _log(plan, lines)
+    gpus = []
+    for row, planned, parts in zip(found, plan.memory, counted, strict=True):
+        name = plan.rig.gpus[planned.gpu].name
+        gpus.append(row | {"name": name, "graphs_counted": parts.graphs_counted} | planned.model_dump(exclude={"gpu"}))
+    return {
+        "engine": plan.build.engine,
+        "version": plan.build.version,
+        "checkpoint": f"{plan.checkpoint.repo} {plan.checkpoint.quant}",
+        "parallel": parallel.model_dump(),
+        "kv_tokens": plan.kv_tokens,
+        "fraction": _fraction(plan),
+        "runtime_mib": _runtime(plan, overheads),
+        "driver_mib": _driver(plan),
+        "gpus": gpus,
+    }
+
+
+def _runtime(plan: Plan, overheads: tuple[MeasuredOverhead, ...]) -> int:
+    """The constant that the plan was made with, in MiB."""
+    assert plan.build is not None
+    build, parallel = plan.build, plan.parallel or Parallel()
+    standard = mib(RUNTIME[build.engine])
+    names = {plan.rig.gpus[memory.gpu].name for memory in plan.memory}
+    known = [measured_overhead(overheads, build.engine, build.version, n, len(plan.memory), parallel) for n in names]
+    return max((entry.runtime_mib if entry else standard for entry in known), default=standard)
+
+
+def _driver(plan: Plan) -> int:
+    """What the plan counts for the driver's branch, in MiB."""
+    reserve = driver_facts().reserve(int(plan.driver.branch)) if plan.driver else None
+    return reserve.additional_mib if reserve else 0
+
+
+def _fraction(plan: Plan) -> float | None:
+    """The part of each GPU that vLLM takes at most, where its KV cache is what is left of that."""
+    words = dict(pairwise(plan.command))
+    if "--kv-cache-memory-bytes" in words or "--kv-cache-memory" in words:
+        return None
+    try:
+        return float(words["--gpu-memory-utilization"])
+    except (KeyError, ValueError):
+        return None

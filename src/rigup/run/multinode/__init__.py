@@ -1,0 +1,1 @@
+"""Node groups in a run: binding, keeping members in step, reachability between them."""

@@ -1,0 +1,185 @@
+"""Removes from hosts what no retained release and no plan uses: builds, unfinished work, caches; weights on request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from rigup import layout
+from rigup.connection.lease import OURS
+from rigup.errors import HostFailed
+from rigup.facts.bounds import Count, Line, Said, checked, json_of
+from rigup.facts.probe import Probe
+from rigup.host import Host
+from rigup.operations.builds.source import name_of
+from rigup.operations.primitives import jobs, remote
+from rigup.operations.primitives.progress import Progress, report
+from rigup.operations.service.moe_configs import unnamed_folders
+from rigup.plan import Finding, Plan
+from rigup.programs import program_file
+from rigup.run.result import Change
+from rigup.run.runner import Run
+from rigup.units import bytes_text
+
+
+class _Build(Said):
+    bytes: Count
+    image: Line = ""
+
+
+LIST_SECONDS = 300
+REMOVE_SECONDS = 900
+SERVICES = f"{layout.CONFIGURATION}/services"
+
+
+@dataclass(frozen=True)
+class Removal:
+    """One thing to remove. what: in words. image: the container image that is removed with it, "" for none."""
+
+    what: str
+    path: str
+    bytes: int
+    image: str = ""
+
+    @property
+    def text(self) -> str:
+        """What it is and its size."""
+        return f"{self.what}, {bytes_text(self.bytes)}"
+
+
+def removals(found: dict[str, Any], builds: Iterable[str], weights: Iterable[str] | None) -> tuple[Removal, ...]:
+    """What can be removed of what `leftovers.py` found on a host.
+
+    builds: names that the plans of the host need, released or not yet. weights: the same of folders; None leaves all.
+    """
+    return (*_builds(found, set(builds)), *_unfinished(found), *_weights(found, weights))
+
+
+def _builds(found: dict[str, Any], planned: set[str]) -> Iterator[Removal]:
+    needed = planned | set(found["needed_builds"]) | set(found["running"])
+    for name, build in sorted(found["builds"].items()):
+        if name not in needed:
+            yield Removal(f"build {name}", f"{layout.BUILDS}/{name}", build["bytes"], build["image"])
+
+
+def _unfinished(found: dict[str, Any]) -> Iterator[Removal]:
+    """Unfinished builds and their packages, unless a build job is running."""
+    if any(unit.startswith("rigup-build-") for unit in found["jobs"]):
+        return
+    for path, size in sorted(found["unfinished"].items()):
+        yield Removal(f"unfinished {path.rpartition('/')[2]}", path, size)
+    if found["packages"]:
+        yield Removal("Python packages kept for the next build", layout.PACKAGES, found["packages"])
+
+
+def _weights(found: dict[str, Any], planned: Iterable[str] | None) -> Iterator[Removal]:
+    if planned is None:
+        return
+    needed = set(planned) | set(found["needed_weights"])
+    stopped = not any(unit.startswith("rigup-weights-") for unit in found["jobs"])
+    for folder, size in sorted((found["weights"] | (found["incoming"] if stopped else {})).items()):
+        if folder.removesuffix(".incoming") not in needed:
+            yield Removal(f"weights {folder.removeprefix(f'{layout.WEIGHTS}/')}", folder, size)
+
+
+class Pruning(Run):
+    """A run that removes. found: what can go by host, after `look`. weights: whether checkpoints can."""
+
+    found: dict[str, tuple[Removal, ...]]
+    weights = False
+
+    def look(self, weights: bool) -> None:
+        """Connects, takes the leases and finds out what can be removed. weights: whether checkpoints are included."""
+        self.found, self.weights = {}, weights
+        self.connect(take_lease=True)
+        self.context.each(self._look)
+
+    def remove(self) -> None:
+        """Removes it."""
+        self.context.each(self._remove)
+
+    def _blocking_findings(self, name: str, probe: Probe) -> tuple[Finding, ...]:
+        """None: a full disk is what prune is for."""
+        return ()
+
+    def _look(self, host: Host) -> None:
+        result = self.results[host.name]
+        self.found[host.name] = self._removals(host)
+        result.changes = [Change("prune", removal.text) for removal in self.found[host.name]]
+        result.state = "differs" if result.changes else "unchanged"
+
+    def _removals(self, host: Host) -> tuple[Removal, ...]:
+        plans, probe = self.plans[host.name], self.results[host.name].probe
+        assert probe is not None
+        names = [name_of(plan.build, probe.architecture, probe.os) for plan in plans if plan.build]
+        folders = [folder for plan in plans if (folder := _folder(plan))]
+        kernels = unnamed_folders(host, [plan.moe_folder.path for plan in plans if plan.moe_folder])
+        unused = (Removal(f"tuned kernels {path.rpartition('/')[2]}", path, size) for path, size in kernels.items())
+        return (*removals(_list(host), names, folders if self.weights else None), *unused)
+
+    def _remove(self, host: Host) -> None:
+        """Removes what was shown and can still be removed: another run may have had the host meanwhile."""
+        result, lease = self.results[host.name], self.context.leases[host.name]
+        result.changes = []
+        if self._claim(host) != OURS:
+            still = {removal.path for removal in self._removals(host)}
+            self.found[host.name] = tuple(one for one in self.found[host.name] if one.path in still)
+        for removal in self.found[host.name]:
+            if jobs.cancelled():
+                raise jobs.Cancelled(f"{host.name}: cancelled before {removal.what}")
+            lease.check()
+            report(Progress(host.name, "prune", text=f"removing {removal.text}"))
+            _take_away(host, removal)
+            result.changes.append(Change("prune", removal.text))
+        result.state = "changed" if result.changes else "unchanged"
+
+
+def _folder(plan: Plan) -> str | None:
+    checkpoint = plan.checkpoint
+    return layout.weights_folder(checkpoint.repo, checkpoint.revision) if checkpoint and checkpoint.revision else None
+
+
+def _list(host: Host) -> dict[str, Any]:
+    program = program_file("leftovers.py").read_text()
+    words = ("python3", "-", layout.BUILDS, layout.WEIGHTS, SERVICES, layout.PACKAGES)
+    if not remote.run(host, "sh", "-c", "command -v python3").ok:
+        return {"builds": {}, "unfinished": {}, "packages": 0, "weights": {}, "incoming": {}} | dict.fromkeys(
+            ("needed_builds", "needed_weights", "running", "jobs"), ()
+        )
+    output = remote.run(host, *words, stdin=program, timeout=LIST_SECONDS)
+    if not output.ok:
+        raise HostFailed(
+            f"{host.name}: what is needed there cannot be told: {output.last_line}", "nothing was removed; look at "
+            f"{SERVICES}/*/releases/*/release.json"
+        )  # fmt: skip
+    return read_leftovers(output.stdout)
+
+
+class Leftovers(Said):
+    """What `leftovers.py` prints, which says what each of these is; sizes in bytes."""
+
+    builds: dict[str, _Build]
+    unfinished: dict[str, Count]
+    packages: Count
+    weights: dict[str, Count]
+    incoming: dict[str, Count]
+    needed_builds: list[Line]
+    needed_weights: list[Line]
+    running: list[Line]
+    jobs: list[Line]
+
+
+def read_leftovers(text: str) -> dict[str, Any]:
+    """Reads the output of `leftovers.py`. Raises Unreadable for anything else."""
+    document = "what is left over there"
+    return checked(Leftovers, json_of(text, document), document).model_dump()
+
+
+def _take_away(host: Host, removal: Removal) -> None:
+    """Renames it first, so that a build or checkpoint is never incomplete under its own name."""
+    folder, _, name = removal.path.rpartition("/")
+    gone = f"{folder}/.removed-{name.lstrip('.')}"
+    remote.script(host, 'rm -rf "$2"; mv -T "$1" "$2"; rm -rf "$2"', removal.path, gone, timeout=REMOVE_SECONDS)
+    if removal.image:
+        remote.run(host, "podman", "image", "rm", removal.image, timeout=REMOVE_SECONDS)

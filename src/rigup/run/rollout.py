@@ -1,0 +1,120 @@
+"""Changes in batches: a canary first, each further batch after every host of the previous one has answered.
+
+The hosts of a node group count as one.
+
+Hosts that fail before the first batch count as failures too: unreachable, refused, or unchanged without an answer. A
+batch always completes. No further batch starts after more than `max_failures` failures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from rigup.errors import InputError
+from rigup.operations.primitives import jobs
+from rigup.run.result import HostResult
+from rigup.run.rollout_state import HostState, KeptRollout
+from rigup.run.runner import Run
+
+Unit = TypeVar("Unit")
+
+
+def batches(units: Sequence[Unit], size: int) -> list[list[Unit]]:
+    """The first one alone, the rest `size` at a time, in order."""
+    rest = units[1:]
+    return [list(units[:1])] * bool(units) + [list(rest[at : at + size]) for at in range(0, len(rest), size)]
+
+
+@dataclass
+class Rolling:
+    """The changes of a run whose hosts were compared, in batches.
+
+    batches: of the hosts with changes. begun: the batches that were started. not_kept: why the
+    progress could not be saved last, if so; no batch starts before it is. stopped_by: the same for the batch that could
+    not start; it remains the reason when there is disk space again.
+    """
+
+    run: Run
+    kept: KeptRollout
+    size: int
+    max_failures: int
+    batches: list[list[str]] = field(init=False)
+    begun: list[list[str]] = field(init=False, default_factory=list)
+    not_kept: InputError | None = field(init=False, default=None)
+    stopped_by: InputError | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        names = self.kept.first(self._in("differs"))
+        units = self.run.context.groups.units(names)
+        self.batches = [[name for unit in batch for name in unit] for batch in batches(units, self.size)]
+
+    def ask_the_rest(self) -> None:
+        """Sends a real request to the services of every host without changes."""
+        asked = self._in("pending")
+        if asked:
+            self.run.execute(asked)
+        if self.batches and not self.stopped:
+            self._note(list(self.run.results))
+
+    def due(self) -> Iterator[list[str]]:
+        """Each batch at its turn; none after too many failures, after Ctrl-C, or if its start cannot be saved.
+
+        Raises InputError if the start of the first batch cannot be saved.
+        """
+        for batch in self.batches:
+            if self.stopped or not self._noted(batch, "begun"):
+                return
+            self.begun.append(batch)
+            yield batch
+
+    def carry_out(self, batch: list[str]) -> None:
+        """Changes these hosts, side by side, and checks that their services answer."""
+        self.run.execute(batch)
+        self._note(batch)
+
+    def end(self) -> None:
+        """Marks the hosts that are left as not begun."""
+        for name in self._in("differs", "pending"):
+            self.run.results[name].state = "not begun"
+        if self.begun or not self.batches:
+            self._note(list(self.run.results))
+
+    @property
+    def failed(self) -> list[str]:
+        """The hosts that have failed so far, before the first batch or in one."""
+        return self._in("failed", "unreachable", "refused", "cancelled")
+
+    @property
+    def stopped(self) -> bool:
+        """Whether no further batch starts."""
+        return jobs.cancelled() or len(self.failed) > self.max_failures
+
+    def _in(self, *states: str) -> list[str]:
+        return [name for name, result in self.run.results.items() if result.state in states]
+
+    def _note(self, names: list[str]) -> None:
+        results = self.run.results
+        self._noted([name for name in names if results[name].ok], "done")
+        bad = [name for name in names if name in self.failed]
+        self._noted(bad, "failed", {name: why(results[name]) for name in bad})
+
+    def _noted(self, names: list[str], fate: HostState, why: Mapping[str, str] | None = None) -> bool:
+        """Whether the progress could be saved. After the first change a failure to save no longer stops the run."""
+        try:
+            self.kept.note(names, fate, why)
+        except InputError as error:
+            if fate == "begun":
+                if not self.begun:
+                    raise
+                self.stopped_by = error
+            self.not_kept = error
+            return False
+        self.not_kept = self.stopped_by
+        return True
+
+
+def why(result: HostResult) -> str:
+    """Why a host failed, in a line."""
+    return "; ".join(error.message for error in result.errors)

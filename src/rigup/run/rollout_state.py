@@ -1,0 +1,164 @@
+"""The progress of a rollout, saved on the controlling machine so that another process can resume it.
+
+It belongs to one lock and one set of plans: a resumed rollout must not leave some hosts on one and some on another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal
+
+from pydantic import ValidationError
+
+from rigup.errors import InputError, Refused
+from rigup.plan import Plan
+from rigup.project.inventory import Project
+from rigup.regular_files import home_folder
+from rigup.units import Frozen, time_text
+
+HostState = Literal["not begun", "begun", "done", "failed"]
+SHOWN_DIGITS = 12
+
+
+class HostProgress(Frozen):
+    """The progress of one host. plans: sha256 of its plans. why: the reason if it failed."""
+
+    plans: str
+    fate: HostState = "not begun"
+    why: str = ""
+
+
+class Rollout(Frozen):
+    """The progress of all hosts, in the inventory's order. began: UTC. lock: sha256 of the lock, "" without one."""
+
+    inventory: str
+    began: str
+    lock: str
+    hosts: dict[str, HostProgress]
+
+
+class KeptRollout:
+    """A rollout and its file, which is always complete. waits: whether the file exists."""
+
+    def __init__(self, path: Path, rollout: Rollout, waits: bool = False) -> None:
+        self.path, self.rollout, self.waits = path, rollout, waits
+
+    def note(self, hosts: Iterable[str], fate: HostState, why: Mapping[str, str] | None = None) -> None:
+        """Saves the progress of these hosts; once all are done, the file is deleted.
+
+        Raises InputError if it cannot be saved. The progress is still known here then, and saved with the next one; a
+        host whose start could not be saved has not started.
+        """
+        before = dict(self.rollout.hosts)
+        for name in hosts:
+            self.rollout.hosts[name] = HostProgress(
+                plans=self.rollout.hosts[name].plans, fate=fate, why=(why or {}).get(name, "")
+            )
+        all_done = all(part.fate == "done" for part in self.rollout.hosts.values())
+        try:
+            if all_done:
+                self.path.unlink(missing_ok=True)
+            else:
+                self._write()
+        except OSError as error:
+            if fate == "begun":
+                self.rollout.hosts.update(before)
+            raise InputError(
+                f"{self.path}: {error.strerror}: cannot save the progress of the rollout",
+                "free disk space, or set XDG_STATE_HOME to another folder",
+            ) from None
+        self.waits = not all_done
+
+    def first(self, names: Iterable[str]) -> list[str]:
+        """These hosts in the order of their changes: those that failed or were interrupted first."""
+        cut_short = [name for name, part in self.rollout.hosts.items() if part.fate in ("begun", "failed")]
+        return sorted(names, key=lambda name: name not in cut_short)
+
+    def _write(self) -> None:
+        new = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with open(new, "w", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+                file.write(self.rollout.model_dump_json(indent=1))
+                file.flush()
+                os.fsync(file.fileno())
+            new.replace(self.path)
+        except OSError:
+            with suppress(OSError):
+                new.unlink(missing_ok=True)
+            raise
+
+
+def start(project: Project, plans: Mapping[str, Sequence[Plan]]) -> KeptRollout:
+    """Starts a rollout of these plans; it replaces an earlier one on disk with its first progress."""
+    hosts = {name: HostProgress(plans=_digest(of_host)) for name, of_host in plans.items()}
+    began = time_text(time.time())
+    return KeptRollout(
+        place(project), Rollout(inventory=str(project.inventory), began=began, lock=_lock(project), hosts=hosts)
+    )
+
+
+def unfinished(project: Project) -> Rollout | None:
+    """The unfinished rollout of this inventory. Raises InputError if its file cannot be read."""
+    path = place(project)
+    try:
+        return Rollout.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValidationError):
+        raise InputError(
+            f"{path}: not a valid rollout state file",
+            "delete it and start again; hosts that are up to date are skipped",
+        ) from None
+
+
+def resume(project: Project, plans: Mapping[str, Sequence[Plan]]) -> KeptRollout:
+    """The unfinished rollout of this inventory, to resume it.
+
+    Raises InputError if there is none, Refused if it started with another lock or other plans.
+    """
+    rollout = unfinished(project)
+    if rollout is None:
+        raise InputError(
+            f"--resume: no rollout of {project.inventory} is unfinished", "leave out --resume to start one"
+        )
+    said = f"--resume: the rollout of {rollout.began}"
+    lock = _lock(project)
+    if lock != rollout.lock:
+        then, now = (digest[:SHOWN_DIGITS] or "none" for digest in (rollout.lock, lock))
+        raise Refused(
+            f"{said} started with another rigup.lock: sha256 {then} then, {now} now",
+            "restore that lock, or leave out --resume to start again",
+        )
+    if strangers := [name for name in plans if name not in rollout.hosts]:
+        raise Refused(
+            f"{said} started without {', '.join(strangers)}",
+            "exclude them with --limit, or leave out --resume to start again",
+        )
+    if others := [name for name, of_host in plans.items() if _digest(of_host) != rollout.hosts[name].plans]:
+        raise Refused(
+            f"{said} started with another plan for {', '.join(others)}",
+            "restore group_data, or leave out --resume to start again",
+        )
+    return KeptRollout(place(project), rollout, waits=True)
+
+
+def place(project: Project) -> Path:
+    """The file on this machine with the progress of an inventory's rollout."""
+    state = os.environ.get("XDG_STATE_HOME") or str(home_folder() / ".local/state")
+    digest = hashlib.sha256(str(project.inventory.resolve()).encode()).hexdigest()
+    return Path(state) / "rigup/rollouts" / f"{project.inventory.stem}-{digest[:SHOWN_DIGITS]}.json"
+
+
+def _digest(plans: Sequence[Plan]) -> str:
+    return hashlib.sha256("\n".join(plan.model_dump_json() for plan in plans).encode()).hexdigest()
+
+
+def _lock(project: Project) -> str:
+    path = project.lock_path
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""

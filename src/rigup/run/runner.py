@@ -1,0 +1,346 @@
+"""Runs roles on hosts: connect, probe, compare and, for apply, change and verify.
+
+Each host works through its own operations at its own pace: a build on one does not delay a download on another, and
+hosts with different roles do not affect each other. A host that fails leaves the others alone.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from typing import Any, Self
+
+from rigup.connection import pyinfra_internals
+from rigup.connection.cached_health import early_answer
+from rigup.connection.connections import Connections
+from rigup.connection.fact_cache import FactReader, read_only
+from rigup.connection.lease import NOBODYS, OURS, Lease, myself
+from rigup.errors import HostFailed, InputError, Refused, RigupError, Unreachable
+from rigup.facts.probe import Probe
+from rigup.host import Host, state_of
+from rigup.operations.driver import reboots
+from rigup.operations.primitives import jobs, remote
+from rigup.operations.primitives.progress import Progress, report
+from rigup.operations.primitives.steps import error_of
+from rigup.operations.service.gpu_binding import bind
+from rigup.operations.service.health import Answer, Answers, ask_service, keep_answer, short_request
+from rigup.plan import BoundPlan, Finding, Plan
+from rigup.preflight.checks import preflight
+from rigup.project.inventory import Project
+from rigup.run.audit_log import Recorder
+from rigup.run.context import RunContext
+from rigup.run.finish import RunFinisher
+from rigup.run.measured_memory import after_start
+from rigup.run.multinode.coordinator import GroupCoordinator
+from rigup.run.multinode.groups import NodeGroups, node_groups_in
+from rigup.run.result import Change, HostResult
+from rigup.run.weights.distribution import TransferSummary, WeightsDistribution
+from rigup.settings import HostSettings
+from rigup.toolkit import toolkit_root
+
+
+class Run:
+    """One run over the hosts of a project. A context manager: leaving it returns leases and closes connections."""
+
+    read_only = False
+
+    def __init__(
+        self,
+        project: Project,
+        plans: dict[str, tuple[Plan, ...]],
+        settings: dict[str, HostSettings],
+        sudo_password: str | None,
+        connections: Connections | None = None,
+    ) -> None:
+        connections = connections or Connections(project.data_by_host, sudo_password)
+        groups = NodeGroups(node_groups_in(plans))
+        self.context = RunContext(project, plans, settings, connections, self.read_only, groups)
+        self.coordinator = GroupCoordinator(self.context)
+        self.finisher = RunFinisher(self.context)
+        self.break_leases = False
+        self.transfers: list[TransferSummary] = []
+        self._holder = myself()
+        self._previous_holders: dict[str, str] = {}
+        self._at_work = ExitStack()
+
+    @property
+    def plans(self) -> dict[str, tuple[Plan, ...]]:
+        """The plans of each host."""
+        return self.context.plans
+
+    @property
+    def results(self) -> dict[str, HostResult]:
+        """What came of each host so far."""
+        return self.context.results
+
+    def __enter__(self) -> Self:
+        self._at_work.enter_context(pyinfra_internals.at_work(self.context.state))
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.finisher.finish_run()
+        self.context.connections.leave()
+        self._at_work.close()
+
+    def connect(self, take_lease: bool) -> None:
+        """Connects to every host, probes it, and checks that its plans can run there."""
+        pyinfra_internals.set_stage(self.context.state, "connect")
+        self.context.each(lambda host: self._connect(host, take_lease))
+        self.coordinator.bind()
+
+    def compare(self, take_lease: bool = False) -> None:
+        """Finds out what would change, host by host; changes nothing.
+
+        take_lease: of each host that has changes to make, and of each that another run seemed to be changing.
+        """
+        pyinfra_internals.set_stage(self.context.state, "compare")
+        provision = load_provision()
+        self.context.each(lambda host: self._compare(host, provision, take_lease))
+        self.coordinator.spread()
+
+    def execute(self, names: Collection[str] | None = None) -> None:
+        """Carries out what `compare` found, then sends every service a real request.
+
+        names: these hosts only, which may have waited for long; may be called again for others.
+        """
+        self.finisher.recorder = self.finisher.recorder or Recorder(self.context.project, self._holder.who, "apply")
+        pyinfra_internals.set_stage(self.context.state, "execute")
+        before = set(self.context.changed_elsewhere)
+        with self._sharing(names):
+            self.context.each(self._execute, names)
+        if again := self.context.changed_elsewhere.keys() - before:
+            provision = load_provision()
+            pyinfra_internals.set_stage(self.context.state, "compare")
+            self.context.each(lambda host: self._compare_late(host, provision), again)
+            self.execute(again)
+
+    def bound(self, name: str) -> tuple[BoundPlan, ...]:
+        """The plans of a host that was probed, with GPU UUIDs and addresses as far as they are known."""
+        return bind(self.plans[name], self.results[name].probe or Probe(), self.coordinator.bound_nodes(name))
+
+    def _sharing(self, names: Collection[str] | None) -> AbstractContextManager[Any]:
+        """Lets hosts that lack the same weights download them together."""
+        results = [result for name, result in self.results.items() if names is None or name in names]
+        if len(self.results) < 2 or not any(change.role == "weights" for one in results for change in one.changes):
+            return nullcontext()
+        return WeightsDistribution(self.context, names, self.transfers)
+
+    def verify(self) -> None:
+        """Sends a request to every service of every host; for `status`."""
+        self.context.each(self._verify)
+
+    def _connect(self, host: Host, take_lease: bool) -> None:
+        report(Progress(host.name, "connect"))
+        if self._handshake(host) and take_lease and not self._lease(host):
+            self._handshake(host)
+
+    def _handshake(self, host: Host) -> bool:
+        """Shakes hands with a host, the first time or again, and checks its plans. Returns whether it takes part."""
+        result, handshake = self.results[host.name], self.context.connections.handshake(host)
+        if not handshake.probe.os:
+            check = f"check that 'ssh {host.name} true' works"
+            raise HostFailed(f"{host.name}: no response from the host probe", check)
+        self.context.handshakes[host.name], result.probe = handshake, handshake.probe
+        reader = FactReader(host)
+        reader.learn(handshake.answers | handshake.services)
+        host.connector.facts = reader
+        if found := self._blocking_findings(host.name, handshake.probe):
+            result.fail("refused", *(InputError(f"{host.name}: {f.message}", f.hint) for f in found))
+        return not found
+
+    def _blocking_findings(self, name: str, probe: Probe) -> tuple[Finding, ...]:
+        """The findings for which the run refuses a host."""
+        return preflight(probe, self.plans[name], time.time(), self.context.settings[name].remove)
+
+    def _lease(self, host: Host) -> bool:
+        """Takes the lease. Returns whether no other run can have changed the host since the handshake."""
+        lease = Lease(host, self._holder, self.break_leases)
+        undisturbed = lease.take() == self.context.handshakes[host.name].lease
+        self.context.leases[host.name] = lease
+        reboots.afterwards(host, lease.claim_after_reboot)
+        return undisturbed
+
+    def _compare(self, host: Host, provision: Callable[..., None], take_lease: bool) -> None:
+        report(Progress(host.name, "compare"))
+        leased = not take_lease or host.name in self.context.leases
+        if not leased and self.context.handshakes[host.name].held:
+            leased = True
+            if not self._lease(host) and not self._handshake(host):
+                return
+        self.context.compared.add(host.name)
+        self._find_changes(host, provision)
+        if not leased and self.results[host.name].changes and not self._lease(host):
+            self._compare_again(host, provision)
+
+    def _compare_again(self, host: Host, provision: Callable[..., None]) -> None:
+        """Compares again after another run had the host: everything that was read of it before is discarded."""
+        pyinfra_internals.forget_operations(self.context.state, host)
+        if self._handshake(host):
+            self._find_changes(host, provision)
+
+    def _compare_late(self, host: Host, provision: Callable[..., None]) -> None:
+        """As `_compare_again`, when new changes can no longer be shown. Raises Refused if there are any."""
+        result = self.results[host.name]
+        self._compare_again(host, provision)
+        if not set(result.changes) <= set(self.context.changed_elsewhere[host.name]):
+            result.changes = []
+            raise self._stale_comparison(host, "; its pending changes are now different")
+
+    def _stale_comparison(self, host: Host, more: str = "") -> Refused:
+        rebooted = self._previous_holders.get(host.name) == NOBODYS
+        what = "the host was rebooted" if rebooted else "another rigup run changed this host"
+        return Refused(f"{host.name}: {what} after it was compared{more}", "run the same command again")
+
+    def _find_changes(self, host: Host, provision: Callable[..., None]) -> None:
+        result = self.results[host.name]
+        nodes, settings = self.coordinator.bound_nodes(host.name), self.context.settings[host.name]
+        provision(self.plans[host.name], result.probe, settings, nodes, self.coordinator.member)
+        result.changes = [Change.of(self._name(op)) for op in self._changing(host)]
+        result.state = "differs" if result.changes else "pending"
+
+    def _claim(self, host: Host) -> str:
+        """Makes sure that a host can be reached, and still holds this run's lease, as `Lease.claim` does."""
+        lease = self.context.leases[host.name]
+        try:
+            return lease.claim()
+        except remote.CONNECTION_ERRORS:
+            if not remote.reconnect(host):
+                raise Unreachable(f"{host.name}: no longer reachable", "check that it is running") from None
+            return lease.claim()
+
+    def _execute(self, host: Host) -> None:
+        result, leased = self.results[host.name], host.name in self.context.leases
+        shown, result.changes = result.changes, []
+        if leased and (holder := self._claim(host)) != OURS:
+            self._previous_holders[host.name] = holder
+            self._note_stale(host, shown if holder == NOBODYS else [])
+            return
+        if not leased and not shown and self._may_finish_unchanged(host):
+            finished = self.finisher.finish_unchanged(host)
+            if finished.recorded:
+                result.state = "unchanged"
+                return
+            if finished.changed_elsewhere:
+                self._lease(host)  # raises if another run holds it
+                self._note_stale(host, [])
+                return
+        if shown:
+            self._change(host)
+        with read_only():
+            self._verify(host)
+        result.state = "changed" if result.changes else "unchanged"
+
+    def _note_stale(self, host: Host, shown: list[Change]) -> None:
+        """Marks a host to be compared again before it is changed. shown: the changes that may be made there then.
+
+        Raises Refused if it was compared again before, or if the other hosts of its node group rely on the comparison.
+        """
+        if host.name in self.context.changed_elsewhere or host.name in self.context.groups.of:
+            raise self._stale_comparison(host)
+        self.context.changed_elsewhere[host.name] = shown
+
+    def _may_finish_unchanged(self, host: Host) -> bool:
+        """Whether a host can be finished with one command that checks all its services; else each is verified."""
+        releases = self.context.handshakes[host.name].probe.releases
+        applied = all(plan.service.name in releases for plan in self.plans[host.name])
+        return applied and not self.context.groups.all and not jobs.cancelled()
+
+    def _change(self, host: Host) -> None:
+        """Carries out the operations of a host, until the run is cancelled or loses its lease."""
+        result, lease = self.results[host.name], self.context.leases.get(host.name)
+        self._prefetch_facts(host)
+        for operation in pyinfra_internals.operations(host):
+            if jobs.cancelled():
+                raise jobs.Cancelled(f"{host.name}: cancelled before {self._name(operation)}")
+            if lease:
+                lease.check()
+            self._carry_out(host, operation)
+            if pyinfra_internals.did_change(self.context.state, host, operation):
+                result.changes.append(Change.of(self._name(operation)))
+
+    def _prefetch_facts(self, host: Host) -> None:
+        """Discards what was read for the comparison, and reads the same facts again in few commands."""
+        reader, order = host.connector.facts, pyinfra_internals.operations(host)
+        changing = set(self._changing(host))
+        asked = {operation: list(questions) for operation, questions in reader.asked.items()}
+
+        def forecast() -> Iterator[str]:
+            current = pyinfra_internals.being_carried_out(host)
+            for operation in order[order.index(current) :] if current in order else ():
+                yield from asked.get(operation, ())
+                if operation in changing:
+                    return
+
+        reader.forget()
+        reader.forecast = forecast
+
+    def _carry_out(self, host: Host, operation: str) -> None:
+        change = Change.of(self._name(operation))
+        report(Progress(host.name, change.role, text=change.step))
+        if pyinfra_internals.carry_out(self.context.state, host, operation):
+            return
+        reason = error_of(host)
+        if isinstance(reason, RigupError):
+            raise reason
+        if reason is not None and isinstance(reason, remote.CONNECTION_ERRORS):
+            raise HostFailed(f"{host.name}: {change.step}: connection lost", "run the same command again") from None
+        said = reason or pyinfra_internals.last_words(self.context.state, host, operation) or "exited without output"
+        raise HostFailed(f"{host.name}: {change.role}: {change.step}: {said}")
+
+    def _verify(self, host: Host) -> None:
+        """Sends one short request to each service, except to those that have answered after their start in this run."""
+        result = self.results[host.name]
+        errors: list[HostFailed] = []
+        for plan in self.plans[host.name]:
+            try:
+                if (answer := self._answer(host, plan)) is not None:
+                    result.answers.append(answer)
+            except HostFailed as error:
+                errors.append(error)
+        if errors:
+            result.errors += errors[:-1]
+            raise errors[-1]
+
+    def _answer(self, host: Host, plan: Plan) -> Answer | None:
+        return self.coordinator.answer(host, plan, self._request) if plan.nodes else self._request(host, plan)
+
+    def _request(self, host: Host, plan: Plan) -> Answer:
+        """The answer of a service in this run; sends a request if there is none yet. Raises HostFailed."""
+        name, probe = plan.service.name, self.results[host.name].probe
+        answered = state_of(host, Answers).by_service
+        if name in answered:
+            self._measure(host, plan)
+            return answered[name]
+        if probe is not None and name not in probe.releases and name not in probe.damaged:
+            raise HostFailed(f"{host.name}: {name} was never applied", "run rigup diff to see what apply would do")
+        if said := early_answer(host, short_request(plan)):
+            return keep_answer(host, name, said)
+        return ask_service(host, plan, max_tokens=1, wait_s=60)
+
+    def _measure(self, host: Host, plan: Plan) -> None:
+        """Records how much GPU memory a service uses that this run has started."""
+        if plan.memory and (found := after_start(host, plan, self.context.project.root)):
+            self.results[host.name].memory[plan.service.name] = found
+
+    def _changing(self, host: Host) -> list[str]:
+        """The operations of a host that would change something."""
+        return [
+            op
+            for op in pyinfra_internals.operations(host)
+            if pyinfra_internals.will_change(self.context.state, host, op)
+        ]
+
+    def _name(self, operation: str) -> str:
+        return pyinfra_internals.operation_name(self.context.state, operation)
+
+
+def load_provision() -> Callable[..., None]:
+    """`roles.site.provision` of the toolkit that this package runs from."""
+    root = str(toolkit_root())
+    if root not in sys.path:
+        sys.path.insert(0, root)
+    from roles.site import provision
+
+    return provision

@@ -1,0 +1,113 @@
+"""What `rigup bench` and `rigup eval` share: runs over the services of an inventory, and what a result is about."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from typing import Any
+
+from rigup.errors import HostFailed, InputError, RigupError
+from rigup.facts.probe import Probe
+from rigup.host import Host
+from rigup.operations.builds.source import name_of
+from rigup.operations.primitives import jobs
+from rigup.operations.service.history import damage_hint
+from rigup.plan import BoundPlan, Finding, Plan
+from rigup.preflight.checks import unsupported_host_findings
+from rigup.run.runner import Run
+from rigup.systemd.release import release_of
+
+# what says nothing about how the service runs
+BESIDE_THE_PLAN = {"host", "warnings", "refusals", "silenced", "alternatives", "figures"}
+
+# takes a host, one of its plans and its probe, and returns the result that is kept
+Ask = Callable[[Any, BoundPlan, Probe], dict[str, Any]]
+
+
+class AskingRun(Run):
+    """A run that sends requests to services; on a host it changes only the lease."""
+
+    def ask(self, service: str | None, ask: Ask) -> list[dict[str, Any]]:
+        """The results of `ask` for every service, or those of this name: hosts side by side, services one by one.
+
+        A RigupError of `ask` fails the host after its other services had their turn.
+        """
+        found: list[dict[str, Any]] = []
+
+        def work(host: Host) -> None:
+            result, errors = self.results[host.name], []
+            assert result.probe is not None
+            for plan in self.bound(host.name):
+                if service not in (None, plan.service.name) or plan.rank:  # the head alone has the API
+                    continue
+                if jobs.cancelled():
+                    raise jobs.Cancelled(f"{host.name}: {plan.service.name}: cancelled before its turn")
+                try:
+                    found.append(_asked(host, plan, result.probe, ask))
+                except jobs.Cancelled:
+                    raise
+                except RigupError as error:
+                    errors.append(error)
+            result.state = "unchanged"
+            if errors:
+                result.errors += errors[:-1]
+                raise errors[-1]
+
+        self.context.each(work)
+        return found
+
+    def _blocking_findings(self, name: str, probe: Probe) -> tuple[Finding, ...]:
+        """The findings of an apply that make requests impossible."""
+        return unsupported_host_findings(super()._blocking_findings(name, probe), probe, self.plans[name])
+
+
+def _asked(host: Host, plan: BoundPlan, probe: Probe, ask: Ask) -> dict[str, Any]:
+    if damage := probe.damaged.get(plan.service.name):
+        raise HostFailed(f"{host.name}: {damage}", damage_hint(plan.service.name, current=True))
+    if plan.service.name not in probe.releases:
+        message = f"{host.name}: {plan.service.name} was never applied"
+        raise HostFailed(message, "run rigup diff to see what apply would do")
+    return ask(host, plan, probe)
+
+
+def check_service(plans: dict[str, tuple[Plan, ...]], service: str | None) -> None:
+    """Raises InputError if none of these hosts has a service of that name, or any service."""
+    known = list(dict.fromkeys(plan.service.name for each in plans.values() for plan in each))
+    if not known:
+        raise InputError(
+            "none of these hosts serves anything",
+            "run rigup plan to see what each host serves",
+        )
+    if service is not None and service not in known:
+        raise InputError(f'--service: no service "{service}" here', f"services: {', '.join(known)}")
+
+
+def about(host: str, plan: BoundPlan, probe: Probe) -> dict[str, Any]:
+    """What a result is about: the plan, and the release that runs there."""
+    assert plan.build is not None and plan.checkpoint is not None and plan.parallel is not None
+    name = plan.service.name
+    release = probe.releases[name]
+    planned = release_of(plan, name_of(plan.build, probe.architecture, probe.os)).manifest
+    return {
+        "host": host,
+        "group": plan.group,
+        "service": name,
+        "engine": plan.build.engine,
+        "version": plan.build.version,
+        "build": release.get("build"),
+        "checkpoint": release.get("checkpoint"),
+        "parallel": plan.parallel.model_dump(),
+        "context": plan.context,
+        "plan": plan_digest(plan.offline),
+        "release": probe.current.get(name),
+        "drift": [key for key in planned if release.get(key) != planned[key]],
+        "driver": probe.nvidia.loaded,
+        "gpus": [gpu.name for gpu in probe.gpus],
+    }
+
+
+def plan_digest(plan: Plan) -> str:
+    """A digest that is equal for plans that install the same, whatever the host's name and the rejected candidates."""
+    content = json.dumps(plan.model_dump(mode="json", exclude=BESIDE_THE_PLAN), sort_keys=True)
+    return "sha256:" + hashlib.sha256(content.encode()).hexdigest()

@@ -1,0 +1,1 @@
+"""Downloads that the hosts of a run share."""

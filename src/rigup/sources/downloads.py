@@ -1,0 +1,168 @@
+"""Files from the network to the controlling machine's cache: continued where they broke off, kept under their hash."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import requests
+
+from rigup.errors import HostFailed, Unreachable
+from rigup.units import bytes_text
+
+Progress = Callable[[int, int], None]
+
+if TYPE_CHECKING:
+    from requests.auth import AuthBase
+
+CONNECT_TIMEOUT_S = 20
+READ_TIMEOUT_S = 60
+PAUSES_S = (0.2, 1.0, 3.0, 0.0)
+LOCK_POLL_S = 0.1
+BLOCK = 2**20
+BLOCK_S = 120.0
+LARGEST_DOWNLOAD = 2**34
+LENGTH = re.compile(r"[0-9]{1,18}")
+
+
+def silent(done: int, total: int) -> None:
+    """Progress that nobody sees."""
+
+
+def fetch(
+    find_url: Callable[[], str],
+    what: str,
+    sha256: str,
+    target: Path,
+    progress: Progress = silent,
+    auth: AuthBase | None = None,
+    most_bytes: int = LARGEST_DOWNLOAD,
+) -> Path:
+    """A file with this sha256 as `target`; downloads it, or the rest of it, where it is not there yet.
+
+    find_url: asked only where something is missing. what: how messages call the file. auth: for the request.
+    progress: called with bytes done and bytes in all (0 while unknown). Nothing is unpacked or run. most_bytes: how
+    large the file can be.
+    Raises Unreachable where it cannot be had, and HostFailed where it is not what was pinned; that is not kept.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with locked(target.with_name(f"{target.name}.lock")):
+        if target.exists():
+            return target
+        part = target.with_name(f"{target.name}.part")
+        download(find_url(), what, part, progress, auth, most_bytes)
+        found = sha256_of(part)
+        if found != sha256:
+            part.unlink()
+            message = f"{what}: sha256 is {found}, but rigup.lock has {sha256}"
+            raise HostFailed(message, "check whether the file was replaced or the lock is wrong; nothing was kept")
+        part.replace(target)
+    return target
+
+
+def download(
+    url: str,
+    what: str,
+    part: Path,
+    progress: Progress = silent,
+    auth: AuthBase | None = None,
+    most_bytes: int = LARGEST_DOWNLOAD,
+) -> None:
+    """Makes `part` whole, continuing what is there, over several connections if it must be. Raises Unreachable.
+
+    No more than `most_bytes` are kept, and `BLOCK` bytes take `BLOCK_S` at most.
+    """
+    problem: Exception | None = None
+    for pause in PAUSES_S:
+        try:
+            _continue(url, part, progress, auth, most_bytes)
+            return
+        except (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError) as error:
+            problem = error
+            time.sleep(pause)
+        except requests.RequestException as error:
+            problem = error
+            break
+    answered = isinstance(problem, requests.HTTPError)
+    hint = "check that the URL is still valid" if answered else "check that this machine is online"
+    raise Unreachable(f"{what}: {reason(problem)}", hint) from None
+
+
+def _continue(url: str, part: Path, progress: Progress, auth: AuthBase | None, most_bytes: int) -> None:
+    """One request for what is missing. Raises requests' errors, also for a body that ends too early."""
+    from rigup.sources.bounded_http import BoundedSession, BoundExceeded, time_limit  # brings requests along
+
+    have = part.stat().st_size if part.exists() else 0
+    wanted = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
+    timeouts = (CONNECT_TIMEOUT_S, READ_TIMEOUT_S)
+    with BoundedSession(most_bytes) as session, ExitStack() as opened:
+        with time_limit(BLOCK_S):
+            answer = opened.enter_context(session.get(url, headers=wanted, stream=True, timeout=timeouts, auth=auth))
+        if answer.status_code == 416:
+            return  # nothing is missing, or what is there is wrong: the hash will tell
+        answer.raise_for_status()
+        if answer.status_code != 206:
+            have = 0
+        length = answer.headers.get("Content-Length", "")
+        total = have + (int(length) if LENGTH.fullmatch(length) else 0)
+        blocks = answer.iter_content(BLOCK)
+        with part.open("ab" if have else "wb") as file:
+            while block := _next(blocks):
+                have += len(block)
+                if have > most_bytes:
+                    raise BoundExceeded(f"sent more than {bytes_text(most_bytes)}")
+                file.write(block)
+                progress(have, max(total, have))
+            file.flush()
+            os.fsync(file.fileno())
+        if have < total:
+            raise requests.ConnectionError(f"the connection ended after {have} of {total} bytes")
+
+
+def _next(blocks: Iterator[bytes]) -> bytes:
+    from rigup.sources.bounded_http import time_limit  # brings requests along
+
+    with time_limit(BLOCK_S):
+        return next(blocks, b"")
+
+
+def reason(problem: Exception | None) -> str:
+    """What went wrong, in a few words and without addresses, which may carry a password."""
+    from rigup.sources.bounded_http import BoundExceeded  # brings requests along
+
+    if isinstance(problem, BoundExceeded):
+        return f"the server {problem}"
+    if isinstance(problem, requests.HTTPError):
+        return f"HTTP {problem.response.status_code}"
+    if isinstance(problem, requests.Timeout):
+        return "no response in time"
+    if isinstance(problem, requests.exceptions.SSLError):
+        return "the server's certificate cannot be verified"
+    return "cannot be reached"
+
+
+def sha256_of(path: Path) -> str:
+    """The sha256 of a file, in hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """One download of a file at a time; whoever waits finds it done."""
+    with path.open("w") as lock:
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                # A blocking flock would stop every greenlet of this process, the one that holds the lock too.
+                time.sleep(LOCK_POLL_S)
+        yield

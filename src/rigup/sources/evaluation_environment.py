@@ -1,0 +1,141 @@
+"""The environment of the evaluation harness on the controlling machine: resolved for a lock, and made from one.
+
+It lies under ~/.cache/rigup/eval, named by what is in it, and counts once it is whole.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from packaging.utils import parse_wheel_filename
+from packaging.version import InvalidVersion, Version
+
+from rigup.artifacts import ARCHITECTURES, Architecture, LockedHarness, LockedUv
+from rigup.cache import cache_folder
+from rigup.catalogue.engines import EnvironmentRecipe
+from rigup.catalogue.evaluation import evaluation
+from rigup.errors import HostFailed, InputError, MissingTool
+from rigup.lock import Lock
+from rigup.sources.package_index import project_files
+from rigup.sources.python_environment import resolve_project
+from rigup.sources.uv import run_uv, uv_program
+
+WHOLE = "whole"
+WHAT = "the evaluation harness"
+LOCK_HINT = "pin it for this machine: rigup lock --upgrade eval"
+
+
+def this_python() -> str:
+    """The minor version of the Python that rigup runs on, which the harness runs on too."""
+    return f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def this_architecture() -> Architecture:
+    """This machine's. Raises MissingTool where it is none that wheels are locked for."""
+    machine = platform.machine()
+    if platform.system() != "Linux" or machine not in ARCHITECTURES:
+        raise MissingTool(
+            f"{WHAT} is not locked for {platform.system()} on {machine}", "run rigup eval on a Linux machine"
+        )
+    return machine
+
+
+def resolve_harness(program: Path, version: str | None = None) -> LockedHarness:
+    """The harness and all that it needs, for this machine; the newest release without a version.
+
+    program: uv's. Raises InputError for a release that does not exist or cannot be had as wheels, and Unreachable.
+    """
+    facts, architecture, python = evaluation(), this_architecture(), this_python()
+    released = _releases(facts.project)
+    if version is None:
+        version = next((str(known) for known in released if not known.is_prerelease), None)
+    if version is None or version not in {str(known) for known in released}:
+        known = ", ".join(str(known) for known in released[:5]) or "none"
+        message = f"--upgrade eval: pip's package index has no {facts.project} {version or ''}".rstrip()
+        raise InputError(message, f"choose from: {known}")
+    recipe = EnvironmentRecipe(
+        project=f"{facts.project}[{facts.extra}]",
+        python=python,
+        python_from="os",
+        excludes=facts.excludes,
+        source=facts.source,
+    )
+    files = resolve_project(program, f"{facts.project} {version}", recipe, version, architecture)
+    return LockedHarness(version=version, architecture=architecture, python=python, files=files)
+
+
+def _releases(project: str) -> list[Version]:
+    """The releases that there are wheels of, newest first."""
+    found = set()
+    for file in project_files(project):
+        try:
+            if file.name.endswith(".whl"):
+                found.add(parse_wheel_filename(file.name)[1])
+        except InvalidVersion:
+            continue
+    return sorted(found, reverse=True)
+
+
+def locked_harness(lock: Lock) -> tuple[LockedHarness, LockedUv]:
+    """What the lock pins for this machine. Raises MissingTool where it pins nothing, or only for other machines."""
+    found = lock.harness(this_python(), this_architecture())
+    if found is not None and lock.uv is not None:
+        return found, lock.uv
+    others = ", ".join(f"Python {h.python} on {h.architecture}" for h in lock.harnesses)
+    here = f"Python {this_python()} on {this_architecture()}"
+    said = f"is locked for {others}, and this is {here}" if others else "is not in rigup.lock"
+    raise MissingTool(f"{WHAT} {said}", LOCK_HINT)
+
+
+def made_harness(locked: LockedHarness, uv: LockedUv, say: Callable[[str], None]) -> Path:
+    """The Python that has the harness, made from the locked wheels if it is not there. Raises HostFailed."""
+    content = json.dumps([locked.model_dump(), uv.version, sys.base_prefix], sort_keys=True)
+    folder = cache_folder() / "eval" / hashlib.sha256(content.encode()).hexdigest()[:16]
+    with _alone(folder):
+        if not (folder / WHOLE).exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            say(f"installing lm_eval {locked.version}: {len(locked.files)} packages")
+            _make(folder, locked, uv_program(uv))
+            (folder / WHOLE).touch()
+    return folder / "bin/python"
+
+
+def _make(folder: Path, locked: LockedHarness, program: Path) -> None:
+    """Makes the environment of these very wheels and no others."""
+    _uv(program, "venv", "--quiet", "--python", sys.executable, str(folder))
+    wanted = folder / "requirements.txt"
+    wanted.write_text("".join(f"{line}\n" for line in _requirements(locked)))
+    words = ("pip", "install", "--quiet", "--no-deps", "--require-hashes", "--only-binary=:all:")
+    _uv(program, *words, "--python", str(folder / "bin/python"), "--requirements", str(wanted))
+
+
+def _requirements(locked: LockedHarness) -> Iterator[str]:
+    for file, sha256 in sorted(locked.files.items()):
+        name, version, _, _ = parse_wheel_filename(file)
+        yield f"{name}=={version} --hash=sha256:{sha256}"
+
+
+def _uv(program: Path, *words: str) -> None:
+    done = run_uv(program, words)
+    if done.returncode:
+        said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+        reason = next((line for line in said if not line.startswith("warning")), "uv failed")
+        raise HostFailed(f"cannot install {WHAT}: {reason}", "use the package index that the lock was made from")
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """While entered, no other rigup of this user makes the same folder."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with open(f"{folder}.lock", "w", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

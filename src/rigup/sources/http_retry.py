@@ -1,0 +1,96 @@
+"""Servers of the network, asked from the controlling machine: again, within reason, where one is busy or cannot be had.
+
+What messages say of them has no part of an address but host and port: the rest may carry a password.
+"""
+
+from __future__ import annotations
+
+import time
+import urllib.parse
+from collections.abc import Callable
+from email.utils import parsedate_to_datetime
+
+import requests
+
+from rigup.sources.bounded_http import BoundExceeded, time_limit
+
+TIMEOUT_S = (20, 60)
+ATTEMPTS = 5
+PATIENCE_S = 90.0
+EXCHANGE_S = 180.0
+TRANSIENT = (408, 425, 429, 500, 502, 503, 504)
+
+
+class RetriesExhausted(Exception):
+    """Raised after the last try; its text says what the server did and continues the server's name."""
+
+
+def get_with_retry(ask: Callable[[], requests.Response], pause: Callable[[float], None]) -> requests.Response:
+    """The first answer that is final, be it an error, after as many tries as the server asks for within reason.
+
+    ask: reads the whole answer. pause: waits so many seconds. All of it takes `EXCHANGE_S` at most. Raises
+    RetriesExhausted.
+    """
+    with time_limit(EXCHANGE_S):
+        return _get_with_retry(ask, pause)
+
+
+def _get_with_retry(ask: Callable[[], requests.Response], pause: Callable[[float], None]) -> requests.Response:
+    waited, problem = 0.0, "cannot be reached"
+    for attempt in range(ATTEMPTS):
+        try:
+            answer = ask()
+        except BoundExceeded as error:
+            problem = str(error)
+            break
+        except requests.RequestException as error:
+            problem, asked = _reason(error), None
+        else:
+            if answer.status_code not in TRANSIENT:
+                return answer
+            limited = answer.status_code == 429
+            problem = "limits the request rate" if limited else f"answered HTTP {answer.status_code}"
+            asked = _retry_after(answer)
+        wanted = backoff(attempt) if asked is None else asked
+        if waited + wanted > PATIENCE_S:
+            problem += f" and asks to wait {wanted:.0f} s"
+            break
+        if attempt < ATTEMPTS - 1:
+            pause(wanted)
+            waited += wanted
+    raise RetriesExhausted(problem)
+
+
+def backoff(attempt: int) -> float:
+    """How long to wait after a try, counted from 0, in seconds."""
+    return 2.0**attempt / 2
+
+
+def name_of(address: str) -> str:
+    """How messages call a server."""
+    parts = urllib.parse.urlsplit(address)
+    return f"{parts.hostname}:{parts.port}" if parts.port else str(parts.hostname)
+
+
+def _retry_after(answer: requests.Response) -> float | None:
+    """How long the server asks to wait, seconds; it says so in seconds or by the clock."""
+    text = answer.headers.get("Retry-After", "")[:40]
+    if text.isascii() and text.isdecimal():
+        return float(text)
+    try:
+        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
+    except (ValueError, OverflowError):
+        return None
+
+
+def _reason(error: requests.RequestException) -> str:
+    """What went wrong, in a few words."""
+    if isinstance(error, requests.Timeout):
+        return "did not respond in time"
+    if isinstance(error, requests.exceptions.SSLError):
+        return "has a certificate that cannot be verified"
+    if isinstance(error, requests.TooManyRedirects):
+        return "redirects too often"
+    if isinstance(error, requests.JSONDecodeError):
+        return "returned an unreadable token"
+    return "cannot be reached"

@@ -1,0 +1,276 @@
+"""A model hub, asked from the controlling machine: the commit behind a revision, its files, and what is in small ones.
+
+huggingface_hub speaks the protocol. Its requests go through our session, which bounds them, keeps the token to the
+hub's own host and port, and honours what the environment says of proxies and certificates. Nothing is cached, and
+neither a token nor a setting of huggingface_hub's own is read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+import urllib.parse
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import httpx2
+import requests
+from huggingface_hub import HfApi, RepoFile, constants, hf_hub_url, set_client_factory
+from huggingface_hub.errors import HfHubHTTPError
+from requests.auth import AuthBase
+
+from rigup import __version__
+from rigup.errors import InputError, Unreachable
+from rigup.lock import LARGEST_FILE
+from rigup.sources.bounded_http import BoundedSession, read_json, time_limit
+from rigup.sources.http_retry import ATTEMPTS, TIMEOUT_S, RetriesExhausted, backoff, get_with_retry, name_of
+
+MOST_PAGES = 1000
+MOST_FILES = 100_000
+LARGEST = 2**26
+LARGEST_PAGE = 2**23
+LARGEST_ERROR = 2**16
+VALUES_OF_A_PAGE = 500_000
+LISTING_S = 600.0
+COMMIT = re.compile(r"[0-9a-f]{40}")
+SHA256 = re.compile(r"[0-9a-f]{64}")
+LONGEST_PATH = 4096
+# What huggingface_hub raises where an answer is not of the form that it expects.
+MALFORMED = (ValueError, TypeError, KeyError, AttributeError, RecursionError)
+
+# Otherwise it first asks huggingface.co, whatever hub is set, which environment variables to tell it of.
+constants.HF_HUB_DISABLE_TELEMETRY = True
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class HubFile:
+    """One file of a repository: size in bytes, git's blob id, and its sha256 where the hub stores it apart."""
+
+    path: str
+    size: int
+    blob: str
+    sha256: str | None
+
+
+class Hub:
+    """One hub. `pause` is how it waits between tries, in seconds.
+
+    Every method raises InputError for what the hub does not have or does not let this token read, and Unreachable where
+    it cannot be asked.
+    """
+
+    def __init__(self, address: str, token: str | None = None, pause: Callable[[float], None] = time.sleep) -> None:
+        self.address = address.rstrip("/")
+        self.token = token
+        self.pause = pause
+        # An auth object, because requests would put what ~/.netrc says over a header of ours.
+        self.auth = _Bearer(self.address, token) if token is not None else None
+
+    @property
+    def name(self) -> str:
+        """How messages call it."""
+        return name_of(self.address)
+
+    def commit(self, repo: str, revision: str) -> str:
+        """The commit that a branch, tag or commit of a repository is."""
+        found = self._ask(lambda api: api.model_info(repo, revision=revision).sha, dict, repo, revision)
+        if not isinstance(found, str) or not COMMIT.fullmatch(found):
+            raise self._malformed_response()
+        return found
+
+    def files(self, repo: str, commit: str) -> dict[str, HubFile]:
+        """Every file of a repository at a commit, by path."""
+        return self._ask(lambda api: _files(api, repo, commit), list, repo, commit)
+
+    def content(self, repo: str, commit: str, file: HubFile) -> bytes:
+        """What is in a small file, checked against what the listing says of it."""
+        if file.size > LARGEST:
+            raise InputError(f"{repo}: {file.path}: the hub has no sha256 for it, and it is too large to compute one")
+        url = self.url(repo, commit, file.path)
+        for attempt in range(ATTEMPTS):
+            try:
+                answer = _get(self._session(max(file.size, LARGEST_ERROR)), url, self.pause)
+            except RetriesExhausted as problem:
+                raise self._unreachable(repo, problem) from None
+            if not answer.ok:
+                raise self._refusal(answer, repo, commit, file.path)
+            if _is(answer.content, file):
+                return answer.content
+            self.pause(backoff(attempt))
+        raise Unreachable(
+            f"{repo}: {file.path} from {self.name} does not match its checksum after {ATTEMPTS} attempts",
+            "bypass any proxy that may alter downloads",
+        )
+
+    def url(self, repo: str, commit: str, path: str) -> str:
+        """Where the content of a file is."""
+        return hf_hub_url(repo, path, revision=commit, endpoint=self.address)
+
+    def _ask(self, question: Callable[[HfApi], T], expected: type, repo: str, revision: str) -> T:
+        """The answer of huggingface_hub to a question. expected: what the JSON of every page must be."""
+        session = self._session(LARGEST_PAGE)
+        set_client_factory(lambda: httpx2.Client(transport=_Transport(session, expected, self.pause)))
+        try:
+            with time_limit(LISTING_S):
+                # False keeps huggingface_hub from taking the token of the user's own login.
+                return question(HfApi(self.address, token=False))
+        except RetriesExhausted as problem:
+            raise self._unreachable(repo, problem) from None
+        except HfHubHTTPError as error:
+            raise self._refusal(error.response, repo, revision) from None
+        except MALFORMED:
+            raise self._malformed_response() from None
+        finally:
+            set_client_factory(_own_client)
+            session.close()
+
+    def _session(self, most_bytes: int) -> requests.Session:
+        session = BoundedSession(most_bytes)
+        session.auth = self.auth
+        session.headers.update({"Accept-Encoding": "identity", "User-Agent": f"rigup/{__version__}"})
+        return session
+
+    def _refusal(
+        self, answer: httpx2.Response | requests.Response, repo: str, revision: str, path: str = ""
+    ) -> InputError | Unreachable:
+        """What the status of an answer means to a person."""
+        code, status = answer.headers.get("X-Error-Code", ""), answer.status_code
+        if code == "GatedRepo" or status == 403:
+            return self._forbidden(repo)
+        if status == 401 and "credentials" in answer.headers.get("X-Error-Message", ""):
+            return InputError(
+                f"{repo}: the hub at {self.name} rejects the token",
+                "check hub_token_file: the token must be complete and belong to this hub",
+            )
+        if code == "RevisionNotFound":
+            return InputError(
+                f"{repo}: revision {revision} no longer exists on the hub at {self.name}",
+                f"lock the current main: rigup lock --upgrade {repo}",
+            )
+        if code == "EntryNotFound":
+            return InputError(
+                f"{repo}: {path} no longer exists on the hub at {self.name}",
+                "run the same command again: the repository changed",
+            )
+        if status in (401, 404):
+            # Without a token, the public hub answers 401 for private repositories and for those that do not exist.
+            private = ", or it is private" if code == "" and status == 401 else ""
+            return InputError(
+                f"{repo}: the hub at {self.name} has no such repository{private}",
+                "check the name; a private repository needs hub_token_file in group_data",
+            )
+        return Unreachable(f"{repo}: the hub at {self.name} answered HTTP {status}", self._reach_hint())
+
+    def _forbidden(self, repo: str) -> InputError:
+        if self.token is None:
+            return InputError(
+                f"{repo}: the hub at {self.name} requires a token for it",
+                'accept its terms there, and set hub_token_file = "secrets/hub.token" in group_data',
+            )
+        return InputError(
+            f"{repo}: the hub at {self.name} does not allow this token to read it",
+            "accept its terms there with the account of the token, or set another hub_token_file in group_data",
+        )
+
+    def _unreachable(self, repo: str, problem: RetriesExhausted) -> Unreachable:
+        return Unreachable(f"{repo}: the hub at {self.name} {problem}", self._reach_hint())
+
+    def _malformed_response(self) -> Unreachable:
+        return Unreachable(
+            f"{self.name} is not a Hugging Face-compatible hub", "check hub in group_data or HF_ENDPOINT"
+        )
+
+    def _reach_hint(self) -> str:
+        return (
+            f"check that this machine is online; {self.name} comes from hub in group_data, HF_ENDPOINT, or the default"
+        )
+
+
+class _Bearer(AuthBase):
+    """Puts the token on requests to one origin."""
+
+    def __init__(self, address: str, token: str) -> None:
+        self.origin = urllib.parse.urlsplit(address)[:2]
+        self.token = token
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        if urllib.parse.urlsplit(request.url or "")[:2] == self.origin:
+            request.headers["Authorization"] = f"Bearer {self.token}"
+        return request
+
+
+class _Transport(httpx2.BaseTransport):
+    """Carries the requests of huggingface_hub over our session, with our retries, to `MOST_PAGES` pages."""
+
+    def __init__(self, session: requests.Session, expected: type, pause: Callable[[float], None]) -> None:
+        self._session = session
+        self._expected = expected
+        self._pause = pause
+        self._requests = 0
+
+    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+        """The whole answer, and of its headers those that mean something."""
+        self._requests += 1
+        if self._requests > MOST_PAGES:
+            raise ValueError("too many pages")
+        answer = _get(self._session, str(request.url), self._pause)
+        if answer.ok and not isinstance(read_json(answer.content, VALUES_OF_A_PAGE), self._expected):
+            raise ValueError(f"not a {self._expected.__name__}")
+        known = ("X-Error-Code", "X-Error-Message")
+        headers = {name: answer.headers[name] for name in known if name in answer.headers}
+        if following := answer.links.get("next", {}).get("url"):
+            headers["Link"] = f'<{urllib.parse.urljoin(answer.url, following)}>; rel="next"'
+        return httpx2.Response(answer.status_code, headers=headers, content=answer.content)
+
+
+def _own_client() -> httpx2.Client:
+    """What huggingface_hub has without us, for others in this process."""
+    return httpx2.Client(follow_redirects=True, timeout=None)
+
+
+def _get(session: requests.Session, url: str, pause: Callable[[float], None]) -> requests.Response:
+    return get_with_retry(lambda: session.get(url, timeout=TIMEOUT_S), pause)
+
+
+def _files(api: HfApi, repo: str, commit: str) -> dict[str, HubFile]:
+    found: dict[str, HubFile] = {}
+    for entry in api.list_repo_tree(repo, revision=commit, recursive=True):
+        if isinstance(entry, RepoFile):
+            found[entry.path] = _file(entry)
+        if len(found) > MOST_FILES:
+            raise ValueError("too many files")
+    return found
+
+
+def _file(entry: RepoFile) -> HubFile:
+    """One line of the listing. The size of what is stored apart is that of the file, not of the pointer to it.
+
+    Raises ValueError where a value is not what belongs there: huggingface_hub takes any.
+    """
+    size, sha256 = (entry.lfs.size, entry.lfs.sha256) if entry.lfs else (entry.size, None)
+    if not isinstance(entry.path, str) or not 0 < len(entry.path) <= LONGEST_PATH:
+        raise ValueError("path")
+    if type(size) is not int or not 0 <= size <= LARGEST_FILE:
+        raise ValueError("size")
+    if sha256 is not None and not _matches(SHA256, sha256):
+        raise ValueError("sha256")
+    if not _matches(COMMIT, entry.blob_id):
+        raise ValueError("blob id")
+    return HubFile(entry.path, size, entry.blob_id, sha256)
+
+
+def _matches(pattern: re.Pattern[str], value: Any) -> bool:
+    return isinstance(value, str) and pattern.fullmatch(value) is not None
+
+
+def _is(content: bytes, file: HubFile) -> bool:
+    """Whether a content is that file, by the hash that the listing has of it."""
+    if file.sha256 is not None:
+        return hashlib.sha256(content).hexdigest() == file.sha256
+    blob = hashlib.sha1(b"blob %d\0" % len(content), usedforsecurity=False)
+    blob.update(content)
+    return blob.hexdigest() == file.blob

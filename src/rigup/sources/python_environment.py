@@ -1,0 +1,256 @@
+"""From an engine's release to every wheel of its Python environment, as uv resolves it for a kind of host."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import tempfile
+import tomllib
+import urllib.parse
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import InvalidVersion, Version
+
+from rigup.artifacts import Architecture, LockedEnvironment, Variant
+from rigup.cache import cache_folder
+from rigup.catalogue.engines import EngineVersion, EnvironmentRecipe
+from rigup.errors import InputError, Unreachable
+from rigup.sources.downloads import download, sha256_of
+from rigup.sources.package_index import IndexFile, file_name, find_links, project_files
+from rigup.sources.uv import interpreter, python_release, run_uv
+from rigup.sources.wheel_tags import GLIBC, best_wheel, platform_name, target_tags
+
+UNANSWERED = re.compile(r"Failed to (fetch|download)|error sending request|operation timed out|HTTP status (server|5)")
+NO_WHEEL = re.compile(r"([\w.-]+?)(==[\w.+!-]+)? has no (usable )?wheels")
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """An environment that was resolved. local: files of it that lie in a folder of this machine only.
+
+    engine: the engine's own wheel, where it lies.
+    """
+
+    environment: LockedEnvironment
+    local: tuple[str, ...]
+    engine: IndexFile
+
+
+def resolve_environment(
+    program: Path, release: EngineVersion, variant: Variant, architecture: Architecture, ray: bool = False
+) -> Resolution:
+    """The newest set of packages that fits together, one wheel a package.
+
+    program: uv's. ray: with what joins hosts by Ray.
+    Raises InputError where the release has no such build, is not on the index or is not built for the platform, or
+    where no set of packages fits; and Unreachable.
+    """
+    what = f"{release.engine} {release.version}"
+    recipe = release.environment(variant)
+    if recipe is None:
+        others = ", ".join(sorted({known.variant for known in release.environments})) or "none"
+        message = f"{what}: the catalogue has no Python environment for {'GPUs' if variant == 'cuda' else 'the CPU'}"
+        raise InputError(message, f"choose from: {others}")
+    python = recipe.python
+    if recipe.python_from == "uv":
+        python, _ = python_release(program, recipe.python, architecture)
+    if ray:
+        recipe = _with_ray(what, recipe)
+    indexes = {name: _index_of(name, address) for name, address in sorted(recipe.indexes.items())}
+    if recipe.project not in indexes:
+        _require_release(what, recipe, release.version, architecture)
+    packages = _packages(_resolved(program, what, recipe, release.version, python, architecture, indexes))
+    files, addresses, local = {}, {}, []
+    own: IndexFile | None = None
+    tags = target_tags(architecture, recipe.python)
+    for name, wheels in packages.items():
+        wheel = best_wheel(wheels, tags)
+        if wheel is None:
+            raise InputError(f"{what}: {name} is not built for {_platform(architecture, recipe.python)}", _where(name))
+        files[wheel.name] = wheel.sha256 or _hashed(wheel)
+        if canonicalize_name(name) == canonicalize_name(recipe.project):
+            own = IndexFile(wheel.name, wheel.url, files[wheel.name])
+        if wheel.url.startswith("file:"):
+            local.append(wheel.name)
+        elif canonicalize_name(name) in {canonicalize_name(project) for project in indexes}:
+            addresses[wheel.name] = wheel.url
+    environment = LockedEnvironment(
+        engine=release.engine,
+        version=release.version,
+        variant=variant,
+        architecture=architecture,
+        python=python,
+        python_from=recipe.python_from,
+        files=dict(sorted(files.items())),
+        addresses=addresses,
+    )
+    assert own is not None, recipe.project
+    _require_catalogued(what, release, own)
+    return Resolution(environment, tuple(local), own)
+
+
+def resolve_project(
+    program: Path, what: str, recipe: EnvironmentRecipe, version: str, architecture: Architecture
+) -> dict[str, str]:
+    """The wheels of a project and all that it needs, by file name with their sha256; of pip's index alone.
+
+    what: what messages begin with. recipe: its project may name extras. Raises as `resolve_environment` does.
+    """
+    found = _packages(_resolved(program, what, recipe, version, recipe.python, architecture, {}))
+    tags, files = target_tags(architecture, recipe.python), {}
+    for name, wheels in found.items():
+        wheel = best_wheel(wheels, tags)
+        if wheel is None:
+            raise InputError(f"{what}: {name} is not built for {_platform(architecture, recipe.python)}", _where(name))
+        files[wheel.name] = wheel.sha256 or _hashed(wheel)
+    return dict(sorted(files.items()))
+
+
+def _with_ray(what: str, recipe: EnvironmentRecipe) -> EnvironmentRecipe:
+    """The recipe with Ray among its requirements."""
+    if recipe.ray is None:
+        raise InputError(
+            f"{what}: the catalogue has no Ray version for it",
+            "set ray in its environments, or choose another version",
+        )
+    return recipe.model_copy(update={"requirements": (*recipe.requirements, recipe.ray)})
+
+
+def _require_catalogued(what: str, release: EngineVersion, wheel: IndexFile) -> None:
+    """Raises InputError where the index has another file under the name of a wheel that the catalogue knows."""
+    known = release.wheels.get(wheel.name, wheel.sha256)
+    if known != wheel.sha256:
+        raise InputError(
+            f"{what}: {wheel.name}: sha256 is {wheel.sha256} on the package index but {known} in the catalogue",
+            "find out why before you use this index: released files must never change",
+        )
+
+
+def _index_of(project: str, address: str) -> str:
+    """Where a package of another index is taken from: a folder that pip looks in here, if it has that, else there."""
+    for folder in find_links():
+        if any(canonicalize_name(file.name.partition("-")[0]) == project for file in folder.glob("*.whl")):
+            return str(folder)
+    return address
+
+
+def _require_release(what: str, recipe: EnvironmentRecipe, version: str, architecture: Architecture) -> None:
+    """Raises InputError where the engine's own project is not on the index in this version, or not for the platform."""
+    by_version: dict[Version, list[IndexFile]] = {}
+    files = project_files(recipe.project, what)
+    for file in files:
+        try:
+            by_version.setdefault(parse_wheel_filename(file.name)[1], []).append(file)
+        except (InvalidWheelFilename, InvalidVersion):
+            continue
+    wheels = by_version.get(Version(version), [])
+    if not wheels:
+        there = ", ".join(str(known) for known in sorted(by_version, reverse=True)[:8]) or "none"
+        raise InputError(
+            f"{what}: pip's package index has no wheel of {recipe.project} {version}", f"choose from: {there}"
+        )
+    if best_wheel(wheels, target_tags(architecture, recipe.python)) is None:
+        built = ", ".join(sorted(file.name.split("-", 2)[2].removesuffix(".whl") for file in wheels))
+        raise InputError(
+            f"{what}: no wheel is built for {_platform(architecture, recipe.python)}",
+            f"choose a platform with wheels: {built}",
+        )
+
+
+def _resolved(
+    program: Path,
+    what: str,
+    recipe: EnvironmentRecipe,
+    version: str,
+    python: str,
+    architecture: Architecture,
+    indexes: dict[str, str],
+) -> dict[str, Any]:
+    """uv's answer, as PEP 751 has it."""
+    with tempfile.TemporaryDirectory(prefix="rigup-lock-") as folder:
+        asked, given = Path(folder), Path(folder) / "pylock.toml"
+        (asked / "pyproject.toml").write_text(_question(recipe, version, indexes))
+        (asked / "overrides.txt").write_text("".join(f"{line}\n" for line in recipe.overrides))
+        (asked / "excludes.txt").write_text("".join(f"{line}\n" for line in recipe.excludes))
+        words = ["pip", "compile", str(asked / "pyproject.toml"), "--output-file", str(given), "--format=pylock.toml"]
+        words += ["--quiet", "--only-binary=:all:", f"--python-version={python}", *interpreter()]
+        words += [f"--python-platform={platform_name(architecture)}", f"--overrides={asked / 'overrides.txt'}"]
+        try:
+            done = run_uv(program, [*words, f"--excludes={asked / 'excludes.txt'}"])
+        except subprocess.TimeoutExpired:
+            raise Unreachable(f"{what}: the package index responds too slowly", "run the same command again") from None
+        if done.returncode or not given.exists():
+            raise _refusal(what, done.stderr, _platform(architecture, recipe.python))
+        return tomllib.loads(given.read_text())
+
+
+def _question(recipe: EnvironmentRecipe, version: str, indexes: dict[str, str]) -> str:
+    """What is asked for, as a project's file: only so can a package be held to one index, and the rest to pip's."""
+    wanted = [
+        f"{recipe.project}=={version}",
+        *(name for name in indexes if name != recipe.project),
+        *recipe.requirements,
+    ]
+    lines = ["[project]", 'name = "rigup-environment"', 'version = "0"', f'requires-python = ">={recipe.python}"']
+    lines += [f"dependencies = {json.dumps(wanted)}"]
+    for number, (project, place) in enumerate(indexes.items()):
+        lines += [f"[tool.uv.sources.{json.dumps(project)}]", f'index = "other-{number}"']
+        lines += ["[[tool.uv.index]]", f'name = "other-{number}"', f"url = {json.dumps(place)}", "explicit = true"]
+        lines += ['format = "flat"'] if place.startswith("/") else []
+    return "\n".join(lines) + "\n"
+
+
+def _packages(answer: dict[str, Any]) -> dict[str, list[IndexFile]]:
+    """The wheels of each package. A package without any is one that uv was not allowed to build, so it has some."""
+    return {str(entry["name"]): [_file(wheel) for wheel in entry.get("wheels", [])] for entry in answer["packages"]}
+
+
+def _file(wheel: dict[str, Any]) -> IndexFile:
+    url = str(wheel["url"]) if "url" in wheel else Path(str(wheel["path"])).as_uri()
+    return IndexFile(str(wheel.get("name") or file_name(url)), url, wheel.get("hashes", {}).get("sha256"))
+
+
+def _hashed(wheel: IndexFile) -> str:
+    """The sha256 of a wheel whose index states none: it is downloaded for that."""
+    if wheel.url.startswith("file:"):
+        return sha256_of(Path(urllib.parse.unquote(urllib.parse.urlsplit(wheel.url).path)))
+    folder = cache_folder() / "sources"
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder, prefix="hashing-") as part:
+        path = Path(part) / "wheel"
+        download(wheel.url, wheel.name, path)
+        sha256 = sha256_of(path)
+        path.replace(folder / sha256)
+    return sha256
+
+
+def _refusal(what: str, said: str, platform: str) -> InputError | Unreachable:
+    """What uv says, as one message without addresses."""
+    lines = [re.sub(r"https?://\S+", "the index", line.strip()) for line in said.splitlines() if line.strip()]
+    lines = [line.removeprefix("error: ").removeprefix("cause: ") for line in lines if not line.startswith("warning:")]
+    if UNANSWERED.search(said):
+        hint = "check that this machine is online and which index pip uses: pip config get global.index-url"
+        return Unreachable(f"{what}: cannot query the package index: {lines[-1] if lines else 'no answer'}", hint)
+    because = next((line for line in lines if line.startswith("Because")), lines[0] if lines else "uv failed")
+    if lacking := NO_WHEEL.search(because):
+        name = lacking[1] + (lacking[2] or "")
+        return InputError(f"{what}: {name} is not built for {platform}: {because}", _where(name))
+    return InputError(
+        f"{what}: no compatible set of packages: {because}",
+        "lift the conflicting bound with overrides in the engine's file",
+    )
+
+
+def _platform(architecture: Architecture, python: str) -> str:
+    return f"Python {python} on {architecture} with glibc {GLIBC[0]}.{GLIBC[1]}"
+
+
+def _where(name: str) -> str:
+    return (
+        f"another version of the engine may have {name.partition('=')[0]} as a wheel; rigup does not build packages "
+        "on hosts"
+    )

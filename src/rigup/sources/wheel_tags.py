@@ -1,0 +1,53 @@
+"""Which wheel of a package a host takes: the platform tags of the oldest supported system, best first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
+
+from packaging.tags import Tag, compatible_tags, cpython_tags
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+
+from rigup.artifacts import Architecture
+from rigup.sources.package_index import IndexFile
+
+# glibc of Ubuntu 22.04, the oldest that a host may have: what is resolved for it runs on every supported system.
+GLIBC = (2, 35)
+OLDEST = {"x86_64": 5, "aarch64": 17}
+NAMED = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
+
+File = TypeVar("File", bound=IndexFile)
+
+
+def platform_name(architecture: Architecture) -> str:
+    """The platform as uv's --python-platform takes it."""
+    return f"{architecture}-manylinux_{GLIBC[0]}_{GLIBC[1]}"
+
+
+def target_tags(architecture: Architecture, python: str) -> tuple[Tag, ...]:
+    """The tags that a host takes with a Python of this minor version, best first."""
+    minor = tuple(int(part) for part in python.split(".")[:2])
+    platforms = list(_platforms(architecture))
+    return (*cpython_tags(minor, platforms=platforms), *compatible_tags(minor, f"cp{minor[0]}{minor[1]}", platforms))
+
+
+def best_wheel(files: Iterable[File], tags: Sequence[Tag]) -> File | None:
+    """The wheel with the best of the tags, or None where none of the files has any; of equals the last by name."""
+    ranks = {tag: rank for rank, tag in enumerate(tags)}
+    found: dict[int, File] = {}
+    for file in sorted(files, key=lambda entry: entry.name):
+        try:
+            rank = min((ranks[tag] for tag in parse_wheel_filename(file.name)[3] if tag in ranks), default=None)
+        except InvalidWheelFilename:
+            continue
+        if rank is not None:
+            found[rank] = file
+    return found[min(found)] if found else None
+
+
+def _platforms(architecture: Architecture) -> Iterator[str]:
+    for minor in range(GLIBC[1], OLDEST[architecture] - 1, -1):
+        yield f"manylinux_2_{minor}_{architecture}"
+        if minor in NAMED:
+            yield f"{NAMED[minor]}_{architecture}"
+    yield f"linux_{architecture}"

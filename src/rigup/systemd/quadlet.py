@@ -1,0 +1,152 @@
+"""A service from a container image: the Quadlet file of which podman makes the systemd unit.
+
+Only keys that podman 4.9 has (Ubuntu 24.04); what came later is an option of `podman run` in PodmanArgs.
+Source: podman-systemd.unit(5).
+"""
+
+from __future__ import annotations
+
+from rigup.layout import service_folder, weights_folder
+from rigup.plan import BoundPlan
+from rigup.systemd.api_key import CREDENTIAL_NAME, wants_key
+from rigup.systemd.key_wrapper import wrapped
+from rigup.systemd.quoting import command_line
+from rigup.systemd.service import unit, unit_section
+
+SECRETS = "/run/secrets"
+TEMPORARY = "/tmp"  # noqa: S108  the container's own
+HOME = "/cache"
+# Engines on several GPUs pass tensors through shared memory, far more than podman's 64 MiB. Only an upper bound.
+SHARED_MEMORY = "32g"
+STOP_SECONDS = 45
+# The folders that systemd names to a service, as the container has them.
+_FOLDERS = {"${CREDENTIALS_DIRECTORY}": SECRETS, "${RUNTIME_DIRECTORY}": TEMPORARY}
+
+
+def service_file(plan: BoundPlan, build_folder: str) -> str:
+    """What systemd runs a plan by: a Quadlet file for an image, else a unit for the build in `build_folder`."""
+    assert plan.build is not None
+    return quadlet(plan) if plan.build.method == "image" else unit(plan, build_folder)
+
+
+def quadlet(plan: BoundPlan) -> str:
+    """The `.container` file of a plan whose image is locked; ends with a newline."""
+    sections = {
+        "Unit": unit_section(plan),
+        "Container": (*_what(plan), *_confined(plan), *_mounts(plan), *_key(plan), *_variables(plan)),
+        "Service": _service(plan),
+        "Install": ("WantedBy=multi-user.target",),
+    }
+    return "\n".join(f"[{name}]\n" + "".join(f"{line}\n" for line in lines) for name, lines in sections.items())
+
+
+def secret_name(service: str) -> str:
+    """What podman calls a service's API key."""
+    return f"rigup-{service}-{CREDENTIAL_NAME}"
+
+
+def _what(plan: BoundPlan) -> tuple[str, ...]:
+    """The image, and the program in it with its arguments."""
+    if plan.build is None or plan.build.image is None or not plan.command:
+        raise ValueError(f"no image to run: the plan for {plan.host} is {plan.verdict}, or its image is not locked")
+    words = tuple(_in_container(word) for word in plan.command)
+    if wants_key(plan.service):
+        words = wrapped(plan.build.engine, words)
+    # An image's own health check asks at its makers' port; rigup asks the service itself.
+    fixed = ("--ulimit=host", "--pids-limit=-1", "--no-healthcheck")
+    options = [f"--entrypoint={words[0]}", *fixed, f"--stop-timeout={STOP_SECONDS}"]
+    if plan.rig.gpus:
+        options.append(f"--shm-size={SHARED_MEMORY}")
+    return (
+        f"ContainerName=rigup-{plan.service.name}",
+        f"Image={plan.build.image.reference}",
+        "Pull=never",
+        f"PodmanArgs={command_line(tuple(options))}",
+        f"Exec={command_line(words[1:])}",
+        "LogDriver=passthrough",
+    )
+
+
+def _in_container(word: str) -> str:
+    for name, folder in _FOLDERS.items():
+        word = word.replace(name, folder)
+    return word
+
+
+def _confined(plan: BoundPlan) -> tuple[str, ...]:
+    """Root in the container is nobody on the host, and holds no capability there or here.
+
+    With GPUs the image's files can be written to, in a layer that ends with the container: what puts the driver's
+    libraries in place makes links and the linker's cache there (nvidia-cdi-hook: create-symlinks, update-ldcache).
+    """
+    return (
+        "Network=host",
+        "UserNS=auto",
+        "DropCapability=all",
+        "NoNewPrivileges=true",
+        *(() if plan.rig.gpus else ("ReadOnly=true",)),
+        *(f"AddDevice=nvidia.com/gpu={device}" for device in _devices(plan)),
+    )
+
+
+def _devices(plan: BoundPlan) -> tuple[str, ...]:
+    """The GPUs by their names in CDI: UUIDs where they are known, indices of NVML's, or all of them."""
+    uuids = tuple(plan.gpu_uuids.values()) or tuple(gpu for gpu in plan.service.gpus or () if isinstance(gpu, str))
+    used = tuple(row.gpu for row in plan.memory)
+    if uuids:
+        return uuids
+    if len(used) == len(plan.rig.gpus):
+        return ("all",) if used else ()
+    return tuple(str(index) for index in used)
+
+
+def _mounts(plan: BoundPlan) -> tuple[str, ...]:
+    """Weights and tuned kernels where the command looks for them, read-only; a home that lasts, a /tmp that does not.
+
+    /tmp may hold programs: compiled kernels are loaded from there.
+    """
+    assert plan.checkpoint is not None and plan.checkpoint.revision is not None
+    weights = weights_folder(plan.checkpoint.repo, plan.checkpoint.revision)
+    configs = (plan.moe_folder.path,) if plan.moe_folder else ()
+    return (
+        *(f"Volume={folder}:{folder}:ro" for folder in (weights, *configs)),
+        f"Volume=/var/cache/rigup/{plan.service.name}:{HOME}:U",
+        f"Tmpfs={TEMPORARY}:rw,exec,mode=1777",
+    )
+
+
+def _key(plan: BoundPlan) -> tuple[str, ...]:
+    if not wants_key(plan.service):
+        return ()
+    return (f"Secret={secret_name(plan.service.name)},type=mount,target={SECRETS}/{CREDENTIAL_NAME},mode=0400",)
+
+
+def _variables(plan: BoundPlan) -> tuple[str, ...]:
+    """The plan's, less the one that picks GPUs: the container has no others. In the same quoting as a command."""
+    variables = {"HOME": HOME, **plan.environment}
+    variables.pop("CUDA_VISIBLE_DEVICES", None)
+    if wants_key(plan.service):
+        variables |= {name[2:-1]: folder for name, folder in _FOLDERS.items()}
+    return tuple(f"Environment={command_line((f'{name}={value}',))}" for name, value in variables.items())
+
+
+def _service(plan: BoundPlan) -> tuple[str, ...]:
+    name = plan.service.name
+    key = (
+        f"LoadCredential={CREDENTIAL_NAME}:{service_folder(name)}/{CREDENTIAL_NAME}",
+        f"ExecStartPre=/usr/bin/podman secret create --replace {secret_name(name)} "
+        f"${{CREDENTIALS_DIRECTORY}}/{CREDENTIAL_NAME}",
+        f"ExecStopPost=-/usr/bin/podman secret rm {secret_name(name)}",
+    )
+    return (
+        *(key if wants_key(plan.service) else ()),
+        f"CacheDirectory=rigup/{name}",
+        "CacheDirectoryMode=0700",
+        "Restart=on-failure",
+        "RestartSec=10",
+        f"TimeoutStartSec={plan.start_timeout_s}",
+        "TimeoutStopSec=60",
+        "LimitNOFILE=1048576",
+        *(("LimitMEMLOCK=infinity",) if plan.rig.gpus else ()),
+        f"SyslogIdentifier=rigup-{name}",
+    )

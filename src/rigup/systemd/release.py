@@ -1,0 +1,44 @@
+"""The release of a service: its unit file, and the manifest of what it was made from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rigup import layout
+from rigup.plan import BoundPlan
+from rigup.systemd.quadlet import service_file
+
+GPUS_KEY = "gpus"
+"""In a manifest: the UUID of each GPU index of the plan."""
+GROUP_KEY = "set"
+"""In a manifest: the node group that serves it, with the digest of what all members run."""
+
+
+@dataclass(frozen=True)
+class ServiceRelease:
+    """What a release consists of, and what it was made from (build, checkpoint, argv, environment).
+
+    unit: the text of a unit, or of a Quadlet file, from which podman generates one and which has a [Container] section.
+    """
+
+    service: str
+    unit: str
+    manifest: dict[str, Any]
+
+
+def release_of(plan: BoundPlan, build_name: str) -> ServiceRelease:
+    """The release of a plan with a build of this name; equal plans and builds give equal releases."""
+    checkpoint = plan.checkpoint
+    manifest: dict[str, Any] = {
+        "build": build_name,
+        "checkpoint": checkpoint
+        and {"repo": checkpoint.repo, "quant": checkpoint.quant, "revision": checkpoint.revision},
+        "command": list(plan.command),
+        "environment": plan.environment,
+    }
+    if plan.gpu_uuids:
+        manifest[GPUS_KEY] = [[index, uuid] for index, uuid in plan.gpu_uuids.items()]
+    if plan.nodes:
+        manifest[GROUP_KEY] = {"id": plan.group_digest, "nodes": [node.model_dump(mode="json") for node in plan.nodes]}
+    return ServiceRelease(plan.service.name, service_file(plan, f"{layout.BUILDS}/{build_name}"), manifest)

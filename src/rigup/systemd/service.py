@@ -1,0 +1,170 @@
+"""The systemd unit of a service: its own user, only the devices it needs, and a sandbox around the rest."""
+
+from __future__ import annotations
+
+import hashlib
+
+from rigup.layout import WEIGHTS, service_folder
+from rigup.plan import BoundPlan
+from rigup.systemd.api_key import CREDENTIAL_NAME, is_loopback, wants_key
+from rigup.systemd.key_wrapper import wrapped
+from rigup.systemd.nftables import is_closed, load, unload
+from rigup.systemd.quoting import command_line, environment_line, plain_text
+from rigup.systemd.ray import VARIABLES, with_ray
+from rigup.systemd.run_together import watched
+from rigup.systemd.visible_gpus import with_its_gpus
+
+# Linux allows 32 bytes for a user name, systemd one less.
+LONGEST_USER = 31
+SYSTEM_CALLS = "@system-service"
+
+SANDBOX = (
+    "NoNewPrivileges=yes",
+    "CapabilityBoundingSet=",
+    "AmbientCapabilities=",
+    "LockPersonality=yes",
+    "PrivateTmp=yes",
+    "ProtectClock=yes",
+    "ProtectControlGroups=yes",
+    "ProtectHome=yes",
+    "ProtectHostname=yes",
+    "ProtectKernelLogs=yes",
+    "ProtectKernelModules=yes",
+    "ProtectKernelTunables=yes",
+    "ProtectProc=invisible",
+    "ProtectSystem=strict",
+    "RemoveIPC=yes",
+    "RestrictNamespaces=yes",
+    "RestrictRealtime=yes",
+    "RestrictSUIDSGID=yes",
+    "SystemCallArchitectures=native",
+    f"SystemCallFilter={SYSTEM_CALLS}",
+    "SystemCallErrorNumber=EPERM",
+    "UMask=0077",
+)
+
+
+def unit(plan: BoundPlan, build_folder: str) -> str:
+    """The unit file of a plan that is not refused, for a build that lies in `build_folder`; ends with a newline."""
+    if plan.build is None or not (plan.command or plan.on_ray):
+        raise ValueError(f"no command to run: the plan for {plan.host} is {plan.verdict}")
+    sections = {
+        "Unit": unit_section(plan),
+        "Service": (*_process(plan, build_folder), *_folders(plan, build_folder), *_sandbox(plan)),
+        "Install": ("WantedBy=multi-user.target",),
+    }
+    return "\n".join(f"[{name}]\n" + "".join(f"{line}\n" for line in lines) for name, lines in sections.items())
+
+
+def user_name(service: str) -> str:
+    """The user that a service runs as: rigup-<service>, shortened with a hash where that is too long for Linux."""
+    name = f"rigup-{service}"
+    if len(name) <= LONGEST_USER:
+        return name
+    digest = hashlib.sha256(service.encode()).hexdigest()[:8]
+    return f"{name[: LONGEST_USER - 9]}-{digest}"
+
+
+def unit_section(plan: BoundPlan) -> tuple[str, ...]:
+    """The lines of [Unit], which every kind of build has."""
+    assert plan.build is not None
+    what = f"{plan.served_name} on {plan.build.engine} {plan.build.version}"
+    after = "network-online.target nvidia-persistenced.service" if plan.rig.gpus else "network-online.target"
+    after += " nftables.service" if is_closed(plan) else ""  # whose rules often begin with "flush ruleset"
+    return (
+        f"Description={plain_text(f'rigup service {plan.service.name}: {what}')}",
+        "Wants=network-online.target",
+        f"After={after}",
+        # A host of several may wait for another one for long, and must still be there when that comes back.
+        *(("StartLimitIntervalSec=0",) if plan.nodes else ("StartLimitIntervalSec=900", "StartLimitBurst=5")),
+    )
+
+
+def _process(plan: BoundPlan, build_folder: str) -> tuple[str, ...]:
+    assert plan.build is not None
+    words = tuple(f"{build_folder}/{word}" for word in plan.command[:1]) + plan.command[1:]
+    if _has_key(plan):
+        words = wrapped(plan.build.engine, words)
+    if plan.on_ray:
+        words = with_ray(plan, build_folder, words)
+    words = watched(plan, with_its_gpus(plan, words))
+    home = f"/var/cache/rigup/{plan.service.name}"
+    variables = {"HOME": home, **(VARIABLES if plan.on_ray else {}), **plan.environment}
+    return (
+        "Type=exec",
+        *_firewall(plan),
+        f"ExecStart={command_line(words)}",
+        *(f"Environment={environment_line(name, value)}" for name, value in variables.items()),
+        # vLLM 0.32.0 ends with 0 when another host of its service is gone.
+        f"Restart={'always' if plan.nodes else 'on-failure'}",
+        "RestartSec=10",
+        f"TimeoutStartSec={plan.start_timeout_s}",
+        "TimeoutStopSec=60",
+        "KillMode=mixed",
+        "LimitNOFILE=1048576",
+        *(("LimitMEMLOCK=infinity",) if plan.rig.gpus else ()),
+        "StandardOutput=journal",
+        "StandardError=journal",
+        f"SyslogIdentifier=rigup-{plan.service.name}",
+    )
+
+
+def _firewall(plan: BoundPlan) -> tuple[str, ...]:
+    """As root, outside the sandbox: without its table the service does not start."""
+    if not is_closed(plan):
+        return ()
+    return (f"ExecStartPre=+{command_line(load(plan))}", f"ExecStopPost=-+{command_line(unload(plan.service.name))}")
+
+
+def _folders(plan: BoundPlan, build_folder: str) -> tuple[str, ...]:
+    name = plan.service.name
+    credential = f"LoadCredential={CREDENTIAL_NAME}:{service_folder(name)}/{CREDENTIAL_NAME}"
+    return (
+        "DynamicUser=yes",
+        f"User={user_name(name)}",
+        f"CacheDirectory=rigup/{name}",
+        "CacheDirectoryMode=0700",
+        f"RuntimeDirectory=rigup-{name}",
+        "RuntimeDirectoryMode=0700",
+        f"WorkingDirectory=/var/cache/rigup/{name}",
+        f"ReadOnlyPaths={WEIGHTS} {build_folder}",
+        *((credential,) if _has_key(plan) else ()),
+    )
+
+
+def _has_key(plan: BoundPlan) -> bool:
+    """Of a service across hosts only the head has the API."""
+    return wants_key(plan.service) and plan.rank == 0
+
+
+def _sandbox(plan: BoundPlan) -> tuple[str, ...]:
+    assert plan.build is not None
+    lines = [*SANDBOX, *_callers(plan)]
+    if plan.rig.gpus:
+        # PrivateDevices would hide the cards; CUDA, Triton and torch.compile write code and then run it.
+        lines += ["DevicePolicy=closed", "DeviceAllow=char-nvidia* rw"]
+        if plan.nodes:
+            lines += ["DeviceAllow=char-infiniband_verbs rw"]  # what NCCL opens of an RDMA device
+        lines += ["RestrictAddressFamilies=AF_INET AF_INET6 AF_NETLINK AF_UNIX"]
+        return tuple(lines)
+    lines += ["PrivateDevices=yes", "PrivateUsers=yes"]
+    if plan.build.engine == "llama.cpp":
+        lines += ["MemoryDenyWriteExecute=yes", "RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX"]
+        if is_loopback(plan.service.listen) and not plan.nodes:
+            lines += ["IPAddressDeny=any", "IPAddressAllow=localhost"]
+    else:
+        lines += ["RestrictAddressFamilies=AF_INET AF_INET6 AF_NETLINK AF_UNIX"]
+    return tuple(lines)
+
+
+def _callers(plan: BoundPlan) -> tuple[str, ...]:
+    """Who may talk to llama.cpp's RPC servers, which ask nobody who he is: the head alone, and the head to them."""
+    if not any(peer.purpose == "rpc" for peer in plan.peer_ports):
+        return ()
+    if plan.rank:
+        allowed = [plan.nodes[0].address]
+    elif is_loopback(plan.service.listen):
+        allowed = [node.address for node in plan.nodes[1:]]
+    else:
+        return ()
+    return ("IPAddressDeny=any", f"IPAddressAllow={' '.join(('localhost', *allowed))}")

@@ -1,0 +1,292 @@
+"""`rigup tune`: an engine's own fused-MoE tuner on one host of a group, its service paused, and what came of it.
+
+The service is stopped and started by the tuner's own systemd unit: it comes back when the tuner ends, fails, is stopped
+or killed, and also where rigup or the connection is gone by then. A second `rigup tune` picks up a run that goes on.
+"""
+
+from __future__ import annotations
+
+import getpass
+import hashlib
+import json
+import socket
+import tarfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rigup import layout
+from rigup.cache import cache_folder
+from rigup.catalogue.moe_configs import FOLDER, TunedKernel, path_of
+from rigup.catalogue.tuners import Tuner
+from rigup.commands.moe_configs import canonical_text
+from rigup.commands.tuning import tuning_job
+from rigup.connection.lease import Lease
+from rigup.errors import HostFailed, InputError, Refused
+from rigup.facts.bounds import json_of, shown
+from rigup.facts.probe import Probe
+from rigup.host import Host
+from rigup.lock import LockedSource
+from rigup.operations.builds.source import name_of
+from rigup.operations.primitives import jobs, remote
+from rigup.operations.primitives.progress import Progress, report
+from rigup.operations.service.health import ask_service
+from rigup.plan import Finding, Plan
+from rigup.planner.moe_config import BLOCK_SHAPE, DTYPE
+from rigup.preflight.checks import OF_APPLY_ALONE
+from rigup.programs import program_file
+from rigup.run.runner import Run
+from rigup.sources.archives import fetch_source
+from rigup.tuning.gain import Gain, gain_of
+
+LONGEST_RESULT = 2**20
+QUIET_SECONDS = 1800.0
+"""Between two words of the tuner: it imports the engine and compiles kernels before it counts, and measures all in
+one step."""
+BASELINES = {
+    "engine": "the engine's packaged config",
+    "missing": "the engine's default (no config)",
+    "files": "the previous config",
+}
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to tune: a plan's kernel, with the tuner out of a pinned archive. files: the tuner's, text by name."""
+
+    plan: Plan
+    source: LockedSource
+    files: Mapping[str, str]
+    tokens: Sequence[int]
+    runs: int
+
+
+@dataclass(frozen=True)
+class TuningResult:
+    """What came of it on one host."""
+
+    host: str
+    tuned: TunedKernel
+    gain: Gain
+    seconds: float
+
+
+def tuner_files(tuner: Tuner, source: LockedSource, host: str) -> dict[str, str]:
+    """The tuner's files out of its archive, which is fetched where the cache has it not, and checked by its hash.
+
+    Raises InputError where the archive does not hold them, and as `fetch_source` does.
+    """
+
+    def progress(done: int, total: int) -> None:
+        report(Progress(host, "tuner", done, total, "bytes", "fetching the tuner's archive"))
+
+    archive = fetch_source(source, cache_folder() / "sources", progress)
+    wanted = {f"{source.root}/{path}": path.rpartition("/")[2] for path in tuner.files}
+    found: dict[str, str] = {}
+    with tarfile.open(archive) as opened:
+        for member in opened:
+            file = opened.extractfile(member) if member.name in wanted and member.isfile() else None
+            if file is not None:
+                found[wanted[member.name]] = file.read().decode()
+    if missing := [path for path, name in wanted.items() if name not in found]:
+        raise InputError(f"{source.engine} {source.version}: {source.address} does not contain {', '.join(missing)}")
+    return {name: found[name] for name in wanted.values()}
+
+
+class TuningRun(Run):
+    """A run over the hosts of a group, of which one tunes."""
+
+    outcome: TuningResult | None = None
+
+    def idle_host(self) -> str | None:
+        """The host to tune on: one that could be asked, on which the fewest services run; None where there is none."""
+        asked = [name for name, result in self.results.items() if result.state == "pending" and result.probe]
+        return min(asked, key=lambda name: len(self.serving(name)), default=None)
+
+    def serving(self, host: str) -> tuple[str, ...]:
+        """The services that run there."""
+        probe = self.results[host].probe
+        running = ("active", "activating", "reloading")
+        return tuple(name for name, unit in probe.units.items() if unit.active in running) if probe else ()
+
+    def tune(self, name: str, request: Request) -> None:
+        """Tunes on that host; every other one takes no further part. What came of it is in `outcome`."""
+        self.context.results = {name: self.results[name]}
+        self._each_of(name, lambda host: self._tune(host, request))
+
+    def _blocking_findings(self, name: str, probe: Probe) -> tuple[Finding, ...]:
+        """What an apply is refused for, but where only putting something there would fail."""
+        return tuple(one for one in super()._blocking_findings(name, probe) if one.rule not in OF_APPLY_ALONE)
+
+    def _each_of(self, name: str, work: Any) -> None:
+        host = self.context.state.inventory.get_host(name)
+        self.context.guarded(work, host)
+
+    def _tune(self, host: Host, request: Request) -> None:
+        result, shown = self.results[host.name], self.serving(host.name)
+        self._lease(host)
+        if not self._handshake(
+            host
+        ):  # the question may have been open for long, and other things than rigup start services
+            return
+        assert result.probe is not None
+        paused = self.serving(host.name)
+        if new := [name for name in paused if name not in shown]:
+            said = f"{host.name}: {', '.join(new)} started after the confirmation"
+            raise Refused(said, "run the same command again")
+        try:
+            self.outcome = _tuned(host, request, result.probe, paused, self.context.leases[host.name])
+        finally:
+            if not jobs.cancelled():
+                self._ask(host, paused)
+        result.state = "changed"
+
+    def _ask(self, host: Host, services: tuple[str, ...]) -> None:
+        """Each service that was paused must answer again."""
+        for plan in self.plans[host.name]:
+            if plan.service.name in services:
+                report(Progress(host.name, "service", text=f"waiting for {plan.service.name} to restart"))
+                ask_service(host, plan, max_tokens=1)
+
+
+def _tuned(host: Host, request: Request, probe: Probe, paused: tuple[str, ...], lease: Lease) -> TuningResult:
+    """Stages the tuner, runs it under systemd, and reads what it left.
+
+    Raises Refused once the lease is somebody else's; what was measured by then waits there for the next run.
+    """
+    plan = request.plan
+    build = _require(host, plan, probe)
+    digest = _digest(request, build)
+    work, unit = f"{layout.TUNING}/{digest}", layout.job_unit("tune", digest)
+    program = next(iter(request.files))
+    job = tuning_job(plan, build, work, program, request.tokens, request.runs)
+    done = remote.run(host, "test", "-f", f"{work}/result.json").ok
+    if not done and not _goes_on(host, unit):
+        lease.check()
+        _stage(host, work, request.files, job)
+    began = time.monotonic()
+    if not done:
+        lease.check()
+        units = tuple(layout.unit_name(service) for service in paused)
+        command = ("python3", f"{work}/tune_moe.py", f"{work}/job.json")
+        job_of_host = jobs.Job(
+            unit,
+            "tune",
+            command,
+            (work,),
+            private_network=True,
+            gpus=True,
+            paused=units,
+            quiet_seconds=QUIET_SECONDS,
+            computes=False,  # a kernel that hangs keeps a CPU busy
+        )
+        jobs.run(host, job_of_host)
+    text = remote.read_workers_file(host, f"{work}/result.json", LONGEST_RESULT)
+    if text is None:
+        raise HostFailed(f"{host.name}: the tuner produced no result", f"on the host: journalctl -u {unit}")
+    result = json_of(text, f"{work}/result.json")
+    try:
+        tuned, gain = _read(host, request, result, probe)
+    except (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        message = f"{host.name}: {work}/result.json is invalid ({type(error).__name__})"
+        raise HostFailed(message, f"on the host: journalctl -u {unit}") from None
+    outcome = TuningResult(host.name, tuned, gain, time.monotonic() - began)
+    lease.check()
+    remote.run(host, "rm", "-rf", work)
+    return outcome
+
+
+def _goes_on(host: Host, unit: str) -> bool:
+    """Whether this very tuning runs there already. Raises HostFailed where another one does."""
+    words = ("list-units", "--plain", "--no-legend", "--state=active,activating,deactivating", "rigup-tune-*")
+    running = [
+        line.split()[0].removesuffix(".service") for line in remote.check_output(host, "systemctl", *words).splitlines()
+    ]
+    if others := [name for name in running if name != unit]:
+        raise HostFailed(
+            f"{host.name}: another tuning is running: {', '.join(others)}",
+            f"wait for it, or stop it on the host: systemctl stop {others[0]}",
+        )
+    return bool(running)
+
+
+def _require(host: Host, plan: Plan, probe: Probe) -> str:
+    """The folder of the build. Raises HostFailed where build, weights or the configs in use are not there."""
+    assert plan.build is not None and plan.checkpoint is not None
+    name = name_of(plan.build, probe.architecture, probe.os)
+    weights = layout.weights_folder(plan.checkpoint.repo, plan.checkpoint.revision or "")
+    for what, there in ((f"build {name}", name in probe.builds), (plan.checkpoint.repo, weights in probe.weights)):
+        if not there:
+            raise HostFailed(f"{host.name}: {what}, needed for tuning, does not exist", "run rigup apply first")
+    if plan.moe_folder and not remote.run(host, "test", "-d", plan.moe_folder.path).ok:
+        raise HostFailed(f"{host.name}: the kernels to compare with do not exist", "run rigup apply first")
+    return f"{layout.BUILDS}/{name}"
+
+
+def _digest(request: Request, build: str) -> str:
+    assert request.plan.moe_config is not None
+    config = request.plan.moe_config
+    asked = [build, config.file, config.pins, list(request.tokens), request.runs, dict(request.files)]
+    return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:12]
+
+
+def _stage(host: Host, work: str, files: Mapping[str, str], job: Mapping[str, Any]) -> None:
+    """Puts the tuner, the program that runs it and its job into a folder, which becomes the worker's at the end."""
+    report(Progress(host.name, "tune", text="sending the tuner"))
+    remote.make_folders(host, layout.TUNING)
+    remote.script(host, 'rm -rf -- "$1"/*', layout.TUNING, doing=f"clearing {layout.TUNING}")
+    remote.make_folders(host, work, *(f"{work}/{name}" for name in ("modules", "modules/ray", "home")))
+    own = {"tune_moe.py": "tune_moe.py", "unit_status.py": "unit_status.py", "modules/ray/__init__.py": "tuner_ray.py"}
+    texts = {**files, **{path: program_file(name).read_text() for path, name in own.items()}}
+    for path, text in {**texts, "job.json": json.dumps(job)}.items():
+        remote.write_file(host, f"{work}/{path}", text.removesuffix("\n"))
+    remote.check_output(host, "chown", "-R", "-P", f"{layout.WORKER_USER}:{layout.WORKER_USER}", work)
+
+
+def _read(host: Host, request: Request, result: dict[str, Any], probe: Probe) -> tuple[TunedKernel, Gain]:
+    """The kernel with its provenance. Raises HostFailed where the tuner made another one than the plan's."""
+    plan, config = request.plan, request.plan.moe_config
+    assert plan.build is not None and config is not None
+    if result["name"] != config.file:
+        raise HostFailed(
+            f"{host.name}: the tuner wrote {shown(str(result['name']))}, but the plan's kernel is {config.file}",
+            "compare the experts in the plan with the checkpoint's config.json",
+        )
+    gain = gain_of(result["times"])
+    machine = f"{host.name}: {config.device}, driver {probe.nvidia.loaded or 'unknown'}, {probe.os}"
+    said = {
+        "measured_by": f"{getpass.getuser()}@{socket.gethostname()} with rigup tune",
+        "measured_on": f"{machine}, {time.strftime('%Y-%m-%d', time.gmtime())}",
+        "engine": f"{plan.build.engine} {plan.build.version}",
+        "baseline": BASELINES[config.status],
+        "gain": gain.text,
+        "source": f"{next(iter(request.files))} of {request.source.address}, sha256 {request.source.sha256}",
+        "licence": "the fleet's own",
+    }
+    tuned = TunedKernel(
+        experts=config.experts,
+        width=config.width,
+        dtype=DTYPE,
+        block_shape=BLOCK_SHAPE,
+        device=config.device,
+        triton=result["triton"],
+        provenance=said,
+        launches=result["table"],
+        measurements=gain.rows,
+    )
+    return tuned, gain
+
+
+def keep(outcome: TuningResult, root: Path) -> Path:
+    """Writes the kernel into the fleet's own folder, in one step; returns where. Raises InputError where it cannot."""
+    path = root / FOLDER / path_of(outcome.tuned)
+    fresh = path.with_name(f".{path.name}.new")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh.write_text(canonical_text(outcome.tuned))
+        fresh.replace(path)
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}", "check the permissions of the folder") from None
+    return path

@@ -1,1 +1,0 @@
-"""Proof that a service works: a real generation, asked on the host itself."""

@@ -1,0 +1,181 @@
+"""The driver on a booted machine: from none to loaded, upgraded by hand and put right, and everything that goes wrong.
+
+The machine's GPUs, kernel module and NVIDIA's repository are the lab's; apt, dpkg, systemd and the reboots are real.
+The tests go on from one another, in this order: a driver is not installed anew for each.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from rigup.lab.gpus.simulated import SimulatedGpus
+from tests.lab.fleet import wait_for
+from tests.lab.gpu_fleet import NEW, OLD, OTHER_BRANCH, TOO_OLD, GpuFleet, error, steps
+
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
+
+NEXT_KERNEL = "6.99.0-lab-amd64"
+IMPATIENT = "import rigup.operations.driver.reboots as reboots; reboots.BOOT_SECONDS = 6.0"
+
+
+def test_from_nothing_to_a_loaded_driver_and_an_answer(fleet: GpuFleet) -> None:
+    boot = fleet.boots()
+    run = fleet.apply("--reboot")
+    assert fleet.boots() != boot
+    assert fleet.loaded() == OLD
+    assert fleet.host.answers()
+    assert fleet.host.show("ActiveState,UnitFileState", "nvidia-persistenced.service").split() == [
+        "ActiveState=active",
+        "UnitFileState=enabled",
+    ]
+    assert "rebooting" in run.text
+    assert not fleet.host.says("ls /run/rigup/lease/lease.json"), "a lease taken after the boot is left"
+
+
+def test_twice_is_once(fleet: GpuFleet) -> None:
+    boot = fleet.boots()
+    assert fleet.apply("--reboot").json["hosts"][0]["state"] == "unchanged"
+    assert fleet.boots() == boot
+
+
+def test_nothing_newer_comes_by_itself(fleet: GpuFleet) -> None:
+    listed = fleet.host.tell("apt-get -s -q full-upgrade")
+    assert "nvidia" not in listed.replace("nvidia-driver-pinning", "")
+    assert OTHER_BRANCH in fleet.host.tell("apt-cache policy nvidia-open")
+    assert '"nvidia-.*"' in fleet.host.tell("apt-config dump Unattended-Upgrade::Package-Blacklist")
+
+
+def test_an_upgrade_by_hand_is_one_line_and_taken_back(fleet: GpuFleet) -> None:
+    weights, boot = fleet.weights(), fleet.boots()
+    fleet.upgrade_by_hand(NEW)
+    assert "mismatch" in fleet.host.machine.ssh("nvidia-smi").stdout
+
+    shown = steps(fleet.rigup("diff", "--json", expect=1))
+    assert shown[0] == f"driver {OLD}: {NEW} is installed (to keep it: rigup lock --upgrade driver={NEW})"
+
+    fleet.upgrade_by_hand(TOO_OLD)
+    shown = steps(fleet.rigup("diff", "--json", expect=1))
+    assert shown[0] == f"driver {OLD}: {TOO_OLD} is installed, below 580, which this plan needs"
+    run = fleet.apply("--reboot")
+
+    made = run.json["hosts"][0]["changes"]
+    assert {change["role"] for change in made} == {"driver", "service"}
+    assert set(fleet.installed().values()) == {OLD}
+    assert fleet.loaded() == OLD and fleet.boots() == boot, "the kernel had run the right one all along"
+    assert fleet.host.answers()
+    assert fleet.weights() == weights
+    assert fleet.apply().json["hosts"][0]["state"] == "unchanged"
+
+
+def test_a_power_limit_is_one_change(fleet: GpuFleet) -> None:
+    fleet.describe_gpus(OLD, rig={"power_limit_w": 280})
+    assert fleet.apply().json["hosts"][0]["changes"] == [{"role": "power", "step": "power limit 280 W"}]
+    assert fleet.limits() == {"280.00"}
+
+
+def test_cards_in_use_keep_their_modules_and_who_uses_them_is_named(fleet: GpuFleet) -> None:
+    fleet.describe_gpus(NEW, rig={"power_limit_w": 280})
+    boot, gpus = fleet.boots(), SimulatedGpus(fleet.host.machine)
+    gpus.use(1)
+    try:
+        said = error(fleet.apply(expect=1))
+    finally:
+        gpus.free()
+    why = rf"the kernel runs {OLD}; python3 \(process \d+\) use the GPUs"
+    assert re.fullmatch(
+        rf"{fleet.host.name}: driver: a reboot is required \({why}\) but not permitted", said["message"]
+    )
+    assert said["hint"] == "run rigup apply --reboot, or reboot the host and run rigup apply again"
+    assert (fleet.loaded(), fleet.boots()) == (OLD, boot)
+    assert set(fleet.installed().values()) == {NEW}
+
+
+def test_idle_cards_get_the_new_modules_without_a_reboot(fleet: GpuFleet) -> None:
+    weights, boot = fleet.weights(), fleet.boots()
+    shown = steps(fleet.rigup("diff", "--json", expect=1))
+    assert shown[0] == f"load driver {NEW}: the kernel runs {OLD}; reboots where it must"
+    fleet.apply()
+
+    assert fleet.boots() == boot
+    assert fleet.loaded() == NEW and set(fleet.installed().values()) == {NEW}
+    assert fleet.limits() == {"280.00"}
+    assert fleet.host.answers()
+    assert fleet.weights() == weights
+    assert fleet.apply().json["hosts"][0]["state"] == "unchanged"
+
+
+def test_a_power_limit_outlives_a_reboot(fleet: GpuFleet) -> None:
+    fleet.host.machine.reboot()
+    limited = "systemctl is-system-running --wait; systemctl is-active --quiet rigup-power-limit"
+    wait_for(lambda: fleet.host.says(limited), "the unit that sets the limit")
+    assert fleet.limits() == {"280.00"}
+
+
+def test_a_power_limit_that_the_cards_do_not_take_is_refused_with_their_bounds(fleet: GpuFleet) -> None:
+    fleet.describe_gpus(NEW, rig={"power_limit_w": 500})
+    said = error(fleet.rigup("diff", "--json", expect=1))
+    assert "500 W is out of bounds: GPU 0 (NVIDIA GeForce RTX 3090) accepts 100 to 350 W" in said["message"]
+    assert fleet.limits() == {"280.00"}
+
+
+def test_a_power_limit_that_is_not_wanted_any_more_is_taken_away(fleet: GpuFleet) -> None:
+    fleet.describe_gpus(NEW)
+    assert steps(fleet.apply(), "power") == ["no power limit"]
+    assert fleet.limits() == {"350.00"}
+    assert not fleet.host.says("ls /etc/systemd/system/rigup-power-limit.service")
+
+
+def test_what_an_interrupted_dpkg_has_left_is_finished(fleet: GpuFleet) -> None:
+    # dpkg dies between unpacking and configuring, as in a power cut
+    fleet.host.tell("cd /tmp; apt-get -q download nvidia-persistenced; dpkg --unpack nvidia-persistenced_*.deb")
+    assert "nvidia-persistenced" in fleet.host.tell("dpkg --audit")
+    assert "dpkg was interrupted: nvidia-persistenced" in steps(fleet.rigup("diff", "--json", expect=1))[0]
+    fleet.apply()
+    assert fleet.host.tell("dpkg --audit") == ""
+    assert fleet.host.answers()
+
+
+def test_a_kernel_that_moved_gets_headers_and_a_module(fleet: GpuFleet) -> None:
+    boot, packages = fleet.boots(), f"linux-image-{NEXT_KERNEL} linux-headers-{NEXT_KERNEL}"
+    fleet.host.tell(f"apt-get install -q -y linux-image-{NEXT_KERNEL}")
+    shown = fleet.rigup("diff", "--json", expect=1)
+    assert steps(shown)[0] == f"driver {NEW}: headers of the next kernel {NEXT_KERNEL} are missing"
+    fleet.apply()
+    module = f"/lib/modules/{NEXT_KERNEL}/updates/dkms/nvidia.ko"
+    assert fleet.host.tell(f"tr '\\0' '\\n' <{module} | sed -n 's/^version=//p'") == NEW
+    assert (fleet.loaded(), fleet.boots()) == (NEW, boot)
+    assert fleet.host.answers()
+    assert fleet.apply().json["hosts"][0]["state"] == "unchanged"
+    fleet.host.tell(f"apt-get purge -q -y {packages}; rm -rf /lib/modules/{NEXT_KERNEL}")
+
+
+def test_a_host_that_boots_an_old_kernel_is_told_of(fleet: GpuFleet) -> None:
+    fleet.host.tell("mkdir -p /boot; touch /boot/vmlinuz-6.99.0-lab-amd64")
+    # the kernel that runs has no module, as where DKMS built it for the newest one only
+    drop_in = "/etc/systemd/system/lab-nvidia-load.service.d"
+    module = f"/lib/modules/{fleet.host.tell('uname -r')}/updates/dkms/nvidia.ko"
+    fleet.host.tell(f"mkdir -p {drop_in}; printf '[Service]\\nExecStartPre=rm -f {module}\\n' >{drop_in}/no.conf")
+    fleet.describe_gpus(OLD)
+    said = error(fleet.apply("--reboot", expect=1))
+    assert "the newest is 6.99.0-lab-amd64" in said["message"]
+    assert "boot loader" in said["hint"]
+    fleet.host.tell(f"rm -r {drop_in} /boot/vmlinuz-6.99.0-lab-amd64")
+
+
+def test_a_reboot_that_never_ends_is_a_failure_with_a_way_to_look(fleet: GpuFleet) -> None:
+    # sshd of the next boot starts late, and rigup gives up early; without modprobe it must be a reboot
+    fleet.host.tell("mv /usr/local/sbin/modprobe /root/")
+    drop_in = "/etc/systemd/system/ssh.service.d"
+    fleet.host.tell(f"mkdir -p {drop_in}; printf '[Service]\\nExecStartPre=sleep 14\\n' >{drop_in}/late.conf")
+    run = fleet.start("apply", "--yes", "--reboot", "--json", before=IMPATIENT)
+    assert run.wait() == 1, run.text
+    said = error(run)
+    assert "not reachable within 6.00 s after the reboot" in said["message"]
+    assert "console" in said["hint"]
+
+    wait_for(lambda: fleet.host.says(f"rm -r {drop_in}; mv /root/modprobe /usr/local/sbin/"), "the machine")
+    fleet.apply("--reboot")
+    assert fleet.loaded() == OLD
+    assert fleet.host.answers()

@@ -1,0 +1,115 @@
+"""Tests that are skipped while nothing they rest on has changed since they passed on this machine.
+
+A pytest plugin. `@pytest.mark.rests_on("lab", "tests/slow/chromium.py")` names subjects of tests/subjects.py, and files
+and folders of the checkout; the test's own module counts too. When the test passes, a digest of all of them is kept in
+the cache. The marked tests of one module go on from one another, so they are skipped all together or not at all. The
+end of the run lists what was skipped, and why. `--everything` skips no test.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+
+import pytest
+
+from rigup.cache import cache_folder
+from tests.subjects import EVERY_TEST, paths_of
+
+UNCHANGED = "passed here, unchanged since: "
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--everything", action="store_true", help="skip no test for having passed on the same files")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers",
+        "rests_on(*subjects): skipped while these are as when it passed here; see tests/subjects.py",
+    )
+
+
+@pytest.hookimpl(trylast=True)  # what -m and -k leave out does not count
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--everything"):
+        return
+    of_module: dict[Path, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if _subjects(item):
+            of_module[item.path].append(item)
+    for together in of_module.values():
+        if all(_passed(item) for item in together):
+            for item in together:
+                item.add_marker(pytest.mark.skip(reason=UNCHANGED + ", ".join(_subjects(item))))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    report = yield
+    if _subjects(item):
+        if report.when == "call" and report.passed:
+            _record(item).parent.mkdir(parents=True, exist_ok=True)
+            _record(item).write_text(_digest_of(item))
+        elif report.failed:
+            _record(item).unlink(missing_ok=True)
+    return report
+
+
+def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
+    """A word of its own, so that -ra does not list each of them."""
+    return ("unchanged", "u", "UNCHANGED") if _reason(report) else None
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    skipped = Counter(
+        (report.nodeid.partition("::")[0], _reason(report)) for report in terminalreporter.getreports("unchanged")
+    )
+    if skipped:
+        terminalreporter.section("skipped: passed here, and unchanged since (bin/test --all runs them)")
+        for (path, subjects), count in sorted(skipped.items()):
+            terminalreporter.line(f"{path}: {count} skipped; rests on {subjects}")
+
+
+@lru_cache(maxsize=64)
+def digest(paths: tuple[str, ...], root: Path) -> str:
+    """Of the names and contents of all files at or below `paths`, and of the Python that runs."""
+    total = hashlib.sha256(sys.version.encode())
+    for path in paths:
+        top = root / path
+        assert top.exists(), f"{path}: named by rests_on, but not in the checkout"
+        for file in sorted([top] if top.is_file() else top.rglob("*")):
+            if file.is_file() and "__pycache__" not in file.parts:
+                total.update(f"{file.relative_to(root)}\0".encode() + hashlib.sha256(file.read_bytes()).digest())
+    return total.hexdigest()
+
+
+def _subjects(item: pytest.Item) -> tuple[str, ...]:
+    return tuple(sorted({str(subject) for mark in item.iter_markers("rests_on") for subject in mark.args}))
+
+
+def _digest_of(item: pytest.Item) -> str:
+    named = {path for subject in _subjects(item) for path in paths_of(subject)}
+    root = item.config.rootpath
+    return digest(tuple(sorted({*named, *EVERY_TEST, str(item.path.relative_to(root))})), root)
+
+
+def _record(item: pytest.Item) -> Path:
+    return cache_folder() / "tests" / "passed" / hashlib.sha256(item.nodeid.encode()).hexdigest()[:32]
+
+
+def _passed(item: pytest.Item) -> bool:
+    return _record(item).is_file() and _record(item).read_text() == _digest_of(item)
+
+
+def _reason(report: object) -> str:
+    """The subjects of a test that was skipped for being unchanged; empty for any other."""
+    told = getattr(report, "longrepr", None)
+    if getattr(report, "skipped", False) and isinstance(told, tuple):
+        _, found, subjects = str(told[2]).partition(UNCHANGED)
+        return subjects if found else ""
+    return ""

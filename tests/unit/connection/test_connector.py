@@ -1,0 +1,66 @@
+"""Careful SSH: what is taken from the inventory and from ssh_config, and which host key policy is meant."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import paramiko
+import pytest
+from pyinfra.connectors.sshuserclient import client as ssh_client
+
+from rigup.connection.pyinfra_internals import check_host_keys_without_asking
+from rigup.connection.ssh_config import connection_data, host_key_policy
+from rigup.errors import InputError
+
+
+def test_a_user_in_the_name() -> None:
+    data = connection_data("ada@gpu1.lan", {"ssh_port": 2222})
+    assert (data["ssh_user"], data["ssh_hostname"], data["ssh_port"]) == ("ada", "gpu1.lan", 2222)
+
+
+def test_host_key_policy(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.write_text("Host loose\n  StrictHostKeyChecking accept-new\nHost *\n  StrictHostKeyChecking ask\n")
+    data = {"ssh_config_file": str(config)}
+    assert host_key_policy("loose", data) == "accept-new"
+    assert host_key_policy("other", data) == "yes"
+    assert host_key_policy("other", {"ssh_config_file": str(tmp_path / "none")}) == "yes"
+    assert host_key_policy("other", data | {"ssh_strict_host_key_checking": "no"}) == "no"
+
+
+def test_an_ssh_config_that_is_named_must_exist(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        connection_data("box", {"ssh_config_file": str(tmp_path / "gone")})
+    assert caught.value.message == f"box: ssh_config_file: {tmp_path / 'gone'} does not exist"
+
+
+def test_an_ssh_config_that_cannot_be_read(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.write_text("Host a\n  ???\n")
+    with pytest.raises(InputError) as caught:
+        connection_data("box", {"ssh_config_file": str(config)})
+    assert caught.value.message.startswith(f"{config}: ")
+    assert caught.value.hint == "check that OpenSSH can read it: ssh -G box"
+
+
+def test_a_home_folder_in_the_name_of_the_ssh_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "config").write_text("Host box\n  StrictHostKeyChecking accept-new\n")
+    data = connection_data("box", {"ssh_config_file": "~/config"})
+    assert data["ssh_config_file"] == str(tmp_path / "config")
+    assert data["ssh_strict_host_key_checking"] == "accept-new"
+
+
+@pytest.mark.parametrize("value", [None, "ask", "yes", "nonsense"])
+def test_an_unknown_host_key_is_refused_and_never_asked_about(value: str | None) -> None:
+    check_host_keys_without_asking()
+    assert type(ssh_client.get_missing_host_key_policy(value)) is ssh_client.StrictPolicy
+
+
+def test_a_key_that_was_accepted_is_recorded_and_counts_at_once(tmp_path: Path) -> None:
+    check_host_keys_without_asking()
+    client, key = ssh_client.SSHClient(), paramiko.ECDSAKey.generate()
+    client._host_keys_filename = str(tmp_path / "ssh/known_hosts")
+    ssh_client.get_missing_host_key_policy("accept-new").missing_host_key(client, "box", key)
+    assert (tmp_path / "ssh/known_hosts").read_text() == f"box {key.get_name()} {key.get_base64()}\n"
+    assert client._host_keys.check("box", key)

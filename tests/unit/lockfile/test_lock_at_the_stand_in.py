@@ -1,0 +1,146 @@
+"""Locking a checkpoint in safetensors at the lab's hub stand-in, which the real client is held to as well."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rigup.artifacts import LockedEnvironment, LockedUv
+from rigup.catalogue.catalogue import load_catalogue
+from rigup.lab.hub.content import commit_id
+from rigup.lab.hub.server_process import StandInHub
+from rigup.lock import Lock
+from rigup.lockfile.text import lock_text
+from tests.command_line import CommandLine
+
+REPO = "org/tiny"
+WEIGHTS = {f"model-{n:05}-of-00002.safetensors": os.urandom(2_000_000) for n in range(2)}
+INDEX = json.dumps({"weight_map": {f"layers.{n}": name for n, name in enumerate(WEIGHTS)}}).encode()
+WANTED = {
+    **WEIGHTS,
+    "chat_template.jinja": b"{{ messages }}",
+    "config.json": b"{}",
+    "model.safetensors.index.json": INDEX,
+    "tokenizer.json": b"[" + b" " * 1_100_000 + b"]",
+}
+UNWANTED = {
+    "README.md": b"read",
+    "original/consolidated.00.pth": b"p" * 1_500_000,
+    "consolidated.safetensors": b"c" * 10,
+}
+ENTRY = """\
+[[checkpoint]]
+repo = "org/tiny"
+model = "MiniMax-M2.5"
+quant = "FP8"
+scheme = "fp8_block128"
+scope = "linear"
+bytes = 230134260592
+minimum_versions = { vllm = "0.12.0" }
+"""
+GROUP_DATA = """\
+rig = {"gpus": "4x RTX PRO 6000 Blackwell Workstation Edition", "host_memory_gib": 256}
+services = {"chat": {"checkpoint": "org/tiny", "engine": "vllm", "tensor_parallel": 4}}
+"""
+
+
+WHEEL = {"vllm-1-py3-none-any.whl": "a" * 64}
+UV = {f"uv-1-py3-none-manylinux_2_28_{architecture}.whl": "b" * 64 for architecture in ("x86_64", "aarch64")}
+VERSION = next(engine.default_version for engine in load_catalogue().engines if engine.name == "vllm")
+# The packages are locked already, so that only the hub is asked here.
+WITH_PACKAGES = Lock(
+    uv=LockedUv(version="1", files=UV),
+    environments=(LockedEnvironment(engine="vllm", version=VERSION, python="3.12.1", files=WHEEL),),
+)
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandInHub]:
+    root = tmp_path_factory.mktemp("hub")
+    for path, content in {**WANTED, **UNWANTED}.items():
+        (root / "root" / REPO / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / "root" / REPO / path).write_bytes(content)
+    hub = StandInHub.start(root / "root", root / "state")
+    yield hub
+    hub.stop()
+
+
+@pytest.fixture
+def line(tmp_path: Path, hub: StandInHub) -> CommandLine:
+    hub.faults()
+    made = CommandLine(tmp_path)
+    made.describe(["a.example", "b.example"], GROUP_DATA + f'hub = "{hub.url}"\n')
+    (made.fleet / "catalogue/checkpoints").mkdir(parents=True)
+    made.write("catalogue/checkpoints/own.toml", ENTRY)
+    made.write("rigup.lock", lock_text(WITH_PACKAGES))
+    return made
+
+
+def test_files_and_hashes_of_one_format(line: CommandLine, hub: StandInHub) -> None:
+    done = line.run("lock", "--json")
+    assert done.code == 0, done.text
+    every = {path: hashlib.sha256(content).hexdigest() for path, content in {**WANTED, **UNWANTED}.items()}
+    changes = {change["name"]: change for change in done.json["changes"]}
+    assert list(changes) == ["checkpoint org/tiny FP8", "driver"]
+    assert changes["checkpoint org/tiny FP8"]["after"].startswith(f"{commit_id(every)[:12]} (6 files, ")
+    assert done.json["warnings"] == [
+        "org/tiny FP8: 4.0 MB of weights on the hub, 230.1 GB in the catalogue; plans use the size on the hub"
+    ]
+    text = (line.fleet / "rigup.lock").read_text()
+    for path, content in WANTED.items():
+        block = f'path = "{path}"\nsize = {len(content)}\nsha256 = "{hashlib.sha256(content).hexdigest()}"\n'
+        assert block in text
+    assert text.count("[[checkpoints.files]]") == len(WANTED)
+    downloaded = {entry["path"].rpartition("/")[2] for entry in hub.log() if "/resolve/" in entry["path"]}
+    assert downloaded == {"chat_template.jinja", "config.json", "model.safetensors.index.json"}
+    assert done.json["not_locked"] == []
+    assert commit_id(every) in line.run("plan").out
+
+
+def test_exit_codes_and_what_is_said(line: CommandLine) -> None:
+    stale = line.run("lock", "--check")
+    assert (stale.code, stale.err) == (1, "hint: rigup lock\n")
+    assert stale.out.splitlines() == [
+        "rigup.lock is stale:",
+        "  driver is missing",
+        "  checkpoint org/tiny FP8 is missing",
+        "  it was not made for inventories/fleet.py",
+    ]
+    done = line.run("lock")
+    assert done.code == 0
+    assert [text.partition("  ")[0] for text in done.out.splitlines()] == ["+ checkpoint org/tiny FP8", "+ driver"]
+    assert "warning: org/tiny FP8: 4.0 MB" in done.err
+    again = line.run("lock", HF_ENDPOINT="http://127.0.0.1:9")
+    assert (again.code, again.out) == (0, "rigup.lock: nothing to change\n")
+    assert (line.run("lock", "--check").code, line.run("lock", "--check").out) == (0, "rigup.lock pins everything\n")
+    assert line.run("lock", "--check", "--json").json == {"schema": 1, "stale": []}
+    assert line.run("lock", "--prune", "--limit", "a.example").code == 2
+    assert line.run("lock", "--check", "--upgrade", "driver").code == 2
+
+
+def test_a_repository_behind_a_token(line: CommandLine, hub: StandInHub) -> None:
+    before = (line.fleet / "rigup.lock").read_bytes()
+    hub.faults(token="hf_right")
+    refused = line.run("lock")
+    where = f"group_data/boxes.py: services.chat: org/tiny: the hub at {hub.url.removeprefix('http://')}"
+    assert (refused.code, f"rigup: {where} requires a token for it\n" in refused.err) == (2, True)
+    line.write("token", "hf_right\n")
+    (line.fleet / "token").chmod(0o600)
+    line.write("group_data/boxes.py", GROUP_DATA + f'hub = "{hub.url}"\nhub_token_file = "token"\n')
+    hub.faults(token="hf_right", gated=True)
+    refused = line.run("lock")
+    assert (refused.code, f"rigup: {where} does not allow this token to read it\n" in refused.err) == (2, True)
+    assert (line.fleet / "rigup.lock").read_bytes() == before
+    hub.faults(token="hf_right")
+    assert line.run("lock").code == 0
+    assert "hf_right" not in (line.fleet / "rigup.lock").read_text()
+
+
+def test_a_hub_that_stumbles_twice(line: CommandLine, hub: StandInHub) -> None:
+    hub.faults(fail_first=2, fail_status=503)
+    assert line.run("lock").code == 0

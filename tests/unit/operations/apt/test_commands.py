@@ -1,0 +1,97 @@
+"""apt's words understood: who holds its lock, why it failed, which versions there are."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rigup.errors import HostFailed
+from rigup.operations.apt import commands
+
+LOCKED = """\
+-1 (undefined) /run/host/os-release...
+379 cron /run/crond.pid
+4711 unattended-upgr /var/lib/dpkg/lock-frontend
+4711 unattended-upgr /var/lib/dpkg/lock
+"""
+MADISON = """\
+nvidia-open | 590.48.01-1 | http://mirror ./ Packages
+nvidia-open | 580.178.04-1 | http://mirror ./ Packages
+nvidia-open | 580.178.04-1 | http://other ./ Packages
+nvidia-fabricmanager | 580.178.04-1ubuntu2 | http://mirror ./ Packages
+"""
+
+
+class Scripted:
+    """Stands for a host with apt: answers by the first word of a command, the next time with the next answer."""
+
+    def __init__(self, answers: dict[str, list[str]]) -> None:
+        self.name, self.data = "box", SimpleNamespace(_sudo=None)
+        self.state = SimpleNamespace(config=SimpleNamespace(SUDO=False))
+        self.answers = answers
+        self.commands: list[str] = []
+
+    def run_shell_command(self, command: Any, **_: Any) -> tuple[bool, Any]:
+        line = command.get_raw_value()
+        self.commands.append(line)
+        told = self.answers[line.split()[0]]
+        return True, SimpleNamespace(stdout=told.pop(0) if len(told) > 1 else told[0], stderr="")
+
+
+def test_the_holder_of_the_lock_is_named() -> None:
+    assert commands.lock_holder(LOCKED) == "process 4711 (unattended-upgr)"
+    assert commands.lock_holder("379 cron /run/crond.pid\n") == ""
+
+
+def test_waits_while_the_lock_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commands, "POLL_SECONDS", 0.0)
+    host = Scripted({"lslocks": [LOCKED, LOCKED, ""]})
+    commands.wait_for_lock(host, "driver")
+    assert len(host.commands) == 3
+
+
+def test_gives_up_after_a_while_and_names_the_holder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commands, "POLL_SECONDS", 0.0)
+    monkeypatch.setattr(commands, "LOCK_SECONDS", 0.0)
+    with pytest.raises(HostFailed) as caught:
+        commands.wait_for_lock(Scripted({"lslocks": [LOCKED]}), "driver")
+    assert caught.value.message.endswith("process 4711 (unattended-upgr) has held apt's lock for 0 s")
+    assert "ps 4711" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("Reading...\nE: Unable to locate package x\nE: Sub-process failed", "Unable to locate package x"),
+        ("E: Failed to fetch http://m/InRelease  Connection refused\nE: Some index files failed to download.",
+         "Failed to fetch http://m/InRelease  Connection refused"),
+        ("dpkg: error processing package x (--configure):\nE: Sub-process /usr/bin/dpkg returned an error code (1)",
+         "dpkg: error processing package x (--configure):"),
+        ("something odd", "something odd"),
+        ("", "exited without output"),
+    ],
+)  # fmt: skip
+def test_the_line_that_says_why(text: str, reason: str) -> None:
+    assert commands.reason(text) == reason
+
+
+def test_versions_are_listed_once_newest_first() -> None:
+    found = commands.versions(Scripted({"apt-cache": [MADISON]}), ["nvidia-open", "nvidia-fabricmanager"])
+    assert found == {
+        "nvidia-open": ("590.48.01-1", "580.178.04-1"),
+        "nvidia-fabricmanager": ("580.178.04-1ubuntu2",),
+    }
+
+
+def test_the_locked_version_is_found_whatever_its_revision() -> None:
+    there = {"a": ("590.1-1", "580.2-1ubuntu2", "580.2-1"), "b": ("1:580.2-3",)}
+    assert commands.exact("box", {"a": "580.2", "b": "580.2"}, there) == ("a=580.2-1ubuntu2", "b=1:580.2-3")
+
+
+def test_a_version_that_is_not_there_is_answered_with_those_that_are() -> None:
+    with pytest.raises(HostFailed) as caught:
+        commands.exact("box", {"a": "580.3"}, {"a": ("590.1-1", "580.2-1")})
+    assert caught.value.message == "box: a 580.3 is not in the host's package sources"
+    assert caught.value.hint == "available: 590.1, 580.2; pin one of them with rigup lock --upgrade"

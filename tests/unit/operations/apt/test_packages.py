@@ -1,0 +1,46 @@
+"""Debian packages wait for apt only where something is missing, and leave the rest to pyinfra's own operation."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rigup.errors import HostFailed
+from rigup.operations.apt import commands, packages
+from rigup.operations.primitives.steps import error_of
+from tests.unit.operations.apt.test_commands import LOCKED, Scripted
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """How pyinfra's operation was called; it stands for its commands with one word."""
+    calls: list[dict[str, Any]] = []
+
+    def inner(**arguments: Any) -> Any:
+        calls.append(arguments)
+        yield "apt-get"
+
+    monkeypatch.setattr(packages.apt, "packages", SimpleNamespace(_inner=inner))
+    return calls
+
+
+def test_what_is_there_needs_no_apt(asked: list[dict[str, Any]]) -> None:
+    assert list(packages.installed_packages._inner(packages=["curl"], missing=False)) == ["apt-get"]
+    assert not asked[0]["update"]
+
+
+def test_what_is_missing_waits_for_who_holds_apts_lock(
+    asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commands, "LOCK_SECONDS", 0.0)
+    wait, then = packages.installed_packages._inner(packages=["curl"], missing=True)
+    assert (then, asked[0]["update"], asked[0]["packages"]) == ("apt-get", True, ["curl"])
+
+    host: Any = Scripted({"lslocks": [LOCKED]})
+    host.connector_data = {}
+    assert wait.function(None, host) is False
+    error = error_of(host)
+    assert isinstance(error, HostFailed)
+    assert error.message == "box: packages: process 4711 (unattended-upgr) has held apt's lock for 0 s"

@@ -1,0 +1,137 @@
+"""To which releases the hosts of a service go back, and where they wait for one another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import gevent
+import pytest
+
+from rigup.errors import HostFailed
+from rigup.operations.multinode.barrier import Barrier, BarrierState
+from rigup.operations.multinode.releases import GroupMember, MemberState, belonging_together
+
+HOSTS = ("a", "b")
+
+
+def stand(now: str | None, **earlier: str) -> MemberState:
+    """earlier: by number ("r1"), the whole that it is a part of; "alone" for none."""
+    of = {number.removeprefix("r"): "" if whole == "alone" else whole for number, whole in earlier.items()}
+    return MemberState("9", now, of)
+
+
+@pytest.mark.parametrize(
+    ("stands", "back"),
+    [
+        pytest.param((stand("1", r1="x"), stand("4", r4="x")), ("1", "4"), id="what both ran, whatever its number"),
+        pytest.param((stand("2", r1="x", r2="y"), stand("3", r2="x")), ("1", "2"), id="the newest that both have"),
+        pytest.param((stand("2", r1="x"), stand("2", r1="y")), (None, None), id="nothing belongs together"),
+        pytest.param((stand(None), stand(None)), (None, None), id="nothing was there"),
+        pytest.param((stand("1", r1="alone"), stand("1", r1="alone")), ("1", "1"), id="each served alone"),
+        pytest.param((stand("1", r1="alone"), stand(None)), ("1", None), id="one served alone, the other is new"),
+        pytest.param((stand("2", r1="x", r2="alone"), stand("2", r1="x", r2="alone")), ("2", "2"), id="alone of late"),
+        pytest.param((stand("1", r1="x"), stand(None)), (None, None), id="a host was replaced by a bare one"),
+        pytest.param((stand("3", r1="x", r2="y"), stand("3", r1="x", r2="y")), ("2", "2"), id="now never answered"),
+        pytest.param((stand("3", r1="alone"), stand("3", r1="alone")), ("1", "1"), id="the first try was cut short"),
+    ],
+)
+def test_hosts_go_back_to_what_belongs_together(
+    stands: tuple[MemberState, MemberState], back: tuple[str | None, str | None]
+) -> None:
+    assert belonging_together(dict(zip(HOSTS, stands, strict=True))) == dict(zip(HOSTS, back, strict=True))
+
+
+def both(first: Callable[[], Any], second: Callable[[], Any]) -> list[Any]:
+    """What two hosts' greenlets end with."""
+    greenlets = [gevent.spawn(first), gevent.spawn(second)]
+    gevent.joinall(greenlets, timeout=5)
+    assert all(greenlet.dead for greenlet in greenlets), "somebody waits for good"
+    return [greenlet.value if greenlet.successful() else greenlet.exception for greenlet in greenlets]
+
+
+def test_those_who_meet_go_on_when_all_have_said_something() -> None:
+    place, order = Barrier(HOSTS), list[str]()
+
+    def late() -> BarrierState:
+        gevent.sleep(0)
+        order.append("b arrives")
+        return place.meet("b", "step", 2)
+
+    def early() -> BarrierState:
+        told = place.meet("a", "step", 1)
+        order.append("a goes on")
+        return told
+
+    assert [told.said for told in both(early, late)] == [{"a": 1, "b": 2}] * 2
+    assert order == ["b arrives", "a goes on"]
+
+
+def test_who_has_left_keeps_nobody_waiting() -> None:
+    place = Barrier(HOSTS)
+    told, _ = both(lambda: place.meet("a", "step", 1), lambda: place.leave("b", "b: its disk is full"))
+    assert told == BarrierState({"a": 1}, {"b": "b: its disk is full"})
+    place.begin({})
+    with pytest.raises(gevent.Timeout), gevent.Timeout(0.05):
+        place.meet("a", "step", 1)
+
+
+def test_what_was_said_before_leaving_counts() -> None:
+    place = Barrier(HOSTS)
+    place.say("b", "step", 2)
+    place.leave("b", "b: failed later")
+    assert place.meet("a", "step", 1) == BarrierState({"a": 1, "b": 2}, {})
+    assert place.meet("a", "next", 1) == BarrierState({"a": 1}, {"b": "b: failed later"})
+
+
+def part(place: Barrier, rank: int) -> GroupMember:
+    return GroupMember("chat", place, HOSTS, rank, {"b": "192.0.2.2"}, 28000, lambda host, manifest: None)
+
+
+class Host:
+    """Stands for one of pyinfra's: nothing but a name is asked of it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+def test_one_that_needs_a_change_makes_both_change() -> None:
+    place = Barrier(HOSTS)
+    assert both(lambda: part(place, 0).agreed(Host("a"), False), lambda: part(place, 1).agreed(Host("b"), True)) == [
+        True,
+        True,
+    ]
+
+
+def test_one_that_failed_before_keeps_the_other_from_stopping() -> None:
+    place = Barrier(HOSTS)
+    error, _ = both(
+        lambda: part(place, 0).agreed(Host("a"), True), lambda: place.leave("b", "b: weights: its disk is full")
+    )
+    assert isinstance(error, HostFailed)
+    assert error.message == "a: chat spans a and b; none of them was stopped: b: weights: its disk is full"
+
+
+def test_who_only_looks_goes_on_without_one_that_failed() -> None:
+    place = Barrier(HOSTS)
+    place.leave("b", "b: it is unreachable")
+    assert replace(part(place, 0), looking=True).agreed(Host("a"), True) is True
+
+
+def test_one_that_was_right_and_is_done_is_not_changed_behind_its_back() -> None:
+    place = Barrier(HOSTS)
+    place.leave("b")
+    assert part(place, 0).agreed(Host("a"), False) is False
+    place.begin({"b": ""})
+    with pytest.raises(HostFailed) as raised:
+        part(place, 0).agreed(Host("a"), True)
+    assert raised.value.message == "a: chat spans a and b, but changed after the comparison"
+
+
+def test_the_head_gives_up_once_another_host_has_failed() -> None:
+    place = Barrier(HOSTS)
+    head = part(place, 0)
+    assert head.given_up() == ""
+    place.say("b", "chat: answered", "b: chat: rigup-chat.service is failed")
+    assert head.given_up() == "b: chat: rigup-chat.service is failed"

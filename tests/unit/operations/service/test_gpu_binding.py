@@ -1,0 +1,164 @@
+"""Which cards the services of a host get: as declared at first, the same ones for as long as they are there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from rigup.facts.probe import Nvidia, Probe, ProbedGpu
+from rigup.node import Node
+from rigup.operations.service.gpu_binding import bind, bound_nodes, needs_driver_to_bind, unknown_gpu_uuids
+from rigup.plan import BoundPlan, Plan
+from rigup.rig import Rig
+from rigup.service import Service
+from rigup.systemd.release import release_of
+from tests.unit.planner.asking import side_by_side
+
+SMALL = {"model": "SmolLM2-135M-Instruct", "engine": "llama.cpp"}
+CARD = "NVIDIA GeForce RTX 3090"
+
+
+def plans(services: dict[str, dict[str, Any]], gpus: object = "4x RTX 3090") -> tuple[Plan, ...]:
+    described = {name: {**SMALL, "port": 8000 + n, **said} for n, (name, said) in enumerate(services.items())}
+    return side_by_side(described, gpus, 64)
+
+
+def host(*uuids: str, names: tuple[str, ...] = ()) -> Probe:
+    cards = tuple(
+        ProbedGpu((names or (CARD,) * len(uuids))[index], index=index, uuid=uuid) for index, uuid in enumerate(uuids)
+    )
+    return Probe(gpus=cards, nvidia=Nvidia(loaded="580.178.04"))
+
+
+def applied(probe: Probe, made: tuple[BoundPlan, ...]) -> Probe:
+    """The host once these plans were applied to it."""
+    return replace(probe, releases={plan.service.name: release_of(plan, "build").manifest for plan in made})
+
+
+def cards(made: tuple[BoundPlan, ...]) -> list[list[str]]:
+    return [list(plan.gpu_uuids.values()) for plan in made]
+
+
+PAIRS = {"a": {"gpus": [0, 1]}, "b": {"gpus": [2, 3]}}
+
+
+def test_indices_are_the_cards_as_they_are_found() -> None:
+    made = bind(plans(PAIRS), host("GPU-a", "GPU-b", "GPU-c", "GPU-d"))
+    assert cards(made) == [["GPU-a", "GPU-b"], ["GPU-c", "GPU-d"]]
+    assert made[1].environment["CUDA_VISIBLE_DEVICES"] == "GPU-c,GPU-d"
+    assert release_of(made[1], "build").manifest["gpus"] == [[2, "GPU-c"], [3, "GPU-d"]]
+    assert "CUDA_VISIBLE_DEVICES=GPU-c,GPU-d" in release_of(made[1], "build").unit
+
+
+def test_cards_that_were_renumbered_stay_with_their_services() -> None:
+    probe = host("GPU-a", "GPU-b", "GPU-c", "GPU-d")
+    made = bind(plans(PAIRS), probe)
+    after = applied(host("GPU-c", "GPU-a", "GPU-d", "GPU-b"), made)
+    assert bind(plans(PAIRS), after) == made
+
+
+def test_a_service_that_joins_gets_cards_that_nobody_has() -> None:
+    first = bind(plans({"a": {"gpus": [0, 1]}}), host("GPU-a", "GPU-b", "GPU-c", "GPU-d"))
+    after = applied(host("GPU-c", "GPU-d", "GPU-a", "GPU-b"), first)
+    assert cards(bind(plans(PAIRS), after)) == [["GPU-a", "GPU-b"], ["GPU-c", "GPU-d"]]
+
+
+def test_other_indices_are_other_cards_and_a_card_that_is_gone_is_replaced() -> None:
+    probe = host("GPU-a", "GPU-b", "GPU-c", "GPU-d")
+    before = applied(probe, bind(plans({"a": {"gpus": [0, 1]}}), probe))
+    assert cards(bind(plans({"a": {"gpus": [2, 3]}}), before)) == [["GPU-c", "GPU-d"]]
+    exchanged = replace(before, gpus=host("GPU-a", "GPU-new", "GPU-c", "GPU-d").gpus)
+    assert cards(bind(plans({"a": {"gpus": [0, 1]}}), exchanged)) == [["GPU-a", "GPU-new"]]
+
+
+def test_the_order_of_a_mixed_rig_is_the_declared_one() -> None:
+    mixed = ["RTX PRO 6000 Blackwell Workstation Edition", "RTX 3090"]
+    (plan,) = plans({"a": {"model": "MiniMax-M2.5", "quant": "UD-IQ2_M", "context": 4096, "gpus": [0, 1]}}, mixed)
+    found = host("GPU-small", "GPU-big", names=(CARD, plan.rig.gpus[0].name))
+    assert cards(bind((plan,), found)) == [["GPU-big", "GPU-small"]]
+
+
+def test_a_service_of_all_equal_cards_names_none_and_waits_for_none() -> None:
+    (plan,) = plans({"a": {"model": "MiniMax-M2.5", "quant": "UD-IQ2_M", "context": 4096}})
+    assert len(plan.memory) == 4
+    made = bind((plan,), host("GPU-a", "GPU-b", "GPU-c", "GPU-d"))
+    assert cards(made) == [[]] and made[0].environment == plan.environment
+    assert not needs_driver_to_bind(made)
+
+
+def test_without_a_driver_the_cards_are_told_later_unless_a_release_has_them() -> None:
+    assert needs_driver_to_bind(bind(plans(PAIRS), Probe()))
+    made = bind(plans(PAIRS), host("GPU-a", "GPU-b", "GPU-c", "GPU-d"))
+    assert bind(plans(PAIRS), applied(Probe(), made)) == made
+
+
+def test_uuids_are_taken_as_they_are() -> None:
+    named = {"a": {"gpus": ["GPU-d", "GPU-b"]}, "b": {"gpus": [0, 1]}}
+    probe = host("GPU-a", "GPU-b", "GPU-c", "GPU-d")
+    made = bind(plans(named), probe)
+    assert cards(made) == [["GPU-d", "GPU-b"], ["GPU-a", "GPU-c"]]
+    assert list(unknown_gpu_uuids(plans(named), probe)) == []
+    ((plan, uuid),) = unknown_gpu_uuids(plans({"a": {"gpus": ["GPU-x"]}}), probe)
+    assert (plan.service.name, uuid) == ("a", "GPU-x")
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_an_engine_that_counts_looks_its_cards_up_when_it_starts(engine: str) -> None:
+    services = {"a": {"model": "MiniMax-M2.5", "engine": engine, "gpus": [2, 3], "context": 4096}}
+    (plan,) = plans(services, "4x RTX PRO 6000 Blackwell Workstation Edition")
+    assert plan.verdict == "ok", plan.refusals
+    name = plan.rig.gpus[0].name
+    (made,) = bind((plan,), host("GPU-a", "GPU-b", "GPU-c", "GPU-d", names=(name,) * 4))
+    text = release_of(made, "build").unit
+    assert "ExecStart=/bin/sh -c " in text and "nvidia-smi --id=" in text
+    assert "nvidia-smi" not in release_of(*bind((plan,), Probe()), "build").unit
+
+
+def across(rank: int, *command: str) -> Plan:
+    nodes = (Node(host="gpu1"), Node(host="gpu2"))
+    return Plan(
+        host=nodes[rank].host,
+        group="pair",
+        verdict="ok",
+        rig=Rig(gpus=()),
+        service=Service(name="chat", model="m"),
+        command=command or ("bin/vllm", "--master-addr", "{node0.address}"),
+        environment={"VLLM_HOST_IP": "{node.address}"},
+        nodes=nodes,
+        rank=rank,
+    )
+
+
+NODES = (Node(host="gpu1", address="10.0.0.1"), Node(host="gpu2", address="10.0.0.2"))
+
+
+def test_addresses_are_put_into_the_words_of_each_host() -> None:
+    plans = (across(0), across(1))
+    group = bound_nodes(plans, NODES)
+    (worker,) = bind(plans[1:], Probe(), {"chat": group})
+    assert worker.command == ("bin/vllm", "--master-addr", "10.0.0.1")
+    assert worker.environment == {"VLLM_HOST_IP": "10.0.0.2"}
+    assert (worker.nodes, worker.group_digest, worker.offline) == (NODES, group.digest, plans[1])
+
+
+def test_a_plan_whose_hosts_nobody_knows_keeps_its_words() -> None:
+    plans = (across(0), across(1))
+    (head,) = bind(plans[:1], Probe(), {"chat": bound_nodes(plans, ())})
+    assert (head.command, head.environment, head.nodes) == (plans[0].command, plans[0].environment, plans[0].nodes)
+
+
+def test_a_digest_is_another_one_where_any_host_runs_something_else() -> None:
+    def digest(head: tuple[str, ...], worker: tuple[str, ...], nodes: tuple[Node, ...] = NODES) -> str:
+        return bound_nodes((across(0, *head), across(1, *worker)), nodes).digest
+
+    first = digest(("bin/x",), ("bin/y",))
+    assert first == digest(("bin/x",), ("bin/y",))
+    elsewhere = (NODES[0], Node(host="gpu2", address="10.0.0.3"))
+    others = [
+        digest(("bin/x",), ("bin/y", "--more")),
+        digest(("bin/z",), ("bin/y",)),
+        digest(("bin/x",), ("bin/y",), elsewhere),
+    ]
+    assert len({first, *others}) == 4

@@ -1,0 +1,101 @@
+"""A release is switched to and asked; what had to be put back is asked as it was made. systemd is stood in for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rigup import layout
+from rigup.errors import HostFailed
+from rigup.host import state_of
+from rigup.operations.driver import reboots
+from rigup.operations.service import releases
+from rigup.operations.service.releases import mark_answered, stage
+from rigup.systemd.release import ServiceRelease
+from tests.unit.local_host import LocalHost
+
+UNIT = "[Service]\nLoadCredential=api-key:/x\n"
+
+
+class Box(LocalHost):
+    """A host whose switches are noted; what is said of a unit's state is up to `runs`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.switched: list[str] = []
+
+
+@pytest.fixture
+def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Box:
+    """One that has release 1 of chat, which has answered, and a `systemctl` that says yes to everything."""
+    monkeypatch.setattr(layout, "CONFIGURATION", str(tmp_path / "etc"))
+    monkeypatch.setattr(releases, "UNITS", str(tmp_path / "units"))
+    monkeypatch.setattr(releases, "LOADED", str(tmp_path / "loaded"))
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/systemctl").write_text("#!/bin/sh\n")
+    (tmp_path / "bin/systemctl").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
+    box = Box()
+    monkeypatch.setattr(releases, "switch", lambda host, service, number: host.switched.append(number))
+    monkeypatch.setattr(releases, "show_unit_log", lambda host, service: None)
+    (tmp_path / "etc/services/chat").mkdir(parents=True)
+    number, _ = stage(box, ServiceRelease("chat", UNIT, {"command": ["llama-server", "--port", "8000"]}), None)
+    (tmp_path / "etc/services/chat/current").symlink_to(f"releases/{number}")
+    mark_answered(box, "chat", number)
+    (tmp_path / "units").mkdir()
+    (tmp_path / "units/rigup-chat.service").write_text(UNIT)
+    return box
+
+
+def no_answer(host: Any) -> None:
+    raise HostFailed("box: chat does not answer")
+
+
+def never(host: Any, manifest: Mapping[str, Any]) -> None:
+    raise AssertionError("nothing was put back")
+
+
+def test_the_release_that_was_put_back_is_asked_as_it_was_made(box: Box) -> None:
+    asked: list[Mapping[str, Any]] = []
+    wanted = ServiceRelease("chat", UNIT, {"command": ["llama-server", "--port", "8001"]})
+    with pytest.raises(HostFailed) as caught:
+        releases._activate(box, wanted, no_answer, lambda host, manifest: asked.append(manifest), None, False)
+    assert caught.value.message == "box: chat does not answer; rolled back to release 1, which answers"
+    assert (box.switched, asked) == (["2", "1"], [{"command": ["llama-server", "--port", "8000"]}])
+
+
+@pytest.mark.parametrize(("loaded", "switched"), [("new", []), ("old", ["1"]), (None, ["1"])])
+def test_what_a_reboot_has_started_is_started_anew_only_where_its_key_is_an_old_one(
+    box: Box, tmp_path: Path, loaded: str | None, switched: list[str]
+) -> None:
+    state_of(box, reboots._Reboots).done = True
+    (tmp_path / "etc/services/chat/api-key").write_text("new\n")
+    if loaded:
+        (tmp_path / "loaded/rigup-chat.service").mkdir(parents=True)
+        (tmp_path / "loaded/rigup-chat.service/api-key").write_text(f"{loaded}\n")
+    wanted = ServiceRelease("chat", UNIT, {"command": ["llama-server", "--port", "8000"]})
+    releases._activate(box, wanted, lambda host: None, never, "1", True)
+    assert box.switched == switched
+
+
+def test_what_a_reboot_has_started_without_a_key_is_not_started_anew(box: Box, tmp_path: Path) -> None:
+    state_of(box, reboots._Reboots).done = True
+    (tmp_path / "units/rigup-chat.service").write_text("[Service]\n")
+    releases._activate(box, ServiceRelease("chat", "[Service]\n", {}), lambda host: None, never, "1", True)
+    assert box.switched == []
+
+
+def test_what_a_release_consists_of_can_be_changed_by_root_alone_whatever_the_umask(box: Box, tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        number, _ = stage(box, ServiceRelease("other", UNIT, {}), None)
+    finally:
+        os.umask(before)
+    folder = tmp_path / "etc/services/other"
+    found = [folder, *folder.rglob("*")]
+    assert folder / f"releases/{number}/unit" in found
+    assert {path.name: f"{path.stat().st_mode & 0o022:o}" for path in found} == {path.name: "0" for path in found}

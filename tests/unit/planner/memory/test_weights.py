@@ -1,0 +1,95 @@
+"""Where the bytes of a checkpoint lie, and what one token reads of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from rigup.catalogue.checkpoint import CheckpointEntry
+from rigup.catalogue.model import Model
+from rigup.errors import InputError
+from rigup.planner.memory.kv_cache import layer_token_bytes, token_bytes
+from rigup.planner.memory.weights import active_bytes, bits_per_weight, check_size, weights_of
+from tests.unit.planner.asking import FP8, NVFP4, catalogue
+
+
+def entry(repo: str, quant: str | None = None) -> CheckpointEntry:
+    return next(e for e in catalogue().checkpoints if e.repo == repo and quant in (None, e.quant))
+
+
+def model_of(checkpoint: CheckpointEntry) -> Model:
+    return catalogue().models_by_name[checkpoint.model]
+
+
+@pytest.mark.parametrize("checkpoint", catalogue().checkpoints, ids=lambda c: c.label)
+def test_the_parts_add_up_to_the_file(checkpoint: CheckpointEntry) -> None:
+    model = model_of(checkpoint)
+    parts = weights_of(checkpoint, model)
+    total = parts.embedding + parts.head + model.layers * parts.layer
+    assert total == pytest.approx(checkpoint.bytes)
+    assert min(parts.embedding, parts.attention, parts.layer) > 0
+    assert parts.experts > 0 or not model.experts
+
+
+@pytest.mark.parametrize(("repo", "size"), [(FP8, 2_000_000_000), (NVFP4, 6_000_000_000)])
+def test_a_checkpoint_with_too_few_bytes_is_said_to_be_wrong(repo: str, size: int) -> None:
+    """Not planned with less than nothing on a card."""
+    wrong = entry(repo).model_copy(update={"bytes": size})
+    with pytest.raises(InputError) as raised:
+        check_size(wrong, model_of(wrong))
+    assert raised.value.message == (
+        f"checkpoints: {wrong.label}: {size:,} bytes are too few for MiniMax-M2.5: embeddings, router and attention "
+        "alone need more"
+    )
+    assert weights_of(wrong, model_of(wrong)).layer >= 0, "what the lock says of its files is taken as it is"
+
+
+def test_the_experts_of_an_fp8_checkpoint_are_a_byte_a_weight() -> None:
+    checkpoint = entry(FP8)
+    model = model_of(checkpoint)
+    experts = weights_of(checkpoint, model).experts
+    assert experts == pytest.approx(model.experts * model.expert_parameters, rel=0.001)
+
+
+# Published active bytes a token: arithmetic of the model's shapes, and two GGUF mixes as measured by their readers.
+@pytest.mark.parametrize(
+    ("repo", "quant", "published"),
+    [
+        (FP8, None, 11.178e9),
+        (NVFP4, None, 10.835e9),
+        ("mratsim/MiniMax-M2.5-BF16-INT4-AWQ", None, 10.944e9),
+        ("unsloth/MiniMax-M2.5-GGUF", "Q4_K_M", 6.6e9),
+        ("unsloth/MiniMax-M2.5-GGUF", "UD-IQ2_M", 4.45e9),
+    ],
+)
+def test_bytes_read_for_a_token(repo: str, quant: str | None, published: float) -> None:
+    checkpoint = entry(repo, quant)
+    assert active_bytes(checkpoint, model_of(checkpoint)) == pytest.approx(published, rel=0.05)
+
+
+def test_a_batch_touches_more_experts_but_never_more_than_there_are() -> None:
+    checkpoint = entry(FP8)
+    model = model_of(checkpoint)
+    read = [active_bytes(checkpoint, model, tokens) for tokens in (1, 2, 8, 64, 4096)]
+    assert read == sorted(read)
+    assert read[1] < 2 * read[0]
+    assert read[-1] < checkpoint.bytes
+
+
+@pytest.mark.parametrize(
+    ("kind", "size"),
+    [("f16", 253_952), ("bf16", 253_952), ("fp8", 126_976), ("q8_0", 134_912), ("q5_1", 95_232), ("q4_0", 71_424)],
+)
+def test_bytes_of_a_token_in_the_kv_cache(kind: str, size: int) -> None:
+    assert token_bytes(catalogue().models_by_name["MiniMax-M2.5"], kind) == size
+
+
+def test_kv_heads_are_repeated_beyond_as_many_ranks_as_heads() -> None:
+    model = catalogue().models_by_name["MiniMax-M2.5"]
+    assert layer_token_bytes(model, "bf16", 8) * 8 == layer_token_bytes(model, "bf16", 1)
+    assert layer_token_bytes(model, "bf16", 16) == layer_token_bytes(model, "bf16", 8)
+
+
+def test_bits_count_what_is_left_after_pruning() -> None:
+    pruned = entry("lukealonso/MiniMax-M2.5-REAP-139B-A10B-NVFP4")
+    whole = entry(NVFP4)
+    assert bits_per_weight(pruned, model_of(pruned)) == pytest.approx(bits_per_weight(whole, model_of(whole)), rel=0.05)

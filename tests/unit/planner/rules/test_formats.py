@@ -1,0 +1,93 @@
+"""Which weights run where."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from rigup.planner.rules import formats
+from rigup.planner.rules.rule import Rule
+from tests.unit.planner.rules.builder import CATALOGUE, PRO_6000, candidate, engine
+
+FP8, NVFP4, GGUF = "MiniMaxAI/MiniMax-M2.5", "nvidia/MiniMax-M2.5-NVFP4", "unsloth/MiniMax-M2.5-GGUF"
+
+
+def messages(rule: Rule, *args: Any, **kwargs: Any) -> list[str]:
+    return [finding.message for finding in rule(candidate(*args, **kwargs))]
+
+
+def test_gguf_on_vllm_is_refused_by_name() -> None:
+    (message,) = messages(formats.weight_format, "4x RTX 3090", GGUF, "vllm", quant="UD-IQ2_M")
+    assert message == "vLLM 0.33.0 cannot serve MiniMax-M2.5 from GGUF"
+
+
+def test_safetensors_on_llama_cpp_are_refused() -> None:
+    (message,) = messages(formats.weight_format, "4x H200", FP8, "llama.cpp")
+    assert message == "llama.cpp cannot read FP8 safetensors"
+
+
+def test_every_engine_reads_what_it_is_made_for() -> None:
+    assert messages(formats.weight_format, "4x RTX 3090", GGUF, "llama.cpp", quant="UD-IQ2_M") == []
+    assert messages(formats.weight_format, "4x H200", FP8, "vllm") == []
+    assert messages(formats.weight_format, "2x B200", NVFP4, "sglang") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "repo", "gpus", "refused"),
+    [
+        ("vllm", "0.33.0", NVFP4, "8x RTX 3090", False),
+        ("vllm", "0.13.0", FP8, "4x H200", False),
+        ("sglang", "0.5.12", NVFP4, "4x H200", True),
+        ("sglang", "0.5.13", NVFP4, "4x H200", False),
+    ],
+)
+def test_the_floor_depends_on_engine_version_and_format(
+    name: str, version: str, repo: str, gpus: str, refused: bool
+) -> None:
+    assert bool(messages(formats.minimum_capability, gpus, repo, name, version)) is refused
+
+
+def test_a_refused_card_is_named_with_its_capability() -> None:
+    (message,) = messages(formats.minimum_capability, "4x H200", NVFP4, "sglang", "0.5.9")
+    assert message == "SGLang 0.5.9 needs compute capability 10.0 for NVFP4; NVIDIA H200 has 9.0"
+
+
+def test_nvfp4_on_hopper_runs_and_says_what_it_costs() -> None:
+    (message,) = messages(formats.format_fallback, "2x H200", NVFP4)
+    assert message.startswith("NVFP4 is not native here: weight-only through Marlin")
+    assert messages(formats.format_fallback, f"2x {PRO_6000}", NVFP4) == []
+
+
+def test_a_fallback_is_not_promised_where_the_format_is_refused() -> None:
+    assert messages(formats.format_fallback, "4x H200", NVFP4, "sglang", "0.5.9") == []
+
+
+def test_cuda_13_refuses_volta_and_cuda_12_takes_it() -> None:
+    volta = (
+        candidate("1x RTX 3090", FP8)
+        .rig.gpus[0]
+        .model_copy(update={"name": "NVIDIA Tesla V100", "compute_capability": "7.0"})
+    )
+    for version, refused in (("0.33.0", True), ("0.19.1", False)):
+        asked = candidate("1x RTX 3090", FP8, "vllm", version)
+        rig = asked.rig.model_copy(update={"gpus": (volta,)})
+        found = formats.cuda_capability(replace(asked, rig=rig))
+        assert bool(found) is refused
+
+
+def test_a_checkpoint_asks_for_its_oldest_version() -> None:
+    entry = next(c for c in CATALOGUE.checkpoints if "vllm" in c.minimum_versions and c.model == "MiniMax-M3")
+    old = candidate("8x B200", entry.repo, "vllm", "0.12.0", quant=entry.quant)
+    (finding,) = formats.checkpoint_version(old)
+    assert finding.hint == f"set version to {entry.minimum_versions['vllm']}"
+    assert formats.checkpoint_version(candidate("8x B200", entry.repo, quant=entry.quant)) == ()
+
+
+def test_a_version_that_lacks_the_architecture_is_refused() -> None:
+    entry = next(c for c in CATALOGUE.checkpoints if c.model == "MiniMax-M3")
+    asked = candidate("8x B200", entry.repo, "vllm", "0.23.0", quant=entry.quant)
+    (finding,) = formats.model_support(asked)
+    assert finding.message == "vLLM 0.23.0 does not support MiniMax-M3"
+    assert engine("vllm").default_version in finding.hint

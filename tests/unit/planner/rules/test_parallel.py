@@ -1,0 +1,88 @@
+"""How a model may be cut."""
+
+from __future__ import annotations
+
+import pytest
+
+from rigup.planner.rules import parallel
+from tests.unit.planner.rules.builder import MAX_Q, PRO_6000, candidate
+
+FP8, NVFP4 = "MiniMaxAI/MiniMax-M2.5", "nvidia/MiniMax-M2.5-NVFP4"
+FOUR = {"tensor": 2, "pipeline": 2}
+INT4_G32, INT4_G128 = "mratsim/MiniMax-M2.5-BF16-INT4-AWQ", "QuantTrio/MiniMax-M2.5-AWQ"
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 8, 16])
+def test_heads_divide_by_powers_of_two(size: int) -> None:
+    assert parallel.tensor_parallel_heads(candidate("16x H200", NVFP4, parallel={"tensor": size})) == ()
+
+
+@pytest.mark.parametrize("size", [3, 5, 6, 7, 12])
+def test_other_numbers_of_gpus_are_refused_with_the_sizes_that_work(size: int) -> None:
+    (finding,) = parallel.tensor_parallel_heads(candidate("16x H200", NVFP4, parallel={"tensor": size}))
+    assert finding.message == f"tensor_parallel {size} does not divide 48 attention heads and 8 KV heads"
+    assert "1, 2, 4, 8, 16;" in finding.hint
+    assert "pipeline_parallel" in finding.hint
+
+
+def test_llama_cpp_splits_layers_and_does_not_care_about_heads() -> None:
+    three = candidate("3x RTX 3090", "unsloth/MiniMax-M2.5-GGUF", "llama.cpp", quant="UD-IQ2_M")
+    assert parallel.tensor_parallel_heads(three) == ()
+
+
+def test_fp8_blocks_do_not_divide_an_eighth_of_an_expert() -> None:
+    (finding,) = parallel.fp8_block(candidate(f"8x {MAX_Q}", FP8, "sglang", parallel={"tensor": 8}))
+    assert finding.rule == "fp8-block"
+    assert finding.message == "the experts' width per GPU, 1536/8 = 192, is not a multiple of the FP8 block size 128"
+    assert "expert_parallel" in finding.hint
+
+
+@pytest.mark.parametrize("sizes", [{"tensor": 4}, {"tensor": 2}, {"tensor": 8, "expert": 8}, {"pipeline": 8}])
+def test_fp8_blocks_divide_where_slices_are_wide_enough(sizes: dict[str, int]) -> None:
+    assert parallel.fp8_block(candidate(f"8x {MAX_Q}", FP8, parallel=sizes)) == ()
+
+
+def test_vllm_cuts_experts_over_data_parallel_ranks_too_and_sglang_does_not() -> None:
+    sizes = {"tensor": 4, "data": 2}
+    assert parallel.fp8_block(candidate(f"8x {PRO_6000}", FP8, "vllm", parallel=sizes))
+    assert parallel.fp8_block(candidate(f"8x {PRO_6000}", FP8, "sglang", parallel=sizes)) == ()
+
+
+def test_int4_groups_of_32_divide_at_eight_and_groups_of_128_do_not() -> None:
+    assert parallel.int4_group(candidate("8x RTX 3090", INT4_G32, parallel={"tensor": 8})) == ()
+    (finding,) = parallel.int4_group(candidate("8x RTX 3090", INT4_G128, parallel={"tensor": 8}))
+    assert finding.message == "the experts' width per GPU, 1536/8 = 192, does not divide into INT4 groups of 128"
+
+
+def test_sglang_wants_much_the_same_memory_on_all_gpus_that_share_a_layer() -> None:
+    unequal = ["3x RTX 6000 Ada", "1x RTX 3090"]
+    (finding,) = parallel.sglang_unequal_memory(candidate(unequal, INT4_G32, "sglang", parallel=FOUR))
+    assert finding.message == (
+        "SGLang refuses to start with tensor parallelism across GPUs this unequal (24,576 and 49,140 MiB): each must "
+        "have at least 90% of the largest"
+    )
+    assert '{"SGLANG_ENABLE_TP_MEMORY_INBALANCE_CHECK": "0"}' in finding.hint
+
+
+@pytest.mark.parametrize(
+    ("gpus", "engine", "sizes", "environment"),
+    [
+        (["2x L40S", "2x RTX 6000 Ada"], "sglang", FOUR, {}),
+        (["3x RTX 6000 Ada", "1x RTX 3090"], "vllm", FOUR, {}),
+        (["3x RTX 6000 Ada", "1x RTX 3090"], "sglang", {"pipeline": 4}, {}),
+        (["3x RTX 6000 Ada", "1x RTX 3090"], "sglang", FOUR, {parallel.BALANCE_CHECK: "False"}),
+    ],
+    ids=["nearly equal", "vllm", "stages", "switched off"],
+)
+def test_what_it_does_not_mind(
+    gpus: list[str], engine: str, sizes: dict[str, int], environment: dict[str, str]
+) -> None:
+    made = candidate(gpus, INT4_G32, engine, parallel=sizes, service={"environment": environment})
+    assert parallel.sglang_unequal_memory(made) == ()
+
+
+def test_nvfp4_with_expert_parallelism_warns_on_sm120_only() -> None:
+    sizes = {"tensor": 2, "expert": 2}
+    assert parallel.nvfp4_expert_parallel(candidate(f"2x {PRO_6000}", NVFP4, parallel=sizes))
+    assert parallel.nvfp4_expert_parallel(candidate("2x B200", NVFP4, parallel=sizes)) == ()
+    assert parallel.nvfp4_expert_parallel(candidate(f"2x {PRO_6000}", NVFP4, parallel={"tensor": 2})) == ()

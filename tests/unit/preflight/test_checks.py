@@ -1,0 +1,287 @@
+"""The plan held against the probe: every reason not to begin, with both values in its message."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from rigup.facts.probe import Disk, Listener, Nvidia, PciGpu, Probe, ProbedGpu
+from rigup.node import Node
+from rigup.operations.builds.source import name_of
+from rigup.plan import Build, Checkpoint, Plan
+from rigup.preflight.checks import preflight
+from rigup.rig import Gpu as RigGpu
+from rigup.rig import Rig
+from rigup.service import Service
+
+NOW = 1_800_000_000
+CARD = RigGpu(
+    key="rtx3090",
+    name="NVIDIA GeForce RTX 3090",
+    moe_config_name="NVIDIA_GeForce_RTX_3090",
+    architecture="ampere",
+    compute_capability="8.6",
+    memory_mib=24576,
+    memory_bandwidth_gbs=936,
+)
+PLAN = Plan(
+    host="box",
+    group="boxes",
+    verdict="ok",
+    rig=Rig(gpus=()),
+    service=Service(name="chat", model="m", port=8000),
+    build=Build(engine="llama.cpp", version="b1", method="source"),
+    checkpoint=Checkpoint(repo="o/m", quant="Q4", bytes=10**11, revision="a" * 40),
+)
+GOOD = Probe(
+    os="debian-12",
+    os_name="Debian GNU/Linux 12 (bookworm)",
+    architecture="x86_64",
+    init="systemd",
+    clock=NOW,
+    disks=(Disk("/opt", True, 10**12), Disk("/var/lib", True, 10**12), Disk("/etc", True, 10**12)),
+)
+
+
+def messages(probe: Probe, plan: Plan = PLAN) -> list[str]:
+    return [finding.message for finding in preflight(probe, (plan,), NOW)]
+
+
+def test_a_good_host_has_nothing_against_it() -> None:
+    assert messages(GOOD) == []
+
+
+def test_the_service_itself_may_hold_its_port() -> None:
+    own = Listener(8000, "127.0.0.1", "rigup-chat.service", "llama-server")
+    assert messages(replace(GOOD, listeners=(own,))) == []
+
+
+def test_a_host_behind_a_head_does_not_listen_there() -> None:
+    probe = replace(GOOD, listeners=(Listener(8000, "127.0.0.1", "", "python3"),))
+    assert messages(probe) == ["port 8000 of service chat is in use by python3"]
+    assert messages(probe, PLAN.model_copy(update={"rank": 1, "nodes": (Node(host="head"), Node(host="box"))})) == []
+
+
+def test_a_service_that_is_taken_away_may_hold_the_port_of_a_new_one() -> None:
+    other = Listener(8000, "127.0.0.1", "rigup-old.service", "llama-server")
+    probe = replace(GOOD, listeners=(other,), current={"old": "1"})
+    (finding,) = preflight(probe, (PLAN,), NOW)
+    assert finding.message == "port 8000 of service chat is in use by rigup-old.service"
+    assert finding.hint == "remove that service, which is no longer in the inventory: rigup apply --remove"
+    assert preflight(probe, (PLAN,), NOW, remove=True) == ()
+
+
+def test_a_gpu_that_a_service_names_must_be_there() -> None:
+    service = Service(name="chat", model="m", gpus=("GPU-a", "GPU-x"))
+    probe = replace(
+        GOOD, gpus=(ProbedGpu(CARD.name, index=0, uuid="GPU-a"), ProbedGpu(CARD.name, index=1, uuid="GPU-b"))
+    )
+    plan = PLAN.model_copy(update={"service": service, "rig": Rig(gpus=(CARD, CARD))})
+    (finding,) = [found for found in preflight(probe, (plan,), NOW) if found.rule == "host-gpu-uuid"]
+    assert finding.message == "services.chat.gpus: GPU-x does not exist; found: GPU-a, GPU-b"
+
+
+SAYS = [
+    (replace(GOOD, os="fedora-41", os_name="Fedora Linux 41"), "Fedora Linux 41 is not supported"),
+    (replace(GOOD, init="bash"), "process 1 is bash, not systemd"),
+    (replace(GOOD, architecture="riscv64"), "riscv64 is not supported"),
+    (
+        replace(GOOD, clock=NOW - 4000),
+        "its clock is 4000 s behind this machine's: certificate checks and apt would fail",
+    ),
+    (
+        replace(GOOD, clock=NOW + 301),
+        "its clock is 301 s ahead of this machine's: certificate checks and apt would fail",
+    ),
+    (
+        replace(GOOD, disks=(Disk("/opt", False, 10**12), *GOOD.disks[1:])),
+        "/opt is not writable",
+    ),
+    (
+        replace(GOOD, disks=(Disk("/opt", True, 10**9), *GOOD.disks[1:])),
+        "a build needs 2.1 GB in /opt, but only 1.0 GB are free",
+    ),
+    (
+        replace(GOOD, disks=(GOOD.disks[0], Disk("/var/lib", True, 5 * 10**10))),
+        "the weights need 102.0 GB in /var/lib, but only 50.0 GB are free",
+    ),
+    (
+        replace(GOOD, listeners=(Listener(8000, "0.0.0.0", "nginx.service", "nginx"),)),
+        "port 8000 of service chat is in use by nginx.service",
+    ),
+    (
+        replace(GOOD, listeners=(Listener(8000, "0.0.0.0", "", "python3"),)),
+        "port 8000 of service chat is in use by python3",
+    ),
+]
+
+
+@pytest.mark.parametrize(("probe", "message"), SAYS, ids=[message for _, message in SAYS])
+def test_each_reason(probe: Probe, message: str) -> None:
+    assert messages(probe) == [message]
+
+
+def test_all_reasons_at_once() -> None:
+    bad = replace(GOOD, os="fedora-41", os_name="Fedora Linux 41", clock=NOW + 4000)
+    assert len(messages(bad)) == 2
+
+
+def test_weights_that_are_there_or_on_their_way_need_no_room() -> None:
+    folder = f"/var/lib/rigup/weights/o/m/{'a' * 40}"
+    full = replace(GOOD, disks=(GOOD.disks[0], Disk("/var/lib", True, 10**10)))
+    assert messages(replace(full, weights=(folder,))) == []
+    assert messages(replace(full, incoming={folder: 95 * 10**9})) == []
+
+
+def test_services_of_one_checkpoint_need_its_room_once() -> None:
+    both = (PLAN, PLAN.model_copy(update={"service": Service(name="second", model="m", port=8001)}))
+    room = replace(GOOD, disks=(GOOD.disks[0], Disk("/var/lib", True, 15 * 10**10)))
+    assert preflight(room, both, NOW) == ()
+    assert PLAN.checkpoint is not None
+    other = PLAN.checkpoint.model_copy(update={"revision": "b" * 40})
+    (finding,) = preflight(room, (PLAN, both[1].model_copy(update={"checkpoint": other})), NOW)
+    assert finding.message == "the weights need 204.0 GB in /var/lib, but only 150.0 GB are free"
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_quantisations_of_one_revision_need_room_for_each(order: int) -> None:
+    assert PLAN.checkpoint is not None
+    large = PLAN.checkpoint.model_copy(update={"quant": "Q8", "bytes": 2 * 10**11})
+    service = Service(name="second", model="m", port=8001)
+    both = (PLAN, PLAN.model_copy(update={"service": service, "checkpoint": large}))[::order]
+    room = replace(GOOD, disks=(GOOD.disks[0], Disk("/var/lib", True, 25 * 10**10)))
+    (finding,) = preflight(room, both, NOW)
+    assert finding.message == "the weights need 306.0 GB in /var/lib, but only 250.0 GB are free"
+    folder = f"/var/lib/rigup/weights/o/m/{'a' * 40}"
+    assert preflight(replace(room, incoming={folder: 56 * 10**9}), both, NOW) == ()
+    (finding,) = preflight(replace(room, incoming={folder: 55 * 10**9}), both, NOW)
+    assert finding.message == "the weights need 251.0 GB in /var/lib, but only 250.0 GB are free"
+
+
+def test_only_the_very_build_needs_no_room() -> None:
+    full = replace(GOOD, disks=(Disk("/opt", True, 10**9), *GOOD.disks[1:]))
+    assert PLAN.build is not None
+    name = name_of(PLAN.build, "x86_64", "debian-12")
+    assert messages(replace(full, builds=("vllm-0.33.0-abc", name))) == []
+    assert messages(replace(full, builds=("vllm-0.33.0-abc",))) == [
+        "a build needs 2.1 GB in /opt, but only 1.0 GB are free"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("there", "listen", "taken"),
+    [
+        ("10.0.0.5", "127.0.0.1", False),
+        ("10.0.0.5", "10.0.0.5", True),
+        ("10.0.0.5", "0.0.0.0", True),
+        ("*", "127.0.0.1", True),
+        ("::", "127.0.0.1", True),
+        ("::1", "127.0.0.1", False),
+        ("::1", "0.0.0.0", False),
+        ("::1", "::", True),
+        ("0.0.0.0", "::", True),
+        ("::ffff:127.0.0.1", "127.0.0.1", True),
+        ("::ffff:10.0.0.5", "127.0.0.1", False),
+        ("::ffff:0.0.0.0", "127.0.0.1", True),
+        ("::ffff:0.0.0.0", "::1", False),
+        ("127.0.0.1", "localhost", True),
+        ("127.0.0.1%lo", "127.0.0.1", True),
+        ("10.0.0.5", "box.lan", True),
+    ],
+)
+def test_a_port_is_taken_where_the_service_is_to_listen(there: str, listen: str, taken: bool) -> None:
+    probe = replace(GOOD, listeners=(Listener(8000, there, "", "python3"),))
+    plan = PLAN.model_copy(update={"service": Service(name="chat", model="m", port=8000, listen=listen)})
+    assert messages(probe, plan) == ["port 8000 of service chat is in use by python3"] * taken
+
+
+FOUR = PLAN.model_copy(update={"rig": Rig(gpus=(CARD,) * 4)})
+CARDS = tuple(ProbedGpu(CARD.name, 0, 24576, 40, index=index, uuid=f"GPU-{index}") for index in range(4))
+BUS = tuple(PciGpu(f"0000:0{index}:00.0") for index in range(4))
+
+
+def declaring(**rig: object) -> Plan:
+    return PLAN.model_copy(update={"rig": FOUR.rig.model_copy(update=rig)})
+
+
+def test_the_rig_that_was_declared() -> None:
+    assert messages(replace(GOOD, gpus=CARDS), FOUR) == []
+    memory = replace(GOOD, gpus=CARDS, memory_kib=62 * 2**20)
+    assert messages(memory, declaring(host_memory_gib=64, os="debian-12")) == []
+
+
+def test_a_lie_about_the_gpus_is_told_with_both_counts() -> None:
+    three = replace(GOOD, gpus=CARDS[:3])
+    assert messages(three, FOUR) == ["declared: 4x NVIDIA GeForce RTX 3090; found: 3x NVIDIA GeForce RTX 3090"]
+    mixed = replace(GOOD, gpus=(*CARDS[:3], replace(CARDS[3], name="NVIDIA GeForce RTX 3080")))
+    assert messages(mixed, FOUR) == [
+        "declared: 4x NVIDIA GeForce RTX 3090; found: 3x NVIDIA GeForce RTX 3090, 1x NVIDIA GeForce RTX 3080"
+    ]
+
+
+def test_before_there_is_a_driver_the_cards_are_counted_on_the_bus() -> None:
+    assert messages(replace(GOOD, pci_gpus=BUS), FOUR) == []
+    assert messages(replace(GOOD, pci_gpus=BUS[:1]), FOUR) == [
+        "declared: 4x NVIDIA GeForce RTX 3090; found: 1 NVIDIA GPU on the PCI bus"
+    ]
+    assert messages(GOOD, FOUR) == ["declared: 4x NVIDIA GeForce RTX 3090; found: no NVIDIA GPUs on the PCI bus"]
+
+
+def test_what_nvml_says_is_told_where_nothing_answers() -> None:
+    broken = replace(GOOD, nvidia=Nvidia(loaded="580.95.05", error="Unknown Error"))
+    assert messages(broken, FOUR)[0].endswith("found: no NVIDIA GPUs on the PCI bus (NVML: Unknown Error)")
+
+
+def test_a_lost_card_is_named_by_index_and_uuid() -> None:
+    lost = replace(CARDS[2], error="GPU is lost", memory_total_mib=None)
+    assert messages(replace(GOOD, gpus=(*CARDS[:2], lost, CARDS[3])), FOUR) == [
+        "GPU 2 (NVIDIA GeForce RTX 3090, GPU-2) does not respond: GPU is lost"
+    ]
+    nameless = ProbedGpu("", index=2, error="Unknown Error")
+    assert messages(replace(GOOD, gpus=(*CARDS[:2], nameless, CARDS[3])), FOUR) == [
+        "GPU 2 does not respond: Unknown Error"
+    ]
+    assert messages(replace(GOOD, gpus=(*CARDS[:2], nameless)), FOUR) == [
+        "GPU 2 does not respond: Unknown Error",
+        "declared: 4x NVIDIA GeForce RTX 3090; found: 2x NVIDIA GeForce RTX 3090 and 1 unidentified",
+    ]
+
+
+def test_a_card_with_another_memory_than_the_catalogue_says() -> None:
+    half = replace(CARDS[0], memory_total_mib=12288)
+    found = preflight(replace(GOOD, gpus=(half, *CARDS[1:])), (FOUR,), NOW)
+    assert [finding.message for finding in found] == [
+        "GPU 0 (NVIDIA GeForce RTX 3090, GPU-0): declared: 24,576 MiB; found: 12,288 MiB"
+    ]
+    ecc = replace(CARDS[0], memory_total_mib=23040, ecc=True)
+    (finding,) = preflight(replace(GOOD, gpus=(ecc, *CARDS[1:])), (FOUR,), NOW)
+    assert "ECC" in finding.hint
+    near = replace(CARDS[0], memory_total_mib=24268)
+    assert messages(replace(GOOD, gpus=(near, *CARDS[1:])), FOUR) == []
+
+
+def test_a_card_that_is_split() -> None:
+    split = replace(CARDS[3], mig=True)
+    assert messages(replace(GOOD, gpus=(*CARDS[:3], split)), FOUR) == [
+        "GPU 3 (NVIDIA GeForce RTX 3090, GPU-3): declared: whole; found: split, MIG is on"
+    ]
+
+
+def test_a_gpu_whose_memory_nobody_tells_is_not_held_to_any() -> None:
+    silent = tuple(replace(card, memory_total_mib=None) for card in CARDS)
+    assert messages(replace(GOOD, gpus=silent), FOUR) == []
+
+
+def test_host_memory_and_release() -> None:
+    probe = replace(GOOD, gpus=CARDS, memory_kib=32 * 2**20)
+    assert messages(probe, declaring(host_memory_gib=64, os="debian-13")) == [
+        "declared: debian-13; found: debian-12",
+        "declared: 64 GiB of host memory; found: 32.0 GiB",
+    ]
+
+
+def test_a_rig_without_gpus_minds_only_those_that_a_driver_drives() -> None:
+    assert messages(replace(GOOD, pci_gpus=BUS)) == []
+    driven = replace(GOOD, gpus=CARDS, nvidia=Nvidia(loaded="580.95.05", cuda="13.0"))
+    assert messages(driven) == ["declared: no GPU; found: 4x NVIDIA GeForce RTX 3090"]

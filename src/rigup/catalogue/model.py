@@ -4,17 +4,32 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from rigup.service import EngineName
 from rigup.units import Frozen
 
 Size = Annotated[int, Field(ge=1)]
 SizeOrNone = Annotated[int, Field(ge=0)]
 
 
+class ParserNames(Frozen):
+    """What one engine calls the parsers of a model's output, best first: a release takes the first that it has.
+
+    tool: of tool calls. reasoning: separates the thinking from the answer. reasoning_inline: leaves it in the answer.
+    """
+
+    tool: tuple[str, ...] = ()
+    reasoning: tuple[str, ...] = ()
+    reasoning_inline: tuple[str, ...] = ()
+
+
 class Model(Frozen):
     """One model as published. Every figure's source is in `sources`, by field name.
 
+    architectures: classes, as in the model's config. gguf_architecture: general.architecture of its GGUF files, ""
+    for what llama.cpp's converter makes of `architectures`. Engines are asked for these names.
+    parsers: of its tool calls and reasoning, by engine.
     layers, hidden, heads, kv_heads, head_dim, vocab: as in the model's config.
     context: the longest position the model was made for, tokens.
     experts, experts_per_token, expert_intermediate, shared_experts: the mixture of experts; `experts` 0 is a
@@ -27,8 +42,8 @@ class Model(Frozen):
     """
 
     name: str
-    family: str
-    architecture: str = ""
+    architectures: tuple[str, ...] = ()
+    gguf_architecture: str = ""
     layers: Size
     hidden: Size
     heads: Size
@@ -51,9 +66,16 @@ class Model(Frozen):
     license: str = ""
     commercial: bool = True
     license_note: str = ""
+    parsers: dict[EngineName, ParserNames] = {}
     sampling: dict[str, float] = {}
     system_prompt: str = ""
     sources: dict[str, str] = {}
+
+    @model_validator(mode="after")
+    def _has_an_architecture(self) -> Model:
+        if not self.architectures and not self.gguf_architecture:
+            raise ValueError("architectures or gguf_architecture is missing: engines are asked for them")
+        return self
 
     def __hash__(self) -> int:
         """Hashes the name: it is unique in a catalogue, and the tables of sources cannot be hashed."""

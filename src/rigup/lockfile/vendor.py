@@ -151,7 +151,7 @@ def _have(wanted: PinnedFile, folder: Path, say: Callable[[str], None]) -> bool:
 
 
 def _pythons(lock: Lock, done: Vendored, say: Callable[[str], None]) -> None:
-    """Downloads the Pythons of the environments; uv checks them. A Python that cannot be had only adds a message."""
+    """Downloads the Pythons of the environments; uv checks them. A failed download only adds a message."""
     pythons = {(e.python, e.architecture) for e in lock.environments if e.python_from == "uv"}
     for version, architecture in sorted(pythons) if lock.uv else ():
         assert lock.uv is not None

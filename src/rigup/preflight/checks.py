@@ -41,7 +41,7 @@ def preflight(probe: Probe, plans: tuple[Plan, ...], now: float, remove: bool = 
 
 
 def unsupported_host_findings(found: tuple[Finding, ...], probe: Probe, plans: tuple[Plan, ...]) -> tuple[Finding, ...]:
-    """Out of the findings of an apply, those about a kind of host that rigup does not support and cannot query."""
+    """The findings of an apply that mean that rigup does not support this kind of host and cannot query it."""
     declared = differences(plans[0].rig, probe) if plans else ()
     return tuple(one for one in found if one.rule in _FOREIGN and one not in declared)
 

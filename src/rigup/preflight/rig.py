@@ -54,7 +54,7 @@ def _gpus(rig: Rig, probe: Probe) -> Iterator[Finding]:
         if gpu.mig:
             yield Finding(
                 rule="host-gpu-mig",
-                message=f"{described(gpu)}: declared: whole; found: split, MIG is on",
+                message=f"{described(gpu)}: declared: a whole GPU; found: MIG is on",
                 hint=f"nvidia-smi -i {gpu.index} -mig 0, then reset the GPU or reboot",
             )
     if probe.gpus:

@@ -72,7 +72,7 @@ def _refuse_incomplete(repo: str, quant: str, chosen: GgufSet, there: set[str]) 
         have = len(chosen.paths) - len(missing)
         names = ", ".join(missing[:3]) + (", ..." if len(missing) > 3 else "")
         raise InputError(
-            f"{repo}: {quant} is incomplete: {have} of {chosen.count} shards exist, {names} is missing",
+            f"{repo}: {quant} is incomplete: {have} of {chosen.count} shards exist; missing: {names}",
             "wait for the upload to finish, or choose another revision or quantisation",
         )
 

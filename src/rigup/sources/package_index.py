@@ -137,7 +137,7 @@ def find_links() -> tuple[Path, ...]:
 
 
 def _index_files(answer: requests.Response, yanked: bool) -> Iterator[IndexFile]:
-    """The files on a project's page. Raises ValueError if the response is not such a page."""
+    """The files on a project's page. Raises ValueError if the response is another kind of page."""
     kind = answer.headers.get("Content-Type", "text/html").partition(";")[0].strip().lower()
     if kind not in LINKS:
         raise ValueError("content type")

@@ -39,7 +39,7 @@ def moe_folder(candidate: Candidate, build: Build) -> MoeFolder | None:
 
 
 def folder_files(engine: str, used: tuple[MoeConfigFile, ...], triton: str | None) -> dict[str, str]:
-    """Path below the folder to text. SGLang has a folder for each Triton version, and reads the one of its build."""
+    """Maps path below the folder to text. SGLang reads the folder of its build's Triton version."""
     files = {}
     for file in used:
         name = config_filename_for(engine, file.tuned)

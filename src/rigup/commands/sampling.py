@@ -8,7 +8,7 @@ from rigup.planner.candidate import Candidate
 
 
 def sampling(candidate: Candidate) -> dict[str, int | float]:
-    """Parameter to value; counts such as top_k are whole numbers, as the servers require."""
+    """Maps parameter to value; counts such as top_k are whole numbers, as the servers require."""
     merged = {**candidate.model.sampling, **candidate.service.sampling}
     return {name: int(value) if name == "top_k" else value for name, value in merged.items()}
 

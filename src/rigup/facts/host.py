@@ -70,13 +70,13 @@ class UnattendedUpgrades:
 class Probe:
     """The state of one host.
 
-    clock: its time in seconds since 1970. kernels: releases of the installed kernels. headers: releases of the
-    installed kernel headers. secure_boot: "on", "off", or "none" if the firmware does not support it. held: packages
-    on hold. pci_gpus: GPUs on the bus, with or without a driver. gpus: as NVML reports them, otherwise as the kernel
-    module does. built_for: build name to its CUDA version and GPUs, for builds with CUDA. built_by: build name to the
-    host that made it, if recorded. weights: folders of complete checkpoints. incoming: folder to bytes so far, for
-    checkpoints that are being downloaded. current, releases, units: service to its release number, its manifest, its
-    unit. damaged: service to what is wrong with its release's manifest; `releases` then lacks the service.
+    clock: its time in seconds since 1970. kernels, headers: releases of installed kernels and of installed headers.
+    secure_boot: "on", "off", or "none" if the firmware does not support it. held: packages on hold.
+    pci_gpus: GPUs on the bus, with or without a driver. gpus: as NVML reports them, or else the kernel module.
+    built_for: by build, its CUDA version and GPUs; only builds with CUDA. built_by: by build, the host that made it.
+    weights: folders of complete checkpoints. incoming: by folder, bytes of a checkpoint that is being downloaded.
+    current, releases, units: by service, its release number, the release's manifest, and its unit.
+    damaged: by service, the problem with its release's manifest; `releases` then lacks the service.
     """
 
     os: str = ""

@@ -13,7 +13,7 @@ _RECEIPT = "[ -f .rigup-receipt.json ] && head -c 8000000 .rigup-receipt.json"
 
 
 class VerifiedFiles(FactBase[dict[str, tuple[int, str]]]):
-    """Path to size and sha256, for the given files that have not changed since they were verified.
+    """Maps path to size and sha256, for the given files that have not changed since they were verified.
 
     `weights_folder.py` gives the same result, but takes ten times as long on a host.
     """

@@ -15,7 +15,7 @@ from rigup.units import bytes_text
 
 @dataclass(frozen=True)
 class EntryChange:
-    """One changed entry. before, after: what the lock pinned and pins, None if the lock did or does not have it.
+    """One changed entry. before: what the old lock pins, None if it lacks the entry. after: the same for the new lock.
 
     packages: the packages that changed in a Python environment. against: the environment that it is compared with.
     """
@@ -108,7 +108,7 @@ def only(
 
 
 def _pins(lock: Lock) -> dict[str, tuple[object, str]]:
-    """Name of each entry to the entry and a text that tells its versions apart for people."""
+    """Maps each entry's name to the entry and to a text by which people tell its versions apart."""
     found: dict[str, tuple[object, str]] = {}
     if lock.driver:
         found["driver"] = (lock.driver, lock.driver.version)

@@ -14,7 +14,7 @@ from rigup.lockfile.needs import build_label
 
 @dataclass(frozen=True)
 class PackageMove:
-    """One changed package. before, after: its version, None if the environment did or does not have it.
+    """One changed package. before: its old version, None if it is new. after: its new version, None if it is gone.
 
     With equal versions, another file of the same release is locked.
     """
@@ -40,7 +40,7 @@ def package_moves(before: Lock, after: Lock) -> dict[str, tuple[tuple[PackageMov
 
 
 def package_versions(environment: LockedEnvironment) -> dict[str, str]:
-    """Package name to version, for an environment."""
+    """Maps package name to version, for an environment."""
     found: dict[str, str] = {}
     for file in environment.files:
         try:

@@ -36,7 +36,9 @@ EXACT_TOLERANCE, TOLERANCE = 0.001, 0.05
 
 
 class Resolver:
-    """Queries hubs, indexes and registries for one fleet. `say` gets a line before each slow step.
+    """Queries hubs, indexes and registries for one fleet.
+
+    say: gets a line before each slow step. warnings: collects what the user should know at the end.
 
     catalogue: also gets option names from newly locked wheels, which are not written to disk yet.
     pause: waits between attempts, for a number of seconds.

@@ -35,7 +35,7 @@ _HEAD = "# Written by rigup: monitoring in group_data\n"
 
 
 def exporter_files(wanted: Monitoring) -> dict[str, str]:
-    """Path to text for every file that the wanted exporters need beside their packages."""
+    """Maps path to text, for every file that the wanted exporters need besides their packages."""
     node = {NODE_FILE: _node_exporter(wanted), TIMED_FILE: _release_metrics(), TIMER_FILE: _timer()}
     gpus = {PREFERENCES: _held(), GPU_FILE: _gpu_exporter(wanted)}
     return (node if wanted.node_exporter else {}) | (gpus if wanted.dcgm_exporter else {})

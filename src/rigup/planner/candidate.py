@@ -170,7 +170,7 @@ class Candidate:
 
     @property
     def measured_overheads(self) -> dict[str, MeasuredOverhead | None]:
-        """GPU name to the fleet's measurement for exactly this candidate; None without a measurement."""
+        """Maps GPU name to the fleet's measurement for exactly this candidate; None without a measurement."""
         return {
             gpu.name: measured_overhead(
                 self.overheads, self.engine.name, self.version, gpu.name, len(self.local_gpus), self.parallel

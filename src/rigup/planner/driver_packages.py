@@ -1,4 +1,4 @@
-"""Package names for a driver plan on a host: those with the driver's version, and others beside it. Pure."""
+"""Package names for a driver plan on a host: those with the driver's version, and others. Pure."""
 
 from __future__ import annotations
 

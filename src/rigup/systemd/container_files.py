@@ -53,7 +53,7 @@ def toolkit_repository(
 
 
 def toolkit_files(repository: DriverRepository) -> dict[str, str]:
-    """Path to text: the apt source with its own signing key, and the pinned version."""
+    """Maps path to text: the apt source with its own signing key, and the pinned version."""
     toolkit = container_facts().toolkit
     source = (
         "# Written by rigup\n"

@@ -33,7 +33,7 @@ def source(repository: DriverRepository) -> str:
 
 
 def driver_files(driver: DriverPlan, packages: DriverPackages) -> dict[str, str]:
-    """Path to text for every file that a driver needs beside its packages. "" means that the file must not exist."""
+    """Maps path to text, for every file that a driver needs besides its packages. "": the file must not exist."""
     facts = driver_facts()
     nouveau = "".join(f"blacklist {name}\noptions {name} modeset=0\n" for name in facts.modules.nouveau)
     modules = "".join(f"{name}\n" for name in packages.modules)
@@ -49,7 +49,7 @@ def driver_files(driver: DriverPlan, packages: DriverPackages) -> dict[str, str]
 
 
 def toolkit_files(pins: Mapping[str, str]) -> dict[str, str]:
-    """Path to text: the pins of the CUDA toolkit's packages. pins: package to version."""
+    """Maps path to text: the pins of the CUDA toolkit's packages. pins: package to version."""
     return {TOOLKIT_PREFERENCES: preferences("rigup.lock pins the CUDA toolkit", pins)}
 
 

@@ -16,8 +16,9 @@ JOIN_SECONDS = 300
 # Little data passes through Ray's object store, because tensors use NCCL and the engine's own shared memory. By default
 # Ray would reserve a third of the host's memory for it.
 OBJECT_STORE = "RAY_DEFAULT_OBJECT_STORE_MAX_MEMORY_BYTES"
-# With Ray's defaults, it takes a minute to notice a lost host: 5 checks of 10 s in a row. And a worker whose head is
-# gone exits after 20 s instead of 60, so that it can join the next head. Source: ray/common/ray_config_def.h.
+# With Ray's defaults (5 checks of 10 s in a row), noticing a lost host takes a minute. With these values, a worker
+# whose head is gone also exits after 20 s instead of 60, and can join the next head. Source:
+# ray/common/ray_config_def.h.
 VARIABLES = {
     OBJECT_STORE: str(GIB),
     "RAY_gcs_rpc_server_reconnect_timeout_s": "20",

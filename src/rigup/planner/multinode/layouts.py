@@ -42,12 +42,12 @@ def devices_across_hosts(rig: Rig, indices: tuple[int, ...]) -> tuple[int, ...]:
 def tensor_layouts_across_hosts(
     rig: Rig, service: Service, indices: tuple[int, ...], engine: EngineName
 ) -> Iterator[Layout]:
-    """Layouts with the same number of GPUs on every host; tensor parallel within a host, unless the service differs.
+    """Layouts with the same number of GPUs on every host, by default tensor parallel within a host.
 
     Hosts whose GPU shares their memory have one GPU each and are made to be joined: for them, tensor parallel over all
     hosts comes first (unslothai/unsloth#10280: 2.09 times the speed of one DGX Spark on two, 1.08 times as a pipeline).
 
-    Sizes that the service names are used even if they are impossible, so that the refusal can explain why.
+    Takes sizes from the service even if they are impossible, so that the refusal can explain why.
 
     indices: the GPUs that the service may use on each host.
     """

@@ -13,7 +13,6 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any, Self
 
 from rigup.connection import pyinfra_internals
-from rigup.connection.cached_health import early_answer
 from rigup.connection.connections import Connections
 from rigup.connection.fact_cache import FactReader, read_only
 from rigup.connection.lease import NOBODYS, OURS, Lease, myself
@@ -25,7 +24,7 @@ from rigup.operations.primitives import jobs, remote
 from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.primitives.steps import error_of
 from rigup.operations.service.gpu_binding import bind
-from rigup.operations.service.health import Answer, Answers, ask_service, keep_answer, short_request
+from rigup.operations.service.health import Answer, Answers, ask_service
 from rigup.plan import BoundPlan, Finding, Plan
 from rigup.preflight.checks import preflight
 from rigup.project.inventory import Project
@@ -144,7 +143,7 @@ class Run:
             raise HostFailed(f"{host.name}: no response from the host probe", check)
         self.context.handshakes[host.name], result.probe = handshake, handshake.probe
         reader = FactReader(host)
-        reader.learn(handshake.answers | handshake.services)
+        reader.learn(handshake.answers)
         host.connector.facts = reader
         if found := self._blocking_findings(host.name, handshake.probe):
             result.fail("refused", *(InputError(f"{host.name}: {f.message}", f.hint) for f in found))
@@ -315,8 +314,6 @@ class Run:
             return answered[name]
         if probe is not None and name not in probe.releases and name not in probe.damaged:
             raise HostFailed(f"{host.name}: {name} was never applied", "run rigup diff to see what apply would do")
-        if said := early_answer(host, short_request(plan)):
-            return keep_answer(host, name, said)
         return ask_service(host, plan, max_tokens=1, wait_s=60)
 
     def _measure(self, host: Host, plan: Plan) -> None:

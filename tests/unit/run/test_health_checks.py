@@ -71,7 +71,8 @@ def run(local_run: Make, service: Service, tmp_path: Path, monkeypatch: pytest.M
     """Looks at a fleet of one host, which serves `service`, and applies it; returns the run."""
     programs = Path(rigup.programs.__file__).parent
     own = f"import sys; sys.path[0:0] = [{str(programs)!r}]; import listeners; listeners.unit_of = lambda pid: {UNIT!r}"
-    program = (sys.executable, "-IS", "-c", f"{own}; import ask; ask.main()")
+    running = "import ask; ask.unit_state = lambda unit: ('active', 0)"  # it is not a unit here
+    program = (sys.executable, "-IS", "-c", f"{own}; {running}; ask.main()")
     for module in (health, finish):
         monkeypatch.setattr(module, "ASK", program)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))

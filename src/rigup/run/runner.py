@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from rigup.connection import pyinfra_internals
 from rigup.connection.connections import Connections
@@ -35,9 +35,11 @@ from rigup.run.measured_memory import after_start
 from rigup.run.multinode.coordinator import GroupCoordinator
 from rigup.run.multinode.groups import NodeGroups, node_groups_in
 from rigup.run.result import Change, HostResult
-from rigup.run.weights.distribution import TransferSummary, WeightsDistribution
 from rigup.settings import HostSettings
 from rigup.toolkit import toolkit_root
+
+if TYPE_CHECKING:
+    from rigup.run.weights.distribution import TransferSummary
 
 
 class Run:
@@ -124,6 +126,8 @@ class Run:
         results = [result for name, result in self.results.items() if names is None or name in names]
         if len(self.results) < 2 or not any(change.role == "weights" for one in results for change in one.changes):
             return nullcontext()
+        from rigup.run.weights.distribution import WeightsDistribution  # few runs download weights to several hosts
+
         return WeightsDistribution(self.context, names, self.transfers)
 
     def verify(self) -> None:

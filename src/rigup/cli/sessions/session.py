@@ -94,10 +94,17 @@ def _planned(
     contact: Connections,
     service: str | None,
 ) -> Run:
+    import gevent
+
     from rigup.project.planning import plans_to_apply
+
+    gevent.sleep(0)  # connecting goes on between imports, which take longer than its steps
     from rigup.project.settings import settings_by_host
+
+    gevent.sleep(0)
     from rigup.run.runner import Run
 
+    gevent.sleep(0)
     plans = plans_to_apply(project, service)
     settings = settings_by_host(project, plans, getattr(args, "source", None), bool(getattr(args, "remove", False)))
     if any(one.builder for one in settings.values()):

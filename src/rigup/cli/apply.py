@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     """Runs apply and returns its exit code."""
     _check_rolling(args)
     hosts.patch_for_many_hosts()
-    project, opened = hosts.open_run(args, services_answer=True)  # first, because it starts connecting to the hosts
+    project, opened = hosts.open_run(args)  # first, because it starts connecting to the hosts
     from rigup.cli.output import progress as live
     from rigup.cli.output import results as summary
     from rigup.cli.output.console import Console

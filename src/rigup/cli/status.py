@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
         from rigup.cli.page import status_page
 
         status_page.check(args)
-    with examination(args, lambda found: found.verify(), services_answer=True) as examined:
+    with examination(args, lambda found: found.verify()) as examined:
         if args.watch is not None:
             _watch(examined, args.watch, args.json)
             return 0

@@ -101,17 +101,16 @@ for library in $(ldconfig -p 2>/dev/null | sed -n 's/.*libnvidia-ml\.so\.1 .*=> 
   [ -e "$library" ] && break; library=
 done
 [ -n "$library" ] && file=$(readlink -f "$library") && echo "library ${file##*/}"
-nvml=; { [ -n "$library" ] || [ -r $version ]; } && nvml=nvml
-[ -n "$nvml$1" ] || return 0
+{ [ -n "$library" ] || [ -r $version ]; } || return 0
 if command -v python3 >/dev/null; then
-  within @NVML_SECONDS@ python3 -IS - "$nvml" "$1" <<'RIGUP_NVML' && return
+  within @NVML_SECONDS@ python3 -IS - <<'RIGUP_NVML' && return
 @NVML@
 RIGUP_NVML
   why='Python failed'
 else
   why='there is no python3'
 fi
-[ -z "$nvml" ] || echo "nvml {\"error\": \"NVML could not be asked: $why\"}"
+echo "nvml {\"error\": \"NVML could not be asked: $why\"}"
 }
 """
 
@@ -144,20 +143,8 @@ def load(name):
     module = sys.modules[name] = type(sys)(name)
     exec(compiled(name), module.__dict__)
     return module
-nvml, early = sys.argv[1:]
-child = os.fork() if early else None
-if child == 0:
-    try:
-        for name in @ASK@:
-            load(name)
-        sys.modules["ask"].ask_early(early)
-    finally:
-        os._exit(0)
-if nvml:
-    load("pynvml")
-    load("probe_gpus").main()
-if child:
-    os.waitpid(child, 0)
+load("pynvml")
+load("probe_gpus").main()
 """
 
 # longer than the program's own limit, at which it prints what it knows by then
@@ -165,25 +152,15 @@ _NVML_SECONDS = 55
 
 
 # The NVML part runs beside the rest. Its lines wait in the pipe, so that they do not mix with other lines.
-_RUN = "{ nvidia %s </dev/null | { probe </dev/null; cat; }; }"
+RUN_PROBE = "{ nvidia </dev/null | { probe </dev/null; cat; }; }"
 
 # nvml.py is the part of nvidia-ml-py that the program needs, under the library's name
-_ASK = ("http_reader", "listeners", "unprivileged", "ask")
-_PROGRAMS = {"pynvml": "nvml", "probe_gpus": "probe_gpus", **{name: name for name in _ASK}}
+_PROGRAMS = {"pynvml": "nvml", "probe_gpus": "probe_gpus"}
 
 
 def script() -> str:
     """The whole script, for the standard input of `sh -s`."""
-    return f"{definitions()}\n{run()}\n"
-
-
-def run(early: str = "") -> str:
-    """The line of sh that runs the probe, after its definitions.
-
-    early: a shell word with the path of the questions for the host's services (`ask.py`), which the host asks at the
-    same time; "" for none.
-    """
-    return _RUN % (early or "''")
+    return f"{definitions()}\n{RUN_PROBE}\n"
 
 
 @lru_cache(maxsize=1)
@@ -195,7 +172,6 @@ def definitions() -> str:
         _NVML.replace("@CACHE@", layout.CACHE)
         .replace("@DIGEST@", hashlib.sha256(sources.encode()).hexdigest()[:16])
         .replace("@SOURCES@", sources)
-        .replace("@ASK@", repr(_ASK))
     )
     return (
         _SCRIPT.replace("@BUILDS@", layout.BUILDS)

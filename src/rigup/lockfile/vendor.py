@@ -20,10 +20,11 @@ from requests.auth import AuthBase
 
 from rigup.artifacts import LockedEnvironment
 from rigup.cache import cache_folder
+from rigup.checksum import sha256_of
 from rigup.errors import HostFailed, InputError, RigupError, Unreachable
 from rigup.lock import Lock, LockedCheckpoint
 from rigup.sources.archives import source_url
-from rigup.sources.downloads import LARGEST_DOWNLOAD, download, fetch, sha256_of
+from rigup.sources.downloads import LARGEST_DOWNLOAD, download, fetch
 from rigup.sources.hub import Hub
 from rigup.sources.package_index import find_links
 from rigup.sources.uv import python_release, require_python, url_of, uv_program

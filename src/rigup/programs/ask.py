@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import subprocess
 import sys
 import time
@@ -32,8 +31,6 @@ else:
     from unprivileged import output_of  # type: ignore[import-not-found, no-redef]
 
 COMPLETIONS = "/v1/chat/completions"
-EARLY, EARLY_SECONDS = "##rigup-early##", 5
-REMEMBERED = "#ask"
 CONNECT_SECONDS = 5
 HEALTH_SECONDS = 5
 # an answer comes in one piece once it is made
@@ -42,8 +39,6 @@ MOST_KEY = 1 << 14
 MOST_TEXT = 1 << 16
 MOST_REPLY = 1 << 20
 MOST_TOKENS = 1 << 40
-# what another program may write into the same pipe without being torn apart
-WHOLE = 4096
 
 Reply = dict[str, Any]
 
@@ -119,15 +114,15 @@ def unit_state(unit: str) -> tuple[str, int]:
     return found.get("ActiveState", "unknown"), int(found.get("NRestarts") or 0)
 
 
-def body_of(request: dict[str, Any]) -> str:
-    """The request body, on one line: a chat completion at temperature 0."""
+def _body(request: dict[str, Any]) -> bytes:
+    """The request body: a chat completion at temperature 0."""
     body = {
         "model": request["model"],
         "messages": [{"role": "user", "content": request["question"]}],
         "max_tokens": request["max_tokens"],
         "temperature": 0,
     }
-    return json.dumps(body)
+    return json.dumps(body).encode()
 
 
 def reply_to(status: int, body: bytes, seconds: float) -> Reply:
@@ -189,28 +184,7 @@ def ask(request: dict[str, Any]) -> Reply:
             time.sleep(0.2)
     except Stranger as error:
         return _failed(str(error))
-    return asking.complete(request["key_file"], body_of(request).encode(), request["timeout_s"])
-
-
-def early_question(request: dict[str, Any]) -> str:
-    """The line that `ask_early` needs for a request."""
-    return f"{request['url']} {request['unit']} {request['key_file'] or '-'} {body_of(request)}"
-
-
-def ask_early(path: str) -> None:
-    """Asks services while their host is still being looked at; a line for each: EARLY, a name, the reply.
-
-    path: of a file with lines of REMEMBERED, a name and an `early_question`; other lines are somebody else's. Nobody
-    waits for long, and of what has not answered there is just the name: whoever has the time, or wants to know why,
-    asks again.
-    """
-    with open(path) as file:
-        remembered = [line.rstrip("\n").split(" ", 5)[1:] for line in file if line.startswith(f"{REMEMBERED} ")]
-    for name, url, unit, key_file, body in remembered:
-        reply = Asking(url, unit).complete(key_file if key_file != "-" else None, body.encode(), EARLY_SECONDS)
-        said = json.dumps(reply) if reply["state"] == "answered" else ""
-        line = f"{EARLY} {name} {said}\n".encode()
-        os.write(1, line if len(line) <= WHOLE else f"{EARLY} {name} \n".encode())
+    return asking.complete(request["key_file"], _body(request), request["timeout_s"])
 
 
 def main(source: str = "-") -> None:

@@ -16,7 +16,6 @@ from typing import Any
 
 import gevent
 
-from rigup.connection.cached_health import early_answer, to_remember
 from rigup.connection.connections import LEAVE_SECONDS
 from rigup.connection.fact_batch import digest
 from rigup.connection.fact_cache import read_only
@@ -74,12 +73,10 @@ class RunFinisher:
         last = self._last(self.recorder, host)
         result.state = "pending"
         requests = {plan.service.name: short_request(plan) for plan in run.plans[host.name]}
-        early = {name: reply for name, request in requests.items() if (reply := early_answer(host, request))}
-        finished = finish_host(host, handshake.lease, {name: requests[name] for name in requests.keys() - early}, last)
+        finished = finish_host(host, handshake.lease, requests, last)
         if finished.recorded:
             self._recorded[host.name] = record
-            replies = early | finished.replies
-            result.answers += [keep_answer(host, name, replies[name]) for name in requests]
+            result.answers += [keep_answer(host, name, finished.replies[name]) for name in requests]
         return finished
 
     def _finish(self, host: Host) -> None:
@@ -101,9 +98,8 @@ class RunFinisher:
         """The last commands on a host: sh, each with its standard input."""
         handshake, record = self.context.handshakes[host.name], appending(self._record(recorder, host.name))
         asked = host.connector.facts.questions() if host.connector.facts else []
-        services = to_remember(short_request(plan) for plan in self.context.plans[host.name] if not plan.nodes)
-        news = {*map(digest, asked)} - handshake.answers.keys() or services.keys() != handshake.services.keys()
-        return (record, remembering(asked, services.values())) if news else (record,)
+        news = {*map(digest, asked)} - handshake.answers.keys()
+        return (record, remembering(asked)) if news else (record,)
 
     def _record(self, recorder: Recorder, name: str) -> ApplyRecord:
         services = {plan.service.name: served(plan) for plan in self.context.plans[name]}

@@ -10,10 +10,9 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from rigup.connection import pyinfra_internals
-from rigup.connection.cached_health import early_answer
 from rigup.connection.connections import Connections
 from rigup.connection.fact_cache import FactReader, read_only
 from rigup.connection.lease import NOBODYS, OURS, Lease, myself
@@ -25,7 +24,7 @@ from rigup.operations.primitives import jobs, remote
 from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.primitives.steps import error_of
 from rigup.operations.service.gpu_binding import bind
-from rigup.operations.service.health import Answer, Answers, ask_service, keep_answer, short_request
+from rigup.operations.service.health import Answer, Answers, ask_service
 from rigup.plan import BoundPlan, Finding, Plan
 from rigup.preflight.checks import preflight
 from rigup.project.inventory import Project
@@ -36,9 +35,11 @@ from rigup.run.measured_memory import after_start
 from rigup.run.multinode.coordinator import GroupCoordinator
 from rigup.run.multinode.groups import NodeGroups, node_groups_in
 from rigup.run.result import Change, HostResult
-from rigup.run.weights.distribution import TransferSummary, WeightsDistribution
 from rigup.settings import HostSettings
 from rigup.toolkit import toolkit_root
+
+if TYPE_CHECKING:
+    from rigup.run.weights.distribution import TransferSummary
 
 
 class Run:
@@ -125,6 +126,8 @@ class Run:
         results = [result for name, result in self.results.items() if names is None or name in names]
         if len(self.results) < 2 or not any(change.role == "weights" for one in results for change in one.changes):
             return nullcontext()
+        from rigup.run.weights.distribution import WeightsDistribution  # few runs download weights to several hosts
+
         return WeightsDistribution(self.context, names, self.transfers)
 
     def verify(self) -> None:
@@ -144,7 +147,7 @@ class Run:
             raise HostFailed(f"{host.name}: no response from the host probe", check)
         self.context.handshakes[host.name], result.probe = handshake, handshake.probe
         reader = FactReader(host)
-        reader.learn(handshake.answers | handshake.services)
+        reader.learn(handshake.answers)
         host.connector.facts = reader
         if found := self._blocking_findings(host.name, handshake.probe):
             result.fail("refused", *(InputError(f"{host.name}: {f.message}", f.hint) for f in found))
@@ -315,8 +318,6 @@ class Run:
             return answered[name]
         if probe is not None and name not in probe.releases and name not in probe.damaged:
             raise HostFailed(f"{host.name}: {name} was never applied", "run rigup diff to see what apply would do")
-        if said := early_answer(host, short_request(plan)):
-            return keep_answer(host, name, said)
         return ask_service(host, plan, max_tokens=1, wait_s=60)
 
     def _measure(self, host: Host, plan: Plan) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import os
 import re
 import time
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import requests
 
+from rigup.checksum import sha256_of
 from rigup.errors import HostFailed, Unreachable
 from rigup.units import bytes_text
 
@@ -146,12 +146,6 @@ def reason(problem: Exception | None) -> str:
     if isinstance(problem, requests.exceptions.SSLError):
         return "the server's certificate cannot be verified"
     return "cannot be reached"
-
-
-def sha256_of(path: Path) -> str:
-    """The sha256 of a file, in hex."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager

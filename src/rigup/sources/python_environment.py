@@ -18,8 +18,9 @@ from packaging.version import InvalidVersion, Version
 from rigup.artifacts import Architecture, LockedEnvironment, Variant
 from rigup.cache import cache_folder
 from rigup.catalogue.engines import EngineVersion, EnvironmentRecipe
+from rigup.checksum import sha256_of
 from rigup.errors import InputError, Unreachable
-from rigup.sources.downloads import download, sha256_of
+from rigup.sources.downloads import download
 from rigup.sources.package_index import IndexFile, file_name, find_links, project_files
 from rigup.sources.uv import interpreter, python_release, run_uv
 from rigup.sources.wheel_tags import GLIBC, best_wheel, platform_name, target_tags

@@ -18,9 +18,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from rigup.checksum import sha256_of
 from rigup.errors import HostFailed
 from rigup.settings import Builder
-from rigup.sources.downloads import sha256_of
 from rigup.units import Frozen, bytes_text
 
 MANIFEST = "manifest.json"

@@ -16,7 +16,6 @@ from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.primitives.uploads import send_file
 from rigup.plan import Build
 from rigup.settings import PackageSource
-from rigup.sources.downloads import fetch
 from rigup.units import bytes_text
 
 STORE = f"{layout.PACKAGES}/wheels"
@@ -65,7 +64,8 @@ def fetch_wheel(
     name: str, sha256: str, cache: Path, progress: Callable[[int, int], None] = lambda done, total: None
 ) -> Path:
     """A wheel in a cache of this machine, from the index that pip is set up for here. Raises as `downloads.fetch`."""
-    from rigup.sources.uv import url_of  # few runs fetch anything
+    from rigup.sources.downloads import fetch  # few runs fetch anything
+    from rigup.sources.uv import url_of
 
     return fetch(lambda: url_of(name), name, sha256, cache / sha256, progress)
 

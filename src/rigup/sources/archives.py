@@ -8,9 +8,10 @@ import urllib.parse
 import zlib
 from pathlib import Path
 
+from rigup.checksum import sha256_of
 from rigup.errors import InputError
 from rigup.lock import LockedSource
-from rigup.sources.downloads import Progress, download, fetch, locked, sha256_of, silent
+from rigup.sources.downloads import Progress, download, fetch, locked, silent
 
 
 def fetch_source(source: LockedSource, cache: Path, progress: Progress) -> Path:

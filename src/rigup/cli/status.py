@@ -107,9 +107,9 @@ def _rows(examined: Examination) -> tuple[list[dict[str, Any]], list[HostResult]
     for result in results:
         drift = examined.drift[result.host]
         for plan in examined.plans[result.host]:
-            said = kernels.get((result.host, plan.service.name))
+            kernel = kernels.get((result.host, plan.service.name))
             measured = {"memory": memory.get((result.host, plan.service.name), [])}
-            rows.append(with_kernels(row(result, plan, drift) | measured, plan, said))
+            rows.append(with_kernels(row(result, plan, drift) | measured, plan, kernel))
         rows += [left_over_row(result, found) for found in drift if found.what == "not in the inventory"]
     settle(results, rows)
     examined.note_damage()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def examination(
     args: argparse.Namespace, then: Callable[[Examination], None], services_answer: bool = False
 ) -> Iterator[Examination]:
-    """Opens an examination, runs `then` under the same live view, and closes it at the end.
+    """Opens an inspection, runs `then` under the same live view, and closes it at the end.
 
     services_answer: as for `hosts.open_run`.
     """
@@ -51,6 +51,6 @@ class _While:
     def __init__(self, view: ProgressView) -> None:
         self.view: ProgressView | None = view
 
-    def __call__(self, said: Progress) -> None:
+    def __call__(self, report: Progress) -> None:
         if self.view is not None:
-            self.view.show(said)
+            self.view.show(report)

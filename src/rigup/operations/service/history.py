@@ -46,7 +46,7 @@ done
 class KeptRelease:
     """A retained release. made: when it was written, in seconds since 1970. answered: whether it has ever answered.
 
-    before: the number of the answering release that it replaced, if any; None also for releases of older rigup versions.
+    before: the number of the answering release that it replaced, if any; None also for releases of older rigups.
     built_by: the host that compiled or installed its build, from the build's manifest; None if it does not say.
     damage: why its manifest is unreadable; then the manifest is {} and the release never counts as answered.
     """

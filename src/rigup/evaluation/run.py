@@ -125,8 +125,8 @@ def evaluated(
 def _environment(url: str, key: str | None) -> dict[str, str]:
     """The harness's environment: the API key, and a proxy exception for the endpoint.
 
-    Other requests, such as downloads of questions, still use the proxy. NETRC is unset, as ~/.netrc would replace the
-    key.
+    Other requests, such as downloads of questions, still use the proxy. NETRC is /dev/null, as ~/.netrc would replace
+    the key.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     direct = (os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or "").strip()

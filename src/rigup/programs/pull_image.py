@@ -4,8 +4,7 @@ usage: pull_image.py REPOSITORY@sha256:DIGEST FOLDER
 
 FOLDER: podman's image storage.
 
-podman keeps each complete layer, so an interrupted pull continues where it was. Python 3.10 standard library
-only.
+podman keeps each complete layer, so an interrupted pull continues. Python 3.10 standard library only.
 """
 
 from __future__ import annotations

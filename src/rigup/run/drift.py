@@ -158,7 +158,7 @@ def _moved(key: str, there: Any, wanted: Any) -> str:
     if key == "environment":
         old, new = dict(there or {}), dict(wanted or {})
         names = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
-        return f"{_listed(names)} differ from the plan"
+        return f"differs from the plan: {_listed(names)}"
     gone = [word for word in there or [] if word not in (wanted or [])]
     new_words = [word for word in wanted or [] if word not in (there or [])]
     return f"{' '.join(gone) or 'nothing'}; the plan: {' '.join(new_words) or 'without'}"

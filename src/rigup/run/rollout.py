@@ -1,10 +1,8 @@
 """Changes in batches: a canary first, each further batch after every host of the previous one has answered.
 
 The hosts of a node group count as one. Hosts that fail before the first batch count as failures, too: unreachable,
-
 refused, or unchanged without an answer. A batch always completes. No further batch starts after more than
-`max_failures`
-failures.
+`max_failures` failures.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ def check_writable(path: str, flag: str) -> None:
     target = Path(path)
     try:
         if target.exists() and not stat.S_ISREG(target.stat().st_mode):
-            what = "is a directory" if target.is_dir() else "not a regular file"
+            what = "Is a directory" if target.is_dir() else "not a regular file"
             raise InputError(f"{flag}: {path}: {what}", HINT)
         descriptor, name = _beside(target.resolve())
         os.close(descriptor)

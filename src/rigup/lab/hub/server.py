@@ -151,9 +151,8 @@ class Handler(BaseHTTPRequestHandler, ABC):
                     if rate:
                         time.sleep(max(0.0, began + (sent + len(data)) / rate - time.monotonic()))
                     if sent + len(data) == count:
-                        self.note(
-                            status, count
-                        )  # before the last byte, so that a client with all of it finds this in the log
+                        # before the last byte, so that a client that has all of it finds this in the log
+                        self.note(status, count)
                     self.wfile.write(data)
                     sent += len(data)
         finally:

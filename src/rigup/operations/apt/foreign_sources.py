@@ -55,7 +55,7 @@ def naming(files: Mapping[str, str], named: str) -> dict[str, list[str]]:
 
 
 def refuse_unclear(host: str, files: Mapping[str, str], named: str, what: str) -> None:
-    """Raises HostFailed if a source accepts these packages unsigned, or shares a stanza file with other sources.
+    """Raises HostFailed if a source accepts these packages unsigned, or shares a .sources file with other sources.
 
     what: the owner of the packages, for the message.
     """

@@ -51,7 +51,7 @@ class Joined:
 class MemberState:
     """A host's state at the start of a change. number: the release to switch to.
 
-    now: the current release. earlier: digests by number of the releases that have answered, best for a rollback last.
+    now: the current release. earlier: digests by number of the releases that have answered, the preferred one last.
     """
 
     number: str
@@ -293,7 +293,7 @@ class _GroupSwitch:
         name = self.host.name
         if lost:
             state = f"{name}: connection lost" if name in lost else f"{name} was stopped"
-            state = f"release {number} was put back on {name}" if number and name not in lost else state
+            state = f"release {number} was restored on {name}" if number and name not in lost else state
             return f"{state}, with errors: {listed(lost.values())}"
         if not any(self.earlier.values()):
             return f"{listed(self.part.hosts)} were stopped; no earlier common release to roll back to"

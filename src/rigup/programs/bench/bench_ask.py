@@ -53,9 +53,9 @@ def ask(target: Target, path: str, body: bytes = b"", seconds: float = HEALTH_SE
 
 
 def reached(target: Target) -> tuple[socket.AddressFamily, tuple[Any, ...]]:
-    """Returns the first address of a host name that accepts connections, which `ask` will use too; the first address if
+    """Returns the first address of a host name that accepts connections, which `ask` will use, too.
 
-    none accepts. Raises EndpointError if the name cannot be resolved.
+    Returns the first address if none accepts. Raises EndpointError if the name cannot be resolved.
     """
     first, *others = target.addresses()
     for family, address in (first, *others) if others else ():

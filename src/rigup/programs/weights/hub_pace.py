@@ -32,7 +32,7 @@ TIMES_SLOWER = 4
 class HubPace:
     """rate: bytes per second of one transfer, as last measured; 0 if unknown.
 
-    tries: consecutive transfers without data. rests_until: when to try again. error: why the hub is given up.
+    tries: consecutive transfers without data. rests_until: when to try again. error: why it is not tried again.
     """
 
     rate: float = 0.0

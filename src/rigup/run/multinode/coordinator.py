@@ -158,8 +158,7 @@ class GroupCoordinator:
         """The head's answer, by `ask`; None for a worker whose part runs and whose head has answered.
 
         Records the health of each worker. Raises HostFailed: for the head with the missing workers, for a worker with
-        its own
-        problem or its head's.
+        its own problem or its head's.
         """
         group, name = self.context.groups.of[host.name], plan.service.name
         group.changing.leave(host.name)

@@ -107,7 +107,7 @@ def test_a_release_of_something_else(probe: Probe, plan: Plan, wanted: dict[str,
 
 
 def test_what_a_release_needs_is_gone(probe: Probe, plan: Plan) -> None:
-    assert one(replace(probe, builds=()), plan)[2] == "/opt/rigup/builds/llama.cpp-b1-abc is gone"
+    assert one(replace(probe, builds=()), plan)[2] == "/opt/rigup/builds/llama.cpp-b1-abc no longer exists"
     assert one(replace(probe, weights=()), plan)[:2] == ("checkpoint", "chat")
     assert one(replace(probe, releases={}), plan) == ("not applied", "chat", "has no release on this host")
 

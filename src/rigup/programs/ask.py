@@ -3,12 +3,12 @@
 usage: ask.py REQUEST.json     (or - for standard input)
 
 The request: {"url", "health", "model", "question", "max_tokens", "key_file", "unit", "wait_s", "timeout_s"}.
-The answer: {"state": "answered", "answer", "reasoning", "tokens", "seconds", "tokens_per_second"},
+The reply: {"state": "answered", "answer", "reasoning", "tokens", "seconds", "tokens_per_second"},
 or {"state": "starting" | "failed", "why"}.
 "starting" means that the caller should ask again.
 
-Root reads the key and sees whose port it is (`listeners.py`); the conversation is that of a process without rights.
-Needs http_reader.py, listeners.py and unprivileged.py beside it. Python 3.11 standard library only.
+Root reads the key and checks which unit owns the port (`listeners.py`); a process without privileges sends the request.
+Needs http_reader.py, listeners.py and unprivileged.py in its folder. Python 3.11 standard library only.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ else:
 COMPLETIONS = "/v1/chat/completions"
 CONNECT_SECONDS = 5
 HEALTH_SECONDS = 5
-# an answer comes in one piece once it is made
+# a response arrives in one piece once it is generated
 BODY_SECONDS = 20
 MOST_KEY = 1 << 14
 MOST_TEXT = 1 << 16
@@ -44,7 +44,7 @@ Reply = dict[str, Any]
 
 
 class Asking:
-    """One service of this host. url: "http://host:port". unit: to which that port must belong."""
+    """One service of this host. url: "http://host:port". unit: the systemd unit that must own that port."""
 
     def __init__(self, url: str, unit: str) -> None:
         self._netloc = url.removeprefix("http://")
@@ -55,15 +55,15 @@ class Asking:
     def healthy(self, path: str) -> bool:
         """Whether /health returns 200; necessary but not sufficient. Raises Stranger."""
         try:
-            said = self._say(self._request("GET", path), HEALTH_SECONDS, lambda status, body, _: {"status": status})
+            reply = self._say(self._request("GET", path), HEALTH_SECONDS, lambda status, body, _: {"status": status})
         except Stranger:
             raise
         except OSError:
             return False
-        return said.get("status") == 200
+        return reply.get("status") == 200
 
     def complete(self, key_file: str | None, body: bytes, seconds: float) -> Reply:
-        """One chat completion."""
+        """Sends one chat completion and returns the reply."""
         try:
             headers = [f"Authorization: Bearer {_key(key_file)}"] if key_file else []
             request = self._request("POST", COMPLETIONS, *headers, body=body)
@@ -77,7 +77,7 @@ class Asking:
         return "\r\n".join([*lines, "", ""]).encode() + body
 
     def _say(self, request: bytes, seconds: float, read: Any) -> Reply:
-        """Sends a request, and has `read` make a reply of status, body and seconds. Raises OSError."""
+        """Sends a request; `read` makes a reply from status, body and seconds. Raises OSError."""
         with self._port.connect(self._host, self._number, min(seconds, CONNECT_SECONDS)) as connection:
 
             def converse() -> bytes:
@@ -89,8 +89,8 @@ class Asking:
                     reply = _failed(f"unexpected response: {error}")
                 return json.dumps(reply).encode()
 
-            said = output_of(converse, seconds + BODY_SECONDS, MOST_REPLY)
-        reply: Reply = json.loads(said) if said else _failed("unexpected response: too slow or too large")
+            output = output_of(converse, seconds + BODY_SECONDS, MOST_REPLY)
+        reply: Reply = json.loads(output) if output else _failed("unexpected response: too slow or too large")
         return reply
 
 
@@ -153,9 +153,9 @@ def reply_to(status: int, body: bytes, seconds: float) -> Reply:
     }
 
 
-def _field(said: Any, name: str, kind: Any) -> Any:
+def _field(content: Any, name: str, kind: Any) -> Any:
     """A field of a JSON object. Raises ValueError if it is missing or of another type."""
-    found = said.get(name) if isinstance(said, dict) else None
+    found = content.get(name) if isinstance(content, dict) else None
     if not isinstance(found, kind) or isinstance(found, bool):
         raise ValueError(f"{name} is missing or invalid")
     return found
@@ -169,7 +169,7 @@ def _text(message: dict[str, Any], name: str) -> str:
 
 
 def ask(request: dict[str, Any]) -> Reply:
-    """Waits up to wait_s for the endpoint, then asks."""
+    """Waits up to wait_s for the endpoint, then sends the request."""
     asking = Asking(request["url"], request["unit"])
     deadline = time.monotonic() + request["wait_s"]
     try:

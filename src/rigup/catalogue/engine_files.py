@@ -29,7 +29,7 @@ from rigup.units import Frozen
 DATA = Path(__file__).parent / "data" / "engines"
 FILES = tuple(DATA / name for name in ("llama_cpp.toml", "sglang.toml", "vllm.toml"))
 _HINT = "compare with the toolkit's own engine files and docs/catalogue.md"
-_TOML_HINT = "write it as TOML; the toolkit's own engine files are the examples"
+_TOML_HINT = "write it as TOML, like the toolkit's own engine files"
 
 
 class EngineChange(Frozen):
@@ -90,7 +90,7 @@ class EngineFile(EngineChange):
     kv_cache_types: tuple[KvCacheTypes, ...]
 
     def resolved(self) -> Engine:
-        """Each release with the facts that hold for it."""
+        """The engine with its releases, each with the facts that apply to it."""
         releases = sorted(self.versions, key=lambda release: version_key(release.version))
         return Engine(
             name=self.name,
@@ -132,7 +132,7 @@ class EngineFile(EngineChange):
 def load_engines(paths: Iterable[Path] = FILES) -> tuple[Engine, ...]:
     """Reads engine files in order; a later file is laid over an earlier one of the same engine.
 
-    Raises InputError naming the file, the key and what is wrong.
+    Raises InputError with the file, the key and the problem.
     """
     files: dict[str, EngineFile] = {}
     for path in paths:

@@ -27,7 +27,7 @@ _WHEELS = {"vllm": vllm, "sglang": sglang}
 
 
 def read_names(engine: str, wheel: zipfile.ZipFile) -> tuple[set[str], set[str]]:
-    """The options and variables of an engine, read from its wheel. Raises KeyError where none are found."""
+    """The options and variables of an engine, read from its wheel. Raises KeyError if it finds none."""
     reader = _WHEELS[engine]
     options, variables = reader.options(wheel), reader.variables(wheel)
     if not options or not variables:

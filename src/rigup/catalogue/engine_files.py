@@ -107,7 +107,7 @@ class EngineFile(EngineChange):
             archive, root = (text.replace("{version}", version) for text in (self.archive, self.archive_root))
             release = release.model_copy(update={"archive": archive, "archive_root": root})
         added = {
-            kind: frozenset(one.name for one in getattr(self, kind) if one.holds(version))
+            kind: {one.name: one.source for one in getattr(self, kind) if one.holds(version)}
             for kind in KINDS
             if getattr(self, kind)
         }

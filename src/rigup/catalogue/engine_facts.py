@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from rigup.artifacts import Variant
-from rigup.catalogue.versions import Ranged, VersionText
+from rigup.catalogue.versions import Ranged
 from rigup.units import Frozen, compute_capability
 
 WeightFormat = Literal["bf16", "fp8", "mxfp8", "nvfp4", "int4", "gguf"]
@@ -118,21 +118,3 @@ class RpcRecipe(Frozen):
     targets: tuple[str, ...]
     program: str
     source: str
-
-
-class EngineRelease(Frozen):
-    """One pinned release as the file states it. One that is built from source has no wheels, Python or torch.
-
-    wheels: file name to sha256. cuda: what it is linked against. glibc: the lowest that the wheels' tags allow.
-    archive, archive_root: where its source archive is and the folder in it, as `lock.LockedSource` has them.
-    """
-
-    version: VersionText
-    wheels: dict[str, Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]] = {}
-    python: str | None = None
-    torch: str | None = None
-    flashinfer: str | None = None
-    cuda: str | None = None
-    glibc: str | None = None
-    archive: str | None = None
-    archive_root: str = ""

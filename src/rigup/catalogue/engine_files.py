@@ -79,7 +79,7 @@ class EngineChange(Frozen):
 
 
 class EngineFile(EngineChange):
-    """An engine with everything that a file must say where no other file describes the engine yet."""
+    """An engine with everything that the first file about it must say."""
 
     title: str
     default_version: str

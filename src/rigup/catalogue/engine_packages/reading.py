@@ -36,7 +36,7 @@ def read_names(engine: str, wheel: zipfile.ZipFile) -> tuple[set[str], set[str]]
 
 
 def wheel_abilities(engine: EngineName, version: str, wheel: zipfile.ZipFile, file: str, sha256: str) -> AbilityList:
-    """What a release can serve, read from its wheel. Raises one of UNREADABLE where it is not as expected."""
+    """What a release can serve, read from its wheel. Raises one of UNREADABLE if it is not as expected."""
     reader = _WHEELS[engine]
     return AbilityList(
         engine=engine,

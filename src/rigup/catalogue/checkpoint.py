@@ -11,7 +11,7 @@ from rigup.service import EngineName
 from rigup.tensor_bytes import TensorBytes
 from rigup.units import Frozen
 
-Scheme = Literal["gguf", "bf16", "fp8_block128", "nvfp4", "mxfp8", "int4_g32", "int4_g64", "int4_g128"]
+Scheme = Literal["gguf", "bf16", "fp8_block128", "nvfp4", "mxfp8", "int4_g32", "int4_g64", "int4_g128", "mxfp4"]
 Scope = Literal["all", "linear", "experts"]
 
 

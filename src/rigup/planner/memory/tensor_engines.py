@@ -97,8 +97,12 @@ def _shape(candidate: Candidate) -> _Shape:
     extras[-1] += weights.mtp / sharing if drafting else 0.0
     activations = tensor_engine_activations(model, candidate.expert_shards, tensor, candidate.batched_tokens)
     table = request_table(candidate.sequences, candidate.context) if candidate.engine.name == "sglang" else 0.0
-    overheads = [candidate.runtime_bytes + candidate.driver_bytes + activations + table] * stages
-    overheads[-1] += sampler(model, candidate.sequences)
+    steps = [activations + table] * stages
+    sampling = sampler(candidate.engine.name, candidate.version, model, candidate.sequences)
+    # vLLM measures the peak of a start profile that samples after the model has run.
+    steps[-1] = max(activations, sampling) if candidate.engine.name == "vllm" else steps[-1] + sampling
+    process = candidate.runtime_bytes + candidate.driver_bytes
+    overheads = [process + step for step in steps]
     if candidate.engine.name == "vllm":
         pool = vllm_pool(model, candidate.storage, candidate.batched_tokens, drafting)
     else:
@@ -111,8 +115,7 @@ def _shape(candidate: Candidate) -> _Shape:
 def _fraction(candidate: Candidate, shape: _Shape, room: float) -> float:
     """The part of the GPUs in use. SGLang's does not cover the overhead, so that there must be room beside it.
 
-    How much of the runtime comes before SGLang measures, and how much (CUDA graphs) after, nobody has published:
-    `_budgets` takes all of it to come before, and here all of it comes after.
+    How much comes before SGLang measures is known of two logs only: here all of it is counted as coming after.
     """
     fraction = candidate.memory_fraction
     if candidate.engine.name == "vllm" or candidate.fraction_given:
@@ -127,13 +130,15 @@ def _budgets(candidate: Candidate, rooms: Sequence[float], shape: _Shape, fracti
     kv_cache_configurator.py and `measure_pre_model_load_memory` of bootstrap.py: the least of all ranks).
     """
     parallel = candidate.parallel
-    before_weights = candidate.runtime_bytes + candidate.driver_bytes
+    before_weights = candidate.runtime.before + candidate.driver_bytes
     slack = (min(rooms) - before_weights) * (1 - fraction)
     budgets = []
     for stage in range(parallel.pipeline):
         room = min(rooms[rank] for rank in stage_ranks(parallel, stage))
         if candidate.engine.name == "vllm":
-            budgets.append(room * fraction - shape.overheads[stage])
+            # The fraction is one of what CUDA sees.
+            unseen = candidate.runtime.reserve
+            budgets.append((room - unseen) * fraction - (shape.overheads[stage] - unseen))
         else:
             budgets.append(room - before_weights - slack)
     return budgets

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from rigup.catalogue.engines import Ranged
+from rigup.catalogue.runtimes import runtimes
 from rigup.planner.memory.llama_cpp_caches import layer_cells
 from rigup.planner.memory.loading import drafts
 from rigup.planner.memory.sglang_caches import StatePool, sglang_pool
@@ -137,3 +141,84 @@ def test_the_whole_plan(name: str) -> None:
     total = (first.weights + first.kv_cache) / GIB / (weights + (row.kv_gib or 0)) - 1
     said = f"KV cache {cache:+.2%}, total {total:+.2%}"
     assert (abs(cache) <= TOKENS and abs(total) <= TOKENS) != (name in PLAN_EXCEPTIONS), said
+
+
+DOCUMENT = (Path(__file__).parents[3] / "docs" / "memory.md").read_text()
+
+
+def percent(off: float | None) -> str:
+    """An error as the page has it; "" where the row does not tell."""
+    return "" if off is None else f"{off:+.1%}".replace("%", " %")
+
+
+def row_line(row: Row) -> str:
+    """One row of the table of docs/memory.md. A figure that an exception is about is marked with a star."""
+    planned = candidate(row)
+    weights = row.measured("weights_gib_per_gpu") if row.engine != "llama.cpp" else None
+    off: dict[str, float | None] = {"weights": None, "cache": None}
+    if weights:
+        placed = place_tensor_engine(planned, [float(10**13)] * len(planned.gpu_indices))
+        off["weights"] = placed.gpus[0].weights / GIB / weights - 1
+    if has_a_plan(row):
+        placed = place_tensor_engine(planned, [float(room or 0) for room in capacities(planned)])
+        off["cache"] = placed.gpus[0].kv_cache / GIB / (row.kv_gib or 0) - 1
+    each = f"{bytes_per_token(row):,.0f}" + ("*" if row.name in BYTES_EXCEPTIONS else "")
+    cells = (
+        row.data["model"],
+        f"{row.engine} {row.version}".strip(),
+        row.data["gpus"],
+        f"TP{planned.parallel.tensor}" if row.engine != "llama.cpp" else "",
+        each,
+        percent(off["weights"]) + ("*" if row.name in WEIGHTS_EXCEPTIONS else ""),
+        percent(off["cache"]) + ("*" if row.name in PLAN_EXCEPTIONS else ""),
+        row.name,
+    )
+    return f"| {' | '.join(cells)} |".replace("  ", " ")
+
+
+@pytest.mark.parametrize("name", list(ROWS))
+def test_the_page_has_the_row(name: str) -> None:
+    assert row_line(ROWS[name]) in DOCUMENT
+
+
+def exception_lines() -> list[str]:
+    """What is off and why, as the page lists it."""
+    tables = (
+        ("bytes a token", BYTES_EXCEPTIONS),
+        ("tokens", TOKENS_EXCEPTIONS),
+        ("weights", WEIGHTS_EXCEPTIONS),
+        ("cache of the plan", PLAN_EXCEPTIONS),
+    )
+    return [f"| {name} | {what} | {why} |" for what, table in tables for name, why in table.items()]
+
+
+@pytest.mark.parametrize("line", exception_lines())
+def test_the_page_has_the_exception(line: str) -> None:
+    assert line in DOCUMENT
+
+
+def overhead_lines() -> list[str]:
+    """Every figure of the toolkit's data about processes."""
+    lines = []
+    for name, figures in sorted(runtimes().items()):
+        for profile in figures.sampler:
+            lines.append(
+                f"| {name} | {_releases(profile)} | sampler | | {profile.bytes:g} bytes x sequences x vocabulary |"
+            )
+        for what, entries in (("process", figures.process), ("graphs", figures.graphs)):
+            for entry in entries:
+                model = ", ".join(f"`{kind}`" for kind in entry.attention) or ("with experts" if entry.experts else "")
+                about = f"TP{entry.ranks}" + (f", {model}" if model else "")
+                batch = f" for {entry.sequences} sequences" if what == "graphs" else ""
+                lines.append(f"| {name} | {_releases(entry)} | {what} | {about} | {entry.mib:,.0f} MiB{batch} |")
+    return lines
+
+
+def _releases(entry: Ranged) -> str:
+    since, before = (f"from {entry.since}" if entry.since else "", f"before {entry.before}" if entry.before else "")
+    return " ".join(part for part in (since, before) if part) or "all"
+
+
+@pytest.mark.parametrize("line", overhead_lines())
+def test_the_page_has_the_overhead(line: str) -> None:
+    assert line in DOCUMENT

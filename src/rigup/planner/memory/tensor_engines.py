@@ -16,7 +16,7 @@ from typing import Literal
 from rigup.planner.candidate import Candidate, GpuUsage, expert_ranks, stage_ranks
 from rigup.planner.memory.cache_pool import CachePool
 from rigup.planner.memory.loading import drafts, loads_vision
-from rigup.planner.memory.overhead import TENSOR_ENGINE_HOST, request_table, sampler, tensor_engine_activations
+from rigup.planner.memory.overhead import TENSOR_ENGINE_HOST, Runtime, request_table, sampler, tensor_engine_activations
 from rigup.planner.memory.placement import fits, partition
 from rigup.planner.memory.sglang_caches import sglang_pool
 from rigup.planner.memory.usage import Placement
@@ -34,6 +34,8 @@ class _Shape:
     pool: CachePool
     extras: tuple[float, ...]
     overheads: tuple[float, ...]
+    runtime: Runtime
+    draft_layers: int
 
     def weights(self, first: int, end: int) -> float:
         """The layers from `first` on and before `end`."""
@@ -51,7 +53,7 @@ def place_tensor_engine(candidate: Candidate, rooms: Sequence[float]) -> Placeme
     counts = _counts(candidate, shape, stages)
     if counts is None:
         return _not_placed(candidate, shape, stages)
-    runs = list(_runs(candidate, counts))
+    runs = list(_runs(counts, shape.draft_layers))
     held = [shape.weights(first, min(end, candidate.model.layers)) for first, end in runs]
     # At most the whole budget: weights that are not there cannot be offloaded.
     left = [min(budget, stage - taken) for budget, stage, taken in zip(budgets, stages, held, strict=True)]
@@ -73,17 +75,13 @@ def place_tensor_engine(candidate: Candidate, rooms: Sequence[float]) -> Placeme
     )
 
 
-def _runs(candidate: Candidate, counts: Sequence[int]) -> Iterator[tuple[int, int]]:
+def _runs(counts: Sequence[int], draft_layers: int) -> Iterator[tuple[int, int]]:
     """The first layer of each stage and the one behind its last; built-in draft layers are on the last stage."""
     first = 0
     for count in counts[:-1]:
         yield first, first + count
         first += count
-    yield first, first + counts[-1] + (_draft_layers(candidate) if drafts(candidate) else 0)
-
-
-def _draft_layers(candidate: Candidate) -> int:
-    return sum(len(entry.layers) for entry in candidate.model.mtp_attention)
+    yield first, first + counts[-1] + draft_layers
 
 
 def _shape(candidate: Candidate) -> _Shape:
@@ -101,7 +99,8 @@ def _shape(candidate: Candidate) -> _Shape:
     sampling = sampler(candidate.engine.name, candidate.version, model, candidate.sequences)
     # vLLM measures the peak of a start profile that samples after the model has run.
     steps[-1] = max(activations, sampling) if candidate.engine.name == "vllm" else steps[-1] + sampling
-    process = candidate.runtime_bytes + candidate.driver_bytes
+    runtime = candidate.runtime
+    process = runtime.total + candidate.driver_bytes
     overheads = [process + step for step in steps]
     if candidate.engine.name == "vllm":
         pool = vllm_pool(model, candidate.storage, candidate.batched_tokens, drafting)
@@ -109,7 +108,8 @@ def _shape(candidate: Candidate) -> _Shape:
         pool = sglang_pool(candidate, drafting)
     layers = rank_layers(candidate.checkpoint, model, tensor, sharing, candidate.expert_shards)
     totals = rank_totals(candidate.checkpoint, model, tensor, sharing, candidate.expert_shards)
-    return _Shape(layers, totals, pool, tuple(extras), tuple(overheads))
+    drafted = sum(len(entry.layers) for entry in model.mtp_attention) if drafting else 0
+    return _Shape(layers, totals, pool, tuple(extras), tuple(overheads), runtime, drafted)
 
 
 def _fraction(candidate: Candidate, shape: _Shape, room: float) -> float:
@@ -130,14 +130,14 @@ def _budgets(candidate: Candidate, rooms: Sequence[float], shape: _Shape, fracti
     kv_cache_configurator.py and `measure_pre_model_load_memory` of bootstrap.py: the least of all ranks).
     """
     parallel = candidate.parallel
-    before_weights = candidate.runtime.before + candidate.driver_bytes
+    before_weights = shape.runtime.before + candidate.driver_bytes
     slack = (min(rooms) - before_weights) * (1 - fraction)
     budgets = []
     for stage in range(parallel.pipeline):
         room = min(rooms[rank] for rank in stage_ranks(parallel, stage))
         if candidate.engine.name == "vllm":
             # The fraction is one of what CUDA sees.
-            unseen = candidate.runtime.reserve
+            unseen = shape.runtime.reserve
             budgets.append((room - unseen) * fraction - (shape.overheads[stage] - unseen))
         else:
             budgets.append(room - before_weights - slack)

@@ -1,1 +1,1 @@
-"""Services over several hosts: node addresses, layouts, conflicts between services."""
+"""Services over several hosts: node addresses, ports, layouts, conflicts between services."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
-from rigup.bench.client import LevelWanted
+from rigup.bench.client import LevelRequest
 from rigup.errors import InputError
 
 # 28,232 ports are there by default for connections from one address to another, and each may linger for a minute
@@ -21,7 +21,10 @@ MOST_TOKENS_AT_ONCE = 50_000_000
 
 @dataclass(frozen=True)
 class Preset:
-    """Every concurrency with every prompt length. seconds or requests: the other is None. leave_out: see Wanted."""
+    """Every concurrency with every prompt length. seconds or requests: the other is None.
+
+    leave_out: see `BenchRequest`.
+    """
 
     concurrency: tuple[int, ...]
     input: tuple[int, ...]
@@ -64,10 +67,10 @@ def chosen(
     return replace(made, leave_out=made.leave_out and input is None)
 
 
-def levels(preset: Preset) -> tuple[LevelWanted, ...]:
+def levels(preset: Preset) -> tuple[LevelRequest, ...]:
     """Every concurrency of a length, then those of the next length."""
     return tuple(
-        LevelWanted(concurrency, length, preset.output, preset.seconds, preset.requests)
+        LevelRequest(concurrency, length, preset.output, preset.seconds, preset.requests)
         for length, concurrency in product(preset.input, preset.concurrency)
     )
 

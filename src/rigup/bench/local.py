@@ -10,13 +10,13 @@ import threading
 from typing import Any
 
 from rigup.bench.client import BOOT, program
-from rigup.bench.result import Collected
+from rigup.bench.result import LineCollector
 
 STOP_SECONDS = 30.0
 STOPPING = b"\nstopping: what has been measured is kept (Ctrl-C again to leave at once)\n"
 
 
-def follow_here(request: dict[str, Any], collected: Collected) -> str:
+def follow_here(request: dict[str, Any], collected: LineCollector) -> str:
     """Runs the client; returns its last output if it ends early. The first Ctrl-C asks it for partial results."""
     with subprocess.Popen(
         [sys.executable, "-I", "-c", BOOT],
@@ -43,7 +43,7 @@ def follow_here(request: dict[str, Any], collected: Collected) -> str:
     return spoken[-1] if spoken else ""
 
 
-def _read(process: subprocess.Popen[str], collected: Collected) -> None:
+def _read(process: subprocess.Popen[str], collected: LineCollector) -> None:
     """Takes every line. Ctrl-C is a handler's: as an exception it could come while a line is being taken."""
     assert process.stdin and process.stdout
     to_program = process.stdin

@@ -196,7 +196,7 @@ class EngineRelease(Frozen):
 
 
 class EngineVersion(EngineRelease):
-    """One release with everything that is known about it: `Release`, and the facts of the engine that hold for it.
+    """A release with everything that is known of it: `EngineRelease`, and the facts of the engine that hold for it.
 
     families: the model families it knows. cuda_needs: None for a release without CUDA.
     """

@@ -110,18 +110,18 @@ def _wanted(args: argparse.Namespace) -> BenchRequest:
 def _of_url(args: argparse.Namespace, wanted: BenchRequest) -> int:
     from rigup.bench.local import about_url, follow_here
     from rigup.bench.progress import show
-    from rigup.bench.result import Collected
+    from rigup.bench.result import LineCollector
     from rigup.cli.output import progress as live
     from rigup.operations.primitives import progress
 
     key = service_run.key_of(args)
     where = about_url(args.url, "")["host"]
-    collected = Collected("", lambda said: show(where, "", said))
+    collected = LineCollector("", lambda said: show(where, "", said))
     with live.view() as view:
         progress.listen(view.show)
         last_words = follow_here(wanted.request(args.url, key), collected)
     result = collected.result(wanted, about_url(args.url, collected.endpoint.get("model", "")), last_words)
-    return _tell(args, Path(), [result], [])
+    return _show_results(args, Path(), [result], [])
 
 
 def _of_inventory(args: argparse.Namespace, wanted: BenchRequest) -> int:
@@ -130,10 +130,10 @@ def _of_inventory(args: argparse.Namespace, wanted: BenchRequest) -> int:
 
         return partial(bench_service, wanted=wanted)
 
-    return _tell(args, *service_run.ask_services(args, prepare))
+    return _show_results(args, *service_run.ask_services(args, prepare))
 
 
-def _tell(args: argparse.Namespace, root: Path, measured: list[dict[str, Any]], results: list[Any]) -> int:
+def _show_results(args: argparse.Namespace, root: Path, measured: list[dict[str, Any]], results: list[Any]) -> int:
     """Stores and shows the measurements and the hosts that failed."""
     from rigup.bench.store import store
     from rigup.cli.output.bench import as_csv, show_result
@@ -143,15 +143,15 @@ def _tell(args: argparse.Namespace, root: Path, measured: list[dict[str, Any]], 
     from rigup.run.result import exit_code
 
     console = Console(stderr=args.json or args.csv == "-")
-    not_kept = service_run.tell(measured, results, show_result, partial(store, root), console, args.json)
+    failure = service_run.store_and_show(measured, results, show_result, partial(store, root), console, args.json)
     if args.csv:
         try:
             write_page(args.csv, as_csv(measured), "--csv")
         except InputError as error:  # the disk has filled up; the results are on standard output already
             show_error(error, as_json=False)
-            not_kept = error.exit_code
-    if not_kept:
-        return not_kept
+            failure = error.exit_code
+    if failure:
+        return failure
     if any(result["why"] == "stopped" for result in measured):
         return 130
     silent = any(

@@ -122,10 +122,10 @@ def _harness(root: Path) -> tuple[Path, str]:
     """Returns the Python of the locked harness, installed if needed, and the harness version."""
     from rigup.lock import load_lock
     from rigup.project.inventory import LOCK
-    from rigup.sources.evaluation_environment import locked_harness, made_harness
+    from rigup.sources.evaluation_environment import install_harness, locked_harness
 
     locked, uv = locked_harness(load_lock(root / LOCK))
-    return made_harness(locked, uv, lambda line: print(line, file=sys.stderr)), locked.version
+    return install_harness(locked, uv, lambda line: print(line, file=sys.stderr)), locked.version
 
 
 def _of_url(args: argparse.Namespace, wanted: EvaluationRequest) -> int:
@@ -143,7 +143,7 @@ def _of_url(args: argparse.Namespace, wanted: EvaluationRequest) -> int:
     with stop_on_signals(), live.view() as view:
         progress.listen(view.show)
         result = evaluated(args.url, key, about, python, version, wanted)
-    return _tell(args, Path(), [result], [])
+    return _show_results(args, Path(), [result], [])
 
 
 def _of_inventory(args: argparse.Namespace, wanted: EvaluationRequest) -> int:
@@ -153,18 +153,18 @@ def _of_inventory(args: argparse.Namespace, wanted: EvaluationRequest) -> int:
         python, version = _harness(root)
         return partial(evaluate_service, python=python, version=version, wanted=wanted)
 
-    return _tell(args, *service_run.ask_services(args, prepare))
+    return _show_results(args, *service_run.ask_services(args, prepare))
 
 
-def _tell(args: argparse.Namespace, root: Path, found: list[dict[str, Any]], results: list[Any]) -> int:
+def _show_results(args: argparse.Namespace, root: Path, found: list[dict[str, Any]], results: list[Any]) -> int:
     """Stores and shows the scores and the hosts that failed."""
     from rigup.cli.output.console import Console
     from rigup.cli.output.evaluation import show_result
     from rigup.evaluation.store import store
 
     console = Console(stderr=args.json, highlight=False)
-    not_kept = service_run.tell(found, results, show_result, partial(store, root), console, args.json)
-    return not_kept or ended(found, results)
+    failure = service_run.store_and_show(found, results, show_result, partial(store, root), console, args.json)
+    return failure or ended(found, results)
 
 
 def ended(found: list[dict[str, Any]], results: list[HostResult]) -> int:

@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     from rigup.cli.output.console import Console
     from rigup.connection.signals import stop_on_signals
     from rigup.operations.primitives import progress
-    from rigup.tuning.run import Request, TuningRun, tuner_files
+    from rigup.tuning.run import TuningRequest, TuningRun, tuner_files
 
     tokens = _tokens(args)
     group = _group(args)
@@ -79,12 +79,12 @@ def run(args: argparse.Namespace) -> int:
             run.connect(take_lease=False)
         name = run.idle_host()
         if name is None or not _agreed(name, run.serving(name), args.yes, console):
-            return _tell(args, project, None, list(run.results.values()), console)
+            return _show_results(args, project, None, list(run.results.values()), console)
         with view:
             own = next(each for each in run.plans[name] if each.service.name == plan.service.name)
-            run.tune(name, Request(own, source, files, tokens, args.runs))
+            run.tune(name, TuningRequest(own, source, files, tokens, args.runs))
         results, outcome = list(run.results.values()), run.outcome
-    return _tell(args, project, outcome, results, console)
+    return _show_results(args, project, outcome, results, console)
 
 
 def _tokens(args: argparse.Namespace) -> tuple[int, ...]:
@@ -199,7 +199,7 @@ def _agreed(name: str, serving: tuple[str, ...], yes: bool, console: Any) -> boo
     return says_yes(console, f"{what}. This may take hours. Continue?")
 
 
-def _tell(
+def _show_results(
     args: argparse.Namespace, project: Project, outcome: TuningResult | None, results: list[Any], console: Any
 ) -> int:
     """Keeps a faster kernel, shows the outcome, and returns the exit code."""

@@ -27,7 +27,7 @@ from rigup.connection.command_channel import (
     run,
     send,
 )
-from rigup.connection.fact_cache import FactReader, asking, is_read_only
+from rigup.connection.fact_cache import FactReader, current_reader, is_read_only
 from rigup.connection.login_shell import for_any_shell, reading, strip_preamble, with_marker, writing
 from rigup.connection.pyinfra_internals import CommandOutput, ConnectError, SSHConnector, get_file_io
 from rigup.connection.ssh_config import ssh_config
@@ -73,7 +73,7 @@ class RigupSSHConnector(SSHConnector):
 
     def run_shell_command(self, command: StringCommand, **arguments: Any) -> tuple[bool, CommandOutput]:
         """Like `_run`; the fact reader may answer a fact's command, and any other command clears its cache."""
-        reader = asking()
+        reader = current_reader()
         if reader is not None and reader.host is self.host:
             return reader.answer(command, arguments, self._run)
         with self._changing():

@@ -1,7 +1,7 @@
 """The first command on a host: the remote user, the probe, and the facts of the last run. It only reads.
 
 All in one command, since each costs two round trips. The part that needs root runs as root, or is skipped if sudo needs
-a password; the handshake is then repeated (`sudo.settle`).
+a password; the handshake is then repeated (`sudo.shake_hands_as_root`).
 
 The questions of the last run are on the host itself, as a script, so that any controlling machine can use them, and
 only root on the host can decide what root runs there.
@@ -114,7 +114,7 @@ def _read(output: CommandOutput) -> Handshake:
     lease = said.get(_LEASE, "").split()
     held = lease[-1:] == ["held"]
     stamp = "".join(lease[: len(lease) - held])
-    answers, services = fact_batch.answers_in(output), cached_health.heard(lines)
+    answers, services = fact_batch.answers_in(output), cached_health.replies_in(lines)
     return Handshake(uid, user, said.get(_SUDO, ""), stamp, held, parse(lines), answers, services)
 
 

@@ -13,7 +13,7 @@ from typing import Annotated
 from pydantic import Field
 from pyinfra.api import FactBase
 
-from rigup.facts.bounds import Line, Said, checked, count, json_of, shown
+from rigup.facts.bounds import HostOutput, Line, checked, count, json_of, shown
 from rigup.facts.unreadable import Unreadable
 
 ACTIVE = "ACTIVE"
@@ -48,23 +48,23 @@ done
 true"""
 
 
-class _AddressSaid(Said):
+class _AddressOutput(HostOutput):
     """As `ip -json addr` prints one; without `local` where there is none of ours."""
 
     local: Line | None = None
     prefixlen: Annotated[int, Field(ge=0, le=128, strict=False)] = 0
 
 
-class _Link(Said):
+class _LinkOutput(HostOutput):
     ifname: Line = ""
     flags: Annotated[list[Line], Field(max_length=100)] = []
     operstate: Line = ""
     mtu: Annotated[int, Field(ge=0, le=2**32)] = 0
-    addr_info: Annotated[list[_AddressSaid], Field(max_length=10_000)] = []
+    addr_info: Annotated[list[_AddressOutput], Field(max_length=10_000)] = []
 
 
-class _Links(Said):
-    links: Annotated[list[_Link], Field(max_length=10_000)]
+class _LinksOutput(HostOutput):
+    links: Annotated[list[_LinkOutput], Field(max_length=10_000)]
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ def parse(output: list[str]) -> HostNetwork:
     speeds = dict(words[:2] for words in (line.split() for line in told.get("speed", ())) if len(words) > 1)
     if not listed.startswith("["):  # what came in its place: that there is no ip
         return HostNetwork(error=shown(listed) or "the list of interfaces is missing")
-    found = checked(_Links, {"links": json_of(listed, _ADDRESSES)}, _ADDRESSES)
+    found = checked(_LinksOutput, {"links": json_of(listed, _ADDRESSES)}, _ADDRESSES)
     interfaces = tuple(_interface(each, speeds) for each in found.links if each.ifname)
     try:
         return HostNetwork(interfaces, _rdma(told), shown(said[2]) if len(said) == 4 else "")
@@ -158,7 +158,7 @@ def parse(output: list[str]) -> HostNetwork:
         raise Unreadable(f"its RDMA devices: {error}") from None
 
 
-def _interface(said: _Link, speeds: dict[str, str]) -> Interface:
+def _interface(said: _LinkOutput, speeds: dict[str, str]) -> Interface:
     speed = speeds.get(said.ifname, "")
     return Interface(
         said.ifname,

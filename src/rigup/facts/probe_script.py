@@ -150,7 +150,7 @@ if child == 0:
     try:
         for name in @ASK@:
             load(name)
-        sys.modules["ask"].ask_early(early)
+        sys.modules["ask"].ask_remembered(early)
     finally:
         os._exit(0)
 if nvml:

@@ -1,4 +1,4 @@
-"""The error for what a host says and cannot have said. Apart from `said.py`, which takes long to import. Pure."""
+"""The error for what a host says and cannot have said. Apart from `bounds.py`, which takes long to import. Pure."""
 
 from __future__ import annotations
 

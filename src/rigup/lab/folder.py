@@ -159,13 +159,13 @@ class LabFolder:
                 f"{file}: the lab was created by another version of rigup", f"rigup lab down {self.name}"
             ) from None
 
-    def said(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, Any]:
         """The record's fields, of any version; empty if unreadable."""
         try:
-            said = json.loads((self.path / "lab.json").read_text())
+            fields = json.loads((self.path / "lab.json").read_text())
         except (OSError, ValueError):
             return {}
-        return said if isinstance(said, dict) else {}
+        return fields if isinstance(fields, dict) else {}
 
     def existing(self) -> LabRecord:
         """The record of a lab that must exist; raises InputError naming the labs that do."""

@@ -36,7 +36,7 @@ EXACT_TOLERANCE, TOLERANCE = 0.001, 0.05
 
 
 class Resolver:
-    """Asks hubs and archives for one fleet. `say` gets a line for what takes a while, `warnings` collects the rest.
+    """Asks hubs and archives for one fleet. `log` gets a line for what takes a while, `warnings` collects the rest.
 
     catalogue: also with the names that were read out of wheels since, which are not written yet.
     pause: how it waits between tries, in seconds.
@@ -46,11 +46,11 @@ class Resolver:
         self,
         project: Project,
         catalogue: Catalogue,
-        say: Callable[[str], None],
+        log: Callable[[str], None],
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self.catalogue = catalogue
-        self.say = say
+        self.log = log
         self.warnings: list[str] = []
         self._project = project
         self._pause = pause
@@ -67,7 +67,7 @@ class Resolver:
         repo, quant = name
         host = self._hosts[plan.host]
         hub = self._hub(host)
-        self.say(f"querying {hub.name} for {repo} {quant}")
+        self.log(f"querying {hub.name} for {repo} {quant}")
         try:
             return self._locked(hub, self._entry(name), revision)
         except InputError as error:
@@ -83,12 +83,12 @@ class Resolver:
                 f"{engine} {version}: the catalogue has no source archive for it",
                 "set archive and archive_root in the engine's file",
             )
-        self.say(f"downloading {engine} {version}: {release.archive}")
+        self.log(f"downloading {engine} {version}: {release.archive}")
         return pin_source(engine, version, release.archive, release.archive_root, cache_folder() / "sources")
 
     def uv(self, version: str | None = None, asked: str = "uv") -> LockedUv:
         """A release of uv, or the newest. Raises InputError and Unreachable."""
-        self.say("querying the package index for uv")
+        self.log("querying the package index for uv")
         return pin_uv(version, asked)
 
     def environment(self, name: BuildName, plan: Plan, uv: LockedUv, asked: str | None = None) -> LockedEnvironment:
@@ -102,12 +102,12 @@ class Resolver:
             raise InputError(
                 f"{engine} {version}: this release is not in the catalogue", "choose another release: rigup plan"
             )
-        self.say(f"resolving the packages of {build_label(name)} with uv {uv.version}")
+        self.log(f"resolving the packages of {build_label(name)} with uv {uv.version}")
         try:
             found = resolve_environment(uv_program(uv), release, variant, architecture, ray=plan.on_ray)
         except (InputError, Unreachable) as error:
             raise type(error)(f"{asked}: {error.message}" if asked else error.message, error.hint) from None
-        names = names_with(self.catalogue.name_lists, found, self.say)
+        names = names_with(self.catalogue.name_lists, found, self.log)
         self.catalogue = replace(self.catalogue, name_lists=names)
         for file in found.local:
             self.warnings.append(
@@ -120,7 +120,7 @@ class Resolver:
         """The evaluation harness for this machine, the newest without a version. Raises InputError and Unreachable."""
         from rigup.sources.evaluation_environment import resolve_harness
 
-        self.say(f"resolving the packages of the evaluation harness with uv {uv.version}")
+        self.log(f"resolving the packages of the evaluation harness with uv {uv.version}")
         return resolve_harness(uv_program(uv), version)
 
     def image(self, name: BuildName, plan: Plan) -> LockedImage:
@@ -135,7 +135,7 @@ class Resolver:
             raise InputError(
                 f"{build_label(name)}: the catalogue has no image of it", "set images in the engine's file"
             )
-        self.say(f"querying the registry for {image.repository}:{image.tag}")
+        self.log(f"querying the registry for {image.repository}:{image.tag}")
         host = self._hosts[plan.host]
         mirrors = read_settings(host.data, (), self._project.root, host.origins).image_mirrors
         digest, size = Registry(mirrors, self._pause).digest(image.repository, image.tag, architecture)

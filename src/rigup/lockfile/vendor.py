@@ -50,7 +50,7 @@ class PinnedFile:
 
 
 @dataclass
-class Vendored:
+class VendoredFiles:
     """What lies in the folder. fetched: how many of its files are new. beside: what could not be had, and may lack."""
 
     folder: Path
@@ -65,25 +65,25 @@ class Vendored:
 
 
 def vendor(
-    lock: Lock, folder: Path, say: Callable[[str], None], hub_of: Callable[[str], Hub] | None = None
-) -> Vendored:
+    lock: Lock, folder: Path, log: Callable[[str], None], hub_of: Callable[[str], Hub] | None = None
+) -> VendoredFiles:
     """Collects everything that a lock pins; what is there already is checked and kept.
 
     hub_of: the hub of a repository, where weights are wanted too. Raises Unreachable naming what could not be had,
     after everything else was fetched; HostFailed on another sha256; InputError where the folder cannot be written.
     """
-    done = Vendored(folder)
+    done = VendoredFiles(folder)
     failed: list[RigupError] = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for wanted in wanted_files(lock, hub_of):
             try:
-                done.fetched += _have(wanted, folder, say)
+                done.fetched += _have(wanted, folder, log)
             except (Unreachable, InputError, HostFailed) as error:
                 failed.append(error)
                 continue
             done.files[wanted.path] = {"sha256": wanted.sha256, "size": (folder / wanted.path).stat().st_size}
-        _pythons(lock, done, say)
+        _pythons(lock, done, log)
         told = {"schema": SCHEMA, "files": dict(sorted(done.files.items()))}
         (folder / MANIFEST).write_text(json.dumps(told, indent=1) + "\n")
     except OSError as error:
@@ -128,13 +128,13 @@ def _weights(checkpoint: LockedCheckpoint, hub: Hub) -> Iterator[PinnedFile]:
         yield PinnedFile(path, file.sha256, functools.partial(str, url), hub.auth, file.size)
 
 
-def _have(wanted: PinnedFile, folder: Path, say: Callable[[str], None]) -> bool:
+def _have(wanted: PinnedFile, folder: Path, log: Callable[[str], None]) -> bool:
     """Sees to it that a file is there and is the pinned one; whether it had to be got."""
     target = folder / wanted.path
     if target.exists():
         if sha256_of(target) == wanted.sha256:
             return False
-        say(f"{wanted.name}: does not match rigup.lock; downloading it again")
+        log(f"{wanted.name}: does not match rigup.lock; downloading it again")
         target.unlink()
     target.parent.mkdir(parents=True, exist_ok=True)
     near = [place / wanted.name for place in find_links()] + [cache_folder() / "sources" / wanted.sha256]
@@ -144,13 +144,13 @@ def _have(wanted: PinnedFile, folder: Path, say: Callable[[str], None]) -> bool:
             shutil.copyfile(place, part)
             part.replace(target)
             return True
-    say(f"fetching {wanted.name}")
+    log(f"fetching {wanted.name}")
     fetch(wanted.find_url, wanted.name, wanted.sha256, target, auth=wanted.auth, most_bytes=wanted.most_bytes)
     target.with_name(f"{target.name}.lock").unlink(missing_ok=True)
     return True
 
 
-def _pythons(lock: Lock, done: Vendored, say: Callable[[str], None]) -> None:
+def _pythons(lock: Lock, done: VendoredFiles, log: Callable[[str], None]) -> None:
     """The Pythons of environments, from where uv gets them, checked by uv. Where that is out of reach, it is said."""
     pythons = {(e.python, e.architecture) for e in lock.environments if e.python_from == "uv"}
     for version, architecture in sorted(pythons) if lock.uv else ():
@@ -162,7 +162,7 @@ def _pythons(lock: Lock, done: Vendored, say: Callable[[str], None]) -> None:
             unchecked, path = done.folder / "python" / UNCHECKED, "/".join(("python", *parts))
             target = done.folder / path
             if not target.exists():
-                say(f"fetching Python {version} for {architecture}")
+                log(f"fetching Python {version} for {architecture}")
                 found = unchecked.joinpath(*parts)
                 found.parent.mkdir(parents=True, exist_ok=True)
                 download(url, f"Python {version}", found)

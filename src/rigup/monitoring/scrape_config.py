@@ -50,17 +50,17 @@ class SkippedTarget:
 
 
 @dataclass(frozen=True)
-class Scraping:
+class ScrapeConfig:
     """All of a fleet's."""
 
     targets: tuple[ScrapeTarget, ...] = ()
     left_out: tuple[SkippedTarget, ...] = ()
 
 
-def scraping(hosts: Iterable[ScrapedHost]) -> Scraping:
+def scrape_config_of(hosts: Iterable[ScrapedHost]) -> ScrapeConfig:
     """What is to be asked of these hosts, and what cannot be."""
     found = [part for host in hosts for part in (*_engines(host), *_exporters(host))]
-    return Scraping(
+    return ScrapeConfig(
         tuple(part for part in found if isinstance(part, ScrapeTarget)),
         tuple(part for part in found if isinstance(part, SkippedTarget)),
     )
@@ -106,7 +106,7 @@ def _target(
     return ScrapeTarget(job, address(reached, port), labels, key_file)
 
 
-def prometheus_yml(scraped: Scraping, source: str, interval_s: int = 15, rules: str = "alerts.yml") -> str:
+def prometheus_yml(scraped: ScrapeConfig, source: str, interval_s: int = 15, rules: str = "alerts.yml") -> str:
     """The configuration. source: what it was made from, for its first line. rules: a file beside it.
 
     A target with a key is a job of its own, since a key belongs to a job; its label `job` is that of the others.

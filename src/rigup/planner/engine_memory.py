@@ -34,7 +34,7 @@ _MOST_GIB = 65_536
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class CountedOption:
     """A number among the flags that memory is counted from. names: one option in all its spellings.
 
     lowest, highest: of whole numbers; without them it is a part of a GPU, above 0 and up to 1.
@@ -56,20 +56,20 @@ FRACTION, TOKENS, SEQUENCES, OFFLOAD = 0, 1, 2, 3
 PROMPT_CACHE = 2  # of llama.cpp: MiB, -1 for no limit
 COUNTED = {
     "vllm": (
-        Counted(("--gpu-memory-utilization",)),
-        Counted(("--max-num-batched-tokens",), 1, _MOST_TOKENS),
-        Counted(("--max-num-seqs",), 1, _MOST_SEQUENCES),
-        Counted(("--cpu-offload-gb",), 0, _MOST_GIB),
+        CountedOption(("--gpu-memory-utilization",)),
+        CountedOption(("--max-num-batched-tokens",), 1, _MOST_TOKENS),
+        CountedOption(("--max-num-seqs",), 1, _MOST_SEQUENCES),
+        CountedOption(("--cpu-offload-gb",), 0, _MOST_GIB),
     ),
     "sglang": (
-        Counted(("--mem-fraction-static",)),
-        Counted(("--chunked-prefill-size",), 1, _MOST_TOKENS),
-        Counted(("--max-running-requests",), 1, _MOST_SEQUENCES),
+        CountedOption(("--mem-fraction-static",)),
+        CountedOption(("--chunked-prefill-size",), 1, _MOST_TOKENS),
+        CountedOption(("--max-running-requests",), 1, _MOST_SEQUENCES),
     ),
     "llama.cpp": (
-        Counted(("--ubatch-size", "-ub"), 1, _MOST_TOKENS),
-        Counted(("--parallel", "-np"), 1, _MOST_SEQUENCES),
-        Counted(("--cache-ram", "-cram"), -1, _MOST_GIB * 1024),
+        CountedOption(("--ubatch-size", "-ub"), 1, _MOST_TOKENS),
+        CountedOption(("--parallel", "-np"), 1, _MOST_SEQUENCES),
+        CountedOption(("--cache-ram", "-cram"), -1, _MOST_GIB * 1024),
     ),
 }
 _EAGER = {"vllm": "--enforce-eager", "sglang": "--disable-cuda-graph"}
@@ -135,7 +135,7 @@ def _overridden(attempt: Attempt, given: Attempt) -> Attempt:
     return given[0] or fraction, given[1] or tokens, given[2] or sequences
 
 
-def _given(service: Service, counted: Counted) -> float:
+def _given(service: Service, counted: CountedOption) -> float:
     """The number that the flags give, 0 for none; one that is out of range is the rules' business."""
     values = (counted.value(service.flags.get(name)) for name in counted.names)
     return next((value for value in values if value), 0)

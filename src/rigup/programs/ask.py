@@ -23,16 +23,16 @@ from typing import Any
 
 if __package__:
     from rigup.programs.http_reader import exchange, parsed, printable
-    from rigup.programs.listeners import Stranger, UnitPort
+    from rigup.programs.listeners import ForeignPort, UnitPort
     from rigup.programs.unprivileged import output_of
 else:
     sys.dont_write_bytecode = True
     from http_reader import exchange, parsed, printable  # type: ignore[import-not-found, no-redef]
-    from listeners import Stranger, UnitPort  # type: ignore[import-not-found, no-redef]
+    from listeners import ForeignPort, UnitPort  # type: ignore[import-not-found, no-redef]
     from unprivileged import output_of  # type: ignore[import-not-found, no-redef]
 
 COMPLETIONS = "/v1/chat/completions"
-EARLY, EARLY_SECONDS = "##rigup-early##", 5
+REPLY_MARK, HANDSHAKE_SECONDS = "##rigup-early##", 5
 REMEMBERED = "#ask"
 CONNECT_SECONDS = 5
 HEALTH_SECONDS = 5
@@ -48,7 +48,7 @@ WHOLE = 4096
 Reply = dict[str, Any]
 
 
-class Asking:
+class HealthTarget:
     """One service of this host. url: "http://host:port". unit: to which that port must belong."""
 
     def __init__(self, url: str, unit: str) -> None:
@@ -60,8 +60,10 @@ class Asking:
     def healthy(self, path: str) -> bool:
         """Whether /health returns 200; necessary but not sufficient. Raises Stranger."""
         try:
-            said = self._say(self._request("GET", path), HEALTH_SECONDS, lambda status, body, _: {"status": status})
-        except Stranger:
+            said = self._exchange(
+                self._request("GET", path), HEALTH_SECONDS, lambda status, body, _: {"status": status}
+            )
+        except ForeignPort:
             raise
         except OSError:
             return False
@@ -72,16 +74,16 @@ class Asking:
         try:
             headers = [f"Authorization: Bearer {_key(key_file)}"] if key_file else []
             request = self._request("POST", COMPLETIONS, *headers, body=body)
-            return self._say(request, seconds, reply_to)
+            return self._exchange(request, seconds, reply_to)
         except (OSError, ValueError) as error:
-            return _failed(str(error) if isinstance(error, Stranger) else f"unexpected response: {error}")
+            return _failed(str(error) if isinstance(error, ForeignPort) else f"unexpected response: {error}")
 
     def _request(self, method: str, path: str, *headers: str, body: bytes = b"") -> bytes:
         lines = [f"{method} {path} HTTP/1.1", f"Host: {self._netloc}", "Connection: close", *headers]
         lines += ["Content-Type: application/json", f"Content-Length: {len(body)}"] if body else []
         return "\r\n".join([*lines, "", ""]).encode() + body
 
-    def _say(self, request: bytes, seconds: float, read: Any) -> Reply:
+    def _exchange(self, request: bytes, seconds: float, read: Any) -> Reply:
         """Sends a request, and has `read` make a reply of status, body and seconds. Raises OSError."""
         with self._port.connect(self._host, self._number, min(seconds, CONNECT_SECONDS)) as connection:
 
@@ -175,10 +177,10 @@ def _text(message: dict[str, Any], name: str) -> str:
 
 def ask(request: dict[str, Any]) -> Reply:
     """Waits up to wait_s for the endpoint, then asks."""
-    asking = Asking(request["url"], request["unit"])
+    target = HealthTarget(request["url"], request["unit"])
     deadline = time.monotonic() + request["wait_s"]
     try:
-        while not asking.healthy(request["health"]):
+        while not target.healthy(request["health"]):
             state, restarts = unit_state(request["unit"])
             if state in ("failed", "inactive"):
                 return _failed(f"the unit is {state}")
@@ -187,30 +189,32 @@ def ask(request: dict[str, Any]) -> Reply:
             if time.monotonic() > deadline:
                 return {"state": "starting", "why": "/health does not return 200 yet"}
             time.sleep(0.2)
-    except Stranger as error:
+    except ForeignPort as error:
         return _failed(str(error))
-    return asking.complete(request["key_file"], body_of(request).encode(), request["timeout_s"])
+    return target.complete(request["key_file"], body_of(request).encode(), request["timeout_s"])
 
 
-def early_question(request: dict[str, Any]) -> str:
-    """The line that `ask_early` needs for a request."""
+def request_line(request: dict[str, Any]) -> str:
+    """The line that `ask_remembered` needs for a request."""
     return f"{request['url']} {request['unit']} {request['key_file'] or '-'} {body_of(request)}"
 
 
-def ask_early(path: str) -> None:
+def ask_remembered(path: str) -> None:
     """Asks services while their host is still being looked at; a line for each: EARLY, a name, the reply.
 
-    path: of a file with lines of REMEMBERED, a name and an `early_question`; other lines are somebody else's. Nobody
+    path: of a file with lines of REMEMBERED, a name and an `request_line`; other lines are somebody else's. Nobody
     waits for long, and of what has not answered there is just the name: whoever has the time, or wants to know why,
     asks again.
     """
     with open(path) as file:
         remembered = [line.rstrip("\n").split(" ", 5)[1:] for line in file if line.startswith(f"{REMEMBERED} ")]
     for name, url, unit, key_file, body in remembered:
-        reply = Asking(url, unit).complete(key_file if key_file != "-" else None, body.encode(), EARLY_SECONDS)
+        reply = HealthTarget(url, unit).complete(
+            key_file if key_file != "-" else None, body.encode(), HANDSHAKE_SECONDS
+        )
         said = json.dumps(reply) if reply["state"] == "answered" else ""
-        line = f"{EARLY} {name} {said}\n".encode()
-        os.write(1, line if len(line) <= WHOLE else f"{EARLY} {name} \n".encode())
+        line = f"{REPLY_MARK} {name} {said}\n".encode()
+        os.write(1, line if len(line) <= WHOLE else f"{REPLY_MARK} {name} \n".encode())
 
 
 def main(source: str = "-") -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from rigup import layout
 from rigup.errors import HostFailed
-from rigup.facts.bounds import Line, Said, checked, json_of
+from rigup.facts.bounds import HostOutput, Line, checked, json_of
 from rigup.facts.unreadable import Unreadable
 from rigup.host import Host
 from rigup.operations.primitives import remote
@@ -25,17 +25,17 @@ ASKED_ROLES = frozenset(("service", "weights"))
 _MOST_NAMED = 4
 
 
-class Checked(Said):
+class WeightsCheck(HostOutput):
     """What `fetch_weights.py --check` found: names of files that are missing, and of those that are not as locked."""
 
     missing: list[Line]
     bad: list[Line]
 
 
-def read_check(text: str, what: str) -> Checked:
+def read_check(text: str, what: str) -> WeightsCheck:
     """Reads the last line of its output. Raises HostFailed, beginning with `what`, for anything else."""
     try:
-        return checked(Checked, json_of(text, "its answer"), "its answer")
+        return checked(WeightsCheck, json_of(text, "its answer"), "its answer")
     except Unreadable as error:
         raise HostFailed(f"{what}: {error}") from None
 

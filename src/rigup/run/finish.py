@@ -16,7 +16,7 @@ from typing import Any
 
 import gevent
 
-from rigup.connection.cached_health import early_answer, to_remember
+from rigup.connection.cached_health import cached_reply, to_remember
 from rigup.connection.connections import LEAVE_SECONDS
 from rigup.connection.fact_batch import digest
 from rigup.connection.fact_cache import read_only
@@ -74,7 +74,7 @@ class RunFinisher:
         last = self._last(self.recorder, host)
         result.state = "pending"
         requests = {plan.service.name: short_request(plan) for plan in run.plans[host.name]}
-        early = {name: reply for name, request in requests.items() if (reply := early_answer(host, request))}
+        early = {name: reply for name, request in requests.items() if (reply := cached_reply(host, request))}
         finished = finish_host(host, handshake.lease, {name: requests[name] for name in requests.keys() - early}, last)
         if finished.recorded:
             self._recorded[host.name] = record

@@ -89,7 +89,7 @@ def rows(plan: Plan, probe: Probe, lines: Iterable[str]) -> list[dict[str, Any]]
             "measured_mib": _in_use(card),
             "capacity_mib": planned.capacity_mib,
         }
-        if told := _told(said):
+        if told := _log_figures(said):
             row["parts"] = told
         found.append(row)
     return found
@@ -106,7 +106,7 @@ def _in_use(card: ProbedGpu | None) -> int | None:
     return card.memory_used_mib + (card.memory_reserved_mib or 0)
 
 
-def _told(parts: Parts) -> dict[str, Any]:
+def _log_figures(parts: Parts) -> dict[str, Any]:
     """What the log tells, in whole MiB; an engine that compares free memory before and after may say less than none."""
     said = {key: value for key, value in asdict(parts).items() if value is not None and key not in _KEPT_PARTS}
     return {key: value if key == "kv_tokens" else max(0, round(value)) for key, value in said.items()}

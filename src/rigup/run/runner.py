@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any, Self
 
 from rigup.connection import pyinfra_internals
-from rigup.connection.cached_health import early_answer
+from rigup.connection.cached_health import cached_reply
 from rigup.connection.connections import Connections
 from rigup.connection.fact_cache import FactReader, read_only
 from rigup.connection.lease import NOBODYS, OURS, Lease, myself
@@ -315,7 +315,7 @@ class Run:
             return answered[name]
         if probe is not None and name not in probe.releases and name not in probe.damaged:
             raise HostFailed(f"{host.name}: {name} was never applied", "run rigup diff to see what apply would do")
-        if said := early_answer(host, short_request(plan)):
+        if said := cached_reply(host, short_request(plan)):
             return keep_answer(host, name, said)
         return ask_service(host, plan, max_tokens=1, wait_s=60)
 

@@ -8,12 +8,12 @@ from collections.abc import Callable
 
 import pytest
 
-from rigup.bench.client import LevelWanted
+from rigup.bench.client import LevelRequest
 from rigup.errors import HostFailed, InputError, RigupError, Unreachable
 from tests.unit.bench.conftest import Engine, measure
 
-FEW = LevelWanted(2, 32, 5, requests=6)
-NAMED = LevelWanted(4, 16, 8, seconds=1)
+FEW = LevelRequest(2, 32, 5, requests=6)
+NAMED = LevelRequest(4, 16, 8, seconds=1)
 
 
 def said(error: RigupError, engine: Engine | None = None) -> tuple[str, str | None]:
@@ -67,10 +67,10 @@ def test_a_key_that_is_wrong_or_lacking_and_a_model_that_is_not_there(engine: Ca
 def test_more_tokens_than_the_model_takes(engine: Callable[..., Engine]) -> None:
     mock = engine(context=1000)
     with pytest.raises(InputError) as failed:
-        measure(mock.url, LevelWanted(1, 990, 11, requests=1))
+        measure(mock.url, LevelRequest(1, 990, 11, requests=1))
     why = "990 prompt and 11 answer tokens are 1001; mock accepts 1000"
     assert said(failed.value) == (why, "reduce --input or --output")
-    levels = (LevelWanted(1, 900, 11, requests=1), LevelWanted(1, 990, 11, requests=1))
+    levels = (LevelRequest(1, 900, 11, requests=1), LevelRequest(1, 990, 11, requests=1))
     result = measure(mock.url, *levels, leave_out=True)
     assert [level["input"] for level in result["levels"]] == [900]
     assert result["notes"] == [f"skipped prompts of 990 tokens: {why}"]
@@ -115,19 +115,19 @@ def test_a_connection_that_the_endpoint_closes_between_two_answers_is_no_failure
 ) -> None:
     # the first of two streams has nothing left to do while the other one still waits
     mock = engine(itl=0.03, close_after=seconds, ttft=0.02)
-    (level,) = measure(mock.url, LevelWanted(2, 32, 3, requests=5))["levels"]
+    (level,) = measure(mock.url, LevelRequest(2, 32, 3, requests=5))["levels"]
     assert (level["requests"]["counted"], level["failures"]) == (5, {})
 
 
 def test_a_silent_stream_is_given_up(engine: Callable[..., Engine]) -> None:
-    (level,) = measure(engine(hang=True, spare_requests=1).url, LevelWanted(2, 16, 2, requests=2), timeout_s=1)[
+    (level,) = measure(engine(hang=True, spare_requests=1).url, LevelRequest(2, 16, 2, requests=2), timeout_s=1)[
         "levels"
     ]
     assert level["failures"] == {"no data for 1 s": 2}
 
 
 def test_a_cap_of_the_engine_is_shown_as_one(engine: Callable[..., Engine]) -> None:
-    levels = (LevelWanted(2, 16, 20, requests=4), LevelWanted(12, 16, 5, seconds=1))
+    levels = (LevelRequest(2, 16, 20, requests=4), LevelRequest(12, 16, 5, seconds=1))
     result = measure(engine(ttft=0.05, itl=0.01, running=3).url, *levels)
     below, above = (level["engine"] for level in result["levels"])
     assert (below["capped"], above["capped"]) == (False, True)
@@ -139,5 +139,5 @@ def test_a_cap_of_the_engine_is_shown_as_one(engine: Callable[..., Engine]) -> N
 
 
 def test_an_engine_without_metrics_is_not_said_to_be_capped(engine: Callable[..., Engine]) -> None:
-    (level,) = measure(engine(metrics=False, running=1).url, LevelWanted(8, 16, 2, requests=16))["levels"]
+    (level,) = measure(engine(metrics=False, running=1).url, LevelRequest(8, 16, 2, requests=16))["levels"]
     assert level["engine"] is None

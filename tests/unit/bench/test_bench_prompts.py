@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rigup.bench.client import LevelWanted
+from rigup.bench.client import LevelRequest
 from rigup.programs.bench.bench_prompts import DIFFERENT, Form, Prompts
 from tests.unit.bench.conftest import Engine, measure
 
@@ -46,7 +46,7 @@ def test_no_two_prompts_begin_alike_and_they_never_run_out() -> None:
 
 @pytest.mark.parametrize("style", ["vllm", "sglang", "llama.cpp"])
 def test_engines_with_a_tokenizer_get_token_ids(engine: Callable[..., Engine], style: str) -> None:
-    result = measure(engine(style=style).url, LevelWanted(2, 1000, 3, requests=4))
+    result = measure(engine(style=style).url, LevelRequest(2, 1000, 3, requests=4))
     (level,) = result["levels"]
     assert (result["endpoint"]["engine"], result["endpoint"]["prompts"]) == (style, "token ids")
     assert (level["prompt_tokens"], level["output_tokens"]) == ({"least": 1000, "most": 1000}, {"least": 3, "most": 3})
@@ -55,7 +55,7 @@ def test_engines_with_a_tokenizer_get_token_ids(engine: Callable[..., Engine], s
 
 @pytest.mark.parametrize("chat", [False, True], ids=["completions", "chat"])
 def test_others_get_words_that_the_engine_has_counted(engine: Callable[..., Engine], chat: bool) -> None:
-    result = measure(engine(style="plain").url, LevelWanted(2, 1000, 3, requests=4), chat=chat)
+    result = measure(engine(style="plain").url, LevelRequest(2, 1000, 3, requests=4), chat=chat)
     (level,) = result["levels"]
     assert result["endpoint"]["prompts"] == "words counted by the engine"
     assert level["prompt_tokens"] == {"least": 1000, "most": 1000}

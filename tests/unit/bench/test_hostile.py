@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rigup.bench.client import LevelWanted
+from rigup.bench.client import LevelRequest
 from rigup.bench.lines import MOST_BYTES, read_line
-from rigup.bench.result import Collected
+from rigup.bench.result import LineCollector
 from rigup.errors import HostFailed, RigupError
 from tests.unit.bench.conftest import measure
 
-FEW = LevelWanted(1, 16, 4, requests=2)
+FEW = LevelRequest(1, 16, 4, requests=2)
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
 CHOICE = {"choices": [{"text": "a", "finish_reason": None}]}
 LAST = {"choices": [{"text": "", "finish_reason": "length"}]}
@@ -164,7 +164,7 @@ KINDS = st.sampled_from(["endpoint", "progress", "left_out", "level", "end", "er
 
 @given(kind=KINDS, said=TREES)
 def test_whatever_a_host_says_is_a_line_or_one_message(kind: str, said: Any) -> None:
-    collected = Collected("gpu1: chat: ", lambda progress: None)
+    collected = LineCollector("gpu1: chat: ", lambda progress: None)
     try:
         collected.take(json.dumps({kind: said}))
     except RigupError as error:
@@ -188,5 +188,5 @@ def test_whatever_a_host_prints_is_a_line_or_none(line: bytes) -> None:
 )
 def test_a_line_that_makes_no_sense_is_told_with_its_place(line: str, why: str) -> None:
     with pytest.raises(HostFailed) as failed:
-        Collected("gpu1: chat: ", lambda progress: None).take(line)
+        LineCollector("gpu1: chat: ", lambda progress: None).take(line)
     assert failed.value.message.startswith(f"gpu1: chat: the output of the benchmark is invalid: {why}")

@@ -18,7 +18,7 @@ from rigup.cli.page.gathering import fleet_content, memory_of
 from rigup.cli.page.status_page import page_of
 from rigup.errors import HostFailed, Unreachable
 from rigup.facts.probe import ProbedGpu
-from rigup.operations.service.history import KeptRelease
+from rigup.operations.service.history import RetainedRelease
 from rigup.plan import Plan
 from rigup.project.inventory import HostEntry, Project
 from rigup.run import history as history_asking
@@ -27,13 +27,13 @@ from rigup.run.history import ReleaseHistory, histories_of
 from rigup.run.result import HostResult
 from tests.unit.cli.page_content import result
 from tests.unit.cli.page_reader import read
-from tests.unit.cli.test_status import having, manifest, planned, result_of, row, settle
+from tests.unit.cli.test_status import having, manifest, planned, result_of, row, set_states
 
 PINNED = having("580.178.04")
 KEY = "the-key-of-the-service"
 
 
-def examined(root: Path, *results: HostResult, plan: Plan | None = None) -> Any:
+def inspected(root: Path, *results: HostResult, plan: Plan | None = None) -> Any:
     """What an examination knows of these hosts, each with the plan of `chat` (or this one)."""
     plan = plan or planned()
     wanted = {"chat": manifest(plan)}
@@ -51,7 +51,7 @@ def examined(root: Path, *results: HostResult, plan: Plan | None = None) -> Any:
 
 def rows_of(run: Any) -> list[dict[str, Any]]:
     rows = [row(found, run.plans[name][0]) for name, found in run.results.items()]
-    settle(run.results.values(), rows)
+    set_states(run.results.values(), rows)
     return rows
 
 
@@ -66,11 +66,14 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, ReleaseHistory]:
 def test_a_host_in_order(tmp_path: Path, asked: dict[str, ReleaseHistory]) -> None:
     plan = planned()
     first = {**manifest(plan), "environment": {"HF_TOKEN": "a-token-by-name"}}
-    releases = (KeptRelease("chat", 1, 0, False, True, first), KeptRelease("chat", 2, 60, True, True, manifest(plan)))
+    releases = (
+        RetainedRelease("chat", 1, 0, False, True, first),
+        RetainedRelease("chat", 2, 60, True, True, manifest(plan)),
+    )
     asked["gpu1"] = ReleaseHistory({"chat": releases}, (KEY,))
     store(tmp_path, result("2026-11-21T08:00:00Z") | {"host": "gpu1"})
     (tmp_path / "rigup.lock").write_text("schema = 1\n")
-    run = examined(tmp_path, result_of(plan, PINNED))
+    run = inspected(tmp_path, result_of(plan, PINNED))
     content, secrets = fleet_content(run, rows_of(run), "gpu1")
 
     assert (content.origin.fleet, content.origin.rigup, content.origin.limit) == ("homelab", __version__, "gpu1")
@@ -92,9 +95,9 @@ def test_a_host_in_order(tmp_path: Path, asked: dict[str, ReleaseHistory]) -> No
 def test_the_page_has_none_of_the_secrets(tmp_path: Path, asked: dict[str, ReleaseHistory]) -> None:
     known = [KEY, "a-token-by-name", "said-in-the-inventory", "of-the-admin"]
     changed = {"environment": {"HF_TOKEN": "a-token-by-name"}, "command": ["x", *known]}
-    kept = (KeptRelease("chat", 1, 0, False, True, {}), KeptRelease("chat", 2, 60, True, True, changed))
+    kept = (RetainedRelease("chat", 1, 0, False, True, {}), RetainedRelease("chat", 2, 60, True, True, changed))
     asked["gpu1"] = ReleaseHistory({"chat": kept}, (KEY,))
-    run = examined(tmp_path, result_of(planned(), PINNED))
+    run = inspected(tmp_path, result_of(planned(), PINNED))
     run.results["gpu1"].errors.append(HostFailed(" ".join(known), " ".join(known)))
     page = page_of(run, rows_of(run), None)
     assert [secret for secret in known if secret in page] == []
@@ -110,7 +113,7 @@ def test_each_state_of_a_host(tmp_path: Path, asked: dict[str, ReleaseHistory]) 
     away.fail("unreachable", Unreachable("gpu4: connection refused", "is it on?"))
     stopped = HostResult("gpu5")
     stopped.fail("cancelled")
-    run = examined(tmp_path, good, drifted, silent, away, stopped)
+    run = inspected(tmp_path, good, drifted, silent, away, stopped)
     content, _ = fleet_content(run, rows_of(run), None)
     assert [host.state for host in content.hosts] == ["in order", "drifted", "no answer", "unreachable", "failed"]
     assert [host.name for host in content.worst_first] == ["gpu4", "gpu5", "gpu3", "gpu2", "gpu1"]
@@ -129,7 +132,7 @@ def test_a_service_over_hosts_that_does_not_answer(
 ) -> None:
     silent = replace(result_of(planned(), PINNED), answers=[], worker_health={"chat": standing})
     silent.fail("failed", HostFailed(f"gpu1: chat: {standing}"))
-    run = examined(tmp_path, silent)
+    run = inspected(tmp_path, silent)
     content, _ = fleet_content(run, rows_of(run), None)
     assert [host.state for host in content.hosts] == ["no answer"]
     (tag,) = (one for h4 in read(page_of(run, rows_of(run), None)).all("h4") for one in h4.of_class("tag"))
@@ -137,7 +140,7 @@ def test_a_service_over_hosts_that_does_not_answer(
 
 
 def test_a_service_that_left_the_inventory_is_shown_as_such(tmp_path: Path, asked: dict[str, ReleaseHistory]) -> None:
-    run = examined(tmp_path, result_of(planned(), PINNED))
+    run = inspected(tmp_path, result_of(planned(), PINNED))
     run.drift["gpu1"] = (Drift("not in the inventory", "rigup-old.service is active", "old"),)
     left = {"host": "gpu1", "service": "old", "unit": "active", "health": "not asked", "drift": "not in the inventory"}
     content, _ = fleet_content(run, [*rows_of(run), left], None)
@@ -200,6 +203,6 @@ def test_what_a_card_reports_is_in_the_facts(tmp_path: Path, asked: dict[str, Re
     good = result_of(planned(), PINNED)
     assert good.probe is not None
     hot = ProbedGpu("NVIDIA GeForce RTX 3090", 1, 24576, 91, 0, throttled=("too hot",))
-    run = examined(tmp_path, replace(good, probe=replace(good.probe, gpus=(hot,))))
+    run = inspected(tmp_path, replace(good, probe=replace(good.probe, gpus=(hot,))))
     content, _ = fleet_content(run, rows_of(run), None)
     assert {("hottest GPU", "91 °C"), ("throttled", "GPU 0: too hot")} <= set(content.hosts[0].facts)

@@ -40,8 +40,8 @@ def test_the_last_run_that_is_no_sweep_is_shown_beside_it() -> None:
 
 def test_history_is_of_levels_that_were_measured_again() -> None:
     (found,) = histories(results())
-    assert (found.key, [moment.release for moment in found.moments]) == ((1, 256, 100), ["2", "3", "3", "4", "4"])
-    assert [moment.time for moment in found.moments] == sorted(moment.time for moment in found.moments)
+    assert (found.key, [moment.release for moment in found.rates]) == ((1, 256, 100), ["2", "3", "3", "4", "4"])
+    assert [moment.time for moment in found.rates] == sorted(moment.time for moment in found.rates)
     assert histories(results()[:1]) == []
 
 

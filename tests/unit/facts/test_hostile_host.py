@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from rigup.cli import log
 from rigup.cli.output.console import Console
-from rigup.cli.output.status_rows import row, settle
+from rigup.cli.output.status_rows import row, set_states
 from rigup.cli.page.gathering import _facts, _releases, _versions
 from rigup.cli.page.report_page import _probe, _record
 from rigup.cli.releases import _json, show
@@ -129,7 +129,7 @@ def used(probe: Probe) -> None:
     preflight(probe, (plan,), 0.0)
     result = HostResult("gpu1", probe=probe)
     found = [row(result, plan, drift) | {"memory": rows(plan, probe, ())}]
-    settle([result], found)
+    set_states([result], found)
     console = Console(file=io.StringIO(), width=120)
     console.print(table(found))
     json.dumps(found), json.dumps(probe.as_json(), allow_nan=False)

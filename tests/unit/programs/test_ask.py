@@ -234,16 +234,16 @@ def test_early_answers_and_refusals_come_line_by_line(tmp_path: Path) -> None:
         file = tmp_path / "questions"
         file.write_text(
             "ask somebody 'else'\n"
-            + "".join(f"{program.REMEMBERED} {name} {program.early_question(line)}\n" for name, line in lines.items())
+            + "".join(f"{program.REMEMBERED} {name} {program.request_line(line)}\n" for name, line in lines.items())
         )
-        words = [sys.executable, "-IS", "-c", OWN + "ask.ask_early(sys.argv[1])", str(file)]
+        words = [sys.executable, "-IS", "-c", OWN + "ask.ask_remembered(sys.argv[1])", str(file)]
         done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
     said, *refused = done.stdout.splitlines()
     mark, name, text = said.split(" ", 2)
-    assert (mark, name) == (program.EARLY, "ok")
+    assert (mark, name) == (program.REPLY_MARK, "ok")
     reply = read_reply(text)
     assert (reply.state, reply.text) == ("answered", "Paris.")
-    assert refused == [f"{program.EARLY} refused ", f"{program.EARLY} keyless "]
+    assert refused == [f"{program.REPLY_MARK} refused ", f"{program.REPLY_MARK} keyless "]
 
 
 @contextmanager
@@ -300,12 +300,12 @@ def test_nothing_is_said_to_a_port_of_somebody_else(tmp_path: Path) -> None:
         request |= {"url": url, "health": "/health", "wait_s": 5, "timeout_s": 5}
         words = [sys.executable, "-EsS", str(PROGRAMS / "ask.py")]
         done = subprocess.run(words, input=json.dumps(request), capture_output=True, text=True, timeout=60, check=True)
-        (tmp_path / "questions").write_text(f"{program.REMEMBERED} name {program.early_question(request)}\n")
+        (tmp_path / "questions").write_text(f"{program.REMEMBERED} name {program.request_line(request)}\n")
         early = [
             sys.executable,
             "-EsS",
             "-c",
-            "import ask, sys; ask.ask_early(sys.argv[1])",
+            "import ask, sys; ask.ask_remembered(sys.argv[1])",
             str(tmp_path / "questions"),
         ]
         told = subprocess.run(early, capture_output=True, text=True, timeout=60, check=True, cwd=PROGRAMS)
@@ -315,7 +315,7 @@ def test_nothing_is_said_to_a_port_of_somebody_else(tmp_path: Path) -> None:
     said = json.loads(done.stdout)
     assert said["state"] == "failed"
     assert said["why"].startswith(why) and said["why"].endswith(f"), not to {UNIT}")
-    assert told.stdout == f"{program.EARLY} name \n"
+    assert told.stdout == f"{program.REPLY_MARK} name \n"
     assert heard == []
 
 

@@ -185,7 +185,7 @@ def test_a_file_that_cannot_be_linked_is_not_offered(tmp_path: Path) -> None:
     (tmp_path / "files/a").mkdir(parents=True)
     for sha256 in ("a", "b"):
         offer.add(sha256, tmp_path / "file")
-    offer.tell(fetching={}, hashing=[], claims=[], hub_bytes=0)
+    offer.publish(fetching={}, hashing=[], claims=[], hub_bytes=0)
     assert json.loads(offer.state.read_text())["have"] == ["b"]
 
 

@@ -14,7 +14,7 @@ import pytest
 from rigup.programs import program_file
 from rigup.programs.weights import fetch_weights
 from rigup.programs.weights.peers import Offer, PeerSharing
-from rigup.programs.weights.swarm import Active, PeerDownload
+from rigup.programs.weights.swarm import ActiveTransfer, PeerDownload
 from rigup.programs.weights.weights_folder import load_job
 from tests.unit.programs.conftest import Weights, wait_for
 from tests.unit.programs.stand_in_peer import StandInPeer
@@ -58,7 +58,7 @@ class Host:
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes(content)
             offer.add(hashlib.sha256(content).hexdigest(), place)
-        offer.tell(fetching={}, hashing=[], claims=[], hub_bytes=0)
+        offer.publish(fetching={}, hashing=[], claims=[], hub_bytes=0)
 
     @property
     def state(self) -> dict[str, Any]:
@@ -169,11 +169,11 @@ def test_what_is_whole_when_its_transfer_is_ended_is_kept(hosts: Callable[[int],
     fetch.survey()
     for path, file in list(fetch.pending.items()):
         swarm.curls.begin(path, "", file.size)
-        swarm.active[path] = Active(file, None, 0)
+        swarm.active[path] = ActiveTransfer(file, None, 0)
         fetch.part(file).write_bytes(host.weights.contents[path])
         swarm.stop(path)
 
-    fetch.settle(wait=True)
+    fetch.take_hashes(wait=True)
     swarm.close()
 
     assert not fetch.pending

@@ -13,13 +13,13 @@ from rigup import layout
 from rigup.cli import prune
 from rigup.connection import handshake
 from rigup.connection.lease import Lease
-from rigup.operations.service.history import KeptRelease
+from rigup.operations.service.history import RetainedRelease
 from rigup.run import prune as pruning
 from rigup.run import rollback
 from rigup.run.multinode.groups import NodeGroups
-from rigup.run.prune import Pruning, Removal
+from rigup.run.prune import PruneRun, Removal
 from rigup.run.result import Change
-from rigup.run.rollback import RollingBack, Step
+from rigup.run.rollback import RollbackRun, Step
 from rigup.run.runner import Run
 from tests.unit.connection.test_runs import compared, three_folders
 from tests.unit.run.test_without_lease import AT_WORK, OTHER, somebody_else_is_at_work
@@ -161,10 +161,10 @@ def test_a_host_that_somebody_had_since_it_was_greeted_is_probed_anew(
     assert found is not None and found.kernel == "after"
 
 
-def waiting_prune(run: Run, root: Path, *names: str) -> Pruning:
+def waiting_prune(run: Run, root: Path, *names: str) -> PruneRun:
     """A prune that has shown these builds, which are there but for "none", and waits for an answer."""
-    run.__class__ = Pruning
-    assert isinstance(run, Pruning)
+    run.__class__ = PruneRun
+    assert isinstance(run, PruneRun)
     run.connect(take_lease=True)
     for name in names:
         if name != "none":
@@ -232,12 +232,12 @@ def test_what_prune_removed_before_it_failed_is_said(local_run: Make, tmp_path: 
     assert row["removed"] == [{"what": "build vllm-1", "path": str(tmp_path / "builds/vllm-1"), "bytes": 1}]
 
 
-def waiting_rollback(run: Run, done: list[int], monkeypatch: pytest.MonkeyPatch) -> RollingBack:
-    run.__class__ = RollingBack
-    assert isinstance(run, RollingBack)
+def waiting_rollback(run: Run, done: list[int], monkeypatch: pytest.MonkeyPatch) -> RollbackRun:
+    run.__class__ = RollbackRun
+    assert isinstance(run, RollbackRun)
     run.connect(take_lease=True)
     monkeypatch.setattr(rollback, "roll_back", lambda host, wanted, *_: done.append(wanted.number))
-    run.steps = {"box": tuple(Step(None, KeptRelease(name, 1, 0, False, True, {})) for name in ("chat", "code"))}
+    run.steps = {"box": tuple(Step(None, RetainedRelease(name, 1, 0, False, True, {})) for name in ("chat", "code"))}
     run.results["box"].state = "differs"
     return run
 
@@ -273,7 +273,7 @@ def test_rollback_begins_no_further_step_when_its_lease_is_broken(
 ) -> None:
     done: list[int] = []
 
-    def then_lost(host: Any, wanted: KeptRelease, *_: Any) -> None:
+    def then_lost(host: Any, wanted: RetainedRelease, *_: Any) -> None:
         done.append(wanted.number)
         (tmp_path / "run/lease/lease.json").write_text(json.dumps(vars(OTHER)))
         run.context.leases["box"].renew()

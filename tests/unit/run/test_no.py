@@ -16,10 +16,10 @@ from pyinfra.operations import files
 from rigup.cli import apply, prune, releases, rollback
 from rigup.cli.sessions import session as hosts
 from rigup.connection import signals
-from rigup.operations.service.history import KeptRelease
+from rigup.operations.service.history import RetainedRelease
 from rigup.run import rollback as rolling_back
-from rigup.run.prune import Pruning, Removal
-from rigup.run.rollback import RollingBack
+from rigup.run.prune import PruneRun, Removal
+from rigup.run.rollback import RollbackRun
 from rigup.run.runner import Run
 
 
@@ -32,7 +32,7 @@ def answered(run: Run, monkeypatch: pytest.MonkeyPatch, *words: str, verb: Any =
     """`rigup apply words` (or another verb's) over this run, and a person who says no."""
     monkeypatch.setattr(hosts, "patch_for_many_hosts", lambda: None)
     monkeypatch.setattr(hosts, "open_run", lambda *_, **__: (run.context.project, run))
-    monkeypatch.setattr(releases, "open_rolling_back", lambda args: run)
+    monkeypatch.setattr(releases, "open_rollback_run", lambda args: run)
     monkeypatch.setattr(signals, "stop_on_signals", nullcontext)
     monkeypatch.setattr(apply, "agreed", lambda *_: False)
     parser = argparse.ArgumentParser()
@@ -67,8 +67,8 @@ def test_a_script_hears_what_prune_would_have_taken_away(
 ) -> None:
     removal = Removal("build vllm-1", "/opt/rigup/builds/vllm-1", 9)
     run = local_run({"box": role})
-    run.__class__ = Pruning
-    monkeypatch.setattr(Pruning, "_removals", lambda *_: (removal,))
+    run.__class__ = PruneRun
+    monkeypatch.setattr(PruneRun, "_removals", lambda *_: (removal,))
     assert answered(run, monkeypatch, "--json", verb=prune) == 1
     assert json.loads(capsys.readouterr().out)["hosts"] == [
         {
@@ -84,9 +84,9 @@ def test_a_script_hears_what_prune_would_have_taken_away(
 def test_a_script_hears_what_rollback_would_have_put_back(
     local_run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    kept = tuple(KeptRelease("chat", number, 0, number == 2, True, {}) for number in (1, 2))
+    kept = tuple(RetainedRelease("chat", number, 0, number == 2, True, {}) for number in (1, 2))
     run = local_run({"box": role})
-    run.__class__ = RollingBack
+    run.__class__ = RollbackRun
     monkeypatch.setattr(rolling_back, "read_kept", lambda host: {"chat": kept})
     monkeypatch.setattr(rolling_back, "check_there", lambda *_: None)
     assert answered(run, monkeypatch, "--json", verb=rollback) == 1

@@ -17,8 +17,8 @@ from rigup.connection import connections, handshake
 from rigup.facts.unreadable import Unreadable
 from rigup.operations.service.health import Answer
 from rigup.run import runner
-from rigup.run.inspection import Examination
-from rigup.run.rollback import RollingBack
+from rigup.run.inspection import Inspection
+from rigup.run.rollback import RollbackRun
 from rigup.run.runner import Run
 from tests.hostile import is_harmless
 from tests.unit.connection.local_connector import LocalConnector
@@ -81,19 +81,19 @@ def told(
         handshake, "probe_definitions", lambda: f"probe() {{ cat {tmp_path}/now/probe; }}\nnvidia() {{ :; }}"
     )
     monkeypatch.setattr(runner, "ask_service", lambda host, plan, **_: Answer(host.name, "chat", "hello", 1, 0.5, 80.0))
-    monkeypatch.setattr(Examination, "_manifest", lambda *_: MANIFEST)
+    monkeypatch.setattr(Inspection, "_manifest", lambda *_: MANIFEST)
     monkeypatch.setattr(hosts, "patch_for_many_hosts", lambda: None)
 
     def made(kind: type[Run], plans: tuple[Any, ...]) -> Run:
         names = dict.fromkeys(opened.results, plans)
         return kind(opened.context.project, names, opened.context.settings, None)
 
-    def open_run(_: Any, kind: Any = None, found_later: Any = None, **__: Any) -> tuple[Any, Run]:
-        kind = found_later() if found_later else kind or Run
+    def open_run(_: Any, kind: Any = None, lazy_run_class: Any = None, **__: Any) -> tuple[Any, Run]:
+        kind = lazy_run_class() if lazy_run_class else kind or Run
         return opened.context.project, made(kind, (PLAN,) if kind is not Run else ())
 
     monkeypatch.setattr(hosts, "open_run", open_run)
-    monkeypatch.setattr(releases, "open_rolling_back", lambda _: made(RollingBack, ()))
+    monkeypatch.setattr(releases, "open_rollback_run", lambda _: made(RollbackRun, ()))
     return lambda: problem
 
 

@@ -17,14 +17,14 @@ from rigup.operations.primitives import jobs, remote
 from rigup.run.runner import Run
 from rigup.tuning import run as tuning
 from rigup.tuning.gain import gain_of
-from rigup.tuning.run import Request, TuningResult, TuningRun
+from rigup.tuning.run import TuningRequest, TuningResult, TuningRun
 from tests.tuned_kernels import kernel
 from tests.unit.preflight.test_checks import GOOD, PLAN
 from tests.unit.run.test_without_lease import AT_WORK, OTHER, somebody_else_is_at_work
 
 Make = Callable[..., Run]
 SOURCE = LockedSource(engine="vllm", version="0.33.0", address="pypi:vllm==0.33.0", sha256="e" * 64, root="vllm-0.33.0")
-REQUEST = Request(PLAN, SOURCE, {"benchmark_moe.py": ""}, (1, 64), 5)
+REQUEST = TuningRequest(PLAN, SOURCE, {"benchmark_moe.py": ""}, (1, 64), 5)
 MEASURED = (kernel(), gain_of({"baseline": [{"1": 10.0}] * 3, "tuned": [{"1": 9.0}] * 3}))
 
 

@@ -187,14 +187,14 @@ def _single(level: Level, result: Result, of: str, id_: str) -> Markup:
 
 def _history(history: LevelHistory, of: str, id_: str) -> Markup:
     at_once, *tokens = history.key
-    points = [Point(moment.time, moment.rate) for moment in history.moments]
+    points = [Point(run_rate.time, run_rate.rate) for run_rate in history.rates]
     events = [
         (after.time, f"release {after.release}")
-        for earlier, after in pairwise(history.moments)
+        for earlier, after in pairwise(history.rates)
         if after.release != earlier.release
     ]
     sizes = f"{at_once:,} at once; {tokens[0]:,} tokens in, {tokens[1]:,} out"
-    first, last = history.moments[0], history.moments[-1]
+    first, last = history.rates[0], history.rates[-1]
     percent = 100 * (last.rate - first.rate) / first.rate
     chart = Chart(
         f"Output tokens a second over time, {sizes}, {of}",
@@ -205,7 +205,9 @@ def _history(history: LevelHistory, of: str, id_: str) -> Markup:
     )
     x = times([point.x for point in points], LEFT + 6, RIGHT - 6)
     y = from_zero(max(point.y for point in points), BOTTOM, TOP)
-    rows = [(_when(moment.time), f"{moment.rate:,.1f}", moment.release or "-") for moment in reversed(history.moments)]
+    rows = [
+        (_when(run_rate.time), f"{run_rate.rate:,.1f}", run_rate.release or "-") for run_rate in reversed(history.rates)
+    ]
     drawn = line_chart(chart, x, y, id_)
     heads = ("measured", "out tok/s", "release")
     return figure("Over time", f"output tokens/s; {sizes}", drawn, table(heads, rows, chart.title))
@@ -216,5 +218,5 @@ def lengths(level: dict[str, Any]) -> str:
     return f"{level['input']:,} tokens in, {level['output']:,} out"
 
 
-def _when(moment: float) -> str:
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M UTC")
+def _when(run_rate: float) -> str:
+    return datetime.fromtimestamp(run_rate, UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -21,7 +21,7 @@ from rigup.cli.page.memory_bar import GpuUse, in_use
 from rigup.cli.page.origin import origin_of
 from rigup.cli.page.redacting import secrets_of
 from rigup.operations.builds.source import name_of
-from rigup.operations.service.history import KeptRelease
+from rigup.operations.service.history import RetainedRelease
 from rigup.operations.service.history import differences as changes_between
 from rigup.plan import Plan
 from rigup.run.history import ReleaseHistory, histories_of
@@ -32,25 +32,25 @@ if TYPE_CHECKING:
     from rigup.facts.probe import Probe
     from rigup.project.inventory import HostEntry
     from rigup.run.drift import Drift
-    from rigup.run.inspection import Examination
+    from rigup.run.inspection import Inspection
     from rigup.run.result import HostResult
 
 Row = dict[str, Any]
 
 
-def fleet_content(examined: Examination, rows: Sequence[Row], limit: str | None) -> tuple[FleetContent, list[str]]:
+def fleet_content(inspected: Inspection, rows: Sequence[Row], limit: str | None) -> tuple[FleetContent, list[str]]:
     """All of it, and the secrets that hosts and releases have. Asks each host one question more.
 
     rows: those of `rigup status`, of these hosts.
     """
-    histories = histories_of(examined.context)
-    entries = {entry.name: entry for entry in examined.context.project.hosts}
+    histories = histories_of(inspected.context)
+    entries = {entry.name: entry for entry in inspected.context.project.hosts}
     hosts = [
-        _host(examined, entries[name], [row for row in rows if row["host"] == name], histories.get(name))
-        for name in examined.results
+        _host(inspected, entries[name], [row for row in rows if row["host"] == name], histories.get(name))
+        for name in inspected.results
     ]
     secrets = [secret for history in histories.values() for secret in _secrets(history)]
-    return FleetContent(origin_of(examined.context.project, limit), tuple(hosts)), secrets
+    return FleetContent(origin_of(inspected.context.project, limit), tuple(hosts)), secrets
 
 
 def _secrets(history: ReleaseHistory) -> Iterator[str]:
@@ -60,11 +60,11 @@ def _secrets(history: ReleaseHistory) -> Iterator[str]:
             yield from secrets_of(release.manifest)
 
 
-def _host(examined: Examination, entry: HostEntry, rows: Sequence[Row], history: ReleaseHistory | None) -> HostContent:
-    result, drift = examined.results[entry.name], examined.drift[entry.name]
-    plans = {plan.service.name: plan for plan in examined.plans[entry.name]}
+def _host(inspected: Inspection, entry: HostEntry, rows: Sequence[Row], history: ReleaseHistory | None) -> HostContent:
+    result, drift = inspected.results[entry.name], inspected.drift[entry.name]
+    plans = {plan.service.name: plan for plan in inspected.plans[entry.name]}
     services = [
-        _service(examined, result, row, plans.get(row["service"]), drift, history)
+        _service(inspected, result, row, plans.get(row["service"]), drift, history)
         for row in rows
         if result.probe is not None or row["service"] in plans
     ]
@@ -92,7 +92,7 @@ def state_of(result: HostResult, rows: Iterable[Row]) -> State:
 
 
 def _service(
-    examined: Examination,
+    inspected: Inspection,
     result: HostResult,
     row: Row,
     plan: Plan | None,
@@ -108,7 +108,7 @@ def _service(
         found += (DriftItem("moe config", str(row.get("moe_config") or "")),)
     if plan is None or plan.build is None or plan.checkpoint is None:
         return ServiceContent(name, row, planned=plan is not None, drift=found, releases=releases)
-    results = kept_results(examined.context.project.root, result.host, name)
+    results = kept_results(inspected.context.project.root, result.host, name)
     return ServiceContent(
         name,
         row,
@@ -208,7 +208,7 @@ def memory_of(plan: Plan, row: Row) -> tuple[GpuUse, ...]:
     return tuple(found)
 
 
-def _releases(kept: Sequence[KeptRelease]) -> tuple[ReleaseItem, ...]:
+def _releases(kept: Sequence[RetainedRelease]) -> tuple[ReleaseItem, ...]:
     found = [
         ReleaseItem(
             release.number,

@@ -55,7 +55,7 @@ class StandInHub:
 
         lab: listen inside the network of this lab, at its hub and CDN addresses, not at `bind` and `cdn`; `state` is
         then the lab's folder by default, and `Lab.down` ends the hub too. Without a lab it is required.
-        lfs_minimum: from how many bytes on a file is stored apart. commits: see `hub_content.Content`.
+        lfs_minimum: from how many bytes on a file is stored apart. commits: see `Content`.
         """
         if state is None and lab is None:
             raise ValueError("a hub outside a lab requires a state folder")
@@ -99,7 +99,7 @@ class StandInHub:
         return str(json.loads((self.state / "hub.json").read_text())["cdn"])
 
     def faults(self, **switches: Any) -> None:
-        """Sets the faults from now on (see `hub_faults.Faults`); without arguments everything works again."""
+        """Sets the faults from now on (see `Faults`); without arguments everything works again."""
         write_faults(self.state / "faults.json", Faults(**switches))
 
     def log(self) -> list[dict[str, Any]]:

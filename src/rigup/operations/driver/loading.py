@@ -51,7 +51,7 @@ def loaded_driver(
     """Have the kernel run the installed driver.
 
     + driver: as the planner decided
-    + problem: what is wrong now, from `driver_state.loading_problem`; "" for nothing
+    + problem: what is wrong now, from `state.loading_problem`; "" for nothing
     + check: called with a fresh probe once the driver runs; raises when the host is not the rig that was declared
     """
     if not problem:

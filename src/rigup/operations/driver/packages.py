@@ -40,26 +40,26 @@ def driver_packages(
     packages: DriverPackages,
     repository: DriverRepository,
     problem: str,
-    strays: tuple[str, ...] = (),
+    unpinned: tuple[str, ...] = (),
 ) -> Generator[FunctionCommand, None, None]:
     """Have the driver installed at its exact version.
 
     + driver, packages, repository: as the planner decided
-    + problem: what is wrong now, from `driver_state.package_problem`; "" for nothing
+    + problem: what is wrong now, from `state.package_problem`; "" for nothing
     + strays: packages of the driver that are installed at another version
     """
     if not problem:
         host.noop(f"driver {driver.version} is installed")
         return
-    yield step(_install, driver, packages, repository, strays)
+    yield step(_install, driver, packages, repository, unpinned)
 
 
 def _install(
-    host: Host, driver: DriverPlan, packages: DriverPackages, repository: DriverRepository, strays: tuple[str, ...]
+    host: Host, driver: DriverPlan, packages: DriverPackages, repository: DriverRepository, unpinned: tuple[str, ...]
 ) -> None:
     refresh(host, STEP, repository)
     before = (packages.pin, *packages.headers, *packages.beside)
-    wanted = tuple(dict.fromkeys((*packages.at_version, *strays)))
+    wanted = tuple(dict.fromkeys((*packages.at_version, *unpinned)))
     there = commands.versions(host, (*before, *wanted))
     if any(name not in there for name in before):
         commands.update(host, STEP)

@@ -145,18 +145,18 @@ def _unlike(nodes: tuple[Node, ...], networks: Mapping[str, HostNetwork]) -> dic
     """What differs between the links of the hosts and should not."""
     links = {node.host: networks[node.host].holder(node.address) or Interface("") for node in nodes}
 
-    def told(value: Callable[[Node], object], unit: str = "") -> str:
+    def listed(value: Callable[[Node], object], unit: str = "") -> str:
         return ", ".join(f"{node.host} {value(node) or 'none'}{unit}" for node in nodes)
 
     found = []
     if len({link.mtu for link in links.values()}) > 1:
-        message = f"the MTU differs between the hosts: {told(lambda node: links[node.host].mtu)}"
+        message = f"the MTU differs between the hosts: {listed(lambda node: links[node.host].mtu)}"
         found.append(_finding(message, "set the same MTU on all hosts; large packets are lost otherwise"))
     if len({link.speed_mbits for link in links.values() if link.speed_mbits}) > 1:
-        message = f"the speed of the links differs: {told(lambda node: links[node.host].speed_mbits, ' Mb/s')}"
+        message = f"the speed of the links differs: {listed(lambda node: links[node.host].speed_mbits, ' Mb/s')}"
         found.append(_finding(message, "use links of equal speed; the slowest limits all hosts"))
     if len({bool(node.rdma_devices) for node in nodes}) > 1:
-        message = f"active RDMA devices: {told(lambda node: ' '.join(node.rdma_devices))}"
+        message = f"active RDMA devices: {listed(lambda node: ' '.join(node.rdma_devices))}"
         found.append(_finding(message, "enable RDMA on all hosts or on none"))
     return {nodes[0].host: tuple(found)} if found else {}
 

@@ -16,7 +16,7 @@ _CONNECTED = r"""ss -Htn state established | while read -r _ _ own other _; do e
 
 
 def trouble(host: Host, unit: str) -> str:
-    """Why a unit does not run, in words; "" where it does. Raises one of LOST."""
+    """Why a unit does not run, in words; "" where it does. Raises one of CONNECTION_ERRORS."""
     state, restarts = _state(host, unit)
     if state in ("failed", "inactive", "unknown"):
         return f"{unit} is {state}"
@@ -24,7 +24,7 @@ def trouble(host: Host, unit: str) -> str:
 
 
 def restarted(host: Host, unit: str) -> bool:
-    """Whether systemd had to restart a unit, so that waiting for it is pointless. Raises one of LOST."""
+    """Whether systemd had to restart a unit, so that waiting for it is pointless. Raises one of CONNECTION_ERRORS."""
     return _state(host, unit)[1] > 0
 
 
@@ -37,7 +37,7 @@ def _state(host: Host, unit: str) -> tuple[str, int]:
 
 
 def without_connection(host: Host, addresses: Mapping[str, str], besides: int | None) -> tuple[str, ...]:
-    """Those of other hosts, by name, that the head has no TCP connection with. Raises one of LOST, or HostFailed.
+    """Those of other hosts, by name, that have no TCP connection to the head. Raises CONNECTION_ERRORS, HostFailed.
 
     addresses: by host. besides: a port of the head whose connections do not count.
     """

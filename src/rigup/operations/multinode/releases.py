@@ -22,11 +22,11 @@ from rigup.operations.multinode.barrier import Barrier, BarrierState
 from rigup.operations.multinode.peers import restarted, trouble, without_connection
 from rigup.operations.primitives import jobs, remote
 from rigup.operations.primitives.progress import Progress, report
-from rigup.operations.service.history import KeptRelease, earlier, group_digest_of, read_kept
+from rigup.operations.service.history import RetainedRelease, earlier, group_digest_of, read_kept
 from rigup.operations.service.releases import (
     Check,
     CheckEarlier,
-    mark_answered,
+    mark_healthy,
     remove_unit,
     show_unit_log,
     stage,
@@ -35,13 +35,13 @@ from rigup.operations.service.releases import (
 from rigup.systemd.release import ServiceRelease
 
 ANSWERED, ANSWERED_AGAIN = "answered", "answered again"
-LOOK_SECONDS = 2.0
+POLL_SECONDS = 2.0
 LOST_SECONDS = 60.0
 STOP_SECONDS = 120
 
 
 @dataclass
-class Joined:
+class StartedServices:
     """The services of which a host's part was started in this run."""
 
     services: set[str] = field(default_factory=set)
@@ -92,17 +92,17 @@ class GroupMember:
     """A host's part. hosts: of the service, by rank, which is this host's. addresses: of the others, by host.
 
     watch_port: of the head, where it hears whether the others are there; None where it does not.
-    check_earlier: asks a release that was put back. looking: nothing is changed, and a host that is gone not missed.
+    check_earlier: asks a release that was put back. read_only: nothing is changed, and a host that left is not missed.
     """
 
     service: str
-    rendezvous: Barrier
+    barrier: Barrier
     hosts: tuple[str, ...]
     rank: int
     addresses: Mapping[str, str]
     watch_port: int | None
     check_earlier: CheckEarlier
-    looking: bool = False
+    read_only: bool = False
 
     @property
     def named(self) -> str:
@@ -110,22 +110,22 @@ class GroupMember:
         return f"{self.service} spans {listed(self.hosts)}"
 
     def agreed(self, host: Host, needed: bool) -> bool:
-        """See `Part`. Raises HostFailed where one has failed before, or is done and was not to change."""
-        told = self.rendezvous.meet(host.name, self._step("needed"), needed, self.hosts)
-        failed = {name: why for name, why in told.gone.items() if why}
-        if failed and not self.looking:
+        """See `GroupMembership`. Raises HostFailed where one has failed before, or is done and was not to change."""
+        state = self.barrier.wait(host.name, self._step("needed"), needed, self.hosts)
+        failed = {name: why for name, why in state.left.items() if why}
+        if failed and not self.read_only:
             raise self.not_begun(host.name, failed)
-        if any(told.said.values()) and told.gone and not self.looking:
+        if any(state.values.values()) and state.left and not self.read_only:
             raise HostFailed(
                 f"{host.name}: {self.named}, but changed after the comparison",
                 "run the same command again",
             )
-        return any(told.said.values())
+        return any(state.values.values())
 
     def activate(
         self, host: Host, release: ServiceRelease | Callable[[Any], ServiceRelease], check: Check, existing: str | None
     ) -> None:
-        """See `Part`."""
+        """See `GroupMembership`."""
         wanted = release if isinstance(release, ServiceRelease) else release(host)
         number, _ = stage(host, wanted, existing)
         self.change(host, number, check, f"starting {self.service}, release {number}")
@@ -137,37 +137,37 @@ class GroupMember:
 
         words: what is reported. Raises HostFailed, on every host, where one fails, with what came of it.
         """
-        told = self.meet(host.name, "staged", _state_of(host, self.service, number))
-        if told.gone:
+        state = self.wait(host.name, "staged", _state_of(host, self.service, number))
+        if state.left:
             raise self.not_begun(
-                host.name, {name: why or f"{name}: no longer takes part" for name, why in told.gone.items()}
+                host.name, {name: why or f"{name}: no longer takes part" for name, why in state.left.items()}
             )
         if jobs.cancelled():
             raise jobs.Cancelled(f"{host.name}: cancelled before {words}")
         report(Progress(host.name, "service", text=words))
-        switching = _GroupSwitch(self, host, belonging_together(told.said), told.said)
+        switching = _GroupSwitch(self, host, belonging_together(state.values), state.values)
         failed = switching.forward(number, check)
         if not failed:
-            mark_answered(host, self.service, number)
-            state_of(host, Joined).services.add(self.service)
+            mark_healthy(host, self.service, number)
+            state_of(host, StartedServices).services.add(self.service)
             return
         if jobs.cancelled():
             raise jobs.Cancelled(f"{host.name}: {self.service}: cancelled during the health check")
         show_unit_log(host, self.service)
         raise switching.back(failed)
 
-    def meet(self, host: str, step: str, what: Any) -> BarrierState:
+    def wait(self, host: str, step: str, what: Any) -> BarrierState:
         """Publishes a value for a step of this service and waits for the other hosts."""
-        return self.rendezvous.meet(host, self._step(step), what, self.hosts)
+        return self.barrier.wait(host, self._step(step), what, self.hosts)
 
-    def heard(self, step: str) -> BarrierState:
+    def peek(self, step: str) -> BarrierState:
         """The values published for a step of this service so far."""
-        return self.rendezvous.heard(self._step(step))
+        return self.barrier.peek(self._step(step))
 
     def given_up(self) -> str:
-        """See `Part`: what has failed on another host since all were started."""
-        told = [self.heard(step) for step in (ANSWERED, ANSWERED_AGAIN)]
-        return listed([why for each in told for why in (*each.said.values(), *each.gone.values()) if why])
+        """See `GroupMembership`: what has failed on another host since all were started."""
+        state = [self.peek(step) for step in (ANSWERED, ANSWERED_AGAIN)]
+        return listed([why for each in state for why in (*each.values.values(), *each.left.values()) if why])
 
     def not_begun(self, host: str, failed: Mapping[str, str]) -> HostFailed:
         """The error of a healthy host if others failed before anything was stopped."""
@@ -179,7 +179,7 @@ class GroupMember:
 
 
 def _state_of(host: Host, service: str, number: str) -> MemberState:
-    kept: tuple[KeptRelease, ...] = read_kept(host).get(service, ())
+    kept: tuple[RetainedRelease, ...] = read_kept(host).get(service, ())
     now = next((release.number for release in kept if release.current), None)
     likely = earlier(kept, now)
     good = [*(r for r in kept if r.answered and r not in likely and r.number != now), *likely]
@@ -229,9 +229,9 @@ class _GroupSwitch:
             work()
         except (RigupError, *remote.CONNECTION_ERRORS) as error:
             why = _words(self.host.name, error)
-        told = self.part.meet(self.host.name, step, why)
-        failed = {name: said for name, said in told.said.items() if said}
-        return failed | {name: said or f"{name}: no longer takes part" for name, said in told.gone.items()}
+        state = self.part.wait(self.host.name, step, why)
+        failed = {name: said for name, said in state.values.items() if said}
+        return failed | {name: said or f"{name}: no longer takes part" for name, said in state.left.items()}
 
     def _stop(self) -> None:
         unit = layout.unit_name(self.part.service)  # a unit that does not exist yet needs no stop
@@ -266,20 +266,20 @@ class _GroupSwitch:
 
     def _watch(self, step: str) -> None:
         """Watches this host's unit until the head's health check ends. A short connection loss is tolerated."""
-        unit, heard = layout.unit_name(self.part.service), time.monotonic()
+        unit, peek = layout.unit_name(self.part.service), time.monotonic()
         head = self.part.hosts[0]
-        while head not in (told := self.part.heard(step)).said and head not in told.gone:
+        while head not in (state := self.part.peek(step)).values and head not in state.left:
             try:
                 why = trouble(self.host, unit)
-                heard = time.monotonic()
+                peek = time.monotonic()
             except remote.CONNECTION_ERRORS:
                 why = ""
                 remote.reconnect(self.host)
-            if time.monotonic() - heard > LOST_SECONDS:
+            if time.monotonic() - peek > LOST_SECONDS:
                 why = f"no response for {LOST_SECONDS:.0f} s"
             if why:
                 raise HostFailed(f"{self.host.name}: {self.part.service}: {why}")
-            gevent.sleep(LOOK_SECONDS)
+            gevent.sleep(POLL_SECONDS)
 
     def _answer_again(self, number: str | None) -> None:
         """The head answers for all; a release that serves alone answers for itself."""

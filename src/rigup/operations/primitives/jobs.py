@@ -71,7 +71,7 @@ class Job:
 
 
 @dataclass
-class _Progress:
+class _LastSign:
     """The last sign of life of a job: when it came, the status then, and the CPU time used by then in nanoseconds."""
 
     seen: float
@@ -111,7 +111,7 @@ def run(host: Host, job: Job) -> None:
 def going(host: Host, job: Job) -> bool:
     """Whether the job of an earlier run is at work; one that somebody stops is waited for, as it may still write.
 
-    Whoever is to prepare what a job works on asks this before. Raises HostFailed, Cancelled, or one of LOST.
+    Asked before anything that such a job works on is prepared. Raises HostFailed, Cancelled, or a CONNECTION_ERRORS.
     """
     state, deadline = "", time.monotonic() + STOP_SECONDS
     while not _cancelled:
@@ -130,7 +130,7 @@ def going(host: Host, job: Job) -> bool:
 
 
 def at_work(host: Host, job: Job) -> bool:
-    """Whether the job is running or stopping. Raises one of LOST."""
+    """Whether the job is running or stopping. Raises one of CONNECTION_ERRORS."""
     return _state(host, job)["ActiveState"] in GOING
 
 
@@ -193,7 +193,7 @@ def _shown(job: Job) -> tuple[str, ...]:
 
 def _follow(host: Host, job: Job) -> None:
     lost_since: float | None = None
-    progress: _Progress | None = None
+    progress: _LastSign | None = None
     while not _cancelled:
         try:
             state = _state(host, job)
@@ -229,10 +229,10 @@ def _follow(host: Host, job: Job) -> None:
     raise Cancelled(f"{host.name}: {job.step}: cancelled")
 
 
-def _progress(job: Job, state: dict[str, str], last: _Progress | None) -> _Progress:
+def _progress(job: Job, state: dict[str, str], last: _LastSign | None) -> _LastSign:
     """Updates the job's last progress from this state."""
     used = state.get("CPUUsageNSec", "")
-    now = _Progress(time.monotonic(), state["StatusText"], int(used) if _COUNT.fullmatch(used) else 0)
+    now = _LastSign(time.monotonic(), state["StatusText"], int(used) if _COUNT.fullmatch(used) else 0)
     if last is None or now.status != last.status or (job.computes and now.cpu_ns - last.cpu_ns >= WORKED_NS):
         return now
     return last
@@ -264,7 +264,7 @@ def _last_words(host: Host, job: Job) -> str:
 
 
 def _ended(host: Host, job: Job) -> bool:
-    """Whether the job ends within STOP_SECONDS. Raises one of LOST."""
+    """Whether the job ends within STOP_SECONDS. Raises one of CONNECTION_ERRORS."""
     deadline = time.monotonic() + STOP_SECONDS
     while at_work(host, job):
         if time.monotonic() > deadline:

@@ -89,7 +89,7 @@ class Output:
 def run(host: Host, *words: str, stdin: str | None = None, timeout: float = 60) -> Output:
     """Runs one command, each word quoted, as root (through sudo where the user is not root).
 
-    Raises one of LOST when the connection is gone or nothing came back within `timeout` seconds.
+    Raises one of CONNECTION_ERRORS when the connection is gone or nothing came back within `timeout` seconds.
     """
     command = StringCommand(*(QuoteString(word) for word in words))
     arguments = {"_sudo": _sudo(host), "_env": IN_ENGLISH} | ({"_stdin": stdin} if stdin is not None else {})

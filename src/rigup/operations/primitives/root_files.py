@@ -33,10 +33,10 @@ class FileModes(FactBase[dict[str, str]]):
         return f"{_STAT} {shlex.join(paths)} 2>/dev/null; true"
 
     def process(self, output: list[str]) -> dict[str, str]:
-        return {path: _plain(stands) for stands, _, path in (line.rpartition("|") for line in output) if stands}
+        return {path: _plain(mode) for mode, _, path in (line.rpartition("|") for line in output) if mode}
 
 
-class Loose(FactBase[tuple[str, ...]]):
+class LooseFiles(FactBase[tuple[str, ...]]):
     """Those of these folders in which something, however deep, is not root's, or can be written to by others."""
 
     @staticmethod
@@ -54,7 +54,7 @@ class Loose(FactBase[tuple[str, ...]]):
 
 
 class FileDigests(FactBase[dict[str, str]]):
-    """By name, of these files in one folder: their sha256, and how they stand as `Stands` says it."""
+    """By name, of these files in one folder: their sha256, and kind, mode and owner as in `FileModes`."""
 
     @staticmethod
     def default() -> dict[str, str]:
@@ -66,21 +66,21 @@ class FileDigests(FactBase[dict[str, str]]):
         return f"cd {shlex.quote(folder)} 2>/dev/null && {{ {both}; }} 2>/dev/null; true"
 
     def process(self, output: list[str]) -> dict[str, str]:
-        stands: dict[str, str] = {}
+        mode: dict[str, str] = {}
         hashes: dict[str, str] = {}
         for line in output:
             if "|" in line:
                 how, _, name = line.rpartition("|")
-                stands[name] = _plain(how)
+                mode[name] = _plain(how)
             else:
                 digest, _, name = line.partition("  ")
                 hashes[name] = digest
-        return {name: f"{hashes.get(name, '')} {how}" for name, how in stands.items()}
+        return {name: f"{hashes.get(name, '')} {how}" for name, how in mode.items()}
 
 
-def _plain(stands: str) -> str:
+def _plain(mode: str) -> str:
     """An empty file is a file."""
-    return stands.replace("regular empty file|", "regular file|", 1)
+    return mode.replace("regular empty file|", "regular file|", 1)
 
 
 @operation()
@@ -95,7 +95,7 @@ def folders(
     """
     there = host.get_fact(FileModes, paths=(*paths, *absent))
     wrong = tuple(path for path in paths if there.get(path) != _FOLDER)
-    loose = host.get_fact(Loose, folders=closed) if closed else ()
+    loose = host.get_fact(LooseFiles, folders=closed) if closed else ()
     unwanted = tuple(path for path in absent if path in there)
     if not (wrong or loose or unwanted):
         host.noop("the folders are up to date")
@@ -122,7 +122,7 @@ def programs(folder: str, sources: tuple[Path, ...]) -> Generator[FunctionComman
     """
     there = host.get_fact(FileDigests, folder=folder, names=tuple(source.name for source in sources))
     wanted = {source: f"{hashlib.sha256(source.read_bytes()).hexdigest()} {_FILE}" for source in sources}
-    wrong = tuple(source for source, stands in wanted.items() if there.get(source.name) != stands)
+    wrong = tuple(source for source, mode in wanted.items() if there.get(source.name) != mode)
     if not wrong:
         host.noop("the programs are up to date")
         return

@@ -49,7 +49,7 @@ def checkpoint_files(
     + parallel: how many files at a time
     + hub_bytes_per_second, lan_bytes_per_second: the most that the host takes from the hub and from other hosts; 0: all
 
-    Where `weights_sharing` has given the host a part in a shared download, other hosts are asked too.
+    Where `sharing` has given the host a part in a shared download, other hosts are asked too.
     """
     job = _job(checkpoint, hub, token_file, parallel)
     job |= {"hub_bytes_per_second": hub_bytes_per_second, "lan_bytes_per_second": lan_bytes_per_second}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from rigup.plain_values import quoted
 from rigup.planner.candidate import Candidate
-from rigup.planner.engine_memory import COUNTED, PARTITION_VARIABLES, Counted, partition, whole_number
+from rigup.planner.engine_memory import COUNTED, PARTITION_VARIABLES, CountedOption, partition, whole_number
 from rigup.planner.memory.cpu import cache_gib, needed_gib
 from rigup.planner.rules.rule import Complaint, engine_name, refuses
 from rigup.planner.rules.uncounted import DRAFTS, UNCOUNTED
@@ -38,12 +38,12 @@ def counted_number(candidate: Candidate) -> Iterator[Complaint]:
     yield from _variables(candidate)
 
 
-def _usable(counted: Counted, given: FlagValue) -> bool:
+def _usable(counted: CountedOption, given: FlagValue) -> bool:
     value = counted.value(given)
     return value is not None and (bool(counted.highest) or value <= MOST_OF_A_GPU)
 
 
-def _kind(counted: Counted) -> str:
+def _kind(counted: CountedOption) -> str:
     if counted.highest:
         return f"a whole number from {counted.lowest} to {counted.highest:,}"
     return f"a fraction of the GPU, above 0 and at most {MOST_OF_A_GPU}"

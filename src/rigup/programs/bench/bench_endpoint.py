@@ -47,7 +47,7 @@ class Endpoint:
     context: int | None
     lengths: str
 
-    def told(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """The part that results store."""
         return {
             "url": self.target.url,
@@ -63,7 +63,7 @@ class Endpoint:
 
 
 def open_endpoint(target: Target, model: str | None, chat: bool, seconds: float, seed: int) -> Endpoint:
-    """Queries the model, the tokenizer, and one answer. Raises Unusable.
+    """Queries the model, the tokenizer, and one answer. Raises EndpointError.
 
     seconds: how long an answer may take.
     """

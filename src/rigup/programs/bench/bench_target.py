@@ -41,7 +41,7 @@ class Target:
 
     @classmethod
     def of(cls, url: str, key: str | None, check: Callable[[socket.socket], None] = unchecked) -> Target:
-        """From an address with or without /v1 at its end. Raises Unusable for what is not one.
+        """From an address with or without /v1 at its end. Raises EndpointError for what is not one.
 
         What may be a secret in it is not said again: results, logs and lists of processes have the address.
         """
@@ -80,7 +80,7 @@ class Target:
         return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
     def addresses(self) -> list[tuple[socket.AddressFamily, tuple[Any, ...]]]:
-        """What the host's name stands for. Raises Unusable where it stands for nothing."""
+        """What the host's name stands for. Raises EndpointError where it stands for nothing."""
         try:
             found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
         except OSError:

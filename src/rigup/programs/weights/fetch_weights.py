@@ -189,7 +189,7 @@ class Fetch:
                         weights.sync(part)
 
     def verify(self, file: File, path: Path) -> None:
-        """Hashes a file of the right size in the background; `settle` takes the result."""
+        """Hashes a file of the right size in the background; `take_hashes` takes the result."""
         self.pending.pop(file.path, None)
         self.hashing[self.pool.submit(self.hash_on_disk, path)] = (file, path)
 
@@ -203,7 +203,7 @@ class Fetch:
         """Adds to what is shown of the hashing; several threads may lose a count, which only the eye would miss."""
         self.hashed += count
 
-    def settle(self, wait: bool) -> None:
+    def take_hashes(self, wait: bool) -> None:
         """Accepts files with the right hash; the others are deleted and pending again, a few times."""
         for future in list(self.hashing):
             while wait and not future.done():
@@ -261,7 +261,7 @@ class Fetch:
         tries, missing = 0, self.missing_bytes()
         while self.pending or self.hashing:
             self.transfer(lock, list(self.pending.values()))
-            self.settle(wait=True)
+            self.take_hashes(wait=True)
             self.take_whole_parts()
             if not self.pending:
                 continue
@@ -302,7 +302,7 @@ class Fetch:
                     transfers.begin(file.path, self.hub_transfer(file), file.size)
                 for path, transfer in transfers.ended(curl.TICK_S):
                     self.judge(files[path], transfer)
-                self.settle(wait=False)
+                self.take_hashes(wait=False)
                 self.report()
 
     def judge(self, file: File, transfer: curl.Transfer) -> None:

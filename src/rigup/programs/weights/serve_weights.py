@@ -135,7 +135,7 @@ def offer(config: Config) -> None:
             file = File(str(each["path"]), int(each["size"]), str(each["sha256"]))
             if receipt.covers(file):
                 mine.add(file.sha256, folder / file.path)
-        mine.tell(fetching={}, hashing=[], claims=[], hub_bytes=0)
+        mine.publish(fetching={}, hashing=[], claims=[], hub_bytes=0)
 
 
 @contextlib.contextmanager

@@ -99,7 +99,7 @@ class Download(Protocol):
     def judge(self, file: File, transfer: Any) -> None:
         """What the end of a transfer from the hub means."""
 
-    def settle(self, wait: bool) -> None:
+    def take_hashes(self, wait: bool) -> None:
         """Accepts or rejects what was hashed."""
 
     def pause(self, tries: int) -> float:

@@ -85,7 +85,7 @@ def _ready(context: RunContext, names: Collection[str]) -> set[str]:
 
 
 class WeightsDistribution:
-    """The swarms of one stretch of a context. A context manager around it; `tallies` are there afterwards."""
+    """The swarms of one stretch of a context. A context manager around it; `summaries` are there afterwards."""
 
     def __init__(self, context: RunContext, names: Collection[str] | None, summaries: list[TransferSummary]) -> None:
         self.context = context

@@ -32,7 +32,7 @@ from rigup.connection.connect_errors import connect_error
 from rigup.errors import HostFailed
 from rigup.operations.primitives.progress import Progress
 from rigup.operations.service.health import Answer
-from rigup.operations.service.history import KeptRelease
+from rigup.operations.service.history import RetainedRelease
 from rigup.printable import one_line, printable
 from rigup.report.redaction import Redactor
 from rigup.report.text import report_text
@@ -140,7 +140,7 @@ def shown(console: Console) -> None:
     summary.show_results([result()], console)
     show_drift({HOSTILE: (Drift("config", HOSTILE, HOSTILE, HOSTILE),)}, console)
     manifest = {"build": HOSTILE, "command": [HOSTILE], "environment": {"A": HOSTILE}}
-    kept = (KeptRelease("chat", 1, 0, False, True, {}), KeptRelease("chat", 2, 0, True, True, manifest))
+    kept = (RetainedRelease("chat", 1, 0, False, True, {}), RetainedRelease("chat", 2, 0, True, True, manifest))
     show_releases("gpu1", {"chat": kept}, console)
     row = dict.fromkeys(("host", "service", "health", "drift", "build", "unit", "driver", "release"), HOSTILE)
     console.print(table([row | {"checkpoint": {"repo": HOSTILE, "quant": HOSTILE}}]))

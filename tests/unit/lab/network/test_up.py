@@ -131,7 +131,7 @@ def test_a_machine_whose_cable_is_cut_is_not_waited_for(there: Stubbed) -> None:
     waited: list[int] = []
     there.boot = lambda machine: waited.append(machine.index)
     said: list[str] = []
-    Lab.up("b", hosts=2, say=said.append)
+    Lab.up("b", hosts=2, log=said.append)
     assert waited == [2]
     assert said == ["not waiting for b1: its cable is cut", "b2 answers SSH at 127.77.1.12"]
 
@@ -187,7 +187,7 @@ def test_a_record_that_cannot_be_read_hinders_no_other_lab(
 
 def test_the_network_of_a_record_that_cannot_be_read_goes_where_it_is_that_labs(there: Stubbed) -> None:
     folder = Lab.up("b", hosts=2).folder
-    (folder.path / "lab.json").write_text(json.dumps({**folder.said(), "shape": "round"}))
+    (folder.path / "lab.json").write_text(json.dumps({**folder.fields(), "shape": "round"}))
     take_down("b")
     assert (there.networks, sorted(there.dismantled)) == ({}, [(1, 1), (1, 2)])
 

@@ -116,7 +116,7 @@ def test_it_waits_for_a_builder_that_is_at_work(steps: Steps, monkeypatch: pytes
             if ends == "lost":
                 builders_at_work.end("a")
             else:
-                builders_at_work.settle("a", "b")
+                builders_at_work.finish("a", "b")
 
     monkeypatch.setattr(builds, "gevent", SimpleNamespace(sleep=sleep))
     assert steps.provide("b", "a") == (["b takes it from a"] if ends == "recorded" else ["b compiles"])

@@ -6,7 +6,7 @@ import pytest
 
 from rigup.node import Node
 from rigup.plan import Plan
-from rigup.planner.multinode.nodes import Words, addressed, named, tokens_in
+from rigup.planner.multinode.nodes import NodeCommand, addressed, named, tokens_in
 from rigup.rig import Rig
 from rigup.service import Service
 
@@ -74,7 +74,7 @@ def test_before_any_probe_hosts_are_named_as_the_inventory_has_them() -> None:
 
 def test_a_plan_for_one_host_stays_as_it_is() -> None:
     alone = plan(0, "bin/vllm", "--chat-template", "{node.address}").model_copy(update={"nodes": ()})
-    assert addressed(alone, ()) == named(alone) == Words(alone.command, alone.environment)
+    assert addressed(alone, ()) == named(alone) == NodeCommand(alone.command, alone.environment)
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,9 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
-from paramiko import BadHostKeyException
 from pyinfra.api.command import StringCommand
 
-from rigup.connection import pyinfra_internals
+from rigup.connection import host_keys, pyinfra_internals
 from rigup.connection.command_channel import (
     QUIET_SECONDS,
     Limits,
@@ -63,9 +62,8 @@ class RigupSSHConnector(SSHConnector):
         try:
             super().connect()
         except (ConnectError, AttributeError) as error:  # the latter where it is a jump host's key: pyinfra stumbles
-            if isinstance(error.__context__, BadHostKeyException):
-                name = self._known_as(error.__context__.hostname)
-                raise ConnectError(f"Host key for {name} does not match.") from None
+            if text := host_keys.mismatch(error, self.client):
+                raise ConnectError(text) from None
             raise
         transport = self.client.get_transport()
         transport.set_keepalive(KEEPALIVE_SECONDS)
@@ -136,11 +134,6 @@ class RigupSSHConnector(SSHConnector):
         if transport is None:
             raise ConnectionError("not connected")
         return self.sessions.open(transport)
-
-    def _known_as(self, hostname: str) -> str:
-        """The host as known_hosts has it: with its port where that is not 22."""
-        port = pyinfra_internals.port_of(self.client)
-        return hostname if port == 22 else f"[{hostname}]:{port}"
 
     def _line(self, command: StringCommand, arguments: dict[str, Any]) -> tuple[str, SudoPassword | None]:
         """The line for the login shell, and the password for sudo if it asks."""

@@ -27,8 +27,8 @@ def check(args: argparse.Namespace) -> None:
 
 def page_of(inspected: Inspection, rows: Sequence[dict[str, Any]], limit: str | None) -> str:
     """The page, without secrets: those of the hosts, of their releases, and of what the inventory says."""
+    from rigup.cli.page.collect import fleet_content
     from rigup.cli.page.document import fleet_page
-    from rigup.cli.page.gathering import fleet_content
     from rigup.report.inventory_secrets import inventory_secrets
     from rigup.report.redaction import Redactor
 

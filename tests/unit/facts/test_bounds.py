@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from rigup.cli import log
 from rigup.cli.output.console import Console
 from rigup.cli.output.status_rows import row, set_states
-from rigup.cli.page.gathering import _facts, _releases, _versions
+from rigup.cli.page.collect import _facts, _releases, _versions
 from rigup.cli.page.report_page import _probe, _record
 from rigup.cli.releases import _json, show
 from rigup.cli.status import table

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rigup.cli.page.markup import Markup, anchors, element, joined
-from tests.unit.cli.page_content import HOSTILE
-from tests.unit.cli.page_reader import read
+from tests.unit.cli.page.page_content import HOSTILE
+from tests.unit.cli.page.page_reader import read
 
 
 def test_an_element_has_its_attributes_and_children() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Uncounted(NamedTuple):
+class Unmodelled(NamedTuple):
     """hint: the way out. source: what says what the option does. harmless: values, as text, that change nothing."""
 
     hint: str
@@ -13,9 +13,9 @@ class Uncounted(NamedTuple):
     harmless: frozenset[str]
 
 
-def _each(options: str, hint: str, source: str, harmless: str = "") -> dict[str, Uncounted]:
+def _each(options: str, hint: str, source: str, harmless: str = "") -> dict[str, Unmodelled]:
     """One entry for each of the options. False, which leaves an option out, is harmless for all of them."""
-    return dict.fromkeys(options.split(), Uncounted(hint, source, frozenset({"False", *harmless.split()})))
+    return dict.fromkeys(options.split(), Unmodelled(hint, source, frozenset({"False", *harmless.split()})))
 
 
 _ADAPTERS = "leave it out: the plan counts one model, without adapters"
@@ -124,7 +124,7 @@ _LLAMA_CPP = {
         "on enabled true 1 auto -1",
     ),
 }
-UNCOUNTED: dict[str, dict[str, Uncounted]] = {"vllm": _VLLM, "sglang": _SGLANG, "llama.cpp": _LLAMA_CPP}
+UNMODELLED: dict[str, dict[str, Unmodelled]] = {"vllm": _VLLM, "sglang": _SGLANG, "llama.cpp": _LLAMA_CPP}
 
 # Options that name a second, smaller model which drafts for the first.
 DRAFTS: dict[str, tuple[str, ...]] = {

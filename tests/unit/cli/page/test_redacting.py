@@ -8,7 +8,7 @@ from rigup.cli.page.content import Error
 from rigup.cli.page.document import fleet_page
 from rigup.cli.page.redacting import secrets_of
 from rigup.report.redaction import REDACTED, Redactor
-from tests.unit.cli.page_content import fleet, host, service
+from tests.unit.cli.page.page_content import fleet, host, service
 
 KEY = "a-key-that-looks-like-nothing"
 

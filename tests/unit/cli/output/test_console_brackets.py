@@ -21,7 +21,7 @@ from rigup.operations.service.health import Answer
 from rigup.plan import Parallel
 from rigup.run.drift import Drift
 from rigup.run.result import Change, HostResult
-from tests.unit.cli.page_content import level, result
+from tests.unit.cli.page.page_content import level, result
 
 SAID = "[red]x[/x]"
 HOST = HostResult(SAID, "changed", [Change("service", SAID)], answers=[Answer(SAID, SAID, SAID, 9, 1.0, 9.0)])

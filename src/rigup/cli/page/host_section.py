@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rigup.cli.page.benchmark_part import benchmark_part
+from rigup.cli.page.benchmark_section import benchmark_section
 from rigup.cli.page.content import HostContent, ReleaseItem, ServiceContent, Version
 from rigup.cli.page.markup import Child, Markup, element
 from rigup.cli.page.memory_bar import PARTS, GpuUse, gib, memory_bar
-from rigup.cli.page.parts import badge, differences, errors, facts, table, tag
+from rigup.cli.page.widgets import badge, differences, errors, facts, table, tag
 from rigup.run.result import HEALTHY, unanswered
 
 # more changes than that in one release are folded
 CHANGES_SHOWN = 6
 
 
-def host_part(host: HostContent, anchor: str, number: int, unfolded: bool) -> Markup:
+def host_section(host: HostContent, anchor: str, number: int, unfolded: bool) -> Markup:
     """One host. anchor: its id in the page. number: makes the ids within it."""
     heading = element(
         "summary",
@@ -80,7 +80,7 @@ def service_part(service: ServiceContent, host: str, id_: str) -> Markup:
     if service.memory:
         parts += [element("h5", "GPU memory"), memory(service.memory, id_)]
     if service.planned:
-        parts += [element("h5", "Benchmarks"), *benchmark_part(service.results, f"{service.name} on {host}", id_)]
+        parts += [element("h5", "Benchmarks"), *benchmark_section(service.results, f"{service.name} on {host}", id_)]
     parts += [element("h5", "Releases"), releases(service.releases)]
     return element("section", parts, class_="service", aria_label=f"{service.name} on {host}")
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from rigup.cli.page.content import STATES, FleetContent, HostContent, ServiceContent
 from rigup.cli.page.markup import Child, Markup, element
 from rigup.cli.page.measurements import best_rate
-from rigup.cli.page.parts import badge, scrolled
 from rigup.cli.page.scales import short
+from rigup.cli.page.widgets import badge, scrolled
 
 # more hosts in order than that are folded away
 MOST_IN_ORDER = 40
@@ -24,7 +24,7 @@ HEADS = (
 )
 
 
-def overview_part(fleet: FleetContent, anchors: dict[str, str]) -> Markup:
+def overview_section(fleet: FleetContent, anchors: dict[str, str]) -> Markup:
     """Counts, then the hosts. anchors: of each host, by name."""
     wrong = [host for host in fleet.worst_first if host.state != "in order"]
     right = [host for host in fleet.worst_first if host.state == "in order"]

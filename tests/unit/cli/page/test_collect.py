@@ -14,7 +14,7 @@ import pytest
 
 from rigup import __version__, layout
 from rigup.bench.store import store
-from rigup.cli.page.gathering import fleet_content, memory_of
+from rigup.cli.page.collect import fleet_content, memory_of
 from rigup.cli.page.status_page import page_of
 from rigup.errors import HostFailed, Unreachable
 from rigup.facts.probe import ProbedGpu
@@ -25,8 +25,8 @@ from rigup.run import history as history_asking
 from rigup.run.drift import Drift, drift_of
 from rigup.run.history import ReleaseHistory, histories_of
 from rigup.run.result import HostResult
-from tests.unit.cli.page_content import result
-from tests.unit.cli.page_reader import read
+from tests.unit.cli.page.page_content import result
+from tests.unit.cli.page.page_reader import read
 from tests.unit.cli.test_status import having, manifest, planned, result_of, row, set_states
 
 PINNED = having("580.178.04")
@@ -59,7 +59,7 @@ def rows_of(run: Any) -> list[dict[str, Any]]:
 def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, ReleaseHistory]:
     """What hosts answer when they are asked for their history."""
     said: dict[str, ReleaseHistory] = {}
-    monkeypatch.setattr("rigup.cli.page.gathering.histories_of", lambda run: said)
+    monkeypatch.setattr("rigup.cli.page.collect.histories_of", lambda run: said)
     return said
 
 

@@ -8,8 +8,8 @@ from rigup.cli.page.line_chart import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, C
 from rigup.cli.page.memory_bar import GpuUse, described, memory_bar
 from rigup.cli.page.scales import from_zero, powers_of_two
 from rigup.cli.page.strip_chart import Strip, strip_chart
-from tests.unit.cli.page_content import uses
-from tests.unit.cli.page_reader import Element, read
+from tests.unit.cli.page.page_content import uses
+from tests.unit.cli.page.page_reader import Element, read
 
 USE = GpuUse(1, "RTX 3090", 20_000, 15_000, 16_000, 10_000, 3_000, 2_000)
 

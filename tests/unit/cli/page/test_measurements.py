@@ -10,7 +10,7 @@ import pytest
 
 from rigup.bench.store import kept_results, store
 from rigup.cli.page.measurements import before, best_rate, histories, key_of, singles, sweeps, usable
-from tests.unit.cli.page_content import level, result, results
+from tests.unit.cli.page.page_content import level, result, results
 
 
 def test_the_last_sweep_is_shown_with_the_one_before_it() -> None:

@@ -13,8 +13,8 @@ import pytest
 
 from rigup.cli.page.content import DriftItem, Error, FleetContent, Origin, ReleaseItem, Version
 from rigup.cli.page.document import fleet_page, style_sheet
-from tests.unit.cli.page_content import HOSTILE, fleet, host, level, result, service, uses
-from tests.unit.cli.page_reader import Element, read
+from tests.unit.cli.page.page_content import HOSTILE, fleet, host, level, result, service, uses
+from tests.unit.cli.page.page_reader import Element, read
 
 
 def many(count: int = 200) -> FleetContent:

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from rigup.plain_values import quoted
 from rigup.planner.candidate import Candidate
-from rigup.planner.engine_memory import COUNTED, PARTITION_VARIABLES, CountedOption, partition, whole_number
+from rigup.planner.engine_memory import MEMORY_OPTIONS, PARTITION_VARIABLES, MemoryOption, partition, whole_number
 from rigup.planner.memory.cpu import cache_gib, needed_gib
 from rigup.planner.rules.rule import Complaint, engine_name, refuses
-from rigup.planner.rules.uncounted import DRAFTS, UNCOUNTED
+from rigup.planner.rules.unmodelled_options import DRAFTS, UNMODELLED
 from rigup.service import FlagValue
 
 # What an engine wants free when it starts; its own CUDA context is there by then. A judgement: 2 % of a 24 GB card are
@@ -27,7 +27,7 @@ _CPU_CACHE = "VLLM_CPU_KVCACHE_SPACE"
 def counted_number(candidate: Candidate) -> Iterator[Complaint]:
     """A number from which memory is computed must be one that the engine accepts."""
     flags = candidate.service.flags
-    for counted in COUNTED[candidate.engine.name]:
+    for counted in MEMORY_OPTIONS[candidate.engine.name]:
         named = [name for name in counted.names if name in flags]
         for name in named:
             if not _usable(counted, flags[name]):
@@ -38,12 +38,12 @@ def counted_number(candidate: Candidate) -> Iterator[Complaint]:
     yield from _variables(candidate)
 
 
-def _usable(counted: CountedOption, given: FlagValue) -> bool:
+def _usable(counted: MemoryOption, given: FlagValue) -> bool:
     value = counted.value(given)
     return value is not None and (bool(counted.highest) or value <= MOST_OF_A_GPU)
 
 
-def _kind(counted: CountedOption) -> str:
+def _kind(counted: MemoryOption) -> str:
     if counted.highest:
         return f"a whole number from {counted.lowest} to {counted.highest:,}"
     return f"a fraction of the GPU, above 0 and at most {MOST_OF_A_GPU}"
@@ -73,7 +73,7 @@ def uncounted_option(candidate: Candidate) -> Iterator[Complaint]:
     name = candidate.engine.name
     for option, value in candidate.service.flags.items():
         base = option.partition(".")[0]
-        if (found := UNCOUNTED[name].get(base)) is not None:
+        if (found := UNMODELLED[name].get(base)) is not None:
             if str(value) not in found.harmless:
                 message = f"{option} changes memory use in a way that the plan does not count"
                 yield message, found.hint, found.source

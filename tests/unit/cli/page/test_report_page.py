@@ -7,9 +7,9 @@ from typing import Any
 from rigup.cli.output.plan_json import plan_as_json
 from rigup.cli.page.report_page import report_page
 from rigup.report.redaction import Redactor
-from tests.unit.cli.page_content import HOSTILE, ORIGIN
-from tests.unit.cli.page_reader import Element, read
-from tests.unit.cli.test_page import elements
+from tests.unit.cli.page.page_content import HOSTILE, ORIGIN
+from tests.unit.cli.page.page_reader import Element, read
+from tests.unit.cli.page.test_document import elements
 from tests.unit.cli.test_status import having, planned, result_of
 from tests.unit.planner import across_hosts
 from tests.unit.planner.asking import FP8, refused

@@ -8,8 +8,8 @@ import pytest
 
 from rigup.catalogue.option_names import known_options
 from rigup.planner.candidate import Candidate
-from rigup.planner.rules import counted, options
-from rigup.planner.rules.uncounted import DRAFTS, UNCOUNTED
+from rigup.planner.rules import memory_options, options
+from rigup.planner.rules.unmodelled_options import DRAFTS, UNMODELLED
 from tests.unit.planner.rules.builder import CATALOGUE, candidate
 
 FP8, GGUF = "MiniMaxAI/MiniMax-M2.5", "unsloth/MiniMax-M2.5-GGUF"
@@ -96,7 +96,7 @@ BAD_NUMBERS: dict[str, tuple[str, dict[str, Any], str]] = {
 @pytest.mark.parametrize("case", BAD_NUMBERS)
 def test_a_bad_number(case: str) -> None:
     engine, flags, message = BAD_NUMBERS[case]
-    (finding,) = counted.counted_number(asked(engine, flags=flags))
+    (finding,) = memory_options.counted_number(asked(engine, flags=flags))
     assert (finding.message, finding.hint) == (message, RANGE)
 
 
@@ -111,11 +111,11 @@ def test_a_bad_number(case: str) -> None:
     ],
 )
 def test_good_numbers(engine: str, flags: dict[str, Any]) -> None:
-    assert counted.counted_number(asked(engine, flags=flags)) == ()
+    assert memory_options.counted_number(asked(engine, flags=flags)) == ()
 
 
 def test_one_option_by_two_names_is_there_twice() -> None:
-    (finding,) = counted.counted_number(asked("llama.cpp", flags={"-ub": 512, "--ubatch-size": 2048}))
+    (finding,) = memory_options.counted_number(asked("llama.cpp", flags={"-ub": 512, "--ubatch-size": 2048}))
     assert (finding.message, finding.hint) == ("-ub and --ubatch-size are the same option", "leave one of them out")
 
 
@@ -147,13 +147,13 @@ BAD_VARIABLES: dict[str, tuple[str, str, dict[str, str], str, str]] = {
 @pytest.mark.parametrize("case", BAD_VARIABLES)
 def test_a_bad_variable(case: str) -> None:
     engine, gpus, environment, message, hint = BAD_VARIABLES[case]
-    (finding,) = counted.counted_number(asked(engine, gpus, environment=environment))
+    (finding,) = memory_options.counted_number(asked(engine, gpus, environment=environment))
     assert (finding.message, finding.hint) == (message, hint)
 
 
 def test_good_variables() -> None:
-    assert counted.counted_number(asked(environment={"VLLM_PP_LAYER_PARTITION": "30, 32"})) == ()
-    assert counted.counted_number(asked(gpus="none", environment={"VLLM_CPU_KVCACHE_SPACE": "4"})) == ()
+    assert memory_options.counted_number(asked(environment={"VLLM_PP_LAYER_PARTITION": "30, 32"})) == ()
+    assert memory_options.counted_number(asked(gpus="none", environment={"VLLM_CPU_KVCACHE_SPACE": "4"})) == ()
 
 
 UNSEEN = "changes memory use in a way that the plan does not count"
@@ -203,7 +203,7 @@ SECOND = "loads a second model, which the plan does not count"
     ],
 )
 def test_what_is_not_counted_is_refused(engine: str, flag: str, value: Any, says: str) -> None:
-    (finding,) = counted.uncounted_option(asked(engine, flags={flag: value}))
+    (finding,) = memory_options.uncounted_option(asked(engine, flags={flag: value}))
     assert finding.message == f"{flag} {says}"
     assert finding.hint
     assert finding.source
@@ -222,7 +222,7 @@ def test_what_is_not_counted_is_refused(engine: str, flag: str, value: Any, says
     ],
 )
 def test_what_changes_no_memory_passes(engine: str, flags: dict[str, Any]) -> None:
-    assert counted.uncounted_option(asked(engine, flags=flags)) == ()
+    assert memory_options.uncounted_option(asked(engine, flags=flags)) == ()
 
 
 @pytest.mark.parametrize(
@@ -237,8 +237,8 @@ def test_the_format_of_the_weights_is_that_of_the_checkpoint(engine: str, flag: 
 
 def test_drafting_without_a_model_costs_nothing() -> None:
     for said in ({"method": "ngram", "num_speculative_tokens": 3}, '{"method": "ngram", "model": "ngram"}', "{"):
-        assert counted.uncounted_option(asked(flags={"--speculative-config": said})) == ()
-    assert counted.uncounted_option(asked("llama.cpp", flags={"-nkvo": False})) == ()
+        assert memory_options.uncounted_option(asked(flags={"--speculative-config": said})) == ()
+    assert memory_options.uncounted_option(asked("llama.cpp", flags={"-nkvo": False})) == ()
 
 
 @pytest.mark.parametrize(
@@ -280,16 +280,16 @@ def test_which_gpus_is_asked_for_in_the_service(engine: str, flag: str) -> None:
     ],
 )
 def test_variables_do_not_go_around_the_plan(engine: str, name: str, message: str, hint: str) -> None:
-    (finding,) = counted.decided_variable(asked(engine, environment={name: "0"}))
+    (finding,) = memory_options.decided_variable(asked(engine, environment={name: "0"}))
     assert (finding.message, finding.hint) == (message, hint)
 
 
 def test_without_gpus_there_are_none_to_choose() -> None:
-    assert counted.decided_variable(asked(gpus="none", environment={"CUDA_VISIBLE_DEVICES": ""})) == ()
+    assert memory_options.decided_variable(asked(gpus="none", environment={"CUDA_VISIBLE_DEVICES": ""})) == ()
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "llama.cpp"])
 def test_the_tables_name_options_that_the_engine_has(engine: str) -> None:
     versions = CATALOGUE.engines_by_name[engine].versions
     there = {name for release in versions for name in known_options(engine, release.version)}
-    assert {*UNCOUNTED[engine], *DRAFTS[engine]} <= there
+    assert {*UNMODELLED[engine], *DRAFTS[engine]} <= there

@@ -20,9 +20,9 @@ from rigup.cli.page.measurements import (
     singles,
     sweeps,
 )
-from rigup.cli.page.parts import figure, table
 from rigup.cli.page.scales import decades, from_zero, powers_of_two, short, times
 from rigup.cli.page.strip_chart import Strip, strip_chart
+from rigup.cli.page.widgets import figure, table
 
 LATENCIES = (
     ("ttft_ms", "TTFT", "to the first token"),
@@ -33,7 +33,7 @@ PERCENTILES = (("p99", "three"), ("p95", "two"), ("p50", "one"))
 AT_ONCE = "requests at once"
 
 
-def benchmark_part(results: Sequence[Result], of: str, id_: str) -> list[Child]:
+def benchmark_section(results: Sequence[Result], of: str, id_: str) -> list[Child]:
     """Charts of the last sweep, of the last other run, and over time. of: whose, for titles. results: newest first."""
     if not results:
         return [element("p", "Not measured yet: ", element("code", "rigup bench"), " does.", class_="none")]

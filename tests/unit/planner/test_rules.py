@@ -8,7 +8,7 @@ from rigup.planner.rules import RULES, check, refusals
 from tests.unit.planner.rules.builder import MAX_Q, candidate
 
 FP8 = "MiniMaxAI/MiniMax-M2.5"
-DOCUMENT = Path(__file__).parents[4] / "docs" / "rules.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "rules.md"
 
 
 def test_ids_are_unique_and_every_rule_says_what_it_guards_and_why() -> None:

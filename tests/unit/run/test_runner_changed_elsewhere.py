@@ -21,8 +21,8 @@ from rigup.run.prune import PruneRun, Removal
 from rigup.run.result import Change
 from rigup.run.rollback import RollbackRun, Step
 from rigup.run.runner import Run
-from tests.unit.connection.test_runs import compared, three_folders
-from tests.unit.run.test_without_lease import AT_WORK, OTHER, somebody_else_is_at_work
+from tests.unit.run.test_runner import compared, three_folders
+from tests.unit.run.test_runner_without_lease import AT_WORK, OTHER, somebody_else_is_at_work
 
 Make = Callable[..., Run]
 WAS_HERE = "box: another rigup run changed this host after it was compared"

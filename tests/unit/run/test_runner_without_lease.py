@@ -14,7 +14,7 @@ from rigup import layout
 from rigup.connection.lease import Holder, myself
 from rigup.run.audit_log import kept_here, parse
 from rigup.run.runner import Run
-from tests.unit.connection.test_runs import compared, three_folders
+from tests.unit.run.test_runner import compared, three_folders
 
 Make = Callable[..., Run]
 OTHER = Holder("ada@desk", "2026-01-02 03:04:05 UTC", "another-machine", 4711, "1")

@@ -20,7 +20,7 @@ from rigup.tuning.gain import gain_of
 from rigup.tuning.run import TuningRequest, TuningResult, TuningRun
 from tests.tuned_kernels import kernel
 from tests.unit.preflight.test_checks import GOOD, PLAN
-from tests.unit.run.test_without_lease import AT_WORK, OTHER, somebody_else_is_at_work
+from tests.unit.run.test_runner_without_lease import AT_WORK, OTHER, somebody_else_is_at_work
 
 Make = Callable[..., Run]
 SOURCE = LockedSource(engine="vllm", version="0.33.0", address="pypi:vllm==0.33.0", sha256="e" * 64, root="vllm-0.33.0")

@@ -12,7 +12,7 @@ import pytest
 from rigup.facts.probe import PcieLink, PowerLimits, Probe, ProbedGpu
 from tests.unit.lab.recorded_probe import differences
 
-RECORDED = sorted((Path(__file__).parents[2] / "recorded_probes").glob("*.json"))
+RECORDED = sorted((Path(__file__).parents[3] / "recorded_probes").glob("*.json"))
 
 # made by hand from the catalogue, to try the comparison with: not a recording
 CARD = ProbedGpu(

@@ -11,7 +11,7 @@ from rigup.planner.speed import decode_speed
 from tests.unit.planner.asking import served
 from tests.unit.planner.measured import MEMORY, RTX_3090_CARDS_GIB, SPEED, MeasuredMemory, MeasuredSpeed, fullest_gib
 
-DOCUMENT = (Path(__file__).parents[3] / "docs" / "memory.md").read_text()
+DOCUMENT = (Path(__file__).parents[4] / "docs" / "memory.md").read_text()
 
 
 @pytest.mark.parametrize("row", MEMORY, ids=lambda row: row.what)

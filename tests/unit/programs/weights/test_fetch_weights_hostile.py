@@ -13,7 +13,7 @@ import pytest
 
 from tests.unit.programs.conftest import Weights
 from tests.unit.programs.hostile_server import HostileServer
-from tests.unit.programs.test_swarm import KEY, Host
+from tests.unit.programs.weights.test_swarm import KEY, Host
 
 MODEL = "model-00001.gguf"
 

@@ -8,7 +8,7 @@ import select
 import sys
 from typing import TYPE_CHECKING, Any
 
-from rigup.cli.output.typed_words import whole_number
+from rigup.cli.output.typed_words import add_number
 from rigup.cli.sessions import session as hosts
 from rigup.errors import InputError
 
@@ -54,18 +54,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--break-lease", action="store_true", help="override another run's lease on a host")
     rolling = parser.add_argument_group("rolling changes")
-    rolling.add_argument(
-        "--rolling",
-        type=whole_number("--rolling"),
-        metavar="N",
-        help="change one host first, then N at a time, once the previous are healthy",
-    )
-    rolling.add_argument(
-        "--max-failures",
-        type=whole_number("--max-failures"),
-        metavar="M",
-        help="continue until more than M hosts have failed (default 0)",
-    )
+    add_number(rolling, "--rolling", "change one host first, then N at a time, once the previous are healthy")
+    add_number(rolling, "--max-failures", "continue until more than M hosts have failed (default 0)", metavar="M")
     rolling.add_argument("--resume", action="store_true", help="continue the rollout that stopped")
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rigup.cli.output.typed_words import decimal_number, whole_number
+from rigup.cli.output.typed_words import add_number, decimal_number
 from rigup.cli.sessions import service_run
 from rigup.errors import InputError
 
@@ -43,23 +43,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--concurrency", metavar="N,N,...", help="set the numbers of concurrent requests, one level each"
     )
     parser.add_argument("--input", metavar="N,N,...", help="set the prompt lengths in tokens")
-    parser.add_argument("--output", type=whole_number("--output"), metavar="N", help="set the answer length in tokens")
+    add_number(parser, "--output", "set the answer length in tokens")
     parser.add_argument(
         "--seconds", type=decimal_number("--seconds"), metavar="S", help="measure each level for this long"
     )
-    parser.add_argument(
-        "--requests",
-        type=whole_number("--requests"),
-        metavar="N",
-        help="send this many requests per level instead of --seconds",
-    )
-    parser.add_argument(
-        "--warmup",
-        type=whole_number("--warmup"),
-        default=1,
-        metavar="N",
-        help="send N requests before the first level (default 1)",
-    )
+    add_number(parser, "--requests", "send this many requests per level instead of --seconds")
+    add_number(parser, "--warmup", "send N requests before the first level (default 1)", 1, 0, 1000)
     parser.add_argument(
         "--timeout",
         type=decimal_number("--timeout"),
@@ -90,9 +79,8 @@ def _check(args: argparse.Namespace) -> None:
     if args.csv == "-" and args.json:
         raise InputError("--csv - and --json both write to standard output", "name a file for the CSV")
     service_run.check(args)
-    for flag, value, least, most in (("--warmup", args.warmup, 0, 1000), ("--timeout", args.timeout, 1, 86_400)):
-        if not least <= value <= most:
-            raise InputError(f"{flag}: {value:g} is not between {least} and {most}", "omit it to use the default")
+    if not 1 <= args.timeout <= 86_400:
+        raise InputError(f"--timeout: {args.timeout:g} is not between 1 and 86,400", "leave it out to use the default")
     if args.csv:
         check_writable(args.csv, "--csv")  # a measurement may take an hour
 

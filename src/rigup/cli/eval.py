@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rigup.cli.output.typed_words import whole_number
+from rigup.cli.output.typed_words import add_number
 from rigup.cli.sessions import service_run
 from rigup.cli.sessions import session as hosts
 from rigup.errors import InputError
@@ -33,7 +33,6 @@ exit codes: 0 evaluated (--compare: nothing significantly worse), 1 a host or th
 2 usage error or no host reachable, 130 cancelled
 """
 TASK = re.compile(r"[\w.+*-]+")
-NUMBERS = {"--few-shot": (0, 100), "--max-tokens": (1, 1_000_000), "--concurrency": (1, 1024), "--timeout": (1, 86_400)}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,32 +42,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--questions", metavar="N", help='ask N questions per task, or "all" (default 200)')
     parser.add_argument("--include-path", metavar="DIR", help="also look for tasks in this folder")
     parser.add_argument("--completions", action="store_true", help="send plain prompts without the chat template")
-    parser.add_argument(
-        "--few-shot",
-        type=whole_number("--few-shot"),
-        metavar="N",
-        help="put N examples before each question (default: the task's)",
-    )
-    parser.add_argument(
-        "--max-tokens",
-        type=whole_number("--max-tokens"),
-        metavar="N",
-        help="limit answers to N tokens (default: the task's)",
-    )
-    parser.add_argument(
-        "--concurrency",
-        type=whole_number("--concurrency"),
-        default=8,
-        metavar="N",
-        help="send N questions at once (default 8)",
-    )
-    parser.add_argument(
-        "--timeout",
-        type=whole_number("--timeout"),
-        default=600,
-        metavar="S",
-        help="fail an answer that takes longer (default 600)",
-    )
+    add_number(parser, "--few-shot", "put N examples before each question (default: the task's)", None, 0, 100)
+    add_number(parser, "--max-tokens", "limit answers to N tokens (default: the task's)", None, 1, 1_000_000)
+    add_number(parser, "--concurrency", "send N questions at once (default 8)", 8, 1, 1024)
+    add_number(parser, "--timeout", "fail an answer that takes longer (default 600)", 600, 1, 86_400, metavar="S")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -84,10 +61,6 @@ def _wanted(args: argparse.Namespace) -> EvaluationRequest:
     from rigup.evaluation.harness import EvaluationRequest
 
     service_run.check(args)
-    for flag, (least, most) in NUMBERS.items():
-        value = getattr(args, flag.removeprefix("--").replace("-", "_"))
-        if value is not None and not least <= value <= most:
-            raise InputError(f"{flag}: {value} is not between {least} and {most:,}", "omit it to use the default")
     tasks = tuple(args.tasks.split(",")) if args.tasks is not None else evaluation().tasks
     for task in tasks:
         if not TASK.fullmatch(task):

@@ -8,7 +8,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
-from rigup.cli.output.typed_words import whole_number
+from rigup.cli.output.typed_words import add_number
 from rigup.cli.sessions import session as hosts
 from rigup.errors import InputError, Refused
 
@@ -42,13 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--service", metavar="NAME", help="tune the kernel of this service, if several have one")
     parser.add_argument("--tokens", metavar="N,N,...", help="tune for these numbers of tokens (default: the tuner's)")
-    parser.add_argument(
-        "--runs",
-        type=whole_number("--runs", 1, 1000),
-        default=RUNS,
-        metavar="N",
-        help=f"measure each side N times, at least {LEAST_RUNS} (default {RUNS})",
-    )
+    add_number(parser, "--runs", f"measure each side N times, at least {LEAST_RUNS} (default {RUNS})", RUNS, 1, 1000)
     parser.add_argument("--yes", "-y", action="store_true", help="stop running services without confirmation")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     hosts.add_sudo_password(parser)

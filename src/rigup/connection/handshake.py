@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 FILE = f"{layout.CACHE}/.questions"
 SECONDS = PROBE_SECONDS + 60
 
-MARKS = _LEASE, _WHO, _SUDO = "##rigup-lease##", "##rigup-who##", "##rigup-sudo##"
+_LEASE, _WHO, _SUDO = "##rigup-lease##", "##rigup-who##", "##rigup-sudo##"
 
 # The script itself comes over standard input, and the process that becomes root reads it. sudo is tried with the very
 # program that every later command runs in: sudoers may name sh alone.

@@ -100,11 +100,6 @@ def at_work_on(state: State, host: Any) -> Iterator[None]:
         ctx_host.reset()
 
 
-def current_host() -> Any:
-    """The host that this greenlet is at work on."""
-    return ctx_host.get()
-
-
 def reach(state: State, host: Any) -> None:
     """Connects. Raises ConnectError, and some key errors of paramiko as they are."""
     host.connect(show_errors=False, raise_exceptions=True)

@@ -20,12 +20,6 @@ class NodeCommand(NamedTuple):
     environment: dict[str, str]
 
 
-def tokens_in(words: Plan | NodeCommand) -> tuple[str, ...]:
-    """What still stands for something that only a probe can tell, in the order of appearance."""
-    texts = (*words.command, *words.environment.values())
-    return tuple(dict.fromkeys(match[0].rstrip(":") for text in texts for match in _TOKEN.finditer(text)))
-
-
 def addressed(plan: Plan, nodes: Sequence[Node]) -> NodeCommand:
     """What one host of a service runs, with `nodes`, by rank, in place of what stood for them.
 

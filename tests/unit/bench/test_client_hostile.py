@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -18,6 +17,7 @@ from rigup.bench.client import LevelRequest
 from rigup.bench.lines import MOST_BYTES, read_line
 from rigup.bench.result import LineCollector
 from rigup.errors import HostFailed, RigupError
+from tests.serving import answering
 from tests.unit.bench.conftest import measure
 
 FEW = LevelRequest(1, 16, 4, requests=2)
@@ -79,16 +79,8 @@ def serving(talk: Talk, models: Any = None) -> Iterator[str]:
             connection.shutdown(socket.SHUT_WR)
 
     well = 3
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def accept() -> None:
-            with suppress(OSError):
-                while True:
-                    threading.Thread(target=serve, args=(server.accept()[0],), daemon=True).start()
-
-        threading.Thread(target=accept, daemon=True).start()
-        yield f"http://127.0.0.1:{server.getsockname()[1]}"
-        server.shutdown(socket.SHUT_RDWR)
+    with answering(serve) as url:
+        yield url
 
 
 DEEP = b"data: " + b"[" * 200_000 + b"\n\n"

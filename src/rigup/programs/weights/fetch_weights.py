@@ -24,14 +24,13 @@ import json
 import os
 import random
 import shutil
-import signal
 import sys
 import threading
 import time
 import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 if __package__:
     from rigup.programs.unit_status import notify_status
@@ -359,13 +358,6 @@ class Fetch:
             notify_status(f"{done}/{total} {said}")
 
 
-def stop_on_signal(number: int, _frame: object) -> NoReturn:
-    """Turns the first signal into the end of the run, and ignores the rest while it winds up. Parts are kept."""
-    for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(each, signal.SIG_IGN)
-    raise FetchError(128 + number, f"stopped by {signal.Signals(number).name}")
-
-
 def main(arguments: list[str]) -> int:
     """The command line; returns the exit code."""
     parser = argparse.ArgumentParser(prog="fetch_weights.py", description="Fetch the weights of one checkpoint.")
@@ -373,8 +365,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--deep", action="store_true", help="with --check: hash every file")
     parser.add_argument("job", type=Path)
     options = parser.parse_args(arguments)
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, stop_on_signal)
+    weights.end_on_signals()
     os.umask(0o022)
     try:
         job = weights.load_job(options.job)

@@ -104,7 +104,7 @@ def _of_url(args: argparse.Namespace, wanted: BenchRequest) -> int:
 
     key = service_run.key_of(args)
     where = about_url(args.url, "")["host"]
-    collected = LineCollector("", lambda said: show(where, "", said))
+    collected = LineCollector("", lambda state: show(where, "", state))
     with live.view() as view:
         progress.listen(view.show)
         last_words = follow_here(wanted.request(args.url, key), collected)

@@ -51,8 +51,8 @@ class SavedRollout:
     def save(self, hosts: Iterable[str], state: HostState, why: Mapping[str, str] | None = None) -> None:
         """Saves the progress of these hosts; once all are done, the file is deleted.
 
-        Raises InputError if it cannot be saved. The progress is still known here then, and saved with the next one; a
-        host whose start could not be saved has not started.
+        Raises InputError if it cannot be saved. This object keeps the progress, and saves it with the next one; a host
+        whose start could not be saved has not started.
         """
         before = dict(self.rollout.hosts)
         for name in hosts:
@@ -124,26 +124,24 @@ def resume(project: Project, plans: Mapping[str, Sequence[Plan]]) -> SavedRollou
     """
     rollout = unfinished(project)
     if rollout is None:
-        raise InputError(
-            f"--resume: no rollout of {project.inventory} is unfinished", "leave out --resume to start one"
-        )
-    said = f"--resume: the rollout of {rollout.began}"
+        raise InputError(f"--resume: no rollout of {project.inventory} is unfinished", "omit --resume to start one")
+    prefix = f"--resume: the rollout of {rollout.began}"
     lock = _lock(project)
     if lock != rollout.lock:
         then, now = (digest[:SHOWN_DIGITS] or "none" for digest in (rollout.lock, lock))
         raise Refused(
-            f"{said} started with another rigup.lock: sha256 {then} then, {now} now",
-            "restore that lock, or leave out --resume to start again",
+            f"{prefix} started with another rigup.lock: sha256 {then} then, {now} now",
+            "restore that lock, or omit --resume to start again",
         )
     if added := [name for name in plans if name not in rollout.hosts]:
         raise Refused(
-            f"{said} started without {', '.join(added)}",
-            "exclude them with --limit, or leave out --resume to start again",
+            f"{prefix} started without {', '.join(added)}",
+            "exclude them with --limit, or omit --resume to start again",
         )
     if others := [name for name, of_host in plans.items() if _digest(of_host) != rollout.hosts[name].plans]:
         raise Refused(
-            f"{said} started with another plan for {', '.join(others)}",
-            "restore group_data, or leave out --resume to start again",
+            f"{prefix} started with another plan for {', '.join(others)}",
+            "restore group_data, or omit --resume to start again",
         )
     return SavedRollout(state_file(project), rollout, exists=True)
 

@@ -16,15 +16,10 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def open_inspection(
-    args: argparse.Namespace, then: Callable[[Inspection], None], services_answer: bool = False
-) -> Iterator[Inspection]:
-    """Opens an examination, runs `then` under the same live view, and closes it at the end.
-
-    services_answer: as for `hosts.open_run`.
-    """
+def open_inspection(args: argparse.Namespace, then: Callable[[Inspection], None]) -> Iterator[Inspection]:
+    """Opens an inspection, runs `then` under the same live view, and closes it at the end."""
     hosts.patch_for_many_hosts()
-    _, opened = hosts.open_run(args, lazy_run_class=_inspection, services_answer=services_answer)
+    _, opened = hosts.open_run(args, lazy_run_class=_inspection)
     from rigup.cli.output import progress as live
     from rigup.operations.primitives import progress
 
@@ -51,6 +46,6 @@ class _OptionalView:
     def __init__(self, view: ProgressView) -> None:
         self.view: ProgressView | None = view
 
-    def __call__(self, said: Progress) -> None:
+    def __call__(self, report: Progress) -> None:
         if self.view is not None:
-            self.view.show(said)
+            self.view.show(report)

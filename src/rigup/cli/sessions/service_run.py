@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rigup.run.service_run import Ask
 
 
-# what comes of figures of another kind in a file that was changed by hand
+# errors caused by a result file that was changed by hand
 NOT_A_RESULT = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, IndexError)
 CHANGED_BY_HAND = "name two files as rigup wrote them"
 
@@ -106,8 +106,8 @@ def store_and_show(
             file, problems[error.message] = None, error
         stored.append({"file": file, **one})
     if as_json:
-        said = {"schema": 1, "results": stored, "failed": summary.as_json(failed)["hosts"]}
-        json.dump(said, sys.stdout, indent=1)
+        content = {"schema": 1, "results": stored, "failed": summary.as_json(failed)["hosts"]}
+        json.dump(content, sys.stdout, indent=1)
         print()
     for problem in problems.values():
         show_error(problem, as_json=False)

@@ -1,7 +1,7 @@
 """A barrier for the hosts of one service: each proceeds at its own pace and they synchronise at named steps.
 
-Within one phase of a run (comparing, carrying out) every host of the node group posts a value at a step and goes on
-when all have. A host that leaves, because it failed or has nothing more to do, keeps no other host waiting.
+Within one phase of a run (comparing, executing) every host publishes a value at a step and continues when all hosts
+have done so. A host that leaves, because it failed or has finished, is not waited for.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gevent.event import Event
 
 @dataclass(frozen=True)
 class BarrierState:
-    """The state of a step. values: by host. left: hosts that left without a value, with why; "" if nothing failed."""
+    """The result of a step. values: by host. left: hosts that left without one, with the reason, "" if none."""
 
     values: dict[str, Any]
     left: dict[str, str]
@@ -47,7 +47,7 @@ class Barrier:
     def wait(self, host: str, step: str, what: Any, among: Collection[str] = ()) -> BarrierState:
         """Publishes a host's value and waits until every other host has published one for this step or left.
 
-        among: these alone are waited for; () for all.
+        among: waits for these hosts only; () for all.
         """
         self.post(host, step, what)
         while not self._all(step, among):

@@ -1,11 +1,11 @@
 """Measures one endpoint: reads a request, and prints results as one JSON object per line.
 
 The request is the first line of standard input: {"url", "key", "key_file", "unit", "user", "model", "chat", "levels",
-"warmup", "timeout_s", "gpus", "leave_out", "seed"}. unit: the one to which the port must belong, null for an address
-that the user named. The end of standard input means: stop now, and tell what is known so far.
+"warmup", "timeout_s", "gpus", "leave_out", "seed"}. unit: the systemd unit that must own the port, null for an address
+from the user. End of file on standard input means: stop now and report the results so far.
 
-    {"endpoint": {...}}   what is measured            {"left_out": {...}}   a level that the endpoint has no room for
-    {"progress": {...}}   twice a second              {"level": {...}}      what one level came to
+    {"endpoint": {...}}   the endpoint being measured {"left_out": {...}}   a level that exceeds the endpoint's context
+    {"progress": {...}}   twice a second              {"level": {...}}      the result of one level
     {"end": {...}}        the last line, or           {"error": {"kind", "message", "hint"}}
 
 Python 3.10 standard library only, and nvidia-ml-py where GPUs are watched.
@@ -156,7 +156,7 @@ def _with_room(endpoint: Endpoint, levels: list[Level], leave_out: bool) -> list
 
 
 def _measure(endpoint: Endpoint, level: Level, name: str, seed: int) -> LevelResult:
-    return Load(endpoint, level, name, seed, _stop.is_set, lambda said: _emit("progress", said)).run()
+    return Load(endpoint, level, name, seed, _stop.is_set, lambda state: _emit("progress", state)).run()
 
 
 def _level_json(level: Level, outcome: LevelResult, engine: Watch, gpus: Watch | None) -> dict[str, Any]:

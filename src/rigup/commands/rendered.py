@@ -11,7 +11,7 @@ from rigup.commands.option_check import unknown_options
 from rigup.node import Node
 from rigup.plan import MoeFolder, Plan
 from rigup.planner.decision import Decision, Refusal
-from rigup.planner.multinode.layouts import peer_ports
+from rigup.planner.multinode.ports import peer_ports
 
 
 class Rendered(NamedTuple):

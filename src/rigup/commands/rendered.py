@@ -12,7 +12,7 @@ from rigup.node import Node
 from rigup.plan import MoeFolder, Plan
 from rigup.planner.candidate import mib
 from rigup.planner.decision import Decision, Refusal
-from rigup.planner.multinode.layouts import peer_ports
+from rigup.planner.multinode.ports import peer_ports
 
 
 class Rendered(NamedTuple):

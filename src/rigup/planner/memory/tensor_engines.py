@@ -26,7 +26,7 @@ from rigup.units import GIB
 
 
 @dataclass(frozen=True, slots=True)
-class _Shape:
+class _RankBytes:
     """Bytes on one rank: of each layer's weights, also added up, and of each stage beside layers; and the caches."""
 
     layers: tuple[float, ...]
@@ -84,7 +84,7 @@ def _runs(counts: Sequence[int], draft_layers: int) -> Iterator[tuple[int, int]]
     yield first, first + counts[-1] + draft_layers
 
 
-def _shape(candidate: Candidate) -> _Shape:
+def _shape(candidate: Candidate) -> _RankBytes:
     model, parallel = candidate.model, candidate.parallel
     weights = weights_of(candidate.checkpoint, model)
     tensor, stages, drafting = parallel.tensor, parallel.pipeline, drafts(candidate)
@@ -109,10 +109,10 @@ def _shape(candidate: Candidate) -> _Shape:
     layers = rank_layers(candidate.checkpoint, model, tensor, sharing, candidate.expert_shards)
     totals = rank_totals(candidate.checkpoint, model, tensor, sharing, candidate.expert_shards)
     drafted = sum(len(entry.layers) for entry in model.mtp_attention) if drafting else 0
-    return _Shape(layers, totals, pool, tuple(extras), tuple(overheads), runtime, drafted)
+    return _RankBytes(layers, totals, pool, tuple(extras), tuple(overheads), runtime, drafted)
 
 
-def _fraction(candidate: Candidate, shape: _Shape, room: float) -> float:
+def _fraction(candidate: Candidate, shape: _RankBytes, room: float) -> float:
     """The part of the GPUs in use. SGLang's does not cover the overhead, so that there must be room beside it.
 
     How much comes before SGLang measures is known of two logs only: here all of it is counted as coming after.
@@ -123,7 +123,7 @@ def _fraction(candidate: Candidate, shape: _Shape, room: float) -> float:
     return max(0.01, min(fraction, int(100 * (1 - max(shape.overheads) / room)) / 100))
 
 
-def _budgets(candidate: Candidate, rooms: Sequence[float], shape: _Shape, fraction: float) -> list[float]:
+def _budgets(candidate: Candidate, rooms: Sequence[float], shape: _RankBytes, fraction: float) -> list[float]:
     """Bytes for weights and KV cache on the poorest GPU of each stage.
 
     SGLang leaves the same on each GPU, a part of the smallest (0.5.23, `_profile_available_bytes` of
@@ -144,7 +144,7 @@ def _budgets(candidate: Candidate, rooms: Sequence[float], shape: _Shape, fracti
     return budgets
 
 
-def _counts(candidate: Candidate, shape: _Shape, stages: Sequence[float]) -> tuple[int, ...] | None:
+def _counts(candidate: Candidate, shape: _RankBytes, stages: Sequence[float]) -> tuple[int, ...] | None:
     """Layers of each stage: what the service asks for, or what leaves the fullest stage most room."""
     layers = candidate.model.layers
     if candidate.asked_partition:
@@ -154,7 +154,7 @@ def _counts(candidate: Candidate, shape: _Shape, stages: Sequence[float]) -> tup
     return partition(_costs(candidate, shape), stages)
 
 
-def _costs(candidate: Candidate, shape: _Shape) -> list[float]:
+def _costs(candidate: Candidate, shape: _RankBytes) -> list[float]:
     """Each layer's weights and its part of one request's cache; the last one has the draft layers' as well."""
     cache = shape.pool.layer_bytes(candidate.context)
     costs = [layer + kept for layer, kept in zip(shape.layers, cache, strict=False)]
@@ -162,7 +162,7 @@ def _costs(candidate: Candidate, shape: _Shape) -> list[float]:
     return costs
 
 
-def _not_placed(candidate: Candidate, shape: _Shape, stages: Sequence[float]) -> Placement:
+def _not_placed(candidate: Candidate, shape: _RankBytes, stages: Sequence[float]) -> Placement:
     """What the stages lack together, and a layer at least."""
     whole, largest = shape.totals[-1] - sum(stages), max(shape.layers)
     if not fits(shape.layers, stages):
@@ -171,7 +171,9 @@ def _not_placed(candidate: Candidate, shape: _Shape, stages: Sequence[float]) ->
     return Placement(missing=max(whole, largest), kind="context")
 
 
-def _lacking(candidate: Candidate, shape: _Shape, left: Sequence[float], runs: Sequence[tuple[int, int]]) -> Placement:
+def _lacking(
+    candidate: Candidate, shape: _RankBytes, left: Sequence[float], runs: Sequence[tuple[int, int]]
+) -> Placement:
     """What the poorest stage lacks; a block of tokens at least, as the cache is given out in blocks."""
     pool, context = shape.pool, candidate.context
     missing = (pool.needed_bytes(context, *run) - rest for rest, run in zip(left, runs, strict=True))
@@ -181,7 +183,7 @@ def _lacking(candidate: Candidate, shape: _Shape, left: Sequence[float], runs: S
 
 def _usage(
     candidate: Candidate,
-    shape: _Shape,
+    shape: _RankBytes,
     runs: Sequence[tuple[int, int]],
     left: Sequence[float],
     tokens: int,

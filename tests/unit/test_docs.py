@@ -8,8 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
 from rigup.cli.main import VERBS, build_parser
+from rigup.rig import Rig
+from rigup.service import Service
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "rigup"
@@ -112,6 +115,14 @@ def test_readme_has_every_verb_and_the_index_every_page() -> None:
     assert {verb for verb in VERBS if not re.search(rf"`(rigup )?{verb}`", table)} == set()
     linked = set(re.findall(r"\]\(([\w-]+\.md)\)", (ROOT / "docs" / "index.md").read_text()))
     assert linked == {path.name for path in (ROOT / "docs").glob("*.md")} - {"index.md"}
+
+
+@pytest.mark.parametrize(("part", "model"), [("rig", Rig), ("services", Service)])
+def test_every_key_of_an_inventory_is_explained(part: str, model: type[BaseModel]) -> None:
+    """The name of a service is the key of its entry."""
+    text = (ROOT / "docs" / "inventory.md").read_text().partition(f"## `{part}`\n")[2].partition("\n## ")[0]
+    cells = re.findall(r"^\| (`[^|]*) \|", text, re.MULTILINE)
+    assert set(re.findall(r"`([a-z_]+)`", " ".join(cells))) == model.model_fields.keys() - {"name"}
 
 
 def test_what_does_not_exist_is_found(tmp_path: Path) -> None:

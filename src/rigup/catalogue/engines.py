@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from packaging.version import InvalidVersion, Version
-from pydantic import AfterValidator, Field, ValidationError
+from pydantic import AfterValidator, Field
 
 from rigup.artifacts import Variant
+from rigup.catalogue.data_files import validated
 from rigup.errors import InputError
 from rigup.regular_files import read_text, toml_of
 from rigup.service import BuildMethod, EngineName
@@ -373,15 +374,8 @@ def load_engines(paths: Iterable[Path] = FILES) -> tuple[Engine, ...]:
     """
     engines: dict[str, Engine] = {}
     for path in paths:
-        try:
-            engine = _EngineFile.model_validate(toml_of(path, read_text(path), _TOML_HINT)).resolved()
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"])
-            raise InputError(
-                f"{path}: {where}: {first['msg'].removeprefix('Value error, ')}",
-                "compare with the toolkit's own engine files",
-            ) from None
+        data = toml_of(path, read_text(path), _TOML_HINT)
+        engine = validated(_EngineFile, data, path, "compare with the toolkit's own engine files").resolved()
         if engine.version() is None:
             raise InputError(
                 f"{path}: default_version: {engine.default_version} is not in versions",

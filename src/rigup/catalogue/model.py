@@ -29,7 +29,7 @@ class Model(Frozen):
     name: str
     family: str
     architecture: str = ""
-    layers: Size
+    layers: Annotated[int, Field(ge=1, le=2048)]
     hidden: Size
     heads: Size
     kv_heads: Size

@@ -138,9 +138,8 @@ def _execute(path: Path) -> dict[str, Any]:
     try:
         exec(compile(text, str(path), "exec"), names)  # noqa: S102  Python of the user's own, as for pyinfra
     except SyntaxError as error:
-        raise InputError(
-            f"{_shown(path)}:{error.lineno}: {error.msg}", "fix the syntax error: inventory files are Python"
-        ) from None
+        where = f"{_shown(path)}:{error.lineno}" if error.lineno else _shown(path)
+        raise InputError(f"{where}: {error.msg}", "fix the syntax error: inventory files are Python") from None
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # SystemExit and GeneratorExit, too

@@ -247,6 +247,35 @@ def test_numbers_without_end_are_refused(fleet: Path, file: str) -> None:
     assert hint
 
 
+@pytest.mark.parametrize("digits", [9, 9000])
+def test_a_number_in_sixteen_digits_is_too_large_as_well(fleet: Path, digits: int) -> None:
+    (fleet / "rigup.lock").write_text(f"schema = 0x{'f' * digits}")
+    shown = 0xFFFFFFFFF if digits == 9 else "the int"  # Python writes no number of more than 4300 digits
+    assert refused(plan) == (
+        f"{fleet}/rigup.lock: schema: {shown} is newer than this rigup understands (1)",
+        "upgrade rigup",
+    )
+
+
+LONG = [
+    f'[[checkpoints]]\nrepo = "{"a" * 100_000}"\nquant = "x"\nrevision = "{"0" * 40}"\nfiles = []\n',
+    f'[inputs]\n"{"k" * 100_000}" = 5\n',
+    f'"{"k" * 100_000}" = 5\n',
+]
+
+
+@pytest.mark.parametrize("text", LONG, ids=["value", "key", "table"])
+def test_of_a_long_text_in_a_lock_the_beginning_is_shown(fleet: Path, text: str) -> None:
+    (fleet / "rigup.lock").write_text(text)
+    assert len(read_error(plan)[0]) < len(str(fleet)) + 300
+
+
+def test_a_lock_of_very_many_entries_is_read_in_time_linear_in_their_number(fleet: Path) -> None:
+    entry = '[[sources]]\nengine = "vllm"\nversion = "{}"\naddress = "https://x/y"\nsha256 = "{}"\nroot = "x"\n'
+    (fleet / "rigup.lock").write_text("".join(entry.format(number, "0" * 64) for number in range(20_000)))
+    assert len(read_safely(lambda: load_lock(fleet / "rigup.lock"), seconds=20).sources) == 20_000
+
+
 CHECKPOINT = {
     "repo": '"a/b"',
     "quant": '"Q4_K_M"',
@@ -285,11 +314,11 @@ def test_a_lock_holds_nothing_outside_its_folders(tmp_path: Path, key: str, valu
 
 
 WORDS = [
-    (["init", ""], "argument 2: empty", "omit it"),
+    (["init", ""], "argument 2: empty", "omit it, or give a value"),
     (
         ["init", " "],
         "argument 2: empty",
-        "omit it",
+        "omit it, or give a value",
     ),
     (["init", "--", "-oProxyCommand=id"], "rigup init: '-oProxyCommand=id' is not the name of a host", None),
     (["init", "x.lan", "--group", ""], "--group: empty", "omit it, or give a value"),

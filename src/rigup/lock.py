@@ -20,6 +20,7 @@ from rigup.artifacts import (
 )
 from rigup.errors import InputError
 from rigup.plain_values import cut, quoted
+from rigup.printable import one_line
 from rigup.regular_files import is_absent, read_text, toml_of
 from rigup.service import EngineName
 from rigup.units import Frozen
@@ -214,6 +215,7 @@ def _message(error: Any) -> str:
     if kind == "extra_forbidden":
         return "unknown key"
     if kind == "string_pattern_mismatch":
-        return f'"{value if len(value) <= LONGEST_SHOWN else value[:LONGEST_SHOWN] + "..."}" is not valid here'
+        shown = one_line(value)
+        return f'"{shown if len(shown) <= LONGEST_SHOWN else shown[:LONGEST_SHOWN] + "..."}" is not valid here'
     message: str = error["msg"].removeprefix("Value error, ")
     return message[0].lower() + message[1:]

@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rigup.bench import store as bench_results
-from rigup.catalogue.catalogue import load_catalogue
+from rigup.catalogue.catalogue import DATA, load_catalogue
 from rigup.cli.main import main
 from rigup.errors import InputError
 from rigup.evaluation import store as evaluation_results
@@ -24,11 +25,11 @@ from rigup.lock import load_lock
 from rigup.project.inventory import load_project
 from rigup.project.planning import plan_project
 from rigup.regular_files import home_folder, user_path
-from tests.hostile import ESCAPES, mangled, read_safely, texts
+from tests.hostile import ESCAPES, mangled, read_safely, texts, toml_value
 
 RIG: dict[str, Any] = {"gpus": "4x RTX 3090"}
 SERVICES: dict[str, Any] = {"chat": {"model": "MiniMax-M2.5", "port": 8000, "context": 8192}}
-DATA = f"rig = {RIG!r}\nservices = {SERVICES!r}\n"
+GROUP_DATA = f"rig = {RIG!r}\nservices = {SERVICES!r}\n"
 PROPERTY = settings(
     max_examples=60,
     deadline=None,
@@ -41,7 +42,7 @@ def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for folder in ("inventories", "group_data", "catalogue/models"):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "inventories/a.py").write_text('box = ["gpu1.lan"]\n')
-    (tmp_path / "group_data/box.py").write_text(DATA)
+    (tmp_path / "group_data/box.py").write_text(GROUP_DATA)
     (tmp_path / "rigup.lock").write_text("schema = 1\n")
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -164,7 +165,7 @@ VALUES = [
 
 @pytest.mark.parametrize(("text", "message"), VALUES, ids=[row[0][:40] for row in VALUES])
 def test_values_that_nothing_can_have(fleet: Path, text: str, message: str) -> None:
-    (fleet / "group_data/box.py").write_text(DATA + text)
+    (fleet / "group_data/box.py").write_text(GROUP_DATA + text)
     said, hint = read_error(plan)
     assert message in said
     assert said.startswith("group_data/box.py: ")
@@ -514,6 +515,71 @@ def test_any_file_of_a_catalogue_is_read_or_refused(fleet: Path, content: bytes,
     path.write_bytes(content)
     try:
         read_safely(lambda: load_catalogue(fleet), "catalogue")
+    finally:
+        path.unlink()
+
+
+def rows_of(folder: str, table: str) -> dict[str, Any]:
+    """The first entry of the toolkit's own files, with what all entries of its file have."""
+    data = tomllib.loads(min((DATA / folder).glob("*.toml")).read_text())
+    return {**data.get("defaults", {}), **data[table][0]}
+
+
+ENTRIES = {
+    "gpus": st.fixed_dictionaries({"gpu": mangled([rows_of("gpus", "gpu")])}),
+    "models": st.fixed_dictionaries({"model": mangled([rows_of("models", "model")])}),
+    "checkpoints": st.fixed_dictionaries({"checkpoint": mangled([rows_of("checkpoints", "checkpoint")])}),
+    "engines": mangled(tomllib.loads((DATA / "engines/llama_cpp.toml").read_text())),
+    "overheads": st.fixed_dictionaries(
+        {
+            "overhead": mangled(
+                [
+                    {
+                        "engine": "vllm",
+                        "version": "0.33.0",
+                        "gpu": "A",
+                        "gpus": 1,
+                        "runtime_mib": 1,
+                        "sources": {"a": "b"},
+                    }
+                ]
+            )
+        }
+    ),
+}
+LOCK = {
+    "schema": 1,
+    "inputs": {"inventories/a.py": f"sha256:{'a' * 64}"},
+    "driver": {"version": "580.178.04", "branch": "580"},
+    "checkpoints": [
+        {"repo": "a/b", "quant": "Q4", "revision": "a" * 40, "files": [{"path": "x", "size": 1, "sha256": "b" * 64}]}
+    ],
+    "sources": [{"engine": "vllm", "version": "1", "address": "https://x/y", "sha256": "b" * 64, "root": "x"}],
+}
+
+
+def toml_text(tables: Any) -> bytes:
+    """Top-level values of any kind, one a line."""
+    lines = [f"{json.dumps(key)} = {toml_value(value)}\n" for key, value in tables.items()] if tables else []
+    return "".join(lines).encode(errors="surrogatepass")
+
+
+@PROPERTY
+@given(mangled(LOCK).filter(lambda value: isinstance(value, dict)).map(toml_text))
+def test_a_lock_with_wrong_values_is_read_or_refused(fleet: Path, content: bytes) -> None:
+    (fleet / "rigup.lock").write_bytes(content)
+    read_safely(lambda: load_lock(fleet / "rigup.lock"), "rigup.lock")
+
+
+@PROPERTY
+@given(st.sampled_from(sorted(ENTRIES)).flatmap(lambda name: st.tuples(st.just(name), ENTRIES[name])))
+def test_an_entry_with_wrong_values_is_planned_with_or_refused(fleet: Path, entry: tuple[str, Any]) -> None:
+    folder, tables = entry
+    path = fleet / "catalogue" / folder / "own.toml"
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(toml_text(tables if isinstance(tables, dict) else {}))
+    try:
+        read_safely(plan, seconds=20)
     finally:
         path.unlink()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from rigup.sources.python_environment import Resolution
 from rigup.sources.remote_wheel import open_wheel
 
 Names = tuple[NameList, ...]
+_PLAIN = re.compile(r"[!-~]{1,200}")
 
 
 def names_with(there: Names, resolved: Resolution, say: Callable[[str], None]) -> Names:
@@ -50,6 +52,8 @@ def _read(resolved: Resolution) -> NameList:
     with open_wheel(wheel) as opened:
         try:
             options, variables = read_names(environment.engine, opened)
+            if odd := next((name for name in options | variables if not _PLAIN.fullmatch(name)), None):
+                raise ValueError(f"a name is {odd!a}")
             return NameList(
                 engine=environment.engine,
                 version=environment.version,

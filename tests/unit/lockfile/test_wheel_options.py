@@ -113,6 +113,7 @@ SOURCES = {
     "nested": b"-" * 200_000 + b"1",
     "chained": b"a" + b".b" * 200_000,
     "half a character": b'p.add_argument("--\\ud800")',
+    "a name without end": b'p.add_argument("--' + b"x" * 100_000 + b'")',
     "not Python": b"\0" * 1000,
     "a long number": b"x = " + b"9" * 10_000,
 }

@@ -156,7 +156,7 @@ def _packages(data: Mapping[str, Any], plans: tuple[Plan, ...], root: Path) -> P
 
 def hub_address(key: str, value: Any) -> str:
     """The address of a hub. Raises InputError, naming `key`, for what is not one or has a password in it."""
-    secret = 'put the token in a file and set hub_token_file = "secrets/hub.token" in group_data'  # noqa: S105
+    secret = 'put the token in a file and set hub_token_file = "secrets/hub.token" in group_data'  # noqa: S105  a hint
     return web_address(key, value, f'write hub = "{HUB}"', secret).rstrip("/")
 
 

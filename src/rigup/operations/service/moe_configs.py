@@ -120,7 +120,8 @@ def unnamed_folders(host: Host, keep: Iterable[str]) -> dict[str, int]:
     services = f"{layout.CONFIGURATION}/services"
     lines = remote.script(host, _UNNAMED, layout.MOE_CONFIGS, services, *keep).splitlines()
     found = [line.partition("\t") for line in lines]
-    if odd := next((path for _, _, path in found if not path.startswith(f"{layout.MOE_CONFIGS}/")), None):
+    odd = next((path for _, _, path in found if not path.startswith(f"{layout.MOE_CONFIGS}/")), None)
+    if odd is not None:
         raise HostFailed(f"{host.name}: {shown(odd)} is not a folder below {layout.MOE_CONFIGS}")
     try:
         return {path: count(size) for size, _, path in found}

@@ -102,6 +102,26 @@ def test_what_cannot_name_a_host(fleet: Path, name: str, message: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("entry", "shown"),
+    [
+        ("('gpu1.lan', {5: 6})", "('gpu1.lan', {5: 6})"),
+        ("['gpu1.lan']", "['gpu1.lan']"),
+        ("('gpu1.lan', ['x' * 100_000])", f"('gpu1.lan', ['{'x' * 42}..."),
+    ],
+    ids=["a number as key", "a list", "long"],
+)
+def test_what_is_not_a_host(fleet: Path, entry: str, shown: str) -> None:
+    (fleet / "inventories/a.py").write_text(f"box = [{entry}]\n")
+    hint = 'write a host as "name" or ("name", {"ssh_port": 2222})'
+    assert refused(plan) == (f"inventories/a.py: box[0]: {shown} is not a host", hint)
+
+
+def test_a_null_byte_has_no_line(fleet: Path) -> None:
+    (fleet / "inventories/a.py").write_bytes(b"box = ['gpu1.lan']\0\n")
+    assert refused(plan)[0] == "inventories/a.py: source code string cannot contain null bytes"
+
+
+@pytest.mark.parametrize(
     "name", ["gpu1", "ada@gpu1.lan", "DOMAIN\\ada@gpu_1", "::1", "fe80::1%eth0", "10.0.0.1", "[::1]"]
 )
 def test_what_can_name_a_host(fleet: Path, name: str) -> None:

@@ -13,17 +13,8 @@ from rigup.errors import InputError
 from rigup.regular_files import is_absent, refuse_irregular, user_path
 
 
-def host_key_policy(name: str, data: dict[str, Any]) -> str:
-    """What to do with an unknown host key: what the inventory says, else what ssh_config says, else refuse it."""
-    if said := data.get("ssh_strict_host_key_checking"):
-        return str(said)
-    config = ssh_config(data.get("ssh_config_file"), data.get("ssh_hostname") or name)
-    said = config.get("stricthostkeychecking")
-    return str(said) if said in ("yes", "no", "off", "accept-new") else "yes"
-
-
 def connection_data(name: str, data: dict[str, Any]) -> dict[str, Any]:
-    """The inventory's data with what the name says ("ada@gpu1.lan") and a host key policy that is never a default.
+    """The inventory's data with what the name says ("ada@gpu1.lan").
 
     Raises InputError when the ssh_config that is named does not exist, the one that counts cannot be read, or a file
     of keys is a pipe or a device.
@@ -37,9 +28,9 @@ def connection_data(name: str, data: dict[str, Any]) -> dict[str, Any]:
             raise InputError(
                 f"{name}: ssh_config_file: {file} does not exist", "name an OpenSSH client configuration file"
             )
-    for said in _key_files(merged, ssh_config(merged.get("ssh_config_file"), merged.get("ssh_hostname") or hostname)):
-        refuse_irregular(Path(os.path.expanduser(said)), f"{name}: {said}")
-    return {**merged, "ssh_strict_host_key_checking": host_key_policy(hostname, merged)}
+    for file in _key_files(merged, ssh_config(merged.get("ssh_config_file"), merged.get("ssh_hostname") or hostname)):
+        refuse_irregular(Path(os.path.expanduser(file)), f"{name}: {file}")
+    return merged
 
 
 def _key_files(data: dict[str, Any], config: dict[str, Any]) -> list[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from rigup.attention.full import FullAttention
 from rigup.catalogue.catalogue import DATA, Catalogue, load_catalogue
 from rigup.catalogue.engines import FILES
 from rigup.errors import InputError
@@ -61,11 +62,15 @@ def test_checkpoints_and_gpus_are_named_once(catalogue: Catalogue) -> None:
 @pytest.mark.parametrize("name", ["MiniMax-M2", "MiniMax-M2.1", "MiniMax-M2.5", "MiniMax-M2.7"])
 def test_the_shape_of_minimax_adds_up_to_its_parameters(catalogue: Catalogue, name: str) -> None:
     model = catalogue.models_by_name[name]
-    norms = model.layers * (2 * model.hidden + model.head_dim * (model.heads + model.kv_heads)) + model.hidden
+    (attention,) = model.attention
+    assert isinstance(attention, FullAttention)
+    norms = (
+        model.layers * (2 * model.hidden + attention.head_dim * (attention.heads + attention.kv_heads)) + model.hidden
+    )
     routers = model.layers * model.experts * (model.hidden + 1)
     experts = model.layers * model.experts * model.expert_parameters
-    attention = model.layers * model.attention_parameters
-    assert 2 * model.embedding_parameters + attention + experts + routers + norms == model.parameters
+    projections = model.layers * model.attention_parameters
+    assert 2 * model.embedding_parameters + projections + experts + routers + norms == model.parameters
 
 
 def test_ten_lines_add_a_gpu_and_a_checkpoint(tmp_path: Path) -> None:
@@ -217,15 +222,15 @@ def test_power_ranges_that_were_not_looked_up_say_so(catalogue: Catalogue) -> No
 
 
 MODEL_LINES = {
-    **{"name": '"M"', "family": '"m"', "layers": "2", "hidden": "8", "heads": "2", "kv_heads": "1", "head_dim": "4"},
-    **{"vocab": "9", "context": "64", "parameters": "1000", "active_parameters": "1000", "reference_bits": "8"},
-    "commercial": "true",
+    **{"name": '"M"', "family": '"m"', "layers": "2", "hidden": "8", "vocab": "9", "context": "64"},
+    **{"parameters": "1000", "active_parameters": "1000", "reference_bits": "8", "commercial": "true"},
+    "attention": '[{ kind = "full", layers = "0-1", heads = 2, kv_heads = 1, head_dim = 4 }]',
 }
 WRONG_VALUES = (
     ("layers", "true", "input should be a valid integer, not True"),
     ("layers", '"8"', 'input should be a valid integer, not "8"'),
     ("layers", "8.0", "input should be a valid integer, not 8.0"),
-    ("layers", "1_000_000_000", "input should be less than or equal to 2048"),
+    ("layers", "1_000_000_000", "input should be less than or equal to 1024"),
     ("parameters", "1" + "0" * 23, f"1{'0' * 23} is not a number up to 1,000,000,000,000,000"),
     ("reference_bits", "true", "input should be a valid number, not True"),
     ("reference_bits", '"8"', 'input should be a valid number, not "8"'),

@@ -16,7 +16,7 @@ from hypothesis import given
 
 from rigup.programs.weights import peers
 from rigup.programs.weights.hub_pace import HubPace
-from rigup.programs.weights.peers import Offer, Peer, PeerLies, Peers, PeerSharing, PeerView
+from rigup.programs.weights.peers import FalsePeerClaim, Offer, Peer, Peers, PeerSharing, PeerView
 from tests.hostile import bounded, mangled
 from tests.unit.programs.conftest import wait_for
 
@@ -249,7 +249,7 @@ def test_whatever_a_peer_says_is_its_state_or_changes_nothing(said: Any) -> None
     with bounded():
         try:
             view.take(said, 2.0, SIZES)
-        except (ValueError, KeyError, TypeError, PeerLies):
+        except (ValueError, KeyError, TypeError, FalsePeerClaim):
             assert (view.have, view.fetching, view.hashing, view.claims, view.hub_bytes, view.seen) == was
         else:
             assert {*view.have, *view.hashing, *view.claims, *view.fetching} <= SIZES.keys()

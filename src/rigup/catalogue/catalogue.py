@@ -22,6 +22,7 @@ from rigup.catalogue.option_names import NameList, load_name_lists
 from rigup.catalogue.overheads import FOLDER as OVERHEADS
 from rigup.catalogue.overheads import TABLE, MeasuredOverhead
 from rigup.errors import InputError
+from rigup.regular_files import files_in
 from rigup.rig import Gpu
 
 DATA = Path(__file__).parent / "data"
@@ -102,7 +103,7 @@ def _laid_over(toolkit: Catalogue, folder: Path) -> Catalogue:
     gpus = (entry.gpu() for entry in read_entries(folder / "gpus", "gpu", GpuEntry))
     models = read_entries(folder / "models", "model", Model)
     checkpoints = read_entries(folder / "checkpoints", "checkpoint", CheckpointEntry)
-    engine_files = sorted((folder / "engines").glob("*.toml"))
+    engine_files = files_in(folder / "engines", ".toml")
     catalogue = Catalogue(
         _replaced(toolkit.gpus, gpus),
         _replaced(toolkit.models, models),

@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import ValidationError
-
 from rigup.catalogue.abilities import KINDS, Abilities, Addition
+from rigup.catalogue.data_files import validated
 from rigup.catalogue.engine_facts import (
     CudaNeeds,
     EnvironmentRecipe,
@@ -138,15 +137,10 @@ def load_engines(paths: Iterable[Path] = FILES) -> tuple[Engine, ...]:
     for path in paths:
         data = toml_of(path, read_text(path), _TOML_HINT)
         there = files.get(str(data.get("name")))
-        try:
-            if there is None:
-                found = EngineFile.model_validate(data)
-            else:
-                found = EngineChange.model_validate(data).laid_over(there)
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"])
-            raise InputError(f"{path}: {where}: {first['msg'].removeprefix('Value error, ')}", _HINT) from None
+        if there is None:
+            found = validated(EngineFile, data, path, _HINT)
+        else:
+            found = validated(EngineChange, data, path, _HINT).laid_over(there)
         if found.default_version not in {release.version for release in found.versions}:
             raise InputError(
                 f"{path}: default_version: {found.default_version} is not in versions",

@@ -8,6 +8,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from rigup.attention import Attention
+from rigup.layer_range import MOST_LAYERS
 from rigup.service import EngineName
 from rigup.units import Frozen
 
@@ -45,7 +46,7 @@ class Model(Frozen):
     name: str
     architectures: tuple[str, ...] = ()
     gguf_architecture: str = ""
-    layers: Size
+    layers: Annotated[int, Field(ge=1, le=MOST_LAYERS)]
     hidden: Size
     attention: tuple[Attention, ...]
     mtp_attention: tuple[Attention, ...] = ()

@@ -20,7 +20,7 @@ from rigup.catalogue import abilities, versions
 from rigup.catalogue.abilities import Kind
 from rigup.catalogue.versions import in_ranges
 from rigup.errors import InputError
-from rigup.regular_files import read_text
+from rigup.regular_files import files_in, read_text
 from rigup.service import EngineName
 from rigup.units import Frozen
 
@@ -53,7 +53,7 @@ class NameList(Frozen):
 def load_name_lists(folder: Path) -> tuple[NameList, ...]:
     """Every list of a fleet's folder. Raises InputError with the file and the problem."""
     found = []
-    for path in sorted(folder.glob("*.json")):
+    for path in files_in(folder, ".json"):
         try:
             found.append(NameList.model_validate_json(read_text(path)))
         except ValidationError as error:

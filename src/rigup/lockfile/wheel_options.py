@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from rigup.catalogue.engine_packages.reading import UNREADABLE, read_names
 from rigup.catalogue.option_names import NameList, load_name_lists, name_list_text, package
 from rigup.errors import InputError
+from rigup.plain_values import cut
 from rigup.sources.python_environment import Resolution
 from rigup.sources.remote_wheel import open_wheel
 
 Names = tuple[NameList, ...]
+_PLAIN = re.compile(r"[!-~]{1,200}")
 
 
 def names_with(there: Names, resolved: Resolution, log: Callable[[str], None]) -> Names:
@@ -52,19 +55,22 @@ def _read(resolved: Resolution) -> NameList:
     with open_wheel(wheel) as opened:
         try:
             options, variables = read_names(environment.engine, opened)
+            if odd := next((name for name in options | variables if not _PLAIN.fullmatch(name)), None):
+                raise ValueError(f"a name is {odd!a}")
+            return NameList(
+                engine=environment.engine,
+                version=environment.version,
+                variant=environment.variant,
+                architecture=environment.architecture,
+                file=wheel.name,
+                sha256=str(wheel.sha256),
+                options=frozenset(options),
+                variables=frozenset(variables),
+            )
         except UNREADABLE as error:
-            raise InputError(
-                f"{wheel.name}: cannot read its options: {error}", "use a version that rigup has been tested with"
-            ) from None
-    return NameList(
-        engine=environment.engine,
-        version=environment.version,
-        variant=environment.variant,
-        architecture=environment.architecture,
-        file=wheel.name,
-        sha256=str(wheel.sha256),
-        options=frozenset(options),
-        variables=frozenset(variables),
+            problem = cut(str(error)) or "its source is nested too deeply"
+    raise InputError(
+        f"{wheel.name}: cannot read its options: {problem}", "use a version that rigup has been tested with"
     )
 
 

@@ -96,18 +96,18 @@ def test_single_values_and_tables(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('name = "tgi"', "name: Input should be 'vllm', 'sglang' or 'llama.cpp'"),
-        ('title = "vLLM"', "name: Field required"),
-        ("name = 3", "name: Input should be 'vllm', 'sglang' or 'llama.cpp'"),
-        ('name = "vllm"\nfamilies = { llama = "0.12.0" }', "families: Extra inputs are not permitted"),
-        ('name = "vllm"\narchitectures = ["OursForCausalLM"]', "architectures.0: Input should be a valid dictionary"),
-        ('name = "vllm"\n[[architectures]]\nname = "A"\nsince = "0.33"', "architectures.0.source: Field required"),
+        ('name = "tgi"', "name: input should be 'vllm', 'sglang' or 'llama.cpp'"),
+        ('title = "vLLM"', "name: missing"),
+        ("name = 3", "name: input should be 'vllm', 'sglang' or 'llama.cpp'"),
+        ('name = "vllm"\nfamilies = { llama = "0.12.0" }', "families: unknown key"),
+        ('name = "vllm"\narchitectures = ["OursForCausalLM"]', "architectures.0: input should be an object"),
+        ('name = "vllm"\n[[architectures]]\nname = "A"\nsince = "0.33"', "architectures.0.source: missing"),
         (
             'name = "vllm"\n[[architectures]]\nname = "A"\nsince = "new"\nsource = "ours"',
             'architectures.0.since: "new" is not a version like "0.33.0" or "b11434"',
         ),
         ('name = "vllm"\ndefault_version = "0.40.0"', "default_version: 0.40.0 is not in versions"),
-        ('name = "vllm"\n[[versions]]\npython = ">=3.11"', "versions.0.version: Field required"),
+        ('name = "vllm"\n[[versions]]\npython = ">=3.11"', "versions.0.version: missing"),
     ],
 )
 def test_a_broken_file_is_reported_by_path_and_key(tmp_path: Path, text: str, message: str) -> None:

@@ -3,9 +3,9 @@
 Where all layers keep every token, a block has 16 tokens of every layer. Else layers are grouped by what they keep; a
 block is a page of each layer of any one group, all pages are equally large, and a request takes blocks of each group.
 Sources: vLLM 0.33.0 v1/core/kv_cache_planning.py (unify_kv_cache_spec_page_size, _get_kv_cache_bytes_per_block,
-_get_kv_cache_groups_uniform_page_size), v1/kv_cache_interface.py (max_memory_usage_bytes), platforms/interface.py (the block of
-a hybrid's full layers is raised until its page holds a state) and model_executor/models/config.py (a request has two
-blocks of states where prefixes are cached, which is the default). Measured: 161.0 requests of 8,192 tokens of
+_get_kv_cache_groups_uniform_page_size), v1/kv_cache_interface.py (max_memory_usage_bytes), platforms/interface.py (the
+block of a hybrid's full layers is raised until its page holds a state), model_executor/models/config.py (a request has
+two blocks of states where prefixes are cached, which is the default). Measured: 161.0 requests of 8,192 tokens of
 Qwen3.5-397B on four ranks, 10.13 of gemma-4-31B on one, both without cached prefixes.
 """
 

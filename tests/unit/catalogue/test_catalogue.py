@@ -10,7 +10,7 @@ import pytest
 
 from rigup.attention.full import FullAttention
 from rigup.catalogue.catalogue import DATA, Catalogue, load_catalogue
-from rigup.catalogue.engines import FILES
+from rigup.catalogue.engine_files import FILES
 from rigup.errors import InputError
 
 

@@ -80,8 +80,13 @@ def checkpoints() -> dict[str, CheckpointEntry]:
     return {checkpoint.repo: checkpoint for checkpoint in found}
 
 
+def has_known_card(row: Row) -> bool:
+    """Whether the catalogue has the row's card."""
+    return "gpu" in row.data and _gpu(row).name.endswith(row.data["gpu"])
+
+
 def _gpu(row: Row) -> Gpu:
-    """The card of the catalogue; of cards that no source names, any large one."""
+    """The card of the catalogue; of cards that no source names or that it does not have, any large one."""
     wanted = f"NVIDIA {row.data.get('gpu', 'B200')}"
     known = {gpu.name: gpu for gpu in catalogue().gpus}
     return next(

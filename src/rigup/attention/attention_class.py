@@ -40,13 +40,15 @@ class LayerCache:
     """One thing that one layer keeps of one sequence on one rank, in bytes.
 
     token_bytes: of each token, on average where one entry stands for `tokens_per_entry` tokens. window: only the last
-    so many tokens are kept, None for all. state_bytes: of the whole sequence, however long it is.
+    so many tokens are kept, None for all. state_bytes: of the whole sequence, however long it is. page_tokens: kernels
+    want a page of so many tokens, or a multiple.
     """
 
     token_bytes: float = 0.0
     tokens_per_entry: int = 1
     window: int | None = None
     state_bytes: float = 0.0
+    page_tokens: int = 16
 
 
 class AttentionClass(Frozen):

@@ -1,7 +1,8 @@
 """Grouped heads over blocks of tokens that an indexer picks (MiniMax M3): keys, values, and one index key a token.
 
 Source: vLLM 0.33.0 models/minimax_m3/common/indexer.py: one head of index keys on every rank (num_kv_heads=1), in bf16
-whatever the cache is in (config/attention.py: indexer_kv_dtype "auto").
+whatever the cache is in (config/attention.py: indexer_kv_dtype "auto"). SGLang 0.5.23 mem_cache/memory_pool.py,
+MiniMaxSparseKVPool.
 """
 
 from __future__ import annotations

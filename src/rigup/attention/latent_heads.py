@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from rigup.attention.attention_class import AttentionClass, Count, CountOrNone, LayerCache, Storage
 
+# vLLM 0.33.0 platforms/interface.py: what TRTLLM's and FlashInfer's decode kernels for MLA want.
+_PAGE_TOKENS = 128
+
 
 class LatentHeads(AttentionClass):
     """heads; kv_rank, rope_dim: kv_lora_rank and qk_rope_head_dim of the config, both kept of each token.
@@ -26,7 +29,7 @@ class LatentHeads(AttentionClass):
 
     def caches(self, storage: Storage) -> tuple[LayerCache, ...]:
         """Not cut by tensor parallelism."""
-        return (LayerCache((self.kv_rank + self.rope_dim) * storage.element),)
+        return (LayerCache((self.kv_rank + self.rope_dim) * storage.element, page_tokens=_PAGE_TOKENS),)
 
     def parameters(self, hidden: int) -> int:
         """The two projections down, those up, and o."""

@@ -2,7 +2,7 @@
 
 Sources: vLLM 0.33.0 models/deepseek_v2.py, DeepseekV32IndexerCache: 128 fp8 values and a float32 scale a token on every
 layer, and v1/attention/backends/mla/flashmla_sparse.py: 656 bytes a token in fp8 (512 fp8 values, 4 float32 scales, 64
-bf16 values); SGLang 0.5.23 mem_cache/memory_pool.py, NSATokenToKVPool, which keeps the same. llama.cpp b11434 keeps f16
+bf16 values); SGLang 0.5.23 mem_cache/memory_pool.py, DSATokenToKVPool, which keeps the same. llama.cpp b11434 keeps f16
 keys, and only on layers with an indexer of their own: measured, 21 layers of GLM-5.2's 78.
 """
 

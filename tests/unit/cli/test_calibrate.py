@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from rigup.catalogue.catalogue import load_catalogue
 from rigup.cli.main import main
 from rigup.plan import Plan
 from rigup.project.inventory import load_project
@@ -41,9 +40,7 @@ def plans() -> list[Plan]:
 def started(host: str, *used: int, day: int = 1) -> None:
     """Keeps the record of an apply that started the service with this much in use on each card."""
     plan = next(plan for plan in plans() if plan.host == host)
-    found = kept(
-        plan, probed(*(card(index, mib, 0) for index, mib in enumerate(used))), [], load_catalogue(Path()).overheads
-    )
+    found = kept(plan, probed(*(card(index, mib, 0) for index, mib in enumerate(used))), [])
     assert found is not None
     when = f"2026-11-{day:02} 10:00:00 UTC"
     keep_here([ApplyRecord(host, when, "ada", "apply", "changed", 1.0, "0.1.0", "", "", {}, (), (), {"chat": found})])

@@ -6,7 +6,7 @@ import math
 
 from rigup.planner.candidate import Candidate
 from rigup.planner.memory.cache_pool import CachePool
-from rigup.planner.memory.loading import drafts, loads_vision
+from rigup.planner.memory.loading import drafts, loads_vision, state_blocks
 from rigup.planner.memory.overhead import TENSOR_ENGINE_HOST, sampler, tensor_engine_activations
 from rigup.planner.memory.usage import Placement
 from rigup.planner.memory.vllm_caches import vllm_pool
@@ -46,7 +46,8 @@ def needed_gib(candidate: Candidate, requests: int) -> int:
 
 
 def _pool(candidate: Candidate) -> CachePool:
-    return vllm_pool(candidate.model, candidate.storage, candidate.batched_tokens, drafts(candidate))
+    states = state_blocks(candidate)
+    return vllm_pool(candidate.model, candidate.storage, candidate.batched_tokens, drafts(candidate), states)
 
 
 def _layers(candidate: Candidate) -> int:

@@ -1,4 +1,4 @@
-"""What of a checkpoint an engine loads beside the layers: the vision tower, and built-in draft layers (MTP)."""
+"""What an engine's flags say of loading: the vision tower, built-in draft layers (MTP), states of cached prefixes."""
 
 from __future__ import annotations
 
@@ -16,6 +16,16 @@ def loads_vision(candidate: Candidate) -> bool:
     """llama.cpp has the tower in a file of its own, which rigup does not serve."""
     flags = candidate.service.flags
     return candidate.engine.name != "llama.cpp" and not any(flags.get(name) for name in _TEXT_ONLY)
+
+
+# The first release after one that a row shows with one block of states; 0.33.0 takes two (see vllm_caches).
+_TWO_STATES_SINCE = "0.28.0"
+
+
+def state_blocks(candidate: Candidate) -> int:
+    """Blocks of states that vLLM gives a request of a hybrid model: two where it caches prefixes."""
+    cached = not candidate.service.flags.get("--no-enable-prefix-caching")
+    return 2 if cached and candidate.release.at_least(_TWO_STATES_SINCE) else 1
 
 
 def drafts(candidate: Candidate) -> bool:

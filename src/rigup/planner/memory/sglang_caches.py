@@ -2,7 +2,7 @@
 
 Sources: SGLang 0.5.23 mem_cache/kv_cache_configurator.py (_handle_max_mamba_cache: states take
 mamba_full_memory_ratio / (1 + it) of what is left, or as many as requests run where the radix cache is off;
-_calculate_mamba_ratio: three states a request with it), model_runner_components/pool_configurator.py (sliding
+_calculate_mamba_ratio: three states a request with it), model_executor/pool_configurator.py (sliding
 layers keep swa_full_tokens_ratio tokens for each of the full layers). Measured: 535,124 tokens of
 Qwen3.8-27B beside 32 states, 1,496,958 of MiMo-V2-Flash with a ratio of 1.
 """
@@ -22,7 +22,7 @@ from rigup.planner.memory.vllm_caches import TokenPool
 STATE_RATIO, STATE_RATIO_OPTION = 0.9, "--mamba-full-memory-ratio"
 WINDOW_RATIO, WINDOW_RATIO_OPTION = 0.8, "--swa-full-tokens-ratio"
 _NO_RADIX = "--disable-radix-cache"
-# mem_cache/memory_pool.py: MAMBA_CACHE_SIZE_MAX_RUNNING_REQUESTS_RATIO, the request's own and two that are remembered.
+# MAMBA_CACHE_SIZE_MAX_RUNNING_REQUESTS_RATIO of kv_cache_configurator.py: its own and two that are remembered.
 _STATES_OF_A_REQUEST = 3
 
 

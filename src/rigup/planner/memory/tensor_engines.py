@@ -15,7 +15,7 @@ from typing import Literal
 
 from rigup.planner.candidate import Candidate, GpuUsage, expert_ranks, stage_ranks
 from rigup.planner.memory.cache_pool import CachePool
-from rigup.planner.memory.loading import drafts, loads_vision
+from rigup.planner.memory.loading import drafts, loads_vision, state_blocks
 from rigup.planner.memory.overhead import TENSOR_ENGINE_HOST, Runtime, request_table, sampler, tensor_engine_activations
 from rigup.planner.memory.placement import fits, partition
 from rigup.planner.memory.sglang_caches import sglang_pool
@@ -103,7 +103,7 @@ def _shape(candidate: Candidate) -> _RankBytes:
     process = runtime.total + candidate.driver_bytes
     overheads = [process + step for step in steps]
     if candidate.engine.name == "vllm":
-        pool = vllm_pool(model, candidate.storage, candidate.batched_tokens, drafting)
+        pool = vllm_pool(model, candidate.storage, candidate.batched_tokens, drafting, state_blocks(candidate))
     else:
         pool = sglang_pool(candidate, drafting)
     layers = rank_layers(candidate.checkpoint, model, tensor, sharing, candidate.expert_shards)

@@ -9,13 +9,13 @@ import pytest
 from rigup.catalogue.runtimes import runtimes
 from rigup.catalogue.versions import Ranged
 from rigup.planner.memory.llama_cpp_caches import layer_cells
-from rigup.planner.memory.loading import drafts
+from rigup.planner.memory.loading import drafts, state_blocks
 from rigup.planner.memory.sglang_caches import StatePool, sglang_pool
 from rigup.planner.memory.tensor_engines import place_tensor_engine
 from rigup.planner.memory.usage import capacities
 from rigup.planner.memory.vllm_caches import BlockPool, vllm_pool
 from rigup.units import GIB, MIB
-from tests.measured.rows import Row, candidate, rows
+from tests.measured.rows import Row, candidate, has_known_card, rows
 
 WEIGHTS, TOKENS = 0.015, 0.03
 ROWS = {row.name: row for row in rows()}
@@ -65,7 +65,7 @@ def bytes_per_token(row: Row) -> float:
         if isinstance(pool, StatePool):
             return sum(pool.layers)
         return sum(pool.layer_bytes(1))
-    blocks = vllm_pool(planned.model, planned.storage, planned.batched_tokens, drafts(planned))
+    blocks = vllm_pool(planned.model, planned.storage, planned.batched_tokens, drafts(planned), state_blocks(planned))
     if isinstance(blocks, BlockPool):
         if planned.release.at_least("0.21.0"):
             return blocks.needed_bytes(planned.context, *layers_held(row)) / planned.context
@@ -90,7 +90,7 @@ def test_tokens_that_the_measured_cache_holds(name: str) -> None:
     row = ROWS[name]
     planned = candidate(row)
     room = (row.kv_gib or 0) * GIB
-    pool = vllm_pool(planned.model, planned.storage, planned.batched_tokens, drafts(planned))
+    pool = vllm_pool(planned.model, planned.storage, planned.batched_tokens, drafts(planned), state_blocks(planned))
     if planned.engine.name == "sglang":
         tokens = room / bytes_per_token(row)
     elif isinstance(pool, BlockPool) and not planned.release.at_least("0.21.0"):
@@ -106,7 +106,7 @@ def test_tokens_that_the_measured_cache_holds(name: str) -> None:
 def test_requests_that_the_measured_cache_holds(name: str) -> None:
     row = ROWS[name]
     planned = candidate(row)
-    pool = vllm_pool(planned.model, planned.storage, planned.batched_tokens, drafts(planned))
+    pool = vllm_pool(planned.model, planned.storage, planned.batched_tokens, drafts(planned), state_blocks(planned))
     requests = (row.kv_gib or 0) * GIB / pool.needed_bytes(planned.context, *layers_held(row))
     off = requests / (row.measured("max_concurrency") or 0) - 1
     assert (abs(off) <= TOKENS) != (name in TOKENS_EXCEPTIONS), f"{off:+.2%}"
@@ -123,7 +123,7 @@ def test_weights(name: str) -> None:
 
 def has_a_plan(row: Row) -> bool:
     """Whether the row names its card, its part of it and what came out."""
-    known = row.data.get("gpu") and row.data.get("fraction") and row.version and row.engine != "llama.cpp"
+    known = has_known_card(row) and row.data.get("fraction") and row.version and row.engine != "llama.cpp"
     return bool(known and row.kv_gib and row.measured("weights_gib_per_gpu"))
 
 

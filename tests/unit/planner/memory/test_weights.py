@@ -11,7 +11,8 @@ from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.catalogue.model import Model
 from rigup.errors import InputError
 from rigup.planner.memory.kv_cache import token_bytes
-from rigup.planner.memory.weights import active_bytes, bits_per_weight, check_size, weights_of
+from rigup.planner.memory.weights import active_bytes, bits_per_weight, check_size, rank_layers, weights_of
+from rigup.tensor_bytes import TensorBytes
 from tests.unit.planner.asking import FP8, NVFP4, catalogue
 
 
@@ -97,3 +98,35 @@ def test_bits_count_what_is_left_after_pruning() -> None:
     pruned = entry("lukealonso/MiniMax-M2.5-REAP-139B-A10B-NVFP4")
     whole = entry(NVFP4)
     assert bits_per_weight(pruned, model_of(pruned)) == pytest.approx(bits_per_weight(whole, model_of(whole)), rel=0.05)
+
+
+def with_table(layers: str, size: int = 10**12) -> CheckpointEntry:
+    """A checkpoint of MiniMax-M2.5 with a table of its tensors."""
+    tensors = TensorBytes.model_validate(
+        {
+            "embedding": 1000,
+            "layers": [{"layers": layers, "attention": 80, "key_value": 80, "replicated": 10, "experts": 640}],
+        }
+    )
+    return entry(FP8).model_copy(update={"tensors": tensors, "bytes": size, "quant": f"{layers} {size}"})
+
+
+def test_a_table_of_tensors_is_the_only_truth() -> None:
+    checkpoint = with_table("0-61")
+    parts = weights_of(checkpoint, model_of(checkpoint))
+    assert (parts.embedding, parts.body) == (1000, 62 * 810)
+    assert rank_layers(checkpoint, model_of(checkpoint), 16, 16, 1)[0] == 80 / 16 + 80 / 8 + 10 + 640 / 16
+
+
+@pytest.mark.parametrize(
+    ("layers", "size", "message"),
+    [
+        ("0-60", 10**12, "tensors.layers: 61 layers, but MiniMax-M2.5 has 62"),
+        ("0-61", 1000, "tensors: 51,220 bytes are more than its files have (1,000)"),
+    ],
+)
+def test_a_table_that_cannot_be_is_said_to_be_wrong(layers: str, size: int, message: str) -> None:
+    wrong = with_table(layers, size)
+    with pytest.raises(InputError) as raised:
+        check_size(wrong, model_of(wrong))
+    assert raised.value.message == f"checkpoints: {wrong.label}: {message}"

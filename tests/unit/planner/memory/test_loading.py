@@ -1,0 +1,51 @@
+"""What the flags say of towers, draft layers and cached prefixes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from rigup.planner.candidate import Candidate
+from rigup.planner.memory.loading import drafts, loads_vision, state_blocks
+from tests.measured.rows import candidate, rows
+
+GLM = candidate(next(row for row in rows() if row.name == "rtx6k-glm51-dcp1-mtp1"))
+
+
+def flagged(flags: dict[str, object], version: str = "0.33.0") -> Candidate:
+    release = GLM.release.model_copy(update={"version": version})
+    return replace(GLM, service=GLM.service.model_copy(update={"flags": flags}), release=release)
+
+
+@pytest.mark.parametrize(
+    ("flags", "drafting"),
+    [
+        ({}, False),
+        ({"--speculative-config": '{"method": "mtp", "num_speculative_tokens": 3}'}, True),
+        ({"--speculative-config": {"method": "mtp"}}, True),
+        ({"--speculative-config": '{"method": "eagle", "model": "org/name"}'}, False),
+        ({"--speculative-config": '{"method": "ngram"}'}, False),
+        ({"--spec-method": "mtp"}, True),
+        ({"--speculative-algorithm": "EAGLE"}, True),
+        ({"--speculative-algorithm": "EAGLE", "--speculative-draft-model-path": "org/name"}, False),
+    ],
+)
+def test_draft_layers_are_loaded_where_the_flags_ask_for_them(flags: dict[str, object], drafting: bool) -> None:
+    assert drafts(flagged(flags)) is drafting
+
+
+def test_a_model_without_draft_layers_has_none_to_load() -> None:
+    plain = replace(flagged({"--spec-method": "mtp"}), model=GLM.model.model_copy(update={"mtp_attention": ()}))
+    assert not drafts(plain)
+
+
+def test_the_tower_is_left_out_on_request_alone() -> None:
+    assert loads_vision(flagged({}))
+    assert not loads_vision(flagged({"--language-model-only": True}))
+
+
+@pytest.mark.parametrize(("flags", "version", "blocks"), [({}, "0.33.0", 2), ({}, "0.27.0", 1)])
+def test_cached_prefixes_cost_a_second_state(flags: dict[str, object], version: str, blocks: int) -> None:
+    assert state_blocks(flagged(flags, version)) == blocks
+    assert state_blocks(flagged({"--no-enable-prefix-caching": True}, version)) == 1

@@ -70,7 +70,8 @@ class UnattendedUpgrades:
 class Probe:
     """What one host is.
 
-    clock: its time in seconds since 1970. kernels, headers: releases of the kernels that are installed, and of those
+    clock: its time in seconds since 1970. host_memory: channels, kind and speed ("8x DDR5-4800"), "" where the firmware
+    does not tell. kernels, headers: releases of the kernels that are installed, and of those
     whose headers are. secure_boot: "on", "off", or "none" where the firmware knows none. held: packages on hold.
     pci_gpus: what the bus shows, driver or not. gpus: what NVML says, else what the kernel's module says.
     built_for: by build, of those for GPUs. built_by: by build, the host that made it, where noted.
@@ -91,6 +92,7 @@ class Probe:
     clock: int = 0
     cpus: int = 0
     memory_kib: int = 0
+    host_memory: str = ""
     secure_boot: str = ""
     disks: tuple[Disk, ...] = ()
     numa_nodes: tuple[NumaNode, ...] = ()

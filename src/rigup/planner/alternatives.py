@@ -16,6 +16,7 @@ from rigup.planner.inputs.locked import planning_request
 from rigup.planner.memory.fit import Shortfall
 from rigup.planner.memory.host import host_gib_for
 from rigup.planner.memory.weights import bits_per_weight
+from rigup.planner.offload import experts_in_words
 from rigup.planner.survey import Survey, allowed, survey
 from rigup.rig import Rig
 from rigup.service import Service
@@ -137,8 +138,8 @@ def described(candidate: Candidate) -> str:
         spread = f"over {len(candidate.gpu_indices)} GPUs"
     words = [candidate.checkpoint.quant, "on", candidate.engine.title, spread]
     words.append(f"with {candidate.context:,} tokens of {candidate.kv_cache_type} KV cache")
-    if candidate.cpu_moe_layers:
-        words.append(f"and the experts of {candidate.cpu_moe_layers} layers in host memory")
+    if candidate.offloads_experts:
+        words.append(f"and {experts_in_words(candidate)} in host memory")
     if candidate.cpu_offload_gib:
         words.append(f"and {candidate.cpu_offload_gib} GiB of each GPU's weights in host memory")
     return " ".join(word for word in words if word)

@@ -1,90 +1,158 @@
-"""Which of the possibilities that fit is best: all in GPU memory, the margin, then quality, speed and simplicity."""
+"""Which of the possibilities that fit is best: what is offloaded, the margin, then quality, speed and simplicity.
+
+Quality is a ladder of levels (`rigup.catalogue.quality`); within a level speed decides, unless the service prefers
+otherwise. docs/choice.md explains the order.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
+from rigup.catalogue.quality import LEVELS, JudgedQuality, quality_of
+from rigup.planner.attempts import fit_context
 from rigup.planner.candidate import Candidate
 from rigup.planner.judgement import is_refused
-from rigup.planner.memory.fit import Shortfall, place_in_memory
 from rigup.planner.memory.weights import bits_per_weight
+from rigup.planner.offload import offloaded_bytes
 from rigup.planner.speed import decode_speed
+from rigup.units import GIB
 
 CONTEXT_STEP = 1024
 _LOSSY_CACHE = ("q5_1", "q4_0")
 _FULL_CACHE = ("f16", "bf16")
-_SPEED_STEP = 1.1
+_WHOLE_CACHE = {"vllm": "bf16", "sglang": "bf16", "llama.cpp": "f16"}
+# Speeds closer than this count as equal: the middle of an estimate is off by a fifth on average (docs/memory.md).
+_SPEED_STEP = 1.25
+# Steps in which the amount that is offloaded counts, GiB.
+_OFFLOAD_STEP_GIB = 8
+_BITS_STEP = 0.25
 _ORDER = {"vllm": 0, "sglang": 1, "llama.cpp": 2}
-_WHY = (
-    "keeps weights in host memory, or sends them over PCIe for every token",
-    "quantises the KV cache to fewer than 8 bits",
-    "has pruned experts",
-    "leaves so little GPU memory free that it may fail to start",
-    "has fewer bits per weight",
-    "quantises the KV cache to 8 bits",
-    "is estimated to be slower",
-    "needs more parallelism or more GPUs",
-    "is equal, but its engine is lower in order of preference",
-    "is equal, but comes later in the catalogue",
-)
+# How many criteria come before any preference.
+NECESSITIES = 6
+_NEAR, _DEGRADED = LEVELS.index("near"), LEVELS.index("degraded")
+
+
+class Criterion(NamedTuple):
+    """One thing that counts. value: the smaller, the better. why: what a worse one is told."""
+
+    value: float
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """How good a candidate is; the smaller tuple wins. `place` is its turn in the enumeration, for a stable order.
+    """How good a candidate is: its criteria in order of weight. speed: tokens per second, the middle of the estimate.
 
-    Quality is counted in quarters of a bit a weight, up to what the maker publishes: nothing in the catalogue
-    says that a smaller difference can be noticed. Speed is counted in steps of a tenth.
+    bits: of a weight, up to what the maker publishes.
     """
 
     candidate: Candidate
-    key: tuple[float, ...]
+    criteria: tuple[Criterion, ...]
+    speed: float
+    bits: float
+    quality: JudgedQuality
+
+    @property
+    def key(self) -> tuple[float, ...]:
+        """What the order of candidates goes by; the smaller is better."""
+        return tuple(criterion.value for criterion in self.criteria)
 
 
-def merit(candidate: Candidate, place: int) -> Score:
-    """Ranks one candidate that fits."""
-    model, parallel = candidate.model, candidate.parallel
+def scored(candidate: Candidate, place: int) -> Score:
+    """Scores one candidate that fits. place: its turn in the enumeration, for a stable order."""
+    model = candidate.model
+    # As if the cache were whole, so that a cache of fewer bits does not win by its own reading.
+    whole = replace(candidate, kv_cache_type=_WHOLE_CACHE[candidate.engine.name])
+    estimate = decode_speed(whole, candidate.service.concurrency)
+    speed = math.sqrt(max(0.0, estimate.low * estimate.high))
     bits = min(bits_per_weight(candidate.checkpoint, model), model.reference_bits)
-    speed = decode_speed(candidate, candidate.service.concurrency)
+    quality = quality_of(candidate.checkpoint, model)
+    criteria = (
+        *_necessities(candidate, quality),
+        *_preferences(candidate, quality, speed, bits),
+        *_simplicity(candidate, place),
+    )
+    return Score(candidate, criteria, speed, bits, quality)
+
+
+def _necessities(candidate: Candidate, quality: JudgedQuality) -> Iterator[Criterion]:
+    """What counts before any preference. Weights in host memory cost several times the speed."""
     # Experts on the host are computed there; vLLM's offload sends the weights over PCIe for every token.
-    offload = 2 if candidate.cpu_offload_gib else int(candidate.cpu_moe_layers > 0)
-    asked_to_offload = candidate.service.offload == "experts"
+    kind = 2 if candidate.cpu_offload_gib else int(candidate.offloads_experts)
+    asked = candidate.service.offload == "experts"
+    yield Criterion(max(0, kind - asked), "keeps weights in host memory, or sends them over PCIe for every token")
+    yield Criterion(candidate.kv_cache_type in _LOSSY_CACHE, "quantises the KV cache to fewer than 8 bits")
+    yield Criterion(candidate.checkpoint.pruned, "has pruned experts")
+    yield Criterion(candidate.is_tight, "leaves so little GPU memory free that it may fail to start")
+    steps = offloaded_bytes(candidate) // (_OFFLOAD_STEP_GIB * GIB) if kind > asked else 0
+    # The least offload alone would always take the smallest mix: fewer bits than "near" are no way to get there.
+    yield Criterion(max(0, quality.rank - _NEAR) if steps else 0, f"is of a lower quality ({quality.level})")
+    yield Criterion(steps, "keeps more weights in host memory")
+
+
+def _preferences(candidate: Candidate, quality: JudgedQuality, speed: float, bits: float) -> Iterator[Criterion]:
+    """What the service's `prefer` turns round."""
+    prefer = candidate.service.prefer
+    level = Criterion(quality.rank, f"is of a lower quality ({quality.level})")
+    finest = Criterion(-round(bits / _BITS_STEP), "has fewer bits per weight")
+    fast = Criterion(-_speed_class(speed), "is estimated to be slower")
+    cache = Criterion(candidate.kv_cache_type not in _FULL_CACHE, "quantises the KV cache to 8 bits")
+    native = Criterion(not _is_native(candidate), "is in a format that these GPUs do not compute in")
+    poor = Criterion(quality.rank == _DEGRADED, f"is of a lower quality ({quality.level})")
+    # The last level has no floor: in it, every bit counts before speed.
+    depth = Criterion(finest.value if quality.rank == _DEGRADED else 0, finest.why)
+    if prefer == "quality":
+        yield from (level, finest, cache, fast, native)
+    elif prefer == "speed":
+        yield from (poor, depth, fast, level, native, finest, cache)
+    elif prefer == "context":
+        reach = Criterion(-_reach(candidate), "holds less context")
+        yield from (poor, depth, reach, level, fast, native, finest, cache)
+    else:
+        yield from (level, depth, fast, native, finest, cache)
+
+
+def _simplicity(candidate: Candidate, place: int) -> Iterator[Criterion]:
+    parallel = candidate.parallel
     # Stages wait for each other, ranks do not: a pipeline counts double.
     sizes = (parallel.tensor, parallel.pipeline, parallel.pipeline, parallel.data, parallel.expert)
-    key = (
-        float(max(0, offload - asked_to_offload)),
-        float(candidate.kv_cache_type in _LOSSY_CACHE),
-        float(candidate.checkpoint.pruned),
-        float(candidate.is_tight),
-        -float(round(bits * 4)),
-        float(candidate.kv_cache_type not in _FULL_CACHE),
-        -_speed_class((speed.low * speed.high) ** 0.5),
-        float(sum(size > 1 for size in sizes) + len(candidate.gpu_indices)),
-        float(_ORDER[candidate.engine.name]),
-        float(place),
-    )
-    return Score(candidate, key)
+    yield Criterion(sum(size > 1 for size in sizes) + len(candidate.gpu_indices), "needs more parallelism or more GPUs")
+    yield Criterion(_ORDER[candidate.engine.name], "is equal, but its engine is lower in order of preference")
+    yield Criterion(place, "is equal, but comes later in the catalogue")
 
 
-def _speed_class(tokens_per_second: float) -> float:
-    steps, value = 0, 1.0
-    while value < tokens_per_second:
-        value *= _SPEED_STEP
-        steps += 1
-    return float(steps)
+def _is_native(candidate: Candidate) -> bool:
+    """Whether the GPUs compute in the checkpoint's format; elsewhere the engine converts the weights on the fly."""
+    support = candidate.release.support(candidate.checkpoint.scheme)
+    return support is None or all(support.native_on(gpu.compute_capability) for gpu in candidate.gpus)
+
+
+def _speed_class(tokens_per_second: float) -> int:
+    return math.ceil(math.log(tokens_per_second, _SPEED_STEP)) if tokens_per_second > 0 else -1000
+
+
+def _reach(candidate: Candidate) -> int:
+    """The context that the candidate can have, or has room for where the service names one."""
+    if candidate.service.context is not None:
+        return candidate.kv_tokens
+    larger = with_largest_context(candidate)
+    return max(candidate.context, larger.context if larger else 0)
 
 
 def ranked(candidates: tuple[Candidate, ...]) -> tuple[Score, ...]:
     """Best first. The same candidates always come in the same order."""
-    return tuple(sorted((merit(c, place) for place, c in enumerate(candidates)), key=lambda m: m.key))
+    return tuple(sorted((scored(c, place) for place, c in enumerate(candidates)), key=lambda score: score.key))
 
 
 def losing_reason(loser: Score, winner: Score) -> str:
     """The first thing, in order of weight, that the winner does better."""
-    for lost, won, reason in zip(loser.key, winner.key, _WHY, strict=True):
-        if lost > won:
-            return reason
-    return _WHY[-1]
+    for lost, won in zip(loser.criteria, winner.criteria, strict=True):
+        if lost.value > won.value:
+            return lost.why
+    return loser.criteria[-1].why
 
 
 def allowed_context(candidate: Candidate) -> Candidate:
@@ -96,21 +164,17 @@ def allowed_context(candidate: Candidate) -> Candidate:
 def with_largest_context(candidate: Candidate) -> Candidate | None:
     """The candidate with the longest context that fits, up to the model's, in steps of 1,024 tokens; None if none does.
 
-    Each GPU keeps the margin free that the figures need. What is offloaded stays as it is.
+    Every part of the GPU and every number of sequences is tried. Each GPU keeps the margin free that the figures need.
+    What is offloaded stays as it is.
     """
-    if (whole := _settled_with(candidate, candidate.model.context)) is not None:
+    if (whole := fit_context(candidate, candidate.model.context)) is not None:
         return whole
     best, low, high = None, 1, candidate.model.context // CONTEXT_STEP
     while low <= high:
         middle = (low + high) // 2
-        settled = _settled_with(candidate, middle * CONTEXT_STEP)
+        settled = fit_context(candidate, middle * CONTEXT_STEP)
         if settled is None:
             high = middle - 1
         else:
             best, low = settled, middle + 1
     return best
-
-
-def _settled_with(candidate: Candidate, context: int) -> Candidate | None:
-    settled = place_in_memory(replace(candidate, context=context))
-    return None if isinstance(settled, Shortfall) or settled.is_tight else settled

@@ -10,12 +10,13 @@ from rigup.planner.assembly import build_of, checkpoint_of
 from rigup.planner.choice import allowed_context, ranked
 from rigup.planner.decision import Decision, Refusal
 from rigup.planner.driver import driver_floor, driver_plan, driver_refusals
-from rigup.planner.enumeration import PlanningRequest
+from rigup.planner.enumeration import PlanningRequest, loads
 from rigup.planner.evidence import evidence_of
 from rigup.planner.moe_config import against_the_lock, locked_otherwise, moe_config
 from rigup.planner.rules import check
 from rigup.planner.speed import decode_speed
 from rigup.planner.survey import Rejected, Survey, survey
+from rigup.planner.trade import traded
 
 
 def decide(request: PlanningRequest, catalogue: Catalogue, lock: Lock) -> Decision | Refusal:
@@ -47,6 +48,8 @@ def decide(request: PlanningRequest, catalogue: Catalogue, lock: Lock) -> Decisi
         silenced=judged.silenced,
         alternatives=runners_up(order, found, winner),
         figures=evidence_of(winner),
+        quality=order[0].quality.text,
+        traded=traded(order),
     )
 
 
@@ -73,13 +76,19 @@ def _findings(request: PlanningRequest, found: Survey) -> tuple[Finding, ...]:
     if found.rejected:
         return nearest(found.rejected).findings()
     service, model = request.service, request.resolved.model
-    if not request.resolved.gpu_indices:
-        engine = request.resolved.engines[0][0].title
+    loading = [
+        engine
+        for engine, release in request.resolved.engines
+        if any(loads(checkpoint, engine, release) for checkpoint in request.resolved.checkpoints)
+    ]
+    if loading and not request.resolved.gpu_indices:
+        names = " and ".join(engine.title for engine in loading)
+        runs_gguf = any(checkpoint.scheme == "gguf" for checkpoint in request.resolved.checkpoints)
         return (
             Finding(
                 rule="gpu-required",
-                message=f"{engine} needs a GPU and this rig has none",
-                hint="use llama.cpp, or a rig with GPUs",
+                message=f"{names} need{'s' if len(loading) == 1 else ''} a GPU and this rig has none",
+                hint="use llama.cpp, or a rig with GPUs" if runs_gguf else "use a rig with GPUs",
                 source="vLLM and SGLang wheels are built for CUDA",
             ),
         )

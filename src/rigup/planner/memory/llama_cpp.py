@@ -53,7 +53,7 @@ def place_llama_cpp(candidate: Candidate, rooms: Sequence[float]) -> Placement:
     if counts is None:
         return _lacking(layers, cache, free)
     gpus = _usage(counts, layers, cache, overheads, output, rooms)
-    host = LLAMA_CPP_HOST + weights.embedding + candidate.cpu_moe_layers * weights.experts
+    host = LLAMA_CPP_HOST + weights.embedding + sum(candidate.host_expert_shares) * weights.experts
     split = (*counts[:-1], counts[-1] + 1) if len(counts) > 1 else ()
     peer = LLAMA_CPP_HOST if candidate.hosts > 1 else 0
     return Placement(gpus=gpus, host=host, peer=peer, kv_tokens=tokens, tensor_split=split)
@@ -79,9 +79,8 @@ def _reserve(gpu: Gpu) -> float:
 
 
 def _layer_weights(candidate: Candidate, weights: Weights) -> list[float]:
-    """--n-cpu-moe N leaves the experts of the first N layers on the host."""
-    on_host, whole = candidate.cpu_moe_layers, weights.layer
-    return [whole - weights.experts] * on_host + [whole] * (candidate.model.layers - on_host)
+    """Each layer without what the host keeps of its experts."""
+    return [weights.layer - share * weights.experts for share in candidate.host_expert_shares]
 
 
 def _lacking(layers: list[float], cache: float, free: Sequence[float]) -> Placement:

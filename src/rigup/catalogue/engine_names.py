@@ -13,7 +13,7 @@ BOOLEAN = ("bool", "bool | None", "Optional[bool]")
 
 
 def read_names(engine: str, wheel: zipfile.ZipFile) -> tuple[set[str], set[str]]:
-    """The options and variables of an engine, read from its wheel. Raises KeyError where none are found."""
+    """The options and variables of an engine, read from its wheel. Raises KeyError if it finds none."""
     readers = {"vllm": (vllm_options, vllm_variables), "sglang": (sglang_options, sglang_variables)}
     options, variables = (read(wheel) for read in readers[engine])
     if not options or not variables:
@@ -22,7 +22,7 @@ def read_names(engine: str, wheel: zipfile.ZipFile) -> tuple[set[str], set[str]]
 
 
 def vllm_options(wheel: zipfile.ZipFile) -> set[str]:
-    """Literal options, fields of FrontendArgs, and the negation of each boolean one."""
+    """Literal options, fields of FrontendArgs, and the negation of each boolean option."""
     options: set[str] = set()
     booleans: set[str] = set()
     for tree in _trees(wheel, VLLM_OPTIONS):
@@ -50,7 +50,7 @@ def vllm_variables(wheel: zipfile.ZipFile) -> set[str]:
 
 
 def sglang_options(wheel: zipfile.ZipFile) -> set[str]:
-    """Literal options, and those that are derived from annotated fields: `name: A[type, "help"]` or `Arg(...)`."""
+    """Literal options, and those derived from annotated fields: `name: A[type, "help"]` or `Arg(...)`."""
     options: set[str] = set()
     for tree in _trees(wheel, SGLANG_OPTIONS):
         for names, _ in _added_arguments(tree):
@@ -62,7 +62,7 @@ def sglang_options(wheel: zipfile.ZipFile) -> set[str]:
 
 
 def sglang_variables(wheel: zipfile.ZipFile) -> set[str]:
-    """Every SGLANG_ and SGL_ name in the package, tests left out."""
+    """Every SGLANG_ and SGL_ name in the package, except in its tests."""
     names: set[str] = set()
     for member in wheel.namelist():
         if member.startswith("sglang/") and member.endswith(".py") and "/test/" not in member:
@@ -101,11 +101,11 @@ def _annotated(node: ast.AnnAssign, annotation: ast.Subscript) -> set[str]:
         if isinstance(part, ast.Constant | ast.JoinedStr | ast.BinOp):
             names = {plain}
         if isinstance(part, ast.Call) and getattr(part.func, "id", "") == "Arg":
-            said = {key.arg: key.value for key in part.keywords}
-            if getattr(said.get("no_cli"), "value", False):
+            keywords = {key.arg: key.value for key in part.keywords}
+            if getattr(keywords.get("no_cli"), "value", False):
                 return set()
-            name = str(getattr(said.get("cli_name"), "value", plain))
-            names = {name} | {str(alias.value) for alias in getattr(said.get("aliases"), "elts", [])}
-            if "action" in said and "BooleanOptional" in ast.unparse(said["action"]):
+            name = str(getattr(keywords.get("cli_name"), "value", plain))
+            names = {name} | {str(alias.value) for alias in getattr(keywords.get("aliases"), "elts", [])}
+            if "action" in keywords and "BooleanOptional" in ast.unparse(keywords["action"]):
                 names.add(f"--no-{name[2:]}")
     return names

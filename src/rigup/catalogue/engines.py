@@ -1,6 +1,6 @@
-"""Engines as facts: which versions rigup supports, what each needs from a host, and how it reads each weight format.
+"""Facts about engines: which versions rigup supports, what each needs from a host, and how it reads each weight format.
 
-The figures live in `data/engines/*.toml`, each with its source. A fleet may add a file of its own with the same keys.
+The figures live in `data/engines/*.toml`, each with its source. A fleet may add its own file with the same keys.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Capability = Annotated[str, Field(pattern=r"^\d+\.\d+$")]
 
 @functools.cache
 def version_key(version: str) -> Version:
-    """Comparable within one engine; llama.cpp's build numbers ("b11434") count as whole numbers."""
+    """A key that sorts versions of one engine; llama.cpp's build numbers ("b11434") count as whole numbers."""
     return Version(version.removeprefix("b"))
 
 
@@ -44,14 +44,14 @@ VersionText = Annotated[str, AfterValidator(_comparable)]
 
 
 class _Ranged(Frozen):
-    """A fact about the versions from `since` (included) to `before` (excluded); no bound means every version."""
+    """A fact about the versions from `since` (included) to `before` (excluded); without a bound, about all of them."""
 
     since: VersionText | None = None
     before: VersionText | None = None
     source: str
 
     def holds(self, version: str) -> bool:
-        """Whether the fact is about this version."""
+        """Whether the fact applies to this version."""
         key = version_key(version)
         after_start = self.since is None or version_key(self.since) <= key
         return after_start and (self.before is None or key < version_key(self.before))
@@ -60,8 +60,8 @@ class _Ranged(Frozen):
 class FormatSupport(_Ranged):
     """How an engine reads one weight format.
 
-    minimum: the lowest compute capability it runs on at all; "0.0" means that a CPU is enough.
-    native: the lowest one whose tensor cores compute in the format; below it `fallback` says what happens and costs.
+    minimum: the lowest compute capability that it runs on; "0.0" means that a CPU is enough.
+    native: the lowest one whose tensor cores compute in the format. fallback: what happens below that, and its cost.
     """
 
     format: WeightFormat
@@ -70,7 +70,7 @@ class FormatSupport(_Ranged):
     fallback: str = ""
 
     def runs_on(self, capability: str) -> bool:
-        """Whether a GPU of this compute capability can hold such weights at all."""
+        """Whether the format works on a GPU of this compute capability at all."""
         return compute_capability(capability) >= compute_capability(self.minimum)
 
     def native_on(self, capability: str) -> bool:
@@ -79,7 +79,7 @@ class FormatSupport(_Ranged):
 
 
 class Parsers(_Ranged):
-    """The names that one engine gives its parsers for one model family.
+    """The names of one engine's parsers for one model family.
 
     reasoning separates the thinking from the answer; reasoning_inline leaves it in the answer.
     """
@@ -91,16 +91,15 @@ class Parsers(_Ranged):
 
 
 class KvCacheTypes(_Ranged):
-    """The engine's own names for rigup's KV cache types: {"fp8": "fp8_e4m3"}; a missing key is a type it lacks."""
+    """The engine's names for rigup's KV cache types: {"fp8": "fp8_e4m3"}; the engine lacks types without a key."""
 
     names: dict[str, str]
 
 
 class KnownBad(Frozen):
-    """Versions that are known to fail on some GPUs (compute capabilities), with some models (families) or with weights
-    in some formats; empty means with every one.
+    """Versions that are known to fail, with some GPUs (compute capabilities), models (families) or weight formats.
 
-    refuses: whether serving is out of the question, or works with a flaw that is worth a warning.
+    An empty field means any. refuses: whether rigup refuses to serve, or only warns about a flaw.
     """
 
     versions: tuple[str, ...]
@@ -124,8 +123,8 @@ class CudaNeeds(Frozen):
 class Image(_Ranged):
     """The engine's own container image.
 
-    repository: with its registry. tag: {version} stands for the release. program: run instead of the image's entry
-    point, which differs by release; looked up in the image's PATH.
+    repository: with its registry. tag: {version} stands for the release. program: replaces the image's entry point,
+    which differs between releases; found through the image's PATH.
     """
 
     variant: Variant = "cuda"
@@ -135,14 +134,13 @@ class Image(_Ranged):
 
 
 class EnvironmentRecipe(_Ranged):
-    """How the Python environment of a release is put together.
+    """The recipe for the Python environment of a release.
 
-    project: its name on the package index; the requirement is PROJECT==VERSION. requirements: further ones. ray: one
-    that joins hosts by Ray. python, python_from: see `environment.LockedEnvironment`; of uv's Python the minor
-    version. overrides: requirements that replace those of packages. excludes: packages that are never installed.
-    indexes: packages that another index has, with its address, {version} standing for the release.
-    provides: further names of the project, with versions. runtime_packages: Debian packages
-    that it runs on.
+    project: its name on the package index; the requirement is PROJECT==VERSION. requirements: further ones. ray: the
+    requirement that joins hosts with Ray. python, python_from: see `environment.LockedEnvironment`; for a Python from
+    uv, the minor version. overrides: requirements that replace those of packages. excludes: packages to leave out.
+    indexes: package to the address of its own index; {version} stands for the release.
+    provides: further names of the project, with versions. runtime_packages: Debian packages that it needs at run time.
     """
 
     variant: Variant = "cuda"
@@ -159,7 +157,7 @@ class EnvironmentRecipe(_Ranged):
 
 
 class Recipe(Frozen):
-    """How an engine is built from source: CMake flags, targets, and Debian packages to build and to run."""
+    """How to build an engine from source: CMake flags, targets, and Debian packages for building and running."""
 
     flags: tuple[str, ...]
     targets: tuple[str, ...]
@@ -169,7 +167,7 @@ class Recipe(Frozen):
 
 
 class RpcRecipe(Frozen):
-    """What a source build needs beyond its recipe to work across hosts, and the program of the workers."""
+    """What a source build needs in addition to its recipe to work across hosts, and the program of the workers."""
 
     flags: tuple[str, ...]
     targets: tuple[str, ...]
@@ -178,10 +176,10 @@ class RpcRecipe(Frozen):
 
 
 class EngineRelease(Frozen):
-    """One pinned release as the file states it. One that is built from source has no wheels, Python or torch.
+    """One pinned release, as in the file. A release that is built from source has no wheels, Python or torch.
 
-    wheels: file name to sha256. cuda: what it is linked against. glibc: the lowest that the wheels' tags allow.
-    archive, archive_root: where its source archive is and the folder in it, as `lock.LockedSource` has them.
+    wheels: file name to sha256. cuda: the version that it is linked against. glibc: the lowest that its wheels accept.
+    archive, archive_root: the address of its source archive and the folder in it, as in `lock.LockedSource`.
     """
 
     version: VersionText
@@ -196,9 +194,9 @@ class EngineRelease(Frozen):
 
 
 class EngineVersion(EngineRelease):
-    """One release with everything that is known about it: `Release`, and the facts of the engine that hold for it.
+    """One release with all facts of the engine that apply to it.
 
-    families: the model families it knows. cuda_needs: None for a release without CUDA.
+    families: the model families that it supports. cuda_needs: None for a release without CUDA.
     """
 
     engine: EngineName
@@ -218,28 +216,28 @@ class EngineVersion(EngineRelease):
 
     @property
     def key(self) -> Version:
-        """For comparing versions of one engine."""
+        """A key for comparing versions of one engine."""
         return version_key(self.version)
 
     def at_least(self, version: str) -> bool:
-        """Whether this release is that one or a later one."""
+        """Whether this is the given release or a later one."""
         return self.key >= version_key(version)
 
     def support(self, scheme: str) -> FormatSupport | None:
-        """How it reads weights of a scheme ("nvfp4", "fp8_block128", "int4_g32"), or None if it cannot."""
+        """How it reads weights of a scheme ("nvfp4", "fp8_block128", "int4_g32"); None if it cannot."""
         weight_format = scheme.partition("_")[0]
         return next((known for known in self.formats if known.format == weight_format), None)
 
     def parsers_of(self, family: str) -> Parsers | None:
-        """Its parser names for a model family, or None if it has no parser of its own for it."""
+        """Its parser names for a model family; None if it has no parser for the family."""
         return next((known for known in self.parsers if known.family == family), None)
 
     def kv_cache_name(self, kv_cache_type: str) -> str | None:
-        """What it calls a KV cache type ("fp8" is "fp8_e4m3" to SGLang), or None if it has no such type."""
+        """Its name of a KV cache type ("fp8" is "fp8_e4m3" in SGLang); None if it does not have the type."""
         return self.kv_cache_types.get(kv_cache_type)
 
     def bad_on(self, capabilities: Iterable[str], family: str, weight_format: str) -> tuple[KnownBad, ...]:
-        """What is known to fail in it on any GPU of these compute capabilities with such a model, refusals first."""
+        """Known failures with such a model on any GPU of these compute capabilities, refusals first."""
         found = set(capabilities)
         hits = [
             entry
@@ -251,18 +249,18 @@ class EngineVersion(EngineRelease):
         return tuple(sorted(hits, key=lambda entry: not entry.refuses))
 
     def image(self, variant: Variant) -> Image | None:
-        """Its container image for GPUs or for the CPU, the tag filled in; None if its makers publish none."""
+        """Its container image for GPUs or for the CPU, with the tag filled in; None if there is none."""
         found = next((known for known in self.images if known.variant == variant), None)
         return found and found.model_copy(update={"tag": found.tag.replace("{version}", self.version)})
 
     def environment(self, variant: Variant) -> EnvironmentRecipe | None:
-        """The recipe of its Python environment, or None without such a build."""
+        """The recipe of its Python environment; None without such a build."""
         return next((known for known in self.environments if known.variant == variant), None)
 
     def recipe(self, capabilities: Iterable[str], across_hosts: bool = False) -> Recipe | None:
-        """How to build it for GPUs of these compute capabilities; none of them means for the CPU.
+        """How to build it for GPUs of these compute capabilities, or for the CPU if there are none.
 
-        across_hosts: with what joins several hosts.
+        across_hosts: include the RPC backend that joins several hosts.
         """
         architectures = [capability.replace(".", "") for capability in capabilities]
         recipe = self.recipes.get("cuda" if architectures else "cpu")
@@ -276,9 +274,9 @@ class EngineVersion(EngineRelease):
 
 
 class Engine(Frozen):
-    """One engine. Versions ascend; default_version is what the planner takes when the service names none.
+    """One engine. Versions ascend; the planner uses default_version if the service does not name one.
 
-    method: how a build of it gets onto a host unless the service says otherwise.
+    method: how a host gets a build, unless the service says otherwise.
     """
 
     name: EngineName
@@ -288,16 +286,16 @@ class Engine(Frozen):
     versions: tuple[EngineVersion, ...]
 
     def version(self, version: str | None = None) -> EngineVersion | None:
-        """One release (the default one without a name), or None if rigup does not support it."""
+        """A release, by default default_version; None if rigup does not support it."""
         wanted = version or self.default_version
         return next((known for known in self.versions if known.version == wanted), None)
 
 
 class _EngineFile(Frozen):
-    """An engine as a file states it: releases, and facts that hold for ranges of them.
+    """An engine as in its file: releases, and facts about ranges of them.
 
-    families: model family to the first release that knows it. cuda: by major version. environments: the first that
-    holds for a release and variant counts.
+    families: model family to the first release that supports it. cuda: facts by major version. environments: the first
+    entry that applies to a release and variant counts.
     archive, archive_root: defaults for releases without their own; {version} stands for the release.
     """
 
@@ -321,7 +319,7 @@ class _EngineFile(Frozen):
     environments: tuple[EnvironmentRecipe, ...] = ()
 
     def resolved(self) -> Engine:
-        """Each release with the facts that hold for it."""
+        """The engine with its releases, each with the facts that apply to it."""
         releases = sorted(self.versions, key=lambda release: version_key(release.version))
         versions = tuple(self._resolved(release) for release in releases)
         return Engine(
@@ -365,13 +363,13 @@ def _filled_in(recipe: EnvironmentRecipe, version: str) -> EnvironmentRecipe:
     return recipe.model_copy(update=filled)
 
 
-_TOML_HINT = "write it as TOML; the toolkit's own engine files are the examples"
+_TOML_HINT = "write it as TOML, like the toolkit's own engine files"
 
 
 def load_engines(paths: Iterable[Path] = FILES) -> tuple[Engine, ...]:
     """Reads engine files in order; a later file replaces an engine of the same name.
 
-    Raises InputError naming the file, the key and what is wrong.
+    Raises InputError with the file, the key and the problem.
     """
     engines: dict[str, Engine] = {}
     for path in paths:

@@ -12,7 +12,7 @@ FILE = Path(__file__).parent / "data" / "evaluation.toml"
 
 
 class Evaluation(Frozen):
-    """project, extra: on the package index. excludes: packages that are left out. limit: questions of each task."""
+    """project, extra: on the package index. excludes: packages to leave out. limit: number of questions per task."""
 
     project: str
     extra: str

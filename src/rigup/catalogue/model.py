@@ -1,4 +1,4 @@
-"""A model: an architecture's shape, and the arithmetic that follows from the shape alone."""
+"""A model: the shape of an architecture, and figures that follow from the shape alone."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ SizeOrNone = Annotated[int, Field(ge=0)]
 
 
 class Model(Frozen):
-    """One model as published. Every figure's source is in `sources`, by field name.
+    """One published model. `sources` has the source of every figure, by field name.
 
     layers, hidden, heads, kv_heads, head_dim, vocab: as in the model's config.
-    context: the longest position the model was made for, tokens.
+    context: the longest position that the model supports, in tokens.
     experts, experts_per_token, expert_intermediate, shared_experts: the mixture of experts; `experts` 0 is a
     dense model.
-    dense_layers, intermediate: feed-forward layers without experts and their width.
-    index_head_dim, index_layers: the one key head that an indexer of sparse attention keeps for each token, and how
-    many layers have one; 0 without.
-    reference_bits: bits a weight of the checkpoint that the maker publishes; more bits than that add no quality.
-    sampling: the maker's advice. license_note: what a user should know before serving it, "" if nothing.
+    dense_layers, intermediate: feed-forward layers without experts, and their width.
+    index_head_dim, index_layers: size of the one key head that a sparse-attention indexer keeps for each token, and how
+    many layers have an indexer; 0 without.
+    reference_bits: bits per weight of the maker's own checkpoint; more bits do not add quality.
+    sampling: the maker's recommendation. license_note: what a user must know before serving it, "" if nothing.
     """
 
     name: str
@@ -56,12 +56,12 @@ class Model(Frozen):
     sources: dict[str, str] = {}
 
     def __hash__(self) -> int:
-        """Hashes the name: it is unique in a catalogue, and the tables of sources cannot be hashed."""
+        """Hashes the name, which is unique in a catalogue, because the tables of sources are not hashable."""
         return hash(self.name)
 
     @property
     def embedding_parameters(self) -> int:
-        """Weights of the token embeddings; the output head has as many unless the two are tied."""
+        """Weights of the token embeddings; the output head has as many, unless it is tied to them."""
         return self.vocab * self.hidden
 
     @property

@@ -1,7 +1,7 @@
 """Whether the sizes of a service can be shared out over its hosts, and whether a tensor parallel group spans them.
 
-Sources: vLLM 0.33.0 engine/arg_utils.py and v1/executor/multiproc_executor.py, SGLang 0.5.23 server_args.py: the hosts
-must divide the world size, and the ranks of a host follow each other.
+Sources: vLLM 0.33.0 engine/arg_utils.py and v1/executor/multiproc_executor.py, SGLang 0.5.23 server_args.py: the number
+of hosts must divide the world size, and the ranks of a host are consecutive.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ _SOURCE = "vLLM engine/arg_utils.py: --nnodes must evenly divide the world size;
 
 
 def indivisible_layout(candidate: Candidate) -> tuple[str, str, str] | None:
-    """Why the sizes cannot be shared out over the hosts, with a hint and its source; None where they can.
+    """Why the sizes cannot be divided over the hosts, with a hint and a source; None if they can.
 
-    Each host has as many ranks as any other, and a tensor parallel group has whole hosts or lies on one.
+    Every host has the same number of ranks, and a tensor parallel group fits on one host or covers whole hosts.
     """
     parallel, hosts = candidate.parallel, candidate.hosts
     ranks = parallel.tensor * parallel.pipeline * parallel.data
@@ -38,7 +38,7 @@ def indivisible_layout(candidate: Candidate) -> tuple[str, str, str] | None:
 
 
 def tensor_spans_hosts(candidate: Candidate) -> bool:
-    """Whether the ranks of one tensor parallel group are on several hosts."""
+    """Whether a tensor parallel group spans several hosts."""
     parallel = candidate.parallel
     each = parallel.tensor * parallel.pipeline * parallel.data // candidate.hosts
     return candidate.hosts > 1 and candidate.engine.name != "llama.cpp" and parallel.tensor > each

@@ -1,4 +1,4 @@
-"""What an engine version is known to get wrong, and what it does not have: cache types and parsers."""
+"""Known faults of an engine version, and what it lacks: cache types and parsers."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def parser(candidate: Candidate) -> Iterator[Complaint]:
     wanted = [name for name, asked in (("tools", service.tools), ("reasoning", service.reasoning)) if asked]
     if wanted:
         yield (
-            f"{engine_name(candidate)} has no parser of {' and '.join(wanted)} for {candidate.model.name}",
+            f"{engine_name(candidate)} has no {' or '.join(wanted)} parser for {candidate.model.name}",
             f"leave {' and '.join(wanted)} out, or serve it with llama.cpp, which uses the model's template",
         )
 

@@ -73,7 +73,7 @@ def test_append_think_warns_in_each_engines_own_spelling() -> None:
 def test_tools_need_a_parser() -> None:
     asked = candidate("1x H200", DEMO, "vllm", service={"tools": True, "reasoning": True})
     (finding,) = engine.parser(asked)
-    assert finding.message == "vLLM 0.33.0 has no parser of tools and reasoning for SmolLM2-135M-Instruct"
+    assert finding.message == "vLLM 0.33.0 has no tools or reasoning parser for SmolLM2-135M-Instruct"
     assert engine.parser(candidate("4x H200", FP8, service={"tools": True, "reasoning": True})) == ()
     assert engine.parser(candidate("1x H200", DEMO, "llama.cpp", service={"tools": True})) == ()
 

@@ -10,7 +10,7 @@ from rigup.catalogue.gpu_names import short_name
 from rigup.lock import Lock
 from rigup.plan import Alternative
 from rigup.planner.candidate import Candidate
-from rigup.planner.choice import Score, allowed_context, losing_reason, ranked, with_largest_context
+from rigup.planner.choice import Score, losing_reason, ranked, with_largest_context, with_most_context
 from rigup.planner.enumeration import PlanningRequest
 from rigup.planner.inputs.locked import planning_request
 from rigup.planner.memory.fit import Shortfall
@@ -115,8 +115,7 @@ def _best(rig: Rig, service: Service, catalogue: Catalogue, lock: Lock) -> Candi
     """The best candidate for a service, at the context it asks for or else the longest that fits."""
     found = survey(planning_request(rig, service, catalogue, lock))
     if found.fitting:
-        winner = ranked(found.fitting)[0].candidate
-        return winner if service.context is not None else allowed_context(winner)
+        return with_most_context(ranked(found.fitting))
     return _shortened(found) if service.context is None else None
 
 

@@ -7,7 +7,7 @@ otherwise. docs/choice.md explains the order.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -30,8 +30,6 @@ _SPEED_STEP = 1.25
 _OFFLOAD_STEP_GIB = 8
 _BITS_STEP = 0.25
 _ORDER = {"vllm": 0, "sglang": 1, "llama.cpp": 2}
-# How many criteria come before any preference.
-NECESSITIES = 6
 _NEAR, _DEGRADED = LEVELS.index("near"), LEVELS.index("degraded")
 
 
@@ -44,21 +42,33 @@ class Criterion(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """How good a candidate is: its criteria in order of weight. speed: tokens per second, the middle of the estimate.
+    """How good a candidate is: its criteria in order of weight, those that `prefer` turns round in the middle.
 
-    bits: of a weight, up to what the maker publishes.
+    speed: tokens per second, the middle of the estimate. bits: of a weight, up to what the maker publishes.
     """
 
     candidate: Candidate
-    criteria: tuple[Criterion, ...]
+    necessities: tuple[Criterion, ...]
+    preferences: tuple[Criterion, ...]
+    simplicity: tuple[Criterion, ...]
     speed: float
     bits: float
     quality: JudgedQuality
 
     @property
+    def criteria(self) -> tuple[Criterion, ...]:
+        """All of them."""
+        return (*self.necessities, *self.preferences, *self.simplicity)
+
+    @property
     def key(self) -> tuple[float, ...]:
         """What the order of candidates goes by; the smaller is better."""
-        return tuple(criterion.value for criterion in self.criteria)
+        return values(self.criteria)
+
+
+def values(criteria: Iterable[Criterion]) -> tuple[float, ...]:
+    """The criteria as numbers; the smaller is better."""
+    return tuple(criterion.value for criterion in criteria)
 
 
 def scored(candidate: Candidate, place: int) -> Score:
@@ -70,12 +80,15 @@ def scored(candidate: Candidate, place: int) -> Score:
     speed = math.sqrt(max(0.0, estimate.low * estimate.high))
     bits = min(bits_per_weight(candidate.checkpoint, model), model.reference_bits)
     quality = quality_of(candidate.checkpoint, model)
-    criteria = (
-        *_necessities(candidate, quality),
-        *_preferences(candidate, quality, speed, bits),
-        *_simplicity(candidate, place),
+    return Score(
+        candidate,
+        tuple(_necessities(candidate, quality)),
+        tuple(_preferences(candidate, quality, speed, bits)),
+        tuple(_simplicity(candidate, place)),
+        speed,
+        bits,
+        quality,
     )
-    return Score(candidate, criteria, speed, bits, quality)
 
 
 def _necessities(candidate: Candidate, quality: JudgedQuality) -> Iterator[Criterion]:
@@ -153,6 +166,25 @@ def losing_reason(loser: Score, winner: Score) -> str:
         if lost.value > won.value:
             return lost.why
     return loser.criteria[-1].why
+
+
+def with_most_context(order: tuple[Score, ...]) -> Candidate:
+    """The best of an order with the longest context that fits, if the service names none.
+
+    Of equals that differ only in GPUs and parallelism, the one that holds most; without a difference, the first.
+    """
+    first = order[0]
+    if first.candidate.service.context is not None:
+        return first.candidate
+    of_its_kind = first.candidate.checkpoint, first.candidate.engine.name
+    equals = (
+        score.candidate
+        for score in order
+        if values((*score.necessities, *score.preferences)) == values((*first.necessities, *first.preferences))
+        and (score.candidate.checkpoint, score.candidate.engine.name) == of_its_kind
+    )
+    # max returns the first of equals
+    return max((allowed_context(candidate) for candidate in equals), key=lambda candidate: candidate.context)
 
 
 def allowed_context(candidate: Candidate) -> Candidate:

@@ -7,7 +7,7 @@ from rigup.lock import Lock
 from rigup.plan import Finding
 from rigup.planner.alternatives import more_hosts, purchase, runners_up, would_fit
 from rigup.planner.assembly import build_of, checkpoint_of
-from rigup.planner.choice import allowed_context, ranked
+from rigup.planner.choice import ranked, with_most_context
 from rigup.planner.decision import Decision, Refusal
 from rigup.planner.driver import driver_floor, driver_plan, driver_refusals
 from rigup.planner.enumeration import PlanningRequest, loads
@@ -26,9 +26,7 @@ def decide(request: PlanningRequest, catalogue: Catalogue, lock: Lock) -> Decisi
     if not found.fitting:
         return _refusal(request, found, catalogue, lock)
     order = ranked(found.fitting)
-    winner = order[0].candidate
-    if service.context is None:
-        winner = allowed_context(winner)
+    winner = with_most_context(order)
     needs = winner.release.cuda_needs
     floor = driver_floor(rig, needs.driver if needs else 0)
     driver = driver_plan(rig, lock, floor)

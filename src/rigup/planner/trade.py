@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rigup.planner.choice import NECESSITIES, Score
+from rigup.planner.choice import Score, values
 
 # A difference in speed that is worth a sentence: an estimate is off by a fifth on average.
 _FASTER = 1.25
@@ -15,7 +15,7 @@ def traded(order: Sequence[Score]) -> tuple[str, ...]:
     """Sentences about what the best of an order gave up, () if nothing. The order is not empty, its best first."""
     winner = order[0]
     # Only what is as good in everything that no preference turns round.
-    rivals = [other for other in order[1:] if other.key[:NECESSITIES] <= winner.key[:NECESSITIES]]
+    rivals = [other for other in order[1:] if values(other.necessities) <= values(winner.necessities)]
     return tuple(dict.fromkeys((*_finer(winner, rivals), *_faster(winner, rivals))))
 
 

@@ -159,3 +159,16 @@ def test_llama_cpp_is_not_said_to_need_a_gpu() -> None:
     )
     (finding,) = refused([], {"model": "MiniMax-M3"}, 64).refusals
     assert (finding.rule, finding.message) == ("gpu-required", "vLLM needs a GPU and this rig has none")
+
+
+def test_of_equals_the_one_that_holds_most_context_is_taken() -> None:
+    """With all experts on the host, one card does as well as two, but for the cache."""
+    asked = {**LLAMA, "quant": "UD-Q4_K_XL", "offload": "experts"}
+    one = served("2x RTX 3090", {**asked, "gpus": [0]}, 192)
+    assert served("2x RTX 3090", asked, 192).context > one.context
+    assert len(served("2x RTX 3090", {**asked, "context": 32_768}, 192).gpu_indices) == 1
+
+
+def test_an_engine_that_cannot_offload_experts_alone_says_so() -> None:
+    asked = {"checkpoint": FP8, "engine": "vllm", "offload": "experts"}
+    assert "offload-experts" in {each.rule for each in decided(f"4x {PRO_6000}", asked, 512).warnings}

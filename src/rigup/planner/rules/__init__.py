@@ -73,6 +73,7 @@ RULES: tuple[Rule, ...] = (
     notes.memory_margin,
     notes.idle_gpus,
     notes.host_offload,
+    notes.offload_experts,
     notes.untuned_kernel,
     notes.unread_config,
     notes.config_beside_an_image,

@@ -105,6 +105,13 @@ def host_offload(candidate: Candidate) -> Iterator[Complaint]:
         )
 
 
+@warns("offload-experts", "vLLM config/offload.py and SGLang exec_.py: their offload takes weights as they come")
+def offload_experts(candidate: Candidate) -> Iterator[Complaint]:
+    """Only llama.cpp can keep the experts, and nothing else, in host memory."""
+    if candidate.service.offload == "experts" and candidate.engine.name != "llama.cpp" and candidate.gpus:
+        yield f"{candidate.engine.title} cannot offload experts alone", "use llama.cpp, or leave offload out"
+
+
 @warns("moe-config", "fused-MoE config files in the engine's wheel, per version")
 def untuned_kernel(candidate: Candidate) -> Iterator[Complaint]:
     """No tuned kernel config exists for these experts on this card."""

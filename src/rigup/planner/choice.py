@@ -14,9 +14,9 @@ from typing import NamedTuple
 from rigup.catalogue.quality import LEVELS, JudgedQuality, quality_of
 from rigup.planner.attempts import fit_context
 from rigup.planner.candidate import Candidate
-from rigup.planner.judgement import is_refused
 from rigup.planner.memory.weights import bits_per_weight
 from rigup.planner.offload import offloaded_bytes
+from rigup.planner.rules import is_refused
 from rigup.planner.speed import decode_speed
 from rigup.units import GIB
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from rigup.planner.candidate import Candidate
-from rigup.planner.engine_memory import COUNTED, CPU_MOE
+from rigup.planner.engine_memory import CPU_MOE, MEMORY_OPTIONS
 from rigup.planner.memory.weights import weights_of
 from rigup.service import Service
 from rigup.units import GIB
 
-FIRST_LAYERS = COUNTED["llama.cpp"][CPU_MOE].names
+FIRST_LAYERS = MEMORY_OPTIONS["llama.cpp"][CPU_MOE].names
 ALL_LAYERS = ("--cpu-moe", "-cmoe")
 OVERRIDES = ("--override-tensor", "-ot")
 OPTIONS = (*FIRST_LAYERS, *ALL_LAYERS, *OVERRIDES)
@@ -64,7 +64,7 @@ def asked_layers(service: Service, layers: int) -> int:
     """How many of the first layers keep their experts on the host, by --n-cpu-moe or --cpu-moe."""
     if any(service.flags.get(name) is True for name in ALL_LAYERS):
         return layers
-    counted = COUNTED["llama.cpp"][CPU_MOE]
+    counted = MEMORY_OPTIONS["llama.cpp"][CPU_MOE]
     given = (counted.value(service.flags.get(name)) for name in FIRST_LAYERS)
     return min(layers, int(next((number for number in given if number), 0)))
 

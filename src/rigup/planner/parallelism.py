@@ -84,19 +84,19 @@ def _sizes(service: Service, gpus: int, engine: EngineName) -> Iterator[Parallel
 
 
 def _devices_across_hosts(rig: Rig, indices: tuple[int, ...]) -> tuple[int, ...]:
-    """llama.cpp's devices in its own order: those of the other hosts, then the head's."""
+    """llama.cpp's devices in its own order: the workers' first, then the head's."""
     return tuple(rank * len(rig.gpus) + index for rank in (*range(1, rig.hosts_per_service), 0) for index in indices)
 
 
 def _tensor_layouts_across_hosts(
     rig: Rig, service: Service, indices: tuple[int, ...], engine: EngineName
 ) -> Iterator[Layout]:
-    """Every host with as many GPUs as any other, tensor parallel inside a host unless the service says otherwise.
+    """Layouts with the same number of GPUs on every host, by default tensor parallel within a host.
 
-    GPUs that share their host's memory are one to a host, and made to be joined: there tensor parallel over all hosts
-    comes first (unslothai/unsloth#10280: 2.09 times the speed of one DGX Spark on two, 1.08 times as a pipeline).
+    Hosts whose GPU shares their memory have one GPU each and are made to be joined: for them, tensor parallel over all
+    hosts comes first (unslothai/unsloth#10280: 2.09 times the speed of one DGX Spark on two, 1.08 times as a pipeline).
 
-    What the service names is taken as it is, even if it cannot be: then the refusal can say so.
+    Takes sizes from the service even if they are impossible, so that the refusal can explain why.
 
     indices: the GPUs that the service may use on each host.
     """
@@ -121,7 +121,7 @@ def _tensor_layouts_across_hosts(
 
 
 def _shared_out(rig: Rig, indices: tuple[int, ...], parallel: Parallel, service: Service, engine: EngineName) -> Layout:
-    """The sizes with the GPUs that they take of each host, and the experts spread if the service asks for it."""
+    """The sizes with the GPUs that they use on each host, and with expert parallelism if the service wants it."""
     ranks, hosts = parallel.tensor * parallel.pipeline * parallel.data, rig.hosts_per_service
     on_each = indices[: -(-ranks // hosts)]
     used = tuple(rank * len(rig.gpus) + index for rank in range(hosts) for index in on_each)
@@ -130,7 +130,7 @@ def _shared_out(rig: Rig, indices: tuple[int, ...], parallel: Parallel, service:
 
 
 def _stages(tensor: int, gpus: int, hosts: int, data: int) -> int:
-    """As many pipeline stages as there is room for: whole ones on each host, or over hosts if a stage needs several."""
+    """The largest number of pipeline stages: whole stages on each host, or across hosts if a stage needs several."""
     return max(1, gpus // tensor * hosts // data) if tensor <= gpus else max(1, gpus * hosts // (tensor * data))
 
 

@@ -10,12 +10,11 @@ from rigup.plan import Finding
 from rigup.planner.attempts import fit_memory
 from rigup.planner.candidate import Candidate
 from rigup.planner.enumeration import PlanningRequest, candidates
-from rigup.planner.judgement import is_refused
 from rigup.planner.memory.fit import Shortfall
 from rigup.planner.memory.weights import weights_of
 from rigup.planner.multinode.layouts import indivisible_layout
 from rigup.planner.parallelism import with_expert_parallel
-from rigup.planner.rules import refusals
+from rigup.planner.rules import is_refused, refusals
 from rigup.units import GIB, MIB
 
 _MEMORY_SOURCE = "docs/memory.md"

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from rigup.cli.output.memory_bars import bars
 from rigup.plan import Alternative, Finding, Plan
-from rigup.planner.multinode.nodes import Words, named
+from rigup.planner.multinode.nodes import NodeCommand, named
 from rigup.units import bytes_text
 
 SHOWN_HOSTS = 3
@@ -175,7 +175,7 @@ def speed_text(plan: Plan) -> str:
     return f"{text}; {alone.note}: the low end counts with it" if alone and alone.note else text
 
 
-def _show_command(words: Words, console: Console) -> None:
+def _show_command(words: NodeCommand, console: Console) -> None:
     variables = [f"{name}={shlex.quote(value)}" for name, value in words.environment.items()]
     argv = [shlex.quote(word) for word in words.command]
     for line in command_lines([*variables, *argv], console.width - 4):

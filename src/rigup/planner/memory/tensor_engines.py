@@ -25,7 +25,7 @@ _BLOCK_TOKENS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class _Shape:
+class _RankBytes:
     """Bytes on one rank: of a layer's weights, of a token in a layer's KV cache, and of each stage beside layers."""
 
     layer: float
@@ -70,7 +70,7 @@ def place_tensor_engine(candidate: Candidate, rooms: Sequence[float]) -> Placeme
     )
 
 
-def _shape(candidate: Candidate) -> _Shape:
+def _shape(candidate: Candidate) -> _RankBytes:
     model, parallel = candidate.model, candidate.parallel
     weights = weights_of(candidate.checkpoint, model)
     tensor, stages = parallel.tensor, parallel.pipeline
@@ -84,10 +84,10 @@ def _shape(candidate: Candidate) -> _Shape:
     overheads = [candidate.runtime_bytes + candidate.driver_bytes + activations + table] * stages
     overheads[-1] += sampler(model, candidate.sequences)
     token = layer_token_bytes(model, candidate.kv_cache_type, tensor)
-    return _Shape(layer, token, tuple(extras), tuple(overheads))
+    return _RankBytes(layer, token, tuple(extras), tuple(overheads))
 
 
-def _fraction(candidate: Candidate, shape: _Shape, room: float) -> float:
+def _fraction(candidate: Candidate, shape: _RankBytes, room: float) -> float:
     """The part of the GPUs in use. SGLang's does not cover the overhead, so that there must be room beside it.
 
     How much of the runtime comes before SGLang measures, and how much (CUDA graphs) after, nobody has published:
@@ -99,7 +99,7 @@ def _fraction(candidate: Candidate, shape: _Shape, room: float) -> float:
     return max(0.01, min(fraction, int(100 * (1 - max(shape.overheads) / room)) / 100))
 
 
-def _budgets(candidate: Candidate, rooms: Sequence[float], shape: _Shape, fraction: float) -> list[float]:
+def _budgets(candidate: Candidate, rooms: Sequence[float], shape: _RankBytes, fraction: float) -> list[float]:
     """Bytes for weights and KV cache on the poorest GPU of each stage.
 
     SGLang leaves the same on each GPU, a part of the smallest (0.5.23, `_profile_available_bytes` of
@@ -118,7 +118,7 @@ def _budgets(candidate: Candidate, rooms: Sequence[float], shape: _Shape, fracti
     return budgets
 
 
-def _counts(candidate: Candidate, shape: _Shape, stages: Sequence[float]) -> tuple[int, ...] | None:
+def _counts(candidate: Candidate, shape: _RankBytes, stages: Sequence[float]) -> tuple[int, ...] | None:
     """Layers of each stage: what the service asks for, or what leaves the fullest stage most room."""
     layers = candidate.model.layers
     if candidate.asked_partition:
@@ -128,7 +128,7 @@ def _counts(candidate: Candidate, shape: _Shape, stages: Sequence[float]) -> tup
     return partition([shape.layer + shape.token * candidate.context] * layers, stages)
 
 
-def _lacking(candidate: Candidate, shape: _Shape, left: Sequence[float], counts: tuple[int, ...]) -> Placement:
+def _lacking(candidate: Candidate, shape: _RankBytes, left: Sequence[float], counts: tuple[int, ...]) -> Placement:
     """What the poorest stage lacks; a block of tokens at least, as the cache is given out in blocks."""
     missing = (count * shape.token * candidate.context - rest for rest, count in zip(left, counts, strict=True))
     kind: Literal["weights", "context"] = "weights" if min(left) < 0 else "context"
@@ -136,7 +136,7 @@ def _lacking(candidate: Candidate, shape: _Shape, left: Sequence[float], counts:
 
 
 def _usage(
-    candidate: Candidate, shape: _Shape, counts: tuple[int, ...], tokens: int, rooms: Sequence[float]
+    candidate: Candidate, shape: _RankBytes, counts: tuple[int, ...], tokens: int, rooms: Sequence[float]
 ) -> tuple[GpuUsage, ...]:
     tensor, offload = candidate.parallel.tensor, candidate.cpu_offload_gib * GIB
     usage = []

@@ -11,20 +11,20 @@ HIGHEST_PORT = 65_535
 
 
 def join_port(service: Service) -> int:
-    """Where the head of a service waits for the others, or where the RPC servers of the others listen."""
+    """The port on which the head waits for workers, or on which the workers' RPC servers listen."""
     return service.join_port if service.join_port is not None else service.port + JOIN_PORTS_ABOVE
 
 
 def watch_port(service: Service) -> int:
-    """Where the head of a service hears whether the others are there: as far from `port` for each service."""
+    """The port on which the head watches the workers, at a fixed distance from the service's `port`."""
     above = service.port + WATCH_PORTS_APART
     return above if above <= HIGHEST_PORT else service.port - WATCH_PORTS_APART
 
 
 def peer_ports(engine: EngineName, service: Service, hosts: int) -> tuple[PeerPort, ...]:
-    """The ports that the hosts of a service must reach of each other before anything starts."""
+    """The ports that the hosts of a service must reach on each other before the engine starts."""
     port, others = join_port(service), tuple(range(1, hosts))
-    if service.across_hosts == "ray":  # which watches over its hosts itself
+    if service.across_hosts == "ray":  # Ray watches its hosts itself
         return (PeerPort(rank=0, port=port, purpose="ray", callers=others),)
     watch = PeerPort(rank=0, port=watch_port(service), purpose="watch", callers=others)
     if engine == "llama.cpp":

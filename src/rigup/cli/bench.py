@@ -80,7 +80,7 @@ def _check(args: argparse.Namespace) -> None:
         raise InputError("--csv - and --json both write to standard output", "name a file for the CSV")
     service_run.check(args)
     if not 1 <= args.timeout <= 86_400:
-        raise InputError(f"--timeout: {args.timeout:g} is not between 1 and 86,400", "leave it out to use the default")
+        raise InputError(f"--timeout: {args.timeout:g} is not between 1 and 86,400", "omit it to use the default")
     if args.csv:
         check_writable(args.csv, "--csv")  # a measurement may take an hour
 

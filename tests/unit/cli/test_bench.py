@@ -63,7 +63,7 @@ BAD = {
         "use at most 50000000 in total",
     ),
     ("--warmup", "-1"): ("--warmup: -1 is not between 0 and 1,000", "omit it to use the default"),
-    ("--timeout", "0"): ("--timeout: 0 is not between 1 and 86,400", "leave it out to use the default"),
+    ("--timeout", "0"): ("--timeout: 0 is not between 1 and 86,400", "omit it to use the default"),
     ("--service", "chat"): ("--url cannot be combined with INVENTORY, --limit or --service", "omit one of them"),
     ("--csv", "-", "--json"): ("--csv - and --json both write to standard output", "name a file for the CSV"),
     ("--csv", "nowhere/a.csv", "--json"): (

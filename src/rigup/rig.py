@@ -16,7 +16,7 @@ SUPPORTED_OS = ("debian-12", "debian-13", "ubuntu-22.04", "ubuntu-24.04")
 
 
 class HostMemory(Frozen):
-    """How fast a host's memory is: channels with a module in them, and transfers per second of each, in millions."""
+    """The speed of a host's memory: channels with a module, and millions of transfers per second of each."""
 
     channels: Annotated[int, Field(ge=1, le=64)]
     kind: str
@@ -24,7 +24,7 @@ class HostMemory(Frozen):
 
     @classmethod
     def read(cls, text: str) -> HostMemory | None:
-        """What "8x DDR5-4800" means; None for any other text."""
+        """Parses text like "8x DDR5-4800"; None for any other text."""
         found = re.fullmatch(r"\s*([0-9]{1,2})\s*[x*]\s*((?:LP)?DDR[3-6]X?)-([0-9]{3,5})\s*", text, re.IGNORECASE)
         if found is None or not 1 <= int(found[1]) <= 64 or not 200 <= int(found[3]) <= 20_000:
             return None

@@ -1,7 +1,7 @@
-"""How much a quantisation loses against the model as its maker publishes it: a ladder of four levels, from figures.
+"""Rates how much quality a quantisation loses against the model that its maker publishes, in four levels.
 
-Levels rest on published figures: the mean KL divergence of the next token or the loss in benchmarks. The limits between
-the levels are a judgement; docs/choice.md has them with what they mean for a user.
+A level follows from a published figure: the mean KL divergence of the next token, or the loss in benchmarks. The limits
+between the levels are a judgement; docs/choice.md explains them.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _SCHEME_BITS = {"bf16": 16.0, "fp8": 8.0, "mxfp8": 8.25, "nvfp4": 4.5, "int4": 4
 
 
 class Quality(Frozen):
-    """What was published of one quantisation: a GGUF mix ("Q4_K_M") or a weight format ("nvfp4").
+    """A published figure about one quantisation: a GGUF mix ("Q4_K_M") or a weight format ("nvfp4").
 
-    family: of the models that it was measured on, where it counts for those alone. level: only where the source says
-    it in words; otherwise it follows from kld or loss_percent.
+    family: the model family that the figure applies to, None for all. level: only if the source gives it in words;
+    otherwise it follows from kld or loss_percent.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Quality(Frozen):
 
     @property
     def reached(self) -> Level:
-        """The level that the figure is within."""
+        """The best level whose limit the figure keeps."""
         if self.level is not None:
             return self.level
         figure, limits = (self.kld, KLD_LIMITS) if self.kld is not None else (self.loss_percent, LOSS_LIMITS)
@@ -59,14 +59,14 @@ class Quality(Frozen):
 
     @property
     def text(self) -> str:
-        """The figure in a few words, "" where the source has words only."""
+        """The figure in a few words, "" if the source has words only."""
         if self.kld is not None:
             return f"mean KL divergence {self.kld:.2g}"
         return f"{self.loss_percent:g} % of benchmark points lost" if self.loss_percent is not None else ""
 
 
 class JudgedQuality(Frozen):
-    """The level of one checkpoint. figure: what it rests on, "" for words only. pruned: experts were removed."""
+    """The level of one checkpoint. figure: the figure behind it, "" for words. pruned: experts were removed."""
 
     level: Level
     figure: str
@@ -80,27 +80,27 @@ class JudgedQuality(Frozen):
 
     @property
     def text(self) -> str:
-        """The level in words. Nobody has published what a pruned checkpoint loses by its pruning."""
+        """The level in words. No source says how much a checkpoint loses by pruning."""
         return f"{self.level}, not counting the experts that were pruned" if self.pruned else self.level
 
 
 @lru_cache(maxsize=1)
 def published() -> tuple[Quality, ...]:
-    """Everything that the catalogue has."""
+    """All figures in the catalogue."""
     return read_entries(FILES, "quality", Quality)
 
 
 def quality_of(checkpoint: CheckpointEntry, model: Model) -> JudgedQuality:
-    """The level of a checkpoint, by its format and by what was published of that."""
+    """The level of a checkpoint, from its format and the published figures."""
     found = _quality_of(checkpoint, model)
     return found.model_copy(update={"pruned": True}) if checkpoint.pruned else found
 
 
 @lru_cache(maxsize=4096)
 def _quality_of(checkpoint: CheckpointEntry, model: Model) -> JudgedQuality:
-    """The maker's own format loses nothing, others go by what was published.
+    """The maker's own format loses nothing; other formats have the level of their figure.
 
-    A mix without a figure of its own counts as the nearest published one with no more bits a weight.
+    A mix without a figure counts as the nearest published one with no more bits per weight.
     """
     kept = "mxfp4" if checkpoint.quant.upper().startswith("MXFP4") else checkpoint.weight_format
     native = _SCHEME_BITS.get(kept, 0.0)
@@ -113,7 +113,7 @@ def _quality_of(checkpoint: CheckpointEntry, model: Model) -> JudgedQuality:
 
 
 def _names(checkpoint: CheckpointEntry) -> tuple[str, ...]:
-    """What a quantisation may be listed as, the most exact first. An "XL" mix has at least the bits of an "M"."""
+    """The names to look up, the most exact first. An "XL" mix has at least the bits of an "M" mix."""
     if checkpoint.scheme != "gguf":
         return (checkpoint.weight_format,)
     plain = checkpoint.quant.removeprefix("UD-")
@@ -131,7 +131,7 @@ def _published(name: str, family: str) -> Quality | None:
 
 
 def _by_bits(checkpoint: CheckpointEntry, model: Model) -> JudgedQuality:
-    """No figure: the level that as many bits a weight reach in a GGUF that was measured."""
+    """The level without a figure: that of a measured GGUF with no more bits per weight."""
     bits = checkpoint.bytes * 8 / (checkpoint.parameters or model.parameters)
     known = [(limit, name) for limit, name in _GGUF_BITS if limit <= bits]
     name = max(known)[1] if known else "IQ1_S"

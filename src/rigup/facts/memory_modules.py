@@ -1,7 +1,7 @@
-"""The memory modules of a host, from the firmware's tables: how many channels have one, of what kind, how fast. Pure.
+"""Reads the memory modules of a host from the firmware's tables: channels, kind and speed. Pure.
 
-Source: DMTF DSP0134 (SMBIOS 3.7), memory device, type 17. Which channel a module is in stands only in the name that the
-board's maker gave its slot; where names say nothing about channels, neither does rigup.
+Source: DMTF DSP0134 (SMBIOS 3.7), memory device, type 17. Only the name that the board's maker gave a slot tells the
+module's channel. If the names do not tell, rigup assumes nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LETTERED = re.compile(r"^(.*?[ _-]?(?:DIMM|SLOT)?[ _-]?)([A-Z])([0-9])$")
 
 @dataclass(frozen=True)
 class MemoryModule:
-    """One module. channel: a name that is the same for all modules of a channel, "" where the slot's name has none."""
+    """One module. channel: a name that all modules of a channel share, "" if the slot's name does not tell."""
 
     kind: str
     megatransfers: int
@@ -59,7 +59,7 @@ def _channel(locator: str, bank: str) -> str:
 
 
 def described(modules: Iterable[MemoryModule]) -> str:
-    """What a rig's `host_memory` would say ("8x DDR5-4800"), "" where the modules do not tell."""
+    """The value for a rig's `host_memory` ("8x DDR5-4800"), "" if the modules do not tell."""
     there = tuple(modules)
     kinds, channels = {module.kind for module in there}, {module.channel for module in there}
     speed = min((module.megatransfers for module in there), default=0)

@@ -1,4 +1,4 @@
-"""Tries the settings of an engine's memory one after another, until what is asked for fits with the margin to spare."""
+"""Tries an engine's memory settings one after another until the requested context fits with the margin free."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from rigup.planner.memory.fit import Shortfall, place_in_memory
 
 
 def fit_memory(candidate: Candidate) -> Candidate | Shortfall:
-    """The candidate settled. An engine gets other than its defaults only where those are not enough.
+    """The candidate with its memory computed; changes an engine's default settings only if necessary.
 
-    Enough has the margin that the figures need; where nothing has, the first that fits.
+    Prefers the first attempt that leaves the margin free, then the first that fits.
     """
     settled = place_in_memory(candidate)
     if suffices(settled) or len(candidate.attempts) < 2:
@@ -32,7 +32,7 @@ def fit_memory(candidate: Candidate) -> Candidate | Shortfall:
 
 
 def fit_context(candidate: Candidate, context: int) -> Candidate | None:
-    """The candidate with another context and whatever settings that needs; None where none leaves the margin."""
+    """The candidate with another context and the settings that it needs; None if none of them leaves the margin."""
     first = candidate.attempts[0] if candidate.attempts else None
     again = replace(candidate, context=context)
     if first is not None:
@@ -43,12 +43,12 @@ def fit_context(candidate: Candidate, context: int) -> Candidate | None:
 
 
 def suffices(settled: Candidate | Shortfall) -> bool:
-    """Whether it fits and leaves the margin."""
+    """Whether the candidate fits and leaves the margin."""
     return isinstance(settled, Candidate) and not settled.is_tight
 
 
 def _of_shared_memory(short: Shortfall) -> bool:
-    """Whether it is the host that lacks what a GPU without memory of its own was given more of."""
+    """Whether the host lacks memory because a GPU that shares it was given more."""
     return short.kind == "host" and any(gpu.unified_memory for gpu in short.candidate.gpus)
 
 

@@ -1,4 +1,4 @@
-"""Which of the possibilities that fit is best: what is offloaded, the margin, then quality, speed and simplicity.
+"""Orders the candidates that fit: least offload and the margin first, then quality, speed and simplicity.
 
 Quality is a ladder of levels (`rigup.catalogue.quality`); within a level speed decides, unless the service prefers
 otherwise. docs/choice.md explains the order.
@@ -15,7 +15,7 @@ from rigup.catalogue.quality import LEVELS, JudgedQuality, quality_of
 from rigup.planner.attempts import fit_context
 from rigup.planner.candidate import Candidate
 from rigup.planner.memory.weights import bits_per_weight
-from rigup.planner.offload import offloaded_bytes
+from rigup.planner.offload import asked_in_flags, offloaded_bytes
 from rigup.planner.rules import is_refused
 from rigup.planner.speed import decode_speed
 from rigup.units import GIB
@@ -34,7 +34,7 @@ _NEAR, _DEGRADED = LEVELS.index("near"), LEVELS.index("degraded")
 
 
 class Criterion(NamedTuple):
-    """One thing that counts. value: the smaller, the better. why: what a worse one is told."""
+    """One reason to prefer a candidate. value: smaller is better. why: the reason for which a larger one loses."""
 
     value: float
     why: str
@@ -42,9 +42,9 @@ class Criterion(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """How good a candidate is: its criteria in order of weight, those that `prefer` turns round in the middle.
+    """How good a candidate is: its criteria by weight. `prefer` changes the order of `preferences` only.
 
-    speed: tokens per second, the middle of the estimate. bits: of a weight, up to what the maker publishes.
+    speed: tokens per second, the middle of the estimate. bits: per weight, up to those that the maker publishes.
     """
 
     candidate: Candidate
@@ -62,19 +62,19 @@ class Score:
 
     @property
     def key(self) -> tuple[float, ...]:
-        """What the order of candidates goes by; the smaller is better."""
+        """The criteria as numbers; a smaller key is better."""
         return values(self.criteria)
 
 
 def values(criteria: Iterable[Criterion]) -> tuple[float, ...]:
-    """The criteria as numbers; the smaller is better."""
+    """The criteria as numbers; smaller is better."""
     return tuple(criterion.value for criterion in criteria)
 
 
 def scored(candidate: Candidate, place: int) -> Score:
-    """Scores one candidate that fits. place: its turn in the enumeration, for a stable order."""
+    """Scores one candidate that fits. place: its position in the enumeration, for a stable order."""
     model = candidate.model
-    # As if the cache were whole, so that a cache of fewer bits does not win by its own reading.
+    # With a 16-bit cache, so that a smaller one does not win because fewer bytes are read.
     whole = replace(candidate, kv_cache_type=_WHOLE_CACHE[candidate.engine.name])
     estimate = decode_speed(whole, candidate.service.concurrency)
     speed = math.sqrt(max(0.0, estimate.low * estimate.high))
@@ -92,22 +92,22 @@ def scored(candidate: Candidate, place: int) -> Score:
 
 
 def _necessities(candidate: Candidate, quality: JudgedQuality) -> Iterator[Criterion]:
-    """What counts before any preference. Weights in host memory cost several times the speed."""
+    """The criteria before any preference. Weights in host memory cost several times the speed."""
     # Experts on the host are computed there; vLLM's offload sends the weights over PCIe for every token.
     kind = 2 if candidate.cpu_offload_gib else int(candidate.offloads_experts)
-    asked = candidate.service.offload == "experts"
+    asked = candidate.service.offload == "experts" or asked_in_flags(candidate.service)
     yield Criterion(max(0, kind - asked), "keeps weights in host memory, or sends them over PCIe for every token")
     yield Criterion(candidate.kv_cache_type in _LOSSY_CACHE, "quantises the KV cache to fewer than 8 bits")
     yield Criterion(candidate.checkpoint.pruned, "has pruned experts")
     yield Criterion(candidate.is_tight, "leaves so little GPU memory free that it may fail to start")
-    steps = offloaded_bytes(candidate) // (_OFFLOAD_STEP_GIB * GIB) if kind > asked else 0
-    # The least offload alone would always take the smallest mix: fewer bits than "near" are no way to get there.
+    steps = offloaded_bytes(candidate) // (_OFFLOAD_STEP_GIB * GIB) if candidate.service.prefer != "quality" else 0
+    # By the least offload alone, the smallest mix would always win: do not go below "near" for it.
     yield Criterion(max(0, quality.rank - _NEAR) if steps else 0, f"is of a lower quality ({quality.level})")
     yield Criterion(steps, "keeps more weights in host memory")
 
 
 def _preferences(candidate: Candidate, quality: JudgedQuality, speed: float, bits: float) -> Iterator[Criterion]:
-    """What the service's `prefer` turns round."""
+    """The criteria whose order the service's `prefer` changes."""
     prefer = candidate.service.prefer
     level = Criterion(quality.rank, f"is of a lower quality ({quality.level})")
     finest = Criterion(-round(bits / _BITS_STEP), "has fewer bits per weight")
@@ -115,7 +115,7 @@ def _preferences(candidate: Candidate, quality: JudgedQuality, speed: float, bit
     cache = Criterion(candidate.kv_cache_type not in _FULL_CACHE, "quantises the KV cache to 8 bits")
     native = Criterion(not _is_native(candidate), "is in a format that these GPUs do not compute in")
     poor = Criterion(quality.rank == _DEGRADED, f"is of a lower quality ({quality.level})")
-    # The last level has no floor: in it, every bit counts before speed.
+    # The last level has no lower limit, so bits count before speed there.
     depth = Criterion(finest.value if quality.rank == _DEGRADED else 0, finest.why)
     if prefer == "quality":
         yield from (level, finest, cache, fast, native)
@@ -138,7 +138,7 @@ def _simplicity(candidate: Candidate, place: int) -> Iterator[Criterion]:
 
 
 def _is_native(candidate: Candidate) -> bool:
-    """Whether the GPUs compute in the checkpoint's format; elsewhere the engine converts the weights on the fly."""
+    """Whether the GPUs compute in the checkpoint's format; otherwise the engine converts the weights on the fly."""
     support = candidate.release.support(candidate.checkpoint.scheme)
     return support is None or all(support.native_on(gpu.compute_capability) for gpu in candidate.gpus)
 
@@ -148,7 +148,7 @@ def _speed_class(tokens_per_second: float) -> int:
 
 
 def _reach(candidate: Candidate) -> int:
-    """The context that the candidate can have, or has room for where the service names one."""
+    """The longest context of the candidate, or the tokens in its cache if the service sets the context."""
     if candidate.service.context is not None:
         return candidate.kv_tokens
     larger = with_largest_context(candidate)
@@ -161,7 +161,7 @@ def ranked(candidates: tuple[Candidate, ...]) -> tuple[Score, ...]:
 
 
 def losing_reason(loser: Score, winner: Score) -> str:
-    """The first thing, in order of weight, that the winner does better."""
+    """The reason of the first criterion, by weight, in which the winner is better."""
     for lost, won in zip(loser.criteria, winner.criteria, strict=True):
         if lost.value > won.value:
             return lost.why
@@ -169,9 +169,9 @@ def losing_reason(loser: Score, winner: Score) -> str:
 
 
 def with_most_context(order: tuple[Score, ...]) -> Candidate:
-    """The best of an order with the longest context that fits, if the service names none.
+    """The best candidate of an order, with the longest context that fits if the service sets none.
 
-    Of equals that differ only in GPUs and parallelism, the one that holds most; without a difference, the first.
+    Of candidates that differ only in GPUs and parallelism, takes the one with the longest context, then the first.
     """
     first = order[0]
     if first.candidate.service.context is not None:

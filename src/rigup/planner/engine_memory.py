@@ -1,4 +1,4 @@
-"""What an engine's own settings are worth in memory: decided here, unless the service's flags say otherwise."""
+"""Chooses the engine settings that determine memory, unless the service's flags set them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class MemoryOption:
     highest: int = 0
 
     def value(self, given: FlagValue | None) -> float | None:
-        """What a flag gives, or None where that is no such number: 8.0, "8k", "²" and True are no whole ones."""
+        """The number in a flag, or None if it is not valid: 8.0, "8k", "²" and True are not whole numbers."""
         if not self.highest:
             return _part(given)
         number = -1 if given in (-1, "-1") else whole_number(given)
@@ -172,6 +172,6 @@ def _part(given: FlagValue | None) -> float | None:
 
 
 def partition(text: str) -> tuple[int, ...]:
-    """The layers of each stage that a variable gives ("30,32"), () where it is no such list."""
+    """The layers of each stage in a variable ("30,32"), () if it is not such a list."""
     parts = [whole_number(part.strip()) for part in text.split(",")]
     return tuple(part for part in parts if part is not None) if None not in parts else ()

@@ -1,8 +1,7 @@
-"""Which experts lie in host memory: what a service's offload and its llama.cpp flags say, counted by matrix.
+"""Reads which experts a service keeps in host memory, from its offload setting and its llama.cpp flags.
 
 Source: llama.cpp b11434 common/arg.cpp. --n-cpu-moe N and --cpu-moe keep the experts' three matrices of the first N or
-of all layers on the host; --override-tensor gives every tensor whose name a regular expression finds to a device, the
-first expression that finds it.
+of all layers on the host; --override-tensor assigns the tensors whose names match a regular expression to a device.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ ALL_LAYERS = ("--cpu-moe", "-cmoe")
 OVERRIDES = ("--override-tensor", "-ot")
 OPTIONS = (*FIRST_LAYERS, *ALL_LAYERS, *OVERRIDES)
 _MATRICES = ("gate", "up", "down")
-# What else a layer has; a pattern that finds one of these moves what the plan counts on the GPU.
+# Other tensors of a layer. The plan counts them on the GPU, so no pattern may match them.
 _OTHERS = (
     "attn_norm.weight",
     "attn_q.weight",
@@ -46,9 +45,9 @@ _ENDLESS = re.compile(r"[*+}]\)[*+{]")
 
 @dataclass(frozen=True, slots=True)
 class Overrides:
-    """What --override-tensor comes to. shares: the part of each layer's experts on the host; () for no pattern.
+    """The effect of --override-tensor. shares: the part of each layer's experts on the host; () without patterns.
 
-    wrong: why it cannot be counted, "" where it can.
+    wrong: why rigup cannot count it, "" if it can.
     """
 
     shares: tuple[float, ...] = ()
@@ -56,12 +55,12 @@ class Overrides:
 
 
 def asked_in_flags(service: Service) -> bool:
-    """Whether the service's own flags say which experts the host keeps."""
+    """Whether the service's own flags set which experts are in host memory."""
     return any(service.flags.get(name) not in (None, False) for name in OPTIONS)
 
 
 def asked_layers(service: Service, layers: int) -> int:
-    """How many of the first layers keep their experts on the host, by --n-cpu-moe or --cpu-moe."""
+    """The number of first layers whose experts --n-cpu-moe or --cpu-moe keeps on the host."""
     if any(service.flags.get(name) is True for name in ALL_LAYERS):
         return layers
     counted = MEMORY_OPTIONS["llama.cpp"][CPU_MOE]
@@ -70,7 +69,7 @@ def asked_layers(service: Service, layers: int) -> int:
 
 
 def overrides_of(service: Service, layers: int) -> Overrides:
-    """What the service's --override-tensor comes to for a model of so many layers."""
+    """The effect of the service's --override-tensor on a model with so many layers."""
     given = [value for name in OVERRIDES if (value := service.flags.get(name)) not in (None, False)]
     if not given:
         return Overrides()
@@ -109,13 +108,13 @@ def _counted(texts: tuple[str, ...], layers: int) -> Overrides:
 
 
 def offloaded_bytes(candidate: Candidate) -> float:
-    """Bytes of weights that belong to GPUs and lie in host memory, of all GPUs together."""
+    """Bytes of weights in host memory instead of on the GPUs, for all GPUs together."""
     experts = weights_of(candidate.checkpoint, candidate.model).experts
     return experts * sum(candidate.host_expert_shares) + candidate.cpu_offload_gib * GIB * len(candidate.gpu_indices)
 
 
 def experts_in_words(candidate: Candidate) -> str:
-    """Whose experts the host keeps: "the experts of 40 of 62 layers", "all experts", "a third of the experts"."""
+    """The experts in host memory: "the experts of 40 of 62 layers", "all experts", "33% of the experts"."""
     layers, shares = candidate.model.layers, candidate.host_expert_shares
     whole = sum(share == 1 for share in shares)
     if whole == layers:
@@ -126,7 +125,7 @@ def experts_in_words(candidate: Candidate) -> str:
 
 
 def complaints(service: Service, layers: int) -> Iterator[str]:
-    """What is wrong with the service's flags about experts, each in a sentence that begins with the option."""
+    """The faults of the service's flags about experts, each as a sentence that begins with the option."""
     wrong = overrides_of(service, layers).wrong
     name = next((name for name in OVERRIDES if name in service.flags), OVERRIDES[0])
     if wrong:

@@ -22,9 +22,8 @@ UNTUNED = "no tuned expert kernel for this card and shape"
 class _Efficiency:
     """One end of the range. Bandwidths as parts of the card's; seconds for a step and for each of its sequences.
 
-    host: part of the host memory's bandwidth where the rig says it; host_bytes_per_s where it does not.
-    sglang_sequence_s: instead of sequence_s, in SGLang. untuned: part of `weights` that experts reach without a tuned
-    kernel.
+    host: part of the host memory's bandwidth if the rig declares it, else host_bytes_per_s applies.
+    sglang_sequence_s: replaces sequence_s for SGLang. untuned: factor on `weights` without a tuned expert kernel.
     """
 
     weights: float
@@ -46,7 +45,7 @@ _LOW = _Efficiency(0.6, 0.5, 0.012, 50e-6, 150e-6, 0.5, 0.18, 20e9, 20e9, 1.0)
 def decode_speed(candidate: Candidate, concurrency: int = 1) -> Speed:
     """Estimated decode tokens per second of `concurrency` requests together.
 
-    What is known to be missing is in the range, and the range says so.
+    A tuned kernel that is known to be missing lowers the low end, and the note says so.
     """
     untuned = _untuned(candidate)
     ends = tuple(_adapted(end, candidate, untuned) for end in (_LOW, _HIGH))
@@ -60,13 +59,13 @@ def decode_speed(candidate: Candidate, concurrency: int = 1) -> Speed:
 
 
 def _untuned(candidate: Candidate) -> bool:
-    """Whether the engine runs Triton's expert kernels with no configuration for this card and shape."""
+    """Whether no tuned configuration of the engine's Triton expert kernels exists for this card and shape."""
     config = moe_config(candidate)
     return config is not None and config.status == "missing"
 
 
 def _adapted(end: _Efficiency, candidate: Candidate, untuned: bool) -> _Efficiency:
-    """One end of the range for this engine, this kernel and this host's memory."""
+    """One end of the range, adapted to the engine, the expert kernel and the host's memory."""
     memory = candidate.rig.host_memory
     return replace(
         end,

@@ -1,4 +1,4 @@
-"""What the choice gave up: the finer, the faster and the roomier possibility that lost, and the preference for each."""
+"""Says what the choice gave up: the candidates with more bits and with more speed, and the preference for each."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _FINER_BITS = 0.25
 
 
 def traded(order: Sequence[Score]) -> tuple[str, ...]:
-    """Sentences about what the best of an order gave up, () if nothing. The order is not empty, its best first."""
+    """Sentences about what the best candidate gives up, () if nothing. order: not empty, the best first."""
     winner = order[0]
-    # Only what is as good in everything that no preference turns round.
+    # A preference does not bring offload, pruning or a small cache.
     rivals = [other for other in order[1:] if values(other.necessities) <= values(winner.necessities)]
     return tuple(dict.fromkeys((*_finer(winner, rivals), *_faster(winner, rivals))))
 

@@ -58,9 +58,9 @@ def _filled(totals: list[float], rooms: Sequence[float], margin: float) -> tuple
 
 
 def _evened(totals: list[float], rooms: Sequence[float], margin: float) -> tuple[int, ...]:
-    """A split that leaves each GPU as nearly as can be what the GPUs after it are left, and at least `margin`.
+    """A split that leaves each GPU as much as the GPUs after it have on average, as far as whole layers allow.
 
-    There must be one with that margin. Where layers differ much, this one may still leave less: `_leaves` says.
+    Requires that some split leaves `margin` on each GPU. If layers differ much, this one may leave less: see `_leaves`.
     """
     layers, last = len(totals) - 1, len(rooms) - 1
     # The fewest layers that the first GPUs must hold, so that those after them can hold the rest.

@@ -24,11 +24,12 @@ CONTEXT_STEP = 1024
 _LOSSY_CACHE = ("q5_1", "q4_0")
 _FULL_CACHE = ("f16", "bf16")
 _WHOLE_CACHE = {"vllm": "bf16", "sglang": "bf16", "llama.cpp": "f16"}
-# Speeds closer than this count as equal: the middle of an estimate is off by a fifth on average (docs/memory.md).
-_SPEED_STEP = 1.25
+# A speed that is at most a tenth below the fastest counts as equal: the estimate is not better than that.
+_SPEED_STEP = 1.1
 # Steps in which the amount that is offloaded counts, GiB.
 _OFFLOAD_STEP_GIB = 8
 _BITS_STEP = 0.25
+_SLOWER = "is estimated to be slower"
 _ORDER = {"vllm": 0, "sglang": 1, "llama.cpp": 2}
 _NEAR, _DEGRADED = LEVELS.index("near"), LEVELS.index("degraded")
 
@@ -111,7 +112,7 @@ def _preferences(candidate: Candidate, quality: JudgedQuality, speed: float, bit
     prefer = candidate.service.prefer
     level = Criterion(quality.rank, f"is of a lower quality ({quality.level})")
     finest = Criterion(-round(bits / _BITS_STEP), "has fewer bits per weight")
-    fast = Criterion(-_speed_class(speed), "is estimated to be slower")
+    fast = Criterion(-speed, _SLOWER)
     cache = Criterion(candidate.kv_cache_type not in _FULL_CACHE, "quantises the KV cache to 8 bits")
     native = Criterion(not _is_native(candidate), "is in a format that these GPUs do not compute in")
     poor = Criterion(quality.rank == _DEGRADED, f"is of a lower quality ({quality.level})")
@@ -143,10 +144,6 @@ def _is_native(candidate: Candidate) -> bool:
     return support is None or all(support.native_on(gpu.compute_capability) for gpu in candidate.gpus)
 
 
-def _speed_class(tokens_per_second: float) -> int:
-    return math.ceil(math.log(tokens_per_second, _SPEED_STEP)) if tokens_per_second > 0 else -1000
-
-
 def _reach(candidate: Candidate) -> int:
     """The longest context of the candidate, or the tokens in its cache if the service sets the context."""
     if candidate.service.context is not None:
@@ -156,8 +153,30 @@ def _reach(candidate: Candidate) -> int:
 
 
 def ranked(candidates: tuple[Candidate, ...]) -> tuple[Score, ...]:
-    """Best first. The same candidates always come in the same order."""
-    return tuple(sorted((scored(c, place) for place, c in enumerate(candidates)), key=lambda score: score.key))
+    """Best first. The same candidates always come in the same order.
+
+    Speeds count in steps below the fastest of those that are equal in everything before speed.
+    """
+    scores = [scored(candidate, place) for place, candidate in enumerate(candidates)]
+    fastest: dict[tuple[float, ...], float] = {}
+    for score in scores:
+        before = _before_speed(score)
+        fastest[before] = max(score.speed, fastest.get(before, 0.0))
+    stepped = [_with_steps(score, fastest[_before_speed(score)]) for score in scores]
+    return tuple(sorted(stepped, key=lambda score: score.key))
+
+
+def _before_speed(score: Score) -> tuple[float, ...]:
+    """The criteria that come before speed, as numbers."""
+    reasons = [criterion.why for criterion in score.preferences]
+    return values((*score.necessities, *score.preferences[: reasons.index(_SLOWER)]))
+
+
+def _with_steps(score: Score, fastest: float) -> Score:
+    """The score with its speed in whole steps below the fastest."""
+    steps = math.floor(math.log(fastest / score.speed, _SPEED_STEP)) if score.speed > 0 else math.inf
+    changed = (Criterion(steps, _SLOWER) if each.why == _SLOWER else each for each in score.preferences)
+    return replace(score, preferences=tuple(changed))
 
 
 def losing_reason(loser: Score, winner: Score) -> str:

@@ -179,3 +179,13 @@ def test_all_experts_on_the_host_are_as_few_bytes_as_the_level_allows(prefer: st
     """Every token reads them from host memory, so that half the bits are twice the speed."""
     asked = {**M2_5, "offload": "experts", "context": 32_768} | ({"prefer": prefer} if prefer else {})
     assert served("2x RTX 3090", asked, 512).checkpoint.quant == quant
+
+
+@pytest.mark.parametrize("gpus", [f"2x {PRO_6000}", "12x RTX 3090", "4x RTX 6000 Ada", "2x H200"])
+def test_among_the_fastest_of_a_level_the_most_bits_win(gpus: str) -> None:
+    """Wherever the fastest lies: there are no fixed steps that two nearly equal speeds could fall on both sides of."""
+    order = ranked(survey(request(gpus, {**LLAMA, "context": 32_768}, 256)).fitting)
+    level = [score for score in order if score.quality.level == order[0].quality.level]
+    fastest = max(score.speed for score in level)
+    assert order[0].speed > fastest / 1.1
+    assert order[0].bits >= max(score.bits for score in level if score.speed > fastest / 1.1) - 0.125

@@ -43,7 +43,7 @@ def _comparable(text: str) -> str:
 VersionText = Annotated[str, AfterValidator(_comparable)]
 
 
-class _Ranged(Frozen):
+class Ranged(Frozen):
     """A fact about the versions from `since` (included) to `before` (excluded); without a bound, about all of them."""
 
     since: VersionText | None = None
@@ -57,7 +57,7 @@ class _Ranged(Frozen):
         return after_start and (self.before is None or key < version_key(self.before))
 
 
-class FormatSupport(_Ranged):
+class FormatSupport(Ranged):
     """How an engine reads one weight format.
 
     minimum: the lowest compute capability that it runs on; "0.0" means that a CPU is enough.
@@ -78,7 +78,7 @@ class FormatSupport(_Ranged):
         return compute_capability(capability) >= compute_capability(self.native)
 
 
-class Parsers(_Ranged):
+class Parsers(Ranged):
     """The names of one engine's parsers for one model family.
 
     reasoning separates the thinking from the answer; reasoning_inline leaves it in the answer.
@@ -90,7 +90,7 @@ class Parsers(_Ranged):
     reasoning_inline: str | None = None
 
 
-class KvCacheTypes(_Ranged):
+class KvCacheTypes(Ranged):
     """The engine's names for rigup's KV cache types: {"fp8": "fp8_e4m3"}; the engine lacks types without a key."""
 
     names: dict[str, str]
@@ -120,7 +120,7 @@ class CudaNeeds(Frozen):
     source: str
 
 
-class Image(_Ranged):
+class Image(Ranged):
     """The engine's own container image.
 
     repository: with its registry. tag: {version} stands for the release. program: replaces the image's entry point,
@@ -133,7 +133,7 @@ class Image(_Ranged):
     program: str
 
 
-class EnvironmentRecipe(_Ranged):
+class EnvironmentRecipe(Ranged):
     """The recipe for the Python environment of a release.
 
     project: its name on the package index; the requirement is PROJECT==VERSION. requirements: further ones. ray: the

@@ -6,12 +6,13 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rigup.attention.attention_class import Storage
 from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.catalogue.model import Model
 from rigup.catalogue.option_names import known_options, known_variables
 from rigup.catalogue.overheads import MeasuredOverhead, measured_overhead
 from rigup.plan import GpuMemory, Parallel
-from rigup.planner.memory.overhead import MARGIN_MIB, RUNTIME
+from rigup.planner.memory.overhead import MARGIN_MIB, Runtime, standard_runtime
 from rigup.rig import Gpu, Rig
 from rigup.service import BuildMethod, Service
 from rigup.units import MIB
@@ -141,6 +142,11 @@ class Candidate:
     prompt_cache_mib: int | None = None
 
     @property
+    def storage(self) -> Storage:
+        """What its KV cache is kept in. llama.cpp puts whole layers on a GPU, so that one rank has each."""
+        return Storage(self.engine.name, self.kv_cache_type, self.parallel.tensor)
+
+    @property
     def hosts(self) -> int:
         """How many hosts the service spans."""
         return self.rig.hosts_per_service
@@ -183,9 +189,25 @@ class Candidate:
     @property
     def runtime_bytes(self) -> float:
         """Bytes that the engine's own process needs on each GPU; the maximum over the kinds of GPU."""
+        return self.runtime.total
+
+    @property
+    def runtime(self) -> Runtime:
+        """The same by when it is taken; all of what a fleet has measured is counted as taken first."""
+        memory = [gpu.memory_mib or (self.rig.host_memory_gib or 0.0) * 1024 for gpu in self.gpus]
+        parallel, sequences = self.parallel, 0 if self.eager else self.sequences
+        standard = standard_runtime(
+            self.engine.name,
+            self.version,
+            self.model,
+            parallel.tensor,
+            parallel.tensor * parallel.pipeline,
+            sequences,
+            max(memory, default=0.0) * MIB,
+        )
         measured = self.measured_overheads.values() if self.overheads else ()
-        standard = RUNTIME[self.engine.name]
-        return max((found.runtime_mib * MIB if found else standard for found in measured), default=standard)
+        known = (Runtime(found.runtime_mib * MIB) if found else standard for found in measured)
+        return max(known, default=standard, key=lambda one: one.total)
 
     @property
     def version(self) -> str:

@@ -109,8 +109,8 @@ def _counted(texts: tuple[str, ...], layers: int) -> Overrides:
 
 def offloaded_bytes(candidate: Candidate) -> float:
     """Bytes of weights in host memory instead of on the GPUs, for all GPUs together."""
-    experts = weights_of(candidate.checkpoint, candidate.model).experts
-    return experts * sum(candidate.host_expert_shares) + candidate.cpu_offload_gib * GIB * len(candidate.gpu_indices)
+    experts = weights_of(candidate.checkpoint, candidate.model).experts_on_host(candidate.host_expert_shares)
+    return experts + candidate.cpu_offload_gib * GIB * len(candidate.gpu_indices)
 
 
 def experts_in_words(candidate: Candidate) -> str:

@@ -1,29 +1,40 @@
-"""Bytes of KV cache a token needs.
-
-Sources: block layouts of ggml (q8_0: 34 bytes for 32 elements, q5_1: 24, q4_0: 18); vLLM and SGLang keep fp8
-without scales. Checked against logs: 65,536 tokens of MiniMax-M2.5 in f16 are 15,872 MiB to the MiB; 23.62 GiB on
-each of four ranks hold 399,424. The indexer of sparse attention: vLLM 0.33.0 models/minimax_m3/common/indexer.py, one
-head on every rank (num_kv_heads=1), in bf16 whatever the cache is in (config/attention.py: indexer_kv_dtype "auto").
-"""
+"""Bytes that tokens take in the caches of a model's layers; what each layer keeps is in rigup.attention."""
 
 from __future__ import annotations
 
+from functools import lru_cache
+
+from rigup.attention.attention_class import LayerCache, Storage
 from rigup.catalogue.model import Model
 
-ELEMENT_BYTES = {"f16": 2.0, "bf16": 2.0, "fp8": 1.0, "q8_0": 34 / 32, "q5_1": 24 / 32, "q4_0": 18 / 32}
-INDEX_ELEMENT_BYTES = 2.0
+
+@lru_cache(maxsize=4096)
+def layer_caches(model: Model, storage: Storage, drafting: bool = False) -> tuple[tuple[LayerCache, ...], ...]:
+    """What each layer keeps, in order; with `drafting`, built-in draft layers come behind the others."""
+    entries = [(number, entry) for entry in model.attention for number in entry.layers]
+    if drafting:
+        entries += [(model.layers + number, entry) for entry in model.mtp_attention for number in entry.layers]
+    kept = {id(entry): entry.caches(storage) for _, entry in entries}
+    return tuple(kept[id(entry)] for _, entry in sorted(entries, key=lambda item: item[0]))
 
 
-def layer_token_bytes(model: Model, kv_cache_type: str, tensor: int = 1) -> float:
-    """Bytes that one token takes in one layer on one GPU. Beyond as many ranks as KV heads, heads are repeated.
-
-    An indexer's keys are whole on every rank, and shared out evenly over the layers, of which a few have none.
-    """
-    heads = max(1, -(-model.kv_heads // tensor))
-    index = model.index_head_dim * model.index_layers / model.layers * INDEX_ELEMENT_BYTES
-    return 2 * heads * model.head_dim * ELEMENT_BYTES[kv_cache_type] + index
+@lru_cache(maxsize=4096)
+def layer_token_bytes(model: Model, storage: Storage, drafting: bool = False) -> tuple[float, ...]:
+    """Bytes that one token takes in each layer on one rank, windows not yet full."""
+    return tuple(sum(cache.token_bytes for cache in kept) for kept in layer_caches(model, storage, drafting))
 
 
-def token_bytes(model: Model, kv_cache_type: str) -> float:
-    """Bytes that one token takes over all layers, held once."""
-    return model.layers * layer_token_bytes(model, kv_cache_type)
+@lru_cache(maxsize=4096)
+def token_bytes(model: Model, storage: Storage) -> float:
+    """The same over all layers."""
+    return sum(layer_token_bytes(model, storage))
+
+
+@lru_cache(maxsize=65536)
+def sequence_bytes(model: Model, storage: Storage, tokens: int) -> float:
+    """Bytes that a sequence of so many tokens keeps over all layers on one rank, in no engine's pages."""
+    return sum(
+        cache.state_bytes + cache.token_bytes * (tokens if cache.window is None else min(tokens, cache.window))
+        for kept in layer_caches(model, storage)
+        for cache in kept
+    )

@@ -294,12 +294,12 @@ def test_a_gpu_that_shares_the_hosts_memory_needs_the_rig_to_declare_it() -> Non
     assert found.memory[0].capacity_mib == 119 * 1024
 
 
-@pytest.mark.parametrize(("context", "sequences"), [(180_000, 256), (196_608, 64)])
+@pytest.mark.parametrize(("context", "memory_gib"), [(180_000, 116), (196_608, 119)])
 def test_a_gpu_that_shares_the_hosts_memory_gets_fewer_sequences_before_more_of_it(
-    context: int, sequences: int
+    context: int, memory_gib: int
 ) -> None:
-    found = served("GB10", {"checkpoint": REAP, "engine": "vllm", "context": context}, host_memory_gib=119.7)
-    assert (found.memory_fraction, found.sequences) == (0.90, sequences)
+    found = served("GB10", {"checkpoint": REAP, "engine": "vllm", "context": context}, host_memory_gib=memory_gib)
+    assert (found.memory_fraction, found.sequences) == (0.90, 256)
     assert not found.is_tight
 
 

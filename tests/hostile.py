@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import resource
 import signal
 import time
@@ -72,6 +73,19 @@ def mangled(value: Any) -> st.SearchStrategy[Any]:
     else:
         own = st.just(value)
     return st.one_of(own, own, own, values)
+
+
+def toml_value(value: Any) -> str:
+    """A plain value as TOML has it; None, which TOML lacks, as an empty text."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(key)} = {toml_value(part)}" for key, part in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(toml_value, value)) + "]"
+    if isinstance(value, float):
+        return repr(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return hex(value) if value >= 0 else f"-{-value}"  # Python reads hexadecimal digits without end
+    return json.dumps("" if value is None else value)
 
 
 @contextmanager

@@ -19,6 +19,8 @@ from rigup.artifacts import (
     Word,
 )
 from rigup.errors import InputError
+from rigup.plain_values import cut, quoted
+from rigup.printable import one_line
 from rigup.regular_files import is_absent, read_text, toml_of
 from rigup.service import EngineName
 from rigup.units import Frozen
@@ -26,6 +28,8 @@ from rigup.units import Frozen
 SCHEMA = 1
 LARGEST_FILE = 2**44
 MOST_FILES = 20_000
+LONGEST_SHOWN = 200
+"""Characters of a value in a message: a hash and an address of usual length are shown whole."""
 RESTORE_HINT = "restore the lock from version control, or delete the entry and run rigup lock"
 
 
@@ -148,7 +152,9 @@ def load_lock(path: Path) -> Lock:
     data = toml_of(path, text, RESTORE_HINT)
     schema = data.get("schema")
     if isinstance(schema, int) and schema > SCHEMA:
-        raise InputError(f"{path}: schema: {schema} is newer than this rigup understands ({SCHEMA})", "upgrade rigup")
+        raise InputError(
+            f"{path}: schema: {quoted(schema)} is newer than this rigup understands ({SCHEMA})", "upgrade rigup"
+        )
     try:
         lock = Lock.model_validate(data)
     except ValidationError as error:
@@ -167,15 +173,17 @@ def _refuse_twins(path: Path, text: str, lock: Lock) -> None:
     tables = {"checkpoints": checkpoints, "sources": sources, "environments": environments, "images": images}
     tables["harnesses"] = [" ".join(entry.name) for entry in lock.harnesses]
     for table, names in tables.items():
+        seen: set[str] = set()
         for number, name in enumerate(names):
-            if name in names[:number]:
+            if name in seen:
                 raise InputError(f"{_place(path, text, (table, number))}: {name} is listed twice", RESTORE_HINT)
+            seen.add(name)
 
 
 def _place(path: Path, text: str, keys: tuple[int | str, ...]) -> str:
     """The place of a value, "rigup.lock:12: checkpoints[0].files[1].size"; a missing one at its table."""
     keys = tuple(key for key in keys if key != "[key]")  # the validator's mark for "the key itself"
-    words = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys).removeprefix(".")
+    words = "".join(f"[{key}]" if isinstance(key, int) else f".{cut(key)}" for key in keys).removeprefix(".")
     return f"{path}:{_line(text, keys)}: {words}"
 
 
@@ -207,6 +215,7 @@ def _message(error: Any) -> str:
     if kind == "extra_forbidden":
         return "unknown key"
     if kind == "string_pattern_mismatch":
-        return f'"{value}" is not valid here'
+        shown = one_line(value)
+        return f'"{shown if len(shown) <= LONGEST_SHOWN else shown[:LONGEST_SHOWN] + "..."}" is not valid here'
     message: str = error["msg"].removeprefix("Value error, ")
     return message[0].lower() + message[1:]

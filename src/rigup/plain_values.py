@@ -23,11 +23,11 @@ def quoted(value: object) -> str:
     return one_line(text if len(text) <= 60 else text[:57] + "...")
 
 
-def check_bounds(value: object, where: str) -> None:
+def check_bounds(value: object, where: str, lines: bool = False) -> None:
     """Raises InputError, with the path to it, for what no setting has: text with control characters, numbers without
-    end, tables in tables without end.
+    end, tables in tables without end. lines: whether any text may have several lines.
     """
-    _check_part(value, where, MOST_LEVELS, [MOST_VALUES], lines=False)
+    _check_part(value, where, MOST_LEVELS, [MOST_VALUES], lines)
 
 
 def _check_part(value: object, where: str, levels: int, left: list[int], lines: bool) -> None:

@@ -137,6 +137,19 @@ def is_shallow(value: Any) -> bool:
     return False
 
 
+def refuse_irregular(path: Path, name: str) -> None:
+    """Raises InputError for a pipe, a socket or a device: reading it may never end. What does not exist is fine.
+
+    name: what the message calls it. /dev/null is as good as an empty file.
+    """
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError):
+        return  # the program that opens it says why
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode) and not path.samefile(os.devnull):
+        raise InputError(f"{name}: not a regular file", "put a file of text in its place")
+
+
 def json_of(text: str) -> Any:
     """The value of a JSON text. Raises ValueError for what is not JSON, for NaN and Infinity, and for one too deep."""
     try:

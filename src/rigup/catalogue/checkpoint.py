@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from rigup.catalogue.engines import VersionText
+from rigup.catalogue.versions import VersionText
 from rigup.service import EngineName
 from rigup.tensor_bytes import TensorBytes
 from rigup.units import Frozen
@@ -27,7 +27,8 @@ class CheckpointEntry(Frozen):
     entry: the file to pass to the engine, "" for the folder.
     embedding_bits, head_bits, attention_bits: bits per weight of these tensors in a GGUF; attention_bits None means the
     average of the layers.
-    minimum_versions: the oldest version of each engine that loads it; other engines cannot.
+    minimum_versions: the oldest version of each engine that loads it; other engines cannot. None: every engine that has
+    the architecture and reads the format.
     """
 
     repo: Annotated[str, Field(pattern=r"^[\w.-]+/[\w.-]+$")]
@@ -46,7 +47,7 @@ class CheckpointEntry(Frozen):
     embedding_bits: Annotated[float, Field(gt=0)] = 16
     head_bits: Annotated[float, Field(gt=0)] = 16
     attention_bits: Annotated[float, Field(gt=0)] | None = None
-    minimum_versions: dict[EngineName, VersionText]
+    minimum_versions: dict[EngineName, VersionText] | None = None
     engine_flags: dict[EngineName, dict[str, str]] = {}
     license: str | None = None
     notes: tuple[str, ...] = ()

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import math
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
 from rigup.errors import InputError
+from rigup.plain_values import check_bounds, cut, quoted
 from rigup.regular_files import files_in, read_text, toml_of
 from rigup.units import Frozen
 
 Entry = TypeVar("Entry", bound=Frozen)
 
 EXAMPLE_HINT = "compare with the toolkit's own files under rigup/catalogue/data/"
+LARGEST_NUMBER = 10**15
+"""No size, speed or count of a catalogue comes near it."""
 
 
 def read_entries(folder: Path, table: str, kind: type[Entry]) -> tuple[Entry, ...]:
@@ -29,16 +34,18 @@ def read_file(path: Path, table: str, kind: type[Entry]) -> tuple[Entry, ...]:
     data = toml_of(path, read_text(path), EXAMPLE_HINT)
     for key in data:
         if key not in ("defaults", table):
-            raise InputError(f"{path}: {key}: unknown table", f"write entries of this folder as [[{table}]]")
+            raise InputError(f"{path}: {cut(key)}: unknown table", f"write entries of this folder as [[{table}]]")
     rows, defaults = data.get(table, []), data.get("defaults", {})
     if not isinstance(rows, list) or not isinstance(defaults, dict):
         raise InputError(f"{path}: {table}: must be a list of tables", f"write [[{table}]]")
     if not isinstance(usual := defaults.get("sources", {}), dict):
-        raise InputError(f"{path}: defaults.sources: must be a table, not {usual!r}", EXAMPLE_HINT)
+        raise InputError(f"{path}: defaults.sources: must be a table, not {quoted(usual)}", EXAMPLE_HINT)
     for number, row in enumerate(rows):
         if not isinstance(row, dict):
-            raise InputError(f"{path}: {table}[{number}]: must be a table, not {row!r}", f"write [[{table}]]")
-    return tuple(_entry(path, f"{table}[{n}]", _merged(defaults, row), kind) for n, row in enumerate(rows))
+            raise InputError(f"{path}: {table}[{number}]: must be a table, not {quoted(row)}", f"write [[{table}]]")
+    return tuple(
+        validated(kind, _merged(defaults, row), path, EXAMPLE_HINT, f"{table}[{n}]") for n, row in enumerate(rows)
+    )
 
 
 def _merged(defaults: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
@@ -49,13 +56,36 @@ def _merged(defaults: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _entry(path: Path, where: str, data: dict[str, Any], kind: type[Entry]) -> Entry:
+def validated(kind: type[Entry], data: dict[str, Any], path: Path, hint: str, entry: str = "") -> Entry:
+    """A table of a TOML file as an entry. No value is converted: true and "8" are not 8. entry: where the table is.
+
+    Raises InputError with the file and the key that is wrong.
+    """
+    for key, part in data.items():
+        where = f"{path}: {entry}.{cut(key)}" if entry else f"{path}: {cut(key)}"
+        check_bounds(part, where, lines=True)
+        _check_parts(part, where, hint)
     try:
-        return kind.model_validate(data)
+        return kind.model_validate_json(json.dumps(data), strict=True)  # in JSON, a list may become a tuple or a set
     except ValidationError as error:
         first = error.errors()[0]
-        keys = "".join(f".{part}" for part in first["loc"])
-        raise InputError(f"{path}: {where}{keys}: {_message(first)}", EXAMPLE_HINT) from None
+    keys = ".".join([entry, *(cut(str(part)) for part in first["loc"] if part != "[key]")]).removeprefix(".")
+    raise InputError(f"{path}: {keys}: {_message(first)}", hint)
+
+
+def _check_parts(value: Any, where: str, hint: str) -> None:
+    """Raises InputError for a date or time, and for a number that is not finite or too large."""
+    if isinstance(value, dict):
+        for key, part in value.items():
+            _check_parts(part, f"{where}.{cut(key)}", hint)
+    elif isinstance(value, list):
+        for number, part in enumerate(value):
+            _check_parts(part, f"{where}[{number}]", hint)
+    elif isinstance(value, (int, float)):
+        if not math.isfinite(value) or abs(value) > LARGEST_NUMBER:
+            raise InputError(f"{where}: {quoted(value)} is not a number up to {LARGEST_NUMBER:,}", hint)
+    elif not isinstance(value, str):
+        raise InputError(f"{where}: must be a number, text, a list or a table, not {quoted(str(value))}", hint)
 
 
 def _message(error: Any) -> str:
@@ -64,4 +94,5 @@ def _message(error: Any) -> str:
     if error["type"] == "missing":
         return "missing"
     message: str = error["msg"].removeprefix("Value error, ")
-    return message[0].lower() + message[1:]
+    found = f", not {quoted(error['input'])}" if error["type"].endswith("_type") else ""
+    return message[0].lower() + message[1:] + found

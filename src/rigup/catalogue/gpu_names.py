@@ -30,12 +30,12 @@ class GpuEntry(Frozen):
     memory_mib: Annotated[int, Field(ge=1)] | None = None
     memory_bandwidth_gbs: Annotated[float, Field(gt=0)]
     unified_memory: bool = False
-    default_power_w: int | None = None
+    default_power_w: Annotated[int, Field(ge=1)] | None = None
     power_range_w: tuple[int, int] | None = None
     open_kernel_module: Literal["supported", "required"] = "supported"
     nvswitch: bool = False
     host_architecture: Architecture = "x86_64"
-    minimum_driver_branch: int | None = None
+    minimum_driver_branch: Annotated[int, Field(ge=1)] | None = None
     sources: Annotated[dict[str, str], Field(min_length=1)]
 
     def gpu(self) -> Gpu:

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 from packaging.version import Version
-from pydantic import Field, ValidationError
+from pydantic import Field
 
+from rigup.catalogue.data_files import validated
 from rigup.errors import InputError
 from rigup.regular_files import read_bytes, text_of, toml_of
 from rigup.toolkit import toolkit_root
@@ -138,16 +139,6 @@ def path_of(tuned: TunedKernel) -> str:
 
 
 def _read(folder: Path, path: Path) -> MoeConfigFile:
-    try:
-        content = read_bytes(path)
-        tuned = TunedKernel.model_validate(toml_of(path, text_of(str(path), content), FORM_HINT))
-    except ValidationError as error:
-        first = error.errors()[0]
-        keys = ".".join(str(part) for part in first["loc"] if part != "[key]")
-        words = {"missing": "missing", "extra_forbidden": "unknown key"}.get(first["type"], _lower(first["msg"]))
-        raise InputError(f"{path}: {keys}: {words}", FORM_HINT) from None
+    content = read_bytes(path)
+    tuned = validated(TunedKernel, toml_of(path, text_of(str(path), content), FORM_HINT), path, FORM_HINT)
     return MoeConfigFile(path.relative_to(folder).as_posix(), hashlib.sha256(content).hexdigest(), tuned)
-
-
-def _lower(message: str) -> str:
-    return message[0].lower() + message[1:]

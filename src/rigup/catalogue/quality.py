@@ -32,12 +32,12 @@ _SCHEME_BITS = {"bf16": 16.0, "fp8": 8.0, "mxfp8": 8.25, "nvfp4": 4.5, "int4": 4
 class Quality(Frozen):
     """A published figure about one quantisation: a GGUF mix ("Q4_K_M") or a weight format ("nvfp4").
 
-    family: the model family that the figure applies to, None for all. level: only if the source gives it in words;
-    otherwise it follows from kld or loss_percent.
+    architecture: the class of models that the figure applies to, None for all. level: only if the source gives it in
+    words; otherwise it follows from kld or loss_percent.
     """
 
     name: str
-    family: str | None = None
+    architecture: str | None = None
     kld: Annotated[float, Field(ge=0)] | None = None
     loss_percent: Annotated[float, Field(ge=0, le=100)] | None = None
     level: Level | None = None
@@ -107,7 +107,7 @@ def _quality_of(checkpoint: CheckpointEntry, model: Model) -> JudgedQuality:
     if native and native >= model.reference_bits - _SAME_BITS:
         return JudgedQuality(level="lossless", figure="", source="the maker publishes the model in such a format")
     for name in _names(checkpoint):
-        if (found := _published(name, model.family)) is not None:
+        if (found := _published(name, model.architectures)) is not None:
             return JudgedQuality(level=found.reached, figure=found.text, source=found.source)
     return _by_bits(checkpoint, model)
 
@@ -125,9 +125,9 @@ def _names(checkpoint: CheckpointEntry) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _published(name: str, family: str) -> Quality | None:
-    found = [entry for entry in published() if entry.name == name and entry.family in (family, None)]
-    return max(found, key=lambda entry: entry.family is not None) if found else None
+def _published(name: str, architectures: tuple[str, ...]) -> Quality | None:
+    found = [entry for entry in published() if entry.name == name and entry.architecture in (*architectures, None)]
+    return max(found, key=lambda entry: entry.architecture is not None) if found else None
 
 
 def _by_bits(checkpoint: CheckpointEntry, model: Model) -> JudgedQuality:
@@ -135,7 +135,7 @@ def _by_bits(checkpoint: CheckpointEntry, model: Model) -> JudgedQuality:
     bits = checkpoint.bytes * 8 / (checkpoint.parameters or model.parameters)
     known = [(limit, name) for limit, name in _GGUF_BITS if limit <= bits]
     name = max(known)[1] if known else "IQ1_S"
-    found = _published(name, model.family)
+    found = _published(name, model.architectures)
     assert found is not None
     source = f"no figure published: counted as {name}, which has no more bits a weight ({found.source})"
     return JudgedQuality(level=found.reached, figure=found.text, source=source)

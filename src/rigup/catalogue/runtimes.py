@@ -11,7 +11,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from rigup.catalogue.engines import Ranged
+from rigup.catalogue.versions import Ranged
 from rigup.regular_files import files_in, read_text, toml_of
 from rigup.service import EngineName
 from rigup.units import GIB, MIB, Frozen

@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _wanted(args: argparse.Namespace) -> EvaluationRequest:
-    from rigup.catalogue.evaluation import evaluation
+    from rigup.catalogue.tools.evaluation import evaluation
     from rigup.evaluation.harness import EvaluationRequest
 
     service_run.check(args)

@@ -30,6 +30,7 @@ from rigup.operations.primitives import remote
 
 EXPIRES_SECONDS = 60
 RENEW_SECONDS = 15
+MOST_PID = 2**31
 MOST_LETTERS = 200
 FOLDER = f"{RUNTIME}/lease"
 FILE = f"{FOLDER}/lease.json"
@@ -96,7 +97,7 @@ class Holder:
             return None
         texts = (holder.who, holder.since, holder.machine, holder.started)
         well = all(isinstance(each, str) and len(each) <= MOST_LETTERS and each.isprintable() for each in texts)
-        return holder if well and type(holder.pid) is int else None
+        return holder if well and type(holder.pid) is int and 0 < holder.pid < MOST_PID else None
 
 
 def stamp() -> str:

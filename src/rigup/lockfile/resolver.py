@@ -17,6 +17,7 @@ from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.errors import InputError, Unreachable
 from rigup.lock import LockedCheckpoint, LockedFile, LockedSource
 from rigup.lockfile.needs import BuildName, Name, build_label
+from rigup.lockfile.package_abilities import abilities_with_archive, abilities_with_wheel
 from rigup.lockfile.wheel_options import names_with
 from rigup.plan import Plan
 from rigup.project.inventory import HostEntry, Project
@@ -40,7 +41,7 @@ class Resolver:
 
     say: gets a line before each slow step. warnings: collects what the user should know at the end.
 
-    catalogue: also gets option names from newly locked wheels, which are not written to disk yet.
+    catalogue: also gets what rigup reads from newly locked packages, which is not written to disk yet.
     pause: waits between attempts, for a number of seconds.
     """
 
@@ -86,7 +87,10 @@ class Resolver:
                 "set archive and archive_root in the engine's file",
             )
         self.log(f"downloading {engine} {version}: {release.archive}")
-        return pin_source(engine, version, release.archive, release.archive_root, cache_folder() / "sources")
+        source = pin_source(engine, version, release.archive, release.archive_root, cache_folder() / "sources")
+        lists = abilities_with_archive(self.catalogue.ability_lists, source, self.log)
+        self.catalogue = self.catalogue.with_ability_lists(lists)
+        return source
 
     def uv(self, version: str | None = None, asked: str = "uv") -> LockedUv:
         """A release of uv, by default the newest. Raises InputError and Unreachable."""
@@ -110,7 +114,8 @@ class Resolver:
         except (InputError, Unreachable) as error:
             raise type(error)(f"{asked}: {error.message}" if asked else error.message, error.hint) from None
         names = names_with(self.catalogue.name_lists, found, self.log)
-        self.catalogue = replace(self.catalogue, name_lists=names)
+        lists = abilities_with_wheel(self.catalogue.ability_lists, found, self.log)
+        self.catalogue = replace(self.catalogue, name_lists=names).with_ability_lists(lists)
         for file in found.local:
             self.warnings.append(
                 f"{build_label(name)}: {file} is in a local folder of this machine, so hosts need a wheelhouse "

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from rigup.catalogue.engine_names import read_names
+from rigup.catalogue.engine_packages.reading import UNREADABLE, read_names
 from rigup.catalogue.option_names import NameList, load_name_lists, name_list_text, package
 from rigup.errors import InputError
+from rigup.plain_values import cut
 from rigup.sources.python_environment import Resolution
 from rigup.sources.remote_wheel import open_wheel
 
 Names = tuple[NameList, ...]
+_PLAIN = re.compile(r"[!-~]{1,200}")
 
 
 def names_with(there: Names, resolved: Resolution, log: Callable[[str], None]) -> Names:
@@ -31,15 +34,18 @@ def names_with(there: Names, resolved: Resolution, log: Callable[[str], None]) -
 
 def write_names(folder: Path, names: Names) -> None:
     """Makes the folder contain exactly these lists. Raises InputError if it cannot be written."""
-    there = load_name_lists(folder)
+    there = {one.file: name_list_text(one) for one in load_name_lists(folder)}
+    write_lists(folder, there, {one.file: name_list_text(one) for one in names})
+
+
+def write_lists(folder: Path, there: Mapping[str, str], wanted: Mapping[str, str]) -> None:
+    """Makes the folder contain exactly the wanted lists, one a package. Raises InputError if it cannot be written."""
     try:
-        for one in names:
-            if one not in there:
-                _write(folder / f"{one.file}.json", name_list_text(one))
-        files = {one.file for one in names}
-        for gone in there:
-            if gone.file not in files:
-                (folder / f"{gone.file}.json").unlink(missing_ok=True)
+        for name, text in wanted.items():
+            if there.get(name) != text:
+                _write(folder / f"{name}.json", text)
+        for gone in there.keys() - wanted.keys():
+            (folder / f"{gone}.json").unlink(missing_ok=True)
     except OSError as error:
         raise InputError(f"cannot write {folder}: {error.strerror}", "check its permissions") from None
 
@@ -49,19 +55,22 @@ def _read(resolved: Resolution) -> NameList:
     with open_wheel(wheel) as opened:
         try:
             options, variables = read_names(environment.engine, opened)
-        except (KeyError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            raise InputError(
-                f"{wheel.name}: cannot read its options: {error}", "use a version that rigup has been tested with"
-            ) from None
-    return NameList(
-        engine=environment.engine,
-        version=environment.version,
-        variant=environment.variant,
-        architecture=environment.architecture,
-        file=wheel.name,
-        sha256=str(wheel.sha256),
-        options=frozenset(options),
-        variables=frozenset(variables),
+            if odd := next((name for name in options | variables if not _PLAIN.fullmatch(name)), None):
+                raise ValueError(f"a name is {odd!a}")
+            return NameList(
+                engine=environment.engine,
+                version=environment.version,
+                variant=environment.variant,
+                architecture=environment.architecture,
+                file=wheel.name,
+                sha256=str(wheel.sha256),
+                options=frozenset(options),
+                variables=frozenset(variables),
+            )
+        except UNREADABLE as error:
+            problem = cut(str(error)) or "its source is nested too deeply"
+    raise InputError(
+        f"{wheel.name}: cannot read its options: {problem}", "use a version that rigup has been tested with"
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rigup.catalogue.monitoring import exporter_facts
+from rigup.catalogue.tools.monitoring import exporter_facts
 from rigup.layout import PROGRAMS
 from rigup.monitoring.paths import (
     GPU_FILE,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from rigup.catalogue.monitoring import exporter_facts
+from rigup.catalogue.tools.monitoring import exporter_facts
 from rigup.monitoring.exporters import address
 from rigup.plan import Monitoring, Plan
 from rigup.systemd.api_key import is_loopback, wants_key

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rigup.artifacts import Variant
-from rigup.catalogue.containers import container_facts
+from rigup.catalogue.tools.containers import container_facts
 from rigup.lock import Lock
 from rigup.plan import Build, Checkpoint
 from rigup.planner.candidate import Candidate

@@ -94,6 +94,10 @@ def _checkpoint_figures(candidate: Candidate) -> Iterator[Evidence]:
 def _engine_figures(candidate: Candidate) -> Iterator[Evidence]:
     per_token = token_bytes(candidate.model, replace(candidate.storage, tensor=1))
     name = f"{candidate.engine.title} {candidate.version}"
+    abilities, architecture = candidate.release.abilities, candidate.release.architecture_of(candidate.model)
+    if architecture and abilities.has("architectures", architecture):
+        source = abilities.source("architectures", architecture)
+        yield Evidence(subject=name, figure="architecture", value=architecture, source=source)
     yield Evidence(
         subject=f"KV cache {candidate.kv_cache_type}",
         figure="size per token",

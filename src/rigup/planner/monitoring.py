@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rigup.catalogue.monitoring import exporter_facts
+from rigup.catalogue.tools.monitoring import exporter_facts
 from rigup.errors import InputError
 from rigup.plain_values import quoted
 from rigup.plan import Monitoring

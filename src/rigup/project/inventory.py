@@ -138,9 +138,8 @@ def _execute(path: Path) -> dict[str, Any]:
     try:
         exec(compile(text, str(path), "exec"), names)  # noqa: S102  Python of the user's own, as for pyinfra
     except SyntaxError as error:
-        raise InputError(
-            f"{_shown(path)}:{error.lineno}: {error.msg}", "fix the syntax error: inventory files are Python"
-        ) from None
+        where = f"{_shown(path)}:{error.lineno}" if error.lineno else _shown(path)
+        raise InputError(f"{where}: {error.msg}", "fix the syntax error: inventory files are Python") from None
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # SystemExit and GeneratorExit, too
@@ -168,14 +167,18 @@ def _is_group(name: str, value: object, path: Path) -> bool:
     hosts = _hosts_of(value)
     for index, host in enumerate(hosts):
         if not isinstance(host, str) and not (
-            isinstance(host, tuple) and len(host) == 2 and isinstance(host[0], str) and isinstance(host[1], dict)
+            isinstance(host, tuple) and len(host) == 2 and isinstance(host[0], str) and _is_data(host[1])
         ):
             raise InputError(
-                f"{_shown(path)}: {name}[{index}]: {host!r} is not a host",
+                f"{_shown(path)}: {name}[{index}]: {quoted(host)} is not a host",
                 'write a host as "name" or ("name", {"ssh_port": 2222})',
             )
         check_host_name(host if isinstance(host, str) else host[0], f"{_shown(path)}: {name}[{index}]")
     return True
+
+
+def _is_data(value: object) -> bool:
+    return isinstance(value, dict) and all(isinstance(key, str) for key in value)
 
 
 def _has_data(group: Any) -> bool:

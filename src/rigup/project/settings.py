@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from rigup.errors import InputError
 from rigup.operations.builds.wheels import missing_in
 from rigup.plan import Monitoring, Plan
-from rigup.regular_files import user_path
+from rigup.regular_files import is_absent, user_path
 from rigup.settings import HUB, Builder, HostSettings, PackageSource, WeightsSettings
 from rigup.sources.web_address import web_address
 
@@ -156,7 +156,7 @@ def _packages(data: Mapping[str, Any], plans: tuple[Plan, ...], root: Path) -> P
 
 def hub_address(key: str, value: Any) -> str:
     """The address of a hub. Raises InputError, naming `key`, for what is not one or has a password in it."""
-    secret = 'put the token in a file and set hub_token_file = "secrets/hub.token" in group_data'  # noqa: S105
+    secret = 'put the token in a file and set hub_token_file = "secrets/hub.token" in group_data'  # noqa: S105  a hint
     return web_address(key, value, f'write hub = "{HUB}"', secret).rstrip("/")
 
 
@@ -191,8 +191,10 @@ def read_secret(root: Path, key: str, name: str) -> str:
     """The secret in a file of the user's, relative to `root`. Raises InputError, naming `key`, for an unfit file."""
     path = root / user_path(name, key)
     try:
-        if not path.is_file():
+        if is_absent(path):
             raise InputError(f"{key}: {name} does not exist", f"create it below {root}, or correct the path")
+        if not path.is_file():
+            raise InputError(f"{key}: {name} is not a regular file", "write the secret as one line of text")
         if path.stat().st_mode & 0o077:
             raise InputError(f"{key}: {name} is readable by other users", f"chmod 600 {name}")
         secret = path.read_text().strip()

@@ -68,13 +68,18 @@ _NAMED = tuple(
         rf"""({_OPTION_NAME}[ =])(?!-)(?:{_VALUE}|["']?[^\s"',]+)""",
         rf"""((?<![\w."'-]){_SURE}\s*:[ \t]+)(?:{_VALUE}|[^\s"',;]+)""",
         r"(\bBearer\s+)[^\s\"',]+",
+        # an address that opens whatever it names for as long as it is valid, as those of a hub's storage
+        r"""([?&;](?:[\w-]{0,40}(?:signature|security-token)|sig)=)[^&\s"']+""",
+        r"""((?<![\w-])x-[\w-]{0,40}key["']?\s{0,9}:\s{0,9}["']?)[^"'\s,;]+""",
+        r"""(\bcurl\s[^\r\n]{0,100}?(?<=\s)(?:-u|--user)[ =]["']?[^\s:"']{1,60}:)[^\s"']+""",
+        r"(\bmachine\s{1,9}\S{1,200}\s{1,9}login\s{1,9}\S{1,200}\s{1,9}password\s{1,9})\S+",  # a line of .netrc
         r"(\b[a-z][a-z0-9+.-]{0,30}://[^/\s:@]*:)[^/\s@]+(?=@)",
         r"""(\b(?:git\+)?https?://)[^/\s:@"']+:?(?=@)""",
     )
 )
 # Secrets of known formats: tokens of the hub, GitHub, Slack, Google, npm and usual APIs, JSON Web Tokens, private keys.
 _FORMS = (
-    re.compile(r"\b(?:hf|ghp|gho|ghs|ghu|ghr|github_pat|sk|nvapi|glpat|dckr_pat|GOCSPX)[_-][A-Za-z0-9_-]{16,}"),
+    re.compile(r"\b(?:hf|ghp|gho|ghs|ghu|ghr|github_pat|sk|nvapi|glpat|dckr_pat|GOCSPX|gsk|r8)[_-][A-Za-z0-9_-]{16,}"),
     re.compile(
         r"\b(?:xox[a-z](?:\.xox[a-z])?|xapp)-[A-Za-z0-9-]{10,}|\bnpm_[A-Za-z0-9]{30,}|\bpypi-AgEI[A-Za-z0-9_-]{16,}"
     ),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Mapping
 
-from rigup.catalogue.containers import container_facts
 from rigup.catalogue.drivers import DEBIAN_ARCHITECTURES
+from rigup.catalogue.tools.containers import container_facts
 from rigup.plan import DriverRepository
 from rigup.systemd.driver_files import preferences
 

@@ -20,7 +20,7 @@ from typing import Any
 from rigup import layout
 from rigup.cache import cache_folder
 from rigup.catalogue.moe_configs import FOLDER, TunedKernel, path_of
-from rigup.catalogue.tuners import Tuner
+from rigup.catalogue.tools.tuners import Tuner
 from rigup.commands.moe_configs import canonical_text
 from rigup.commands.tuning import tuning_job
 from rigup.connection.lease import Lease

@@ -10,6 +10,7 @@ import pytest
 
 from rigup.attention.full import FullAttention
 from rigup.catalogue.catalogue import DATA, Catalogue, load_catalogue
+from rigup.catalogue.engines import FILES
 from rigup.errors import InputError
 
 
@@ -142,11 +143,11 @@ BROKEN = {
     "not TOML": ("gpus/a.toml", "[[gpu]\n", "{file}: Expected ']]' at the end of an array declaration"),
     "wrong table": ("gpus/a.toml", "[[gpus]]\n", "{file}: gpus: unknown table"),
     "table for list": ("gpus/a.toml", "[gpu]\n", "{file}: gpu: must be a list of tables"),
-    "text for a table": ("gpus/a.toml", 'gpu = ["RTX 3090"]\n', "{file}: gpu[0]: must be a table, not 'RTX 3090'"),
+    "text for a table": ("gpus/a.toml", 'gpu = ["RTX 3090"]\n', '{file}: gpu[0]: must be a table, not "RTX 3090"'),
     "text for the sources of all": (
         "gpus/a.toml",
         f'[defaults]\nsources = "x"\n[[gpu]]\nname = "A"\n{GPU_LINES}',
-        "{file}: defaults.sources: must be a table, not 'x'",
+        '{file}: defaults.sources: must be a table, not "x"',
     ),
     "no version": (
         "checkpoints/a.toml",
@@ -218,3 +219,56 @@ def test_power_ranges_that_were_not_looked_up_say_so(catalogue: Catalogue) -> No
     for gpu in catalogue.gpus:
         if gpu.power_range_w is not None:
             assert ("NVML on the host is authoritative" in gpu.sources["power_range_w"]) == (gpu.key not in looked_up)
+
+
+MODEL_LINES = {
+    **{"name": '"M"', "family": '"m"', "layers": "2", "hidden": "8", "vocab": "9", "context": "64"},
+    **{"parameters": "1000", "active_parameters": "1000", "reference_bits": "8", "commercial": "true"},
+    "attention": '[{ kind = "full", layers = "0-1", heads = 2, kv_heads = 1, head_dim = 4 }]',
+}
+WRONG_VALUES = (
+    ("layers", "true", "input should be a valid integer, not True"),
+    ("layers", '"8"', 'input should be a valid integer, not "8"'),
+    ("layers", "8.0", "input should be a valid integer, not 8.0"),
+    ("layers", "1_000_000_000", "input should be less than or equal to 1024"),
+    ("parameters", "1" + "0" * 23, f"1{'0' * 23} is not a number up to 1,000,000,000,000,000"),
+    ("reference_bits", "true", "input should be a valid number, not True"),
+    ("reference_bits", '"8"', 'input should be a valid number, not "8"'),
+    ("reference_bits", "inf", "inf is not a number up to 1,000,000,000,000,000"),
+    ("reference_bits", "nan", "nan is not a number up to 1,000,000,000,000,000"),
+    ("reference_bits", "1e23", "1e+23 is not a number up to 1,000,000,000,000,000"),
+    ("commercial", "1", "input should be a valid boolean, not 1"),
+    ("family", "2026-01-01", 'must be a number, text, a list or a table, not "2026-01-01"'),
+    ("family", '"\\u001b[2J"', '"\\x1b[2J" contains a control character'),
+    ("family", f'"{"x" * 100_000}"', "100,000 characters"),
+)
+
+
+@pytest.mark.parametrize(("key", "value", "problem"), WRONG_VALUES, ids=[f"{k} {v[:12]}" for k, v, _ in WRONG_VALUES])
+def test_a_value_is_of_its_type_and_finite(tmp_path: Path, key: str, value: str, problem: str) -> None:
+    lines = "".join(f"{name} = {text}\n" for name, text in {**MODEL_LINES, key: value}.items())
+    write(tmp_path, "models/a.toml", f"[[model]]\n{lines}")
+    with pytest.raises(InputError) as caught:
+        load_catalogue(tmp_path)
+    assert caught.value.message == f"{tmp_path}/catalogue/models/a.toml: model[0].{key}: {problem}"
+
+
+@pytest.mark.parametrize("field", ["memory_bandwidth_gbs", "default_power_w", "memory_mib"])
+@pytest.mark.parametrize("value", ["true", '"8"', "inf", "nan", "-1"])
+def test_a_figure_of_a_gpu_is_a_positive_number(tmp_path: Path, field: str, value: str) -> None:
+    figures = {"memory_bandwidth_gbs": "1", field: value}
+    lines = "".join(f"{name} = {text}\n" for name, text in figures.items())
+    text = f'[[gpu]]\nname = "A"\narchitecture = "X"\ncompute_capability = "8.0"\nsources = {{ x = "y" }}\n{lines}'
+    write(tmp_path, "gpus/a.toml", text)
+    with pytest.raises(InputError) as caught:
+        load_catalogue(tmp_path)
+    assert caught.value.message.startswith(f"{tmp_path}/catalogue/gpus/a.toml: gpu[0].{field}: ")
+
+
+def test_an_engine_file_converts_no_value_either(tmp_path: Path) -> None:
+    text = FILES[0].read_text()
+    assert "\ndriver = " in text
+    for value in ("true", '"570"', "nan"):
+        write(tmp_path, "engines/own.toml", re.sub(r"(?m)^driver = .*$", f"driver = {value}", text, count=1))
+        with pytest.raises(InputError, match=r"own\.toml: cuda\.[0-9]+\.driver: "):
+            load_catalogue(tmp_path)

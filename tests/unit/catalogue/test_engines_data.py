@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from rigup.catalogue.engines import FILES, load_engines, version_key
+from rigup.catalogue.engine_files import FILES, load_engines
 from rigup.catalogue.option_names import known_options, last_version_with, nearest
+from rigup.catalogue.versions import version_key
 from rigup.errors import InputError
 from tests.unit.planner.rules.builder import CATALOGUE, engine
 
@@ -33,7 +34,7 @@ def test_every_wheel_has_what_planning_needs() -> None:
             assert release.method == "source" or (release.python and release.torch), release.version
             assert release.cuda_needs is not None, release.version
             assert release.formats and release.kv_cache_types, release.version
-            assert all(fact.source for fact in (*release.formats, *release.parsers, *release.known_bad))
+            assert all(fact.source for fact in (*release.formats, *release.known_bad))
 
 
 @pytest.mark.parametrize(
@@ -75,16 +76,11 @@ def broken(tmp_path: Path, old: str, new: str) -> InputError:
 def test_broken_files_are_reported_by_path_and_key(tmp_path: Path) -> None:
     assert "default_version: b1 is not in versions" in broken(tmp_path, '"b11434"', '"b1"').message
     assert "formats.0.minimum: " in broken(tmp_path, 'minimum = "0.0"', 'minimum = "low"').message
-    assert (
-        "formats.0.source: Field required" in broken(tmp_path, 'source = "llama.cpp b11434: GGUF', 'note = "').message
-    )
-    assert (
-        "surprise: Extra inputs" in broken(tmp_path, 'name = "llama.cpp"', 'surprise = 1\nname = "llama.cpp"').message
-    )
-    for old, where in (('\nversion = "b11434"', "versions.0.version"), ('llama = "b11434"', "families.llama")):
-        found = broken(tmp_path, old, old.replace("b11434", "latest")).message
-        assert f': {where}: "latest" is not a version like "0.33.0" or "b11434"' in found
-    assert "line" in broken(tmp_path, "[families]", "[families").message
+    assert "formats.0.source: missing" in broken(tmp_path, 'source = "llama.cpp b11434: GGUF', 'note = "').message
+    assert "surprise: unknown key" in broken(tmp_path, 'name = "llama.cpp"', 'surprise = 1\nname = "llama.cpp"').message
+    found = broken(tmp_path, '\nversion = "b11434"', '\nversion = "latest"').message
+    assert ': versions.0.version: "latest" is not a version like "0.33.0" or "b11434"' in found
+    assert "line" in broken(tmp_path, "[[versions]]", "[[versions").message
 
 
 def test_a_missing_file_is_reported_by_path(tmp_path: Path) -> None:

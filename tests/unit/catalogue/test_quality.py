@@ -52,15 +52,15 @@ def test_a_format_has_the_level_of_its_figure(scheme: str, bits: float, level: s
 
 
 def test_the_makers_own_format_loses_nothing() -> None:
-    four_bits = MODEL.model_copy(update={"reference_bits": 4.25, "family": "other"})
+    four_bits = MODEL.model_copy(update={"reference_bits": 4.25, "architectures": ("OtherForCausalLM",)})
     found = quality_of(entry("INT4", 4.25, "int4_g128"), four_bits)
     assert (found.level, found.source) == ("lossless", "the maker publishes the model in such a format")
     assert quality_of(entry("MXFP4", 4.3), four_bits).level == "lossless"
     assert quality_of(entry("MXFP4", 4.3), MODEL).level == "degraded"
 
 
-def test_a_figure_of_the_models_own_family_comes_first() -> None:
-    other = MODEL.model_copy(update={"family": "other"})
+def test_a_figure_of_the_models_own_architecture_comes_first() -> None:
+    other = MODEL.model_copy(update={"architectures": ("OtherForCausalLM",)})
     assert quality_of(entry("UD-IQ3_XXS", 3.2), MODEL).figure == "mean KL divergence 0.12"
     assert quality_of(entry("UD-IQ3_XXS", 3.2), other).figure == "mean KL divergence 0.18"
 
@@ -86,7 +86,7 @@ def test_more_loss_is_never_a_better_level() -> None:
 
 
 def test_every_entry_has_one_figure_and_a_source_and_every_checkpoint_a_level() -> None:
-    names = [(each.name, each.family) for each in published()]
+    names = [(each.name, each.architecture) for each in published()]
     assert len(names) == len(set(names))
     assert all(len(each.source) > 20 for each in published())
     for checkpoint in CATALOGUE.checkpoints:

@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rigup.bench import store as bench_results
-from rigup.catalogue.catalogue import load_catalogue
+from rigup.catalogue.catalogue import DATA, load_catalogue
 from rigup.cli.main import main
 from rigup.errors import InputError
 from rigup.evaluation import store as evaluation_results
@@ -24,11 +25,11 @@ from rigup.lock import load_lock
 from rigup.project.inventory import load_project
 from rigup.project.planning import plan_project
 from rigup.regular_files import home_folder, user_path
-from tests.hostile import ESCAPES, mangled, read_safely, texts
+from tests.hostile import ESCAPES, mangled, read_safely, texts, toml_value
 
 RIG: dict[str, Any] = {"gpus": "4x RTX 3090"}
 SERVICES: dict[str, Any] = {"chat": {"model": "MiniMax-M2.5", "port": 8000, "context": 8192}}
-DATA = f"rig = {RIG!r}\nservices = {SERVICES!r}\n"
+GROUP_DATA = f"rig = {RIG!r}\nservices = {SERVICES!r}\n"
 PROPERTY = settings(
     max_examples=60,
     deadline=None,
@@ -41,7 +42,7 @@ def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for folder in ("inventories", "group_data", "catalogue/models"):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "inventories/a.py").write_text('box = ["gpu1.lan"]\n')
-    (tmp_path / "group_data/box.py").write_text(DATA)
+    (tmp_path / "group_data/box.py").write_text(GROUP_DATA)
     (tmp_path / "rigup.lock").write_text("schema = 1\n")
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -98,6 +99,26 @@ def test_what_cannot_name_a_host(fleet: Path, name: str, message: str) -> None:
     (fleet / "inventories/a.py").write_text(f"box = ['gpu1.lan', {name!r}]\n")
     hint = 'write it as ssh takes it: "gpu1.lan" or "ada@gpu1.lan"'
     assert refused(plan) == (f"inventories/a.py: box[1]: {message}", hint)
+
+
+@pytest.mark.parametrize(
+    ("entry", "shown"),
+    [
+        ("('gpu1.lan', {5: 6})", "('gpu1.lan', {5: 6})"),
+        ("['gpu1.lan']", "['gpu1.lan']"),
+        ("('gpu1.lan', ['x' * 100_000])", f"('gpu1.lan', ['{'x' * 42}..."),
+    ],
+    ids=["a number as key", "a list", "long"],
+)
+def test_what_is_not_a_host(fleet: Path, entry: str, shown: str) -> None:
+    (fleet / "inventories/a.py").write_text(f"box = [{entry}]\n")
+    hint = 'write a host as "name" or ("name", {"ssh_port": 2222})'
+    assert refused(plan) == (f"inventories/a.py: box[0]: {shown} is not a host", hint)
+
+
+def test_a_null_byte_has_no_line(fleet: Path) -> None:
+    (fleet / "inventories/a.py").write_bytes(b"box = ['gpu1.lan']\0\n")
+    assert refused(plan)[0] == "inventories/a.py: source code string cannot contain null bytes"
 
 
 @pytest.mark.parametrize(
@@ -164,7 +185,7 @@ VALUES = [
 
 @pytest.mark.parametrize(("text", "message"), VALUES, ids=[row[0][:40] for row in VALUES])
 def test_values_that_nothing_can_have(fleet: Path, text: str, message: str) -> None:
-    (fleet / "group_data/box.py").write_text(DATA + text)
+    (fleet / "group_data/box.py").write_text(GROUP_DATA + text)
     said, hint = read_error(plan)
     assert message in said
     assert said.startswith("group_data/box.py: ")
@@ -247,6 +268,35 @@ def test_numbers_without_end_are_refused(fleet: Path, file: str) -> None:
     assert hint
 
 
+@pytest.mark.parametrize("digits", [9, 9000])
+def test_a_number_in_sixteen_digits_is_too_large_as_well(fleet: Path, digits: int) -> None:
+    (fleet / "rigup.lock").write_text(f"schema = 0x{'f' * digits}")
+    shown = 0xFFFFFFFFF if digits == 9 else "the int"  # Python writes no number of more than 4300 digits
+    assert refused(plan) == (
+        f"{fleet}/rigup.lock: schema: {shown} is newer than this rigup understands (1)",
+        "upgrade rigup",
+    )
+
+
+LONG = [
+    f'[[checkpoints]]\nrepo = "{"a" * 100_000}"\nquant = "x"\nrevision = "{"0" * 40}"\nfiles = []\n',
+    f'[inputs]\n"{"k" * 100_000}" = 5\n',
+    f'"{"k" * 100_000}" = 5\n',
+]
+
+
+@pytest.mark.parametrize("text", LONG, ids=["value", "key", "table"])
+def test_of_a_long_text_in_a_lock_the_beginning_is_shown(fleet: Path, text: str) -> None:
+    (fleet / "rigup.lock").write_text(text)
+    assert len(read_error(plan)[0]) < len(str(fleet)) + 300
+
+
+def test_a_lock_of_very_many_entries_is_read_in_time_linear_in_their_number(fleet: Path) -> None:
+    entry = '[[sources]]\nengine = "vllm"\nversion = "{}"\naddress = "https://x/y"\nsha256 = "{}"\nroot = "x"\n'
+    (fleet / "rigup.lock").write_text("".join(entry.format(number, "0" * 64) for number in range(20_000)))
+    assert len(read_safely(lambda: load_lock(fleet / "rigup.lock"), seconds=20).sources) == 20_000
+
+
 CHECKPOINT = {
     "repo": '"a/b"',
     "quant": '"Q4_K_M"',
@@ -285,11 +335,11 @@ def test_a_lock_holds_nothing_outside_its_folders(tmp_path: Path, key: str, valu
 
 
 WORDS = [
-    (["init", ""], "argument 2: empty", "omit it"),
+    (["init", ""], "argument 2: empty", "omit it, or give a value"),
     (
         ["init", " "],
         "argument 2: empty",
-        "omit it",
+        "omit it, or give a value",
     ),
     (["init", "--", "-oProxyCommand=id"], "rigup init: '-oProxyCommand=id' is not the name of a host", None),
     (["init", "x.lan", "--group", ""], "--group: empty", "omit it, or give a value"),
@@ -485,6 +535,71 @@ def test_any_file_of_a_catalogue_is_read_or_refused(fleet: Path, content: bytes,
     path.write_bytes(content)
     try:
         read_safely(lambda: load_catalogue(fleet), "catalogue")
+    finally:
+        path.unlink()
+
+
+def rows_of(folder: str, table: str) -> dict[str, Any]:
+    """The first entry of the toolkit's own files, with what all entries of its file have."""
+    data = tomllib.loads(min((DATA / folder).glob("*.toml")).read_text())
+    return {**data.get("defaults", {}), **data[table][0]}
+
+
+ENTRIES = {
+    "gpus": st.fixed_dictionaries({"gpu": mangled([rows_of("gpus", "gpu")])}),
+    "models": st.fixed_dictionaries({"model": mangled([rows_of("models", "model")])}),
+    "checkpoints": st.fixed_dictionaries({"checkpoint": mangled([rows_of("checkpoints", "checkpoint")])}),
+    "engines": mangled(tomllib.loads((DATA / "engines/llama_cpp.toml").read_text())),
+    "overheads": st.fixed_dictionaries(
+        {
+            "overhead": mangled(
+                [
+                    {
+                        "engine": "vllm",
+                        "version": "0.33.0",
+                        "gpu": "A",
+                        "gpus": 1,
+                        "runtime_mib": 1,
+                        "sources": {"a": "b"},
+                    }
+                ]
+            )
+        }
+    ),
+}
+LOCK = {
+    "schema": 1,
+    "inputs": {"inventories/a.py": f"sha256:{'a' * 64}"},
+    "driver": {"version": "580.178.04", "branch": "580"},
+    "checkpoints": [
+        {"repo": "a/b", "quant": "Q4", "revision": "a" * 40, "files": [{"path": "x", "size": 1, "sha256": "b" * 64}]}
+    ],
+    "sources": [{"engine": "vllm", "version": "1", "address": "https://x/y", "sha256": "b" * 64, "root": "x"}],
+}
+
+
+def toml_text(tables: Any) -> bytes:
+    """Top-level values of any kind, one a line."""
+    lines = [f"{json.dumps(key)} = {toml_value(value)}\n" for key, value in tables.items()] if tables else []
+    return "".join(lines).encode(errors="surrogatepass")
+
+
+@PROPERTY
+@given(mangled(LOCK).filter(lambda value: isinstance(value, dict)).map(toml_text))
+def test_a_lock_with_wrong_values_is_read_or_refused(fleet: Path, content: bytes) -> None:
+    (fleet / "rigup.lock").write_bytes(content)
+    read_safely(lambda: load_lock(fleet / "rigup.lock"), "rigup.lock")
+
+
+@PROPERTY
+@given(st.sampled_from(sorted(ENTRIES)).flatmap(lambda name: st.tuples(st.just(name), ENTRIES[name])))
+def test_an_entry_with_wrong_values_is_planned_with_or_refused(fleet: Path, entry: tuple[str, Any]) -> None:
+    folder, tables = entry
+    path = fleet / "catalogue" / folder / "own.toml"
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(toml_text(tables if isinstance(tables, dict) else {}))
+    try:
+        read_safely(plan, seconds=20)
     finally:
         path.unlink()
 

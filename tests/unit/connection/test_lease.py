@@ -9,10 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
 
 from rigup.connection import lease
 from rigup.connection.lease import EXPIRES_SECONDS, NOBODYS, OURS, Holder, Lease, myself
 from rigup.errors import HostFailed, Refused
+from tests.hostile import is_harmless, mangled, read_safely
 from tests.unit.local_host import LocalHost
 
 
@@ -99,9 +101,10 @@ def test_release_leaves_a_lease_of_somebody_else_alone(place: Path) -> None:
         b"[" * 4000,
         b"x" * 100_000,
         json.dumps({**vars(OTHER), "pid": "4711"}).encode(),
+        json.dumps({**vars(OTHER), "pid": 10**3000}).encode(),
         json.dumps({**vars(OTHER), "who": "\x1b[2Jada"}).encode(),
     ],
-    ids=["empty", "half", "binary", "list", "deep", "large", "number as text", "escapes"],
+    ids=["empty", "half", "binary", "list", "deep", "large", "number as text", "no process", "escapes"],
 )
 def test_a_lease_file_that_is_not_one_is_replaced(place: Path, content: bytes) -> None:
     place.write_bytes(content)
@@ -110,6 +113,12 @@ def test_a_lease_file_that_is_not_one_is_replaced(place: Path, content: bytes) -
     mine.take()
     assert json.loads(place.read_text())["pid"] == os.getpid()
     mine.release()
+
+
+@given(mangled(vars(OTHER)).map(json.dumps))
+def test_whatever_a_lease_file_says_is_a_holder_or_none(text: str) -> None:
+    found = read_safely(lambda: Holder.parse(text))
+    assert found is None or (type(found.pid) is int and is_harmless(str(found)) and len(str(found)) < 600)
 
 
 @pytest.mark.parametrize("content", [b"", b"never", b"99999999\n", b"9" * 30, b"-5", b"08", b"\xff"])

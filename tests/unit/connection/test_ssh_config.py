@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -36,3 +37,28 @@ def test_a_home_folder_in_the_name_of_the_ssh_config(tmp_path: Path, monkeypatch
     data = connection_data("box", {"ssh_config_file": "~/config"})
     assert data["ssh_config_file"] == str(tmp_path / "config")
     assert ssh_config(data["ssh_config_file"], "box")["stricthostkeychecking"] == "accept-new"
+
+
+@pytest.mark.parametrize("place", ["config", "known_hosts", "ssh_key", "ssh_known_hosts_file", "IdentityFile"])
+def test_a_pipe_in_the_place_of_a_file_of_ssh_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".ssh").mkdir()
+    pipe = tmp_path / (f".ssh/{place}" if place in ("config", "known_hosts") else "pipe")
+    os.mkfifo(pipe)
+    data = {place: str(pipe)} if place.startswith("ssh_") else {}
+    if place == "IdentityFile":
+        (tmp_path / "named").write_text(f"Host box\n  IdentityFile {pipe}\n")
+        data = {"ssh_config_file": str(tmp_path / "named")}
+    with pytest.raises(InputError) as caught:
+        connection_data("box", data)
+    assert caught.value.message.endswith(
+        f"{pipe if place != 'known_hosts' else '~/.ssh/known_hosts'}: not a regular file"
+    )
+
+
+def test_no_known_hosts_at_all_are_said_with_dev_null(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.write_text("Host box\n  UserKnownHostsFile /dev/null\n")
+    assert connection_data("box", {"ssh_config_file": str(config)})["ssh_config_file"] == str(config)

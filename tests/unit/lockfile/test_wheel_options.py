@@ -19,6 +19,7 @@ from rigup.project.planning import plan_service
 from rigup.service import Service
 from rigup.sources.package_index import IndexFile
 from rigup.sources.python_environment import Resolution
+from tests.hostile import bounded
 from tests.serving import serving
 from tests.unit.sources.stand_in_index import StandInIndex
 
@@ -106,6 +107,31 @@ def test_a_wheel_that_is_not_as_expected(index: StandInIndex, tmp_path: Path) ->
         keep_names(tmp_path, resolution(index, "0" * 64), print)
     assert error.value.message == f"{NAME}: HTTP 404"
     assert list(tmp_path.glob("*.json")) == []
+
+
+SOURCES = {
+    "nested": b"-" * 200_000 + b"1",
+    "chained": b"a" + b".b" * 200_000,
+    "half a character": b'p.add_argument("--\\ud800")',
+    "a name without end": b'p.add_argument("--' + b"x" * 100_000 + b'")',
+    "not Python": b"\0" * 1000,
+    "a long number": b"x = " + b"9" * 10_000,
+}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_source_that_python_cannot_read_is_one_error(index: StandInIndex, tmp_path: Path, source: str) -> None:
+    members = MEMBERS | {"vllm/engine/arg_utils.py": SOURCES[source]}
+    resolved = resolution(index, index.hold(NAME, members=members))
+    error = read_error(lambda: keep_names(tmp_path, resolved, print))
+    assert error.message.startswith(f"{NAME}: cannot read its options: ")
+    assert len(error.message) < 200 and not error.message.endswith(": ")
+
+
+def read_error(read: Callable[[], None]) -> InputError:
+    with bounded(20), pytest.raises(InputError) as error:
+        read()
+    return error.value
 
 
 def test_a_plan_that_would_send_what_the_wheel_does_not_know_is_refused(index: StandInIndex, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -51,7 +52,13 @@ def test_bad_settings(tmp_path: Path) -> None:
     secret(tmp_path / "empty", "\n")
     (tmp_path / "bytes").write_bytes(b"\xff\xfe")
     (tmp_path / "bytes").chmod(0o600)
+    os.mkfifo(tmp_path / "pipe")
     for data, message, hint in (
+        (
+            {"hub_token_file": "pipe"},
+            "hub_token_file: pipe is not a regular file",
+            "write the secret as one line of text",
+        ),
         ({"hub": "hub.lan"}, 'hub: "hub.lan" is not a URL', f'write hub = "{HUB}"'),
         (
             {"hub_token_file": "gone"},

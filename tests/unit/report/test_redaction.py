@@ -177,6 +177,15 @@ TOKEN = "S3cr3tvalue9xyz"
         f"npm_{TOKEN}{TOKEN}{TOKEN}",
         f"AIza{TOKEN}{TOKEN}abcde",
         f"ya29.{TOKEN}abc",
+        f"gsk_{TOKEN}{TOKEN}",
+        f"r8_{TOKEN}{TOKEN}",
+        f"https://cdn.lan/x?X-Amz-Date=1&X-Amz-Signature={TOKEN}",
+        f"https://cdn.lan/x?Expires=1&Signature={TOKEN}&Key-Pair-Id=K1",
+        f"https://store.lan/x?sv=1&sig={TOKEN}",
+        f"X-Auth-Key: {TOKEN}",
+        f"curl -s -u ada:{TOKEN} http://gpu1",
+        f"curl --user 'ada:{TOKEN}' http://gpu1",
+        f"machine hub.lan login ada password {TOKEN}",
     ],
 )
 def test_forms_of_tokens_headers_and_addresses(text: str) -> None:
@@ -194,6 +203,9 @@ def test_forms_of_tokens_headers_and_addresses(text: str) -> None:
         "https://example.org/path@x",
         "ssh://ada@gpu1/",
         "cookies are not used",
+        "podman run --user 1000:1000 image",
+        "the signature=valid of the index",
+        "x-accel-buffering: no",
     ],
 )
 def test_what_is_near_to_one_of_those_and_is_none_stays(text: str) -> None:
@@ -228,6 +240,7 @@ def test_each_of_several_api_keys_is_known_by_itself() -> None:
             "eyJ.",
         ),
         *("]:", "api_key=a,", "authorization:\t\t\t", "cookie:\t", "token: ", "-----BEGIN ", "'--key','", "xoxb-"),
+        *("curl ", "curl -u", "?a", "?-", "x-", "x-key", "machine a login b "),
     ),
 )
 def test_a_line_of_200_kb_takes_time_linear_in_its_length(piece: str) -> None:

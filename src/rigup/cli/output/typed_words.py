@@ -21,7 +21,7 @@ def check_words(words: Sequence[str]) -> None:
         name, given, value = word.partition("=") if re.match(r"--?[a-z]", word) else ("", "", word)
         where = (name if given else option) or f"argument {number}"
         if not value.strip() and (given or not name):
-            raise InputError(f"{where}: empty", "omit it, or give a value" if name or option else "omit it")
+            raise InputError(f"{where}: empty", "omit it, or give a value")
         if len(word) > LONGEST:
             raise InputError(f"{where}: {len(word):,} characters", f"write at most {LONGEST:,} characters")
         if any(unicodedata.category(character) == "Cs" for character in word):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pyinfra import host
 from pyinfra.api import FactBase, FunctionCommand, operation
 
-from rigup.catalogue.containers import container_facts
+from rigup.catalogue.tools.containers import container_facts
 from rigup.errors import HostFailed
 from rigup.host import Host
 from rigup.operations.apt import commands, foreign_sources, openpgp

@@ -16,6 +16,7 @@ from pyinfra.api import FactBase, FunctionCommand, operation
 
 from rigup import layout
 from rigup.errors import HostFailed
+from rigup.facts.bounds import count, shown
 from rigup.host import Host
 from rigup.operations.primitives import remote
 from rigup.operations.primitives.progress import Progress, report
@@ -112,10 +113,20 @@ done
 
 
 def unnamed_folders(host: Host, keep: Iterable[str]) -> dict[str, int]:
-    """Folders that no retained release of any service names, with their bytes. keep: folders that a plan needs."""
+    """Folders that no retained release of any service names, with their bytes. keep: folders that a plan needs.
+
+    Raises HostFailed if the host lists something else.
+    """
     services = f"{layout.CONFIGURATION}/services"
     lines = remote.script(host, _UNNAMED, layout.MOE_CONFIGS, services, *keep).splitlines()
-    return {path: int(size) for size, path in (line.split("\t", 1) for line in lines)}
+    found = [line.partition("\t") for line in lines]
+    odd = next((path for _, _, path in found if not path.startswith(f"{layout.MOE_CONFIGS}/")), None)
+    if odd is not None:
+        raise HostFailed(f"{host.name}: {shown(odd)} is not a folder below {layout.MOE_CONFIGS}")
+    try:
+        return {path: count(size) for size, _, path in found}
+    except ValueError as error:
+        raise HostFailed(f"{host.name}: du {layout.MOE_CONFIGS}: {error}") from None
 
 
 def after_start(host: Host, plan: Plan, keep: tuple[str, ...]) -> None:

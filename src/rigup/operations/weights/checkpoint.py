@@ -173,7 +173,7 @@ def _send(host: Host, job: dict[str, Any], wheelhouse: Path | None, part: Shared
 def _why(output: str) -> str:
     """The reason in the output of the check; a download ended by a reboot leaves no error."""
     try:
-        files = [*json.loads(output)["missing"], *json.loads(output)["bad"]]
+        files = ", ".join([*json.loads(output)["missing"], *json.loads(output)["bad"]])
     except (ValueError, KeyError, TypeError, RecursionError):
         return output
-    return f"the download was interrupted, possibly by a reboot; incomplete: {', '.join(files)}"
+    return f"the download was interrupted, possibly by a reboot; incomplete: {files}"

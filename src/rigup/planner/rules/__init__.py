@@ -8,6 +8,7 @@ from rigup.catalogue.option_names import nearest
 from rigup.plan import Finding
 from rigup.planner.candidate import Candidate
 from rigup.planner.rules import (
+    abilities,
     across_hosts,
     cpu,
     engine,
@@ -23,14 +24,14 @@ from rigup.planner.rules.rule import Rule
 
 RULES: tuple[Rule, ...] = (
     formats.weight_format,
-    formats.model_support,
+    abilities.model_support,
     formats.checkpoint_version,
     formats.minimum_capability,
     formats.cuda_capability,
     cpu.cpu_format,
     engine.known_bad,
     engine.kv_cache_type,
-    engine.parser,
+    abilities.parser,
     engine.llama_split_tensor,
     notes.context_limit,
     parallel.llama_sizes,
@@ -76,6 +77,7 @@ RULES: tuple[Rule, ...] = (
     host.driver_floor,
     host.sglang_host_memory,
     options.unread_version,
+    abilities.unread_architecture,
     options.sparse_attention,
     options.expandable_segments,
     notes.licence,

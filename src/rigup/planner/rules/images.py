@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rigup.artifacts import Variant
-from rigup.catalogue.containers import container_facts
+from rigup.catalogue.tools.containers import container_facts
 from rigup.planner.candidate import Candidate
 from rigup.planner.rules.rule import Complaint, engine_name, refuses
 

@@ -144,8 +144,8 @@ class PeerView:
     def take(self, state: Mapping[str, Any], now: float, sizes: Mapping[str, int]) -> None:
         """Applies a peer's state. Raises ValueError, KeyError or TypeError, and changes nothing, if it is invalid.
 
-        sizes: of the checkpoint's files, by sha256; other files in the state are ignored. Raises PeerLies for counts
-        that are larger than the file.
+        sizes: of the checkpoint's files, by sha256; other files in the state are ignored. Raises FalsePeerClaim for
+        counts that are larger than the file.
         """
         fetching = {sha256: _count(state["fetching"][sha256]) for sha256 in sizes if sha256 in state["fetching"]}
         have, claims, hashing = (_known(state[key], sizes) for key in ("have", "claims", "hashing"))

@@ -9,12 +9,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
 
 from rigup.programs.weights import peers
 from rigup.programs.weights.hub_pace import HubPace
-from rigup.programs.weights.peers import Offer, Peer, Peers, PeerSharing, PeerView
+from rigup.programs.weights.peers import FalsePeerClaim, Offer, Peer, Peers, PeerSharing, PeerView
+from tests.hostile import bounded, mangled
 from tests.unit.programs.conftest import wait_for
 
 KEY = "k1"
@@ -233,3 +236,22 @@ def test_a_peer_that_lacks_a_file_again_and_again_is_trusted_with_it_no_more() -
     view.take({**STATE, "have": []}, 4.0, SIZES)
     view.take(STATE, 4.0, SIZES)
     assert not view.is_trusted_with("a")
+
+
+BEFORE = {"have": ["a"], "fetching": {"a": 7}, "hashing": ["a"], "claims": [], "hub_bytes": 3}
+
+
+@given(mangled(BEFORE | {"fetching": {"a": 50, "b": 1}, "claims": ["a", "b"]}))
+def test_whatever_a_peer_says_is_its_state_or_changes_nothing(said: Any) -> None:
+    view = PeerView(Peer("other", ("127.0.0.1",), 1))
+    view.take(BEFORE, 1.0, SIZES)
+    was = (view.have, view.fetching, view.hashing, view.claims, view.hub_bytes, view.seen)
+    with bounded():
+        try:
+            view.take(said, 2.0, SIZES)
+        except (ValueError, KeyError, TypeError, FalsePeerClaim):
+            assert (view.have, view.fetching, view.hashing, view.claims, view.hub_bytes, view.seen) == was
+        else:
+            assert {*view.have, *view.hashing, *view.claims, *view.fetching} <= SIZES.keys()
+            assert all(type(count) is int and 0 <= count <= SIZES[sha256] for sha256, count in view.fetching.items())
+            assert type(view.hub_bytes) is int and 0 <= view.hub_bytes < 10**15

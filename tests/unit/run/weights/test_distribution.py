@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ from typing import Any
 import gevent
 import pytest
 from gevent.pool import Pool
+from hypothesis import given
 
 from rigup.errors import HostFailed
 from rigup.host import state_of
@@ -21,6 +23,7 @@ from rigup.run.result import Change, HostResult
 from rigup.run.weights import distribution
 from rigup.run.weights.distribution import TransferSummary, WeightsDistribution
 from rigup.settings import HostSettings, WeightsSettings
+from tests.hostile import bounded, mangled
 from tests.unit.run.weights.test_download_groups import KEY, PLANS, checkpoint
 
 BRIDGE = "172.17.0.1"
@@ -172,6 +175,16 @@ def test_the_inventory_goes_before_the_connection(hosts: Hosts) -> None:
 def test_what_a_host_tells_of_its_download_is_typed_or_nothing(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
     monkeypatch.setattr(sharing.remote, "read_workers_file", lambda *_: said)
     assert sharing.sharing_state(None, KEY) == SharingState()
+
+
+@given(mangled({"taken": {"hub": 5}, "banned": {"b": "sends too much"}, "slow": {}, "unreachable": {}}).map(json.dumps))
+def test_whatever_a_host_tells_of_its_download_is_counts_and_words(said: str) -> None:
+    with pytest.MonkeyPatch.context() as patched, bounded():
+        patched.setattr(sharing.remote, "read_workers_file", lambda *_: said)
+        found = sharing.sharing_state(None, KEY)
+    assert all(type(count) is int and 0 <= count < 2**63 for count in found.taken.values())
+    for words in (found.banned, found.slow, found.unreachable):
+        assert all(type(why) is str and len(why) <= sharing.LONGEST_WORDS for why in words.values())
 
 
 def test_servers_stay_where_a_download_may_go_on_behind_a_lost_connection(hosts: Hosts) -> None:

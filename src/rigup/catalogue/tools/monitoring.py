@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rigup.units import Frozen
 
-FILE = Path(__file__).parent / "data" / "monitoring" / "exporters.toml"
+FILE = Path(__file__).parents[1] / "data" / "monitoring" / "exporters.toml"
 
 
 class NodeExporter(Frozen):

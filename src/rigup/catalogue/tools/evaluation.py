@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rigup.units import Frozen
 
-FILE = Path(__file__).parent / "data" / "evaluation.toml"
+FILE = Path(__file__).parents[1] / "data" / "evaluation.toml"
 
 
 class Evaluation(Frozen):

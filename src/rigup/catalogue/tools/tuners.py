@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rigup.units import Frozen
 
-FILE = Path(__file__).parent / "data" / "tuners.toml"
+FILE = Path(__file__).parents[1] / "data" / "tuners.toml"
 
 
 class Tuner(Frozen):

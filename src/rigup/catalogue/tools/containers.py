@@ -15,7 +15,7 @@ from pydantic import Field
 from rigup.catalogue.drivers import Fingerprint
 from rigup.units import Frozen
 
-FILE = Path(__file__).parent / "data" / "containers" / "podman.toml"
+FILE = Path(__file__).parents[1] / "data" / "containers" / "podman.toml"
 
 
 class Podman(Frozen):

@@ -1,0 +1,120 @@
+"""What is known of an engine: facts of their own kinds, each about some of its releases and with its source."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from rigup.artifacts import Variant
+from rigup.catalogue.versions import Ranged
+from rigup.units import Frozen, compute_capability
+
+WeightFormat = Literal["bf16", "fp8", "mxfp8", "nvfp4", "int4", "gguf"]
+Capability = Annotated[str, Field(pattern=r"^\d+\.\d+$")]
+
+
+class FormatSupport(Ranged):
+    """How an engine reads one weight format.
+
+    minimum: the lowest compute capability that it runs on; "0.0" means that a CPU is enough.
+    native: the lowest one whose tensor cores compute in the format. fallback: what happens below that, and its cost.
+    """
+
+    format: WeightFormat
+    minimum: Capability
+    native: Capability
+    fallback: str = ""
+
+    def runs_on(self, capability: str) -> bool:
+        """Whether the format works on a GPU of this compute capability at all."""
+        return compute_capability(capability) >= compute_capability(self.minimum)
+
+    def native_on(self, capability: str) -> bool:
+        """Whether a GPU of this compute capability computes in the format itself."""
+        return compute_capability(capability) >= compute_capability(self.native)
+
+
+class KvCacheTypes(Ranged):
+    """The engine's names for rigup's KV cache types: {"fp8": "fp8_e4m3"}; the engine lacks types without a key."""
+
+    names: dict[str, str]
+
+
+class KnownBad(Frozen):
+    """Versions that are known to fail, with some GPUs (compute capabilities), models (architectures) or weight formats.
+
+    An empty field means any. refuses: whether rigup refuses to serve, or only warns about a flaw.
+    """
+
+    versions: tuple[str, ...]
+    compute_capabilities: tuple[str, ...] = ()
+    architectures: tuple[str, ...] = ()
+    formats: tuple[WeightFormat, ...] = ()
+    refuses: bool = True
+    message: str
+    hint: str
+    source: str
+
+
+class CudaNeeds(Frozen):
+    """What one CUDA major version needs: the lowest driver branch and the lowest compute capability."""
+
+    driver: int
+    compute_capability: Capability
+    source: str
+
+
+class Image(Ranged):
+    """The engine's own container image.
+
+    repository: with its registry. tag: {version} stands for the release. program: replaces the image's entry point,
+    which differs between releases; found through the image's PATH.
+    """
+
+    variant: Variant = "cuda"
+    repository: str
+    tag: str
+    program: str
+
+
+class EnvironmentRecipe(Ranged):
+    """The recipe for the Python environment of a release.
+
+    project: its name on the package index; the requirement is PROJECT==VERSION. requirements: further ones. ray: the
+    requirement that joins hosts with Ray. python, python_from: see `environment.LockedEnvironment`; for a Python from
+    uv, the minor version. overrides: requirements that replace those of packages. excludes: packages to leave out.
+    indexes: package to the address of its own index; {version} stands for the release.
+    provides: further names of the project, with versions. runtime_packages: Debian packages that it needs at run time.
+    """
+
+    variant: Variant = "cuda"
+    project: str
+    python: Annotated[str, Field(pattern=r"^3\.[0-9]+$")] = "3.12"
+    python_from: Literal["uv", "os"] = "uv"
+    overrides: tuple[str, ...] = ()
+    excludes: tuple[str, ...] = ()
+    indexes: dict[str, Annotated[str, Field(pattern=r"^https?://[^\s@]+$")]] = {}
+    provides: dict[str, str] = {}
+    requirements: tuple[str, ...] = ()
+    runtime_packages: tuple[str, ...] = ()
+    ray: str | None = None
+
+
+class Recipe(Frozen):
+    """How to build an engine from source: CMake flags, targets, and Debian packages for building and running."""
+
+    flags: tuple[str, ...]
+    targets: tuple[str, ...]
+    packages: tuple[str, ...]
+    runtime_packages: tuple[str, ...]
+    source: str
+
+
+class RpcRecipe(Frozen):
+    """What a source build needs in addition to its recipe to work across hosts, and the program of the workers."""
+
+    flags: tuple[str, ...]
+    targets: tuple[str, ...]
+    program: str
+    source: str

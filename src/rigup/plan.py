@@ -157,10 +157,11 @@ class GpuMemory(Frozen):
 
 
 class Speed(Frozen):
-    """Estimated decode tokens per second, as a range."""
+    """Estimated decode tokens per second, as a range. note: what is missing and widens it, "" for nothing."""
 
     low: float
     high: float
+    note: str = ""
 
 
 class MoeConfig(Frozen):
@@ -231,6 +232,7 @@ class Plan(Frozen):
     nodes: of a service that spans hosts, all of them by rank; () for one host. rank: this host's. Memory is that of
     this host's GPUs alone. Only the head (rank 0) has the API; `command` of the others is what joins it, () where Ray
     is all that they run. llama.cpp's workers have no checkpoint: the head reads the files and sends each its layers.
+    quality: the level of the checkpoint (rigup.catalogue.quality). traded: what the choice gave up, in sentences.
     peer_ports: ports that must be reachable before anything starts. peer_traffic: the engine opens further ports
     between them.
     """
@@ -269,6 +271,8 @@ class Plan(Frozen):
     silenced: tuple[str, ...] = ()
     alternatives: tuple[Alternative, ...] = ()
     figures: tuple[Evidence, ...] = ()
+    quality: str = ""
+    traded: tuple[str, ...] = ()
 
     @property
     def on_ray(self) -> bool:

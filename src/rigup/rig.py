@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import Annotated
 
@@ -14,15 +15,42 @@ from rigup.units import Frozen
 SUPPORTED_OS = ("debian-12", "debian-13", "ubuntu-22.04", "ubuntu-24.04")
 
 
+class HostMemory(Frozen):
+    """The speed of a host's memory: channels with a module, and millions of transfers per second of each."""
+
+    channels: Annotated[int, Field(ge=1, le=64)]
+    kind: str
+    megatransfers: Annotated[int, Field(ge=200, le=20_000)]
+
+    @classmethod
+    def read(cls, text: str) -> HostMemory | None:
+        """Parses text like "8x DDR5-4800"; None for any other text."""
+        found = re.fullmatch(r"\s*([0-9]{1,2})\s*[x*]\s*((?:LP)?DDR[3-6]X?)-([0-9]{3,5})\s*", text, re.IGNORECASE)
+        if found is None or not 1 <= int(found[1]) <= 64 or not 200 <= int(found[3]) <= 20_000:
+            return None
+        return cls(channels=int(found[1]), kind=found[2].upper(), megatransfers=int(found[3]))
+
+    @property
+    def text(self) -> str:
+        """As users write it: "8x DDR5-4800"."""
+        return f"{self.channels}x {self.kind}-{self.megatransfers}"
+
+    @property
+    def bandwidth_gbs(self) -> float:
+        """10**9 bytes per second at most: a channel is 64 bits wide."""
+        return self.channels * self.megatransfers * 8 / 1000
+
+
 class RigInput(Frozen):
     """`rig` in group_data, as written. Only `gpus` is required: "4x RTX 3090", a list of names, or [] for none.
 
-    power_limit_w: watts, for each GPU. hosts_per_service: how many hosts of the group, in the inventory's order, one
-    service spans. network: between them.
+    host_memory: "8x DDR5-4800": channels with a module in them, kind and speed. power_limit_w: watts, for each GPU.
+    hosts_per_service: how many hosts of the group, in the inventory's order, one service spans. network: between them.
     """
 
     gpus: str | tuple[str, ...]
     host_memory_gib: Annotated[float, Field(gt=0, le=65536)] | None = None
+    host_memory: str | None = None
     os: str | None = None
     power_limit_w: Annotated[int, Field(ge=1, le=10000)] | None = None
     hosts_per_service: Annotated[int, Field(ge=1, le=64)] = 1
@@ -56,10 +84,11 @@ class Gpu(Frozen):
 
 
 class Rig(Frozen):
-    """A rig with every name resolved. An empty `gpus` is a CPU-only machine."""
+    """A rig with every name resolved. An empty `gpus` is a CPU-only machine. host_memory: None where nobody says."""
 
     gpus: tuple[Gpu, ...]
     host_memory_gib: float | None = None
+    host_memory: HostMemory | None = None
     os: str | None = None
     power_limit_w: int | None = None
     hosts_per_service: int = 1
@@ -70,7 +99,8 @@ class Rig(Frozen):
         """One line: "4x NVIDIA GeForce RTX 3090, 64 GiB host memory, debian-12"."""
         counts = Counter(gpu.name for gpu in self.gpus)
         parts = [f"{count}x {name}" for name, count in counts.items()] or ["no GPU"]
-        parts += [f"{self.host_memory_gib:g} GiB host memory"] if self.host_memory_gib is not None else []
+        speed = f" ({self.host_memory.text})" if self.host_memory else ""
+        parts += [f"{self.host_memory_gib:g} GiB host memory{speed}"] if self.host_memory_gib is not None else []
         return ", ".join([*parts, *([self.os] if self.os else [])])
 
     @property

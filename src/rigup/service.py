@@ -15,13 +15,16 @@ EngineName = Literal["vllm", "sglang", "llama.cpp"]
 BuildMethod = Literal["wheel", "source", "image"]
 KvCacheType = Literal["auto", "f16", "bf16", "fp8", "q8_0", "q5_1", "q4_0"]
 
+Preference = Literal["quality", "speed", "context"]
+
 
 class Service(Frozen):
     """One entry of `services`. `model` or `checkpoint` is required; None means "the planner decides".
 
     context: tokens. concurrency: requests in flight. gpus: indices or UUIDs; None means every GPU of the rig.
-    offload: "none" keeps every weight in VRAM, "experts" puts experts into host memory, "auto" does so when nothing
-    else fits.
+    offload: "none" keeps every weight in VRAM, "experts" puts all experts into host memory, "auto" puts as few there as
+    makes it fit, when nothing else fits. prefer: what decides between possibilities that fit; None is the level of
+    quality, then speed.
     start_timeout: seconds until it must answer; None means a limit from its size.
     across_hosts: whether the engine itself or Ray joins the hosts of a multi-host service. join_port: where
     the head waits for the others, or where llama.cpp's RPC servers listen; None means `port` plus 10,000.
@@ -43,6 +46,7 @@ class Service(Frozen):
     data_parallel: Count | None = None
     expert_parallel: bool | None = None
     offload: Literal["auto", "none", "experts"] = "auto"
+    prefer: Preference | None = None
     gpus: tuple[int | str, ...] | None = None
     listen: str = "127.0.0.1"
     port: Annotated[int, Field(ge=1, le=65535)] = 8000

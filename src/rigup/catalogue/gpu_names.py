@@ -66,11 +66,17 @@ def matching(name: str, gpus: Iterable[Gpu]) -> tuple[Gpu, ...]:
 
 
 def nearest(name: str, gpus: Iterable[Gpu]) -> str | None:
-    """The known short name that is most similar to this one."""
+    """The known short name that is most similar and has the same digits: another number means another card."""
     names = [short_name(gpu.name) for gpu in gpus]
-    folded = {known.lower(): known for known in names}
-    found = difflib.get_close_matches(short_name(name).lower(), folded, n=1, cutoff=0.5)
+    folded = {known.lower(): known for known in names if _digits(known) == _digits(name) or not _digits(name)}
+    found = difflib.get_close_matches(short_name(name).lower(), folded, n=1, cutoff=0.7)
     return folded[found[0]] if found else None
+
+
+def _digits(name: str) -> list[str]:
+    """The digits of a name's first number, in order of size: "3900" is a slip of "3090", "3060" is not."""
+    found = re.search(r"\d+", name)
+    return sorted(found[0]) if found else []
 
 
 def _words(name: str) -> tuple[str, ...]:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from typing import get_args
 
 from rigup.cli.sessions import session as hosts
+from rigup.service import Preference
 
 EPILOG = """\
 examples:
   rigup plan                                  plan the only inventory
   rigup plan inventories/homelab.py --explain show the figures behind each decision and their sources
   rigup plan --limit quad_3090 --json         print one group's plans as JSON
+  rigup plan --prefer speed                   show the fastest choice of each service, which apply would not take
   rigup plan --calibrate                      compare planned GPU memory with past starts
 
 exit codes: 0 everything fits, 1 a service is refused (--calibrate: too few starts on record), 2 usage error,
@@ -28,6 +31,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     output.add_argument("--json", action="store_true", help="print the plans as JSON")
     output.add_argument("--explain", action="store_true", help="also show the figures behind each plan, with sources")
 
+    parser.add_argument(
+        "--prefer",
+        choices=get_args(Preference),
+        help="show what every service would be with this preference; set prefer in a service to keep it",
+    )
     parser.add_argument(
         "--calibrate",
         action="store_true",
@@ -51,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     from rigup.project.planning import plan_project
 
     project = load_project(args.inventory, args.limit)
-    plans = plan_project(project)
+    plans = plan_project(project, prefer=args.prefer)
     serving = {plan.host for plan in plans}
     idle = tuple(host for host in project.hosts if host.name not in serving)
     if args.json:

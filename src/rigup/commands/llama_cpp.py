@@ -9,6 +9,7 @@ from rigup.commands.sampling import sampling
 from rigup.plan import Checkpoint
 from rigup.planner.candidate import Candidate
 from rigup.planner.memory.host import PROMPT_CACHE_OPTIONS, asks_for_prompt_cache
+from rigup.planner.offload import asked_in_flags
 from rigup.systemd.api_key import CREDENTIAL, wants_key
 
 PROGRAM = ("bin/llama-server",)
@@ -73,7 +74,7 @@ def _placement(candidate: Candidate) -> Options:
         chosen["--split-mode"] = "layer"
     if candidate.tensor_split:
         chosen["--tensor-split"] = ",".join(str(part) for part in candidate.tensor_split)
-    if candidate.cpu_moe_layers:
+    if candidate.cpu_moe_layers and not asked_in_flags(candidate.service):
         chosen["--n-cpu-moe"] = candidate.cpu_moe_layers
     if candidate.batched_tokens != DEFAULT_UBATCH:
         chosen["--ubatch-size"] = candidate.batched_tokens

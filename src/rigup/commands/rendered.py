@@ -90,4 +90,6 @@ def plan_of(outcome: Rendered | Refusal, group: str, hosts: Sequence[str], rank:
         silenced=decision.silenced,
         alternatives=decision.alternatives,
         figures=decision.figures,
+        quality=decision.quality,
+        traded=decision.traded,
     )

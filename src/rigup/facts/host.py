@@ -70,7 +70,8 @@ class UnattendedUpgrades:
 class Probe:
     """The state of one host.
 
-    clock: its time in seconds since 1970. kernels, headers: releases of installed kernels and of installed headers.
+    clock: its time in seconds since 1970. host_memory: channels, kind and speed ("8x DDR5-4800"), "" if the firmware
+    does not tell. kernels, headers: releases of installed kernels and of installed headers.
     secure_boot: "on", "off", or "none" if the firmware does not support it. held: packages on hold.
     pci_gpus: GPUs on the bus, with or without a driver. gpus: as NVML reports them, or else the kernel module.
     built_for: by build, its CUDA version and GPUs; only builds with CUDA. built_by: by build, the host that made it.
@@ -91,6 +92,7 @@ class Probe:
     clock: int = 0
     cpus: int = 0
     memory_kib: int = 0
+    host_memory: str = ""
     secure_boot: str = ""
     disks: tuple[Disk, ...] = ()
     numa_nodes: tuple[NumaNode, ...] = ()

@@ -18,6 +18,7 @@ from rigup import layout
 from rigup.facts.bounds import HostOutput, checked, count, json_of, line, shown
 from rigup.facts.host import BuiltFor, Disk, Listener, NumaNode, Probe, UnattendedUpgrades, UnitState
 from rigup.facts.manifest import read_manifest
+from rigup.facts.memory_modules import MemoryModule, described, module_of
 from rigup.facts.nvidia_parsing import NvidiaLines
 from rigup.facts.unreadable import Unreadable
 
@@ -42,7 +43,15 @@ _FABRIC_MANAGER = "nvidia-fabricmanager"
 _SECURE_BOOT = {"1": "on", "0": "off", "": "off"}
 MOST_LINES = 100_000
 _MOST_OF = {"disk": 100, "numa": 1000, "service": 1000, "release": 1000, "build": 10_000, "weights": 10_000}
-_MOST_OF |= {"incoming": 10_000, "pci": 1000, "card": 1000, "kernel_installed": 1000, "headers": 1000, "port": 20_000}
+_MOST_OF |= {
+    "memory_module": 1000,
+    "incoming": 10_000,
+    "pci": 1000,
+    "card": 1000,
+    "kernel_installed": 1000,
+    "headers": 1000,
+    "port": 20_000,
+}
 # 9999-12-31, the last moment that Python's datetime can hold
 _LAST_SECOND = 253_402_300_799
 _MOST_KIB = 2**50
@@ -66,6 +75,7 @@ class _Found:
     apt: dict[str, list[str]] = field(default_factory=dict)
     nvidia: NvidiaLines = field(default_factory=NvidiaLines)
     systemd: dict[str, str] = field(default_factory=dict)
+    modules: list[MemoryModule] = field(default_factory=list)
 
 
 def parse(lines: list[str]) -> Probe:
@@ -93,6 +103,7 @@ def parse(lines: list[str]) -> Probe:
     nvidia = {name: version for name, version in found.packages.items() if re.search("nvidia|cuda|cublas|nvlsm", name)}
     return Probe(
         **values,
+        host_memory=described(found.modules),
         units={name: UnitState(**unit) for name, unit in found.units.items()},
         held=tuple(sorted(found.held)),
         unattended_upgrades=_unattended_upgrades(found),
@@ -133,6 +144,11 @@ def _disk(found: _Found, rest: str) -> None:
 def _numa(found: _Found, rest: str) -> None:
     node, memory, *cpus = rest.split()
     found.values.setdefault("numa_nodes", []).append(NumaNode(count(node), "".join(cpus), count(memory, _MOST_KIB)))
+
+
+def _memory_module(found: _Found, rest: str) -> None:
+    if (module := module_of(rest)) is not None:
+        found.modules.append(module)
 
 
 def _port(found: _Found, rest: str) -> None:
@@ -238,6 +254,7 @@ def _by_version(releases: tuple[str, ...]) -> tuple[str, ...]:
 _READERS: dict[str, Callable[[_Found, str], None]] = {
     "disk": _disk,
     "numa": _numa,
+    "memory_module": _memory_module,
     "port": _port,
     "incoming": _incoming,
     "built_for": _built_for,

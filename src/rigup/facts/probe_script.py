@@ -24,6 +24,13 @@ for fact in boot_id:/proc/sys/kernel/random/boot_id init:/proc/1/comm; do
   read -r value < "${fact#*:}" && echo "${fact%%:*} $value"
 done
 read -r key value unit < /proc/meminfo && echo "memory_kib $value"
+tables=/sys/firmware/dmi/tables/DMI
+[ -r $tables ] && within 10 od -An -v -tu1 -N262144 $tables | awk '
+{ for (i = 1; i <= NF; i++) byte[n++] = $i }
+END { while (p + 4 <= n && byte[p + 1] >= 4 && byte[p] != 127) {
+  for (e = p + byte[p + 1]; e + 1 < n && (byte[e] || byte[e + 1]); e++);
+  if (byte[p] == 17) { s = ""; for (i = p; i < e; i++) s = s sprintf("%02x", byte[i]); print "memory_module " s }
+  p = e + 2 } }'
 folders=; for folder in /opt /var/lib /etc /tmp; do [ -d $folder ] && folders="$folders $folder"; done
 within 10 df -k --output=file,size,avail,target $folders | while read -r folder size free mount; do
   writable=no; [ -w "$folder" ] && writable=yes

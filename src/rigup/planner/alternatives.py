@@ -10,12 +10,13 @@ from rigup.catalogue.gpu_names import short_name
 from rigup.lock import Lock
 from rigup.plan import Alternative
 from rigup.planner.candidate import Candidate
-from rigup.planner.choice import Score, allowed_context, losing_reason, ranked, with_largest_context
+from rigup.planner.choice import Score, losing_reason, ranked, with_largest_context, with_most_context
 from rigup.planner.enumeration import PlanningRequest
 from rigup.planner.inputs.locked import planning_request
 from rigup.planner.memory.fit import Shortfall
 from rigup.planner.memory.host import host_gib_for
 from rigup.planner.memory.weights import bits_per_weight
+from rigup.planner.offload import experts_in_words
 from rigup.planner.survey import Survey, allowed, survey
 from rigup.rig import Rig
 from rigup.service import Service
@@ -114,8 +115,7 @@ def _best(rig: Rig, service: Service, catalogue: Catalogue, lock: Lock) -> Candi
     """The best candidate for a service, at the context it asks for or else the longest that fits."""
     found = survey(planning_request(rig, service, catalogue, lock))
     if found.fitting:
-        winner = ranked(found.fitting)[0].candidate
-        return winner if service.context is not None else allowed_context(winner)
+        return with_most_context(ranked(found.fitting))
     return _shortened(found) if service.context is None else None
 
 
@@ -137,8 +137,8 @@ def described(candidate: Candidate) -> str:
         spread = f"over {len(candidate.gpu_indices)} GPUs"
     words = [candidate.checkpoint.quant, "on", candidate.engine.title, spread]
     words.append(f"with {candidate.context:,} tokens of {candidate.kv_cache_type} KV cache")
-    if candidate.cpu_moe_layers:
-        words.append(f"and the experts of {candidate.cpu_moe_layers} layers in host memory")
+    if candidate.offloads_experts:
+        words.append(f"and {experts_in_words(candidate)} in host memory")
     if candidate.cpu_offload_gib:
         words.append(f"and {candidate.cpu_offload_gib} GiB of each GPU's weights in host memory")
     return " ".join(word for word in words if word)

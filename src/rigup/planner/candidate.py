@@ -91,7 +91,8 @@ class Candidate:
     asked_partition: the partition in the service's environment, () if none.
     tensor_split: llama.cpp's --tensor-split: layers on each GPU, the output counted as one; () on fewer than two GPUs.
     remote_layers: layers that llama.cpp puts on other hosts if no host has a GPU, the output counted as one.
-    cpu_moe_layers: llama.cpp's --n-cpu-moe. cpu_offload_gib: vLLM's --cpu-offload-gb, for each GPU.
+    cpu_moe_layers: llama.cpp's --n-cpu-moe. expert_overrides: the part of each layer's experts that the service's own
+    --override-tensor keeps on the host; () without. cpu_offload_gib: vLLM's --cpu-offload-gb, for each GPU.
     moe_configs: every known tuned kernel. triton: the locked version of Triton, None if unknown.
     names: options and variables from the locked wheel itself; None if the catalogue's lists apply to it.
     driver_locked: whether the lock pins the rig's driver, which is then compared with what this candidate needs.
@@ -126,6 +127,7 @@ class Candidate:
     remote_layers: int = 0
     asked_partition: tuple[int, ...] = ()
     cpu_moe_layers: int = 0
+    expert_overrides: tuple[float, ...] = ()
     cpu_offload_gib: int = 0
     moe_configs: tuple[MoeConfigFile, ...] = ()
     triton: str | None = None
@@ -233,6 +235,19 @@ class Candidate:
     def gpus(self) -> tuple[Gpu, ...]:
         """The GPUs used on all hosts, in order."""
         return tuple(self.rig.gpus[index % len(self.rig.gpus)] for index in self.gpu_indices)
+
+    @property
+    def host_expert_shares(self) -> tuple[float, ...]:
+        """The part of each layer's experts that llama.cpp keeps in host memory, layer by layer."""
+        first = (1.0,) * self.cpu_moe_layers + (0.0,) * (self.model.layers - self.cpu_moe_layers)
+        if not self.expert_overrides:
+            return first
+        return tuple(max(pair) for pair in zip(first, self.expert_overrides, strict=True))
+
+    @property
+    def offloads_experts(self) -> bool:
+        """Whether llama.cpp keeps experts in host memory that belong to a GPU."""
+        return self.cpu_moe_layers > 0 or any(self.expert_overrides)
 
     @property
     def experts(self) -> int:

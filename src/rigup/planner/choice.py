@@ -1,90 +1,209 @@
-"""Which of the possibilities that fit is best: all in GPU memory, the margin, then quality, speed and simplicity."""
+"""Orders the candidates that fit: least offload and the margin first, then quality, speed and simplicity.
+
+Quality is a ladder of levels (`rigup.catalogue.quality`); within a level speed decides, unless the service prefers
+otherwise. docs/choice.md explains the order.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
+from rigup.catalogue.quality import LEVELS, JudgedQuality, quality_of
+from rigup.planner.attempts import fit_context
 from rigup.planner.candidate import Candidate
-from rigup.planner.memory.fit import Shortfall, place_in_memory
 from rigup.planner.memory.weights import bits_per_weight
+from rigup.planner.offload import asked_in_flags, offloaded_bytes
 from rigup.planner.rules import is_refused
 from rigup.planner.speed import decode_speed
+from rigup.units import GIB
 
 CONTEXT_STEP = 1024
 _LOSSY_CACHE = ("q5_1", "q4_0")
 _FULL_CACHE = ("f16", "bf16")
+_WHOLE_CACHE = {"vllm": "bf16", "sglang": "bf16", "llama.cpp": "f16"}
+# A speed that is at most a tenth below the fastest counts as equal: the estimate is not better than that.
 _SPEED_STEP = 1.1
+# Steps in which the amount that is offloaded counts, GiB.
+_OFFLOAD_STEP_GIB = 8
+_BITS_STEP = 0.25
+_SLOWER = "is estimated to be slower"
 _ORDER = {"vllm": 0, "sglang": 1, "llama.cpp": 2}
-_WHY = (
-    "keeps weights in host memory, or sends them over PCIe for every token",
-    "quantises the KV cache to fewer than 8 bits",
-    "has pruned experts",
-    "leaves so little GPU memory free that it may fail to start",
-    "has fewer bits per weight",
-    "quantises the KV cache to 8 bits",
-    "is estimated to be slower",
-    "needs more parallelism or more GPUs",
-    "is equal, but its engine is lower in order of preference",
-    "is equal, but comes later in the catalogue",
-)
+_NEAR, _DEGRADED = LEVELS.index("near"), LEVELS.index("degraded")
+
+
+class Criterion(NamedTuple):
+    """One reason to prefer a candidate. value: smaller is better. why: the reason for which a larger one loses."""
+
+    value: float
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """How good a candidate is; the smaller tuple wins. `place` is its turn in the enumeration, for a stable order.
+    """How good a candidate is: its criteria by weight. `prefer` changes the order of `preferences` only.
 
-    Quality is counted in quarters of a bit a weight, up to what the maker publishes: nothing in the catalogue
-    says that a smaller difference can be noticed. Speed is counted in steps of a tenth.
+    speed: tokens per second, the middle of the estimate. bits: per weight, up to those that the maker publishes.
     """
 
     candidate: Candidate
-    key: tuple[float, ...]
+    necessities: tuple[Criterion, ...]
+    preferences: tuple[Criterion, ...]
+    simplicity: tuple[Criterion, ...]
+    speed: float
+    bits: float
+    quality: JudgedQuality
+
+    @property
+    def criteria(self) -> tuple[Criterion, ...]:
+        """All of them."""
+        return (*self.necessities, *self.preferences, *self.simplicity)
+
+    @property
+    def key(self) -> tuple[float, ...]:
+        """The criteria as numbers; a smaller key is better."""
+        return values(self.criteria)
 
 
-def merit(candidate: Candidate, place: int) -> Score:
-    """Ranks one candidate that fits."""
-    model, parallel = candidate.model, candidate.parallel
+def values(criteria: Iterable[Criterion]) -> tuple[float, ...]:
+    """The criteria as numbers; smaller is better."""
+    return tuple(criterion.value for criterion in criteria)
+
+
+def scored(candidate: Candidate, place: int) -> Score:
+    """Scores one candidate that fits. place: its position in the enumeration, for a stable order."""
+    model = candidate.model
+    # With a 16-bit cache, so that a smaller one does not win because fewer bytes are read.
+    whole = replace(candidate, kv_cache_type=_WHOLE_CACHE[candidate.engine.name])
+    estimate = decode_speed(whole, candidate.service.concurrency)
+    speed = math.sqrt(max(0.0, estimate.low * estimate.high))
     bits = min(bits_per_weight(candidate.checkpoint, model), model.reference_bits)
-    speed = decode_speed(candidate, candidate.service.concurrency)
+    quality = quality_of(candidate.checkpoint, model)
+    return Score(
+        candidate,
+        tuple(_necessities(candidate, quality)),
+        tuple(_preferences(candidate, quality, speed, bits)),
+        tuple(_simplicity(candidate, place)),
+        speed,
+        bits,
+        quality,
+    )
+
+
+def _necessities(candidate: Candidate, quality: JudgedQuality) -> Iterator[Criterion]:
+    """The criteria before any preference. Weights in host memory cost several times the speed."""
     # Experts on the host are computed there; vLLM's offload sends the weights over PCIe for every token.
-    offload = 2 if candidate.cpu_offload_gib else int(candidate.cpu_moe_layers > 0)
-    asked_to_offload = candidate.service.offload == "experts"
+    kind = 2 if candidate.cpu_offload_gib else int(candidate.offloads_experts)
+    asked = candidate.service.offload == "experts" or asked_in_flags(candidate.service)
+    yield Criterion(max(0, kind - asked), "keeps weights in host memory, or sends them over PCIe for every token")
+    yield Criterion(candidate.kv_cache_type in _LOSSY_CACHE, "quantises the KV cache to fewer than 8 bits")
+    yield Criterion(candidate.checkpoint.pruned, "has pruned experts")
+    yield Criterion(candidate.is_tight, "leaves so little GPU memory free that it may fail to start")
+    steps = offloaded_bytes(candidate) // (_OFFLOAD_STEP_GIB * GIB) if candidate.service.prefer != "quality" else 0
+    # By the least offload alone, the smallest mix would always win: do not go below "near" for it.
+    yield Criterion(max(0, quality.rank - _NEAR) if steps else 0, f"is of a lower quality ({quality.level})")
+    yield Criterion(steps, "keeps more weights in host memory")
+
+
+def _preferences(candidate: Candidate, quality: JudgedQuality, speed: float, bits: float) -> Iterator[Criterion]:
+    """The criteria whose order the service's `prefer` changes."""
+    prefer = candidate.service.prefer
+    level = Criterion(quality.rank, f"is of a lower quality ({quality.level})")
+    finest = Criterion(-round(bits / _BITS_STEP), "has fewer bits per weight")
+    fast = Criterion(-speed, _SLOWER)
+    cache = Criterion(candidate.kv_cache_type not in _FULL_CACHE, "quantises the KV cache to 8 bits")
+    native = Criterion(not _is_native(candidate), "is in a format that these GPUs do not compute in")
+    poor = Criterion(quality.rank == _DEGRADED, f"is of a lower quality ({quality.level})")
+    # The last level has no lower limit, so bits count before speed there.
+    depth = Criterion(finest.value if quality.rank == _DEGRADED else 0, finest.why)
+    if prefer == "quality":
+        yield from (level, finest, cache, fast, native)
+    elif prefer == "speed":
+        yield from (poor, depth, fast, level, native, finest, cache)
+    elif prefer == "context":
+        reach = Criterion(-_reach(candidate), "holds less context")
+        yield from (poor, depth, reach, level, fast, native, finest, cache)
+    else:
+        yield from (level, depth, fast, native, finest, cache)
+
+
+def _simplicity(candidate: Candidate, place: int) -> Iterator[Criterion]:
+    parallel = candidate.parallel
     # Stages wait for each other, ranks do not: a pipeline counts double.
     sizes = (parallel.tensor, parallel.pipeline, parallel.pipeline, parallel.data, parallel.expert)
-    key = (
-        float(max(0, offload - asked_to_offload)),
-        float(candidate.kv_cache_type in _LOSSY_CACHE),
-        float(candidate.checkpoint.pruned),
-        float(candidate.is_tight),
-        -float(round(bits * 4)),
-        float(candidate.kv_cache_type not in _FULL_CACHE),
-        -_speed_class((speed.low * speed.high) ** 0.5),
-        float(sum(size > 1 for size in sizes) + len(candidate.gpu_indices)),
-        float(_ORDER[candidate.engine.name]),
-        float(place),
-    )
-    return Score(candidate, key)
+    yield Criterion(sum(size > 1 for size in sizes) + len(candidate.gpu_indices), "needs more parallelism or more GPUs")
+    yield Criterion(_ORDER[candidate.engine.name], "is equal, but its engine is lower in order of preference")
+    yield Criterion(place, "is equal, but comes later in the catalogue")
 
 
-def _speed_class(tokens_per_second: float) -> float:
-    steps, value = 0, 1.0
-    while value < tokens_per_second:
-        value *= _SPEED_STEP
-        steps += 1
-    return float(steps)
+def _is_native(candidate: Candidate) -> bool:
+    """Whether the GPUs compute in the checkpoint's format; otherwise the engine converts the weights on the fly."""
+    support = candidate.release.support(candidate.checkpoint.scheme)
+    return support is None or all(support.native_on(gpu.compute_capability) for gpu in candidate.gpus)
+
+
+def _reach(candidate: Candidate) -> int:
+    """The longest context of the candidate, or the tokens in its cache if the service sets the context."""
+    if candidate.service.context is not None:
+        return candidate.kv_tokens
+    larger = with_largest_context(candidate)
+    return max(candidate.context, larger.context if larger else 0)
 
 
 def ranked(candidates: tuple[Candidate, ...]) -> tuple[Score, ...]:
-    """Best first. The same candidates always come in the same order."""
-    return tuple(sorted((merit(c, place) for place, c in enumerate(candidates)), key=lambda m: m.key))
+    """Best first. The same candidates always come in the same order.
+
+    Speeds count in steps below the fastest of those that are equal in everything before speed.
+    """
+    scores = [scored(candidate, place) for place, candidate in enumerate(candidates)]
+    fastest: dict[tuple[float, ...], float] = {}
+    for score in scores:
+        before = _before_speed(score)
+        fastest[before] = max(score.speed, fastest.get(before, 0.0))
+    stepped = [_with_steps(score, fastest[_before_speed(score)]) for score in scores]
+    return tuple(sorted(stepped, key=lambda score: score.key))
+
+
+def _before_speed(score: Score) -> tuple[float, ...]:
+    """The criteria that come before speed, as numbers."""
+    reasons = [criterion.why for criterion in score.preferences]
+    return values((*score.necessities, *score.preferences[: reasons.index(_SLOWER)]))
+
+
+def _with_steps(score: Score, fastest: float) -> Score:
+    """The score with its speed in whole steps below the fastest."""
+    steps = math.floor(math.log(fastest / score.speed, _SPEED_STEP)) if score.speed > 0 else math.inf
+    changed = (Criterion(steps, _SLOWER) if each.why == _SLOWER else each for each in score.preferences)
+    return replace(score, preferences=tuple(changed))
 
 
 def losing_reason(loser: Score, winner: Score) -> str:
-    """The first thing, in order of weight, that the winner does better."""
-    for lost, won, reason in zip(loser.key, winner.key, _WHY, strict=True):
-        if lost > won:
-            return reason
-    return _WHY[-1]
+    """The reason of the first criterion, by weight, in which the winner is better."""
+    for lost, won in zip(loser.criteria, winner.criteria, strict=True):
+        if lost.value > won.value:
+            return lost.why
+    return loser.criteria[-1].why
+
+
+def with_most_context(order: tuple[Score, ...]) -> Candidate:
+    """The best candidate of an order, with the longest context that fits if the service sets none.
+
+    Of candidates that differ only in GPUs and parallelism, takes the one with the longest context, then the first.
+    """
+    first = order[0]
+    if first.candidate.service.context is not None:
+        return first.candidate
+    of_its_kind = first.candidate.checkpoint, first.candidate.engine.name
+    equals = (
+        score.candidate
+        for score in order
+        if values((*score.necessities, *score.preferences)) == values((*first.necessities, *first.preferences))
+        and (score.candidate.checkpoint, score.candidate.engine.name) == of_its_kind
+    )
+    # max returns the first of equals
+    return max((allowed_context(candidate) for candidate in equals), key=lambda candidate: candidate.context)
 
 
 def allowed_context(candidate: Candidate) -> Candidate:
@@ -96,21 +215,17 @@ def allowed_context(candidate: Candidate) -> Candidate:
 def with_largest_context(candidate: Candidate) -> Candidate | None:
     """The candidate with the longest context that fits, up to the model's, in steps of 1,024 tokens; None if none does.
 
-    Each GPU keeps the margin free that the figures need. What is offloaded stays as it is.
+    Every part of the GPU and every number of sequences is tried. Each GPU keeps the margin free that the figures need.
+    What is offloaded stays as it is.
     """
-    if (whole := _settled_with(candidate, candidate.model.context)) is not None:
+    if (whole := fit_context(candidate, candidate.model.context)) is not None:
         return whole
     best, low, high = None, 1, candidate.model.context // CONTEXT_STEP
     while low <= high:
         middle = (low + high) // 2
-        settled = _settled_with(candidate, middle * CONTEXT_STEP)
+        settled = fit_context(candidate, middle * CONTEXT_STEP)
         if settled is None:
             high = middle - 1
         else:
             best, low = settled, middle + 1
     return best
-
-
-def _settled_with(candidate: Candidate, context: int) -> Candidate | None:
-    settled = place_in_memory(replace(candidate, context=context))
-    return None if isinstance(settled, Shortfall) or settled.is_tight else settled

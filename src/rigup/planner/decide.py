@@ -8,16 +8,17 @@ from rigup.plan import Finding
 from rigup.planner.abilities import unsupported
 from rigup.planner.alternatives import more_hosts, purchase, runners_up, would_fit
 from rigup.planner.assembly import build_of, checkpoint_of
-from rigup.planner.choice import allowed_context, ranked
+from rigup.planner.choice import ranked, with_most_context
 from rigup.planner.decision import Decision, Refusal
 from rigup.planner.driver import driver_floor, driver_plan, driver_refusals
-from rigup.planner.enumeration import PlanningRequest
+from rigup.planner.enumeration import PlanningRequest, loads
 from rigup.planner.evidence import evidence_of
 from rigup.planner.moe_config import against_the_lock, locked_otherwise, moe_config
 from rigup.planner.rules import check
 from rigup.planner.rules.abilities import model_support
 from rigup.planner.speed import decode_speed
 from rigup.planner.survey import Rejected, Survey, survey
+from rigup.planner.trade import traded
 
 
 def decide(request: PlanningRequest, catalogue: Catalogue, lock: Lock) -> Decision | Refusal:
@@ -27,9 +28,7 @@ def decide(request: PlanningRequest, catalogue: Catalogue, lock: Lock) -> Decisi
     if not found.fitting:
         return _refusal(request, found, catalogue, lock)
     order = ranked(found.fitting)
-    winner = order[0].candidate
-    if service.context is None:
-        winner = allowed_context(winner)
+    winner = with_most_context(order)
     needs = winner.release.cuda_needs
     floor = driver_floor(rig, needs.driver if needs else 0)
     driver = driver_plan(rig, lock, floor)
@@ -49,6 +48,8 @@ def decide(request: PlanningRequest, catalogue: Catalogue, lock: Lock) -> Decisi
         silenced=judged.silenced,
         alternatives=runners_up(order, found, winner),
         figures=evidence_of(winner),
+        quality=order[0].quality.text,
+        traded=traded(order),
     )
 
 
@@ -83,13 +84,19 @@ def _findings(request: PlanningRequest, found: Survey) -> tuple[Finding, ...]:
     )
     if len(lacking) == len(reasons) and model_support.id not in service.allow:
         return lacking
-    if not request.resolved.gpu_indices:
-        engine = request.resolved.engines[0][0].title
+    loading = [
+        engine
+        for engine, release in request.resolved.engines
+        if not release.lacks(model) and any(loads(each, release) for each in request.resolved.checkpoints)
+    ]
+    if loading and not request.resolved.gpu_indices:
+        names = " and ".join(engine.title for engine in loading)
+        runs_gguf = any(checkpoint.scheme == "gguf" for checkpoint in request.resolved.checkpoints)
         return (
             Finding(
                 rule="gpu-required",
-                message=f"{engine} needs a GPU and this rig has none",
-                hint="use llama.cpp, or a rig with GPUs",
+                message=f"{names} need{'s' if len(loading) == 1 else ''} a GPU and this rig has none",
+                hint="use llama.cpp, or a rig with GPUs" if runs_gguf else "use a rig with GPUs",
                 source="vLLM and SGLang wheels are built for CUDA",
             ),
         )

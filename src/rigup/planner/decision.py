@@ -12,7 +12,10 @@ from rigup.service import Service
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """How to serve the service: the winning candidate, what the lock pins for it, and what the user should know."""
+    """How to serve the service: the winning candidate, what the lock pins for it, and what the user should know.
+
+    quality: the level of its checkpoint. traded: what the choice gave up, in sentences.
+    """
 
     candidate: Candidate
     build: Build
@@ -26,6 +29,8 @@ class Decision:
     silenced: tuple[str, ...]
     alternatives: tuple[Alternative, ...]
     figures: tuple[Evidence, ...]
+    quality: str = ""
+    traded: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

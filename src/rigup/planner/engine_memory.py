@@ -1,4 +1,4 @@
-"""What an engine's own settings are worth in memory: decided here, unless the service's flags say otherwise."""
+"""Chooses the engine settings that determine memory, unless the service's flags set them."""
 
 from __future__ import annotations
 
@@ -10,19 +10,23 @@ from rigup.rig import Rig
 from rigup.service import FlagValue, Service
 
 # Parts of a GPU that the engine may take, tried in this order: vLLM's default first. 0.97 has been run on 96 GB cards
-# (rtx6kpro, minimax-m25.md, AWQ), where it leaves 2.9 GiB; on small cards it would leave too little.
+# (rtx6kpro, minimax-m25.md, AWQ), where it leaves 2.9 GiB; on small cards it would leave too little. A GPU that shares
+# the host's memory has been run at 0.91 to 0.93.
 _FRACTIONS = (0.90, 0.95)
 _LARGE_GPU_FRACTIONS = (0.90, 0.95, 0.97)
+_UNIFIED_FRACTIONS = (0.90, 0.93)
 # vLLM 0.33.0 arg_utils: prompt tokens in one step by GPU memory, 70 GiB being the line.
 _LARGE_GPU_MIB = 70 * 1024
 _BATCHED_TOKENS = 2048
 _LARGE_GPU_BATCHED_TOKENS = 8192
 # llama-server's --ubatch-size when nobody sets it.
 _MICRO_BATCH = 512
-# vLLM 0.33.0 arg_utils: sequences at once for an API server, by the same line. Sixteen, where memory is
-# short, cost 61 MiB.
+# vLLM 0.33.0 arg_utils: sequences at once for an API server, by the same line. Its sampler warms up with all of them,
+# which takes 4 GiB of 1,024 and a large vocabulary: at 0.97 of a GPU that has run out of memory (a public log). So they
+# come down, by quarters, before a larger part of the GPU is taken; sixteen cost 61 MiB.
 _SEQUENCES = 256
 _LARGE_GPU_SEQUENCES = 1024
+_SEQUENCES_STEP = 4
 # SGLang 0.5.23 arg_groups/memory_hook.py: the largest batch that it has a CUDA graph for on GPUs from 60 to 160 GiB and
 # fewer than four ranks. On smaller ones it would be 32 or 48, which costs context there: sixteen are left.
 _SGLANG_LARGE_GPU_SEQUENCES = 256
@@ -45,7 +49,7 @@ class MemoryOption:
     highest: int = 0
 
     def value(self, given: FlagValue | None) -> float | None:
-        """What a flag gives, or None where that is no such number: 8.0, "8k", "²" and True are no whole ones."""
+        """The number in a flag, or None if it is not valid: 8.0, "8k", "²" and True are not whole numbers."""
         if not self.highest:
             return _part(given)
         number = -1 if given in (-1, "-1") else whole_number(given)
@@ -54,6 +58,7 @@ class MemoryOption:
 
 FRACTION, TOKENS, SEQUENCES, OFFLOAD = 0, 1, 2, 3
 PROMPT_CACHE = 2  # of llama.cpp: MiB, -1 for no limit
+CPU_MOE = 3  # of llama.cpp: layers
 MEMORY_OPTIONS = {
     "vllm": (
         MemoryOption(("--gpu-memory-utilization",)),
@@ -70,6 +75,7 @@ MEMORY_OPTIONS = {
         MemoryOption(("--ubatch-size", "-ub"), 1, _MOST_TOKENS),
         MemoryOption(("--parallel", "-np"), 1, _MOST_SEQUENCES),
         MemoryOption(("--cache-ram", "-cram"), -1, _MOST_GIB * 1024),
+        MemoryOption(("--n-cpu-moe", "-ncmoe"), 0, 10_000),
     ),
 }
 _EAGER = {"vllm": "--enforce-eager", "sglang": "--disable-cuda-graph"}
@@ -99,15 +105,20 @@ def settings_of(engine: Engine, service: Service, rig: Rig, gpu_indices: Sequenc
     if engine.name == "llama.cpp":
         micro_batch, slots = int(given[0] or _MICRO_BATCH), int(given[1] or service.concurrency)
         return MemorySettings(attempts=((0.0, micro_batch, slots),))
-    smallest = min((rig.gpus[index].memory_mib or _LARGE_GPU_MIB for index in gpu_indices), default=0)
+    gpus = [rig.gpus[index] for index in gpu_indices]
+    smallest = min((gpu.memory_mib or _LARGE_GPU_MIB for gpu in gpus), default=0)
     large = smallest >= _LARGE_GPU_MIB
     tokens = _LARGE_GPU_BATCHED_TOKENS if large else _BATCHED_TOKENS
+    fractions = _LARGE_GPU_FRACTIONS if large else _FRACTIONS
+    if any(gpu.unified_memory for gpu in gpus):
+        fractions = _UNIFIED_FRACTIONS
     few = max(_LEAST_SEQUENCES, service.concurrency)
     if engine.name == "sglang":
-        attempts = _attempts(_FRACTIONS, tokens, (max(_SGLANG_LARGE_GPU_SEQUENCES, few) if large else few, few))
+        most = max(_SGLANG_LARGE_GPU_SEQUENCES, few) if large else few
+        fractions = fractions[:2]
     else:
-        many = max(_LARGE_GPU_SEQUENCES if large else _SEQUENCES, service.concurrency)
-        attempts = _attempts(_LARGE_GPU_FRACTIONS if large else _FRACTIONS, tokens, (many, few))
+        most = max(_LARGE_GPU_SEQUENCES if large else _SEQUENCES, few)
+    attempts = _attempts(fractions, tokens, most, few)
     asked = given[FRACTION], int(given[TOKENS]), int(given[SEQUENCES])
     return MemorySettings(
         attempts=tuple(dict.fromkeys(_overridden(attempt, asked) for attempt in attempts)),
@@ -118,15 +129,18 @@ def settings_of(engine: Engine, service: Service, rig: Rig, gpu_indices: Sequenc
     )
 
 
-def _attempts(fractions: tuple[float, ...], tokens: int, sequences: tuple[int, ...]) -> list[Attempt]:
-    """Larger parts of the GPU before fewer sequences, and fewer sequences before smaller steps.
+def _attempts(fractions: tuple[float, ...], tokens: int, most: int, few: int) -> list[Attempt]:
+    """Fewer sequences before larger parts of the GPU, and those before smaller steps.
 
-    The last one leaves most for the KV cache. The least part is tried with fewer sequences, too: a GPU that shares the
-    host's memory may have no more.
+    most, few: sequences. The last attempt leaves most for the KV cache. The least part is tried with smaller steps,
+    too: a GPU that shares the host's memory may have no more.
     """
-    attempts = [(fraction, tokens, sequences[0]) for fraction in fractions]
-    parts = (fractions[0], fractions[-1])
-    return [*attempts, *((part, step, sequences[-1]) for step in (tokens, _BATCHED_TOKENS) for part in parts)]
+    sequences = [most]
+    while sequences[-1] > few:
+        sequences.append(max(few, sequences[-1] // _SEQUENCES_STEP))
+    attempts = [(fractions[0], tokens, number) for number in sequences]
+    attempts += [(fraction, tokens, few) for fraction in fractions[1:]]
+    return [*attempts, *((fraction, _BATCHED_TOKENS, few) for fraction in fractions)]
 
 
 def _overridden(attempt: Attempt, given: Attempt) -> Attempt:
@@ -158,6 +172,6 @@ def _part(given: FlagValue | None) -> float | None:
 
 
 def partition(text: str) -> tuple[int, ...]:
-    """The layers of each stage that a variable gives ("30,32"), () where it is no such list."""
+    """The layers of each stage in a variable ("30,32"), () if it is not such a list."""
     parts = [whole_number(part.strip()) for part in text.split(",")]
     return tuple(part for part in parts if part is not None) if None not in parts else ()

@@ -16,6 +16,7 @@ from rigup.plan import Parallel
 from rigup.planner.candidate import Candidate
 from rigup.planner.engine_memory import MemorySettings, settings_of
 from rigup.planner.inputs.names import ResolvedNames
+from rigup.planner.offload import asked_in_flags, asked_layers, overrides_of
 from rigup.planner.parallelism import layouts
 from rigup.rig import Rig
 from rigup.service import Service
@@ -56,8 +57,17 @@ def candidates(request: PlanningRequest) -> Iterator[Candidate]:
     """Every possibility, in the catalogue's order. Pairs that cannot work come only if the service names both parts."""
     for checkpoint in request.resolved.checkpoints:
         for engine, release in request.resolved.engines:
+            if not _can_offload(request, engine):
+                continue
             if (_has_the_model(request, release) and loads(checkpoint, release)) or _insists(request.service):
                 yield from _spread(request, checkpoint, engine, release)
+
+
+def _can_offload(request: PlanningRequest, engine: Engine) -> bool:
+    """Whether the engine can do what `offload` asks for: llama.cpp alone tells experts from the rest."""
+    service = request.service
+    asks = service.offload == "experts" and service.engine is None and request.resolved.model.experts > 0
+    return not asks or engine.name == "llama.cpp" or not request.rig.gpus
 
 
 def _has_the_model(request: PlanningRequest, release: EngineVersion) -> bool:
@@ -99,6 +109,7 @@ def _candidate(
     settings: MemorySettings,
 ) -> Candidate:
     fraction, batched_tokens, sequences = settings.attempts[0]
+    moved, layers = _experts_on_host(request, engine, gpus)
     kind = (engine.name, release.version, "cuda" if request.rig.gpus else "cpu", request.rig.architecture)
     return Candidate(
         rig=request.rig,
@@ -125,9 +136,21 @@ def _candidate(
         attempts=settings.attempts,
         fraction_given=settings.fraction_given,
         eager=settings.eager,
+        cpu_moe_layers=layers,
+        expert_overrides=moved,
         cpu_offload_gib=settings.cpu_offload_gib,
         asked_partition=settings.asked_partition if parallel.pipeline > 1 else (),
     )
+
+
+def _experts_on_host(request: PlanningRequest, engine: Engine, gpus: tuple[int, ...]) -> tuple[tuple[float, ...], int]:
+    """What the service asks the host to keep: by tensor patterns, and the experts of how many of the first layers."""
+    service, model = request.service, request.resolved.model
+    if engine.name != "llama.cpp" or not gpus or not model.experts or request.rig.hosts_per_service > 1:
+        return (), 0
+    if asked_in_flags(service):
+        return overrides_of(service, model.layers).shares, asked_layers(service, model.layers)
+    return (), model.layers if service.offload == "experts" else 0
 
 
 def kv_cache_types(request: PlanningRequest, engine: Engine, gpus: tuple[int, ...]) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from rigup.catalogue.quality import quality_of
 from rigup.plan import Evidence
 from rigup.planner.candidate import Candidate, mib
 from rigup.planner.choice import with_largest_context
@@ -76,6 +77,13 @@ def _checkpoint_figures(candidate: Candidate) -> Iterator[Evidence]:
         figure="read per token",
         value=bytes_text(active_bytes(checkpoint, model)),
         source="docs/memory.md: active experts, attention, router and head",
+    )
+    quality = quality_of(checkpoint, model)
+    yield Evidence(
+        subject=checkpoint.label,
+        figure="quality",
+        value=f"{quality.text}, {quality.figure}" if quality.figure else quality.text,
+        source=quality.source,
     )
     for note in checkpoint.notes:
         yield Evidence(

@@ -6,42 +6,73 @@ with the worst.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rigup.plan import Speed
 from rigup.planner.candidate import Candidate, stage_ranks
 from rigup.planner.memory.kv_cache import token_bytes
 from rigup.planner.memory.weights import active_bytes, weights_of
+from rigup.planner.moe_config import moe_config
 from rigup.units import GIB
+
+UNTUNED = "no tuned expert kernel for this card and shape"
 
 
 @dataclass(frozen=True, slots=True)
 class _Efficiency:
-    """One end of the range. Bandwidths as parts of the card's; seconds for a step and for each of its sequences."""
+    """One end of the range. Bandwidths as parts of the card's; seconds for a step and for each of its sequences.
+
+    host: part of the host memory's bandwidth if the rig declares it, else host_bytes_per_s applies.
+    sglang_sequence_s: replaces sequence_s for SGLang. untuned: factor on `weights` without a tuned expert kernel.
+    """
 
     weights: float
     cache: float
     step_s: float
     sequence_s: float
+    sglang_sequence_s: float
+    untuned: float
+    host: float
     host_bytes_per_s: float
     host_flops_per_s: float
     filled: float
 
 
-_HIGH = _Efficiency(0.9, 0.8, 0.005, 0.0, 60e9, 500e9, 0.0)
-_LOW = _Efficiency(0.6, 0.5, 0.012, 50e-6, 20e9, 20e9, 1.0)
+_HIGH = _Efficiency(0.9, 0.8, 0.005, 0.0, 50e-6, 1.0, 0.8, 60e9, 500e9, 0.0)
+_LOW = _Efficiency(0.6, 0.5, 0.012, 50e-6, 150e-6, 0.5, 0.18, 20e9, 20e9, 1.0)
 
 
 def decode_speed(candidate: Candidate, concurrency: int = 1) -> Speed:
-    """Estimated decode tokens per second of `concurrency` requests together."""
-    ends = (_LOW, _HIGH)
+    """Estimated decode tokens per second of `concurrency` requests together.
+
+    A tuned kernel that is known to be missing lowers the low end, and the note says so.
+    """
+    untuned = _untuned(candidate)
+    ends = tuple(_adapted(end, candidate, untuned) for end in (_LOW, _HIGH))
     if candidate.engine.name == "llama.cpp":
         seconds = [_llama_cpp_step(candidate, concurrency, end) for end in ends]
     else:
         replicas = candidate.parallel.data
         seconds = [_tensor_engine_step(candidate, max(1, concurrency // replicas), end) for end in ends]
     low, high = (round(concurrency / each, 1) for each in seconds)
-    return Speed(low=low, high=high)
+    return Speed(low=low, high=high, note=UNTUNED if untuned else "")
+
+
+def _untuned(candidate: Candidate) -> bool:
+    """Whether no tuned configuration of the engine's Triton expert kernels exists for this card and shape."""
+    config = moe_config(candidate)
+    return config is not None and config.status == "missing"
+
+
+def _adapted(end: _Efficiency, candidate: Candidate, untuned: bool) -> _Efficiency:
+    """One end of the range, adapted to the engine, the expert kernel and the host's memory."""
+    memory = candidate.rig.host_memory
+    return replace(
+        end,
+        weights=end.weights * (end.untuned if untuned else 1.0),
+        sequence_s=end.sglang_sequence_s if candidate.engine.name == "sglang" else end.sequence_s,
+        host_bytes_per_s=memory.bandwidth_gbs * 1e9 * end.host if memory else end.host_bytes_per_s,
+    )
 
 
 def _tensor_engine_step(candidate: Candidate, sequences: int, end: _Efficiency) -> float:
@@ -57,13 +88,15 @@ def _tensor_engine_step(candidate: Candidate, sequences: int, end: _Efficiency) 
     cache = token_bytes(model, candidate.storage) * tokens
     shares = candidate.pipeline_partition or (model.layers,)
     seconds = end.step_s + end.sequence_s * sequences
+    # Faster host memory does not help: PCIe is the narrower.
+    over_pcie = min(end.host_bytes_per_s, _HIGH.host_bytes_per_s)
     for stage, layers in enumerate(shares):
         ranks = stage_ranks(parallel, stage)
         bandwidth = min(candidate.gpus[rank].memory_bandwidth_gbs for rank in ranks) * 1e9
         share, away = layers / model.layers, _offloaded(candidate, ranks[0])
         on_gpu = weights * (1 - away) / parallel.tensor
         seconds += share * (on_gpu / (end.weights * bandwidth) + cache / (end.cache * bandwidth))
-        seconds += share * weights * away * parallel.data / end.host_bytes_per_s
+        seconds += share * weights * away * parallel.data / over_pcie
     return seconds
 
 
@@ -80,7 +113,7 @@ def _llama_cpp_step(candidate: Candidate, sequences: int, end: _Efficiency) -> f
     cache = token_bytes(model, candidate.storage) * candidate.context * end.filled * sequences
     if not candidate.gpu_indices:
         return _host_step(candidate, sequences, end)
-    experts = weights_of(candidate.checkpoint, model).experts * candidate.cpu_moe_layers
+    experts = weights_of(candidate.checkpoint, model).experts_on_host(candidate.host_expert_shares)
     touched = 1 - (1 - model.experts_per_token / candidate.experts) ** sequences if candidate.experts else 0.0
     on_host = experts * touched
     split = candidate.tensor_split or (1,)

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from rigup.plan import Finding
+from rigup.planner.attempts import fit_memory
 from rigup.planner.candidate import Candidate
-from rigup.planner.engine_memory import Attempt
 from rigup.planner.enumeration import PlanningRequest, candidates
-from rigup.planner.memory.fit import Shortfall, place_in_memory
+from rigup.planner.memory.fit import Shortfall
 from rigup.planner.memory.weights import weights_of
 from rigup.planner.multinode.layouts import indivisible_layout
 from rigup.planner.parallelism import with_expert_parallel
@@ -143,42 +143,6 @@ def shape_error(candidate: Candidate) -> Shortfall | None:
     return None
 
 
-def fit_memory(candidate: Candidate) -> Candidate | Shortfall:
-    """The candidate with its memory computed; gives an engine more of a GPU than its default only if necessary.
-
-    Prefers the first attempt that leaves the margin free, then the first that fits.
-    """
-    settled = place_in_memory(candidate)
-    if _suffices(settled) or len(candidate.attempts) < 2:
-        return settled
-    if isinstance(settled, Shortfall):
-        if settled.kind not in ("weights", "context"):
-            return settled
-        last = _attempted(candidate, candidate.attempts[-1])
-        if isinstance(last, Shortfall) and not _of_shared_memory(last):
-            return last
-    outcomes = [settled]
-    for attempt in candidate.attempts[1:]:
-        outcomes.append(_attempted(candidate, attempt))
-        if _suffices(outcomes[-1]):
-            return outcomes[-1]
-    return next((found for found in outcomes if isinstance(found, Candidate)), outcomes[-1])
-
-
-def _of_shared_memory(short: Shortfall) -> bool:
-    """Whether the host lacks memory because a GPU that shares it was given more."""
-    return short.kind == "host" and any(gpu.unified_memory for gpu in short.candidate.gpus)
-
-
-def _suffices(settled: Candidate | Shortfall) -> bool:
-    return isinstance(settled, Candidate) and not settled.is_tight
-
-
-def _attempted(candidate: Candidate, attempt: Attempt) -> Candidate | Shortfall:
-    fraction, tokens, sequences = attempt
-    return place_in_memory(replace(candidate, memory_fraction=fraction, batched_tokens=tokens, sequences=sequences))
-
-
 def _offloaded(request: PlanningRequest, rejected: list[Rejected]) -> Iterator[Candidate]:
     """Each candidate on all GPUs that only lacks GPU memory, with the smallest offload that makes it fit.
 
@@ -226,6 +190,8 @@ def least_offload(shortfall: Shortfall) -> Candidate | None:
 def _most_offload(shortfall: Shortfall) -> int:
     """The largest possible offload, or 0 if the host has less memory than is missing."""
     candidate, host = shortfall.candidate, (shortfall.candidate.rig.host_memory_gib or 0) * GIB
+    if candidate.offloads_experts:  # as the service says
+        return 0
     if shortfall.missing_mib * MIB > host:
         return 0
     if candidate.engine.name == "llama.cpp" and candidate.hosts == 1:

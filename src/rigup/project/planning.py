@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from rigup.catalogue.catalogue import Catalogue, load_catalogue
@@ -20,7 +21,7 @@ from rigup.project.inventory import HostEntry, Project
 from rigup.project.node_groups import check_whole_groups, group_finding, hosts_per_service, node_groups
 from rigup.project.pinned import require_pinned
 from rigup.rig import Rig
-from rigup.service import Service
+from rigup.service import Preference, Service
 
 # The engine builds that the toolkit has a role for, by (engine, method).
 INSTALLABLE = {
@@ -69,13 +70,18 @@ def check_installable(plans: Iterable[Plan]) -> None:
             )
 
 
-def plan_project(project: Project, lock: Lock | None = None, catalogue: Catalogue | None = None) -> tuple[Plan, ...]:
+def plan_project(
+    project: Project,
+    lock: Lock | None = None,
+    catalogue: Catalogue | None = None,
+    prefer: Preference | None = None,
+) -> tuple[Plan, ...]:
     """One plan for each service of each host, in the inventory's order; none for a host that is to serve nothing.
 
     Hosts with equal data share the work.
 
     Of hosts that serve together, those that the project leaves out are planned, too, and not returned.
-    lock, catalogue: in place of the project's own.
+    lock, catalogue: in place of the project's own. prefer: in place of each service's own.
     """
     catalogue = load_catalogue(project.root) if catalogue is None else catalogue
     lock = load_lock(project.lock_path) if lock is None else lock
@@ -94,6 +100,8 @@ def plan_project(project: Project, lock: Lock | None = None, catalogue: Catalogu
         key = (first.group, repr((first.data["rig"], first.data.get("services"))), repr(finding))
         if key not in made:
             requests = _requests(first, catalogue, lock)
+            if prefer is not None:
+                requests = [_preferring(request, prefer) for request in requests]
             made[key] = (
                 tuple(Refusal(each.rig, each.service, (finding,)) for each in requests)
                 if finding
@@ -133,6 +141,10 @@ def decide_all(requests: Sequence[PlanningRequest], catalogue: Catalogue, lock: 
                 outcome = Refusal(request.rig, request.service, findings)
         found.append(outcome)
     return tuple(found)
+
+
+def _preferring(request: PlanningRequest, prefer: Preference) -> PlanningRequest:
+    return replace(request, service=request.service.model_copy(update={"prefer": prefer}))
 
 
 def _requests(host: HostEntry, catalogue: Catalogue, lock: Lock) -> list[PlanningRequest]:

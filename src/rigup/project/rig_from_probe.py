@@ -19,7 +19,7 @@ from rigup.plan import Plan
 from rigup.planner.inputs.rig_and_services import read_rig, read_services
 from rigup.preflight.rig import described
 from rigup.project.planning import plan_service
-from rigup.rig import Rig
+from rigup.rig import HostMemory, Rig
 from rigup.units import MIB
 
 SERVICE = "chat"
@@ -53,6 +53,7 @@ def rig_of(host: str, probe: Probe, said: str | None = None) -> dict[str, Any]:
     return {
         "gpus": _gpus(host, probe, said),
         "host_memory_gib": int(memory) if memory >= _WHOLE_FROM_GIB else round(memory, 1),
+        **({"host_memory": probe.host_memory} if HostMemory.read(probe.host_memory) else {}),
         "os": probe.os,
     }
 

@@ -83,7 +83,7 @@ def test_json_and_explain_exclude_each_other(capsys: pytest.CaptureFixture[str])
 KEYS = [
     *("host", "group", "verdict", "rig", "service", "engine", "checkpoint", "parallel", "context", "kv_cache_type"),
     *("kv_tokens", "memory", "host_memory_mib", "decode_tokens_per_second", "command", "environment", "moe_config"),
-    *("warnings", "refusals", "alternatives", "nodes", "rank"),
+    *("quality", "traded", "warnings", "refusals", "alternatives", "nodes", "rank"),
 ]
 
 
@@ -106,7 +106,7 @@ def test_json_is_the_contract(fleet: Any, capsys: pytest.CaptureFixture[str]) ->
     assert (host["context"], host["kv_cache_type"]) == (65536, "q8_0")
     parts = ["gpu", "capacity_mib", "weights_mib", "kv_cache_mib", "overhead_mib", "free_mib"]
     assert [list(entry) for entry in host["memory"]] == [parts] * 4
-    assert list(host["decode_tokens_per_second"]) == ["low", "high"]
+    assert list(host["decode_tokens_per_second"]) == ["low", "high", "note"]
     assert host["command"][0] == "bin/llama-server"
     assert (host["nodes"], host["rank"]) == ([], 0)
     assert host["environment"] == {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
@@ -235,3 +235,23 @@ def test_an_option_stays_with_its_value() -> None:
     words = ["bin/x", "--host", "127.0.0.1", "--jinja", "--port", "8000"]
     assert command_lines(words, 30) == ["bin/x --host 127.0.0.1 \\", "  --jinja --port 8000"]
     assert " ".join(line.rstrip("\\").strip() for line in command_lines(words, 10)) == " ".join(words)
+
+
+def test_a_preference_is_shown_without_being_kept(fleet: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    eight = {"rig": {"gpus": "8x RTX 3090", "host_memory_gib": 128}, "services": {"chat": {"model": "MiniMax-M2.5"}}}
+    fleet(eight=(["a"], eight))
+    assert main(["plan"]) == 0
+    usual = capsys.readouterr().out
+    assert "AWQ-INT4-g32" in usual and "quality  near" in usual
+    assert "traded   Q5_K_M on llama.cpp has 0.9 bits a weight more" in usual
+    assert main(["plan", "--prefer", "quality"]) == 0
+    assert "UD-Q5_K_XL (" in (said := capsys.readouterr().out) or "Q5_K_M (" in said
+    assert main(["plan"]) == 0
+    assert capsys.readouterr().out == usual
+
+
+def test_a_service_keeps_its_preference(fleet: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    service = {"model": "MiniMax-M2.5", "prefer": "quality"}
+    fleet(eight=(["a"], {"rig": {"gpus": "8x RTX 3090", "host_memory_gib": 128}, "services": {"chat": service}}))
+    assert main(["plan"]) == 0
+    assert "Q5_K_M (" in capsys.readouterr().out

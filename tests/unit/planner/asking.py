@@ -32,10 +32,16 @@ def catalogue() -> Catalogue:
 
 
 def request(
-    gpus: object, service: dict[str, Any], host_memory_gib: float | None = None, lock: Lock | None = None
+    gpus: object,
+    service: dict[str, Any],
+    host_memory_gib: float | None = None,
+    lock: Lock | None = None,
+    host_memory: str | None = None,
 ) -> PlanningRequest:
-    """One service on a rig of these GPUs."""
+    """One service on a rig of these GPUs. host_memory: "8x DDR5-4800"."""
     data: dict[str, Any] = {"gpus": gpus}
+    if host_memory is not None:
+        data["host_memory"] = host_memory
     if host_memory_gib is not None:
         data["host_memory_gib"] = host_memory_gib
     rig = read_rig(data, FILE, catalogue())
@@ -63,17 +69,23 @@ def side_by_side(
 
 
 def decision(
-    gpus: object, service: dict[str, Any], host_memory_gib: float | None = None, lock: Lock | None = None
+    gpus: object,
+    service: dict[str, Any],
+    host_memory_gib: float | None = None,
+    lock: Lock | None = None,
+    host_memory: str | None = None,
 ) -> Decision:
     """What is decided; fails if it is refused."""
-    found = decide(request(gpus, service, host_memory_gib, lock), catalogue(), lock or Lock())
+    found = decide(request(gpus, service, host_memory_gib, lock, host_memory), catalogue(), lock or Lock())
     assert isinstance(found, Decision), found.findings
     return found
 
 
-def served(gpus: object, service: dict[str, Any], host_memory_gib: float | None = None) -> Candidate:
+def served(
+    gpus: object, service: dict[str, Any], host_memory_gib: float | None = None, host_memory: str | None = None
+) -> Candidate:
     """What is served; fails if it is refused."""
-    return decision(gpus, service, host_memory_gib).candidate
+    return decision(gpus, service, host_memory_gib, host_memory=host_memory).candidate
 
 
 def refused(gpus: object, service: dict[str, Any], host_memory_gib: float | None = None) -> Plan:

@@ -150,6 +150,7 @@ class MeasuredSpeed:
     measured: float
     concurrency: int = 1
     host_memory_gib: float | None = None
+    host_memory: str | None = None
     source: str = field(default=_RTX6K)
 
 
@@ -157,6 +158,16 @@ def _b200(concurrency: int, measured: float) -> MeasuredSpeed:
     service = {"checkpoint": FP8, "engine": "vllm", "tensor_parallel": 4, "context": 2560, "concurrency": concurrency}
     what = f"4x B200, FP8, vLLM TP4, 2,560 tokens, {concurrency} at once"
     return MeasuredSpeed(what, "4x B200", service, measured, concurrency, source="report of a 4x B200 benchmark")
+
+
+def _sglang(gpus: str, concurrency: int, measured: float) -> MeasuredSpeed:
+    """Output tokens of prompts and answers of up to 1,000 tokens each, so that prompts are in the time too."""
+    service = {"checkpoint": FP8, "engine": "sglang", "tensor_parallel": 8, "expert_parallel": True, "context": 2048}
+    what = f"8x {gpus}, FP8, SGLang TP8 EP8, 2,048 tokens, {concurrency} at once"
+    source = "SGLang cookbook, MiniMax-M2.5"
+    return MeasuredSpeed(
+        what, f"8x {gpus}", {**service, "concurrency": concurrency}, measured, concurrency, source=source
+    )
 
 
 def _pro_6000(what: str, gpus: int, service: dict[str, Any], measured: float, concurrency: int = 1) -> MeasuredSpeed:
@@ -170,6 +181,8 @@ _EIGHT_MAX_Q = {"checkpoint": FP8, "engine": "sglang", "tensor_parallel": 8, "co
 _REAP = {"checkpoint": "lukealonso/MiniMax-M2.5-REAP-139B-A10B-NVFP4"}
 SPEED = (
     *(_b200(n, v) for n, v in ((1, 87), (8, 581), (16, 1057), (32, 1636), (64, 2591), (128, 3943))),
+    *(_sglang("B200", n, v) for n, v in ((1, 98.17), (16, 842.49), (100, 2737.02))),
+    *(_sglang("H100 80GB HBM3", n, v) for n, v in ((1, 119.08), (16, 934.22), (100, 3133.56))),
     _pro_6000("FP8, vLLM TP4, 20,000 tokens", 4, {**_FOUR_FP8, "context": 20000}, 81),
     _pro_6000("FP8, vLLM TP4, 100,000 tokens", 4, {**_FOUR_FP8, "context": 100000}, 61),
     _pro_6000(
@@ -211,5 +224,15 @@ SPEED = (
         12.9,
         host_memory_gib=192,
         source="ai-manual.ru",
+    ),
+    MeasuredSpeed(
+        # The card was an RTX 4090 D of 48 GB, which has 5 % more bandwidth than the one that it is planned with.
+        "RTX 6000 Ada + RTX 3090, 8x DDR5-4800, UD-Q4_K_XL, llama.cpp with experts in host memory, 65,536 tokens",
+        ["RTX 6000 Ada", "RTX 3090"],
+        {"model": "MiniMax-M2.1", "quant": "UD-Q4_K_XL", "context": 65536},
+        20.05,
+        host_memory_gib=256,
+        host_memory="8x DDR5-4800",
+        source="unsloth/MiniMax-M2.1-GGUF, discussion 2 (RTX 4090 D 48 GB)",
     ),
 )

@@ -52,7 +52,7 @@ def test_a_context_that_rigup_picks_leaves_the_margin(gpus: str, service: dict[s
 @pytest.mark.parametrize(
     ("gpus", "service"),
     [
-        (["H200", "L40S"], {}),
+        (["H200", "L40S"], {"pipeline_parallel": 2}),
         (["RTX 6000 Ada"] * 3 + ["RTX 3090"], {}),
         ("5x RTX 3090", {}),
         ([PRO_6000] * 2 + ["RTX 3090"] * 2, {"tensor_parallel": 2, "pipeline_parallel": 2}),
@@ -98,23 +98,33 @@ def test_llama_cpp_is_warned_of_too() -> None:
 
 def test_a_checkpoint_with_the_margin_is_preferred_to_a_better_one_without() -> None:
     """Q6_K would leave 536 MiB of each card."""
-    plan = decided("4x RTX 6000 Ada", {"model": "MiniMax-M2.5"})
+    plan = decided("4x RTX 6000 Ada", {"model": "MiniMax-M2.5", "engine": "llama.cpp", "prefer": "quality"})
     assert plan.checkpoint is not None and plan.checkpoint.quant == "Q5_K_M"
     assert "memory-margin" not in {found.rule for found in plan.warnings}
 
 
 def test_more_of_a_gpu_is_given_to_vllm_where_the_default_leaves_no_margin() -> None:
-    two = {"checkpoint": AWQ, "engine": "vllm", "tensor_parallel": 2}
-    default = served(f"2x {PRO_6000}", two)
+    two = {"checkpoint": AWQ, "engine": "vllm", "tensor_parallel": 2, "flags": {"--max-num-seqs": 64}}
+    default = served(f"2x {PRO_6000}", {**two, "context": 32_768})
     tight = served(f"2x {PRO_6000}", {**two, "context": default.kv_tokens - 1024})
     assert (default.memory_fraction, tight.memory_fraction) == (0.90, 0.95)
     assert not tight.is_tight
 
 
+def test_vllm_runs_fewer_sequences_before_it_gets_more_of_a_gpu() -> None:
+    """0.97 of a GPU with 1,024 sequences has run out of memory in the sampler's warm-up."""
+    two = {"checkpoint": AWQ, "engine": "vllm", "tensor_parallel": 2}
+    default = served(f"2x {PRO_6000}", {**two, "context": 32_768})
+    assert (default.memory_fraction, default.sequences) == (0.90, 1024)
+    fewer = served(f"2x {PRO_6000}", {**two, "context": default.kv_tokens - 1024})
+    assert (fewer.memory_fraction, fewer.sequences) == (0.90, 256)
+    assert all(sequences == 16 for fraction, _, sequences in default.attempts if fraction > default.attempts[0][0])
+
+
 @pytest.mark.parametrize("gpus", [["H200", "L40S"], ["RTX 6000 Ada"] * 3 + ["RTX 3090"]])
 def test_no_stage_of_sglang_has_a_larger_cache_than_the_fullest_gpu_has_room_for(gpus: list[str]) -> None:
     """Each rank takes the least that any of them has free (0.5.23, get_available_gpu_memory with distributed)."""
-    planned = served(gpus, {"model": "MiniMax-M2.5", "engine": "sglang"}, 256)
+    planned = served(gpus, {"model": "MiniMax-M2.5", "engine": "sglang", "pipeline_parallel": len(gpus)}, 256)
     assert planned.parallel.pipeline == len(gpus)
     room = min(use.capacity - use.weights - use.overhead for use in planned.usage)
     assert max(use.kv_cache for use in planned.usage) <= room

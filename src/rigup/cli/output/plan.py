@@ -96,6 +96,10 @@ def _show_decided(plan: Plan, together: Sequence[Plan], console: Console) -> Non
     _show_line(console, "context", context_text(plan))
     if plan.decode_tokens_per_second is not None:
         _show_line(console, "estimate", speed_text(plan))
+    if plan.quality:
+        _show_line(console, "quality", plan.quality)
+    for sentence in plan.traded:
+        _show_line(console, "traded", sentence)
     if plan.host_memory_mib:
         _show_line(console, "host", host_memory_text(together))
     for hosts, part in _alike_in_memory(together):
@@ -166,9 +170,9 @@ def speed_text(plan: Plan) -> str:
     """The estimated decode speed for one request and at the service's concurrency."""
     alone, together = plan.decode_tokens_per_second, plan.decode_at_concurrency
     text = f"{alone.low:.0f} to {alone.high:.0f} tokens/s for one request" if alone else ""
-    if together is None:
-        return text
-    return f"{text}, {together.low:.0f} to {together.high:.0f} for {plan.service.concurrency} together"
+    if together is not None:
+        text += f", {together.low:.0f} to {together.high:.0f} for {plan.service.concurrency} together"
+    return f"{text}; {alone.note}: the low end counts with it" if alone and alone.note else text
 
 
 def _show_command(words: NodeCommand, console: Console) -> None:

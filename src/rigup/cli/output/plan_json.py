@@ -24,6 +24,8 @@ NOTHING_DECIDED = (
     "command",
     "environment",
     "moe_config",
+    "quality",
+    "traded",
     "warnings",
 )
 
@@ -62,7 +64,12 @@ def _rig(plan: Plan) -> dict[str, Any]:
         {"index": i, "name": g.name, "memory_mib": g.memory_mib, "compute_capability": g.compute_capability}
         for i, g in enumerate(plan.rig.gpus)
     ]
-    return {"gpus": gpus, "host_memory_gib": plan.rig.host_memory_gib}
+    memory = plan.rig.host_memory
+    return {
+        "gpus": gpus,
+        "host_memory_gib": plan.rig.host_memory_gib,
+        "host_memory": memory and memory.text,
+    }
 
 
 def _decided(plan: Plan) -> dict[str, Any]:
@@ -81,6 +88,8 @@ def _decided(plan: Plan) -> dict[str, Any]:
         "command": list(shown.command),
         "environment": dict(shown.environment),
         "moe_config": plan.moe_config and plan.moe_config.model_dump(include={"file", "status"}),
+        "quality": plan.quality,
+        "traded": list(plan.traded),
         "warnings": [warning.model_dump(exclude={"hint"}) for warning in plan.warnings],
     }
 

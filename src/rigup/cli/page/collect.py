@@ -137,7 +137,8 @@ def _facts(probe: Probe) -> Iterator[tuple[str, str]]:
     if slow:
         yield "throttled", "; ".join(slow)
     if probe.memory_kib:
-        yield "host memory", f"{probe.memory_kib / 2**20:.1f} GiB"
+        speed = f", {probe.host_memory}" if probe.host_memory else ""
+        yield "host memory", f"{probe.memory_kib / 2**20:.1f} GiB{speed}"
     yield "system", probe.os_name or probe.os
     yield "kernel", probe.kernel
 

@@ -16,13 +16,14 @@ from rigup.node import Network
 from rigup.plain_values import quoted
 from rigup.planner.inputs.validation import check_keys, validated
 from rigup.planner.multinode.ports import JOIN_PORTS_ABOVE, join_port, watch_port
-from rigup.rig import SUPPORTED_OS, Gpu, Rig, RigInput
+from rigup.rig import SUPPORTED_OS, Gpu, HostMemory, Rig, RigInput
 from rigup.service import FlagValue, Service
 
 _COUNTED = re.compile(r"^\s*([0-9]{1,9})\s*[x*]\s*(.+)$", re.IGNORECASE)
 _MOST_GPUS = 64
 _LAST_PORT = 65_535
 _RIG_EXAMPLE = 'write it like rig = {"gpus": "4x RTX 3090"}'
+_MEMORY_EXAMPLE = 'write it like "8x DDR5-4800", with as many channels as have a module'
 _SUBNET_EXAMPLE = 'write it like "192.168.100.0/24"'
 _SERVICES_EXAMPLE = 'write it like services = {"chat": {"model": "MiniMax-M2.5"}}'
 
@@ -49,7 +50,15 @@ def read_rig(data: object, path: str, catalogue: Catalogue) -> Rig:
         )
     _check_power_limit(checked.power_limit_w, gpus, f"{path}: rig.power_limit_w")
     _check_subnet(checked.network.subnet, f"{path}: rig.network.subnet")
-    return Rig(**{**dict(checked), "gpus": gpus})
+    memory = _read_host_memory(checked.host_memory, f"{path}: rig.host_memory")
+    return Rig(**{**dict(checked), "gpus": gpus, "host_memory": memory})
+
+
+def _read_host_memory(text: str | None, where: str) -> HostMemory | None:
+    memory = HostMemory.read(text) if text is not None else None
+    if text is not None and memory is None:
+        raise InputError(f"{where}: {quoted(text)} does not say channels, kind and speed", _MEMORY_EXAMPLE)
+    return memory
 
 
 def _check_subnet(subnet: str | None, where: str) -> None:

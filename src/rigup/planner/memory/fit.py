@@ -7,7 +7,7 @@ from typing import Literal
 
 from rigup.planner.candidate import Candidate, mib
 from rigup.planner.memory.cpu import place_on_cpu
-from rigup.planner.memory.host import needed_mib, prompt_cache_mib, system_mib, total_mib
+from rigup.planner.memory.host import kept_for_system_mib, needed_mib, prompt_cache_mib, total_mib
 from rigup.planner.memory.llama_cpp import place_llama_cpp
 from rigup.planner.memory.tensor_engines import place_tensor_engine
 from rigup.planner.memory.usage import Placement, capacities
@@ -100,11 +100,12 @@ def _host_shortfall(candidate: Candidate) -> Shortfall | None:
         return None
     needed = max(needed_mib(candidate, rank) for rank in range(candidate.hosts))
     declared = candidate.rig.host_memory_gib
-    missing = needed - total + (system_mib(total) if total else 0)
+    kept = kept_for_system_mib(candidate, total)
+    missing = needed - total + kept
     if missing <= 0:
         return None
     have = (
-        f"the rig has {declared:g} GiB, of which {system_mib(total):,} MiB are reserved for the system"
+        f"the rig has {declared:g} GiB, of which {kept:,} MiB are reserved for the system"
         if declared
         else "the rig does not declare how much it has (rig.host_memory_gib)"
     )

@@ -54,7 +54,7 @@ def place_llama_cpp(candidate: Candidate, rooms: Sequence[float]) -> Placement:
     if counts is None:
         return _lacking(layers, caches, free)
     gpus = _usage(counts, layers, caches, overheads, output, rooms)
-    host = LLAMA_CPP_HOST + weights.embedding + weights.experts_of_first(candidate.cpu_moe_layers)
+    host = LLAMA_CPP_HOST + weights.embedding + weights.experts_on_host(candidate.host_expert_shares)
     split = (*counts[:-1], counts[-1] + 1) if len(counts) > 1 else ()
     peer = LLAMA_CPP_HOST if candidate.hosts > 1 else 0
     return Placement(gpus=gpus, host=host, peer=peer, kv_tokens=tokens, tensor_split=split)
@@ -85,9 +85,9 @@ def _reserve(gpu: Gpu) -> float:
 
 
 def _layer_weights(candidate: Candidate, weights: Weights) -> list[float]:
-    """--n-cpu-moe N leaves the experts of the first N layers on the host."""
-    on_host = candidate.cpu_moe_layers
-    return [layer.total - (layer.experts if number < on_host else 0.0) for number, layer in enumerate(weights.layers)]
+    """Each layer without the part of its experts that is on the host."""
+    shares = candidate.host_expert_shares
+    return [layer.total - share * layer.experts for layer, share in zip(weights.layers, shares, strict=True)]
 
 
 def _lacking(layers: list[float], caches: Sequence[float], free: Sequence[float]) -> Placement:

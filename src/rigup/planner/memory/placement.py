@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 
@@ -11,6 +11,8 @@ _PRECISION = 2**20
 
 def partition(costs: Sequence[float], rooms: Sequence[float]) -> tuple[int, ...] | None:
     """How many consecutive layers each GPU gets, so that the fullest GPU is as empty as can be, to a MiB.
+
+    The rest is shared out evenly: no GPU stays nearly empty where others are filled up to that margin.
 
     costs: bytes of each layer, in order. rooms: bytes that each GPU has for layers. Every GPU gets a layer at least.
     The counts add up to the layers. None if the layers do not fit; the same input always gives the same answer.
@@ -29,7 +31,8 @@ def partition(costs: Sequence[float], rooms: Sequence[float]) -> tuple[int, ...]
             high = margin
         else:
             low, best = margin, tried
-    return best
+    even = _evened(totals, rooms, low)
+    return even if _leaves(even, totals, rooms, low) else best
 
 
 def fits(costs: Sequence[float], rooms: Sequence[float]) -> bool:
@@ -52,6 +55,39 @@ def _filled(totals: list[float], rooms: Sequence[float], margin: float) -> tuple
         counts.append(count)
         done += count
     return tuple(counts) if done == layers else None
+
+
+def _evened(totals: list[float], rooms: Sequence[float], margin: float) -> tuple[int, ...]:
+    """A split that leaves each GPU as much as the GPUs after it have on average, as far as whole layers allow.
+
+    Requires that some split leaves `margin` on each GPU. If layers differ much, this one may leave less: see `_leaves`.
+    """
+    layers, last = len(totals) - 1, len(rooms) - 1
+    # The fewest layers that the first GPUs must hold, so that those after them can hold the rest.
+    least = [layers]
+    for room in reversed(rooms[1:]):
+        start = bisect_left(totals, totals[least[0]] - room + margin, 0, least[0])
+        least.insert(0, min(start, least[0] - 1))
+    counts, done = [], 0
+    for position, room in enumerate(rooms):
+        most = min(bisect_right(totals, totals[done] + room - margin) - 1, layers - (last - position))
+        fewest = max(least[position], done + 1)
+        spare = (sum(rooms[position:]) - (totals[-1] - totals[done])) / (last - position + 1)
+        end = bisect_left(totals, totals[done] + room - spare, fewest, max(fewest, most))
+        if end > fewest and totals[end] - (totals[done] + room - spare) > totals[done] + room - spare - totals[end - 1]:
+            end -= 1
+        counts.append(end - done)
+        done = end
+    return tuple(counts)
+
+
+def _leaves(counts: Sequence[int], totals: list[float], rooms: Sequence[float], margin: float) -> bool:
+    """Whether a split leaves each GPU at least `margin`, and each has a layer."""
+    ends = list(accumulate(counts))
+    starts = [0, *ends[:-1]]
+    return min(counts) > 0 and all(
+        room - (totals[end] - totals[start]) >= margin for start, end, room in zip(starts, ends, rooms, strict=True)
+    )
 
 
 def _any_split(totals: list[float], rooms: Sequence[float]) -> tuple[int, ...] | None:

@@ -8,6 +8,7 @@ every rank.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
@@ -67,6 +68,10 @@ class Weights:
     def experts_of_first(self, count: int) -> float:
         """The experts of the first layers."""
         return sum(layer.experts for layer in self.layers[:count])
+
+    def experts_on_host(self, shares: Sequence[float]) -> float:
+        """The experts in host memory. shares: the part of each layer's experts."""
+        return sum(share * layer.experts for layer, share in zip(self.layers, shares, strict=True))
 
 
 @lru_cache(maxsize=1024)

@@ -9,6 +9,7 @@ from rigup.plain_values import quoted
 from rigup.planner.candidate import Candidate
 from rigup.planner.engine_memory import MEMORY_OPTIONS, PARTITION_VARIABLES, MemoryOption, partition, whole_number
 from rigup.planner.memory.cpu import cache_gib, needed_gib
+from rigup.planner.offload import complaints
 from rigup.planner.rules.rule import Complaint, engine_name, refuses
 from rigup.planner.rules.unmodelled_options import DRAFTS, UNMODELLED
 from rigup.service import FlagValue
@@ -82,6 +83,14 @@ def uncounted_option(candidate: Candidate) -> Iterator[Complaint]:
                 f"{option} loads a second model, which the plan does not count",
                 "leave it out, or draft without a model (n-grams)",
             )
+
+
+@refuses("expert-offload", "llama.cpp b11434 common/arg.cpp: --override-tensor, --cpu-moe")
+def expert_offload(candidate: Candidate) -> Iterator[Complaint]:
+    """llama.cpp's own options may keep experts in host memory, and nothing that the plan does not count there."""
+    if candidate.engine.name == "llama.cpp":
+        for wrong in complaints(candidate.service, candidate.model.layers):
+            yield wrong, 'write a pattern of experts and CPU, like "ffn_.*_exps=CPU", or set offload in the service'
 
 
 def _names_a_model(base: str, option: str, value: FlagValue) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from rigup.planner.candidate import Candidate
 from rigup.planner.memory.overhead import MARGIN_MIB
 from rigup.planner.moe_config import hides_its_own, moe_config, own_files, unread_because, used_files
+from rigup.planner.offload import experts_in_words
 from rigup.planner.rules.rule import Complaint, refuses, warns
 
 
@@ -66,13 +67,35 @@ def memory_margin(candidate: Candidate) -> Iterator[Complaint]:
         )
 
 
+@warns("idle-gpus", "the plan: the GPUs of the rig that the service leaves out")
+def idle_gpus(candidate: Candidate) -> Iterator[Complaint]:
+    """GPUs of the rig that the plan does not use are said."""
+    used, service = set(candidate.local_gpus), candidate.service
+    idle = [index for index in range(len(candidate.rig.gpus)) if index not in used]
+    if not idle or not used or service.gpus is not None:
+        return
+    which = f"GPU {idle[0]} is" if len(idle) == 1 else f"GPUs {_listed(idle)} are"
+    yield (
+        f"{which} idle: the service uses {len(used)} of {len(candidate.rig.gpus)}",
+        "serve something else on the rest (gpus in each service), or set data_parallel or pipeline_parallel",
+    )
+
+
+def _listed(numbers: list[int]) -> str:
+    """Numbers in a row as one: "8-11", "1, 3"."""
+    if len(numbers) > 2 and numbers == list(range(numbers[0], numbers[-1] + 1)):
+        return f"{numbers[0]}-{numbers[-1]}"
+    return ", ".join(str(number) for number in numbers)
+
+
 @warns("host-offload", "memory bandwidths: host memory gives tens of GB/s, these cards give hundreds to thousands")
 def host_offload(candidate: Candidate) -> Iterator[Complaint]:
     """Weights in host memory slow down every token."""
-    if candidate.cpu_moe_layers:
+    if candidate.offloads_experts:
+        whose = experts_in_words(candidate)
         yield (
-            f"the experts of {candidate.cpu_moe_layers} of {candidate.model.layers} layers are in host memory: every "
-            "token reads from it, several times slower than from VRAM",
+            f"{whose} {'is' if whose[0].isdigit() else 'are'} in host memory: every token reads from it, several times "
+            "slower than from VRAM",
             "use a smaller quantisation that fits the GPUs: it is faster",
         )
     elif candidate.cpu_offload_gib:
@@ -80,6 +103,13 @@ def host_offload(candidate: Candidate) -> Iterator[Complaint]:
             f"{candidate.cpu_offload_gib} GiB of each GPU's weights are in host memory and cross PCIe for every token",
             "use a smaller quantisation that fits the GPUs: it is faster",
         )
+
+
+@warns("offload-experts", "vLLM config/offload.py and SGLang exec_.py: their offload takes weights as they come")
+def offload_experts(candidate: Candidate) -> Iterator[Complaint]:
+    """Only llama.cpp can keep the experts, and nothing else, in host memory."""
+    if candidate.service.offload == "experts" and candidate.engine.name != "llama.cpp" and candidate.gpus:
+        yield f"{candidate.engine.title} cannot offload experts alone", "use llama.cpp, or leave offload out"
 
 
 @warns("moe-config", "fused-MoE config files in the engine's wheel, per version")

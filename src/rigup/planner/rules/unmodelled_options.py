@@ -110,7 +110,7 @@ _SGLANG = {
 _ARGUMENTS = "llama.cpp b11434 common/arg.cpp"
 _LLAMA_CPP = {
     **_each(
-        "--no-kv-offload -nkvo --override-tensor -ot --n-cpu-ffn -ncffn",
+        "--no-kv-offload -nkvo --n-cpu-ffn -ncffn",
         "leave it out; if the model does not fit the GPUs, set offload in the service",
         _ARGUMENTS,
     ),

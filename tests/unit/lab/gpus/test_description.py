@@ -49,6 +49,6 @@ def test_a_baseboard_with_switches_says_how_they_are_managed() -> None:
 
 
 def test_an_unknown_gpu_is_an_error_that_names_the_option() -> None:
-    with pytest.raises(InputError, match=r'^--rig: rig\.gpus: unknown GPU "RTX 3091"') as raised:
-        describe("4x RTX 3091", "lab1")
+    with pytest.raises(InputError, match=r'^--rig: rig\.gpus: unknown GPU "RTX 3900"') as raised:
+        describe("4x RTX 3900", "lab1")
     assert raised.value.hint == 'try "RTX 3090"'

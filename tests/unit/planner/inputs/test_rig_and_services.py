@@ -56,7 +56,7 @@ BAD_RIGS: dict[str, tuple[object, str, str]] = {
     "key like no other": (
         {"gpus": [], "zzz": 1},
         "rig.zzz: unknown key",
-        "choose from: gpus, host_memory_gib, hosts_per_service, network, os, power_limit_w",
+        "choose from: gpus, host_memory, host_memory_gib, hosts_per_service, network, os, power_limit_w",
     ),
     "no host for a service": (
         {"gpus": [], "hosts_per_service": 0},

@@ -30,6 +30,7 @@ def test_m3_on_eight_h100_holds_what_the_indexer_leaves() -> None:
         "engine": "vllm",
         "tensor_parallel": 8,
         "kv_cache_type": "bf16",
+        "context": 131_072,
     }
     found = served("8x H100 80GB HBM3", asked)
     on_a_gpu = found.memory[0].kv_cache_mib * 2**20

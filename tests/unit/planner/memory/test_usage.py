@@ -35,7 +35,7 @@ def test_the_cards_of_the_llama_cpp_row_are_shown_one_by_one() -> None:
 
 @pytest.mark.parametrize("row", SPEED, ids=lambda row: row.what)
 def test_measured_speed_lies_in_the_range(row: MeasuredSpeed) -> None:
-    estimate = decode_speed(served(row.gpus, row.service, row.host_memory_gib), row.concurrency)
+    estimate = decode_speed(served(row.gpus, row.service, row.host_memory_gib, row.host_memory), row.concurrency)
     assert estimate.low <= row.measured <= estimate.high
 
 
@@ -63,12 +63,12 @@ def memory_line(row: MeasuredMemory) -> str:
 
 def middle(row: MeasuredSpeed) -> float:
     """The geometric middle of the estimated range."""
-    estimate = decode_speed(served(row.gpus, row.service, row.host_memory_gib), row.concurrency)
+    estimate = decode_speed(served(row.gpus, row.service, row.host_memory_gib, row.host_memory), row.concurrency)
     return float((estimate.low * estimate.high) ** 0.5)
 
 
 def speed_line(row: MeasuredSpeed) -> str:
     """One row of the table of speed in docs/memory.md."""
-    estimate = decode_speed(served(row.gpus, row.service, row.host_memory_gib), row.concurrency)
+    estimate = decode_speed(served(row.gpus, row.service, row.host_memory_gib, row.host_memory), row.concurrency)
     off = f"{middle(row) / row.measured - 1:+.0%}".replace("%", " %")
     return f"| {row.what} | {estimate.low:,.0f} to {estimate.high:,.0f} | {row.measured:,.1f} | {off} | {row.source} |"

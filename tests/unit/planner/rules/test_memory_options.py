@@ -172,7 +172,6 @@ SECOND = "loads a second model, which the plan does not count"
         ("sglang", "--cpu-offload-gb", 20, UNSEEN),
         ("sglang", "--speculative-draft-model-path", "a/b", SECOND),
         ("llama.cpp", "--no-kv-offload", True, UNSEEN),
-        ("llama.cpp", "-ot", "exps=CPU", UNSEEN),
         ("llama.cpp", "-md", "draft.gguf", SECOND),
         ("vllm", "--enable-lora", True, UNSEEN),
         ("vllm", "--enable-eplb", True, UNSEEN),

@@ -52,6 +52,9 @@ CONFIG: dict[str, Any] = {
     "bos_token_id": 256,
     "eos_token_id": 257,
 }
+ATTENTION = (
+    f'{{ kind = "full", layers = "0-{LAYERS - 1}", heads = {HEADS}, kv_heads = {KV_HEADS}, head_dim = {HEAD_DIM} }}'
+)
 MODEL_ENTRY = f"""\
 [[model]]
 name = "{MODEL}"
@@ -59,9 +62,7 @@ family = "minimax_m2"
 architecture = "MiniMaxM2ForCausalLM"
 layers = {LAYERS}
 hidden = {HIDDEN}
-heads = {HEADS}
-kv_heads = {KV_HEADS}
-head_dim = {HEAD_DIM}
+attention = [{ATTENTION}]
 vocab = {VOCAB}
 context = {CONTEXT}
 experts = {EXPERTS}

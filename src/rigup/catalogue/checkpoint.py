@@ -8,6 +8,7 @@ from pydantic import Field
 
 from rigup.catalogue.engines import VersionText
 from rigup.service import EngineName
+from rigup.tensor_bytes import TensorBytes
 from rigup.units import Frozen
 
 Scheme = Literal["gguf", "bf16", "fp8_block128", "nvfp4", "mxfp8", "int4_g32", "int4_g64", "int4_g128"]
@@ -21,6 +22,7 @@ class CheckpointEntry(Frozen):
     scheme: how the weights are stored. scope: what is quantised: "all" (GGUF), "linear" (every linear layer but
     router and head) or "experts" (the rest stays in bf16).
     bytes: the size of all files; `bytes_exact` says whether it was read or computed.
+    tensors: where these bytes lie, read from the files' headers; None where only the shapes of the model tell.
     experts: how many experts a layer keeps where some were pruned, else None; `parameters` are those left.
     entry: the file that the engine is pointed at, "" for the folder.
     embedding_bits, head_bits, attention_bits: bits a weight of these tensors in a GGUF; attention_bits None means as
@@ -35,6 +37,7 @@ class CheckpointEntry(Frozen):
     scope: Scope = "all"
     bytes: Annotated[int, Field(ge=1)]
     bytes_exact: bool = False
+    tensors: TensorBytes | None = None
     experts: Annotated[int, Field(ge=1)] | None = None
     parameters: Annotated[int, Field(ge=1)] | None = None
     shards: Annotated[int, Field(ge=1)] | None = None

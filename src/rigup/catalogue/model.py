@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from functools import cached_property
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from rigup.attention import Attention
 from rigup.units import Frozen
 
 Size = Annotated[int, Field(ge=1)]
@@ -15,13 +17,12 @@ SizeOrNone = Annotated[int, Field(ge=0)]
 class Model(Frozen):
     """One model as published. Every figure's source is in `sources`, by field name.
 
-    layers, hidden, heads, kv_heads, head_dim, vocab: as in the model's config.
+    layers, hidden, vocab: as in the model's config. attention: what each layer keeps of a sequence, each layer once.
+    mtp_attention: the same of built-in draft layers, which are numbered from 0 on as well.
     context: the longest position the model was made for, tokens.
     experts, experts_per_token, expert_intermediate, shared_experts: the mixture of experts; `experts` 0 is a
     dense model.
     dense_layers, intermediate: feed-forward layers without experts and their width.
-    index_head_dim, index_layers: the one key head that an indexer of sparse attention keeps for each token, and how
-    many layers have one; 0 without.
     reference_bits: bits a weight of the checkpoint that the maker publishes; more bits than that add no quality.
     sampling: the maker's advice. license_note: what a user should know before serving it, "" if nothing.
     """
@@ -31,9 +32,8 @@ class Model(Frozen):
     architecture: str = ""
     layers: Size
     hidden: Size
-    heads: Size
-    kv_heads: Size
-    head_dim: Size
+    attention: tuple[Attention, ...]
+    mtp_attention: tuple[Attention, ...] = ()
     vocab: Size
     context: Size
     experts: SizeOrNone = 0
@@ -42,8 +42,6 @@ class Model(Frozen):
     shared_experts: SizeOrNone = 0
     dense_layers: SizeOrNone = 0
     intermediate: SizeOrNone = 0
-    index_head_dim: SizeOrNone = 0
-    index_layers: SizeOrNone = 0
     tied_embeddings: bool = False
     parameters: Size
     active_parameters: Size
@@ -59,15 +57,27 @@ class Model(Frozen):
         """Hashes the name: it is unique in a catalogue, and the tables of sources cannot be hashed."""
         return hash(self.name)
 
+    @model_validator(mode="after")
+    def _every_layer_once(self) -> Self:
+        for name, entries, layers in (
+            ("attention", self.attention, self.layers),
+            ("mtp_attention", self.mtp_attention, None),
+        ):
+            numbers = sorted(number for entry in entries for number in entry.layers)
+            if numbers != list(range(len(numbers) if layers is None else layers)):
+                count = "from 0 on" if layers is None else f"from 0 to {layers - 1}"
+                raise ValueError(f"{name}: each layer {count} must be in one entry, and in no other")
+        return self
+
     @property
     def embedding_parameters(self) -> int:
         """Weights of the token embeddings; the output head has as many unless the two are tied."""
         return self.vocab * self.hidden
 
-    @property
-    def attention_parameters(self) -> int:
-        """Weights of q, k, v and o in one layer."""
-        return 2 * self.hidden * self.head_dim * (self.heads + self.kv_heads)
+    @cached_property
+    def attention_parameters(self) -> float:
+        """Weights of the attention of one layer, on average."""
+        return sum(entry.parameters(self.hidden) * len(entry.layers) for entry in self.attention) / self.layers
 
     @property
     def expert_parameters(self) -> int:
@@ -80,6 +90,14 @@ class Model(Frozen):
         return self.layers - self.dense_layers if self.experts else 0
 
     @property
-    def kv_elements(self) -> int:
-        """Elements of the KV cache for one token in one layer."""
-        return 2 * self.kv_heads * self.head_dim
+    def attention_shape(self) -> str:
+        """What the layers keep, for people: "62 layers, 48 heads, 8 KV heads of 128"."""
+        if len(self.attention) == 1:
+            return f"{self.layers} layers, {self.attention[0].shape}"
+        return f"{self.layers} layers: " + "; ".join(
+            f"{len(entry.layers)} of {entry.shape}" for entry in self.attention
+        )
+
+    def divides(self, tensor: int) -> bool:
+        """Whether each of `tensor` ranks gets whole heads of every layer."""
+        return all(entry.divides(tensor) for entry in self.attention)

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rigup.attention.attention_class import Storage
 from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.catalogue.model import Model
 from rigup.catalogue.option_names import known_options, known_variables
@@ -138,6 +139,11 @@ class Candidate:
     host_memory_mib: int = 0
     peer_memory_mib: int = 0
     prompt_cache_mib: int | None = None
+
+    @property
+    def storage(self) -> Storage:
+        """What its KV cache is kept in. llama.cpp puts whole layers on a GPU, so that one rank has each."""
+        return Storage(self.engine.name, self.kv_cache_type, self.parallel.tensor)
 
     @property
     def hosts(self) -> int:

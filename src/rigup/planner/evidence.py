@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from rigup.plan import Evidence
 from rigup.planner.candidate import Candidate, mib
@@ -52,9 +53,8 @@ def _driver_figures(candidate: Candidate) -> Iterator[Evidence]:
 
 def _model_figures(candidate: Candidate) -> Iterator[Evidence]:
     model = candidate.model
-    shape = f"{model.layers} layers, {model.heads} heads, {model.kv_heads} KV heads of {model.head_dim}"
     for figure, value, field in (
-        ("shape", shape, "layers"),
+        ("shape", model.attention_shape, "layers"),
         ("parameters", f"{candidate.checkpoint.parameters or model.parameters:,}", "parameters"),
         ("context", f"{model.context:,} tokens", "context"),
     ):
@@ -84,13 +84,13 @@ def _checkpoint_figures(candidate: Candidate) -> Iterator[Evidence]:
 
 
 def _engine_figures(candidate: Candidate) -> Iterator[Evidence]:
-    per_token = token_bytes(candidate.model, candidate.kv_cache_type)
+    per_token = token_bytes(candidate.model, replace(candidate.storage, tensor=1))
     name = f"{candidate.engine.title} {candidate.version}"
     yield Evidence(
         subject=f"KV cache {candidate.kv_cache_type}",
         figure="one token",
         value=f"{per_token:,.0f} bytes",
-        source="docs/memory.md: layers x 2 x KV heads x head size x bytes of an element",
+        source="docs/memory.md: what each layer keeps of it",
     )
     yield Evidence(
         subject=name,

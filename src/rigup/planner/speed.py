@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from rigup.plan import Speed
 from rigup.planner.candidate import Candidate, stage_ranks
-from rigup.planner.memory.kv_cache import layer_token_bytes, token_bytes
+from rigup.planner.memory.kv_cache import token_bytes
 from rigup.planner.memory.weights import active_bytes, weights_of
 from rigup.units import GIB
 
@@ -54,7 +54,7 @@ def _tensor_engine_step(candidate: Candidate, sequences: int, end: _Efficiency) 
         return end.step_s + end.sequence_s * sequences + _host_step(candidate, sequences, end)
     weights = active_bytes(candidate.checkpoint, model, sequences)
     tokens = min(candidate.context * sequences, candidate.kv_tokens // parallel.data) * end.filled
-    cache = model.layers * layer_token_bytes(model, candidate.kv_cache_type, parallel.tensor) * tokens
+    cache = token_bytes(model, candidate.storage) * tokens
     shares = candidate.pipeline_partition or (model.layers,)
     seconds = end.step_s + end.sequence_s * sequences
     for stage, layers in enumerate(shares):
@@ -77,7 +77,7 @@ def _llama_cpp_step(candidate: Candidate, sequences: int, end: _Efficiency) -> f
     """GPUs work one after the other; experts on the host are read at the host's pace."""
     model = candidate.model
     total = active_bytes(candidate.checkpoint, model, sequences)
-    cache = token_bytes(model, candidate.kv_cache_type) * candidate.context * end.filled * sequences
+    cache = token_bytes(model, candidate.storage) * candidate.context * end.filled * sequences
     if not candidate.gpu_indices:
         return _host_step(candidate, sequences, end)
     experts = weights_of(candidate.checkpoint, model).experts * candidate.cpu_moe_layers
@@ -94,7 +94,7 @@ def _llama_cpp_step(candidate: Candidate, sequences: int, end: _Efficiency) -> f
 def _host_step(candidate: Candidate, sequences: int, end: _Efficiency) -> float:
     """Everything is read from host memory and computed there."""
     model = candidate.model
-    cache = token_bytes(model, candidate.kv_cache_type) * candidate.context * end.filled * sequences
+    cache = token_bytes(model, candidate.storage) * candidate.context * end.filled * sequences
     flops = 2.0 * model.active_parameters * sequences
     read = active_bytes(candidate.checkpoint, model, sequences) + cache
     return read / end.host_bytes_per_s + flops / end.host_flops_per_s

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from rigup.attention.full import FullAttention
 from rigup.catalogue.catalogue import DATA, Catalogue, load_catalogue
 from rigup.errors import InputError
 
@@ -60,11 +61,15 @@ def test_checkpoints_and_gpus_are_named_once(catalogue: Catalogue) -> None:
 @pytest.mark.parametrize("name", ["MiniMax-M2", "MiniMax-M2.1", "MiniMax-M2.5", "MiniMax-M2.7"])
 def test_the_shape_of_minimax_adds_up_to_its_parameters(catalogue: Catalogue, name: str) -> None:
     model = catalogue.models_by_name[name]
-    norms = model.layers * (2 * model.hidden + model.head_dim * (model.heads + model.kv_heads)) + model.hidden
+    (attention,) = model.attention
+    assert isinstance(attention, FullAttention)
+    norms = (
+        model.layers * (2 * model.hidden + attention.head_dim * (attention.heads + attention.kv_heads)) + model.hidden
+    )
     routers = model.layers * model.experts * (model.hidden + 1)
     experts = model.layers * model.experts * model.expert_parameters
-    attention = model.layers * model.attention_parameters
-    assert 2 * model.embedding_parameters + attention + experts + routers + norms == model.parameters
+    projections = model.layers * model.attention_parameters
+    assert 2 * model.embedding_parameters + projections + experts + routers + norms == model.parameters
 
 
 def test_ten_lines_add_a_gpu_and_a_checkpoint(tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ MEMORY = (
         {"model": "MiniMax-M2.5", "quant": "UD-IQ2_M", "context": 65536, "kv_cache_type": "f16"},
         "MiB",
         15_872,
-        lambda c: token_bytes(c.model, "f16") * 65536 / MIB,
+        lambda c: token_bytes(c.model, c.storage) * 65536 / MIB,
         LLAMA_CPP_LOG,
         True,
     ),
@@ -134,7 +134,7 @@ MEMORY = (
         {"model": "MiniMax-M2.5", "quant": "UD-IQ2_M", "context": 196608, "kv_cache_type": "q4_0"},
         "GiB",
         13.0,
-        lambda c: token_bytes(c.model, "q4_0") * 196608 / GIB,
+        lambda c: token_bytes(c.model, c.storage) * 196608 / GIB,
         "growth of a Strix Halo's memory",
     ),
 )

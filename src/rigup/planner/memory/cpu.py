@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from rigup.planner.candidate import Candidate
-from rigup.planner.memory.kv_cache import layer_token_bytes
+from rigup.planner.memory.kv_cache import token_bytes
 from rigup.planner.memory.overhead import TENSOR_ENGINE_HOST, sampler, tensor_engine_activations
 from rigup.planner.memory.usage import Placement
 from rigup.planner.memory.weights import weights_of
@@ -42,5 +42,4 @@ def needed_gib(candidate: Candidate, requests: int) -> int:
 
 def _token_bytes(candidate: Candidate) -> float:
     """Bytes of KV cache that a token takes on one rank."""
-    model = candidate.model
-    return model.layers * layer_token_bytes(model, candidate.kv_cache_type, candidate.parallel.tensor)
+    return token_bytes(candidate.model, candidate.storage)

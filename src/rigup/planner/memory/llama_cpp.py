@@ -33,7 +33,7 @@ def place_llama_cpp(candidate: Candidate, rooms: Sequence[float]) -> Placement:
     model = candidate.model
     weights = weights_of(candidate.checkpoint, model)
     tokens = candidate.context * candidate.sequences
-    cache = layer_token_bytes(model, candidate.kv_cache_type) * tokens
+    cache = layer_token_bytes(model, candidate.storage) * tokens
     logits = llama_cpp_logits(model, candidate.batched_tokens)
     compute = llama_cpp_compute(model, tokens, candidate.kv_cache_type, len(rooms), candidate.batched_tokens)
     if not rooms and candidate.hosts > 1:

@@ -6,7 +6,9 @@ fitted to measurements.
 
 from __future__ import annotations
 
+from rigup.attention.attention_class import Storage
 from rigup.catalogue.model import Model
+from rigup.planner.memory.kv_cache import layer_token_bytes
 from rigup.units import GIB, MIB
 
 # Driver reserve, CUDA context, NCCL and all-reduce buffers, attention workspaces, CUDA graphs of one vLLM or
@@ -43,7 +45,7 @@ def tensor_engine_activations(model: Model, experts_cut: int, tensor: int, batch
         max(model.hidden, 2 * model.expert_intermediate // experts_cut) + model.expert_intermediate // experts_cut
     )
     dense = 3 * model.intermediate // tensor
-    attention = (model.heads + 2 * model.kv_heads) * model.head_dim // tensor
+    attention = max(entry.activations(tensor) for entry in model.attention)
     return 2.0 * batched_tokens * (max(moe, dense) + attention + 6 * model.hidden)
 
 
@@ -68,7 +70,8 @@ def llama_cpp_compute(model: Model, context_total: int, kv_cache_type: str, gpus
     """
     copies = PIPELINE_COPIES if gpus > 1 else 1
     mask = micro_batch * context_total * (4 * copies + 2)
-    conversion = 0 if kv_cache_type in ("f16", "bf16") else 2 * model.kv_elements * context_total
+    converted = layer_token_bytes(model, Storage("llama.cpp", "f16"))
+    conversion = 0 if kv_cache_type in ("f16", "bf16") else converted * context_total
     width = model.experts_per_token * (3 * model.expert_intermediate + 2 * model.hidden) + 3 * model.intermediate
     return mask + conversion + 4.0 * micro_batch * (width + 6 * model.hidden)
 

@@ -83,7 +83,7 @@ def _shape(candidate: Candidate) -> _Shape:
     table = request_table(candidate.sequences, candidate.context) if candidate.engine.name == "sglang" else 0.0
     overheads = [candidate.runtime_bytes + candidate.driver_bytes + activations + table] * stages
     overheads[-1] += sampler(model, candidate.sequences)
-    token = layer_token_bytes(model, candidate.kv_cache_type, tensor)
+    token = layer_token_bytes(model, candidate.storage)
     return _Shape(layer, token, tuple(extras), tuple(overheads))
 
 

@@ -39,21 +39,15 @@ def llama_sizes(candidate: Candidate) -> Iterator[Complaint]:
 )
 def tensor_parallel_heads(candidate: Candidate) -> Iterator[Complaint]:
     """Attention heads and KV heads must divide evenly over the tensor-parallel GPUs."""
-    model, size = candidate.model, candidate.parallel.tensor
-    if candidate.engine.name == "llama.cpp" or heads_divide(candidate, size):
+    size = candidate.parallel.tensor
+    if candidate.engine.name == "llama.cpp" or candidate.model.divides(size):
         return
-    sizes = ", ".join(str(n) for n in range(1, LARGEST_TENSOR_PARALLEL + 1) if heads_divide(candidate, n))
+    sizes = ", ".join(str(n) for n in range(1, LARGEST_TENSOR_PARALLEL + 1) if candidate.model.divides(n))
+    whole = next(entry.divided for entry in candidate.model.attention if not entry.divides(size))
     yield (
-        f"tensor_parallel {size} does not divide {model.heads} attention heads and {model.kv_heads} KV heads",
+        f"tensor_parallel {size} does not divide {whole}",
         f"choose tensor_parallel from {sizes}; for other numbers of GPUs use pipeline_parallel or llama.cpp",
     )
-
-
-def heads_divide(candidate: Candidate, size: int) -> bool:
-    """Whether every one of `size` GPUs gets whole attention heads and whole, or repeated, KV heads."""
-    model = candidate.model
-    kv_whole = model.kv_heads % size == 0 if size <= model.kv_heads else size % model.kv_heads == 0
-    return model.heads % size == 0 and kv_whole
 
 
 @refuses(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
+from rigup.attention.attention_class import Storage
 from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.catalogue.model import Model
 from rigup.errors import InputError
@@ -80,13 +83,13 @@ def test_a_batch_touches_more_experts_but_never_more_than_there_are() -> None:
     [("f16", 253_952), ("bf16", 253_952), ("fp8", 126_976), ("q8_0", 134_912), ("q5_1", 95_232), ("q4_0", 71_424)],
 )
 def test_bytes_of_a_token_in_the_kv_cache(kind: str, size: int) -> None:
-    assert token_bytes(catalogue().models_by_name["MiniMax-M2.5"], kind) == size
+    assert token_bytes(catalogue().models_by_name["MiniMax-M2.5"], Storage("vllm", kind)) == size
 
 
 def test_kv_heads_are_repeated_beyond_as_many_ranks_as_heads() -> None:
-    model = catalogue().models_by_name["MiniMax-M2.5"]
-    assert layer_token_bytes(model, "bf16", 8) * 8 == layer_token_bytes(model, "bf16", 1)
-    assert layer_token_bytes(model, "bf16", 16) == layer_token_bytes(model, "bf16", 8)
+    model, storage = catalogue().models_by_name["MiniMax-M2.5"], partial(Storage, "vllm", "bf16")
+    assert layer_token_bytes(model, storage(8)) * 8 == layer_token_bytes(model, storage(1))
+    assert layer_token_bytes(model, storage(16)) == layer_token_bytes(model, storage(8))
 
 
 def test_bits_count_what_is_left_after_pruning() -> None:

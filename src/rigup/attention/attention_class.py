@@ -1,0 +1,86 @@
+"""What every class of attention answers, whatever the engine, and what an answer is given for."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
+
+from rigup.layer_range import LayerRange
+from rigup.service import EngineName
+from rigup.units import Frozen
+
+Count = Annotated[int, Field(ge=1)]
+CountOrNone = Annotated[int, Field(ge=0)]
+
+# Block layouts of ggml: q8_0 has 34 bytes for 32 elements, q5_1 24, q4_0 18. vLLM and SGLang keep fp8 without scales.
+ELEMENT_BYTES = {"f16": 2.0, "bf16": 2.0, "fp8": 1.0, "q8_0": 34 / 32, "q5_1": 24 / 32, "q4_0": 18 / 32}
+MODEL_BYTES = 2.0
+"""Bytes of an element that stays in the model's own type (bf16, f16) whatever the KV cache is in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """What a cache is kept in: the engine, its KV cache type (never "auto"), the ranks that share each layer."""
+
+    engine: EngineName
+    kv_cache_type: str
+    tensor: int = 1
+
+    @property
+    def element(self) -> float:
+        """Bytes of one element of keys and values."""
+        return ELEMENT_BYTES[self.kv_cache_type]
+
+
+@dataclass(frozen=True, slots=True)
+class LayerCache:
+    """One thing that one layer keeps of one sequence on one rank, in bytes.
+
+    token_bytes: of each token, on average where one entry stands for `tokens_per_entry` tokens. window: only the last
+    so many tokens are kept, None for all. state_bytes: of the whole sequence, however long it is.
+    """
+
+    token_bytes: float = 0.0
+    tokens_per_entry: int = 1
+    window: int | None = None
+    state_bytes: float = 0.0
+
+
+class AttentionClass(Frozen):
+    """Layers of a model that are equal in what they keep. A subclass has `kind`, a literal with its own default."""
+
+    layers: LayerRange
+
+    @abstractmethod
+    def caches(self, storage: Storage) -> tuple[LayerCache, ...]:
+        """All that one of the layers keeps of a sequence on one rank; () for nothing."""
+
+    @abstractmethod
+    def parameters(self, hidden: int) -> int:
+        """Weights of one of the layers' attention without norms, the model being `hidden` wide."""
+
+    @abstractmethod
+    def activations(self, tensor: int) -> int:
+        """Elements that one token's queries, keys and values take in a step on one of `tensor` ranks."""
+
+    @abstractmethod
+    def divides(self, tensor: int) -> bool:
+        """Whether each of `tensor` ranks gets whole heads."""
+
+    @property
+    @abstractmethod
+    def divided(self) -> str:
+        """What must come out whole on every rank, e.g. "48 attention heads and 8 KV heads"."""
+
+    @property
+    @abstractmethod
+    def shape(self) -> str:
+        """Its figures for people, e.g. "48 heads, 8 KV heads of 128"."""
+
+
+def heads_on_rank(heads: int, tensor: int) -> int:
+    """Heads that one rank holds. Beyond as many ranks as heads, heads are repeated."""
+    return max(1, -(-heads // tensor))

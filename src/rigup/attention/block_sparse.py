@@ -1,0 +1,28 @@
+"""Grouped heads over blocks of tokens that an indexer picks (MiniMax M3): keys, values, and one index key a token.
+
+Source: vLLM 0.33.0 models/minimax_m3/common/indexer.py: one head of index keys on every rank (num_kv_heads=1), in bf16
+whatever the cache is in (config/attention.py: indexer_kv_dtype "auto").
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from rigup.attention.attention_class import MODEL_BYTES, Count, LayerCache, Storage
+from rigup.attention.grouped_heads import GroupedHeads
+
+
+class BlockSparse(GroupedHeads):
+    """index_dim: elements of the one index key of a token."""
+
+    kind: Literal["block_sparse"] = "block_sparse"
+    index_dim: Count
+
+    def caches(self, storage: Storage) -> tuple[LayerCache, ...]:
+        """Tensor parallelism does not cut the index keys."""
+        return (*super().caches(storage), LayerCache(self.index_dim * MODEL_BYTES))
+
+    @property
+    def shape(self) -> str:
+        """Heads, their width and that of the index key."""
+        return f"{super().shape}, index of {self.index_dim}"

@@ -1,0 +1,91 @@
+"""Compressed sparse attention (DeepSeek V4): one shared KV head, one entry for several tokens beside a short window.
+
+Sources: vLLM 0.33.0 v1/attention/backends/mla/flashmla_sparse.py, docstring: 584 bytes an entry (448 fp8 values, 64
+bf16 values, 7 scales and one byte of padding), and models/deepseek_v4/attention.py: one entry for as many tokens as
+compress_ratios of the config says, and the indexer of layers with a ratio of 4 on the same entries. The window and what
+the compressor remembers of unfinished entries come on top. vLLM takes fp8_ds_mla for "auto".
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from rigup.attention.attention_class import MODEL_BYTES, AttentionClass, Count, CountOrNone, LayerCache, Storage
+
+_SCALE_BYTES = 4
+_FP8_GROUP = 64
+_INDEX_GROUP = 128
+_FLOAT_BYTES = 4
+
+
+class CompressedSparse(AttentionClass):
+    """heads share one key of `head_dim`, of which `rope_dim` are kept in bf16; it is the value as well.
+
+    ratio: tokens of one entry, 0 for layers with the window alone. index_heads, index_dim: of the indexer, 0 without.
+    query_rank, output_rank, output_groups: q_lora_rank, o_lora_rank and o_groups of the config.
+    """
+
+    kind: Literal["compressed_sparse"] = "compressed_sparse"
+    heads: Count
+    head_dim: Count
+    rope_dim: Count
+    window: Count
+    ratio: CountOrNone = 0
+    index_heads: CountOrNone = 0
+    index_dim: CountOrNone = 0
+    query_rank: Count
+    output_rank: Count
+    output_groups: Count
+
+    def _entry(self, storage: Storage) -> float:
+        if storage.engine == "llama.cpp":
+            return self.head_dim * storage.element
+        if storage.engine == "sglang" and storage.kv_cache_type != "fp8":
+            return self.head_dim * MODEL_BYTES
+        narrow = self.head_dim - self.rope_dim
+        return narrow + self.rope_dim * MODEL_BYTES + -(-narrow // _FP8_GROUP) + 1
+
+    def caches(self, storage: Storage) -> tuple[LayerCache, ...]:
+        """The window, the entries, the indexer's keys and the compressor's state; none of them is cut."""
+        entry = self._entry(storage)
+        kept = [LayerCache(entry, window=self.window)]
+        if not self.ratio:
+            return tuple(kept)
+        kept.append(LayerCache(entry / self.ratio, self.ratio))
+        # Overlapping compression looks at two entries' worth of tokens: keys and weights of each, in float32.
+        spanned = 2 * self.ratio if self.index_dim else self.ratio
+        state = 2 * spanned * self.head_dim * _FLOAT_BYTES
+        if self.index_dim:
+            key = self.index_dim + _SCALE_BYTES * -(-self.index_dim // _INDEX_GROUP)
+            kept.append(LayerCache(key / self.ratio, self.ratio))
+            state += 2 * spanned * self.index_dim * _FLOAT_BYTES
+        return (*kept, LayerCache(state_bytes=state))
+
+    def parameters(self, hidden: int) -> int:
+        """Queries by way of the low rank, the shared key, the output by groups, compressor and indexer."""
+        queries = self.query_rank * (hidden + self.heads * self.head_dim)
+        output = self.heads * self.head_dim * self.output_rank + self.output_groups * self.output_rank * hidden
+        overlap = 2 if self.index_dim else 1
+        compressor = 2 * overlap * hidden * self.head_dim if self.ratio else 0
+        indexer = self.query_rank * self.index_heads * self.index_dim + hidden * self.index_heads
+        indexer += 2 * overlap * hidden * self.index_dim
+        return queries + hidden * self.head_dim + output + compressor + (indexer if self.index_dim else 0)
+
+    def activations(self, tensor: int) -> int:
+        """Queries of the rank's heads and the shared key."""
+        return self.heads * self.head_dim // tensor + self.head_dim
+
+    def divides(self, tensor: int) -> bool:
+        """Heads and output groups come out whole."""
+        return self.heads % tensor == 0 and self.output_groups % tensor == 0
+
+    @property
+    def divided(self) -> str:
+        """What must come out whole, for people."""
+        return f"{self.heads} attention heads in {self.output_groups} groups"
+
+    @property
+    def shape(self) -> str:
+        """Heads, the shared key, and how many tokens one entry stands for."""
+        entry = f", one entry for {self.ratio} tokens" if self.ratio else ""
+        return f"{self.heads} heads, one key of {self.head_dim}, window {self.window:,}{entry}"

@@ -1,0 +1,42 @@
+"""Layers without attention, e.g. the mixture-of-experts layers of Nemotron-H: they keep nothing."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from rigup.attention.attention_class import AttentionClass, LayerCache, Storage
+
+
+class FeedForward(AttentionClass):
+    """A layer that is only a feed-forward part."""
+
+    kind: Literal["none"] = "none"
+
+    def caches(self, storage: Storage) -> tuple[LayerCache, ...]:
+        """Nothing."""
+        del storage
+        return ()
+
+    def parameters(self, hidden: int) -> int:
+        """None."""
+        del hidden
+        return 0
+
+    def activations(self, tensor: int) -> int:
+        """None."""
+        del tensor
+        return 0
+
+    def divides(self, tensor: int) -> bool:
+        """Any number of ranks."""
+        return tensor > 0
+
+    @property
+    def divided(self) -> str:
+        """What must come out whole, for people."""
+        return "nothing"
+
+    @property
+    def shape(self) -> str:
+        """No attention."""
+        return "no attention"

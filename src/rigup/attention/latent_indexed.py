@@ -1,0 +1,48 @@
+"""Latent attention over the tokens that an indexer picks (DeepSeek sparse attention), which keeps a key of its own.
+
+Sources: vLLM 0.33.0 models/deepseek_v2.py, DeepseekV32IndexerCache: 128 fp8 values and a float32 scale a token on every
+layer, and v1/attention/backends/mla/flashmla_sparse.py: 656 bytes a token in fp8 (512 fp8 values, 4 float32 scales, 64
+bf16 values); SGLang 0.5.23 mem_cache/memory_pool.py, NSATokenToKVPool, which keeps the same. llama.cpp b11434 keeps f16
+keys, and only on layers with an indexer of their own: measured, 21 layers of GLM-5.2's 78.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from rigup.attention.attention_class import MODEL_BYTES, Count, LayerCache, Storage
+from rigup.attention.latent_heads import LatentHeads
+
+_SCALE_BYTES = 4
+_FP8_GROUP = 128
+
+
+class LatentIndexed(LatentHeads):
+    """index_heads, index_dim: of the indexer. index_shared: the layer uses the picks of a layer before it."""
+
+    kind: Literal["latent_indexed"] = "latent_indexed"
+    index_heads: Count
+    index_dim: Count
+    index_shared: bool = False
+
+    def caches(self, storage: Storage) -> tuple[LayerCache, ...]:
+        """The latent vector and the indexer's key, neither of them cut."""
+        if storage.engine == "llama.cpp":
+            kept = super().caches(storage)
+            return kept if self.index_shared else (*kept, LayerCache(self.index_dim * MODEL_BYTES))
+        key = LayerCache(self.index_dim + _SCALE_BYTES * -(-self.index_dim // _FP8_GROUP))
+        if storage.kv_cache_type != "fp8":
+            return (*super().caches(storage), key)
+        scales = _SCALE_BYTES * -(-self.kv_rank // _FP8_GROUP)
+        return (LayerCache(self.kv_rank + scales + self.rope_dim * MODEL_BYTES), key)
+
+    def parameters(self, hidden: int) -> int:
+        """Those of latent attention, the indexer's queries from the low rank, its one key head and its weights."""
+        own = 0 if self.index_shared else 1
+        index = self.index_heads * self.index_dim * (self.query_rank or hidden) + hidden * self.index_dim
+        return super().parameters(hidden) + own * (index + hidden * self.index_heads)
+
+    @property
+    def shape(self) -> str:
+        """Heads, what is kept of a token, and the indexer's key."""
+        return f"{super().shape}, index of {self.index_dim}"

@@ -1,0 +1,77 @@
+"""Where the bytes of a checkpoint lie, tensor by tensor, as its files' headers say."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from rigup.layer_range import LayerRange
+from rigup.units import Frozen
+
+Bytes = Annotated[int, Field(ge=0)]
+
+
+class LayerTensors(Frozen):
+    """Bytes of ONE layer of those that `layers` names; all of them are equal. Scales belong to their tensors.
+
+    attention: what tensor parallelism cuts evenly (queries, output, linear attention). key_value: projections of keys
+    and values where they are tensors of their own, cut down to one head. replicated: attention that every rank holds
+    whole (projections of latent attention down to the low rank, indexers).
+    dense: feed-forward without experts. router, experts (all of them), shared_experts: the mixture of experts.
+    norms: small vectors, whole on every rank.
+    """
+
+    layers: LayerRange
+    attention: Bytes = 0
+    key_value: Bytes = 0
+    replicated: Bytes = 0
+    dense: Bytes = 0
+    router: Bytes = 0
+    experts: Bytes = 0
+    shared_experts: Bytes = 0
+    norms: Bytes = 0
+
+    @property
+    def total(self) -> int:
+        """The whole layer."""
+        attention = self.attention + self.key_value + self.replicated + self.norms
+        return attention + self.dense + self.router + self.experts + self.shared_experts
+
+
+class TensorBytes(Frozen):
+    """Bytes of a checkpoint by place. head: 0 where it is tied to the embeddings. norms: those outside of layers.
+
+    vision, mtp: towers and built-in draft layers, counted only where the engine loads them. layers: every layer once.
+    """
+
+    embedding: Bytes
+    head: Bytes = 0
+    norms: Bytes = 0
+    vision: Bytes = 0
+    mtp: Bytes = 0
+    layers: Annotated[tuple[LayerTensors, ...], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _every_layer_once(self) -> Self:
+        numbers = sorted(number for part in self.layers for number in part.layers)
+        if numbers != list(range(len(numbers))):
+            raise ValueError("layers: each layer from 0 on must be in one entry, and in no other")
+        return self
+
+    @cached_property
+    def by_layer(self) -> tuple[LayerTensors, ...]:
+        """The bytes of each layer, in order."""
+        found = {number: part for part in self.layers for number in part.layers}
+        return tuple(found[number] for number in sorted(found))
+
+    @property
+    def body(self) -> int:
+        """All layers together."""
+        return sum(part.total * len(part.layers) for part in self.layers)
+
+    @property
+    def total(self) -> int:
+        """Every tensor of the checkpoint."""
+        return self.embedding + self.head + self.norms + self.vision + self.mtp + self.body

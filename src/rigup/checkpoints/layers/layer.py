@@ -1,0 +1,20 @@
+"""One layer on its way from a configuration: its class of attention, and the fields of that class but for `layers`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rigup.attention.attention_class import AttentionClass
+from rigup.checkpoints.config import Config
+
+Layer = tuple[type[AttentionClass], dict[str, Any]]
+
+STATE_BITS = {"float32": 32, "float": 32, "bfloat16": 16, "float16": 16, "auto": 16}
+
+
+def state_bits(config: Config, *keys: str) -> int:
+    """Bits of an element of a recurrent state, where the configuration says them; else as the model's own."""
+    for key in keys:
+        if config.has(key):
+            return STATE_BITS.get(config.text(key).removeprefix("torch."), 16)
+    return 16

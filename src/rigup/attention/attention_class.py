@@ -70,6 +70,10 @@ class AttentionClass(Frozen):
     def divides(self, tensor: int) -> bool:
         """Whether each of `tensor` ranks gets whole heads."""
 
+    def key_value_share(self, tensor: int) -> float:
+        """The part of the keys' and values' projections that one of `tensor` ranks holds."""
+        return 1 / tensor
+
     @property
     @abstractmethod
     def divided(self) -> str:

@@ -48,6 +48,10 @@ class GroupedHeads(AttentionClass):
         kv_whole = kv_heads % tensor == 0 if tensor <= kv_heads else tensor % kv_heads == 0
         return self.heads % tensor == 0 and kv_whole
 
+    def key_value_share(self, tensor: int) -> float:
+        """Whole KV heads, one at least."""
+        return heads_on_rank(self.kv_heads, tensor) / self.kv_heads
+
     @property
     def divided(self) -> str:
         """What must come out whole, for people."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 
 from rigup.planner.candidate import Candidate
-from rigup.planner.memory.kv_cache import token_bytes
+from rigup.planner.memory.cache_pool import CachePool
+from rigup.planner.memory.loading import drafts, loads_vision
 from rigup.planner.memory.overhead import TENSOR_ENGINE_HOST, sampler, tensor_engine_activations
 from rigup.planner.memory.usage import Placement
-from rigup.planner.memory.weights import weights_of
+from rigup.planner.memory.vllm_caches import vllm_pool
+from rigup.planner.memory.weights import rank_totals, weights_of
 from rigup.units import GIB
 
 
@@ -16,15 +18,16 @@ def place_on_cpu(candidate: Candidate) -> Placement:
     """Everything in host memory, one rank a host. The KV cache holds the whole context of each request in flight."""
     model, tensor = candidate.model, candidate.parallel.tensor
     weights = weights_of(candidate.checkpoint, model)
-    cut = weights.attention + weights.dense + weights.experts
-    held = (weights.embedding + weights.head + model.layers * cut) / tensor + model.layers * weights.router
+    held = (weights.embedding + weights.head) / tensor + rank_totals(candidate.checkpoint, model, tensor, tensor)[-1]
+    held += (weights.vision if loads_vision(candidate) else 0.0) + (weights.mtp / tensor if drafts(candidate) else 0.0)
     shards = candidate.expert_shards
     activations = tensor_engine_activations(model, shards, tensor, candidate.batched_tokens)
     activations += sampler(model, candidate.sequences)
     cache = cache_gib(candidate) * GIB
     host = held + activations + cache + TENSOR_ENGINE_HOST
     peer = host if candidate.hosts > 1 else 0.0
-    return Placement(host=host, peer=peer, kv_tokens=int(cache // _token_bytes(candidate)))
+    tokens = _pool(candidate).tokens(cache, 0, _layers(candidate), candidate.context)
+    return Placement(host=host, peer=peer, kv_tokens=tokens)
 
 
 def cache_gib(candidate: Candidate) -> int:
@@ -37,9 +40,12 @@ def cache_gib(candidate: Candidate) -> int:
 
 def needed_gib(candidate: Candidate, requests: int) -> int:
     """The whole GiB of a rank's KV cache that the contexts of so many requests fit into."""
-    return math.ceil(_token_bytes(candidate) * candidate.context * requests / GIB)
+    return math.ceil(_pool(candidate).needed_bytes(candidate.context, 0, _layers(candidate)) * requests / GIB)
 
 
-def _token_bytes(candidate: Candidate) -> float:
-    """Bytes of KV cache that a token takes on one rank."""
-    return token_bytes(candidate.model, candidate.storage)
+def _pool(candidate: Candidate) -> CachePool:
+    return vllm_pool(candidate.model, candidate.storage, candidate.batched_tokens, drafts(candidate))
+
+
+def _layers(candidate: Candidate) -> int:
+    return len(_pool(candidate).layer_bytes(1))

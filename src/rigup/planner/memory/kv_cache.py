@@ -1,19 +1,40 @@
-"""Bytes that a token takes in the caches of a model's layers; what each layer keeps is in rigup.attention."""
+"""Bytes that tokens take in the caches of a model's layers; what each layer keeps is in rigup.attention."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 
-from rigup.attention.attention_class import Storage
+from rigup.attention.attention_class import LayerCache, Storage
 from rigup.catalogue.model import Model
 
 
 @lru_cache(maxsize=4096)
+def layer_caches(model: Model, storage: Storage, drafting: bool = False) -> tuple[tuple[LayerCache, ...], ...]:
+    """What each layer keeps, in order; with `drafting`, built-in draft layers come behind the others."""
+    entries = [(number, entry) for entry in model.attention for number in entry.layers]
+    if drafting:
+        entries += [(model.layers + number, entry) for entry in model.mtp_attention for number in entry.layers]
+    kept = {id(entry): entry.caches(storage) for _, entry in entries}
+    return tuple(kept[id(entry)] for _, entry in sorted(entries, key=lambda item: item[0]))
+
+
+@lru_cache(maxsize=4096)
+def layer_token_bytes(model: Model, storage: Storage, drafting: bool = False) -> tuple[float, ...]:
+    """Bytes that one token takes in each layer on one rank, windows not yet full."""
+    return tuple(sum(cache.token_bytes for cache in kept) for kept in layer_caches(model, storage, drafting))
+
+
+@lru_cache(maxsize=4096)
 def token_bytes(model: Model, storage: Storage) -> float:
-    """Bytes that one token takes over all layers on one rank, windows not yet full."""
-    return sum(cache.token_bytes * len(entry.layers) for entry in model.attention for cache in entry.caches(storage))
+    """The same over all layers."""
+    return sum(layer_token_bytes(model, storage))
 
 
-def layer_token_bytes(model: Model, storage: Storage) -> float:
-    """The same of one layer, on average."""
-    return token_bytes(model, storage) / model.layers
+@lru_cache(maxsize=65536)
+def sequence_bytes(model: Model, storage: Storage, tokens: int) -> float:
+    """Bytes that a sequence of so many tokens keeps over all layers on one rank, in no engine's pages."""
+    return sum(
+        cache.state_bytes + cache.token_bytes * (tokens if cache.window is None else min(tokens, cache.window))
+        for kept in layer_caches(model, storage)
+        for cache in kept
+    )

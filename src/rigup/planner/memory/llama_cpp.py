@@ -9,9 +9,10 @@ other host has the output (src/llama-model.cpp: i_gpu_start).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 from rigup.planner.candidate import Candidate, GpuUsage
-from rigup.planner.memory.kv_cache import layer_token_bytes
+from rigup.planner.memory.llama_cpp_caches import layer_cells
 from rigup.planner.memory.overhead import (
     LLAMA_CPP_HOST,
     LLAMA_CPP_RESERVE,
@@ -33,13 +34,13 @@ def place_llama_cpp(candidate: Candidate, rooms: Sequence[float]) -> Placement:
     model = candidate.model
     weights = weights_of(candidate.checkpoint, model)
     tokens = candidate.context * candidate.sequences
-    cache = layer_token_bytes(model, candidate.storage) * tokens
+    caches = layer_cells(candidate)
     logits = llama_cpp_logits(model, candidate.batched_tokens)
     compute = llama_cpp_compute(model, tokens, candidate.kv_cache_type, len(rooms), candidate.batched_tokens)
     if not rooms and candidate.hosts > 1:
-        return _on_hosts(candidate, weights, cache, compute + logits, tokens)
+        return _on_hosts(candidate, weights, caches, compute + logits, tokens)
     if not rooms:
-        host = weights.embedding + weights.head + model.layers * (weights.layer + cache) + compute + logits
+        host = weights.embedding + weights.head + weights.body + sum(caches) + compute + logits
         return Placement(host=host + LLAMA_CPP_HOST, kv_tokens=tokens)
     overheads = [candidate.runtime_bytes + candidate.driver_bytes + compute] * len(rooms)
     overheads[-1] += logits
@@ -49,27 +50,32 @@ def place_llama_cpp(candidate: Candidate, rooms: Sequence[float]) -> Placement:
     free = [room - overhead for room, overhead in zip(usable, overheads, strict=True)]
     free[-1] -= output
     layers = _layer_weights(candidate, weights)
-    counts = partition([layer + cache for layer in layers], free)
+    counts = partition([layer + cache for layer, cache in zip(layers, caches, strict=True)], free)
     if counts is None:
-        return _lacking(layers, cache, free)
-    gpus = _usage(counts, layers, cache, overheads, output, rooms)
-    host = LLAMA_CPP_HOST + weights.embedding + candidate.cpu_moe_layers * weights.experts
+        return _lacking(layers, caches, free)
+    gpus = _usage(counts, layers, caches, overheads, output, rooms)
+    host = LLAMA_CPP_HOST + weights.embedding + weights.experts_of_first(candidate.cpu_moe_layers)
     split = (*counts[:-1], counts[-1] + 1) if len(counts) > 1 else ()
     peer = LLAMA_CPP_HOST if candidate.hosts > 1 else 0
     return Placement(gpus=gpus, host=host, peer=peer, kv_tokens=tokens, tensor_split=split)
 
 
-def _on_hosts(candidate: Candidate, weights: Weights, cache: float, buffers: float, tokens: int) -> Placement:
+def _on_hosts(
+    candidate: Candidate, weights: Weights, caches: Sequence[float], buffers: float, tokens: int
+) -> Placement:
     """As many layers on each host as on any other, to one, in host memory; the embeddings on the head."""
-    each = weights.layer + cache
-    whole = [2 * (candidate.model.layers + 1) * each] * candidate.hosts
-    counts = partition([each] * candidate.model.layers, whole)
+    costs = [layer.total + cache for layer, cache in zip(weights.layers, caches, strict=True)]
+    each = sum(costs) / len(costs)
+    # As many layers on each: with room for all of them everywhere, no host's memory has a say.
+    counts = partition([each] * len(costs), [2 * (len(costs) + 1) * each] * candidate.hosts)
     if counts is None:
         return Placement(missing=each, kind="weights")
     head, *others = counts
     output = weights.head or weights.embedding
-    host = LLAMA_CPP_HOST + weights.embedding + head * each + buffers
-    peer = LLAMA_CPP_HOST + max(others) * each + output + buffers
+    host = LLAMA_CPP_HOST + weights.embedding + sum(costs[:head]) + buffers
+    ends = list(accumulate(counts))
+    fullest = max(sum(costs[end - count : end]) for count, end in zip(others, ends[1:], strict=True))
+    peer = LLAMA_CPP_HOST + fullest + output + buffers
     split = (*others[:-1], others[-1] + 1) if len(others) > 1 else ()
     return Placement(host=host, peer=peer, kv_tokens=tokens, tensor_split=split, remote_layers=sum(others) + 1)
 
@@ -80,22 +86,22 @@ def _reserve(gpu: Gpu) -> float:
 
 def _layer_weights(candidate: Candidate, weights: Weights) -> list[float]:
     """--n-cpu-moe N leaves the experts of the first N layers on the host."""
-    on_host, whole = candidate.cpu_moe_layers, weights.layer
-    return [whole - weights.experts] * on_host + [whole] * (candidate.model.layers - on_host)
+    on_host = candidate.cpu_moe_layers
+    return [layer.total - (layer.experts if number < on_host else 0.0) for number, layer in enumerate(weights.layers)]
 
 
-def _lacking(layers: list[float], cache: float, free: Sequence[float]) -> Placement:
+def _lacking(layers: list[float], caches: Sequence[float], free: Sequence[float]) -> Placement:
     """What is missing; at least one layer where only the granularity of whole layers is in the way."""
     if not fits(layers, free):
         return Placement(missing=max(sum(layers) - sum(free), min(layers)), kind="weights")
-    missing = sum(layers) + cache * len(layers) - sum(free)
-    return Placement(missing=max(missing, min(layers) + cache), kind="context")
+    missing = sum(layers) + sum(caches) - sum(free)
+    return Placement(missing=max(missing, min(layers) + min(caches)), kind="context")
 
 
 def _usage(
     counts: tuple[int, ...],
     layers: list[float],
-    cache: float,
+    caches: Sequence[float],
     overheads: list[float],
     output: float,
     rooms: Sequence[float],
@@ -103,6 +109,6 @@ def _usage(
     usage, start = [], 0
     for position, count in enumerate(counts):
         held = sum(layers[start : start + count]) + (output if position == len(counts) - 1 else 0)
-        usage.append(GpuUsage(rooms[position], held, count * cache, overheads[position]))
+        usage.append(GpuUsage(rooms[position], held, sum(caches[start : start + count]), overheads[position]))
         start += count
     return tuple(usage)

@@ -70,7 +70,7 @@ def llama_cpp_compute(model: Model, context_total: int, kv_cache_type: str, gpus
     """
     copies = PIPELINE_COPIES if gpus > 1 else 1
     mask = micro_batch * context_total * (4 * copies + 2)
-    converted = layer_token_bytes(model, Storage("llama.cpp", "f16"))
+    converted = max(layer_token_bytes(model, Storage("llama.cpp", "f16")))
     conversion = 0 if kv_cache_type in ("f16", "bf16") else converted * context_total
     width = model.experts_per_token * (3 * model.expert_intermediate + 2 * model.hidden) + 3 * model.intermediate
     return mask + conversion + 4.0 * micro_batch * (width + 6 * model.hidden)

@@ -9,34 +9,40 @@ then, NCCL and the CUDA context, nobody has published; the whole of the engine's
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from rigup.planner.candidate import Candidate, GpuUsage, expert_ranks, stage_ranks
-from rigup.planner.memory.kv_cache import layer_token_bytes
+from rigup.planner.memory.cache_pool import CachePool
+from rigup.planner.memory.loading import drafts, loads_vision
 from rigup.planner.memory.overhead import TENSOR_ENGINE_HOST, request_table, sampler, tensor_engine_activations
 from rigup.planner.memory.placement import fits, partition
+from rigup.planner.memory.sglang_caches import sglang_pool
 from rigup.planner.memory.usage import Placement
-from rigup.planner.memory.weights import weights_of
+from rigup.planner.memory.vllm_caches import BLOCK_TOKENS, vllm_pool
+from rigup.planner.memory.weights import rank_layers, rank_totals, weights_of
 from rigup.units import GIB
-
-_BLOCK_TOKENS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """Bytes on one rank: of a layer's weights, of a token in a layer's KV cache, and of each stage beside layers."""
+    """Bytes on one rank: of each layer's weights, also added up, and of each stage beside layers; and the caches."""
 
-    layer: float
-    token: float
+    layers: tuple[float, ...]
+    totals: tuple[float, ...]
+    pool: CachePool
     extras: tuple[float, ...]
     overheads: tuple[float, ...]
+
+    def weights(self, first: int, end: int) -> float:
+        """The layers from `first` on and before `end`."""
+        return self.totals[end] - self.totals[first]
 
 
 def place_tensor_engine(candidate: Candidate, rooms: Sequence[float]) -> Placement:
     """Places the model on the ranks, in the order of `stage_ranks` in both engines."""
-    parallel = candidate.parallel
+    parallel, context = candidate.parallel, candidate.context
     shape = _shape(candidate)
     fraction = _fraction(candidate, shape, min(rooms))
     offload = candidate.cpu_offload_gib * GIB
@@ -44,23 +50,20 @@ def place_tensor_engine(candidate: Candidate, rooms: Sequence[float]) -> Placeme
     stages = [budget - extra + offload for budget, extra in zip(budgets, shape.extras, strict=True)]
     counts = _counts(candidate, shape, stages)
     if counts is None:
-        cache = shape.token * candidate.context
-        whole = candidate.model.layers * (shape.layer + cache) - sum(stages)
-        if not fits([shape.layer] * candidate.model.layers, stages):
-            return Placement(missing=max(whole - candidate.model.layers * cache, shape.layer), kind="weights")
-        return Placement(missing=max(whole, shape.layer), kind="context")
+        return _not_placed(candidate, shape, stages)
+    runs = list(_runs(candidate, counts))
+    held = [shape.weights(first, min(end, candidate.model.layers)) for first, end in runs]
     # At most the whole budget: weights that are not there cannot be offloaded.
-    left = [min(b, s - n * shape.layer) for b, s, n in zip(budgets, stages, counts, strict=True)]
+    left = [min(budget, stage - taken) for budget, stage, taken in zip(budgets, stages, held, strict=True)]
     if candidate.engine.name == "sglang":  # each rank goes by what the fullest of all has free
         left = [min(left)] * len(left)
-    tokens = min(int(rest // (count * shape.token)) for rest, count in zip(left, counts, strict=True))
-    spare = min(rest - count * shape.token * candidate.context for rest, count in zip(left, counts, strict=True))
-    tokens -= tokens % _BLOCK_TOKENS
-    if tokens < candidate.context:
-        return _lacking(candidate, shape, left, counts)
+    tokens = min(shape.pool.tokens(max(0.0, rest), *run, context) for rest, run in zip(left, runs, strict=True))
+    spare = min(rest - shape.pool.needed_bytes(context, *run) for rest, run in zip(left, runs, strict=True))
+    if tokens < context or min(left) < 0:
+        return _lacking(candidate, shape, left, runs)
     host = len(rooms) // candidate.hosts * (TENSOR_ENGINE_HOST + offload)
     return Placement(
-        gpus=_usage(candidate, shape, counts, tokens, rooms),
+        gpus=_usage(candidate, shape, runs, left, tokens, rooms),
         host=host,
         peer=host if candidate.hosts > 1 else 0.0,
         kv_tokens=tokens * parallel.data,
@@ -70,21 +73,39 @@ def place_tensor_engine(candidate: Candidate, rooms: Sequence[float]) -> Placeme
     )
 
 
+def _runs(candidate: Candidate, counts: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """The first layer of each stage and the one behind its last; built-in draft layers are on the last stage."""
+    first = 0
+    for count in counts[:-1]:
+        yield first, first + count
+        first += count
+    yield first, first + counts[-1] + (_draft_layers(candidate) if drafts(candidate) else 0)
+
+
+def _draft_layers(candidate: Candidate) -> int:
+    return sum(len(entry.layers) for entry in candidate.model.mtp_attention)
+
+
 def _shape(candidate: Candidate) -> _Shape:
     model, parallel = candidate.model, candidate.parallel
     weights = weights_of(candidate.checkpoint, model)
-    tensor, stages = parallel.tensor, parallel.pipeline
+    tensor, stages, drafting = parallel.tensor, parallel.pipeline, drafts(candidate)
     sharing = expert_ranks(candidate.engine.name, tensor, parallel.data)
-    layer = (weights.attention + weights.dense) / tensor + weights.router + weights.experts / sharing
     extras = [0.0] * stages
-    extras[0] += weights.embedding / tensor
+    extras[0] += weights.embedding / tensor + (weights.vision if loads_vision(candidate) else 0.0)
     extras[-1] += (weights.head or (weights.embedding if stages > 1 else 0.0)) / tensor
+    extras[-1] += weights.mtp / sharing if drafting else 0.0
     activations = tensor_engine_activations(model, candidate.expert_shards, tensor, candidate.batched_tokens)
     table = request_table(candidate.sequences, candidate.context) if candidate.engine.name == "sglang" else 0.0
     overheads = [candidate.runtime_bytes + candidate.driver_bytes + activations + table] * stages
     overheads[-1] += sampler(model, candidate.sequences)
-    token = layer_token_bytes(model, candidate.storage)
-    return _Shape(layer, token, tuple(extras), tuple(overheads))
+    if candidate.engine.name == "vllm":
+        pool = vllm_pool(model, candidate.storage, candidate.batched_tokens, drafting)
+    else:
+        pool = sglang_pool(candidate, drafting)
+    layers = rank_layers(candidate.checkpoint, model, tensor, sharing)
+    totals = rank_totals(candidate.checkpoint, model, tensor, sharing)
+    return _Shape(layers, totals, pool, tuple(extras), tuple(overheads))
 
 
 def _fraction(candidate: Candidate, shape: _Shape, room: float) -> float:
@@ -124,25 +145,49 @@ def _counts(candidate: Candidate, shape: _Shape, stages: Sequence[float]) -> tup
     if candidate.asked_partition:
         return candidate.asked_partition
     if len(stages) == 1:
-        return (layers,) if layers * shape.layer < stages[0] else None
-    return partition([shape.layer + shape.token * candidate.context] * layers, stages)
+        return (layers,) if shape.totals[-1] < stages[0] else None
+    return partition(_costs(candidate, shape), stages)
 
 
-def _lacking(candidate: Candidate, shape: _Shape, left: Sequence[float], counts: tuple[int, ...]) -> Placement:
+def _costs(candidate: Candidate, shape: _Shape) -> list[float]:
+    """Each layer's weights and its part of one request's cache; the last one has the draft layers' as well."""
+    cache = shape.pool.layer_bytes(candidate.context)
+    costs = [layer + kept for layer, kept in zip(shape.layers, cache, strict=False)]
+    costs[-1] += sum(cache[len(shape.layers) :])
+    return costs
+
+
+def _not_placed(candidate: Candidate, shape: _Shape, stages: Sequence[float]) -> Placement:
+    """What the stages lack together, and a layer at least."""
+    whole, largest = shape.totals[-1] - sum(stages), max(shape.layers)
+    if not fits(shape.layers, stages):
+        return Placement(missing=max(whole, largest), kind="weights")
+    whole += sum(shape.pool.layer_bytes(candidate.context))
+    return Placement(missing=max(whole, largest), kind="context")
+
+
+def _lacking(candidate: Candidate, shape: _Shape, left: Sequence[float], runs: Sequence[tuple[int, int]]) -> Placement:
     """What the poorest stage lacks; a block of tokens at least, as the cache is given out in blocks."""
-    missing = (count * shape.token * candidate.context - rest for rest, count in zip(left, counts, strict=True))
+    pool, context = shape.pool, candidate.context
+    missing = (pool.needed_bytes(context, *run) - rest for rest, run in zip(left, runs, strict=True))
     kind: Literal["weights", "context"] = "weights" if min(left) < 0 else "context"
-    return Placement(missing=max(*missing, _BLOCK_TOKENS * shape.token), kind=kind)
+    return Placement(missing=max(*missing, BLOCK_TOKENS * sum(pool.layer_bytes(1)) / len(shape.layers)), kind=kind)
 
 
 def _usage(
-    candidate: Candidate, shape: _Shape, counts: tuple[int, ...], tokens: int, rooms: Sequence[float]
+    candidate: Candidate,
+    shape: _Shape,
+    runs: Sequence[tuple[int, int]],
+    left: Sequence[float],
+    tokens: int,
+    rooms: Sequence[float],
 ) -> tuple[GpuUsage, ...]:
     tensor, offload = candidate.parallel.tensor, candidate.cpu_offload_gib * GIB
     usage = []
     for rank, room in enumerate(rooms):
-        stage = rank // tensor % len(counts)
-        weights = counts[stage] * shape.layer + shape.extras[stage]
-        cache = counts[stage] * shape.token * tokens
+        stage = rank // tensor % len(runs)
+        first, end = runs[stage]
+        weights = shape.weights(first, min(end, len(shape.layers))) + shape.extras[stage]
+        cache = shape.pool.used_bytes(tokens, left[stage], first, end, candidate.context)
         usage.append(GpuUsage(room, weights - min(offload, weights), cache, shape.overheads[stage]))
     return tuple(usage)

@@ -1,18 +1,20 @@
-"""How many bytes of a checkpoint lie where: embeddings, output head, and each layer's experts and everything else.
+"""How many bytes of a checkpoint lie where: embeddings, output head, and each layer's parts.
 
-Sources: the shapes in the catalogue; what vLLM and SGLang shard and replicate as read in their minimax_m2.py
-(0.33.0, 0.5.23):
-q, k, v, o, embeddings and head are cut, router and norms are whole on every rank.
+Where the checkpoint's entry has the table of its tensors, that is the truth. Else the shapes in the catalogue tell,
+layers taken as equal. What vLLM and SGLang shard and replicate: as read in their minimax_m2.py and deepseek_v2.py
+(0.33.0, 0.5.23): queries, output, embeddings and head are cut, KV heads down to one, router and norms are whole on every rank.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 
 from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.catalogue.model import Model
 from rigup.errors import InputError
+from rigup.tensor_bytes import LayerTensors, TensorBytes
 
 _ROUTER_BYTES = 4
 _SCHEME_BITS = {"bf16": 16.0, "fp8_block128": 8.0, "mxfp8": 8.25, "nvfp4": 4.5, "int4_g32": 4.625, "int4_g64": 4.375}
@@ -20,23 +22,50 @@ _SCHEME_BITS["int4_g128"] = 4.25
 
 
 @dataclass(frozen=True, slots=True)
-class Weights:
-    """Bytes of one checkpoint by place. `embedding` and `head` once; the others for one layer, layers taken as equal.
+class LayerWeights:
+    """Bytes of one layer by part.
 
-    head is 0 where it is tied to the embeddings. attention and dense are cut by tensor parallelism, router is not.
+    Tensor parallelism cuts attention, dense and shared, key_value down to one head; whole is whole on every rank.
+    """
+
+    attention: float = 0.0
+    key_value: float = 0.0
+    whole: float = 0.0
+    dense: float = 0.0
+    experts: float = 0.0
+
+    @property
+    def total(self) -> float:
+        """The whole layer."""
+        return self.attention + self.key_value + self.whole + self.dense + self.experts
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Bytes of one checkpoint by place. head is 0 where it is tied to the embeddings.
+
+    vision and mtp are loaded where the engine is told to; see rigup.planner.memory.loading.
     """
 
     embedding: float
     head: float
-    attention: float
-    dense: float
-    router: float
-    experts: float
+    vision: float
+    mtp: float
+    layers: tuple[LayerWeights, ...]
 
     @property
-    def layer(self) -> float:
-        """One whole layer."""
-        return self.attention + self.dense + self.router + self.experts
+    def body(self) -> float:
+        """All layers."""
+        return sum(layer.total for layer in self.layers)
+
+    @property
+    def experts(self) -> float:
+        """The experts of one layer that has some."""
+        return max(layer.experts for layer in self.layers)
+
+    def experts_of_first(self, count: int) -> float:
+        """The experts of the first layers."""
+        return sum(layer.experts for layer in self.layers[:count])
 
 
 @lru_cache(maxsize=1024)
@@ -45,15 +74,42 @@ def weights_of(checkpoint: CheckpointEntry, model: Model) -> Weights:
 
     What the shapes do not explain (mixes of a GGUF) is shared out over the layers.
     """
-    found = _weights_of(checkpoint, model)
-    cut = (max(0.0, part) for part in (found.attention, found.dense, found.router, found.experts))
-    return Weights(found.embedding, found.head, *cut)
+    if checkpoint.tensors is not None:
+        return _from_table(checkpoint.tensors)
+    embedding, head, layer = _from_shapes(checkpoint, model)
+    parts = (layer.attention, layer.key_value, layer.whole, layer.dense, layer.experts)
+    return Weights(embedding, head, 0.0, 0.0, (LayerWeights(*(max(0.0, part) for part in parts)),) * model.layers)
+
+
+@lru_cache(maxsize=4096)
+def rank_layers(checkpoint: CheckpointEntry, model: Model, tensor: int, sharing: int) -> tuple[float, ...]:
+    """Bytes that one of `tensor` ranks holds of each layer, whose experts `sharing` ranks share."""
+    layers = weights_of(checkpoint, model).layers
+    shares = [
+        share
+        for _, share in sorted(
+            (number, entry.key_value_share(tensor)) for entry in model.attention for number in entry.layers
+        )
+    ]
+    return tuple(
+        (layer.attention + layer.dense) / tensor + layer.key_value * share + layer.whole + layer.experts / sharing
+        for layer, share in zip(layers, shares, strict=True)
+    )
+
+
+@lru_cache(maxsize=4096)
+def rank_totals(checkpoint: CheckpointEntry, model: Model, tensor: int, sharing: int) -> tuple[float, ...]:
+    """The same added up: what the layers before each position take, and last all of them."""
+    return (0.0, *accumulate(rank_layers(checkpoint, model, tensor, sharing)))
 
 
 def check_size(checkpoint: CheckpointEntry, model: Model) -> None:
-    """Raises InputError for an entry of the catalogue with fewer bytes than its parts take."""
-    weights = _weights_of(checkpoint, model)
-    if min(weights.attention, weights.dense, weights.experts) < 0:
+    """Raises InputError for an entry of the catalogue with fewer bytes than its parts take, or other layers."""
+    if checkpoint.tensors is not None:
+        _check_table(checkpoint, checkpoint.tensors, model)
+        return
+    _, _, layer = _from_shapes(checkpoint, model)
+    if min(layer.attention, layer.dense, layer.experts) < 0:
         raise InputError(
             f"checkpoints: {checkpoint.label}: {checkpoint.bytes:,} bytes are too few for {model.name}: embeddings, "
             "router and attention alone need more",
@@ -61,7 +117,42 @@ def check_size(checkpoint: CheckpointEntry, model: Model) -> None:
         )
 
 
-def _weights_of(checkpoint: CheckpointEntry, model: Model) -> Weights:
+def _check_table(checkpoint: CheckpointEntry, tensors: TensorBytes, model: Model) -> None:
+    if len(tensors.by_layer) != model.layers:
+        raise InputError(
+            f"checkpoints: {checkpoint.label}: tensors.layers: {len(tensors.by_layer)} layers, but {model.name} has "
+            f"{model.layers}",
+            "correct tensors.layers in the fleet's catalogue/checkpoints/",
+        )
+    if tensors.total > checkpoint.bytes:
+        raise InputError(
+            f"checkpoints: {checkpoint.label}: tensors: {tensors.total:,} bytes are more than its files have "
+            f"({checkpoint.bytes:,})",
+            "correct bytes or tensors in the fleet's catalogue/checkpoints/",
+        )
+
+
+def _from_table(tensors: TensorBytes) -> Weights:
+    """Norms outside of layers are with the embeddings: a few hundred kB."""
+    known = {id(part): _layer(part) for part in tensors.layers}
+    layers = tuple(known[id(part)] for part in tensors.by_layer)
+    return Weights(
+        float(tensors.embedding + tensors.norms), float(tensors.head), float(tensors.vision), float(tensors.mtp), layers
+    )
+
+
+def _layer(part: LayerTensors) -> LayerWeights:
+    return LayerWeights(
+        attention=float(part.attention),
+        key_value=float(part.key_value),
+        whole=float(part.replicated + part.router + part.norms),
+        dense=float(part.dense + part.shared_experts),
+        experts=float(part.experts),
+    )
+
+
+def _from_shapes(checkpoint: CheckpointEntry, model: Model) -> tuple[float, float, LayerWeights]:
+    """Bytes of the embeddings, the head and one layer, as the shapes and the bits a weight say."""
     embedding = model.embedding_parameters * checkpoint.embedding_bits / 8
     head = 0.0 if model.tied_embeddings else model.embedding_parameters * checkpoint.head_bits / 8
     body = checkpoint.bytes - embedding - head
@@ -72,13 +163,15 @@ def _weights_of(checkpoint: CheckpointEntry, model: Model) -> Weights:
     attention = model.attention_parameters * _attention_bits(checkpoint, average_bits) / 8
     rest = body / layers - router - attention
     if kept == 0:
-        return Weights(embedding, head, attention, rest, router, 0.0)
+        return embedding, head, LayerWeights(attention=attention, whole=router, dense=rest)
     shared = model.shared_experts * model.expert_parameters * model.moe_layers
     dense = 3 * model.hidden * model.intermediate * model.dense_layers
     dense_bytes = (shared + dense) / layers * average_bits / 8
-    return Weights(embedding, head, attention, dense_bytes, router, rest - dense_bytes)
+    layer = LayerWeights(attention=attention, whole=router, dense=dense_bytes, experts=rest - dense_bytes)
+    return embedding, head, layer
 
 
+@lru_cache(maxsize=4096)
 def active_bytes(checkpoint: CheckpointEntry, model: Model, tokens: int = 1) -> float:
     """Bytes of weights that one decode step for `tokens` sequences reads, every GPU together.
 
@@ -86,12 +179,10 @@ def active_bytes(checkpoint: CheckpointEntry, model: Model, tokens: int = 1) -> 
     """
     weights = weights_of(checkpoint, model)
     head = weights.head or weights.embedding
-    body = weights.attention + weights.dense + weights.router
     kept = checkpoint.experts or model.experts
-    if kept:
-        touched = 1 - (1 - model.experts_per_token / kept) ** tokens
-        body += weights.experts * touched
-    return head + body * model.layers
+    touched = 1 - (1 - model.experts_per_token / kept) ** tokens if kept else 0.0
+    experts = weights.experts_of_first(model.layers)
+    return head + weights.body - experts * (1 - touched)
 
 
 def _attention_bits(checkpoint: CheckpointEntry, average_bits: float) -> float:

@@ -10,7 +10,7 @@ from rigup.attention.attention_class import Storage
 from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.catalogue.model import Model
 from rigup.errors import InputError
-from rigup.planner.memory.kv_cache import layer_token_bytes, token_bytes
+from rigup.planner.memory.kv_cache import token_bytes
 from rigup.planner.memory.weights import active_bytes, bits_per_weight, check_size, weights_of
 from tests.unit.planner.asking import FP8, NVFP4, catalogue
 
@@ -27,9 +27,10 @@ def model_of(checkpoint: CheckpointEntry) -> Model:
 def test_the_parts_add_up_to_the_file(checkpoint: CheckpointEntry) -> None:
     model = model_of(checkpoint)
     parts = weights_of(checkpoint, model)
-    total = parts.embedding + parts.head + model.layers * parts.layer
+    total = parts.embedding + parts.head + parts.body
     assert total == pytest.approx(checkpoint.bytes)
-    assert min(parts.embedding, parts.attention, parts.layer) > 0
+    assert len(parts.layers) == model.layers
+    assert min(parts.embedding, *(min(layer.attention, layer.total) for layer in parts.layers)) > 0
     assert parts.experts > 0 or not model.experts
 
 
@@ -43,7 +44,7 @@ def test_a_checkpoint_with_too_few_bytes_is_said_to_be_wrong(repo: str, size: in
         f"checkpoints: {wrong.label}: {size:,} bytes are too few for MiniMax-M2.5: embeddings, router and attention "
         "alone need more"
     )
-    assert weights_of(wrong, model_of(wrong)).layer >= 0, "what the lock says of its files is taken as it is"
+    assert weights_of(wrong, model_of(wrong)).body >= 0, "what the lock says of its files is taken as it is"
 
 
 def test_the_experts_of_an_fp8_checkpoint_are_a_byte_a_weight() -> None:
@@ -88,8 +89,8 @@ def test_bytes_of_a_token_in_the_kv_cache(kind: str, size: int) -> None:
 
 def test_kv_heads_are_repeated_beyond_as_many_ranks_as_heads() -> None:
     model, storage = catalogue().models_by_name["MiniMax-M2.5"], partial(Storage, "vllm", "bf16")
-    assert layer_token_bytes(model, storage(8)) * 8 == layer_token_bytes(model, storage(1))
-    assert layer_token_bytes(model, storage(16)) == layer_token_bytes(model, storage(8))
+    assert token_bytes(model, storage(8)) * 8 == token_bytes(model, storage(1))
+    assert token_bytes(model, storage(16)) == token_bytes(model, storage(8))
 
 
 def test_bits_count_what_is_left_after_pruning() -> None:

@@ -1,0 +1,48 @@
+"""llama.cpp's caches: cells for every token, cells for the last ones of sliding layers, a state for each slot.
+
+Sources: llama.cpp b11434 src/llama-kv-cache-iswa.cpp (sliding layers have window + n_ubatch cells in each stream, or
+the windows of all slots + n_ubatch in the one stream of --kv-unified, in steps of 256 and never more than tokens),
+src/llama-memory-recurrent.cpp (a state for each slot). Measured: 4,608 cells of gemma-4-12B in four slots, 2 x 1,280 of
+gpt-oss-120b.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from rigup.attention.attention_class import LayerCache, Storage
+from rigup.catalogue.model import Model
+from rigup.planner.candidate import Candidate
+from rigup.planner.memory.kv_cache import layer_caches
+
+_CELL_STEP = 256
+_UNIFIED = ("--kv-unified", "-kvu")
+
+
+def layer_cells(candidate: Candidate) -> tuple[float, ...]:
+    """Bytes of each layer's cache for all slots of a candidate."""
+    unified = any(candidate.service.flags.get(name) for name in _UNIFIED)
+    return _layer_cells(
+        candidate.model, candidate.storage, candidate.context, candidate.sequences, candidate.batched_tokens, unified
+    )
+
+
+@lru_cache(maxsize=4096)
+def _layer_cells(
+    model: Model, storage: Storage, context: int, slots: int, micro_batch: int, unified: bool
+) -> tuple[float, ...]:
+    kinds: dict[int, float] = {}
+    layers = layer_caches(model, storage)
+    for kept in layers:
+        if id(kept) not in kinds:
+            kinds[id(kept)] = sum(_bytes(cache, context, slots, micro_batch, unified) for cache in kept)
+    return tuple(kinds[id(kept)] for kept in layers)
+
+
+def _bytes(cache: LayerCache, context: int, slots: int, micro_batch: int, unified: bool) -> float:
+    tokens = context * slots
+    if cache.window is not None:
+        streams, windows = (1, slots) if unified else (slots, 1)
+        cells = -(-(cache.window * windows + micro_batch) // _CELL_STEP) * _CELL_STEP
+        tokens = streams * min(cells, tokens // streams)
+    return cache.token_bytes * tokens + cache.state_bytes * slots

@@ -1,0 +1,101 @@
+"""SGLang's caches: a pool of tokens, one of tokens for sliding layers, and one of states for linear layers.
+
+Sources: SGLang 0.5.23 mem_cache/kv_cache_configurator.py (_handle_max_mamba_cache: states take
+mamba_full_memory_ratio / (1 + it) of what is left, or as many as requests run where the radix cache is off;
+_calculate_mamba_ratio: three states a request with it), model_runner_components/pool_configurator.py (sliding
+layers keep swa_full_tokens_ratio tokens for each of the full layers). Measured: 535,124 tokens of
+Qwen3.8-27B beside 32 states, 1,496,958 of MiMo-V2-Flash with a ratio of 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from rigup.attention.attention_class import LayerCache, Storage
+from rigup.catalogue.model import Model
+from rigup.planner.candidate import Candidate
+from rigup.planner.memory.cache_pool import CachePool, between
+from rigup.planner.memory.kv_cache import layer_caches, layer_token_bytes
+from rigup.planner.memory.vllm_caches import TokenPool
+
+STATE_RATIO, STATE_RATIO_OPTION = 0.9, "--mamba-full-memory-ratio"
+WINDOW_RATIO, WINDOW_RATIO_OPTION = 0.8, "--swa-full-tokens-ratio"
+_NO_RADIX = "--disable-radix-cache"
+# mem_cache/memory_pool.py: MAMBA_CACHE_SIZE_MAX_RUNNING_REQUESTS_RATIO, the request's own and two that are remembered.
+_STATES_OF_A_REQUEST = 3
+
+
+def sglang_pool(candidate: Candidate, drafting: bool) -> CachePool:
+    """The pools of a candidate's model, with the ratios that the service's flags give."""
+    flags = candidate.service.flags
+    alone = candidate.sequences if flags.get(_NO_RADIX) else 0
+    ratios = (_ratio(flags.get(STATE_RATIO_OPTION), STATE_RATIO), _ratio(flags.get(WINDOW_RATIO_OPTION), WINDOW_RATIO))
+    return _pool(candidate.model, candidate.storage, drafting, alone, *ratios)
+
+
+def _ratio(given: object, usual: float) -> float:
+    try:
+        ratio = float(given) if isinstance(given, (int, float, str)) and not isinstance(given, bool) else usual
+    except (ValueError, OverflowError):
+        return usual
+    return ratio if 0 < ratio <= 1000 else usual
+
+
+@lru_cache(maxsize=1024)
+def _pool(
+    model: Model, storage: Storage, drafting: bool, alone: int, state_ratio: float, window_ratio: float
+) -> CachePool:
+    layers = layer_caches(model, storage, drafting)
+    if all(cache.window is None and not cache.state_bytes for kept in layers for cache in kept):
+        return TokenPool(layer_token_bytes(model, storage, drafting))
+    tokens = tuple(sum(_kept(cache, window_ratio) for cache in kept) for kept in layers)
+    states = tuple(sum(cache.state_bytes for cache in kept) for kept in layers)
+    return StatePool(tokens, states, alone, state_ratio)
+
+
+def _kept(cache: LayerCache, window_ratio: float) -> float:
+    return cache.token_bytes * (1 if cache.window is None else window_ratio)
+
+
+@dataclass(frozen=True, slots=True)
+class StatePool:
+    """layers, states: bytes of a token and of a state in each layer. alone: the number of states, 0 for a ratio."""
+
+    layers: tuple[float, ...]
+    states: tuple[float, ...]
+    alone: int
+    ratio: float
+
+    def _state_bytes(self, room: float, first: int, end: int) -> float:
+        """What states take of that room."""
+        each = between(self.states, first, end)
+        if not each:
+            return 0.0
+        count = self.alone or room * self.ratio / (1 + self.ratio) // each
+        return count * each
+
+    def tokens(self, room: float, first: int, end: int, context: int) -> int:
+        """What the states leave; none where the states of one request do not fit."""
+        taken, each = self._state_bytes(room, first, end), between(self.layers, first, end)
+        least = 0.0 if self.alone else _STATES_OF_A_REQUEST * between(self.states, first, end)
+        if room < taken or taken < least:
+            return 0
+        return int((room - taken) // each) if each else context
+
+    def needed_bytes(self, context: int, first: int, end: int) -> float:
+        """Every token, and states beside or, by the ratio, together with them."""
+        tokens, state = context * between(self.layers, first, end), between(self.states, first, end)
+        if self.alone or not state:
+            return tokens + self.alone * state
+        part = self.ratio / (1 + self.ratio)
+        return max(tokens / (1 - part), _STATES_OF_A_REQUEST * state / part)
+
+    def used_bytes(self, tokens: int, room: float, first: int, end: int, context: int) -> float:
+        """The states that the room gives, and every token."""
+        del context
+        return self._state_bytes(room, first, end) + tokens * between(self.layers, first, end)
+
+    def layer_bytes(self, context: int) -> tuple[float, ...]:
+        """Tokens and one state."""
+        return tuple(each * context + state for each, state in zip(self.layers, self.states, strict=True))

@@ -52,7 +52,9 @@ def unfolded(names: list[str]) -> list[str]:
     for name in names:
         before, brace, rest = name.partition("{")
         numbers, _, after = rest.partition("}")
-        found += [f"{before}{n}{after}" for n in layer_numbers(numbers)] if brace and not name.startswith("re:") else [name]
+        found += (
+            [f"{before}{n}{after}" for n in layer_numbers(numbers)] if brace and not name.startswith("re:") else [name]
+        )
     return found
 
 
@@ -126,7 +128,9 @@ def _with_layers(said: dict[str, Any]) -> dict[str, Any]:
         layers = table.get("quantized_layers") if table else None
         if layers and "by_kind" in layers:
             table["quantized_layers"] = {
-                name: json.loads(kind) for kind, names in layers["by_kind"].items() for name in unfolded(unfolded(names))
+                name: json.loads(kind)
+                for kind, names in layers["by_kind"].items()
+                for name in unfolded(unfolded(names))
             }
     return said
 

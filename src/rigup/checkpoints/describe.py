@@ -125,6 +125,8 @@ def _safetensors(repository: Repository, name: str | None) -> tuple[Model, Check
         said = read_config(beside, where).data.get("quantization")
     if said is not None and not isinstance(said, dict):
         raise InputError(f"{where}: quantization_config: must be a table", "choose another checkpoint of the model")
+    if said and (experts := config.text_model.data.get("expert_dtype")) is not None:
+        said = {**said, "expert_dtype": experts}
     scheme = read_scheme(said, f"{where}: quantization_config")
     headers = _each(repository, paths, read_safetensors_header)
     tensors = [tensor for header in headers for tensor in header]
@@ -141,6 +143,7 @@ def _safetensors(repository: Repository, name: str | None) -> tuple[Model, Check
 def _gguf(repository: Repository, quant: str | None, name: str | None) -> tuple[Model, CheckpointEntry]:
     quant = quant or _only_quant(repository)
     paths = gguf_files(repository.where, quant, "", repository.files)
+    quant = gguf_quants(paths)[0]
     headers = _each(repository, paths, read_gguf_header)
     first = headers[0]
     tensors = [tensor for header in headers for tensor in header.tensors]

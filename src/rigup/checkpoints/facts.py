@@ -58,8 +58,7 @@ def model_of(name: str, config: Config, sums: CheckpointSums, origin: Origin, fi
     weights = sums.weights
     fields: dict[str, Any] = {
         "name": name,
-        "family": config.text("model_type") or text.text("model_type"),
-        "architecture": _architecture(config, text),
+        **_identity(config, text),
         "layers": text.layers,
         "hidden": text.hidden,
         "attention": read_layers(text),
@@ -107,6 +106,14 @@ def active(weights: PartSums, feed_forward: dict[str, int]) -> int:
         idle = weights.of("experts") * (1 - feed_forward["experts_per_token"] / experts)
     embedding = weights.whole["embedding"] if weights.whole["head"] else 0
     return max(1, round(weights.body - idle - embedding))
+
+
+def _identity(config: Config, text: Config) -> dict[str, Any]:
+    """What engines are asked for."""
+    named = _architecture(config, text)
+    if "architectures" in Model.model_fields:
+        return {"architectures": (named,)} if named else {"gguf_architecture": text.text("model_type")}
+    return {"family": config.text("model_type") or text.text("model_type"), "architecture": named}
 
 
 def _architecture(config: Config, text: Config) -> str:

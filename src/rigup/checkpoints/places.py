@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 WHOLE = ("embedding", "head", "norms", "vision", "mtp")
 LAYER = ("attention", "key_value", "replicated", "dense", "router", "experts", "shared_experts", "norms")
 
+_EXPERT = re.compile(r"\.\d+\.")
 _LAYER = re.compile(r"(?:^|\.)(?:layers|blk|h)\.(\d{1,4})\.(.+)")
 
 
@@ -51,22 +53,29 @@ class Place:
 def place_of(name: str, layers: int) -> Place:
     """Where a tensor belongs in a model of so many layers. A name that tells nothing counts as a norm: never cut."""
     found = _LAYER.search(name)
-    before = (name[: found.start()] if found else name).split(".")
-    if _SENSES.intersection(before):
-        return Place("vision")
-    if _DRAFT.intersection(name.split(".")):
-        return Place("mtp")
-    if found is None:
-        return Place(_outside(before))
+    outside = _outside(name[: found.start()] if found else name)
+    if found is None or outside in ("vision", "mtp"):
+        return Place(outside)
     number = int(found[1])
-    if number >= layers:
+    if number >= layers or ".nextn." in name:
         return Place("mtp")
-    words = found[2].split(".")
-    part = _in_gguf(words) if before[-1:] == [""] and name.startswith("blk.") else _in_layer(words)
-    return Place(part, number)
+    return Place(_in_any_layer(_EXPERT.sub(".", found[2]), name.startswith("blk.")), number)
 
 
-def _outside(words: list[str]) -> str:
+@lru_cache(maxsize=4096)
+def _in_any_layer(rest: str, gguf: bool) -> str:
+    """The part for the rest of a name behind the layer's number, the numbers of experts left out."""
+    words = rest.split(".")
+    return _in_gguf(words) if gguf else _in_layer(words)
+
+
+@lru_cache(maxsize=4096)
+def _outside(name: str) -> str:
+    words = name.split(".")
+    if _SENSES.intersection(words):
+        return "vision"
+    if _DRAFT.intersection(words):
+        return "mtp"
     if _EMBEDDING.intersection(words):
         return "embedding"
     return "head" if _HEAD.intersection(words) else "norms"

@@ -10,7 +10,7 @@ from pathlib import Path
 from rigup.checkpoints.byte_source import ByteSource, hub_file, local_file
 from rigup.errors import InputError
 from rigup.plain_values import quoted
-from rigup.regular_files import MAY_READ, read_bytes
+from rigup.regular_files import MAY_READ, is_absent, read_bytes
 from rigup.sources.gguf_files import SPLIT
 from rigup.sources.hub import Hub
 from rigup.units import bytes_text
@@ -68,6 +68,8 @@ def local_repository(path: Path, repo: str | None) -> Repository:
 
     Raises InputError where it cannot be read.
     """
+    if is_absent(path):
+        raise InputError(f"{path}: does not exist", "check the path; a repository of the hub is written org/name")
     folder = path if path.is_dir() else path.parent
     name = re.sub(r"[^\w.-]+", "-", path.resolve().name.removesuffix(".gguf")).lstrip("-.")
     try:

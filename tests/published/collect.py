@@ -1,6 +1,7 @@
 """Collects what published checkpoints look like, for tests and for the catalogue: configurations, and true tensors.
 
     python -m tests.published.collect configs FOLDER        a folder of config.json files, with SOURCES.md
+    python -m tests.published.collect defaults REPO=MODEL_TYPE...
     python -m tests.published.collect shapes FOLDER REPO...  with transformers and a CPU build of PyTorch at hand
 
 `configs` keeps of each configuration what a reader of it asks for, and of SOURCES.md where the file is from. `shapes`
@@ -30,6 +31,7 @@ DROPPED = re.compile(
     r"|bad_words|diversity|do_sample|early_stop|typical|prefix|finetuning|return_dict|remove_invalid|ngram|tie_encoder"
     r"|is_decoder|is_encoder|repetition|min_length|max_length|id2|_id$|norm_topk|bias$).*"
 )
+CLASSES = {"step3p7": "Step3p7ForConditionalGeneration", "deepseek_v3": "DeepseekV3ForCausalLM"}
 KEPT = ("num_experts_per_token", "num_experts_per_tok", "qk_rope_head_dim", "no_rope_layer_interval", "no_rope_layers")
 
 
@@ -101,8 +103,7 @@ def configs(folder: Path) -> None:
         key = "hf_quant_config" if name.endswith(".hf_quant_config") else "config"
         found.setdefault(repo, {})[key] = kept(said)
         found[repo].setdefault("source", re.sub(r"aic-core/src/aiconfigurator_core/", "", sources.get(path.name, "")))
-    text = ",\n".join(f"{json.dumps(repo)}: {json.dumps(entry)}" for repo, entry in found.items())
-    CONFIGS.write_text(f"{{\n{text}\n}}\n")
+    _write(CONFIGS, found)
 
 
 def by_kind(layers: dict[str, Any]) -> dict[str, list[str]]:
@@ -141,11 +142,13 @@ def tensors_of(repo: str, config: dict[str, Any]) -> list[tuple[str, tuple[int, 
     import transformers
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
+    if config["model_type"] == "kimi_k25":  # transformers has the vision model alone; its text is DeepSeek V3's
+        config = {**config["text_config"], "model_type": "deepseek_v3"}
     said = {key: value for key, value in config.items() if key not in ("quantization_config", "auto_map")}
     if isinstance(said.get("text_config"), dict):
         said["text_config"] = {k: v for k, v in said["text_config"].items() if k != "quantization_config"}
     described = CONFIG_MAPPING[said["model_type"]].from_dict(said)
-    kind = getattr(transformers, said["architectures"][0])
+    kind = getattr(transformers, CLASSES.get(said["model_type"], said["architectures"][0]))
     with torch.device("meta"):
         model = kind._from_config(described)
     shared: dict[int, str] = {}
@@ -162,14 +165,23 @@ def shapes(folder: Path, repos: list[str]) -> None:
     found: dict[str, Any] = json.loads(SHAPES.read_text()) if SHAPES.exists() else {}
     for repo in repos:
         config = json.loads((folder / f"{repo.replace('/', '__')}.json").read_text())
-        groups: dict[tuple[str, tuple[int, ...]], list[int]] = defaultdict(list)
-        for name, shape in tensors_of(repo, config):
-            number = NUMBER.search(name)
-            key = f"{name[: number.start()]}{{}}{name[number.end() :]}" if number else name
-            groups[key, shape].append(int(number[0]) if number else 0)
-        found[repo] = [[name, layers_text(n) if "{}" in name else "", list(s)] for (name, s), n in groups.items()]
-    text = ",\n".join(f"{json.dumps(repo)}: {json.dumps(rows)}" for repo, rows in sorted(found.items()))
-    SHAPES.write_text(f"{{\n{text}\n}}\n")
+        found[repo] = rows_of(tensors_of(repo, config))
+    _write(SHAPES, dict(sorted(found.items())))
+
+
+def rows_of(tensors: list[tuple[str, tuple[int, ...]]]) -> list[list[Any]]:
+    """[name, layers, shape] of tensors; equal ones of several layers are one row."""
+    groups: dict[tuple[str, tuple[int, ...]], list[int]] = defaultdict(list)
+    for name, shape in tensors:
+        number = NUMBER.search(name)
+        key = f"{name[: number.start()]}{{}}{name[number.end() :]}" if number else name
+        groups[key, shape].append(int(number[0]) if number else 0)
+    return [[name, layers_text(n) if "{}" in name else "", list(s)] for (name, s), n in groups.items()]
+
+
+def _write(path: Path, found: dict[str, Any]) -> None:
+    text = ",\n".join(f"{json.dumps(repo)}: {json.dumps(entry)}" for repo, entry in found.items())
+    path.write_text(f"{{\n{text}\n}}\n")
 
 
 def read_shapes() -> dict[str, list[tuple[str, tuple[int, ...]]]]:
@@ -185,8 +197,34 @@ def _numbers(layers: str) -> tuple[int, ...]:
     return layer_numbers(layers) if layers else (0,)
 
 
+def defaults(pairs: list[str]) -> None:
+    """Adds to both files models whose configuration nobody has stored: REPO=MODEL_TYPE, as the class has it."""
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    found = json.loads(CONFIGS.read_text())
+    shapes_found: dict[str, Any] = json.loads(SHAPES.read_text())
+    for pair in pairs:
+        repo, _, kind = pair.partition("=")
+        config = json.loads(CONFIG_MAPPING[kind]().to_json_string(use_diff=False))
+        config["architectures"] = [_class_of(kind)]
+        found[repo] = {"config": kept(config), "source": f"transformers 5.23.0: defaults of {kind}"}
+        shapes_found[repo] = rows_of(tensors_of(repo, config))
+    _write(CONFIGS, found)
+    _write(SHAPES, dict(sorted(shapes_found.items())))
+
+
+def _class_of(kind: str) -> str:
+    import transformers
+
+    wanted = kind.replace("_", "")
+    ends = (f"{wanted}forcausallm", f"{wanted}forconditionalgeneration")
+    return next(name for name in dir(transformers) if name.lower() in ends)
+
+
 if __name__ == "__main__":
-    if sys.argv[1] == "configs":
+    if sys.argv[1] == "defaults":
+        defaults(sys.argv[2:])
+    elif sys.argv[1] == "configs":
         configs(Path(sys.argv[2]))
     else:
         shapes(Path(sys.argv[2]), sys.argv[3:])

@@ -6,6 +6,9 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import Protocol
 
+# What a stage holds whose layers keep nothing: more than any other one.
+ENDLESS = 2**40
+
 
 class CachePool(Protocol):
     """The caches of one model in one engine, with one size of tensor parallelism. Bytes are of one rank.

@@ -18,7 +18,9 @@ def place_on_cpu(candidate: Candidate) -> Placement:
     """Everything in host memory, one rank a host. The KV cache holds the whole context of each request in flight."""
     model, tensor = candidate.model, candidate.parallel.tensor
     weights = weights_of(candidate.checkpoint, model)
-    held = (weights.embedding + weights.head) / tensor + rank_totals(candidate.checkpoint, model, tensor, tensor)[-1]
+    held = (weights.embedding + weights.head) / tensor + rank_totals(
+        candidate.checkpoint, model, tensor, tensor, candidate.expert_shards
+    )[-1]
     held += (weights.vision if loads_vision(candidate) else 0.0) + (weights.mtp / tensor if drafts(candidate) else 0.0)
     shards = candidate.expert_shards
     activations = tensor_engine_activations(model, shards, tensor, candidate.batched_tokens)

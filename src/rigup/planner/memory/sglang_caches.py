@@ -15,7 +15,7 @@ from functools import lru_cache
 from rigup.attention.attention_class import LayerCache, Storage
 from rigup.catalogue.model import Model
 from rigup.planner.candidate import Candidate
-from rigup.planner.memory.cache_pool import CachePool, between
+from rigup.planner.memory.cache_pool import ENDLESS, CachePool, between
 from rigup.planner.memory.kv_cache import layer_caches, layer_token_bytes
 from rigup.planner.memory.vllm_caches import TokenPool
 
@@ -68,12 +68,11 @@ class StatePool:
     ratio: float
 
     def _state_bytes(self, room: float, first: int, end: int) -> float:
-        """What states take of that room."""
+        """What states take of that room; that they come whole is not counted."""
         each = between(self.states, first, end)
         if not each:
             return 0.0
-        count = self.alone or room * self.ratio / (1 + self.ratio) // each
-        return count * each
+        return self.alone * each if self.alone else room * self.ratio / (1 + self.ratio)
 
     def tokens(self, room: float, first: int, end: int, context: int) -> int:
         """What the states leave; none where the states of one request do not fit."""
@@ -81,7 +80,7 @@ class StatePool:
         least = 0.0 if self.alone else _STATES_OF_A_REQUEST * between(self.states, first, end)
         if room < taken or taken < least:
             return 0
-        return int((room - taken) // each) if each else context
+        return int((room - taken) // each) if each else ENDLESS
 
     def needed_bytes(self, context: int, first: int, end: int) -> float:
         """Every token, and states beside or, by the ratio, together with them."""

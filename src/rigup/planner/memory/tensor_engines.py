@@ -103,8 +103,8 @@ def _shape(candidate: Candidate) -> _Shape:
         pool = vllm_pool(model, candidate.storage, candidate.batched_tokens, drafting)
     else:
         pool = sglang_pool(candidate, drafting)
-    layers = rank_layers(candidate.checkpoint, model, tensor, sharing)
-    totals = rank_totals(candidate.checkpoint, model, tensor, sharing)
+    layers = rank_layers(candidate.checkpoint, model, tensor, sharing, candidate.expert_shards)
+    totals = rank_totals(candidate.checkpoint, model, tensor, sharing, candidate.expert_shards)
     return _Shape(layers, totals, pool, tuple(extras), tuple(overheads))
 
 

@@ -17,7 +17,7 @@ from functools import lru_cache
 
 from rigup.attention.attention_class import LayerCache, Storage
 from rigup.catalogue.model import Model
-from rigup.planner.memory.cache_pool import CachePool, between
+from rigup.planner.memory.cache_pool import ENDLESS, CachePool, between
 from rigup.planner.memory.kv_cache import layer_caches, layer_token_bytes
 
 BLOCK_TOKENS = 16
@@ -45,7 +45,8 @@ class TokenPool:
     def tokens(self, room: float, first: int, end: int, context: int) -> int:
         """Whole blocks."""
         del context
-        tokens = int(room // between(self.layers, first, end))
+        each = between(self.layers, first, end)
+        tokens = int(room // each) if each else ENDLESS
         return tokens - tokens % BLOCK_TOKENS
 
     def needed_bytes(self, context: int, first: int, end: int) -> float:
@@ -101,7 +102,8 @@ class BlockPool:
 
     def blocks(self, room: float, first: int, end: int) -> int:
         """Blocks that a stage has in that room."""
-        return int(room // self._block_bytes(first, end))
+        each = self._block_bytes(first, end)
+        return int(room // each) if each else ENDLESS
 
     def _block_bytes(self, first: int, end: int) -> float:
         """A page of each layer of the group that has most of them on the stage."""
@@ -149,7 +151,8 @@ class PackedPool:
 
     def tokens(self, room: float, first: int, end: int, context: int) -> int:
         """As many requests as there is room for."""
-        return int(room * context // self.needed_bytes(context, first, end))
+        needed = self.needed_bytes(context, first, end)
+        return int(room * context // needed) if needed else ENDLESS
 
     def needed_bytes(self, context: int, first: int, end: int) -> float:
         """What the stage's layers keep of one request."""

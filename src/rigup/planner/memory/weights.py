@@ -2,7 +2,8 @@
 
 Where the checkpoint's entry has the table of its tensors, that is the truth. Else the shapes in the catalogue tell,
 layers taken as equal. What vLLM and SGLang shard and replicate: as read in their minimax_m2.py and deepseek_v2.py
-(0.33.0, 0.5.23): queries, output, embeddings and head are cut, KV heads down to one, router and norms are whole on every rank.
+(0.33.0, 0.5.23): queries, output, embeddings and head are cut, KV heads down to one, router and norms are whole on
+every rank.
 """
 
 from __future__ import annotations
@@ -82,9 +83,10 @@ def weights_of(checkpoint: CheckpointEntry, model: Model) -> Weights:
 
 
 @lru_cache(maxsize=4096)
-def rank_layers(checkpoint: CheckpointEntry, model: Model, tensor: int, sharing: int) -> tuple[float, ...]:
-    """Bytes that one of `tensor` ranks holds of each layer, whose experts `sharing` ranks share."""
+def rank_layers(checkpoint: CheckpointEntry, model: Model, tensor: int, sharing: int, cut: int) -> tuple[float, ...]:
+    """Bytes that one of `tensor` ranks holds of each layer. `sharing` ranks share the experts, each in `cut` parts."""
     layers = weights_of(checkpoint, model).layers
+    sharing_padded = sharing / _padding(checkpoint, model, cut)
     shares = [
         share
         for _, share in sorted(
@@ -92,15 +94,30 @@ def rank_layers(checkpoint: CheckpointEntry, model: Model, tensor: int, sharing:
         )
     ]
     return tuple(
-        (layer.attention + layer.dense) / tensor + layer.key_value * share + layer.whole + layer.experts / sharing
+        (layer.attention + layer.dense) / tensor
+        + layer.key_value * share
+        + layer.whole
+        + layer.experts / sharing_padded
         for layer, share in zip(layers, shares, strict=True)
     )
 
 
 @lru_cache(maxsize=4096)
-def rank_totals(checkpoint: CheckpointEntry, model: Model, tensor: int, sharing: int) -> tuple[float, ...]:
+def rank_totals(checkpoint: CheckpointEntry, model: Model, tensor: int, sharing: int, cut: int) -> tuple[float, ...]:
     """The same added up: what the layers before each position take, and last all of them."""
-    return (0.0, *accumulate(rank_layers(checkpoint, model, tensor, sharing)))
+    return (0.0, *accumulate(rank_layers(checkpoint, model, tensor, sharing, cut)))
+
+
+def _padding(checkpoint: CheckpointEntry, model: Model, cut: int) -> float:
+    """By how much experts grow as vLLM and SGLang hold them.
+
+    Of MXFP4 the width of the model is filled up to 256 and an expert's part of its width to 64: gpt-oss-20b takes 13.47
+    GiB on one GPU (llmd-1), gpt-oss-120b 64.38 on one (vllm#33155) and 9.98 on each of eight (vllm#51590).
+    """
+    if checkpoint.scheme != "mxfp4" or not model.expert_intermediate:
+        return 1.0
+    part = model.expert_intermediate / cut
+    return (-(-model.hidden // 256) * 256 / model.hidden) * (-(-part // 64) * 64 / part)
 
 
 def check_size(checkpoint: CheckpointEntry, model: Model) -> None:

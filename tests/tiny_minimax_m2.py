@@ -58,8 +58,8 @@ ATTENTION = (
 MODEL_ENTRY = f"""\
 [[model]]
 name = "{MODEL}"
-family = "minimax_m2"
-architecture = "MiniMaxM2ForCausalLM"
+architectures = ["MiniMaxM2ForCausalLM"]
+gguf_architecture = "minimax-m2"
 layers = {LAYERS}
 hidden = {HIDDEN}
 attention = [{ATTENTION}]
@@ -70,6 +70,8 @@ experts_per_token = {PER_TOKEN}
 expert_intermediate = {WIDTH}
 parameters = {PARAMETERS}
 active_parameters = {PARAMETERS}
+parsers.vllm = {{ tool = ["minimax_m2"], reasoning = ["minimax_m2"] }}
+parsers.sglang = {{ tool = ["minimax-m2"], reasoning = ["minimax"] }}
 sources = {{ parameters = "tests/tiny_minimax_m2.py, which makes it" }}
 """
 CHECKPOINT_ENTRY = f"""\

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from rigup.catalogue.option_names import in_ranges, package
+from rigup.catalogue.option_names import package
+from rigup.catalogue.versions import in_ranges
 from rigup.commands.moe_configs import SGLANG_PACKAGED, folder_files
 from rigup.operations.service.moe_configs import judge
 from rigup.plan import MoeFolder

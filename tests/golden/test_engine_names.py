@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rigup.catalogue.engine_names import sglang_options, sglang_variables, vllm_options, vllm_variables
+from rigup.catalogue.engine_packages import sglang, vllm
 from rigup.catalogue.option_names import known_options, known_variables, package
 from tests.golden.remote_wheel import open_wheel
 
@@ -16,8 +16,8 @@ def test_vllm(version: str) -> None:
     found = package("vllm", version)
     wheel, sha256 = open_wheel("vllm", found["file"])
     assert sha256 in ("", found["sha256"])
-    assert vllm_options(wheel) == known_options("vllm", version)
-    assert vllm_variables(wheel) == known_variables("vllm", version)
+    assert vllm.options(wheel) == known_options("vllm", version)
+    assert vllm.variables(wheel) == known_variables("vllm", version)
 
 
 @pytest.mark.parametrize("version", ["0.5.9", "0.5.14", "0.5.23"])
@@ -25,5 +25,5 @@ def test_sglang(version: str) -> None:
     found = package("sglang", version)
     wheel, sha256 = open_wheel("sglang", found["file"])
     assert sha256 in ("", found["sha256"])
-    assert sglang_options(wheel) == known_options("sglang", version)
-    assert sglang_variables(wheel) == known_variables("sglang", version)
+    assert sglang.options(wheel) == known_options("sglang", version)
+    assert sglang.variables(wheel) == known_variables("sglang", version)

@@ -8,9 +8,11 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TypeVar
 
+from rigup.catalogue.abilities import AbilityList, load_ability_lists
 from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.catalogue.data_files import read_entries
-from rigup.catalogue.engines import FILES, Engine, load_engines
+from rigup.catalogue.engine_files import FILES, load_engines
+from rigup.catalogue.engines import Engine
 from rigup.catalogue.gpu_names import GpuEntry
 from rigup.catalogue.model import Model
 from rigup.catalogue.moe_configs import FOLDER as MOE_CONFIGS
@@ -25,6 +27,7 @@ from rigup.rig import Gpu
 DATA = Path(__file__).parent / "data"
 FOLDER = "catalogue"
 NAME_LISTS = "engines/flags"
+ABILITY_LISTS = "engines/abilities"
 
 Item = TypeVar("Item", Gpu, Model, CheckpointEntry)
 
@@ -42,6 +45,7 @@ class Catalogue:
     engines: tuple[Engine, ...]
     moe_configs: tuple[MoeConfigFile, ...] = ()
     name_lists: tuple[NameList, ...] = ()
+    ability_lists: tuple[AbilityList, ...] = ()
     overheads: tuple[MeasuredOverhead, ...] = ()
 
     @cached_property
@@ -61,6 +65,13 @@ class Catalogue:
         for checkpoint in self.checkpoints:
             found.setdefault(checkpoint.model, []).append(checkpoint)
         return {name: tuple(entries) for name, entries in found.items()}
+
+    def with_ability_lists(self, lists: tuple[AbilityList, ...]) -> Catalogue:
+        """The same with these lists, read by a fleet, of what engines can serve."""
+        if lists == self.ability_lists:
+            return self
+        engines = tuple(engine.with_lists(lists) for engine in self.engines)
+        return replace(self, engines=engines, ability_lists=lists)
 
 
 def load_catalogue(fleet: Path | None = None) -> Catalogue:
@@ -99,8 +110,8 @@ def _laid_over(toolkit: Catalogue, folder: Path) -> Catalogue:
         load_engines((*FILES, *engine_files)) if engine_files else toolkit.engines,
         toolkit.moe_configs,
         load_name_lists(folder / NAME_LISTS),
-        read_entries(folder / OVERHEADS, TABLE, MeasuredOverhead),
-    )
+        overheads=read_entries(folder / OVERHEADS, TABLE, MeasuredOverhead),
+    ).with_ability_lists(load_ability_lists(folder / ABILITY_LISTS))
     for checkpoint in checkpoints:
         if checkpoint.model not in catalogue.models_by_name:
             known = ", ".join(sorted(catalogue.models_by_name))

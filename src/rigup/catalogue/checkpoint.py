@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from rigup.catalogue.engines import VersionText
+from rigup.catalogue.versions import VersionText
 from rigup.service import EngineName
 from rigup.tensor_bytes import TensorBytes
 from rigup.units import Frozen
@@ -30,7 +30,9 @@ class CheckpointEntry(Frozen):
     entry: the file that the engine is pointed at, "" for the folder.
     embedding_bits, head_bits, attention_bits: bits a weight of these tensors in a GGUF; attention_bits None means as
     many as the layers have on average.
-    minimum_versions: the oldest version of each engine that loads it; an engine that is not listed cannot.
+    quant_method: what its config calls the method of quantisation ("modelopt"), "" if it has none or nobody looked.
+    minimum_versions: the oldest version of each engine that loads it; an engine that is not listed cannot. None: every
+    engine that has the architecture and reads the format.
     """
 
     repo: Annotated[str, Field(pattern=r"^[\w.-]+/[\w.-]+$")]
@@ -49,7 +51,8 @@ class CheckpointEntry(Frozen):
     embedding_bits: Annotated[float, Field(gt=0)] = 16
     head_bits: Annotated[float, Field(gt=0)] = 16
     attention_bits: Annotated[float, Field(gt=0)] | None = None
-    minimum_versions: dict[EngineName, VersionText]
+    quant_method: str = ""
+    minimum_versions: dict[EngineName, VersionText] | None = None
     engine_flags: dict[EngineName, dict[str, str]] = {}
     license: str | None = None
     notes: tuple[str, ...] = ()

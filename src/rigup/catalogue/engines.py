@@ -1,180 +1,31 @@
-"""Engines as facts: which versions rigup supports, what each needs from a host, and how it reads each weight format.
+"""Engines: which releases rigup supports, and everything that is known about each of them.
 
-The figures live in `data/engines/*.toml`, each with its source. A fleet may add a file of its own with the same keys.
+The figures live in `data/engines/`, each with its source; `engine_files` reads them, and what a fleet adds.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Annotated, Literal
 
-from packaging.version import InvalidVersion, Version
-from pydantic import AfterValidator, Field, ValidationError
+from packaging.version import Version
+from pydantic import Field
 
 from rigup.artifacts import Variant
-from rigup.errors import InputError
-from rigup.regular_files import read_text, toml_of
+from rigup.catalogue.abilities import Abilities, AbilityList, Kind
+from rigup.catalogue.engine_facts import (
+    CudaNeeds,
+    EnvironmentRecipe,
+    FormatSupport,
+    Image,
+    KnownBad,
+    Recipe,
+    RpcRecipe,
+)
+from rigup.catalogue.model import Model, ParserNames
+from rigup.catalogue.versions import VersionText, version_key
 from rigup.service import BuildMethod, EngineName
-from rigup.units import Frozen, compute_capability
-
-DATA = Path(__file__).parent / "data" / "engines"
-FILES = tuple(DATA / name for name in ("llama_cpp.toml", "sglang.toml", "vllm.toml"))
-
-WeightFormat = Literal["bf16", "fp8", "mxfp8", "nvfp4", "int4", "gguf"]
-Capability = Annotated[str, Field(pattern=r"^\d+\.\d+$")]
-
-
-@functools.cache
-def version_key(version: str) -> Version:
-    """Comparable within one engine; llama.cpp's build numbers ("b11434") count as whole numbers."""
-    return Version(version.removeprefix("b"))
-
-
-def _comparable(text: str) -> str:
-    try:
-        version_key(text)
-    except InvalidVersion:
-        raise ValueError(f'"{text}" is not a version like "0.33.0" or "b11434"') from None
-    return text
-
-
-VersionText = Annotated[str, AfterValidator(_comparable)]
-
-
-class _Ranged(Frozen):
-    """A fact about the versions from `since` (included) to `before` (excluded); no bound means every version."""
-
-    since: VersionText | None = None
-    before: VersionText | None = None
-    source: str
-
-    def holds(self, version: str) -> bool:
-        """Whether the fact is about this version."""
-        key = version_key(version)
-        after_start = self.since is None or version_key(self.since) <= key
-        return after_start and (self.before is None or key < version_key(self.before))
-
-
-class FormatSupport(_Ranged):
-    """How an engine reads one weight format.
-
-    minimum: the lowest compute capability it runs on at all; "0.0" means that a CPU is enough.
-    native: the lowest one whose tensor cores compute in the format; below it `fallback` says what happens and costs.
-    """
-
-    format: WeightFormat
-    minimum: Capability
-    native: Capability
-    fallback: str = ""
-
-    def runs_on(self, capability: str) -> bool:
-        """Whether a GPU of this compute capability can hold such weights at all."""
-        return compute_capability(capability) >= compute_capability(self.minimum)
-
-    def native_on(self, capability: str) -> bool:
-        """Whether a GPU of this compute capability computes in the format itself."""
-        return compute_capability(capability) >= compute_capability(self.native)
-
-
-class Parsers(_Ranged):
-    """The names that one engine gives its parsers for one model family.
-
-    reasoning separates the thinking from the answer; reasoning_inline leaves it in the answer.
-    """
-
-    family: str
-    tool: str
-    reasoning: str
-    reasoning_inline: str | None = None
-
-
-class KvCacheTypes(_Ranged):
-    """The engine's own names for rigup's KV cache types: {"fp8": "fp8_e4m3"}; a missing key is a type it lacks."""
-
-    names: dict[str, str]
-
-
-class KnownBad(Frozen):
-    """Versions that are known to fail on some GPUs (compute capabilities), with some models (families) or with weights
-    in some formats; empty means with every one.
-
-    refuses: whether serving is out of the question, or works with a flaw that is worth a warning.
-    """
-
-    versions: tuple[str, ...]
-    compute_capabilities: tuple[str, ...] = ()
-    families: tuple[str, ...] = ()
-    formats: tuple[WeightFormat, ...] = ()
-    refuses: bool = True
-    message: str
-    hint: str
-    source: str
-
-
-class CudaNeeds(Frozen):
-    """What one CUDA major version needs: the lowest driver branch and the lowest compute capability."""
-
-    driver: int
-    compute_capability: Capability
-    source: str
-
-
-class Image(_Ranged):
-    """The engine's own container image.
-
-    repository: with its registry. tag: {version} stands for the release. program: run instead of the image's entry
-    point, which differs by release; looked up in the image's PATH.
-    """
-
-    variant: Variant = "cuda"
-    repository: str
-    tag: str
-    program: str
-
-
-class EnvironmentRecipe(_Ranged):
-    """How the Python environment of a release is put together.
-
-    project: its name on the package index; the requirement is PROJECT==VERSION. requirements: further ones. ray: one
-    that joins hosts by Ray. python, python_from: see `environment.LockedEnvironment`; of uv's Python the minor
-    version. overrides: requirements that replace those of packages. excludes: packages that are never installed.
-    indexes: packages that another index has, with its address, {version} standing for the release.
-    provides: further names of the project, with versions. runtime_packages: Debian packages
-    that it runs on.
-    """
-
-    variant: Variant = "cuda"
-    project: str
-    python: Annotated[str, Field(pattern=r"^3\.[0-9]+$")] = "3.12"
-    python_from: Literal["uv", "os"] = "uv"
-    overrides: tuple[str, ...] = ()
-    excludes: tuple[str, ...] = ()
-    indexes: dict[str, Annotated[str, Field(pattern=r"^https?://[^\s@]+$")]] = {}
-    provides: dict[str, str] = {}
-    requirements: tuple[str, ...] = ()
-    runtime_packages: tuple[str, ...] = ()
-    ray: str | None = None
-
-
-class Recipe(Frozen):
-    """How an engine is built from source: CMake flags, targets, and Debian packages to build and to run."""
-
-    flags: tuple[str, ...]
-    targets: tuple[str, ...]
-    packages: tuple[str, ...]
-    runtime_packages: tuple[str, ...]
-    source: str
-
-
-class RpcRecipe(Frozen):
-    """What a source build needs beyond its recipe to work across hosts, and the program of the workers."""
-
-    flags: tuple[str, ...]
-    targets: tuple[str, ...]
-    program: str
-    source: str
+from rigup.units import Frozen
 
 
 class EngineRelease(Frozen):
@@ -198,15 +49,14 @@ class EngineRelease(Frozen):
 class EngineVersion(EngineRelease):
     """One release with everything that is known about it: `Release`, and the facts of the engine that hold for it.
 
-    families: the model families it knows. cuda_needs: None for a release without CUDA.
+    abilities: what it can serve. cuda_needs: None for a release without CUDA.
     """
 
     engine: EngineName
     title: str
     method: BuildMethod
-    families: frozenset[str]
+    abilities: Abilities
     formats: tuple[FormatSupport, ...]
-    parsers: tuple[Parsers, ...]
     kv_cache_types: dict[str, str]
     known_bad: tuple[KnownBad, ...]
     cuda_needs: CudaNeeds | None
@@ -230,22 +80,45 @@ class EngineVersion(EngineRelease):
         weight_format = scheme.partition("_")[0]
         return next((known for known in self.formats if known.format == weight_format), None)
 
-    def parsers_of(self, family: str) -> Parsers | None:
-        """Its parser names for a model family, or None if it has no parser of its own for it."""
-        return next((known for known in self.parsers if known.family == family), None)
+    def architecture_of(self, model: Model) -> str | None:
+        """What this engine calls a model's architecture, the first that it has of several; None if nobody knows."""
+        names = model.architectures
+        if self.engine == "llama.cpp":
+            converted = (self.abilities.converted(name) for name in names)
+            names = (model.gguf_architecture,) if model.gguf_architecture else tuple(name for name in converted if name)
+        return next((name for name in names if self.abilities.has("architectures", name)), next(iter(names), None))
+
+    def lacks(self, model: Model) -> bool:
+        """Whether its package was read and has no architecture of the model."""
+        name = self.architecture_of(model)
+        return self.abilities.read if name is None else self.abilities.lacks("architectures", name)
+
+    def parsers_of(self, model: Model) -> ParserNames:
+        """The parsers that it has of those that the model names for its engine, best first."""
+        named = model.parsers.get(self.engine, ParserNames())
+        return ParserNames(
+            tool=self._there("tool_parsers", named.tool),
+            reasoning=self._there("reasoning_parsers", named.reasoning),
+            reasoning_inline=self._there("reasoning_parsers", named.reasoning_inline),
+        )
+
+    def _there(self, kind: Kind, names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(name for name in names if not self.abilities.lacks(kind, name))
 
     def kv_cache_name(self, kv_cache_type: str) -> str | None:
         """What it calls a KV cache type ("fp8" is "fp8_e4m3" to SGLang), or None if it has no such type."""
         return self.kv_cache_types.get(kv_cache_type)
 
-    def bad_on(self, capabilities: Iterable[str], family: str, weight_format: str) -> tuple[KnownBad, ...]:
+    def bad_on(
+        self, capabilities: Iterable[str], architectures: Iterable[str], weight_format: str
+    ) -> tuple[KnownBad, ...]:
         """What is known to fail in it on any GPU of these compute capabilities with such a model, refusals first."""
-        found = set(capabilities)
+        found, classes = set(capabilities), set(architectures)
         hits = [
             entry
             for entry in self.known_bad
             if (not entry.compute_capabilities or found & set(entry.compute_capabilities))
-            and (not entry.families or family in entry.families)
+            and (not entry.architectures or classes & set(entry.architectures))
             and (not entry.formats or weight_format in entry.formats)
         ]
         return tuple(sorted(hits, key=lambda entry: not entry.refuses))
@@ -292,102 +165,13 @@ class Engine(Frozen):
         wanted = version or self.default_version
         return next((known for known in self.versions if known.version == wanted), None)
 
-
-class _EngineFile(Frozen):
-    """An engine as a file states it: releases, and facts that hold for ranges of them.
-
-    families: model family to the first release that knows it. cuda: by major version. environments: the first that
-    holds for a release and variant counts.
-    archive, archive_root: defaults for releases without their own; {version} stands for the release.
-    """
-
-    name: EngineName
-    title: str
-    default_version: str
-    source: str
-    method: BuildMethod
-    versions: tuple[EngineRelease, ...]
-    formats: tuple[FormatSupport, ...]
-    families: dict[str, VersionText]
-    parsers: tuple[Parsers, ...] = ()
-    kv_cache_types: tuple[KvCacheTypes, ...]
-    known_bad: tuple[KnownBad, ...] = ()
-    cuda: dict[str, CudaNeeds] = {}
-    recipes: dict[Literal["cpu", "cuda"], Recipe] = {}
-    rpc: RpcRecipe | None = None
-    archive: str | None = None
-    archive_root: str = ""
-    images: tuple[Image, ...] = ()
-    environments: tuple[EnvironmentRecipe, ...] = ()
-
-    def resolved(self) -> Engine:
-        """Each release with the facts that hold for it."""
-        releases = sorted(self.versions, key=lambda release: version_key(release.version))
-        versions = tuple(self._resolved(release) for release in releases)
-        return Engine(
-            name=self.name,
-            title=self.title,
-            default_version=self.default_version,
-            method=self.method,
-            versions=versions,
+    def with_lists(self, lists: Iterable[AbilityList]) -> Engine:
+        """The same with a fleet's own lists of what releases can serve."""
+        own = {one.version: one for one in lists if one.engine == self.name}
+        versions = tuple(
+            known.model_copy(update={"abilities": known.abilities.model_copy(update={"own": own[known.version]})})
+            if known.version in own
+            else known
+            for known in self.versions
         )
-
-    def _resolved(self, release: EngineRelease) -> EngineVersion:
-        version = release.version
-        types = next((known.names for known in self.kv_cache_types if known.holds(version)), {})
-        if release.archive is None and self.archive is not None:
-            archive, root = (text.replace("{version}", version) for text in (self.archive, self.archive_root))
-            release = release.model_copy(update={"archive": archive, "archive_root": root})
-        return EngineVersion(
-            **dict(release),
-            engine=self.name,
-            title=self.title,
-            method=self.method,
-            families=frozenset(f for f, first in self.families.items() if version_key(first) <= version_key(version)),
-            formats=tuple(known for known in self.formats if known.holds(version)),
-            parsers=tuple(known for known in self.parsers if known.holds(version)),
-            kv_cache_types=types,
-            known_bad=tuple(known for known in self.known_bad if version in known.versions),
-            cuda_needs=self.cuda.get(release.cuda.partition(".")[0]) if release.cuda else None,
-            recipes=self.recipes,
-            rpc=self.rpc,
-            images=tuple(known for known in self.images if known.holds(version)),
-            environments=tuple(_filled_in(known, version) for known in self.environments if known.holds(version)),
-            source=self.source,
-        )
-
-
-def _filled_in(recipe: EnvironmentRecipe, version: str) -> EnvironmentRecipe:
-    filled = {
-        field: {name: text.replace("{version}", version) for name, text in getattr(recipe, field).items()}
-        for field in ("indexes", "provides")
-    }
-    return recipe.model_copy(update=filled)
-
-
-_TOML_HINT = "write it as TOML; the toolkit's own engine files are the examples"
-
-
-def load_engines(paths: Iterable[Path] = FILES) -> tuple[Engine, ...]:
-    """Reads engine files in order; a later file replaces an engine of the same name.
-
-    Raises InputError naming the file, the key and what is wrong.
-    """
-    engines: dict[str, Engine] = {}
-    for path in paths:
-        try:
-            engine = _EngineFile.model_validate(toml_of(path, read_text(path), _TOML_HINT)).resolved()
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"])
-            raise InputError(
-                f"{path}: {where}: {first['msg'].removeprefix('Value error, ')}",
-                "compare with the toolkit's own engine files",
-            ) from None
-        if engine.version() is None:
-            raise InputError(
-                f"{path}: default_version: {engine.default_version} is not in versions",
-                "choose one of the versions in the file",
-            )
-        engines[engine.name] = engine
-    return tuple(engines.values())
+        return self.model_copy(update={"versions": versions})

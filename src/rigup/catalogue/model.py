@@ -8,15 +8,30 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from rigup.attention import Attention
+from rigup.service import EngineName
 from rigup.units import Frozen
 
 Size = Annotated[int, Field(ge=1)]
 SizeOrNone = Annotated[int, Field(ge=0)]
 
 
+class ParserNames(Frozen):
+    """What one engine calls the parsers of a model's output, best first: a release takes the first that it has.
+
+    tool: of tool calls. reasoning: separates the thinking from the answer. reasoning_inline: leaves it in the answer.
+    """
+
+    tool: tuple[str, ...] = ()
+    reasoning: tuple[str, ...] = ()
+    reasoning_inline: tuple[str, ...] = ()
+
+
 class Model(Frozen):
     """One model as published. Every figure's source is in `sources`, by field name.
 
+    architectures: classes, as in the model's config. gguf_architecture: general.architecture of its GGUF files, ""
+    for what llama.cpp's converter makes of `architectures`. Engines are asked for these names.
+    parsers: of its tool calls and reasoning, by engine.
     layers, hidden, vocab: as in the model's config. attention: what each layer keeps of a sequence, each layer once.
     mtp_attention: the same of built-in draft layers, which are numbered from 0 on as well.
     context: the longest position the model was made for, tokens.
@@ -28,8 +43,8 @@ class Model(Frozen):
     """
 
     name: str
-    family: str
-    architecture: str = ""
+    architectures: tuple[str, ...] = ()
+    gguf_architecture: str = ""
     layers: Size
     hidden: Size
     attention: tuple[Attention, ...]
@@ -49,9 +64,16 @@ class Model(Frozen):
     license: str = ""
     commercial: bool = True
     license_note: str = ""
+    parsers: dict[EngineName, ParserNames] = {}
     sampling: dict[str, float] = {}
     system_prompt: str = ""
     sources: dict[str, str] = {}
+
+    @model_validator(mode="after")
+    def _has_an_architecture(self) -> Model:
+        if not self.architectures and not self.gguf_architecture:
+            raise ValueError("architectures or gguf_architecture is missing: engines are asked for them")
+        return self
 
     def __hash__(self) -> int:
         """Hashes the name: it is unique in a catalogue, and the tables of sources cannot be hashed."""

@@ -16,13 +16,16 @@ from typing import Any
 from pydantic import ValidationError
 
 from rigup.artifacts import Architecture, Sha256, Variant
-from rigup.catalogue.engines import version_key
+from rigup.catalogue import abilities, versions
+from rigup.catalogue.abilities import Kind
+from rigup.catalogue.versions import in_ranges
 from rigup.errors import InputError
 from rigup.regular_files import read_text
 from rigup.service import EngineName
 from rigup.units import Frozen
 
 FOLDER = Path(__file__).parent / "data" / "engines" / "flags"
+PARSER_OPTIONS: dict[str, Kind] = {"--tool-call-parser": "tool_parsers", "--reasoning-parser": "reasoning_parsers"}
 OWN_PREFIXES = {"vllm": ("VLLM_",), "sglang": ("SGLANG_", "SGL_"), "llama.cpp": ("LLAMA_ARG_", "LLAMA_API_")}
 
 
@@ -81,7 +84,9 @@ def known_variables(engine: str, version: str) -> frozenset[str]:
 @functools.cache
 def known_values(engine: str, version: str, option: str) -> frozenset[str]:
     """The values that an option with a fixed choice takes; empty where the choice is open or was not read."""
-    return _known(engine, _lists(engine)["values"].get(option, {}), version)
+    fixed = _known(engine, _lists(engine)["values"].get(option, {}), version)
+    kind = PARSER_OPTIONS.get(option)
+    return fixed | abilities.known(engine, kind, version) if kind else fixed
 
 
 def listed_version(engine: str, version: str) -> str:
@@ -89,9 +94,7 @@ def listed_version(engine: str, version: str) -> str:
 
     A fleet may add a version that the toolkit has not read yet.
     """
-    versions: list[str] = _lists(engine)["versions"]
-    older = [listed for listed in versions if version_key(listed) <= version_key(version)]
-    return version if version in versions else (older or versions)[-1 if older else 0]
+    return versions.listed_version(version, tuple(_lists(engine)["versions"]))
 
 
 def package(engine: str, version: str) -> dict[str, str]:
@@ -126,14 +129,3 @@ def _lists(engine: str) -> dict[str, Any]:
 def _known(engine: str, table: dict[str, str], version: str) -> frozenset[str]:
     listed = listed_version(engine, version)
     return frozenset(name for name, ranges in table.items() if in_ranges(listed, ranges))
-
-
-@functools.cache
-def in_ranges(version: str, ranges: str) -> bool:
-    """Whether a version is in one of the ranges: "0.12.0..0.23.0 0.30.0"; no range matches nothing."""
-    key = version_key(version)
-    for span in ranges.split():
-        first, _, last = span.partition("..")
-        if version_key(first) <= key <= version_key(last or first):
-            return True
-    return False

@@ -177,9 +177,7 @@ def _entry(
     extras: Extras,
     method: str,
 ) -> CheckpointEntry:
-    more: dict[str, Any] = {"revision_seen": repository.revision, "minimum_versions": {}, "notes": extras.notes}
-    if "quant_method" in CheckpointEntry.model_fields:
-        more |= {"quant_method": method, "minimum_versions": None}
+    more: dict[str, Any] = {"revision_seen": repository.revision, "quant_method": method, "notes": extras.notes}
     if extras.license:
         more["license"] = extras.license
     return checkpoint_of(repository.name, quant, model, scheme.catalogue, files, sums, origin, **more)

@@ -111,9 +111,7 @@ def active(weights: PartSums, feed_forward: dict[str, int]) -> int:
 def _identity(config: Config, text: Config) -> dict[str, Any]:
     """What engines are asked for."""
     named = _architecture(config, text)
-    if "architectures" in Model.model_fields:
-        return {"architectures": (named,)} if named else {"gguf_architecture": text.text("model_type")}
-    return {"family": config.text("model_type") or text.text("model_type"), "architecture": named}
+    return {"architectures": (named,)} if named else {"gguf_architecture": text.text("model_type")}
 
 
 def _architecture(config: Config, text: Config) -> str:

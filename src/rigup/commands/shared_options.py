@@ -19,10 +19,10 @@ def kv_cache_type(candidate: Candidate) -> Options:
 
 def parsers(candidate: Candidate) -> Options:
     """The parsers of tool calls and reasoning, if the service asks for them and the release has them."""
-    known = candidate.release.parsers_of(candidate.model.family)
+    known = candidate.release.parsers_of(candidate.model)
     chosen: Options = {}
-    if known is not None and candidate.service.tools:
-        chosen["--tool-call-parser"] = known.tool
-    if known is not None and candidate.service.reasoning:
-        chosen["--reasoning-parser"] = known.reasoning
+    if known.tool and candidate.service.tools:
+        chosen["--tool-call-parser"] = known.tool[0]
+    if known.reasoning and candidate.service.reasoning:
+        chosen["--reasoning-parser"] = known.reasoning[0]
     return chosen

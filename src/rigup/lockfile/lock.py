@@ -7,7 +7,8 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from rigup.catalogue.catalogue import FOLDER, NAME_LISTS, Catalogue
+from rigup.catalogue.abilities import AbilityList
+from rigup.catalogue.catalogue import ABILITY_LISTS, FOLDER, NAME_LISTS, Catalogue
 from rigup.catalogue.driver_versions import locked_driver, nvidia_versions
 from rigup.catalogue.option_names import NameList
 from rigup.errors import InputError, Refused
@@ -24,6 +25,7 @@ from rigup.lockfile.entries import (
     with_sources,
 )
 from rigup.lockfile.needs import Name, Needs, inputs_digest, needs_of, suffices
+from rigup.lockfile.package_abilities import write_abilities
 from rigup.lockfile.resolver import Resolver
 from rigup.lockfile.text import lock_text
 from rigup.lockfile.upgrade import (
@@ -47,7 +49,8 @@ from rigup.project.planning import plan_project
 class ResolvedLock:
     """A lock that is not written yet, the one that it replaces, and what the plans under it need.
 
-    names: the fleet's lists of options and variables, those of wheels that are newly locked among them.
+    names, abilities: the fleet's lists of options and variables and of what releases can serve, those of packages that
+    are newly locked among them.
     """
 
     path: Path
@@ -55,6 +58,7 @@ class ResolvedLock:
     after: Lock
     needs: Needs
     names: tuple[NameList, ...] = ()
+    abilities: tuple[AbilityList, ...] = ()
 
     @property
     def changes(self) -> tuple[EntryChange, ...]:
@@ -94,7 +98,8 @@ def resolve_lock(
     if whole:
         inputs = {**after.inputs, inventory_key(project): inputs_digest(project, resolver.catalogue)}
         after = after.model_copy(update={"inputs": inputs})
-    return ResolvedLock(path, before, after, needs, resolver.catalogue.name_lists)
+    catalogue = resolver.catalogue
+    return ResolvedLock(path, before, after, needs, catalogue.name_lists, catalogue.ability_lists)
 
 
 def inventory_key(project: Project) -> str:
@@ -264,6 +269,7 @@ def _refused(needs: Needs) -> list[str]:
 def write(resolved: ResolvedLock) -> bool:
     """Writes what was resolved, the lock last; returns whether that was written. Raises InputError where it cannot."""
     write_names(resolved.path.parent / FOLDER / NAME_LISTS, resolved.names)
+    write_abilities(resolved.path.parent / FOLDER / ABILITY_LISTS, resolved.abilities)
     return write_lock(resolved.path, resolved.after)
 
 

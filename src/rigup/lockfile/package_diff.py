@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from rigup.artifacts import LockedEnvironment
-from rigup.catalogue.engines import version_key
+from rigup.catalogue.versions import version_key
 from rigup.lock import Lock
 from rigup.lockfile.needs import build_label
 

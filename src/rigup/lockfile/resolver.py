@@ -17,6 +17,7 @@ from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.errors import InputError, Unreachable
 from rigup.lock import LockedCheckpoint, LockedFile, LockedSource
 from rigup.lockfile.needs import BuildName, Name, build_label
+from rigup.lockfile.package_abilities import abilities_with_archive, abilities_with_wheel
 from rigup.lockfile.wheel_options import names_with
 from rigup.plan import Plan
 from rigup.project.inventory import HostEntry, Project
@@ -38,7 +39,7 @@ EXACT_TOLERANCE, TOLERANCE = 0.001, 0.05
 class Resolver:
     """Asks hubs and archives for one fleet. `say` gets a line for what takes a while, `warnings` collects the rest.
 
-    catalogue: also with the names that were read out of wheels since, which are not written yet.
+    catalogue: also with what was read out of packages since, which is not written yet.
     pause: how it waits between tries, in seconds.
     """
 
@@ -84,7 +85,10 @@ class Resolver:
                 "set archive and archive_root in the engine's file",
             )
         self.say(f"downloading {engine} {version}: {release.archive}")
-        return pin_source(engine, version, release.archive, release.archive_root, cache_folder() / "sources")
+        source = pin_source(engine, version, release.archive, release.archive_root, cache_folder() / "sources")
+        lists = abilities_with_archive(self.catalogue.ability_lists, source, self.say)
+        self.catalogue = self.catalogue.with_ability_lists(lists)
+        return source
 
     def uv(self, version: str | None = None, asked: str = "uv") -> LockedUv:
         """A release of uv, or the newest. Raises InputError and Unreachable."""
@@ -108,7 +112,8 @@ class Resolver:
         except (InputError, Unreachable) as error:
             raise type(error)(f"{asked}: {error.message}" if asked else error.message, error.hint) from None
         names = names_with(self.catalogue.name_lists, found, self.say)
-        self.catalogue = replace(self.catalogue, name_lists=names)
+        lists = abilities_with_wheel(self.catalogue.ability_lists, found, self.say)
+        self.catalogue = replace(self.catalogue, name_lists=names).with_ability_lists(lists)
         for file in found.local:
             self.warnings.append(
                 f"{build_label(name)}: {file} is in a local folder of this machine, so hosts need a wheelhouse "

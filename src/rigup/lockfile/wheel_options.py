@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from rigup.catalogue.engine_names import read_names
+from rigup.catalogue.engine_packages.reading import UNREADABLE, read_names
 from rigup.catalogue.option_names import NameList, load_name_lists, name_list_text, package
 from rigup.errors import InputError
 from rigup.sources.python_environment import Resolution
@@ -31,15 +31,21 @@ def names_with(there: Names, resolved: Resolution, say: Callable[[str], None]) -
 
 def write_names(folder: Path, names: Names) -> None:
     """Makes the lists of a fleet's folder these. Raises InputError where it cannot be written."""
-    there = load_name_lists(folder)
+    there = {one.file: name_list_text(one) for one in load_name_lists(folder)}
+    write_lists(folder, there, {one.file: name_list_text(one) for one in names})
+
+
+def write_lists(folder: Path, there: Mapping[str, str], wanted: Mapping[str, str]) -> None:
+    """Makes a folder's lists, by the package that each is of, those that are wanted.
+
+    Raises InputError where it cannot be written.
+    """
     try:
-        for one in names:
-            if one not in there:
-                _write(folder / f"{one.file}.json", name_list_text(one))
-        files = {one.file for one in names}
-        for gone in there:
-            if gone.file not in files:
-                (folder / f"{gone.file}.json").unlink(missing_ok=True)
+        for name, text in wanted.items():
+            if there.get(name) != text:
+                _write(folder / f"{name}.json", text)
+        for gone in there.keys() - wanted.keys():
+            (folder / f"{gone}.json").unlink(missing_ok=True)
     except OSError as error:
         raise InputError(f"cannot write {folder}: {error.strerror}", "check its permissions") from None
 
@@ -49,7 +55,7 @@ def _read(resolved: Resolution) -> NameList:
     with open_wheel(wheel) as opened:
         try:
             options, variables = read_names(environment.engine, opened)
-        except (KeyError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        except UNREADABLE as error:
             raise InputError(
                 f"{wheel.name}: cannot read its options: {error}", "use a version that rigup has been tested with"
             ) from None

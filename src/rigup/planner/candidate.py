@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rigup.attention.attention_class import Storage
 from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.catalogue.model import Model
-from rigup.catalogue.option_names import known_options, known_variables
+from rigup.catalogue.option_names import PARSER_OPTIONS, known_options, known_values, known_variables
 from rigup.catalogue.overheads import MeasuredOverhead, measured_overhead
 from rigup.plan import GpuMemory, Parallel
 from rigup.planner.memory.overhead import MARGIN_MIB, RUNTIME
@@ -78,7 +78,8 @@ class Candidate:
 
     gpu_indices: the GPUs used, in the order of ranks or, for llama.cpp, of its devices; empty on a CPU-only rig.
     Those of a service across hosts are counted through, host by host: index % len(rig.gpus) is the one in rig.gpus.
-    engine, release: the engine's facts and the one version of it. build: how that gets onto the host.
+    catalogued: every engine that there is. engine, release: the engine's facts and the one version of it.
+    build: how that gets onto the host.
     context: tokens that one request may use. kv_cache_type: never "auto": f16, bf16, fp8, q8_0, q5_1 or q4_0.
     sequences: requests that run at once (--max-num-seqs, --max-running-requests, --parallel).
     batched_tokens: prompt tokens in one step (--max-num-batched-tokens, --chunked-prefill-size, --ubatch-size).
@@ -133,6 +134,7 @@ class Candidate:
     driver_reserve: Reserve | None = None
     overheads: tuple[MeasuredOverhead, ...] = ()
     driver_locked: bool = False
+    catalogued: tuple[Engine, ...] = ()
     usage: tuple[GpuUsage, ...] = ()
     kv_tokens: int = 0
     cache_spare_mib: int = 0
@@ -206,6 +208,11 @@ class Candidate:
     def known_variables(self) -> frozenset[str]:
         """Every environment variable of its own that the build reads."""
         return self.names.variables if self.names else known_variables(self.engine.name, self.version)
+
+    def known_values(self, option: str) -> frozenset[str]:
+        """The values that an option with a fixed choice takes; empty where the choice is open or was not read."""
+        known, kind = known_values(self.engine.name, self.version, option), PARSER_OPTIONS.get(option)
+        return known | self.release.abilities.names(kind) if kind else known
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:

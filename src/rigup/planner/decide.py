@@ -5,6 +5,7 @@ from __future__ import annotations
 from rigup.catalogue.catalogue import Catalogue
 from rigup.lock import Lock
 from rigup.plan import Finding
+from rigup.planner.abilities import unsupported
 from rigup.planner.alternatives import more_hosts, purchase, runners_up, would_fit
 from rigup.planner.assembly import build_of, checkpoint_of
 from rigup.planner.choice import allowed_context, ranked
@@ -14,6 +15,7 @@ from rigup.planner.enumeration import PlanningRequest
 from rigup.planner.evidence import evidence_of
 from rigup.planner.moe_config import against_the_lock, locked_otherwise, moe_config
 from rigup.planner.rules import check
+from rigup.planner.rules.abilities import model_support
 from rigup.planner.speed import decode_speed
 from rigup.planner.survey import Rejected, Survey, survey
 
@@ -73,6 +75,14 @@ def _findings(request: PlanningRequest, found: Survey) -> tuple[Finding, ...]:
     if found.rejected:
         return nearest(found.rejected).findings()
     service, model = request.service, request.resolved.model
+    reasons = [unsupported(model, release, request.catalogued) for _, release in request.resolved.engines]
+    lacking = tuple(
+        Finding(rule=model_support.id, message=reason[0], hint=reason[1], source=model_support.source)
+        for reason in reasons
+        if reason is not None
+    )
+    if len(lacking) == len(reasons) and model_support.id not in service.allow:
+        return lacking
     if not request.resolved.gpu_indices:
         engine = request.resolved.engines[0][0].title
         return (

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 
 from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.catalogue.drivers import Reserve
-from rigup.catalogue.engines import Engine, EngineVersion, version_key
+from rigup.catalogue.engines import Engine, EngineVersion
 from rigup.catalogue.moe_configs import MoeConfigFile
 from rigup.catalogue.option_names import NameList
 from rigup.catalogue.overheads import MeasuredOverhead
+from rigup.catalogue.versions import version_key
 from rigup.plan import Parallel
 from rigup.planner.candidate import Candidate, expert_ranks
 from rigup.planner.engine_memory import MemorySettings, settings_of
@@ -31,7 +32,7 @@ class PlanningRequest:
 
     moe_configs: every tuned kernel. triton: its locked version by engine and version.
     driver_locked: whether the lock pins the driver. name_lists: the fleet's own, of wheels that it has locked.
-    overheads: what the fleet has measured of its engines' memory.
+    overheads: what the fleet has measured of its engines' memory. catalogued: every engine that there is.
     """
 
     rig: Rig
@@ -43,6 +44,7 @@ class PlanningRequest:
     driver_locked: bool = False
     name_lists: tuple[NameList, ...] = ()
     overheads: tuple[MeasuredOverhead, ...] = ()
+    catalogued: tuple[Engine, ...] = ()
 
     @property
     def context(self) -> int:
@@ -54,13 +56,19 @@ def candidates(request: PlanningRequest) -> Iterator[Candidate]:
     """Every possibility, in the catalogue's order. Pairs that cannot work come only if the service names both parts."""
     for checkpoint in request.resolved.checkpoints:
         for engine, release in request.resolved.engines:
-            if loads(checkpoint, engine, release) or _insists(request.service):
+            if (_has_the_model(request, release) and loads(checkpoint, release)) or _insists(request.service):
                 yield from _spread(request, checkpoint, engine, release)
 
 
-def loads(checkpoint: CheckpointEntry, engine: Engine, release: EngineVersion) -> bool:
-    """Whether that release of the engine loads that checkpoint at all."""
-    oldest = checkpoint.minimum_versions.get(engine.name)
+def _has_the_model(request: PlanningRequest, release: EngineVersion) -> bool:
+    return "model-support" in request.service.allow or not release.lacks(request.resolved.model)
+
+
+def loads(checkpoint: CheckpointEntry, release: EngineVersion) -> bool:
+    """Whether that release of an engine loads that checkpoint at all, provided that it has the model."""
+    if checkpoint.minimum_versions is None:
+        return release.support(checkpoint.scheme) is not None
+    oldest = checkpoint.minimum_versions.get(release.engine)
     return oldest is not None and version_key(oldest) <= release.key
 
 
@@ -105,6 +113,7 @@ def _candidate(
         gpu_indices=gpus,
         model=request.resolved.model,
         checkpoint=checkpoint,
+        catalogued=request.catalogued,
         engine=engine,
         release=release,
         build=request.service.build or release.method,

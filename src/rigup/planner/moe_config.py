@@ -9,15 +9,16 @@ import functools
 import json
 
 from rigup.artifacts import LockedEnvironment
-from rigup.catalogue import engines, option_names
+from rigup.catalogue import engine_files
 from rigup.catalogue.moe_configs import MoeConfigFile, TunedKernel, best_for
+from rigup.catalogue.versions import in_ranges
 from rigup.lock import Lock
 from rigup.plan import Finding, MoeConfig
 from rigup.planner.candidate import Candidate
 from rigup.rig import Gpu
 from rigup.units import compute_capability
 
-SHIPPED = engines.DATA / "moe_configs.json"
+SHIPPED = engine_files.DATA / "moe_configs.json"
 FIRST_WITH_FP8 = (8, 9)
 DTYPE, BLOCK_SHAPE = "fp8_w8a8", (128, 128)
 
@@ -147,7 +148,7 @@ def _of_card(candidate: Candidate, gpu: Gpu) -> MoeConfig:
     if _own(candidate, gpu) is not None and not hides_its_own(candidate):
         status = "files"
     else:
-        shipped = option_names.in_ranges(candidate.version, _shipped()[engine].get(name, ""))
+        shipped = in_ranges(candidate.version, _shipped()[engine].get(name, ""))
         status = "engine" if shipped else "missing"
     return MoeConfig.model_validate(
         {"file": name, "status": status, "experts": experts, "width": width, "device": gpu.name}

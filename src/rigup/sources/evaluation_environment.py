@@ -21,7 +21,7 @@ from packaging.version import InvalidVersion, Version
 
 from rigup.artifacts import ARCHITECTURES, Architecture, LockedHarness, LockedUv
 from rigup.cache import cache_folder
-from rigup.catalogue.engines import EnvironmentRecipe
+from rigup.catalogue.engine_facts import EnvironmentRecipe
 from rigup.catalogue.evaluation import evaluation
 from rigup.errors import HostFailed, InputError, MissingTool
 from rigup.lock import Lock

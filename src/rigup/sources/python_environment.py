@@ -17,7 +17,8 @@ from packaging.version import InvalidVersion, Version
 
 from rigup.artifacts import Architecture, LockedEnvironment, Variant
 from rigup.cache import cache_folder
-from rigup.catalogue.engines import EngineVersion, EnvironmentRecipe
+from rigup.catalogue.engine_facts import EnvironmentRecipe
+from rigup.catalogue.engines import EngineVersion
 from rigup.errors import InputError, Unreachable
 from rigup.sources.downloads import download, sha256_of
 from rigup.sources.package_index import IndexFile, file_name, find_links, project_files

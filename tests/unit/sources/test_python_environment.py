@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from rigup.catalogue.catalogue import load_catalogue
-from rigup.catalogue.engines import EngineVersion, EnvironmentRecipe
+from rigup.catalogue.engine_facts import EnvironmentRecipe
+from rigup.catalogue.engines import EngineVersion
 from rigup.errors import InputError, Unreachable
 from rigup.sources.python_environment import Resolution, resolve_environment
 from rigup.sources.wheel_tags import best_wheel, target_tags

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from rigup.attention.block_sparse import BlockSparse
-from rigup.attention.full import FullAttention
 from rigup.checkpoints.config import Config
 from rigup.checkpoints.layers.grouped_heads import heads
 from rigup.checkpoints.layers.layer import Layer
@@ -20,6 +18,6 @@ def read(config: Config) -> list[Layer] | None:
     picked = where.each_layer("sparse_attention_freq", int)[: config.layers]
     width = sparse.number("sparse_index_dim")
     return [
-        (BlockSparse, {**heads(config, number), "index_dim": width}) if on else (FullAttention, heads(config, number))
+        ("block_sparse", {**heads(config, number), "index_dim": width}) if on else ("full", heads(config, number))
         for number, on in enumerate(picked)
     ]

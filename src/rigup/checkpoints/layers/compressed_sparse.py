@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from rigup.attention.compressed_sparse import CompressedSparse
 from rigup.checkpoints.config import Config
 from rigup.checkpoints.layers.layer import Layer
 
@@ -25,5 +24,6 @@ def read(config: Config) -> list[Layer] | None:
     index = {"index_heads": config.number("index_n_heads"), "index_dim": config.number("index_head_dim")}
     ratios = config.each_layer("compress_ratios", int)[: config.layers]
     return [
-        (CompressedSparse, {**shared, "ratio": ratio, **(index if ratio == INDEXED_RATIO else {})}) for ratio in ratios
+        ("compressed_sparse", {**shared, "ratio": ratio, **(index if ratio == INDEXED_RATIO else {})})
+        for ratio in ratios
     ]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from rigup.attention.full import FullAttention
-from rigup.attention.gated_delta import GatedDelta
 from rigup.checkpoints.config import Config
 from rigup.checkpoints.layers.grouped_heads import FULL, heads
 from rigup.checkpoints.layers.layer import Layer, state_bits
@@ -24,7 +22,7 @@ def read(config: Config) -> list[Layer] | None:
     if unknown := [kind for kind in kinds if kind not in (FULL, LINEAR)]:
         raise config.wrong("layer_types", f"rigup does not know layers of type {unknown[0][:40]!r}")
     linear: Layer = (
-        GatedDelta,
+        "gated_delta",
         {
             "key_heads": config.number("linear_num_key_heads"),
             "value_heads": config.number("linear_num_value_heads"),
@@ -34,4 +32,4 @@ def read(config: Config) -> list[Layer] | None:
             "state_bits": state_bits(config, "mamba_ssm_dtype"),
         },
     )
-    return [linear if kind == LINEAR else (FullAttention, heads(config, n)) for n, kind in enumerate(kinds)]
+    return [linear if kind == LINEAR else ("full", heads(config, n)) for n, kind in enumerate(kinds)]

@@ -7,9 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from rigup.attention.chunked_local import ChunkedLocal
-from rigup.attention.full import FullAttention
-from rigup.attention.sliding_window import SlidingWindow
 from rigup.checkpoints.config import Config
 from rigup.checkpoints.layers.layer import Layer
 
@@ -51,11 +48,11 @@ def layer(config: Config, kind: str, number: int) -> Layer:
     if config.has("num_kv_shared_layers") and config.number("num_kv_shared_layers", least=0):
         raise config.wrong("num_kv_shared_layers", "rigup cannot count layers that use the cache of another layer")
     if kind == FULL:
-        return FullAttention, heads(config, number)
+        return "full", heads(config, number)
     if kind == SLIDING:
-        return SlidingWindow, {**heads(config, number, sliding=True), "window": config.number("sliding_window")}
+        return "sliding_window", {**heads(config, number, sliding=True), "window": config.number("sliding_window")}
     if kind == CHUNKED:
-        return ChunkedLocal, {**heads(config, number), "chunk": config.number("attention_chunk_size")}
+        return "chunked_local", {**heads(config, number), "chunk": config.number("attention_chunk_size")}
     raise config.wrong("layer_types", f"rigup does not know layers of type {kind[:40]!r}")
 
 

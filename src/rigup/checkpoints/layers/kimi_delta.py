@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from rigup.attention.kimi_delta import KimiDelta
-from rigup.attention.latent import Latent
 from rigup.checkpoints.config import Config
 from rigup.checkpoints.layers.latent import latent
 from rigup.checkpoints.layers.layer import Layer, state_bits
@@ -21,9 +19,9 @@ def read(config: Config) -> list[Layer] | None:
     if sorted((*listed["full_attn_layers"], *listed["kda_layers"])) != list(range(1, layers + 1)):
         raise linear.wrong("kda_layers", "together with full_attn_layers it must name each layer once")
     gated = {"gated": True} if config.flag("mla_use_output_gate") else {}
-    full: Layer = (Latent, {**latent(config), **gated})
+    full: Layer = ("latent", {**latent(config), **gated})
     delta: Layer = (
-        KimiDelta,
+        "kimi_delta",
         {
             "heads": linear.number("num_heads"),
             "head_dim": linear.number("head_dim"),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from rigup.attention.latent import Latent
-from rigup.attention.latent_indexed import LatentIndexed
 from rigup.checkpoints.config import Config
 from rigup.checkpoints.layers.layer import Layer
 
@@ -14,15 +12,19 @@ def read(config: Config) -> list[Layer] | None:
     """Every layer, where the model compresses keys and values and has no other kind of layer."""
     if not config.has("kv_lora_rank") or config.has("linear_attn_config"):
         return None
+    if config.has("layer_types") and (other := [kind for kind in config.data["layer_types"] if "linear" in str(kind)]):
+        raise config.wrong(
+            "layer_types", f"rigup does not know layers of type {other[0][:40]!r} beside latent attention"
+        )
     fields = latent(config)
     if not config.has("index_head_dim"):
-        return [(Latent, fields)] * config.layers
+        return [("latent", fields)] * config.layers
     indexer = {
         "index_heads": config.number("index_n_heads"),
         "index_dim": config.number("index_head_dim"),
     }
-    own: Layer = (LatentIndexed, {**fields, **indexer})
-    shared: Layer = (LatentIndexed, {**fields, **indexer, "index_shared": True})
+    own: Layer = ("latent_indexed", {**fields, **indexer})
+    shared: Layer = ("latent_indexed", {**fields, **indexer, "index_shared": True})
     if not config.has("indexer_types"):
         return [own] * config.layers
     return [shared if kind == "shared" else own for kind in config.each_layer("indexer_types", str)[: config.layers]]

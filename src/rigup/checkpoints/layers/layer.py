@@ -1,13 +1,12 @@
-"""One layer on its way from a configuration: its class of attention, and the fields of that class but for `layers`."""
+"""One layer on its way from a configuration: the kind of its attention, and the fields of that kind."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from rigup.attention.attention_class import AttentionClass
 from rigup.checkpoints.config import Config
 
-Layer = tuple[type[AttentionClass], dict[str, Any]]
+Layer = tuple[str, dict[str, Any]]
 
 STATE_BITS = {"float32": 32, "float": 32, "bfloat16": 16, "float16": 16, "auto": 16}
 

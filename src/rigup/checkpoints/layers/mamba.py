@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from rigup.attention.feed_forward import FeedForward
-from rigup.attention.full import FullAttention
-from rigup.attention.mamba import Mamba
-from rigup.attention.mamba2 import Mamba2
 from rigup.checkpoints.config import Config
 from rigup.checkpoints.layers.grouped_heads import heads
 from rigup.checkpoints.layers.layer import Layer, state_bits
@@ -37,11 +33,11 @@ def kinds(config: Config) -> list[str]:
 
 def _layer(config: Config, kind: str, number: int) -> Layer:
     if kind in ("attention", "full"):
-        return FullAttention, heads(config, number)
+        return "full", heads(config, number)
     if kind in ("mlp", "moe"):
-        return FeedForward, {}
+        return "none", {}
     if kind in ("mamba", "mamba2"):
-        return Mamba2, _mamba2(config)
+        return "mamba2", _mamba2(config)
     raise config.wrong("layers_block_type", f"rigup does not know layers of type {kind[:40]!r}")
 
 
@@ -60,7 +56,7 @@ def _jamba(config: Config) -> list[Layer]:
     rank = config.data.get("mamba_dt_rank")
     step = -(-config.hidden // 16) if rank in (None, "auto") else config.number("mamba_dt_rank")
     mamba: Layer = (
-        Mamba,
+        "mamba",
         {
             "channels": config.hidden * config.number("mamba_expand"),
             "state": config.number("mamba_d_state"),
@@ -69,7 +65,4 @@ def _jamba(config: Config) -> list[Layer]:
         },
     )
     period, offset = config.number("attn_layer_period"), config.number("attn_layer_offset", least=0)
-    return [
-        (FullAttention, heads(config, number)) if number % period == offset else mamba
-        for number in range(config.layers)
-    ]
+    return [("full", heads(config, number)) if number % period == offset else mamba for number in range(config.layers)]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from rigup.attention.feed_forward import FeedForward
-from rigup.attention.full import FullAttention
 from rigup.checkpoints.config import Config
 from rigup.checkpoints.layers.layer import Layer
 
@@ -18,8 +16,8 @@ def read(config: Config) -> list[Layer] | None:
     for block in config.each_layer("block_configs", dict)[: config.layers]:
         attention = Config(block, f"{config.where}: block_configs").table("attention")
         if attention.flag("no_op") or attention.flag("replace_with_linear"):
-            found.append((FeedForward, {}))
+            found.append(("none", {}))
             continue
         shared = attention.number("n_heads_in_group", most=count)
-        found.append((FullAttention, {"heads": count, "kv_heads": count // shared, "head_dim": width}))
+        found.append(("full", {"heads": count, "kv_heads": count // shared, "head_dim": width}))
     return found

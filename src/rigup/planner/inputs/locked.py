@@ -28,7 +28,16 @@ def planning_request(rig: Rig, service: Service, catalogue: Catalogue, lock: Loc
     known, driver = catalogue.moe_configs, driver_plan(rig, lock)
     reserve, lists = driver_reserve(rig, lock), catalogue.name_lists
     return PlanningRequest(
-        rig, service, resolved, reserve, known, triton, driver is not None, lists, catalogue.overheads
+        rig,
+        service,
+        resolved,
+        reserve,
+        known,
+        triton,
+        driver is not None,
+        lists,
+        catalogue.overheads,
+        catalogue.engines,
     )
 
 

@@ -7,19 +7,31 @@ from typing import NamedTuple
 from rigup.catalogue.option_names import nearest
 from rigup.plan import Finding
 from rigup.planner.candidate import Candidate
-from rigup.planner.rules import across_hosts, counted, cpu, engine, formats, host, images, notes, options, parallel
+from rigup.planner.rules import (
+    abilities,
+    across_hosts,
+    counted,
+    cpu,
+    engine,
+    formats,
+    host,
+    images,
+    notes,
+    options,
+    parallel,
+)
 from rigup.planner.rules.rule import Rule
 
 RULES: tuple[Rule, ...] = (
     formats.weight_format,
-    formats.model_support,
+    abilities.model_support,
     formats.checkpoint_version,
     formats.minimum_capability,
     formats.cuda_capability,
     cpu.cpu_format,
     engine.known_bad,
     engine.kv_cache_type,
-    engine.parser,
+    abilities.parser,
     engine.llama_split_tensor,
     notes.context_limit,
     parallel.llama_sizes,
@@ -64,6 +76,7 @@ RULES: tuple[Rule, ...] = (
     host.driver_floor,
     host.sglang_host_memory,
     options.unread_version,
+    abilities.unread_architecture,
     options.sparse_attention,
     options.expandable_segments,
     notes.licence,

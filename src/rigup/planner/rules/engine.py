@@ -1,10 +1,10 @@
-"""What an engine version is known to get wrong, and what it does not have: cache types and parsers."""
+"""What an engine version is known to get wrong, and what it does not have: cache types and ways to split."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rigup.catalogue.engines import KnownBad
+from rigup.catalogue.engine_facts import KnownBad
 from rigup.planner.candidate import Candidate
 from rigup.planner.rules.rule import Complaint, engine_name, refuses, warns
 
@@ -27,7 +27,7 @@ def known_flaw(candidate: Candidate) -> Iterator[Complaint]:
 
 def _known(candidate: Candidate) -> tuple[KnownBad, ...]:
     capabilities = [gpu.compute_capability for gpu in candidate.gpus]
-    return candidate.release.bad_on(capabilities, candidate.model.family, candidate.checkpoint.weight_format)
+    return candidate.release.bad_on(capabilities, candidate.model.architectures, candidate.checkpoint.weight_format)
 
 
 @refuses("kv-cache-type", "vLLM CacheDType, SGLang --kv-cache-dtype and llama.cpp --cache-type-k, per version")
@@ -41,40 +41,31 @@ def kv_cache_type(candidate: Candidate) -> Iterator[Complaint]:
         )
 
 
-@refuses("parser", "the parser registries in the engine's wheel, per version")
-def parser(candidate: Candidate) -> Iterator[Complaint]:
-    """Tool calls and separate reasoning need a parser for the model in the engine version."""
-    service = candidate.service
-    if candidate.engine.name == "llama.cpp" or candidate.release.parsers_of(candidate.model.family):
-        return
-    wanted = [name for name, asked in (("tools", service.tools), ("reasoning", service.reasoning)) if asked]
-    if wanted:
-        yield (
-            f"{engine_name(candidate)} has no parser of {' and '.join(wanted)} for {candidate.model.name}",
-            f"leave {' and '.join(wanted)} out, or serve it with llama.cpp, which uses the model's template",
-        )
-
-
 @warns(
     "append-think", "vLLM minimax_m2_reasoning_parser.py and vllm#34625 (by design); SGLang MiniMaxAppendThinkDetector"
 )
 def append_think(candidate: Candidate) -> Iterator[Complaint]:
     """The append-think parsers leave the reasoning in the answer."""
     asked = candidate.service.flags.get("--reasoning-parser")
-    parsers = candidate.release.parsers_of(candidate.model.family)
-    if parsers and asked is not None and asked == parsers.reasoning_inline:
+    parsers = candidate.release.parsers_of(candidate.model)
+    if asked in parsers.reasoning_inline and parsers.reasoning:
         yield (
             f"{asked} leaves <think> in the answer, by design; clients get no separate reasoning",
-            f"use {parsers.reasoning} (reasoning: True) to separate it",
+            f"use {parsers.reasoning[0]} (reasoning: True) to separate it",
         )
 
 
-@refuses("llama-split-tensor", "llama.cpp b11434 sources: split mode tensor has no minimax-m2")
+@refuses("llama-split-tensor", "llama.cpp src/llama-arch.cpp: llm_arch_supports_sm_tensor, per version")
 def llama_split_tensor(candidate: Candidate) -> Iterator[Complaint]:
-    """llama.cpp cannot split MiniMax by tensor."""
+    """llama.cpp cannot split every architecture by tensor."""
     flags = candidate.service.flags
     asked = flags.get("--split-mode", flags.get("-sm"))
-    if candidate.engine.name == "llama.cpp" and asked == "tensor" and candidate.model.family == "minimax_m2":
+    name = candidate.release.architecture_of(candidate.model) or ""
+    if (
+        candidate.engine.name == "llama.cpp"
+        and asked == "tensor"
+        and candidate.release.abilities.has("layer_split_only", name)
+    ):
         yield (
             f"llama.cpp {candidate.version} cannot split {candidate.model.name} by tensor",
             "keep the split mode layer",

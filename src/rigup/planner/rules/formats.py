@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rigup.catalogue.engines import version_key
+from rigup.catalogue.versions import version_key
 from rigup.planner.candidate import Candidate
 from rigup.planner.rules.rule import Complaint, engine_name, refuses, warns
 from rigup.rig import Gpu
@@ -69,21 +69,12 @@ def format_fallback(candidate: Candidate) -> Iterator[Complaint]:
 @refuses("checkpoint-version", "the catalogue's minimum_versions of the checkpoint")
 def checkpoint_version(candidate: Candidate) -> Iterator[Complaint]:
     """The engine must be new enough for the checkpoint."""
-    oldest = candidate.checkpoint.minimum_versions.get(candidate.engine.name)
+    oldest = (candidate.checkpoint.minimum_versions or {}).get(candidate.engine.name)
     if oldest is not None and candidate.release.key < version_key(oldest):
         yield (
             f"{candidate.checkpoint.repo} needs {candidate.engine.title} {oldest} or later",
             f"set version to {oldest}",
         )
-
-
-@refuses("model-support", "the model files in the engine's wheel, per version")
-def model_support(candidate: Candidate) -> Iterator[Complaint]:
-    """The engine version must support the model's architecture."""
-    if candidate.model.family not in candidate.release.families:
-        newest = candidate.engine.default_version
-        what = candidate.model.architecture or candidate.model.name
-        yield f"{engine_name(candidate)} does not support {what}", f"try {newest}, the newest version in the catalogue"
 
 
 def _format(scheme: str) -> str:

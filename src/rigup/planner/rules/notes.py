@@ -33,10 +33,10 @@ def licence(candidate: Candidate) -> Iterator[Complaint]:
 def trust_remote_code(candidate: Candidate) -> Iterator[Complaint]:
     """Code from the model's repository runs on the host."""
     if candidate.service.trust_remote_code and candidate.engine.name != "llama.cpp":
-        known = candidate.model.architecture or candidate.model.name
+        own = None if candidate.release.lacks(candidate.model) else candidate.release.architecture_of(candidate.model)
         yield (
             f"trust_remote_code runs code from {candidate.checkpoint.repo} as the service's user",
-            f"leave it out: {candidate.engine.title} knows {known} itself",
+            f"leave it out: {candidate.engine.title} knows {own} itself" if own else "",
         )
 
 

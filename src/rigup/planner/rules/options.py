@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from rigup.catalogue.option_names import (
     is_own_variable,
-    known_values,
     last_version_with,
     listed_version,
     nearest,
@@ -70,7 +69,7 @@ def unknown_variable(candidate: Candidate) -> Iterator[Complaint]:
 def unknown_value(candidate: Candidate) -> Iterator[Complaint]:
     """A flag with fixed choices must have one of them."""
     for option, value in candidate.service.flags.items():
-        known = known_values(candidate.engine.name, candidate.version, option)
+        known = candidate.known_values(option)
         if known and isinstance(value, str) and value not in known:
             close = _own_parser(candidate, option) or nearest(value, known)
             choices = ", ".join(sorted(known))
@@ -122,7 +121,7 @@ def unread_version(candidate: Candidate) -> Iterator[Complaint]:
 def sparse_attention(candidate: Candidate) -> Iterator[Complaint]:
     """Flags for DeepSeek's sparse attention have no effect on a model with full attention."""
     for option in candidate.service.flags:
-        if option.startswith(SPARSE_ATTENTION) and candidate.model.family in ("minimax_m2", "llama"):
+        if option.startswith(SPARSE_ATTENTION) and not candidate.model.index_layers:
             yield f"{option} has no effect: {candidate.model.name} has no sparse attention", "leave it out"
 
 
@@ -162,10 +161,9 @@ def _spelled(option: str) -> str:
 
 def _own_parser(candidate: Candidate, option: str) -> str | None:
     """The engine's parser for the model: names are easily taken from another engine, where they differ."""
-    parsers = candidate.release.parsers_of(candidate.model.family)
-    if parsers is None:
-        return None
-    return {"--tool-call-parser": parsers.tool, "--reasoning-parser": parsers.reasoning}.get(option)
+    parsers = candidate.release.parsers_of(candidate.model)
+    own = {"--tool-call-parser": parsers.tool, "--reasoning-parser": parsers.reasoning}.get(option, ())
+    return next(iter(own), None)
 
 
 def _unknown(candidate: Candidate, kind: str, name: str, known: frozenset[str]) -> Complaint:

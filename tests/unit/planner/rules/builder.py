@@ -53,6 +53,7 @@ def candidate(
         model=CATALOGUE.models_by_name[entry.model],
         checkpoint=entry,
         engine=chosen,
+        catalogued=CATALOGUE.engines,
         release=release,
         parallel=Parallel(**(parallel or {})),
         **fields,

@@ -70,14 +70,6 @@ def test_append_think_warns_in_each_engines_own_spelling() -> None:
     assert engine.append_think(candidate("8x B200", "MiniMaxAI/MiniMax-M3")) == ()
 
 
-def test_tools_need_a_parser() -> None:
-    asked = candidate("1x H200", DEMO, "vllm", service={"tools": True, "reasoning": True})
-    (finding,) = engine.parser(asked)
-    assert finding.message == "vLLM 0.33.0 has no parser of tools and reasoning for SmolLM2-135M-Instruct"
-    assert engine.parser(candidate("4x H200", FP8, service={"tools": True, "reasoning": True})) == ()
-    assert engine.parser(candidate("1x H200", DEMO, "llama.cpp", service={"tools": True})) == ()
-
-
 def test_llama_cpp_does_not_split_minimax_by_tensor() -> None:
     asked = candidate("4x RTX 3090", GGUF, "llama.cpp", quant="UD-IQ2_M", service={"flags": {"-sm": "tensor"}})
     assert engine.llama_split_tensor(asked)

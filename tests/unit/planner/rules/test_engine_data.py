@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from rigup.catalogue.engines import FILES, load_engines, version_key
+from rigup.catalogue.engine_files import FILES, load_engines
 from rigup.catalogue.option_names import known_options, last_version_with, nearest
+from rigup.catalogue.versions import version_key
 from rigup.errors import InputError
 from tests.unit.planner.rules.builder import CATALOGUE, engine
 
@@ -33,7 +34,7 @@ def test_every_wheel_has_what_planning_needs() -> None:
             assert release.method == "source" or (release.python and release.torch), release.version
             assert release.cuda_needs is not None, release.version
             assert release.formats and release.kv_cache_types, release.version
-            assert all(fact.source for fact in (*release.formats, *release.parsers, *release.known_bad))
+            assert all(fact.source for fact in (*release.formats, *release.known_bad))
 
 
 @pytest.mark.parametrize(
@@ -81,10 +82,9 @@ def test_broken_files_are_reported_by_path_and_key(tmp_path: Path) -> None:
     assert (
         "surprise: Extra inputs" in broken(tmp_path, 'name = "llama.cpp"', 'surprise = 1\nname = "llama.cpp"').message
     )
-    for old, where in (('\nversion = "b11434"', "versions.0.version"), ('llama = "b11434"', "families.llama")):
-        found = broken(tmp_path, old, old.replace("b11434", "latest")).message
-        assert f': {where}: "latest" is not a version like "0.33.0" or "b11434"' in found
-    assert "line" in broken(tmp_path, "[families]", "[families").message
+    found = broken(tmp_path, '\nversion = "b11434"', '\nversion = "latest"').message
+    assert ': versions.0.version: "latest" is not a version like "0.33.0" or "b11434"' in found
+    assert "line" in broken(tmp_path, "[[versions]]", "[[versions").message
 
 
 def test_a_missing_file_is_reported_by_path(tmp_path: Path) -> None:

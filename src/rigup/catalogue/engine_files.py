@@ -1,0 +1,164 @@
+"""Reads the files that describe engines: the toolkit's, and a fleet's, which hold only what they add or change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from rigup.catalogue.abilities import KINDS, Abilities, Addition
+from rigup.catalogue.engine_facts import (
+    CudaNeeds,
+    EnvironmentRecipe,
+    FormatSupport,
+    Image,
+    KnownBad,
+    KvCacheTypes,
+    Recipe,
+    RpcRecipe,
+)
+from rigup.catalogue.engines import Engine, EngineRelease, EngineVersion
+from rigup.catalogue.versions import version_key
+from rigup.errors import InputError
+from rigup.regular_files import read_text, toml_of
+from rigup.service import BuildMethod, EngineName
+from rigup.units import Frozen
+
+DATA = Path(__file__).parent / "data" / "engines"
+FILES = tuple(DATA / name for name in ("llama_cpp.toml", "sglang.toml", "vllm.toml"))
+_HINT = "compare with the toolkit's own engine files and docs/catalogue.md"
+_TOML_HINT = "write it as TOML; the toolkit's own engine files are the examples"
+
+
+class EngineChange(Frozen):
+    """What a file adds to an engine or changes of it. Of facts of one kind, the first that holds for a release counts.
+
+    cuda: by major version. archive, archive_root: defaults for releases without their own; {version} stands for the
+    release. architectures to reasoning_parsers: beyond what rigup has read from the engine's packages.
+    """
+
+    name: EngineName
+    title: str | None = None
+    default_version: str | None = None
+    source: str | None = None
+    method: BuildMethod | None = None
+    versions: tuple[EngineRelease, ...] = ()
+    formats: tuple[FormatSupport, ...] = ()
+    kv_cache_types: tuple[KvCacheTypes, ...] = ()
+    known_bad: tuple[KnownBad, ...] = ()
+    cuda: dict[str, CudaNeeds] = {}
+    recipes: dict[Literal["cpu", "cuda"], Recipe] = {}
+    rpc: RpcRecipe | None = None
+    archive: str | None = None
+    archive_root: str = ""
+    images: tuple[Image, ...] = ()
+    environments: tuple[EnvironmentRecipe, ...] = ()
+    architectures: tuple[Addition, ...] = ()
+    conversions: tuple[Addition, ...] = ()
+    layer_split_only: tuple[Addition, ...] = ()
+    quantizations: tuple[Addition, ...] = ()
+    tool_parsers: tuple[Addition, ...] = ()
+    reasoning_parsers: tuple[Addition, ...] = ()
+
+    def laid_over(self, engine: EngineFile) -> EngineFile:
+        """The engine with this: releases by version, other facts before those that it has, single values replaced."""
+        changed: dict[str, Any] = {}
+        for field in self.model_fields_set:
+            new, old = getattr(self, field), getattr(engine, field)
+            if field == "versions":
+                named = {release.version for release in new}
+                new = (*(release for release in old if release.version not in named), *new)
+            elif isinstance(new, tuple):
+                new = (*new, *old)
+            elif isinstance(new, dict):
+                new = {**old, **new}
+            changed[field] = new
+        return engine.model_copy(update=changed)
+
+
+class EngineFile(EngineChange):
+    """An engine with everything that a file must say where no other file describes the engine yet."""
+
+    title: str
+    default_version: str
+    source: str
+    method: BuildMethod
+    versions: tuple[EngineRelease, ...]
+    formats: tuple[FormatSupport, ...]
+    kv_cache_types: tuple[KvCacheTypes, ...]
+
+    def resolved(self) -> Engine:
+        """Each release with the facts that hold for it."""
+        releases = sorted(self.versions, key=lambda release: version_key(release.version))
+        return Engine(
+            name=self.name,
+            title=self.title,
+            default_version=self.default_version,
+            method=self.method,
+            versions=tuple(self._resolved(release) for release in releases),
+        )
+
+    def _resolved(self, release: EngineRelease) -> EngineVersion:
+        version = release.version
+        types = next((known.names for known in self.kv_cache_types if known.holds(version)), {})
+        if release.archive is None and self.archive is not None:
+            archive, root = (text.replace("{version}", version) for text in (self.archive, self.archive_root))
+            release = release.model_copy(update={"archive": archive, "archive_root": root})
+        added = {
+            kind: frozenset(one.name for one in getattr(self, kind) if one.holds(version))
+            for kind in KINDS
+            if getattr(self, kind)
+        }
+        return EngineVersion(
+            **dict(release),
+            engine=self.name,
+            title=self.title,
+            method=self.method,
+            abilities=Abilities(engine=self.name, version=version, added=added),
+            formats=tuple(known for known in self.formats if known.holds(version)),
+            kv_cache_types=types,
+            known_bad=tuple(known for known in self.known_bad if version in known.versions),
+            cuda_needs=self.cuda.get(release.cuda.partition(".")[0]) if release.cuda else None,
+            recipes=self.recipes,
+            rpc=self.rpc,
+            images=tuple(known for known in self.images if known.holds(version)),
+            environments=tuple(_filled_in(known, version) for known in self.environments if known.holds(version)),
+            source=self.source,
+        )
+
+
+def load_engines(paths: Iterable[Path] = FILES) -> tuple[Engine, ...]:
+    """Reads engine files in order; a later file is laid over an earlier one of the same engine.
+
+    Raises InputError naming the file, the key and what is wrong.
+    """
+    files: dict[str, EngineFile] = {}
+    for path in paths:
+        data = toml_of(path, read_text(path), _TOML_HINT)
+        there = files.get(str(data.get("name")))
+        try:
+            if there is None:
+                found = EngineFile.model_validate(data)
+            else:
+                found = EngineChange.model_validate(data).laid_over(there)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"])
+            raise InputError(f"{path}: {where}: {first['msg'].removeprefix('Value error, ')}", _HINT) from None
+        if found.default_version not in {release.version for release in found.versions}:
+            raise InputError(
+                f"{path}: default_version: {found.default_version} is not in versions",
+                "choose one of the versions in the file",
+            )
+        files[found.name] = found
+    return tuple(file.resolved() for file in files.values())
+
+
+def _filled_in(recipe: EnvironmentRecipe, version: str) -> EnvironmentRecipe:
+    filled = {
+        field: {name: text.replace("{version}", version) for name, text in getattr(recipe, field).items()}
+        for field in ("indexes", "provides")
+    }
+    return recipe.model_copy(update=filled)

@@ -1,0 +1,66 @@
+"""What releases cannot serve because their packages do not have it, and which others have it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from rigup.catalogue.engines import Engine, EngineVersion
+from rigup.catalogue.model import Model
+
+
+def unsupported(model: Model, release: EngineVersion, engines: Iterable[Engine]) -> tuple[str, str] | None:
+    """Why a release cannot serve a model's architecture, and what to do: message and hint. None where it can.
+
+    engines: those that are looked at for one that has it.
+    """
+    if not release.lacks(model):
+        return None
+    here = f"{release.title} {release.version}"
+    name = release.architecture_of(model)
+    if name is not None:
+        message = f"{here} has no architecture `{name}`"
+    elif model.architectures:
+        message = f"{here} has no architecture for `{model.architectures[0]}`"
+    else:
+        return (
+            f"the catalogue does not say which class {model.name} is, by which {release.title} names architectures",
+            "set architectures in the model's file, as in its config.json",
+        )
+    having = others_that(release, engines, lambda other: other.abilities.read and not other.lacks(model))
+    if not having:
+        hint = "no engine in the catalogue has it; if a release of yours does, add it in catalogue/engines/"
+    elif having[0].engine == release.engine:
+        hint = f"set version to {having[0].version}"
+    else:
+        hint = f"use {' or '.join(other.title for other in having)}"
+    return message + titles(having), hint
+
+
+def others_that(
+    release: EngineVersion, engines: Iterable[Engine], suits: Callable[[EngineVersion], bool]
+) -> tuple[EngineVersion, ...]:
+    """Other releases that suit: of its own engine the one that comes next, else the last before it, and of each other
+    engine the default one, else the newest.
+    """
+    return tuple(_one_of_each(release, engines, suits))
+
+
+def _one_of_each(
+    release: EngineVersion, engines: Iterable[Engine], suits: Callable[[EngineVersion], bool]
+) -> Iterator[EngineVersion]:
+    for engine in sorted(engines, key=lambda engine: engine.name != release.engine):
+        newest_first = tuple(reversed(engine.versions))
+        if engine.name == release.engine:
+            later = tuple(other for other in engine.versions if other.key > release.key)
+            order = (*later, *(other for other in newest_first if other.key < release.key))
+        else:
+            order = tuple(sorted(newest_first, key=lambda other: other.version != engine.default_version))
+        found = next((other for other in order if suits(other)), None)
+        if found is not None:
+            yield found
+
+
+def titles(releases: tuple[EngineVersion, ...]) -> str:
+    """The end of a message: "; vLLM 0.33.0 has", "; SGLang 0.5.23 and vLLM 0.33.0 have", or nothing."""
+    *first, last = [f"{other.title} {other.version}" for other in releases] or [""]
+    return f"; {', '.join(first)} and {last} have" if first else f"; {last} has" if last else ""

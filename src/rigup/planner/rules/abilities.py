@@ -1,0 +1,67 @@
+"""What the engine's package says that a release can serve: the model's architecture, and parsers of its output."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rigup.catalogue.abilities import Kind
+from rigup.catalogue.model import ParserNames
+from rigup.planner.abilities import others_that, titles, unsupported
+from rigup.planner.candidate import Candidate
+from rigup.planner.rules.rule import Complaint, engine_name, refuses, warns
+
+_WORDS: dict[Kind, tuple[str, str]] = {"tool_parsers": ("tools", "tool calls"), "reasoning_parsers": ("reasoning",) * 2}
+
+
+@refuses("model-support", "the registry of models in the engine's own package, per version")
+def model_support(candidate: Candidate) -> Iterator[Complaint]:
+    """The engine version must have the model's architecture."""
+    if (reason := unsupported(candidate.model, candidate.release, candidate.catalogued)) is not None:
+        yield reason
+
+
+@warns("unread-architecture", "the registry of models in the engine's own package, per version")
+def unread_architecture(candidate: Candidate) -> Iterator[Complaint]:
+    """A version whose package was not read may lack an architecture that the version before it lacks."""
+    abilities, name = candidate.release.abilities, candidate.release.architecture_of(candidate.model)
+    if not abilities.read and not (name and abilities.has("architectures", name)):
+        yield (
+            f"rigup has not read whether {engine_name(candidate)} has the architecture of {candidate.model.name}; "
+            f"{abilities.listed} has not",
+            "run rigup lock, which reads it from the package",
+        )
+
+
+@refuses("parser", "the parser registries in the engine's wheel, per version")
+def parser(candidate: Candidate) -> Iterator[Complaint]:
+    """Tool calls and separate reasoning need a parser for the model in the engine version."""
+    if candidate.engine.name == "llama.cpp":
+        return
+    named = candidate.model.parsers.get(candidate.engine.name, ParserNames())
+    there = candidate.release.parsers_of(candidate.model)
+    unnamed: list[Kind] = []
+    if candidate.service.tools and not there.tool:
+        if named.tool:
+            yield _absent(candidate, "tool_parsers", named.tool[0])
+        else:
+            unnamed.append("tool_parsers")
+    if candidate.service.reasoning and not there.reasoning:
+        if named.reasoning:
+            yield _absent(candidate, "reasoning_parsers", named.reasoning[0])
+        else:
+            unnamed.append("reasoning_parsers")
+    if unnamed:
+        keys, words = (" and ".join(_WORDS[kind][which] for kind in unnamed) for which in (0, 1))
+        yield (
+            f"the catalogue names no {candidate.engine.title} parser of {words} for {candidate.model.name}",
+            f"leave {keys} out, name the parser in the model's file, or use llama.cpp, which goes by the template",
+        )
+
+
+def _absent(candidate: Candidate, kind: Kind, name: str) -> Complaint:
+    key, words = _WORDS[kind]
+    having = others_that(candidate.release, (candidate.engine,), lambda other: other.abilities.has(kind, name))
+    return (
+        f"{engine_name(candidate)} has no parser `{name}` of {words}{titles(having)}",
+        f"set version to {having[0].version}" if having else f"leave {key} out",
+    )

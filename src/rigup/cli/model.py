@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     """Reads the checkpoint and writes what is new."""
     from rigup.catalogue.catalogue import load_catalogue
     from rigup.checkpoints.describe import describe
-    from rigup.project.inventory_edit import written
+    from rigup.lockfile.catalogue_files import catalogue_edits, write_entries
     from rigup.regular_files import user_path
 
     root = user_path(args.fleet, "--fleet")
@@ -64,12 +64,8 @@ def run(args: argparse.Namespace) -> int:
     _check_name(args.model)
     repository, quant = _repository(args)
     found = describe(repository, quant, catalogue.models_by_name, args.model)
-    changes = _changes(root, found)
-    try:
-        with written(changes):
-            load_catalogue(root)
-    except InputError as error:
-        raise InputError(f"nothing was written: {error.message}", error.hint) from None
+    changes = catalogue_edits(root, found)
+    write_entries(root, changes)
     _show(args, root, found, changes)
     return 0
 
@@ -108,33 +104,6 @@ def _quant_of(path: Path) -> str | None:
     from rigup.sources.gguf_files import gguf_quants
 
     return gguf_quants([path.name])[0] if path.name.endswith(".gguf") else None
-
-
-def _changes(root: Path, found: Described) -> list[FileEdit]:
-    """The files that are not as they should be. A model that the catalogue has already is left alone."""
-    from rigup.catalogue.catalogue import FOLDER
-    from rigup.checkpoints.entry_text import checkpoint_text, model_text
-    from rigup.project.inventory_edit import FileEdit
-
-    entry = found.checkpoint
-    name = f"{entry.repo.replace('/', '--')}--{entry.quant}.toml"
-    written = "Written by rigup model add; run it again to bring it up to date."
-    texts = {root / FOLDER / "checkpoints" / name: checkpoint_text(entry, written)}
-    own = root / FOLDER / "models" / f"{_file_name(found.model.name)}.toml"
-    if not found.known:
-        texts = {own: model_text(found.model, written), **texts}
-    edits = []
-    for path, text in texts.items():
-        there = path.read_text() if path.is_file() else None
-        if there != text:
-            edits.append(FileEdit(path, text, "new" if there is None else "changed"))
-    return edits
-
-
-def _file_name(name: str) -> str:
-    import re
-
-    return re.sub(r"[^\w.-]+", "-", name).lstrip("-.") or "model"
 
 
 def as_json(root: Path, found: Described, changes: list[FileEdit]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Layers of Mamba beside attention: Nemotron-H (a pattern of letters, or a list), Granite 4, Jamba (periods)."""
+"""State space layers beside attention: Nemotron-H (a pattern of letters, or a list), Granite 4, Jamba (periods)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LETTERS = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
 
 
 def read(config: Config) -> list[Layer] | None:
-    """Every layer, where the model has layers of Mamba."""
+    """Every layer, where the model has state space layers."""
     if config.has("attn_layer_period"):
         return _jamba(config)
     if not config.has("hybrid_override_pattern", "layers_block_type", "mamba_d_state", "mamba_n_heads"):
@@ -27,7 +27,7 @@ def kinds(config: Config) -> list[str]:
         return [LETTERS.get(letter, letter) for letter in config.each_layer("hybrid_override_pattern", str)[:layers]]
     key = "layers_block_type" if config.has("layers_block_type") else "layer_types"
     if not config.has(key):
-        raise config.wrong(key, "missing: which layers are Mamba's cannot be known")
+        raise config.wrong(key, "missing: which layers keep a state cannot be known")
     return [kind.removesuffix("_attention") for kind in config.each_layer(key, str)[:layers]]
 
 

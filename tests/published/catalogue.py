@@ -48,7 +48,8 @@ class Published:
     checkpoints: repository to the repository whose configuration says how it is stored; "bf16", "fp8" for those of that
     kind whose own configuration nobody has stored. gguf: repository. context, context_source: where another than in the
     configuration is published. draft: weights of built-in draft layers. bytes: published sizes. quants: of the GGUF
-    repository. experts: the type that experts keep in each of them.
+    repository. experts: the type that experts keep in each of them. also_known_as: the class in vLLM and SGLang, where
+    the configuration names another.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Published:
     notes: tuple[str, ...] = ()
     quants: tuple[str, ...] = ("BF16", "Q8_0", "Q4_K_M")
     experts: str = ""
+    also_known_as: tuple[str, ...] = ()
 
 
 def from_recipe(path: str) -> str:
@@ -215,6 +217,7 @@ MODELS = (
         262_144,
         from_recipe("stepfun-ai/Step-3.7-Flash"),
         versions={"vllm": "0.23.0", "sglang": "0.5.13"},
+        also_known_as=("Step3p7ForConditionalGeneration",),
         notes=("its config.json says 65,536 tokens, the recipe 262,144",),
     ),
     Published(
@@ -478,6 +481,8 @@ def main() -> None:
             entries += [gguf(published, quant) for quant in published.quants]
         update: dict[str, Any] = {"gguf_architecture": published.gguf_architecture}
         sources = {**model.sources, "gguf_architecture": "names in xllamacpp 2026.10.11549"}
+        if published.also_known_as:
+            update["architectures"] = (*model.architectures, *published.also_known_as)
         if published.context:
             update["context"] = published.context
             sources["context"] = published.context_source

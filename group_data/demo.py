@@ -3,5 +3,8 @@
 rig = {"gpus": []}
 services = {"chat": {"model": "SmolLM2-135M-Instruct"}}
 
+# demo1 compiles the engine for itself; with a builder, this machine keeps the build for the next demo.
+builder = "demo1"
+
 # The lab's stand-in for the model hub. Remove this line to use the real hub.
 hub = "http://hub:8090"

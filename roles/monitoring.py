@@ -45,7 +45,7 @@ def _exporters(
     wanted: Monitoring, probe: Probe, repository: DriverRepository | None, packages: tuple[str, ...]
 ) -> None:
     """Write files before packages: a package starts its exporter, which must listen only at the configured address."""
-    from rigup.catalogue.monitoring import exporter_facts
+    from rigup.catalogue.tools.monitoring import exporter_facts
     from rigup.monitoring.exporters import exporter_files
 
     _check_packaged(wanted, probe)

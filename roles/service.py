@@ -28,11 +28,11 @@ def service(
     rebind: Callable[[Any], BoundPlan] | None = None,
     membership: GroupMembership | None = None,
 ) -> None:
-    """Runs the release of the plan's service and waits until the service answers; `restart` restarts it in any case.
+    """Run the release of the plan's service and wait until the service answers; `restart` restarts it in any case.
 
-    why: what is wrong with its current build, for the name of the step. afterwards: called with the host after the
-    service has answered. rebind: returns the plan with GPU UUIDs once the driver is loaded.
-    membership: this host's in a node group, of which only the head has the API.
+    why: the problem of its current build, for the name of the step. afterwards: called with the host after the service
+    has answered. rebind: returns the plan with GPU UUIDs once the driver is loaded.
+    membership: this host's in a node group; only the head of a group has the API.
     """
 
     def check(host: Host) -> None:

@@ -112,7 +112,7 @@ def _serve(
 
 
 def exporters(probe: Probe, settings: HostSettings, alone: bool = True) -> None:
-    """Calls the role for exporters, last: an exporter that fails does not keep a service from running.
+    """Calls the role for exporters last, so that a failing exporter does not keep a service from running.
 
     alone: whether no other role runs on this host.
     """

@@ -56,7 +56,7 @@ def _check_text(text: str, where: str, lines: bool) -> None:
         return
     if any(unicodedata.category(c) in ("Cc", "Cs") and not (lines and c in "\n\t") for c in text):
         hint = "write printable characters" if lines else "write it on one line, in printable characters"
-        raise InputError(f"{where}: {quoted(ascii(text)[1:-1])} has a control character in it", hint)
+        raise InputError(f"{where}: {quoted(ascii(text)[1:-1])} contains a control character", hint)
 
 
 def cut(text: str) -> str:

@@ -24,7 +24,7 @@ import pytest
 
 import rigup.programs.tuner_ray as ray
 from rigup.cache import cache_folder
-from rigup.catalogue.tuners import tuner
+from rigup.catalogue.tools.tuners import tuner
 from rigup.planner.moe_config import config_filename
 from rigup.programs.tune_moe import measured
 from rigup.sources.archives import pin_source

@@ -53,7 +53,7 @@ def test_what_was_done_by_hand_is_told_and_what_apply_does_not_mend_stays_told(a
     assert drift(told) == by_hand | {("unit", "chat"), ("state", "chat"), ("checkpoint", "chat")}
     assert steps(told) == [f"weights {REPO} Q4_1", "release of chat"]
     messages = [found["message"] for found in told.json["hosts"][0]["drift"]]
-    assert f"changed since it was hashed: {MODEL_FILE}" in messages
+    assert f"changed since the last hash: {MODEL_FILE}" in messages
     assert f"{UNIT} is inactive" in messages and f"{UNIT} is disabled: it will not start at boot" in messages
 
     applied.apply()
@@ -143,7 +143,7 @@ def test_a_service_that_left_the_inventory_is_told_and_taken_away(two: Fleet) ->
     told = two.rigup("diff", "--json", expect=1)
     assert (drift(told), steps(told)) == ({("not in the inventory", "second")}, [])
     left = two.rigup("apply", "--yes")
-    assert f"{host.name}: not in the inventory: second (rigup apply --remove removes it)" in left.text
+    assert f"{host.name}: not in the inventory: second (to remove: rigup apply --remove)" in left.text
     assert host.says("systemctl is-active rigup-second")
 
     assert steps(two.apply("--remove")) == ["service second"]

@@ -268,7 +268,7 @@ def test_prune_takes_what_no_kept_release_needs_and_nothing_that_is(serving: Ins
 
     host.tell("mkdir -p /etc/rigup/services/z/releases/1; echo '{' > /etc/rigup/services/z/releases/1/release.json")
     (row,) = serving.rigup("prune", "--yes", "--json", expect=1).json["hosts"]
-    assert row["errors"][0]["message"].startswith(f"{host.name}: what is needed there cannot be told: json.decoder.")
+    assert row["errors"][0]["message"].startswith(f"{host.name}: cannot determine what is needed: json.decoder.")
     assert host.says(f"rm -rf /etc/rigup/services/z && test -d {BUILDS}/{unused}")
 
     (row,) = serving.rigup("prune", "--yes", "--json").json["hosts"]

@@ -24,6 +24,8 @@ pytestmark = pytest.mark.lab
 
 REPO = "org/model"
 SIZE = 4_000_000
+SLOW, FAST = 100_000, 4_000_000
+"""Bytes a second that the hub sends: SLOW until what happens to the machine has happened, then FAST."""
 FOLDER = f"/var/lib/rigup/weights/{REPO}"
 DEADLINE_S = 60
 STALL_S = 3
@@ -89,7 +91,7 @@ def lab(labs_can_run: None) -> Iterator[Lab]:
 def host(lab: Lab, tmp_path: Path) -> Iterator[Host]:
     hub = StandInHub.start(tmp_path / "root", tmp_path / "state", lab=lab.record.name)
     host = Host(lab.machines[0], hub, tmp_path / "root")
-    hub.faults(bytes_per_second=1_000_000)
+    hub.faults(bytes_per_second=SLOW)
     yield host
     host.machine.heal()
     host.tell(f"systemctl stop fetch 2>/dev/null; rm -rf {FOLDER}")
@@ -102,6 +104,7 @@ def test_a_reboot_on_the_way_costs_only_what_was_on_the_way(host: Host) -> None:
     assert not host.complete()
     assert host.part_size() > 0
 
+    host.hub.faults(bytes_per_second=FAST)
     host.start()
     wait_for(host.complete, "the weights")
     assert len(host.ranges()) == 1
@@ -113,6 +116,7 @@ def test_a_power_cut_on_the_way_leaves_nothing_half(host: Host) -> None:
     host.machine.power_on()
     assert not host.complete()
 
+    host.hub.faults(bytes_per_second=FAST)
     host.start()
     wait_for(host.complete, "the weights")
 
@@ -121,6 +125,7 @@ def test_a_network_that_goes_away_and_comes_back_is_waited_for(host: Host) -> No
     host.start()
     host.machine.cut()
     time.sleep(OUTAGE_S)
+    host.hub.faults(bytes_per_second=FAST)
     host.machine.heal()
 
     wait_for(host.complete, "the weights")
@@ -130,6 +135,7 @@ def test_a_network_that_goes_away_and_comes_back_is_waited_for(host: Host) -> No
 
 def test_status_is_what_systemd_shows(host: Host) -> None:
     host.start()
+    host.hub.faults(bytes_per_second=FAST)
 
     shown = ""
     deadline = time.monotonic() + DEADLINE_S

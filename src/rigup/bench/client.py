@@ -1,7 +1,7 @@
 """The benchmark client: how it is sent to the endpoint's host, and its requests.
 
-It is a program for a host with nothing but Python: its modules travel over standard input, nothing is left there, and
-the API key is read where it lies. On this machine the same program runs beside rigup.
+It runs on a host that needs only Python: its modules are sent over standard input, nothing remains on the host, and the
+API key is read on the host. For an endpoint given by its address, the same program runs on this machine.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ MODULES = (
 
 BOOT = """\
 import base64, json, sys, types, zlib
-said = json.loads(zlib.decompress(base64.b64decode(sys.stdin.readline())))
-for name, text in said.items():
+modules = json.loads(zlib.decompress(base64.b64decode(sys.stdin.readline())))
+for name, text in modules.items():
     module = sys.modules[name] = types.ModuleType(name)
     exec(compile(text, name + ".py", "exec"), module.__dict__)
 sys.exit(sys.modules["bench_main"].main())
@@ -62,7 +62,7 @@ class BenchRequest:
     seed: int | None = None
 
     def request(self, url: str, key: str | None = None, **more: Any) -> dict[str, Any]:
-        """As the program takes it. more: key_file, unit and user, of the host on which it runs, and gpus."""
+        """The program's request. more: key_file, unit and user on the host where it runs, and gpus."""
         there = {"key_file": None, "unit": None, "user": None, "gpus": False}
         return {"url": url, "key": key, **there, **asdict(self), **more}
 
@@ -80,6 +80,6 @@ def _packed(with_nvml: bool) -> str:
     return base64.b64encode(zlib.compress(json.dumps(modules).encode(), 9)).decode()
 
 
-def failure(said: dict[str, str], where: str = "") -> RigupError:
+def failure(error: dict[str, str], where: str = "") -> RigupError:
     """Converts the program's error into a RigupError. where: prefix of the message, "gpu1.lan: chat: "."""
-    return KINDS[said["kind"]](where + said["message"], said["hint"] or None)
+    return KINDS[error["kind"]](where + error["message"], error["hint"] or None)

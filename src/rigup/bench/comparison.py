@@ -1,9 +1,9 @@
 """Compares two benchmarks and tells changes from noise.
 
-Each figure was also measured in parts of its level. How far the parts lie apart says how far the figure itself would
-lie from that of another run of the same thing; a change counts when Welch's t-test finds it beyond that, at 99 %.
-It knows of the noise within a run only: what differs from start to start of an engine, two runs of each would show.
-The share of requests that failed is compared as two proportions, at 99 % too.
+Each figure was also measured in parts of its level. The spread of these parts shows how much the figure would vary
+between runs of the same thing; a change counts if Welch's t-test finds it significant at 99 %. This covers the noise
+within a run only: differences between starts of an engine show in repeated runs. The shares of failed requests are
+compared as two proportions, also at 99 %.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ CONDITIONS = ("host", "service", "engine", "build", "checkpoint", "parallel", "c
 class FigureChange:
     """One figure of one level before and after. percent: the change; noise: what it must exceed, None if unknown.
 
-    figure: "output_tokens_per_second", "ttft_ms p99". Of "failed_requests_percent" both are in percentage points, as a
-    share that was 0 can only rise.
+    figure: "output_tokens_per_second", "ttft_ms p99". For "failed_requests_percent" both are percentage points, because
+    a share of 0 has no relative change.
     """
 
     level: tuple[int, int, int]
@@ -65,7 +65,7 @@ class FigureChange:
 
 
 def compare(before: dict[str, Any], after: dict[str, Any]) -> list[FigureChange]:
-    """Every figure that both have, level by level (concurrency, tokens of prompt, tokens of answer)."""
+    """Every figure that both results have, level by level (concurrency, prompt tokens, answer tokens)."""
     old = {level_of(level): level for level in before["levels"]}
     return [
         change
@@ -88,10 +88,10 @@ def _figures(old: dict[str, Any], new: dict[str, Any]) -> Iterator[FigureChange]
 
 
 def _failures(old: dict[str, Any], new: dict[str, Any]) -> Iterator[FigureChange]:
-    """Where requests failed in one of both."""
+    """The change in failed requests, if any failed."""
     requests = old["requests"], new["requests"]
-    failed = [said["failed"] for said in requests]
-    ended = [said["failed"] + said["all"] for said in requests]
+    failed = [counts["failed"] for counts in requests]
+    ended = [counts["failed"] + counts["all"] for counts in requests]
     if not any(failed) or not all(ended):
         return
     before, after = (100 * count / of for count, of in zip(failed, ended, strict=True))
@@ -143,7 +143,7 @@ def _change(
 
 
 def welch_margin(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """By how much the means of two samples must differ to be told apart at 99 %; None for samples of less than two."""
+    """How much the means of two samples must differ to be significant at 99 %; None for fewer than two values."""
     if min(len(first), len(second)) < 2:
         return None
     errors = [_variance(sample) / len(sample) for sample in (first, second)]

@@ -10,7 +10,7 @@ from typing import Any
 from rigup.bench.client import LevelWanted
 from rigup.errors import InputError
 
-# 28,232 ports are there by default for connections from one address to another, and each may linger for a minute
+# by default 28,232 ports are available for connections between two addresses, and each may linger for a minute
 MOST_CONCURRENCY = 16_384
 MOST_INPUT = 10_000_000
 MOST_OUTPUT = 1_000_000
@@ -21,7 +21,7 @@ MOST_TOKENS_AT_ONCE = 50_000_000
 
 @dataclass(frozen=True)
 class Preset:
-    """Every concurrency with every prompt length. seconds or requests: the other is None. leave_out: see Wanted."""
+    """Every concurrency with every prompt length. seconds or requests: one is None. leave_out: see BenchRequest."""
 
     concurrency: tuple[int, ...]
     input: tuple[int, ...]
@@ -32,7 +32,7 @@ class Preset:
 
 
 PRESETS = {
-    # five runs of 100 tokens on a prompt of about 1,080 characters, as people report single rigs
+    # five runs of 100 tokens on a prompt of about 1,080 characters, the usual report for single rigs
     "single": Preset((1,), (256,), 100, requests=5),
     # the table that engines' own benchmarks print: 2,048 tokens in, 512 out
     "sweep": Preset(tuple(1 << n for n in range(11)), (2048,), 512, seconds=30),
@@ -50,12 +50,12 @@ def chosen(
 ) -> Preset:
     """A preset with the user's options. Raises InputError naming the flag.
 
-    Without a preset: "single" where nothing is said, else the sizes of "sweep", one request at a time.
+    Without a preset: "single" if there are no options, otherwise the sizes of "sweep" with one request at a time.
     """
     if seconds is not None and requests is not None:
         raise InputError("--seconds and --requests cannot be combined", "omit one of them")
-    said = {"concurrency": concurrency, "input": input, "output": output, "seconds": seconds, "requests": requests}
-    changes: dict[str, Any] = {key: value for key, value in said.items() if value is not None}
+    options = {"concurrency": concurrency, "input": input, "output": output, "seconds": seconds, "requests": requests}
+    changes: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
     base = PRESETS[preset] if preset else replace(PRESETS["sweep"], concurrency=(1,)) if changes else PRESETS["single"]
     if seconds is not None or requests is not None:
         changes = {"seconds": None, "requests": None, **changes}
@@ -65,7 +65,7 @@ def chosen(
 
 
 def levels(preset: Preset) -> tuple[LevelWanted, ...]:
-    """Every concurrency of a length, then those of the next length."""
+    """The levels: every concurrency with the first length, then with the next one."""
     return tuple(
         LevelWanted(concurrency, length, preset.output, preset.seconds, preset.requests)
         for length, concurrency in product(preset.input, preset.concurrency)
@@ -73,7 +73,7 @@ def levels(preset: Preset) -> tuple[LevelWanted, ...]:
 
 
 def numbers(text: str, flag: str) -> tuple[int, ...]:
-    """Whole numbers with commas between them, "1,8,64". Raises InputError naming the flag."""
+    """Parses whole numbers separated by commas, "1,8,64". Raises InputError naming the flag."""
     try:
         return tuple(int(word) for word in map(_digits, text.split(",")))
     except ValueError:
@@ -106,7 +106,7 @@ def _check(preset: Preset) -> None:
     if at_once * length > MOST_TOKENS_AT_ONCE:
         raise InputError(
             f"--concurrency {at_once} with --input {length} needs {at_once * length} prompt tokens at once",
-            f"stay below {MOST_TOKENS_AT_ONCE} in total",
+            f"use at most {MOST_TOKENS_AT_ONCE} in total",
         )
     if preset.requests is not None and preset.requests < at_once:
         raise InputError(

@@ -13,7 +13,7 @@ from rigup.bench.client import BOOT, program
 from rigup.bench.result import Collected
 
 STOP_SECONDS = 30.0
-STOPPING = b"\nstopping: what has been measured is kept (Ctrl-C again to leave at once)\n"
+STOPPING = b"\nstopping: measured results are kept (press Ctrl-C again to quit at once)\n"
 
 
 def follow_here(request: dict[str, Any], collected: Collected) -> str:
@@ -39,12 +39,12 @@ def follow_here(request: dict[str, Any], collected: Collected) -> str:
             raise
         process.wait()
         reader.join(1)
-    spoken = [line.strip() for line in complaints if line.strip()]
-    return spoken[-1] if spoken else ""
+    lines = [line.strip() for line in complaints if line.strip()]
+    return lines[-1] if lines else ""
 
 
 def _read(process: subprocess.Popen[str], collected: Collected) -> None:
-    """Takes every line. Ctrl-C is a handler's: as an exception it could come while a line is being taken."""
+    """Takes every line. A handler takes Ctrl-C: an exception could interrupt the processing of a line."""
     assert process.stdin and process.stdout
     to_program = process.stdin
 

@@ -17,7 +17,7 @@ BUSY = 0.9
 
 
 class Collected:
-    """Takes lines as they come. where: in front of messages, "gpu1.lan: chat: ". show: is given progress."""
+    """Takes lines as they arrive. where: prefix of messages, "gpu1.lan: chat: ". show: called with progress."""
 
     def __init__(self, where: str, show: Callable[[dict[str, Any]], None]) -> None:
         self._where, self._show = where, show
@@ -33,26 +33,26 @@ class Collected:
         Raises the program's error, and HostFailed for an invalid line.
         """
         try:
-            said = read_line(line)
+            parsed = read_line(line)
         except ValueError as error:
             raise HostFailed(f"{self._where}the output of the benchmark is invalid: {error}") from None
-        if said is None:
+        if parsed is None:
             return
-        if said.error:
-            raise failure(said.error.model_dump(), self._where)
-        if said.progress:
-            self._show(said.progress.model_dump())
-        self.endpoint = said.endpoint.model_dump() if said.endpoint else self.endpoint
-        self.end = said.end.model_dump() if said.end else self.end
-        self.levels += [said.level.model_dump()] if said.level else []
-        self.left_out += [said.left_out.model_dump()] if said.left_out else []
+        if parsed.error:
+            raise failure(parsed.error.model_dump(), self._where)
+        if parsed.progress:
+            self._show(parsed.progress.model_dump())
+        self.endpoint = parsed.endpoint.model_dump() if parsed.endpoint else self.endpoint
+        self.end = parsed.end.model_dump() if parsed.end else self.end
+        self.levels += [parsed.level.model_dump()] if parsed.level else []
+        self.left_out += [parsed.left_out.model_dump()] if parsed.left_out else []
         if len(self.levels) + len(self.left_out) > MOST_LEVELS:
             raise HostFailed(f"{self._where}the benchmark reported more than requested")
 
     def result(self, wanted: BenchRequest, about: dict[str, Any], last_words: str = "") -> dict[str, Any]:
-        """All of it. about: what was measured, as the caller knows it. last_words: of a program that ended too early.
+        """The whole result. about: the caller's description. last_words: the output of a program that ended early.
 
-        Raises HostFailed where not even one level was measured.
+        Raises HostFailed if no level was measured.
         """
         if self.end is None and not self.levels:
             raise HostFailed(f"{self._where}the benchmark ended early: {last_words or 'no output'}")

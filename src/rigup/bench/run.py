@@ -1,7 +1,7 @@
 """Benchmarks of an inventory's services: the client runs on the host and sends its results back.
 
-On the host, because a service listens on its loopback, and because all streams through one SSH connection would wait
-for each other: that would be measured, not the engine.
+It runs on the host because a service listens on loopback, and because streams through one SSH connection would delay
+one another, which would distort the measurement.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MOST_SAID = 1 << 30
 def bench_service(host: Host, plan: BoundPlan, probe: Probe, wanted: BenchRequest) -> dict[str, Any]:
     """Measures one service of a host. Raises HostFailed, InputError or Unreachable on failure."""
     name = plan.service.name
-    collected = Collected(f"{host.name}: {name}: ", lambda said: show(host.name, name, said))
+    collected = Collected(f"{host.name}: {name}: ", lambda state: show(host.name, name, state))
     request = wanted.request(
         endpoint(plan),
         key_file=f"{layout.service_folder(name)}/api-key" if wants_key(plan.service) else None,
@@ -54,14 +54,14 @@ def _follow(host: Host, request: dict[str, Any], collected: Collected) -> str:
     sudo = bool(getattr(host.data, "_sudo", None) or host.state.config.SUDO)
     channel = host.connector.start(command, program(request), _sudo=sudo)
     channel.settimeout(POLL_SECONDS)
-    heard, stopped, held, complaints, said = time.monotonic(), 0.0, b"", b"", 0
+    received, stopped, held, complaints, count = time.monotonic(), 0.0, b"", b"", 0
     try:
         while True:
             now = time.monotonic()
             if jobs.cancelled() and not stopped:
                 stopped = now
                 channel.shutdown_write()
-            if now - heard > request["timeout_s"] + STOP_SECONDS or (stopped and now - stopped > STOP_SECONDS):
+            if now - received > request["timeout_s"] + STOP_SECONDS or (stopped and now - stopped > STOP_SECONDS):
                 return "no output"
             while channel.recv_stderr_ready():
                 complaints = (complaints + channel.recv_stderr(1 << 16))[-MOST_COMPLAINTS:]
@@ -71,16 +71,16 @@ def _follow(host: Host, request: dict[str, Any], collected: Collected) -> str:
                 continue
             if not data:
                 break
-            heard = time.monotonic()
+            received = time.monotonic()
             *lines, held = (held + data).split(b"\n")
             for line in lines:
                 collected.take(line)
-            said += len(data)
-            if len(held) > MOST_BYTES or said > MOST_SAID:
-                raise HostFailed(f"{host.name}: the output of the benchmark is too long: {said} bytes")
+            count += len(data)
+            if len(held) > MOST_BYTES or count > MOST_SAID:
+                raise HostFailed(f"{host.name}: the output of the benchmark is too long: {count} bytes")
     except remote.CONNECTION_ERRORS as error:
         return f"connection lost ({type(error).__name__})"
     finally:
         channel.close()
-    spoken = [line for line in complaints.decode(errors="replace").splitlines() if line.strip()]
-    return spoken[-1].strip() if spoken else ""
+    lines = [line for line in complaints.decode(errors="replace").splitlines() if line.strip()]
+    return lines[-1].strip() if lines else ""

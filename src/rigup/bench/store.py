@@ -17,7 +17,7 @@ MOST_KEPT_IN_VIEW = 40
 def store(root: Path, result: dict[str, Any]) -> Path:
     """Stores a result as results/<host>/<service>/<start time>.json in the fleet folder.
 
-    Raises InputError where it cannot be written.
+    Raises InputError if it cannot be written.
     """
     return keep(root / RESULTS / safe(result["host"]) / safe(result["service"]), result)
 

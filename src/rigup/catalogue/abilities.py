@@ -59,12 +59,12 @@ class AbilityList(Frozen):
 
 
 class Abilities(Frozen):
-    """What one release can serve. own: the fleet's list of it. added: what its engine files add."""
+    """What one release can serve. own: the fleet's list of it. added: what engine files add, name to source."""
 
     engine: EngineName
     version: VersionText
     own: AbilityList | None = None
-    added: dict[Kind, frozenset[str]] = {}
+    added: dict[Kind, dict[str, str]] = {}
 
     @property
     def read(self) -> bool:
@@ -91,7 +91,14 @@ class Abilities(Frozen):
     def names(self, kind: Kind) -> frozenset[str]:
         """Everything of one kind."""
         read = self.own.names(kind) if self.own else known(self.engine, kind, self.version)
-        return read | self.added.get(kind, frozenset())
+        return read | self.added.get(kind, {}).keys()
+
+    def source(self, kind: Kind, name: str) -> str:
+        """Where that it has something is from: the package with its sha256, or what an engine file says."""
+        if (said := self.added.get(kind, {}).get(name)) is not None:
+            return said
+        read = {"file": self.own.file, "sha256": self.own.sha256} if self.own else package(self.engine, self.listed)
+        return f"{read['file']}, sha256 {read['sha256']}"
 
     def converted(self, architecture: str) -> str | None:
         """What llama.cpp's converter calls an architecture of a `config.json`, or None if it does not convert it."""

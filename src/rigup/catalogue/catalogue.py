@@ -1,4 +1,4 @@
-"""The catalogue: the toolkit's data files, with those of a fleet laid over them."""
+"""The catalogue: the toolkit's data files, overridden by those of a fleet."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ Item = TypeVar("Item", Gpu, Model, CheckpointEntry)
 
 @dataclass(frozen=True, eq=False)
 class Catalogue:
-    """Everything known.
+    """All known GPUs, models, checkpoints and engines.
 
-    GPUs are looked up by key or name, models by name, checkpoints by repository and quantisation.
+    GPUs are found by key or name, models by name, checkpoints by repository and quantisation.
     """
 
     gpus: tuple[Gpu, ...]
@@ -77,8 +77,8 @@ class Catalogue:
 def load_catalogue(fleet: Path | None = None) -> Catalogue:
     """Reads the toolkit's files and those under `<fleet>/catalogue/`, which replace entries of the same name.
 
-    So do tuned kernels under `<fleet>/files/moe_configs/`.
-    Raises InputError naming the file, the entry and the key that cannot be used.
+    Tuned kernels under `<fleet>/files/moe_configs/` replace the toolkit's in the same way.
+    Raises InputError with the file, the entry and the key that is wrong.
     """
     toolkit = _toolkit()
     if fleet is None:

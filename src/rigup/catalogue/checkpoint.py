@@ -1,4 +1,4 @@
-"""A checkpoint: one published, quantised set of files of a model, as far as planning needs to know it."""
+"""A checkpoint: one published, quantised set of files of a model, with the facts that planning needs."""
 
 from __future__ import annotations
 
@@ -19,20 +19,19 @@ Scope = Literal["all", "linear", "experts"]
 
 
 class CheckpointEntry(Frozen):
-    """One checkpoint of the catalogue. Every figure's source is in `sources`, by field name.
+    """One checkpoint of the catalogue. `sources` has the source of every figure, by field name.
 
-    model: the name of the catalogue's Model. quant: the name that users and hubs give the quantisation.
-    scheme: how the weights are stored. scope: what is quantised: "all" (GGUF), "linear" (every linear layer but
+    model: the name of the catalogue's Model. quant: the name of the quantisation among users and on hubs.
+    scheme: how the weights are stored. scope: what is quantised: "all" (GGUF), "linear" (every linear layer except
     router and head) or "experts" (the rest stays in bf16).
     bytes: the size of all files; `bytes_exact` says whether it was read or computed.
     tensors: where these bytes lie, read from the files' headers; None where only the shapes of the model tell.
-    experts: how many experts a layer keeps where some were pruned, else None; `parameters` are those left.
-    entry: the file that the engine is pointed at, "" for the folder.
-    embedding_bits, head_bits, attention_bits: bits a weight of these tensors in a GGUF; attention_bits None means as
-    many as the layers have on average.
-    quant_method: what its config calls the method of quantisation ("modelopt"), "" if it has none or nobody looked.
-    minimum_versions: the oldest version of each engine that loads it; an engine that is not listed cannot. None: every
-    engine that has the architecture and reads the format.
+    experts: how many experts a layer keeps if some were pruned, otherwise None; `parameters` counts the remaining ones.
+    entry: the file to pass to the engine, "" for the folder.
+    embedding_bits, head_bits, attention_bits: bits per weight of these tensors in a GGUF; attention_bits None means the
+    average of the layers.
+    minimum_versions: the oldest version of each engine that loads it; other engines cannot. None: every engine that has
+    the architecture and reads the format.
     """
 
     repo: Annotated[str, Field(pattern=r"^[\w.-]+/[\w.-]+$")]
@@ -51,7 +50,6 @@ class CheckpointEntry(Frozen):
     embedding_bits: Annotated[float, Field(gt=0)] = 16
     head_bits: Annotated[float, Field(gt=0)] = 16
     attention_bits: Annotated[float, Field(gt=0)] | None = None
-    quant_method: str = ""
     minimum_versions: dict[EngineName, VersionText] | None = None
     engine_flags: dict[EngineName, dict[str, str]] = {}
     license: str | None = None
@@ -59,20 +57,20 @@ class CheckpointEntry(Frozen):
     sources: dict[str, str] = {}
 
     def __hash__(self) -> int:
-        """Hashes the name: it is unique in a catalogue, and the tables of sources cannot be hashed."""
+        """Hashes the name, which is unique in a catalogue, because the tables of sources are not hashable."""
         return hash((self.repo, self.quant, self.bytes))
 
     @property
     def pruned(self) -> bool:
-        """Whether experts were removed: fewer weights than the model was trained with."""
+        """Whether experts were removed, so that it has fewer weights than the model was trained with."""
         return self.experts is not None
 
     @property
     def weight_format(self) -> str:
-        """The format as engines list it: bf16, fp8, mxfp8, nvfp4, int4 or gguf."""
+        """The format, in the engines' names: bf16, fp8, mxfp8, nvfp4, int4 or gguf."""
         return self.scheme.partition("_")[0]
 
     @property
     def label(self) -> str:
-        """Its name in messages: repository and quantisation."""
+        """The name in messages: repository and quantisation."""
         return f"{self.repo} {self.quant}"

@@ -1,4 +1,4 @@
-"""Reads catalogue files: TOML with optional [defaults] and one [[table]] an entry, validated."""
+"""Reads and validates catalogue files: TOML with optional [defaults] and one [[table]] for each entry."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ EXAMPLE_HINT = "compare with the toolkit's own files under rigup/catalogue/data/
 
 
 def read_entries(folder: Path, table: str, kind: type[Entry]) -> tuple[Entry, ...]:
-    """Every entry of every *.toml in a folder, in the order of file names; no folder means no entries.
+    """Every entry of every *.toml in a folder, in the order of file names; () if the folder does not exist.
 
-    Raises InputError naming the file, the entry and the key that cannot be used.
+    Raises InputError with the file, the entry and the key that is wrong.
     """
     return tuple(entry for path in files_in(folder, ".toml") for entry in read_file(path, table, kind))
 
@@ -42,7 +42,7 @@ def read_file(path: Path, table: str, kind: type[Entry]) -> tuple[Entry, ...]:
 
 
 def _merged(defaults: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
-    """A row over the defaults; sources are merged one by one, so that a row may give one and keep the others."""
+    """A row with the defaults; sources are merged key by key, so that a row may give one and keep the others."""
     merged = {**defaults, **row}
     if "sources" in defaults and isinstance(row.get("sources", {}), dict):
         merged["sources"] = {**defaults["sources"], **row.get("sources", {})}

@@ -24,19 +24,19 @@ class DriverVersions(Frozen):
 
 
 class CudaToolkit(LockedCudaToolkit):
-    """One release of the toolkit, as the lock has it."""
+    """One release of the toolkit, as in the lock."""
 
     source: str
 
 
 class NvidiaVersions(Frozen):
-    """Everything that is known about versions; toolkits ascend, and the last one is the default."""
+    """All known versions; toolkits ascend, and the last one is the default."""
 
     driver: DriverVersions
     cuda_toolkits: tuple[CudaToolkit, ...]
 
     def driver_version(self, wanted: str | None = None) -> str | None:
-        """A whole version as it is, the newest known one of a branch ("590"), or the default; None if none is known."""
+        """A full version as given, the newest known one of a branch ("590"), or the default; None if unknown."""
         if wanted is None:
             return self.driver.default
         if "." in wanted:
@@ -44,7 +44,7 @@ class NvidiaVersions(Frozen):
         return next((v for v in reversed(self.driver.versions) if v.partition(".")[0] == wanted), None)
 
     def cuda_toolkit(self, wanted: str | None = None) -> LockedCudaToolkit | None:
-        """A release by its version, or the default; None if it is not known."""
+        """A release by its version, or the default; None if it is unknown."""
         known = {toolkit.version: toolkit for toolkit in self.cuda_toolkits}
         found = known.get(wanted or self.cuda_toolkits[-1].version)
         return found and LockedCudaToolkit(version=found.version, packages=found.packages)

@@ -1,4 +1,4 @@
-"""NVIDIA's driver as facts: its repositories, signing keys and package names.
+"""Facts about NVIDIA's driver: its repositories, signing keys and package names.
 
 The figures live in `data/drivers/nvidia.toml`, each with its source.
 """
@@ -31,8 +31,8 @@ class NvidiaRepository(Frozen):
 class SupportedSystem(Frozen):
     """Facts that depend on the operating system.
 
-    fingerprint: of the key that signs its repository. kernel_flavours: how the releases of its kernels end, as a
-    regular expression; kernel_flavour: the usual one. extra_modules: packages with modules that server kernels lack.
+    fingerprint: of the key that signs its repository. kernel_flavours: a regular expression for the ends of its kernel
+    releases; kernel_flavour: the usual end. extra_modules: packages with modules that server kernels lack.
     """
 
     os: str
@@ -47,7 +47,7 @@ class SupportedSystem(Frozen):
 
 
 class Packages(Frozen):
-    """Package names; all but `branch_pin` and `subnet_manager` have the driver's version."""
+    """Package names; all except `branch_pin` and `subnet_manager` have the driver's version."""
 
     open: tuple[str, ...]
     proprietary: tuple[str, ...]
@@ -59,7 +59,7 @@ class Packages(Frozen):
 
 
 class Held(Frozen):
-    """Packages held at the locked version: patterns for apt's preferences and for unattended-upgrades."""
+    """Patterns of packages to hold at the locked version, for apt's preferences and for unattended-upgrades."""
 
     patterns: tuple[str, ...]
     upgrades: tuple[str, ...]
@@ -67,7 +67,7 @@ class Held(Frozen):
 
 
 class Modules(Frozen):
-    """Kernel modules: the first compute capability that the open ones support, and the modules that block them."""
+    """Kernel modules: the first compute capability that the open ones support, and the modules that conflict."""
 
     open_from: str
     nouveau: tuple[str, ...]
@@ -75,7 +75,7 @@ class Modules(Frozen):
 
 
 class Reserve(Frozen):
-    """MiB of each GPU that driver branches from `branch` on keep beyond what the planner's constants already hold."""
+    """MiB per GPU that driver branches since `branch` reserve beyond the planner's constants."""
 
     branch: int
     additional_mib: Annotated[int, Field(ge=0)]
@@ -84,7 +84,7 @@ class Reserve(Frozen):
 
 
 class DriverFacts(Frozen):
-    """Everything that is known about NVIDIA's driver and its packages."""
+    """All facts about NVIDIA's driver and its packages."""
 
     repository: NvidiaRepository
     distributions: tuple[SupportedSystem, ...]
@@ -94,11 +94,11 @@ class DriverFacts(Frozen):
     reserves: tuple[Reserve, ...]
 
     def distribution(self, os: str) -> SupportedSystem | None:
-        """Facts of an operating system, by its name in `rig.os` ("debian-12")."""
+        """Facts about an operating system, by its name in `rig.os` ("debian-12")."""
         return next((known for known in self.distributions if known.os == os), None)
 
     def reserve(self, branch: int) -> Reserve | None:
-        """The reserve of a branch: of the newest entry that is not newer; None where the constants hold all of it."""
+        """The newest reserve that applies to a branch; None if the planner's constants already include it."""
         known = [entry for entry in self.reserves if entry.branch <= branch]
         return max(known, key=lambda entry: entry.branch, default=None)
 

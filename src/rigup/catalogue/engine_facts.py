@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from rigup.artifacts import Variant
-from rigup.catalogue.versions import Ranged, VersionText
+from rigup.catalogue.versions import Ranged
 from rigup.units import Frozen, compute_capability
 
 WeightFormat = Literal["bf16", "fp8", "mxfp8", "nvfp4", "mxfp4", "int4", "gguf"]
@@ -17,8 +17,8 @@ Capability = Annotated[str, Field(pattern=r"^\d+\.\d+$")]
 class FormatSupport(Ranged):
     """How an engine reads one weight format.
 
-    minimum: the lowest compute capability it runs on at all; "0.0" means that a CPU is enough.
-    native: the lowest one whose tensor cores compute in the format; below it `fallback` says what happens and costs.
+    minimum: the lowest compute capability that it runs on; "0.0" means that a CPU is enough.
+    native: the lowest one whose tensor cores compute in the format. fallback: what happens below that, and its cost.
     """
 
     format: WeightFormat
@@ -27,7 +27,7 @@ class FormatSupport(Ranged):
     fallback: str = ""
 
     def runs_on(self, capability: str) -> bool:
-        """Whether a GPU of this compute capability can hold such weights at all."""
+        """Whether the format works on a GPU of this compute capability at all."""
         return compute_capability(capability) >= compute_capability(self.minimum)
 
     def native_on(self, capability: str) -> bool:
@@ -36,16 +36,15 @@ class FormatSupport(Ranged):
 
 
 class KvCacheTypes(Ranged):
-    """The engine's own names for rigup's KV cache types: {"fp8": "fp8_e4m3"}; a missing key is a type it lacks."""
+    """The engine's names for rigup's KV cache types: {"fp8": "fp8_e4m3"}; the engine lacks types without a key."""
 
     names: dict[str, str]
 
 
 class KnownBad(Frozen):
-    """Versions that are known to fail on some GPUs (compute capabilities), with some models (architectures as in
-    `config.json`) or with weights in some formats; empty means with every one.
+    """Versions that are known to fail, with some GPUs (compute capabilities), models (architectures) or weight formats.
 
-    refuses: whether serving is out of the question, or works with a flaw that is worth a warning.
+    An empty field means any. refuses: whether rigup refuses to serve, or only warns about a flaw.
     """
 
     versions: tuple[str, ...]
@@ -69,8 +68,8 @@ class CudaNeeds(Frozen):
 class Image(Ranged):
     """The engine's own container image.
 
-    repository: with its registry. tag: {version} stands for the release. program: run instead of the image's entry
-    point, which differs by release; looked up in the image's PATH.
+    repository: with its registry. tag: {version} stands for the release. program: replaces the image's entry point,
+    which differs between releases; found through the image's PATH.
     """
 
     variant: Variant = "cuda"
@@ -80,14 +79,13 @@ class Image(Ranged):
 
 
 class EnvironmentRecipe(Ranged):
-    """How the Python environment of a release is put together.
+    """The recipe for the Python environment of a release.
 
-    project: its name on the package index; the requirement is PROJECT==VERSION. requirements: further ones. ray: one
-    that joins hosts by Ray. python, python_from: see `environment.LockedEnvironment`; of uv's Python the minor
-    version. overrides: requirements that replace those of packages. excludes: packages that are never installed.
-    indexes: packages that another index has, with its address, {version} standing for the release.
-    provides: further names of the project, with versions. runtime_packages: Debian packages
-    that it runs on.
+    project: its name on the package index; the requirement is PROJECT==VERSION. requirements: further ones. ray: the
+    requirement that joins hosts with Ray. python, python_from: see `environment.LockedEnvironment`; for a Python from
+    uv, the minor version. overrides: requirements that replace those of packages. excludes: packages to leave out.
+    indexes: package to the address of its own index; {version} stands for the release.
+    provides: further names of the project, with versions. runtime_packages: Debian packages that it needs at run time.
     """
 
     variant: Variant = "cuda"
@@ -104,7 +102,7 @@ class EnvironmentRecipe(Ranged):
 
 
 class Recipe(Frozen):
-    """How an engine is built from source: CMake flags, targets, and Debian packages to build and to run."""
+    """How to build an engine from source: CMake flags, targets, and Debian packages for building and running."""
 
     flags: tuple[str, ...]
     targets: tuple[str, ...]
@@ -114,27 +112,9 @@ class Recipe(Frozen):
 
 
 class RpcRecipe(Frozen):
-    """What a source build needs beyond its recipe to work across hosts, and the program of the workers."""
+    """What a source build needs in addition to its recipe to work across hosts, and the program of the workers."""
 
     flags: tuple[str, ...]
     targets: tuple[str, ...]
     program: str
     source: str
-
-
-class EngineRelease(Frozen):
-    """One pinned release as the file states it. One that is built from source has no wheels, Python or torch.
-
-    wheels: file name to sha256. cuda: what it is linked against. glibc: the lowest that the wheels' tags allow.
-    archive, archive_root: where its source archive is and the folder in it, as `lock.LockedSource` has them.
-    """
-
-    version: VersionText
-    wheels: dict[str, Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]] = {}
-    python: str | None = None
-    torch: str | None = None
-    flashinfer: str | None = None
-    cuda: str | None = None
-    glibc: str | None = None
-    archive: str | None = None
-    archive_root: str = ""

@@ -29,7 +29,7 @@ from rigup.units import Frozen
 DATA = Path(__file__).parent / "data" / "engines"
 FILES = tuple(DATA / name for name in ("llama_cpp.toml", "sglang.toml", "vllm.toml"))
 _HINT = "compare with the toolkit's own engine files and docs/catalogue.md"
-_TOML_HINT = "write it as TOML; the toolkit's own engine files are the examples"
+_TOML_HINT = "write it as TOML, like the toolkit's own engine files"
 
 
 class EngineChange(Frozen):
@@ -79,7 +79,7 @@ class EngineChange(Frozen):
 
 
 class EngineFile(EngineChange):
-    """An engine with everything that a file must say where no other file describes the engine yet."""
+    """An engine with everything that the first file about it must say."""
 
     title: str
     default_version: str
@@ -90,7 +90,7 @@ class EngineFile(EngineChange):
     kv_cache_types: tuple[KvCacheTypes, ...]
 
     def resolved(self) -> Engine:
-        """Each release with the facts that hold for it."""
+        """The engine with its releases, each with the facts that apply to it."""
         releases = sorted(self.versions, key=lambda release: version_key(release.version))
         return Engine(
             name=self.name,
@@ -107,7 +107,7 @@ class EngineFile(EngineChange):
             archive, root = (text.replace("{version}", version) for text in (self.archive, self.archive_root))
             release = release.model_copy(update={"archive": archive, "archive_root": root})
         added = {
-            kind: frozenset(one.name for one in getattr(self, kind) if one.holds(version))
+            kind: {one.name: one.source for one in getattr(self, kind) if one.holds(version)}
             for kind in KINDS
             if getattr(self, kind)
         }
@@ -132,7 +132,7 @@ class EngineFile(EngineChange):
 def load_engines(paths: Iterable[Path] = FILES) -> tuple[Engine, ...]:
     """Reads engine files in order; a later file is laid over an earlier one of the same engine.
 
-    Raises InputError naming the file, the key and what is wrong.
+    Raises InputError with the file, the key and the problem.
     """
     files: dict[str, EngineFile] = {}
     for path in paths:

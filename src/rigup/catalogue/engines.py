@@ -29,10 +29,10 @@ from rigup.units import Frozen
 
 
 class EngineRelease(Frozen):
-    """One pinned release as the file states it. One that is built from source has no wheels, Python or torch.
+    """One pinned release, as in the file. A release that is built from source has no wheels, Python or torch.
 
-    wheels: file name to sha256. cuda: what it is linked against. glibc: the lowest that the wheels' tags allow.
-    archive, archive_root: where its source archive is and the folder in it, as `lock.LockedSource` has them.
+    wheels: file name to sha256. cuda: the version that it is linked against. glibc: the lowest that its wheels accept.
+    archive, archive_root: the address of its source archive and the folder in it, as in `lock.LockedSource`.
     """
 
     version: VersionText
@@ -47,7 +47,7 @@ class EngineRelease(Frozen):
 
 
 class EngineVersion(EngineRelease):
-    """One release with everything that is known about it: `Release`, and the facts of the engine that hold for it.
+    """One release with all facts of the engine that apply to it.
 
     abilities: what it can serve. cuda_needs: None for a release without CUDA.
     """
@@ -68,15 +68,15 @@ class EngineVersion(EngineRelease):
 
     @property
     def key(self) -> Version:
-        """For comparing versions of one engine."""
+        """A key for comparing versions of one engine."""
         return version_key(self.version)
 
     def at_least(self, version: str) -> bool:
-        """Whether this release is that one or a later one."""
+        """Whether this is the given release or a later one."""
         return self.key >= version_key(version)
 
     def support(self, scheme: str) -> FormatSupport | None:
-        """How it reads weights of a scheme ("nvfp4", "fp8_block128", "int4_g32"), or None if it cannot."""
+        """How it reads weights of a scheme ("nvfp4", "fp8_block128", "int4_g32"); None if it cannot."""
         weight_format = scheme.partition("_")[0]
         return next((known for known in self.formats if known.format == weight_format), None)
 
@@ -106,13 +106,13 @@ class EngineVersion(EngineRelease):
         return tuple(name for name in names if not self.abilities.lacks(kind, name))
 
     def kv_cache_name(self, kv_cache_type: str) -> str | None:
-        """What it calls a KV cache type ("fp8" is "fp8_e4m3" to SGLang), or None if it has no such type."""
+        """Its name of a KV cache type ("fp8" is "fp8_e4m3" in SGLang); None if it does not have the type."""
         return self.kv_cache_types.get(kv_cache_type)
 
     def bad_on(
         self, capabilities: Iterable[str], architectures: Iterable[str], weight_format: str
     ) -> tuple[KnownBad, ...]:
-        """What is known to fail in it on any GPU of these compute capabilities with such a model, refusals first."""
+        """Known failures with such a model on any GPU of these compute capabilities, refusals first."""
         found, classes = set(capabilities), set(architectures)
         hits = [
             entry
@@ -124,18 +124,18 @@ class EngineVersion(EngineRelease):
         return tuple(sorted(hits, key=lambda entry: not entry.refuses))
 
     def image(self, variant: Variant) -> Image | None:
-        """Its container image for GPUs or for the CPU, the tag filled in; None if its makers publish none."""
+        """Its container image for GPUs or for the CPU, with the tag filled in; None if there is none."""
         found = next((known for known in self.images if known.variant == variant), None)
         return found and found.model_copy(update={"tag": found.tag.replace("{version}", self.version)})
 
     def environment(self, variant: Variant) -> EnvironmentRecipe | None:
-        """The recipe of its Python environment, or None without such a build."""
+        """The recipe of its Python environment; None without such a build."""
         return next((known for known in self.environments if known.variant == variant), None)
 
     def recipe(self, capabilities: Iterable[str], across_hosts: bool = False) -> Recipe | None:
-        """How to build it for GPUs of these compute capabilities; none of them means for the CPU.
+        """How to build it for GPUs of these compute capabilities, or for the CPU if there are none.
 
-        across_hosts: with what joins several hosts.
+        across_hosts: include the RPC backend that joins several hosts.
         """
         architectures = [capability.replace(".", "") for capability in capabilities]
         recipe = self.recipes.get("cuda" if architectures else "cpu")
@@ -149,9 +149,9 @@ class EngineVersion(EngineRelease):
 
 
 class Engine(Frozen):
-    """One engine. Versions ascend; default_version is what the planner takes when the service names none.
+    """One engine. Versions ascend; the planner uses default_version if the service does not name one.
 
-    method: how a build of it gets onto a host unless the service says otherwise.
+    method: how a host gets a build, unless the service says otherwise.
     """
 
     name: EngineName
@@ -161,17 +161,15 @@ class Engine(Frozen):
     versions: tuple[EngineVersion, ...]
 
     def version(self, version: str | None = None) -> EngineVersion | None:
-        """One release (the default one without a name), or None if rigup does not support it."""
+        """A release, by default default_version; None if rigup does not support it."""
         wanted = version or self.default_version
         return next((known for known in self.versions if known.version == wanted), None)
 
     def with_lists(self, lists: Iterable[AbilityList]) -> Engine:
-        """The same with a fleet's own lists of what releases can serve."""
+        """The same with these lists, of a fleet, and no others, of what releases can serve."""
         own = {one.version: one for one in lists if one.engine == self.name}
         versions = tuple(
-            known.model_copy(update={"abilities": known.abilities.model_copy(update={"own": own[known.version]})})
-            if known.version in own
-            else known
+            known.model_copy(update={"abilities": known.abilities.model_copy(update={"own": own.get(known.version)})})
             for known in self.versions
         )
         return self.model_copy(update={"versions": versions})

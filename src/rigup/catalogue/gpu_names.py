@@ -1,4 +1,4 @@
-"""GPU names: what a catalogue file says about a GPU, and which GPU a user means by a name."""
+"""GPU names: entries of a catalogue file, and how rigup finds the GPU that a user means."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _VENDOR = re.compile(r"^(nvidia\s+)?(geforce\s+)?", re.IGNORECASE)
 
 
 class GpuEntry(Frozen):
-    """One [[gpu]] of a catalogue file. Only what planning rests on is required; the rest is derived or unknown.
+    """One [[gpu]] of a catalogue file. Only what planning needs is required; the rest is derived or unknown.
 
-    memory_mib: what NVML reports as total. memory_bandwidth_gbs: 10**9 bytes per second.
+    memory_mib: the total that NVML reports. memory_bandwidth_gbs: 10**9 bytes per second.
     """
 
     name: str
@@ -39,7 +39,7 @@ class GpuEntry(Frozen):
     sources: Annotated[dict[str, str], Field(min_length=1)]
 
     def gpu(self) -> Gpu:
-        """The noun, with key and fused-MoE name derived from the name where the file gives none."""
+        """The entry as a Gpu; key and fused-MoE name are derived from the name if the file does not give them."""
         data = self.model_dump()
         data["key"] = self.key or re.sub(r"[^a-z0-9]+", "-", short_name(self.name).lower()).strip("-")
         # vLLM 0.33.0 platform_utils.get_device_name_as_file_name: white space and slashes become underscores.
@@ -48,14 +48,14 @@ class GpuEntry(Frozen):
 
 
 def short_name(name: str) -> str:
-    """A name without the "NVIDIA" and "GeForce" that NVML puts in front."""
+    """A name without NVML's prefixes "NVIDIA" and "GeForce"."""
     return _VENDOR.sub("", name.strip())
 
 
 def matching(name: str, gpus: Iterable[Gpu]) -> tuple[Gpu, ...]:
     """The GPUs that a user may mean: one if the name is exact, several if it is ambiguous, none if it is unknown.
 
-    Exact is NVML's name with or without "NVIDIA" and "GeForce", or the catalogue's key, whatever the case.
+    A name is exact if it is NVML's, with or without "NVIDIA" and "GeForce", or the catalogue's key, in any case.
     """
     known = tuple(gpus)
     wanted = _words(name)
@@ -66,7 +66,7 @@ def matching(name: str, gpus: Iterable[Gpu]) -> tuple[Gpu, ...]:
 
 
 def nearest(name: str, gpus: Iterable[Gpu]) -> str | None:
-    """The known short name that looks most like this one."""
+    """The known short name that is most similar to this one."""
     names = [short_name(gpu.name) for gpu in gpus]
     folded = {known.lower(): known for known in names}
     found = difflib.get_close_matches(short_name(name).lower(), folded, n=1, cutoff=0.5)

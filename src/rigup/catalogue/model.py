@@ -1,4 +1,4 @@
-"""A model: an architecture's shape, and the arithmetic that follows from the shape alone."""
+"""A model: the shape of an architecture, and figures that follow from the shape alone."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ class ParserNames(Frozen):
 
 
 class Model(Frozen):
-    """One model as published. Every figure's source is in `sources`, by field name.
+    """One published model. `sources` has the source of every figure, by field name.
 
     architectures: classes, as in the model's config. gguf_architecture: general.architecture of its GGUF files, ""
     for what llama.cpp's converter makes of `architectures`. Engines are asked for these names.
     parsers: of its tool calls and reasoning, by engine.
     layers, hidden, vocab: as in the model's config. attention: what each layer keeps of a sequence, each layer once.
     mtp_attention: the same of built-in draft layers, which are numbered from 0 on as well.
-    context: the longest position the model was made for, tokens.
+    context: the longest position that the model supports, in tokens.
     experts, experts_per_token, expert_intermediate, shared_experts: the mixture of experts; `experts` 0 is a
     dense model.
-    dense_layers, intermediate: feed-forward layers without experts and their width.
-    reference_bits: bits a weight of the checkpoint that the maker publishes; more bits than that add no quality.
-    sampling: the maker's advice. license_note: what a user should know before serving it, "" if nothing.
+    dense_layers, intermediate: feed-forward layers without experts, and their width.
+    reference_bits: bits per weight of the maker's own checkpoint; more bits do not add quality.
+    sampling: the maker's recommendation. license_note: what a user must know before serving it, "" if nothing.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Model(Frozen):
         return self
 
     def __hash__(self) -> int:
-        """Hashes the name: it is unique in a catalogue, and the tables of sources cannot be hashed."""
+        """Hashes the name, which is unique in a catalogue, because the tables of sources are not hashable."""
         return hash(self.name)
 
     @model_validator(mode="after")
@@ -93,7 +93,7 @@ class Model(Frozen):
 
     @property
     def embedding_parameters(self) -> int:
-        """Weights of the token embeddings; the output head has as many unless the two are tied."""
+        """Weights of the token embeddings; the output head has as many, unless it is tied to them."""
         return self.vocab * self.hidden
 
     @cached_property

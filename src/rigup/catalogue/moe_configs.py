@@ -1,7 +1,7 @@
-"""Tuned fused-MoE kernels in the one form that rigup keeps them in, each with its provenance.
+"""Tuned fused-MoE kernels in rigup's own form, each with its provenance.
 
-One TOML file a kernel, in any folder below `files/moe_configs/` of the toolkit or of a fleet. A fleet's file replaces
-the toolkit's for the same kernel and Triton version. Engine-specific forms are elsewhere.
+Each kernel is a TOML file, in any folder below `files/moe_configs/` of the toolkit or of a fleet. A fleet's file
+replaces the toolkit's for the same kernel and Triton version. `commands/moe_configs.py` writes the engines' forms.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Size = Annotated[int, Field(ge=1, le=2**20)]
 
 
 class Launch(Frozen):
-    """How the kernel is launched for one number of tokens, in the names that the engines and Triton use."""
+    """How to launch the kernel for one number of tokens, in the names of the engines and Triton."""
 
     BLOCK_SIZE_M: Size
     BLOCK_SIZE_N: Size
@@ -40,7 +40,7 @@ class Launch(Frozen):
 
 
 class Measurement(Frozen):
-    """Kernel times for one number of tokens without and with the table: microseconds, medians of several runs."""
+    """Kernel times for one number of tokens, without and with the table: microseconds, medians of several runs."""
 
     tokens: Size
     baseline_us: Annotated[float, Field(gt=0)]
@@ -48,10 +48,10 @@ class Measurement(Frozen):
 
 
 class Provenance(Frozen):
-    """Where a table comes from.
+    """The origin of a table.
 
-    measured_by: who. measured_on: machine, driver. engine: and its version. baseline: what it was measured against.
-    gain: what that gave, in words. source: where it is documented. licence: SPDX, or how it may be used.
+    measured_by: a person or program. measured_on: machine and driver. engine: with its version. baseline: what it was
+    compared with. gain: the result, in words. source: where it is documented. licence: SPDX, or the terms of use.
     """
 
     measured_by: str
@@ -66,9 +66,9 @@ class Provenance(Frozen):
 class TunedKernel(Frozen):
     """One tuned kernel.
 
-    experts: held by one GPU. width: of an expert's slice on it. dtype: as the engines name it ("fp8_w8a8"), "" for
-    16 bits. block_shape: of the weights' scales. device: the card as NVML names it. triton: the version that it was
-    tuned with. launches: by number of tokens.
+    experts: number on one GPU. width: of an expert's slice on the GPU. dtype: in the engines' names ("fp8_w8a8"), ""
+    for 16 bits. block_shape: of the weights' scales. device: NVML's name of the card. triton: the version used for
+    tuning. launches: number of tokens to launch.
     """
 
     experts: Size
@@ -83,18 +83,18 @@ class TunedKernel(Frozen):
 
     @property
     def kernel(self) -> tuple[Any, ...]:
-        """The key by which an engine looks a table up: everything except the version of Triton."""
+        """The key with which an engine looks up a table: everything except the Triton version."""
         return (self.experts, self.width, self.dtype, self.block_shape, self.device)
 
     @property
     def title(self) -> str:
-        """For messages: "E=32,N=1536 fp8_w8a8 on NVIDIA H200, Triton 3.6.0"."""
+        """The name in messages: "E=32,N=1536 fp8_w8a8 on NVIDIA H200, Triton 3.6.0"."""
         dtype = self.dtype or "16 bits"
         return f"E={self.experts},N={self.width} {dtype} on {self.device}, Triton {self.triton}"
 
 
 class MoeConfigFile(NamedTuple):
-    """A kernel with the file that it was read from: its path below `files/moe_configs`, and the sha256 of its bytes."""
+    """A kernel and its file: the path below `files/moe_configs`, and the sha256 of its content."""
 
     path: str
     sha256: str
@@ -102,9 +102,9 @@ class MoeConfigFile(NamedTuple):
 
 
 def load_moe_configs(*folders: Path) -> tuple[MoeConfigFile, ...]:
-    """Every tuned kernel of these folders, by path; those of a later folder replace those of an earlier one.
+    """Every tuned kernel of these folders, by path; a later folder replaces those of an earlier one.
 
-    Raises InputError naming the file and the key that cannot be used, or the two files that are about one kernel.
+    Raises InputError with the file and the wrong key, or with two files about the same kernel.
     """
     found: dict[tuple[Any, ...], MoeConfigFile] = {}
     for folder in dict.fromkeys(path.resolve() for path in folders):
@@ -121,7 +121,7 @@ def load_moe_configs(*folders: Path) -> tuple[MoeConfigFile, ...]:
 
 
 def best_for(files: tuple[MoeConfigFile, ...], kernel: tuple[Any, ...], triton: str | None) -> MoeConfigFile | None:
-    """The file for a kernel: tuned with this version of Triton, else with the last before it, else with the first."""
+    """The file for a kernel: tuned with this Triton version, otherwise the newest older one, otherwise the oldest."""
     fitting = sorted((f for f in files if f.tuned.kernel == kernel), key=lambda f: Version(f.tuned.triton))
     if triton is None or not fitting:
         return fitting[-1] if fitting else None
@@ -130,7 +130,7 @@ def best_for(files: tuple[MoeConfigFile, ...], kernel: tuple[Any, ...], triton: 
 
 
 def path_of(tuned: TunedKernel) -> str:
-    """Where rigup puts a kernel of its own below `files/moe_configs`: the card's folder, and a name without spaces."""
+    """The path of a newly tuned kernel below `files/moe_configs`: the card's folder, and a name without spaces."""
     block = "_" + "x".join(str(size) for size in tuned.block_shape) if tuned.block_shape else ""
     dtype = f"_{tuned.dtype}" if tuned.dtype else ""
     name = f"E{tuned.experts}_N{tuned.width}{dtype}{block}_triton-{tuned.triton}.toml"

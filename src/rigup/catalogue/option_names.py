@@ -1,7 +1,7 @@
 """Which option names, option values and environment variables each pinned engine version knows.
 
-Read from the engines' own packages; `data/engines/flags/*.json` names each package with its sha256. A name there
-is followed by the versions that know it: "0.12.0..0.33.0", or several such ranges.
+They come from the engines' own packages; `data/engines/flags/*.json` names each package with its sha256. Each name
+there has the range of versions that know it: "0.12.0..0.33.0", or several ranges.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ OWN_PREFIXES = {"vllm": ("VLLM_",), "sglang": ("SGLANG_", "SGL_"), "llama.cpp": 
 
 
 class NameList(Frozen):
-    """The names that one wheel knows, kept by a fleet whose locked wheel is not in the toolkit's lists.
+    """The names that one wheel knows; a fleet keeps the list if the toolkit does not have the wheel.
 
-    file, sha256: the wheel's. variant, architecture: of the builds that it is for.
+    file, sha256: the wheel's. variant, architecture: of the builds that use it.
     """
 
     engine: EngineName
@@ -46,12 +46,12 @@ class NameList(Frozen):
 
     @property
     def kind(self) -> tuple[str, str, str, str]:
-        """Which build it is of."""
+        """The build that the list belongs to: engine, version, variant, architecture."""
         return self.engine, self.version, self.variant, self.architecture
 
 
 def load_name_lists(folder: Path) -> tuple[NameList, ...]:
-    """Every list of a fleet's folder. Raises InputError naming the file and what is wrong."""
+    """Every list of a fleet's folder. Raises InputError with the file and the problem."""
     found = []
     for path in sorted(folder.glob("*.json")):
         try:
@@ -64,35 +64,35 @@ def load_name_lists(folder: Path) -> tuple[NameList, ...]:
 
 
 def name_list_text(names: NameList) -> str:
-    """A list as its file says it: one name a line, so that a change is readable in a diff."""
-    told = names.model_dump(mode="json") | {"options": sorted(names.options), "variables": sorted(names.variables)}
-    return json.dumps(told, indent=1) + "\n"
+    """The text of a list's file: one line for each name, so that diffs are readable."""
+    content = names.model_dump(mode="json") | {"options": sorted(names.options), "variables": sorted(names.variables)}
+    return json.dumps(content, indent=1) + "\n"
 
 
 @functools.cache
 def known_options(engine: str, version: str) -> frozenset[str]:
-    """Every option name, short and long, that the version's server takes."""
+    """Every option name, short and long, that the version's server accepts."""
     return _known(engine, _lists(engine)["options"], version)
 
 
 @functools.cache
 def known_variables(engine: str, version: str) -> frozenset[str]:
-    """Every environment variable of its own that the version reads."""
+    """Every environment variable of the engine that the version reads."""
     return _known(engine, _lists(engine)["variables"], version)
 
 
 @functools.cache
 def known_values(engine: str, version: str, option: str) -> frozenset[str]:
-    """The values that an option with a fixed choice takes; empty where the choice is open or was not read."""
+    """The values that an option with fixed choices accepts; empty if the choice is open or unknown."""
     fixed = _known(engine, _lists(engine)["values"].get(option, {}), version)
     kind = PARSER_OPTIONS.get(option)
     return fixed | abilities.known(engine, kind, version) if kind else fixed
 
 
 def listed_version(engine: str, version: str) -> str:
-    """The version whose names are taken for this one: itself if they were read, else the newest before it.
+    """The version whose names apply to this one: itself if its names are listed, otherwise the newest listed before it.
 
-    A fleet may add a version that the toolkit has not read yet.
+    A fleet may add a version whose names the toolkit does not list yet.
     """
     return versions.listed_version(version, tuple(_lists(engine)["versions"]))
 
@@ -104,18 +104,18 @@ def package(engine: str, version: str) -> dict[str, str]:
 
 
 def is_own_variable(engine: str, name: str) -> bool:
-    """Whether a variable is the engine's to know. Others (NCCL_, CUDA_, OMP_) are libraries' and pass unchecked."""
+    """Whether a variable belongs to the engine. Libraries' variables (NCCL_, CUDA_, OMP_) are not checked."""
     return name.startswith(OWN_PREFIXES[engine])
 
 
 def last_version_with(engine: str, kind: str, name: str) -> str | None:
-    """The last version that knew an option ("options") or a variable ("variables"), or None if none ever did."""
+    """The last version that knew an option ("options") or a variable ("variables"); None if none did."""
     ranges = _lists(engine)[kind].get(name)
     return ranges.split()[-1].rpartition("..")[2] if ranges else None
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that looks most like this one, or None if none does."""
+    """The known name that is most similar to this one; None if none is."""
     close = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.6)
     return close[0] if close else None
 

@@ -1,7 +1,7 @@
-"""Memory overhead of engines, measured by a fleet.
+"""Memory overheads of engines, as measured by a fleet.
 
-The toolkit ships none: its constants are in rigup.planner.memory.overhead. `rigup plan --calibrate --write` writes
-them into a fleet's `catalogue/overheads/`.
+The toolkit has none: its constants are in rigup.planner.memory.overhead. `rigup plan --calibrate --write` writes
+a fleet's into its `catalogue/overheads/`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ TABLE = "overhead"
 
 
 class MeasuredOverhead(Frozen):
-    """One figure, for one release of an engine on one kind of GPU, spread in one way.
+    """One figure, for one engine release on one kind of GPU with one parallelism.
 
-    gpu: NVML's name. gpus: how many the service has. runtime_mib: MiB of each GPU that take the place of the toolkit's
-    constant. sources: of `runtime_mib`: how many starts it rests on, and when they were.
+    gpu: NVML's name. gpus: how many the service has. runtime_mib: MiB per GPU, which replace the toolkit's
+    constant. sources: for `runtime_mib`: from how many starts it was measured, and when.
     """
 
     engine: Literal["vllm", "sglang", "llama.cpp"]
@@ -47,19 +47,17 @@ class MeasuredOverhead(Frozen):
 def measured_overhead(
     known: Iterable[MeasuredOverhead], engine: str, version: str, gpu: str, gpus: int, parallel: Parallel
 ) -> MeasuredOverhead | None:
-    """The figure that was measured for exactly this; None where there is none."""
+    """The figure that was measured for exactly this kind of start; None if there is none."""
     return next((entry for entry in known if entry.kind == (engine, version, gpu, gpus, parallel)), None)
 
 
 def overheads_toml(entries: Iterable[MeasuredOverhead]) -> str:
-    """Entries as a file of a catalogue has them; equal entries give equal text."""
-    parts = [
-        "# Written by rigup plan --calibrate --write, from the records of this fleet's applies. It can be deleted."
-    ]
+    """The text of a catalogue file with these entries; equal entries give equal text."""
+    parts = ["# Written by rigup plan --calibrate --write from the records of this fleet's applies. You may delete it."]
     for entry in entries:
         lines = [f"[[{TABLE}]]"]
         for key, value in entry.model_dump(exclude={"sources"}).items():
             lines.append(f"{key} = {json.dumps(value)}")
-        said = ", ".join(f"{key} = {json.dumps(value)}" for key, value in entry.sources.items())
-        parts.append("\n".join([*lines, f"sources = {{ {said} }}"]))
+        sources = ", ".join(f"{key} = {json.dumps(value)}" for key, value in entry.sources.items())
+        parts.append("\n".join([*lines, f"sources = {{ {sources} }}"]))
     return "\n\n".join(parts) + "\n"

@@ -13,7 +13,7 @@ from rigup.units import Frozen
 
 @functools.cache
 def version_key(version: str) -> Version:
-    """Comparable within one engine; llama.cpp's build numbers ("b11434") count as whole numbers."""
+    """A key that sorts versions of one engine; llama.cpp's build numbers ("b11434") count as whole numbers."""
     return Version(version.removeprefix("b"))
 
 
@@ -29,14 +29,14 @@ VersionText = Annotated[str, AfterValidator(_comparable)]
 
 
 class Ranged(Frozen):
-    """A fact about the versions from `since` (included) to `before` (excluded); no bound means every version."""
+    """A fact about the versions from `since` (included) to `before` (excluded); without a bound, about all of them."""
 
     since: VersionText | None = None
     before: VersionText | None = None
     source: str
 
     def holds(self, version: str) -> bool:
-        """Whether the fact is about this version."""
+        """Whether the fact applies to this version."""
         key = version_key(version)
         after_start = self.since is None or version_key(self.since) <= key
         return after_start and (self.before is None or key < version_key(self.before))
@@ -44,7 +44,7 @@ class Ranged(Frozen):
 
 @functools.cache
 def in_ranges(version: str, ranges: str) -> bool:
-    """Whether a version is in one of the ranges: "0.12.0..0.23.0 0.30.0"; no range matches nothing."""
+    """Whether a version is in one of the ranges: "0.12.0..0.23.0 0.30.0"; an empty text matches nothing."""
     key = version_key(version)
     for span in ranges.split():
         first, _, last = span.partition("..")

@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     """Runs apply and returns its exit code."""
     _check_rolling(args)
     hosts.patch_for_many_hosts()
-    project, opened = hosts.open_run(args, services_answer=True)  # first, because it starts connecting to the hosts
+    project, opened = hosts.open_run(args)  # first, because it starts connecting to the hosts
     from rigup.cli.output import progress as live
     from rigup.cli.output import results as summary
     from rigup.cli.output.console import Console
@@ -164,9 +164,9 @@ def _rollout(args: argparse.Namespace, project: Project, run: Run, console: Any)
 def _check_rolling(args: argparse.Namespace) -> None:
     """Raises InputError for numbers out of range, and for options that require --rolling."""
     if args.rolling is None:
-        for name, given in (("--resume", args.resume), ("--max-failures", args.max_failures is not None)):
+        for option, given in (("--resume", args.resume), ("--max-failures 1", args.max_failures is not None)):
             if given:
-                raise InputError(f"{name} requires --rolling", f"rigup apply --rolling 2 {name}")
+                raise InputError(f"{option.split()[0]} requires --rolling", f"rigup apply --rolling 2 {option}")
     elif args.rolling < 1:
         raise InputError(
             f"--rolling: {args.rolling}: must be 1 or more", "give the number of hosts to change at a time"
@@ -178,7 +178,7 @@ def _check_rolling(args: argparse.Namespace) -> None:
 
 
 def agreed(console: Any, verb: str = "apply", question: str = "Make these changes?") -> bool:
-    """Asks for confirmation. Raises InputError where standard input is not a terminal."""
+    """Asks for confirmation. Raises InputError if standard input is not a terminal."""
     if not sys.stdin.isatty():
         raise InputError(f"{verb} needs confirmation, but standard input is not a terminal", "pass --yes")
     return says_yes(console, question)

@@ -116,7 +116,7 @@ def _of_url(args: argparse.Namespace, wanted: BenchRequest) -> int:
 
     key = service_run.key_of(args)
     where = about_url(args.url, "")["host"]
-    collected = Collected("", lambda said: show(where, "", said))
+    collected = Collected("", lambda state: show(where, "", state))
     with live.view() as view:
         progress.listen(view.show)
         last_words = follow_here(wanted.request(args.url, key), collected)

@@ -40,10 +40,10 @@ def run(args: argparse.Namespace) -> int:
     from rigup.run.result import exit_code
 
     if args.json:
-        said = summary.as_json(results)
-        for host in said["hosts"]:
+        output = summary.as_json(results)
+        for host in output["hosts"]:
             host["drift"] = [found.as_json() for found in drift[host["host"]]]
-        json.dump(said, sys.stdout, indent=1)
+        json.dump(output, sys.stdout, indent=1)
         print()
     else:
         console = Console()
@@ -54,12 +54,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def show_drift(drift: dict[str, tuple[Drift, ...]], console: Any) -> None:
-    """Shows drift by host, with the repair where apply does not do it."""
+    """Shows drift by host, with a hint if apply does not repair it."""
     from rich.markup import escape
 
     for host, found in drift.items():
         if found:
-            console.print(f"[bold]{escape(host)}[/]: not as planned", highlight=False)
+            console.print(f"[bold]{escape(host)}[/]: differs from the plan", highlight=False)
         for one in found:
             what = " ".join(word for word in (one.service, one.what) if word)
             console.print(f"  [red]![/] {escape(f'{what}: {one.message}')}", highlight=False, soft_wrap=True)

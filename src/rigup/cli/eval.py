@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _wanted(args: argparse.Namespace) -> EvaluationRequest:
-    from rigup.catalogue.evaluation import evaluation
+    from rigup.catalogue.tools.evaluation import evaluation
     from rigup.evaluation.harness import EvaluationRequest
 
     service_run.check(args)
@@ -168,7 +168,7 @@ def _tell(args: argparse.Namespace, root: Path, found: list[dict[str, Any]], res
 
 
 def ended(found: list[dict[str, Any]], results: list[HostResult]) -> int:
-    """The exit code of the run; 2 if input errors alone kept every service from being asked."""
+    """The exit code of the run; 2 if only input errors prevented every service from being asked."""
     from rigup.run.result import exit_code
 
     code = exit_code(results) if results else 0

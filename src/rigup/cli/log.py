@@ -104,8 +104,8 @@ def show(record: dict[str, Any], console: Console) -> None:
         f"lock {record['lock']}" if record["lock"] else "no lock",
         record["commit"] and f"commit {record['commit']}",
     )
-    whence = f"  rigup {record['rigup']}, {', '.join(part for part in origin if part)}"
-    console.print(whence, soft_wrap=True, markup=False)
+    versions = f"  rigup {record['rigup']}, {', '.join(part for part in origin if part)}"
+    console.print(versions, soft_wrap=True, markup=False)
     for service, what in record["services"].items():
         console.print(f"  {escape(service)}: {escape(what)}", soft_wrap=True)
     for service, kept in record.get("memory", {}).items():

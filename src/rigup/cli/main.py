@@ -103,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parsed(words: Sequence[str]) -> argparse.Namespace | int:
-    """The arguments, or the exit code where one of them was refused."""
+    """The arguments, or the exit code if one of them was refused."""
     try:
         check_words(words)
         args = build_parser(next((word for word in words if word in VERBS), None)).parse_args(words)

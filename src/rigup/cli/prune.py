@@ -79,7 +79,7 @@ def as_json(pruning: Pruning) -> dict[str, Any]:
     for name, result in pruning.results.items():
         made = {
             change.step for change in result.changes if result.state != "differs"
-        }  # after declining, changes are only foreseen
+        }  # if the user declined, changes are only planned
         found = [
             (r.text in made, {"what": r.what, "path": r.path, "bytes": r.bytes}) for r in pruning.found.get(name, ())
         ]

@@ -45,8 +45,8 @@ def run(args: argparse.Namespace) -> int:
         if result.state == "pending":
             result.state = "unchanged"
     if args.json:
-        said = {name: {service: _json(kept) for service, kept in found.items()} for name, found in run.kept.items()}
-        json.dump({"schema": 1, "hosts": said, **_errors(results)}, sys.stdout, indent=1)
+        listed = {name: {service: _json(kept) for service, kept in found.items()} for name, found in run.kept.items()}
+        json.dump({"schema": 1, "hosts": listed, **_errors(results)}, sys.stdout, indent=1)
         print()
     else:
         console = Console(highlight=False)

@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
         from rigup.cli.page import status_page
 
         status_page.check(args)
-    with examination(args, lambda found: found.verify(), services_answer=True) as examined:
+    with examination(args, lambda found: found.verify()) as examined:
         if args.watch is not None:
             _watch(examined, args.watch, args.json)
             return 0
@@ -85,9 +85,9 @@ def run(args: argparse.Namespace) -> int:
         json.dump(said_as_json(rows, results), sys.stdout, indent=1)
         print()
     else:
-        beside = args.html == "-"
-        terminal = (sys.stderr if beside else sys.stdout).isatty()
-        console = Console(width=None if terminal else PIPED_WIDTH, stderr=beside)
+        page_on_stdout = args.html == "-"
+        terminal = (sys.stderr if page_on_stdout else sys.stdout).isatty()
+        console = Console(width=None if terminal else PIPED_WIDTH, stderr=page_on_stdout)
         console.print(table(rows))
         summary.show_results([result for result in results if result.errors], console)
     if args.html is not None:
@@ -107,9 +107,9 @@ def _rows(examined: Examination) -> tuple[list[dict[str, Any]], list[HostResult]
     for result in results:
         drift = examined.drift[result.host]
         for plan in examined.plans[result.host]:
-            said = kernels.get((result.host, plan.service.name))
+            kernel = kernels.get((result.host, plan.service.name))
             measured = {"memory": memory.get((result.host, plan.service.name), [])}
-            rows.append(with_kernels(row(result, plan, drift) | measured, plan, said))
+            rows.append(with_kernels(row(result, plan, drift) | measured, plan, kernel))
         rows += [left_over_row(result, found) for found in drift if found.what == "not in the inventory"]
     settle(results, rows)
     examined.note_damage()
@@ -183,8 +183,8 @@ def table(rows: list[dict[str, Any]]) -> Any:
         )
         style = None if row["health"] in HEALTHY and row["drift"] == "none" else "red"
         kernel = (row.get("moe_config"),) if kernels else ()
-        beside = (_planned(row),) if planned else ()
-        cells = (row["host"], row["service"], *known, *driver, *figures, *beside, *kernel, health, row["drift"])
+        expected = (_planned(row),) if planned else ()
+        cells = (row["host"], row["service"], *known, *driver, *figures, *expected, *kernel, health, row["drift"])
         table.add_row(*(escape(str(cell or "-")) for cell in cells), style=style)
     return table
 

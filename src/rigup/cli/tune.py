@@ -163,7 +163,7 @@ def _plan(args: argparse.Namespace) -> Plan:
 def _source(project: Project, plan: Plan, console: Any) -> tuple[Any, LockedSource]:
     """The tuner and its pinned archive; an archive that is not in the lock is pinned and written to it."""
     from rigup.cache import cache_folder
-    from rigup.catalogue.tuners import tuner
+    from rigup.catalogue.tools.tuners import tuner
     from rigup.lock import load_lock
     from rigup.lockfile.entries import with_sources
     from rigup.lockfile.lock import own_lock, write_lock

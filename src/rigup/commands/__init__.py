@@ -1,4 +1,4 @@
-"""Command lines: from a decision to the argv and environment of vLLM, SGLang and llama.cpp. Pure.
+"""Command lines: turns a decision into the argv and environment of vLLM, SGLang and llama.cpp. Pure.
 
 May import nouns, catalogue, planner and systemd's quoting.
 """

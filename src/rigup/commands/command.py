@@ -1,4 +1,4 @@
-"""From a decided candidate to the words of a command and its environment, the same way for every engine."""
+"""Turns a decided candidate into the words of a command and its environment, in the same way for every engine."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ ENGINES = {"llama.cpp": llama_cpp, "sglang": sglang, "vllm": vllm}
 
 
 class Command(NamedTuple):
-    """What a service runs. `words[0]` is relative to the build's folder, or of its image; none where only Ray runs.
+    """What a service runs. `words[0]` is relative to the build's folder or in the image; no words if only Ray runs.
 
-    start_timeout_s is how long it may load.
+    start_timeout_s: seconds that it may take to load.
     """
 
     words: tuple[str, ...]
@@ -28,9 +28,9 @@ class Command(NamedTuple):
 
 
 def command(candidate: Candidate, checkpoint: Checkpoint, rank: int = 0) -> Command:
-    """The whole command of a candidate on the host of that rank, the user's flags and variables laid over it.
+    """The whole command of a candidate on the host of a rank, overridden by the user's flags and variables.
 
-    checkpoint: the files as the lock pins them.
+    checkpoint: the files that the lock pins.
     """
     engine = ENGINES[candidate.engine.name]
     variables = {**engine.environment(candidate, checkpoint), **multinode_variables(candidate)}

@@ -1,4 +1,4 @@
-"""Environment variables that do not depend on the engine: which GPUs a process sees, and in which order."""
+"""Environment variables that do not depend on the engine: which GPUs a process sees, and in what order."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from rigup.planner.candidate import Candidate
 
 
 def gpu_variables(candidate: Candidate) -> dict[str, str]:
-    """CUDA's order made the one that NVML and the plan count in; the GPUs named where they are not all used.
+    """Makes CUDA count GPUs in the order of NVML and the plan, and selects the GPUs if not all are used.
 
-    Source: CUDA C++ programming guide, "CUDA environment variables"; the default order is fastest first.
+    Source: CUDA C++ programming guide, "CUDA environment variables"; CUDA's default order is fastest first.
     """
     if not candidate.rig.gpus:
         return {}

@@ -30,7 +30,7 @@ def program(candidate: Candidate, checkpoint: Checkpoint) -> tuple[str, ...]:
 
 
 def options(candidate: Candidate, checkpoint: Checkpoint) -> Options:
-    """The options of llama-server b11434 for this candidate, in the order they are shown."""
+    """The options of llama-server b11434 for this candidate, in display order."""
     service = candidate.service
     # Each slot gets an equal share of the whole context (slots are not unified once --parallel is given).
     chosen: Options = {
@@ -61,7 +61,7 @@ def options(candidate: Candidate, checkpoint: Checkpoint) -> Options:
 
 
 def environment(candidate: Candidate, checkpoint: Checkpoint) -> dict[str, str]:
-    """Which GPUs it sees, and in which order."""
+    """Which GPUs the server sees, and in what order."""
     return gpu_variables(candidate)
 
 

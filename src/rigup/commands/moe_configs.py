@@ -1,4 +1,4 @@
-"""Tuned kernels in each engine's form: the folder on the host, the variable that names it, and rigup's own form."""
+"""Tuned kernels in each engine's form, with their folder on the host and its variable; and in rigup's own form."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from rigup.plan import Build, MoeFolder
 from rigup.planner.candidate import Candidate
 from rigup.planner.moe_config import config_filename_for, triton_version, used_files
 
-# vLLM reads this folder before its own, SGLang instead of it. Source: fused_moe.py, fused_moe_triton_config.py.
+# vLLM reads this folder before its own one, SGLang instead of it. Source: fused_moe.py, fused_moe_triton_config.py.
 VARIABLES = {"vllm": "VLLM_TUNED_CONFIG_FOLDER", "sglang": "SGLANG_MOE_CONFIG_DIR"}
-# SGLang's own folders: from 0.5.11 on the first, before that the second. Source: the wheels 0.5.9 to 0.5.23.
+# SGLang's own folders: the first since 0.5.11, the second before. Source: the wheels 0.5.9 to 0.5.23.
 SGLANG_PACKAGED = (
     "sglang/srt/layers/moe/moe_runner/triton_utils/configs",
     "sglang/srt/layers/moe/fused_moe_triton/configs",
@@ -22,7 +22,7 @@ SGLANG_PACKAGED = (
 
 
 def moe_folder(candidate: Candidate, build: Build) -> MoeFolder | None:
-    """The folder of configs that a service gets, or None where it gets none: no file, or none that would be read."""
+    """The folder of configs for a service, or None if it has no file that the engine would read."""
     used = used_files(candidate)
     if not used:
         return None
@@ -39,7 +39,7 @@ def moe_folder(candidate: Candidate, build: Build) -> MoeFolder | None:
 
 
 def folder_files(engine: str, used: tuple[MoeConfigFile, ...], triton: str | None) -> dict[str, str]:
-    """Text by path below the folder. SGLang has a folder for each version of Triton, and looks into the build's."""
+    """Maps path below the folder to text. SGLang reads the folder of its build's Triton version."""
     files = {}
     for file in used:
         name = config_filename_for(engine, file.tuned)
@@ -50,19 +50,19 @@ def folder_files(engine: str, used: tuple[MoeConfigFile, ...], triton: str | Non
 
 
 def config_text(engine: str, tuned: TunedKernel) -> str:
-    """A table as JSON. vLLM's may name the version of Triton; SGLang takes every key for a number of tokens."""
+    """A table as JSON. vLLM's may name the Triton version; SGLang takes every key for a number of tokens."""
     head = {"triton_version": tuned.triton} if engine == "vllm" else {}
     table = {str(tokens): _launch(tuned.launches[tokens]) for tokens in sorted(tuned.launches)}
     return json.dumps({**head, **table}, indent=4) + "\n"
 
 
 def variables(engine: str, folder: MoeFolder | None) -> dict[str, str]:
-    """The variables that tell the engine where the folder is."""
+    """The variables that point the engine to the folder."""
     return {VARIABLES[engine]: folder.path} if folder else {}
 
 
 def canonical_text(tuned: TunedKernel) -> str:
-    """A tuned kernel in the form that rigup keeps: TOML, one launch a block, equal kernels in equal bytes."""
+    """A tuned kernel in rigup's own form: TOML, one block for each launch; equal kernels give equal bytes."""
     head = tuned.model_dump(exclude={"provenance", "launches", "measurements"}, exclude_none=True)
     blocks = [_lines(head), "[provenance]\n" + _lines(tuned.provenance.model_dump())]
     blocks += [f"[launches.{n}]\n" + _lines(_launch(tuned.launches[n])) for n in sorted(tuned.launches)]
@@ -76,6 +76,6 @@ def _launch(launch: Launch) -> dict[str, int]:
 
 
 def _lines(values: Mapping[str, object]) -> str:
-    """One key a line. A TOML string is a JSON string, except that TOML needs DEL escaped."""
+    """One line for each key. A TOML string is a JSON string, except that TOML needs DEL escaped."""
     texts = {key: json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f") for key, value in values.items()}
     return "\n".join(f"{key} = {text}" for key, text in texts.items())

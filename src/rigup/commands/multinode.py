@@ -1,4 +1,4 @@
-"""Multi-node options and variables of each engine, by host of a node group.
+"""Multi-node options and variables of each engine, for each host of a node group.
 
 Addresses and interfaces are the tokens of `rigup.node` until they are bound (`rigup.planner.multinode.nodes`).
 Sources: vLLM docs/serving/parallelism_scaling.md and engine/arg_utils.py; SGLang server_args.py; llama.cpp
@@ -14,7 +14,7 @@ from rigup.planner.multinode.layouts import join_port
 
 
 def multinode_options(candidate: Candidate, rank: int) -> Options:
-    """The options that make the process of one rank part of the whole; none on one host."""
+    """The options that join the process of one rank to the others; none on a single host."""
     if candidate.hosts == 1:
         return {}
     port = join_port(candidate.service)
@@ -36,7 +36,7 @@ def multinode_options(candidate: Candidate, rank: int) -> Options:
 
 
 def multinode_variables(candidate: Candidate) -> dict[str, str]:
-    """Variables for the interface and devices between the processes of a service; none on one host."""
+    """Variables that name the interface and devices between the processes of a service; none on a single host."""
     engine = candidate.engine.name
     if candidate.hosts == 1 or engine == "llama.cpp":
         return {}
@@ -50,13 +50,13 @@ def multinode_variables(candidate: Candidate) -> dict[str, str]:
 
 
 def is_worker_only(candidate: Candidate, rank: int) -> bool:
-    """Whether that host runs no engine of its own: llama.cpp's RPC server, or nothing but Ray."""
+    """Whether this host runs only llama.cpp's RPC server or only Ray, without an engine of its own."""
     on_ray = candidate.engine.name == "vllm" and candidate.service.across_hosts == "ray"
     return candidate.hosts > 1 and rank > 0 and (on_ray or candidate.engine.name == "llama.cpp")
 
 
 def worker_command(candidate: Candidate) -> tuple[str, ...]:
-    """The command of a host that runs no engine of its own; () where Ray is all that it runs."""
+    """The command of a host without an engine of its own; () if it only runs Ray."""
     rpc = candidate.release.rpc
     if candidate.engine.name != "llama.cpp" or rpc is None:
         return ()

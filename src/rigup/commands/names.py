@@ -1,4 +1,4 @@
-"""Names that every engine's command line needs: the path to the weights and the name that clients ask for."""
+"""Names in every engine's command line: the path of the weights, and the name that clients request."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ UNPINNED = "main"
 
 
 def model_path(candidate: Candidate, checkpoint: Checkpoint) -> str:
-    """The path that the engine gets: a file of the checkpoint, or its folder.
+    """The path for the engine: a file of the checkpoint, or its folder.
 
-    An unpinned revision is shown as "main", and a GGUF whose name is not known yet by its quantisation.
+    An unpinned revision appears as "main", and a GGUF file whose name is not known yet as its quantisation.
     """
     folder = weights_folder(checkpoint.repo, checkpoint.revision or UNPINNED)
     if candidate.checkpoint.scheme == "gguf" and not checkpoint.entry:
@@ -21,5 +21,5 @@ def model_path(candidate: Candidate, checkpoint: Checkpoint) -> str:
 
 
 def served_name(candidate: Candidate) -> str:
-    """The model's name in requests: the user's, or the model's own in lower case."""
+    """The model's name in requests: the user's choice, or the model's own in lower case."""
     return candidate.service.served_name or candidate.model.name.lower()

@@ -1,4 +1,4 @@
-"""The final check of a command: the pinned build must know every option and every variable of its own."""
+"""The final check of a command: the pinned build must know every option, and every variable of the engine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OF_PYTHON = ("-m",)
 
 
 def unknown_options(candidate: Candidate, rendered: Command) -> tuple[Finding, ...]:
-    """A finding for each name that the build does not know; names that the service allows are left out."""
+    """A finding for each name that the build does not know, unless the service allows it."""
     words = {word.partition("=")[0] for word in rendered.words[1:] if OPTION.match(word)}
     options = {word.partition(".")[0].replace("_", "-") for word in words if word not in OF_PYTHON}
     variables = {name for name in rendered.environment if is_own_variable(candidate.engine.name, name)}

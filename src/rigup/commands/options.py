@@ -1,4 +1,4 @@
-"""Words of a command line, put together in order, with the user's own flags laid over them."""
+"""Combines options in order, overrides them with the user's flags, and turns them into words of a command line."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ Options = dict[str, FlagValue]
 
 
 def overlaid(options: Options, flags: Mapping[str, FlagValue]) -> Options:
-    """The options with the user's flags over them: a flag replaces the option of its name, False removes it."""
+    """The options with the user's flags: a flag replaces the option of the same name, False removes it."""
     merged = {**options, **flags}
     return {name: value for name, value in merged.items() if value is not False}
 
 
 def words(options: Mapping[str, FlagValue]) -> tuple[str, ...]:
-    """One word for each part of a command: True is a bare switch, a list follows its option, a dict becomes JSON."""
+    """The words of a command: True is a bare switch, a list becomes several words, a dict becomes JSON."""
     found: list[str] = []
     for name, value in options.items():
         if value is False:

@@ -1,4 +1,4 @@
-"""From a decision to plans: the engine's words for every host of a service, then the plan of each host."""
+"""Turns a decision into plans: the engine's words for every host of a service, then the plan of each host."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from rigup.planner.multinode.layouts import peer_ports
 
 
 class Rendered(NamedTuple):
-    """A decision in its engine's words. commands: by rank, one for each host; equal for any hosts that take the part.
+    """A decision with its command lines. commands: one for each rank; they do not depend on which hosts take the ranks.
 
-    moe_folder: the tuned kernels that the service is pointed at.
+    moe_folder: the tuned kernels for the service.
     """
 
     decision: Decision
@@ -26,7 +26,7 @@ class Rendered(NamedTuple):
 
 
 def rendered(decision: Decision) -> Rendered | Refusal:
-    """The decision with its commands; a refusal where the pinned build does not know a name that they would send."""
+    """The decision with its commands; a refusal if the pinned build does not know a name in them."""
     candidate = decision.candidate
     commands = tuple(command(candidate, decision.checkpoint, rank) for rank in range(candidate.hosts))
     if unknown := dict.fromkeys(name for each in commands for name in unknown_options(candidate, each)):
@@ -35,10 +35,10 @@ def rendered(decision: Decision) -> Rendered | Refusal:
 
 
 def plan_of(outcome: Rendered | Refusal, group: str, hosts: Sequence[str], rank: int = 0) -> Plan:
-    """The plan of one service for the host of that rank.
+    """The plan of one service for the host of a rank.
 
-    hosts: by rank, all that the service spans; raises ValueError if their number is not that of the rig.
-    llama.cpp's other hosts hold no files: the head reads the weights and sends each its layers.
+    hosts: all hosts of the service, by rank; raises ValueError if their number is not the rig's. llama.cpp's workers
+    hold no files, because the head reads the weights and sends each worker its layers.
     """
     if isinstance(outcome, Refusal):
         return Plan(

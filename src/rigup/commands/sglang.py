@@ -1,4 +1,4 @@
-"""SGLang: the command line of `sglang.launch_server`, in the names that each version knows."""
+"""SGLang: the command line of `sglang.launch_server`, with the names that each version knows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rigup.planner.moe_config import moe_config
 from rigup.systemd.api_key import wants_key
 from rigup.units import compute_capability
 
-# SGLang takes a key as an option or from a configuration file: the unit writes the file where only the service reads.
+# SGLang accepts a key as an option or from a configuration file; the unit writes a file that only the service can read.
 KEY_FILE = "${RUNTIME_DIRECTORY}/api-key.yaml"
 
 
@@ -24,7 +24,7 @@ def program(candidate: Candidate, checkpoint: Checkpoint) -> tuple[str, ...]:
 
 
 def options(candidate: Candidate, checkpoint: Checkpoint) -> Options:
-    """The options for this candidate, in the order they are shown."""
+    """The options for this candidate, in display order."""
     service, parallel = candidate.service, candidate.parallel
     chosen: Options = {
         "--model-path": model_path(candidate, checkpoint),
@@ -75,13 +75,13 @@ def _memory(candidate: Candidate) -> Options:
 
 
 def _backends(candidate: Candidate) -> Options:
-    """Kernels that are known to be right where the automatic choice is known to be wrong.
+    """Chooses kernels that are known to be right where the automatic choice is known to be wrong.
 
     FP8 on SM100 and SM120, and NVFP4 on SM120: sglang#26324, sglang#19971 (garbage from flashinfer_trtllm on B200).
     """
     capabilities = [compute_capability(gpu.compute_capability) for gpu in candidate.gpus]
     config = moe_config(candidate)
-    tuned = config is not None and config.status == "files"  # which only Triton's kernels read
+    tuned = config is not None and config.status == "files"  # only Triton's kernels read the files
     if not capabilities or (min(capabilities) < (10, 0) and not tuned):
         return {}
     chosen: Options = {}

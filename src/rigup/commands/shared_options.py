@@ -1,4 +1,4 @@
-"""Options that vLLM and SGLang have under the same names and by the same rules."""
+"""Options with the same names and rules in vLLM and SGLang."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from rigup.planner.candidate import Candidate
 
 
 def kv_cache_type(candidate: Candidate) -> Options:
-    """The KV cache's type, wherever the engine's own choice could be another than the plan's.
+    """The KV cache's type, unless the engine is certain to choose the plan's type by itself.
 
-    The automatic choice is always bf16 except where a ModelOpt NVFP4 checkpoint may name FP8 for the cache in its
+    The automatic choice is always bf16, except that a ModelOpt NVFP4 checkpoint may name FP8 for the cache in its
     config, which the engines follow.
     """
     automatic = candidate.kv_cache_type == "bf16" and candidate.checkpoint.scheme != "nvfp4"
@@ -18,7 +18,7 @@ def kv_cache_type(candidate: Candidate) -> Options:
 
 
 def parsers(candidate: Candidate) -> Options:
-    """The parsers of tool calls and reasoning, if the service asks for them and the release has them."""
+    """The parsers of tool calls and reasoning, if the service wants them and the release has them."""
     known = candidate.release.parsers_of(candidate.model)
     chosen: Options = {}
     if known.tool and candidate.service.tools:

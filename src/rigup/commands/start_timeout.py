@@ -1,4 +1,4 @@
-"""How long a service may take until it answers."""
+"""How long a service may take until it responds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ WARM_UP_SECONDS = 300
 
 
 def start_timeout_s(checkpoint: Checkpoint, service: Service) -> int:
-    """Seconds: the service's own, else every byte read at half the pace of a SATA disk, and five minutes to warm up."""
+    """Seconds: the service's own, otherwise the time to read all bytes at half a SATA disk's speed plus 5 minutes."""
     if service.start_timeout is not None:
         return service.start_timeout
     return WARM_UP_SECONDS + checkpoint.bytes // READ_BYTES_PER_SECOND

@@ -1,4 +1,4 @@
-"""What a host runs to tune a plan's fused-MoE kernel: the job of programs/tune_moe.py. Pure."""
+"""The job that tunes a plan's fused-MoE kernel on a host, for programs/tune_moe.py. Pure."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from rigup.layout import weights_folder
 from rigup.plan import Plan
 from rigup.planner.moe_config import DTYPE
 
-# The default numbers of tokens of both engines' tuners. Source: benchmark_moe.py of vLLM 0.33.0 and
+# The default token counts of both engines' tuners. Source: benchmark_moe.py of vLLM 0.33.0 and
 # common_utils.py of SGLang.
 TOKENS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024, 1536, 2048, 3072, 4096)
 
 
 def tuning_job(plan: Plan, build: str, work: str, program: str, tokens: Sequence[int], runs: int) -> dict[str, Any]:
-    """The job. build, work: folders on the host. program: the tuner's name in `work`."""
+    """The job. build, work: folders on the host. program: the tuner's file name in `work`."""
     assert plan.build is not None and plan.checkpoint is not None and plan.moe_config is not None
     engine, python = plan.build.engine, f"{build}/bin/python"
     model = weights_folder(plan.checkpoint.repo, plan.checkpoint.revision or "")
@@ -36,7 +36,7 @@ def tuning_job(plan: Plan, build: str, work: str, program: str, tokens: Sequence
 
 
 def _spread(plan: Plan) -> tuple[str, ...]:
-    """How the experts are spread, in each tuner's options: vLLM spreads them over data parallel ranks as well."""
+    """How the experts are distributed, in each tuner's options: vLLM also distributes them over data parallel ranks."""
     assert plan.build is not None and plan.parallel is not None
     tensor, expert = plan.parallel.tensor, plan.parallel.expert
     if plan.build.engine == "sglang":
@@ -46,7 +46,7 @@ def _spread(plan: Plan) -> tuple[str, ...]:
 
 
 def _measured(engine: str, tokens: Sequence[int]) -> tuple[str, ...]:
-    """SGLang's option takes one number in some versions; without it the tool measures them all."""
+    """Which token counts to measure. SGLang's option takes one number in some versions; by default it measures all."""
     if engine == "sglang":
         return () if len(tokens) > 1 else ("--batch-size", str(tokens[0]))
     return ("--batch-size", *(str(count) for count in tokens))

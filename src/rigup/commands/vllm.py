@@ -1,4 +1,4 @@
-"""vLLM: the command line of `vllm serve`, in the names that each version knows."""
+"""vLLM: the command line of `vllm serve`, with the names that each version knows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def program(candidate: Candidate, checkpoint: Checkpoint) -> tuple[str, ...]:
 
 
 def options(candidate: Candidate, checkpoint: Checkpoint) -> Options:
-    """The options for this candidate, in the order they are shown. Prometheus metrics are on by default at /metrics."""
+    """The options for this candidate, in display order. Prometheus metrics are on by default at /metrics."""
     service, parallel = candidate.service, candidate.parallel
     chosen: Options = {
         "--served-model-name": served_name(candidate),
@@ -49,23 +49,23 @@ def options(candidate: Candidate, checkpoint: Checkpoint) -> Options:
 
 
 def environment(candidate: Candidate, checkpoint: Checkpoint) -> dict[str, str]:
-    """Variables, each only where the version knows it."""
+    """The variables that the version knows."""
     variables = {
         "HF_HUB_OFFLINE": "1",
         "VLLM_NO_USAGE_STATS": "1",
-        # Its own ten minutes are too short for reading a large model from a slow disk.
+        # vLLM's default of ten minutes is too short for reading a large model from a slow disk.
         "VLLM_ENGINE_READY_TIMEOUT_S": str(start_timeout_s(checkpoint, candidate.service)),
         **gpu_variables(candidate),
     }
     if not candidate.gpus:
         variables["VLLM_CPU_KVCACHE_SPACE"] = str(cache_gib(candidate))
         if candidate.parallel.tensor > 1:
-            # Its embedding layer is compiled then, eager or not: vllm 0.32.0 vocab_parallel_embedding.py.
+            # vLLM compiles its embedding layer then, eager or not: vllm 0.32.0 vocab_parallel_embedding.py.
             variables["TORCH_COMPILE_DISABLE"] = "1"
     if candidate.pipeline_partition:
         variables["VLLM_PP_LAYER_PARTITION"] = ",".join(str(part) for part in candidate.pipeline_partition)
     if _nvfp4_backend(candidate) and "--moe-backend" not in candidate.known_options:
-        # The default FlashInfer path re-lays the weights out while loading and can run out of memory doing so.
+        # The default FlashInfer path converts the weights while loading and can run out of memory doing so.
         variables["VLLM_USE_FLASHINFER_MOE_FP4"] = "0"
     if _tuned(candidate) and "--moe-backend" not in candidate.known_options:
         variables |= {"VLLM_USE_DEEP_GEMM": "0", "VLLM_USE_FLASHINFER_MOE_FP8": "0"}
@@ -82,7 +82,7 @@ def _memory(candidate: Candidate) -> Options:
     chosen |= kv_cache_type(candidate)
     if candidate.cpu_offload_gib:
         chosen["--cpu-offload-gb"] = candidate.cpu_offload_gib
-    # compiling for a CPU would need a C++ compiler on the host
+    # compiling for a CPU needs a C++ compiler on the host
     if candidate.eager or not candidate.gpus:
         chosen["--enforce-eager"] = True
     return chosen
@@ -98,9 +98,9 @@ def _backends(candidate: Candidate) -> Options:
 
 
 def _nvfp4_backend(candidate: Candidate) -> str | None:
-    """NVFP4 experts on SM120 cards: the default FlashInfer kernels are made for SM100 and need room these cards lack.
+    """The kernels for NVFP4 experts on SM120: the default FlashInfer kernels are made for SM100 and need more memory.
 
-    CUTLASS runs where every card computes in the format; beside older cards only Marlin runs on all of them.
+    CUTLASS runs if every card computes in the format; Marlin also runs on older cards.
     """
     capabilities = [compute_capability(gpu.compute_capability) for gpu in candidate.gpus]
     if candidate.checkpoint.scheme != "nvfp4" or max(capabilities, default=(0, 0)) < (12, 0):
@@ -109,7 +109,7 @@ def _nvfp4_backend(candidate: Candidate) -> str | None:
 
 
 def _tuned(candidate: Candidate) -> bool:
-    """Whether a tuned kernel config will be dropped on the host: only the Triton kernels read it."""
+    """Whether rigup puts a tuned kernel config on the host: only the Triton kernels read it."""
     config = moe_config(candidate)
     return config is not None and config.status == "files"
 

@@ -31,18 +31,15 @@ PATIENCE_SECONDS = 0.02
 
 
 class Connections:
-    """The connections to the hosts of a run, by name with their data, and pyinfra's state of the run that they are for.
+    """The connections to the hosts of a run, by name with their data, and pyinfra's state of that run."""
 
-    services: whether the handshake repeats the last health requests to the host's services.
-    """
-
-    def __init__(self, hosts: Mapping[str, dict[str, Any]], sudo_password: str | None, services: bool = False) -> None:
+    def __init__(self, hosts: Mapping[str, dict[str, Any]], sudo_password: str | None) -> None:
         logging.getLogger("pyinfra").addHandler(logging.NullHandler())
         logging.getLogger("pyinfra").propagate = False
         logging.getLogger("paramiko").setLevel(logging.CRITICAL)
         pyinfra_internals.check_host_keys_without_asking()
         pyinfra_internals.name_jump_hosts_as_ssh_does()
-        self.sudo_password, self.services = sudo_password, services
+        self.sudo_password = sudo_password
         names = [(name, connection_data(name, data)) for name, data in hosts.items()]
         parallel = min(PARALLEL_HOSTS, len(names))
         self.state = pyinfra_internals.new_state(
@@ -112,4 +109,4 @@ class Connections:
         except Exception as error:  # paramiko lets some key errors through as they are
             raise connect_error(host.name, f"{type(error).__name__}: {error}") from None
         self._reached[host.name].set()
-        return shake_hands_as_root(host, self.sudo_password, self.services)
+        return shake_hands_as_root(host, self.sudo_password)

@@ -94,20 +94,20 @@ class FactReader:
     def _found(self, text: str, arguments: dict[str, Any], run: Runs) -> CommandResult | None:
         """The answer, if cached or available in a batch; None for a question that must be asked by itself."""
         self.asked.setdefault(pyinfra_internals.being_compared(self.host), {})[text] = None
-        if known := self.known(text):
+        if known := self._known(text):
             return known
-        others = [other for other in self.forecast() if other != text and not self.known(other)]
+        others = [other for other in self.forecast() if other != text and not self._known(other)]
         if others:
             batch = {"_sudo": bool(arguments.get("_sudo")), "_stdin": fact_batch.script([text, *others])}
             limited = StringCommand("timeout", str(BATCH_SECONDS), "sh", "-s")
             _, output = run(limited, **batch, _timeout=BATCH_SECONDS + 30)
             self.learn(fact_batch.answers_in(output))
-        elif not self.known(text):
+        elif not self._known(text):
             status, output = run(StringCommand(text), **arguments)
             self.learn({digest(text): CommandResult.of(status, output)})
-        return self.known(text)
+        return self._known(text)
 
-    def known(self, text: str) -> CommandResult | None:
+    def _known(self, text: str) -> CommandResult | None:
         """The answer to a question, if still valid."""
         answer, learned = self._answers.get(digest(text), (None, 0.0))
         return answer if time.monotonic() - learned < FRESH_SECONDS else None

@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING, Any
 from pyinfra.api.command import StringCommand
 
 from rigup import layout
-from rigup.connection import cached_health, fact_batch
+from rigup.connection import fact_batch
 from rigup.connection.fact_batch import CommandResult
 from rigup.connection.lease import stamp
 from rigup.connection.pyinfra_internals import CommandOutput
 from rigup.errors import HostFailed
-from rigup.facts.probe_script import PROBE_SECONDS
+from rigup.facts.probe_script import PROBE_SECONDS, RUN_PROBE
 from rigup.facts.probe_script import definitions as probe_definitions
-from rigup.facts.probe_script import run as probe_run
 from rigup.facts.unreadable import Unreadable
 from rigup.host import Host
 
@@ -54,9 +53,8 @@ exec cat >/dev/null
 class Handshake:
     """The result of a handshake.
 
-    sudo: "none", "free", "password" or "tty" (it works on a terminal only), "" for root. lease: its
-    stamp as it was then. held: whether it was taken.
-    answers: to the questions of the last run, services: to the health requests, by digest.
+    sudo: "none", "free", "password" or "tty" (it works on a terminal only), "" for root. lease: its stamp as it was
+    then. held: whether it was taken. answers: to the questions of the last run, by digest.
     """
 
     uid: str
@@ -66,7 +64,6 @@ class Handshake:
     held: bool
     probe: Probe
     answers: dict[str, CommandResult]
-    services: dict[str, CommandResult]
 
     @property
     def is_root(self) -> bool:
@@ -74,32 +71,30 @@ class Handshake:
         return self.uid == "0" or self.sudo == "free"
 
 
-def shake_hands(host: Host, services: bool = False, **arguments: Any) -> Handshake:
+def shake_hands(host: Host, **arguments: Any) -> Handshake:
     """Performs the handshake. Raises as running a command does.
 
-    services: whether they are asked too (`cached_health`). arguments: pyinfra's, as whom.
+    arguments: pyinfra's, as whom.
     """
     words = (
         StringCommand("timeout", str(SECONDS), "sh", "-s")
         if arguments.get("_sudo")
         else StringCommand("sh", "-c", shlex.quote(_AS_ROOT))
     )
-    _, output = host.run_shell_command(words, _stdin=_script(services), _timeout=SECONDS + 30, **arguments)
+    _, output = host.run_shell_command(words, _stdin=_script(), _timeout=SECONDS + 30, **arguments)
     try:
         return _read(output)
     except Unreadable as error:
         raise HostFailed(f"{host.name}: {error}", error.hint) from None
 
 
-def _script(services: bool) -> str:
-    """NVML, services and questions are waited for at the same time; their standard error stays separate."""
-    probe = probe_run('"$remembered"' if services else "")
+def _script() -> str:
+    """NVML and questions are waited for at the same time; their standard error stays separate."""
     return f"""
 {fact_batch.ASK}
 {probe_definitions()}
-remembered=; if [ -O {FILE} ]; then remembered={FILE}; fi
 echo '{_LEASE}' $({stamp()})
-{{ [ -z "$remembered" ] || . "$remembered"; }} </dev/null | {{ {probe} 2>/dev/null; cat; }}
+{{ if [ -O {FILE} ]; then . {FILE}; fi; }} </dev/null | {{ {RUN_PROBE} 2>/dev/null; cat; }}
 """
 
 
@@ -114,15 +109,11 @@ def _read(output: CommandOutput) -> Handshake:
     lease = said.get(_LEASE, "").split()
     held = lease[-1:] == ["held"]
     stamp = "".join(lease[: len(lease) - held])
-    answers, services = fact_batch.answers_in(output), cached_health.heard(lines)
-    return Handshake(uid, user, said.get(_SUDO, ""), stamp, held, parse(lines), answers, services)
+    return Handshake(uid, user, said.get(_SUDO, ""), stamp, held, parse(lines), fact_batch.answers_in(output))
 
 
-def remembering(questions: Iterable[str], to_services: Iterable[str] = ()) -> tuple[str, str]:
-    """sh that stores these questions on the host, and its standard input.
-
-    to_services: from `cached_health.to_remember`.
-    """
+def remembering(questions: Iterable[str]) -> tuple[str, str]:
+    """sh that stores these questions on the host, and its standard input."""
     new = f"{FILE}.new.$$"  # a run that changes nothing has no lease, so two of them may write at the same time
     keep = f'umask 077; mkdir -p -m 755 "$(dirname {FILE})"; cat > {new}; mv -f {new} {FILE}'
-    return keep, "".join(to_services) + fact_batch.lines(questions)
+    return keep, fact_batch.lines(questions)

@@ -11,15 +11,15 @@ from rigup.host import Host
 ANSWER_SECONDS = 30
 
 
-def shake_hands_as_root(host: Host, password: str | None, services: bool = False) -> Handshake:
+def shake_hands_as_root(host: Host, password: str | None) -> Handshake:
     """The greeting, from somebody who is root: already, by sudo without a password, or by sudo with the one given.
 
-    services: as for `greet`. Raises Unreachable when none of them works.
+    Raises Unreachable when none of them works.
     """
     password = password or getattr(host.data, "_sudo_password", None)
     host.data._sudo_password = None  # pyinfra would put it where ps shows it
     password = password or host.connector.sudo_password  # of an earlier greeting
-    greeting = shake_hands(host, services)
+    greeting = shake_hands(host)
     if not greeting.uid:
         raise Unreachable(
             f"{host.name}: could not determine the remote user: its login shell does not run commands",
@@ -37,7 +37,7 @@ def shake_hands_as_root(host: Host, password: str | None, services: bool = False
     if greeting.is_root:
         return greeting
     _try_password(host, greeting.user, password)
-    return shake_hands(host, services, _sudo=True)
+    return shake_hands(host, _sudo=True)
 
 
 def _try_password(host: Host, user: str, password: str | None) -> None:

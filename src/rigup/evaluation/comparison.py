@@ -1,8 +1,8 @@
 """Compares two evaluations and tells differences from chance. Pure.
 
-Where both were asked the same questions, the differences question by question are looked at, which tells far smaller
-ones apart than two averages do; else the standard errors of both scores. A difference counts beyond 1.96 standard
-errors, which chance alone exceeds in one comparison of twenty.
+If both asked the same questions, it compares them question by question, which detects far smaller differences than two
+averages do; otherwise it uses the standard errors of both scores. A difference counts beyond 1.96 standard errors,
+which chance alone exceeds in one comparison of twenty.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CONDITIONS = ("limit", "few_shot", "max_tokens", "prompts", "seed")
 class ScoreDifference:
     """One score in two evaluations. stderr: of the difference, None if unknown. paired: by the same questions.
 
-    why: of a verdict "unknown".
+    why: the reason for the verdict "unknown".
     """
 
     task: str

@@ -27,10 +27,10 @@ _STDERR = "_stderr"
 
 @dataclass(frozen=True)
 class EvaluationRequest:
-    """What is to be asked. limit: questions of each task, None for all. include: a folder with tasks of one's own.
+    """The parameters of an evaluation. limit: questions per task, None for all. include: a folder with custom tasks.
 
-    completions: prompts as they are, without the model's chat template. few_shot: examples before each question, None
-    for what the task has. max_tokens: of an answer, None for what the task has.
+    completions: send prompts without the model's chat template. few_shot: examples before each question, None for the
+    task's default. max_tokens: of an answer, None for the task's default.
     """
 
     tasks: tuple[str, ...]
@@ -43,7 +43,7 @@ class EvaluationRequest:
     timeout_s: int = 600
 
     def words(self, url: str, model: str, output: Path) -> list[str]:
-        """The harness's argv after Python. url: of the endpoint, without a path. The key is not in it."""
+        """The harness's argv after Python. url: of the endpoint, without a path. It does not contain the key."""
         arguments = {
             "base_url": url.rstrip("/").removesuffix("/v1") + PATHS[self.completions],
             "model": model,
@@ -87,18 +87,18 @@ def unknown_tasks(log: str) -> str | None:
 
 
 def tail(log: str, secret: str | None) -> str:
-    """The last lines of its output, without progress bars and without the key."""
+    """The last lines of the harness's output, without progress bars and without the key."""
     lines = [line.rstrip() for line in re.split(r"[\r\n]+", log) if line.strip() and "it/s]" not in line]
     text = "\n".join(f"    {line}" for line in lines[-TAIL_LINES:])
     return text.replace(secret, "<api key>") if secret else text
 
 
 def tasks_of(raw: dict[str, Any], samples: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
-    """Scores by task: of the harness's results, and of what it logged of each question.
+    """Scores by task, from the harness's results and its log of each question.
 
-    Each task has `version`, `questions` (None for a group of tasks), `digest` (equal where the same was asked),
-    `few_shot`, and `scores`: `metric`, `filter`, `value`, `stderr`, `higher_is_better`, and `each` (one figure a
-    question, in the task's order, [] where they do not add up to the score).
+    Each task has `version`, `questions` (None for a group of tasks), `digest` (equal for the same questions),
+    `few_shot`, and `scores`: `metric`, `filter`, `value`, `stderr`, `higher_is_better`, and `each` (one number per
+    question in the task's order, [] if their mean is not the score).
     """
     found = {}
     for task, scores in raw["results"].items():
@@ -130,7 +130,7 @@ def _scores(scores: dict[str, Any], better: dict[str, Any], samples: list[dict[s
 
 
 def _each(samples: list[dict[str, Any]], metric: str, kind: str, value: float) -> list[float]:
-    """What each question scored; [] for a metric that is not the mean of its questions."""
+    """The score of each question; [] if the metric is not the mean of its questions."""
     own = sorted((s for s in samples if s.get("filter") == kind and metric in s), key=lambda s: int(s["doc_id"]))
     figures = [s[metric] for s in own]
     if not figures or not all(isinstance(figure, int | float) for figure in figures):
@@ -140,7 +140,7 @@ def _each(samples: list[dict[str, Any]], metric: str, kind: str, value: float) -
 
 
 def read_output(folder: Path) -> dict[str, Any] | None:
-    """What the harness has written below a folder: its results, with `rigup_tasks` made of them; None for nothing."""
+    """The harness's output below a folder: its results, with `rigup_tasks` added; None if there are none."""
     written = sorted(folder.rglob("results_*.json"))
     if not written:
         return None
@@ -150,11 +150,11 @@ def read_output(folder: Path) -> dict[str, Any] | None:
 
 
 def _samples(folder: Path, task: str) -> list[dict[str, Any]]:
-    """What it logged of each question; [] where that cannot be read: the scores are worth keeping without it."""
+    """The harness's log of each question; [] if it is unreadable: the scores are useful without it."""
     found: list[dict[str, Any]] = []
     for path in sorted(folder.rglob(f"samples_{task}_2*.jsonl")):
         try:
-            # answers may have what splitlines takes for the end of a line, as U+2028
+            # answers may contain characters such as U+2028, at which splitlines would split
             found += [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line.strip()]
         except ValueError:
             return []

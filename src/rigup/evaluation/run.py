@@ -1,4 +1,4 @@
-"""`rigup eval`: the harness here, the endpoints there, and a result for each service."""
+"""`rigup eval`: runs the harness on this machine against endpoints on hosts; one result per service."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ def evaluate_service(
 def check_endpoint(url: str, key: str | None, model: str | None, where: str) -> str:
     """Checks the endpoint and returns the model to ask: the endpoint's first unless one is named.
 
-    Asked directly: requests with a key in them are nothing for a proxy. Raises Unreachable, InputError for an address,
-    a key or a model that is not the right one, HostFailed for what is no endpoint.
+    Sends requests directly, because a proxy must not see the key. Raises Unreachable; InputError for a wrong address,
+    key or model; HostFailed if the address is not an OpenAI-compatible endpoint.
     """
     try:
         target = Target.of(url, key)
-        status, said = ask_json(target, "/v1/models", seconds=ASK_SECONDS)
+        status, content = ask_json(target, "/v1/models", seconds=ASK_SECONDS)
     except EndpointError as error:
         if error.kind == "input":
             raise InputError(f"--url: {error.message}", error.hint) from None
@@ -80,7 +80,7 @@ def check_endpoint(url: str, key: str | None, model: str | None, where: str) -> 
         wrong = "does not accept this API key" if key else "requires an API key"
         raise InputError(f"{where}: {wrong} (HTTP {status})", "pass the key with --api-key-file")
     try:
-        models = [str(entry["id"]) for entry in said["data"]] if status == 200 else []
+        models = [str(entry["id"]) for entry in content["data"]] if status == 200 else []
     except (KeyError, TypeError):
         models = []
     models = [name for name in models if name.isprintable() and len(name) <= LONGEST_NAME]
@@ -97,9 +97,9 @@ def check_endpoint(url: str, key: str | None, model: str | None, where: str) -> 
 def evaluated(
     url: str, key: str | None, about_it: dict[str, Any], python: Path, version: str, wanted: EvaluationRequest
 ) -> dict[str, Any]:
-    """Runs the harness against an endpoint that answers; the result. about_it: with `host`, `service` and `model`.
+    """Runs the harness against an endpoint and returns the result. about_it: with `host`, `service` and `model`.
 
-    Raises InputError for tasks that it does not know, HostFailed with its last words where it failed, and Cancelled.
+    Raises InputError for unknown tasks, HostFailed with the last lines of output if the harness fails, and Cancelled.
     """
     where = ": ".join(part for part in (about_it["host"], about_it["service"]) if part)
     began, started = time.gmtime(), time.monotonic()
@@ -107,10 +107,10 @@ def evaluated(
         output, log = Path(folder) / "output", Path(folder) / "log"
         words = [str(python), *wanted.words(url, about_it["model"], output)]
         code = _run(words, wanted, _environment(url, key), log, about_it, where)
-        said = log.read_text(errors="replace")
+        printed = log.read_text(errors="replace")
         found = read_output(output)
     if code or found is None or not found["rigup_tasks"]:
-        raise _refusal(where, code, said, key)
+        raise _refusal(where, code, printed, key)
     return {
         "schema": SCHEMA,
         "began": time.strftime("%Y-%m-%dT%H:%M:%S+00:00", began),
@@ -123,9 +123,10 @@ def evaluated(
 
 
 def _environment(url: str, key: str | None) -> dict[str, str]:
-    """What the harness finds in its environment: the key, and that it goes to the endpoint directly.
+    """The harness's environment: the API key, and a proxy exception for the endpoint.
 
-    A proxy stays what it was for all else, as for questions that it fetches. ~/.netrc would take the place of the key.
+    Other requests, such as downloads of questions, still use the proxy. NETRC is /dev/null, as ~/.netrc would replace
+    the key.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     direct = (os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or "").strip()
@@ -161,13 +162,13 @@ def _run(
             cwd=wanted.include,
             start_new_session=True,
         )
-    told = (0, 0)
+    reported = (0, 0)
     try:
         while process.poll() is None:
             if jobs.cancelled():
                 raise jobs.Cancelled(f"{where}: cancelled; incomplete evaluations are not stored")
-            if (now := how_far(_end_of(log))) != told:
-                told = now
+            if (now := how_far(_end_of(log))) != reported:
+                reported = now
                 report(Progress(about_it["host"], "eval", *now, "answers", text=str(about_it["service"])))
             gevent.sleep(POLL_SECONDS)
     finally:
@@ -176,7 +177,7 @@ def _run(
 
 
 def _end_of(log: Path) -> str:
-    """The end of the log, which may be long and is polled."""
+    """The end of the log, which may be long and is read repeatedly."""
     with log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - SHOWN_BYTES))
         return file.read().decode(errors="replace")
@@ -194,13 +195,13 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             gevent.sleep(0.05)
 
 
-def _refusal(where: str, code: int, said: str, key: str | None) -> RigupError:
-    if names := unknown_tasks(said):
+def _refusal(where: str, code: int, printed: str, key: str | None) -> RigupError:
+    if names := unknown_tasks(printed):
         return InputError(
             f"--tasks: lm_eval does not know {names}", "pass the folder of your own tasks with --include-path"
         )
-    last = tail(said, key)
-    if code and any(words in said for words in HUB_WORDS):
+    last = tail(printed, key)
+    if code and any(words in printed for words in HUB_WORDS):
         return Unreachable(f"{where}: the harness cannot download its questions:\n{last}", HUB_HINT)
     what = f"exited with {code}" if code else "ended without a result"
     return HostFailed(f"{where}: the harness {what}:\n{last}", "see the end of its output above")

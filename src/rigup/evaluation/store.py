@@ -15,9 +15,9 @@ HINT = f"name a file that rigup eval wrote to {FOLDER}/"
 
 
 def store(root: Path, result: dict[str, Any]) -> Path:
-    """Keeps a result: evaluations/<repository>/<quantisation>/<host>-<service>-<when>.json below the fleet's folder.
+    """Stores a result as evaluations/<repository>/<quantisation>/<host>-<service>-<when>.json in the fleet's folder.
 
-    Of an endpoint that no inventory names: evaluations/<host>/<model>/. Raises InputError where it cannot be written.
+    For an endpoint outside the inventory: evaluations/<host>/<model>/. Raises InputError if it cannot be written.
     """
     endpoint = result["endpoint"]
     checkpoint = endpoint.get("checkpoint") or {}

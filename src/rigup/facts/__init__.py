@@ -1,1 +1,1 @@
-"""pyinfra facts that pyinfra lacks. `probe` is the one that reads what a host really is, in one round trip."""
+"""pyinfra facts that pyinfra lacks. `probe` reads what a host is, in one round trip."""

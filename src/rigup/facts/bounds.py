@@ -1,8 +1,8 @@
-"""What a host says, on its way to a type: bounds, kinds, and one error that names the place. Pure.
+"""Turns output of a host into typed values, with limits and one kind of error that names the place. Pure.
 
-Whoever is root on a host says what that host says. A document of it is read with `json_of`, checked against a model
-with `checked`, and nothing else of rigup sees it before that; single figures and words of text go through `count` and
-`line`. What cannot be read is `Unreadable`, which becomes that host's failure and no other's.
+rigup does not trust a host, because root there controls its output. `json_of` parses a JSON document and `checked`
+validates it against a model before any other code sees it; `count` and `line` do the same for single numbers and
+words. Invalid output raises `Unreadable`, which fails only that host.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ from rigup.facts.unreadable import Unreadable
 from rigup.printable import one_line
 
 MOST_CHARACTERS = 1 << 20
-"""Of one document: a release's manifest, an answer, a record."""
+"""Limit for one document: a release's manifest, a response, a record."""
 MOST_LINE = 4096
-"""Characters of one word or line: a name, a path, a version, a line of a log."""
+"""Limit for one word or line: a name, a path, a version, a line of a log."""
 MOST_DEPTH = 24
 MOST_VALUES = 50_000
-"""Numbers, texts, lists and objects in one document."""
+"""Limit for numbers, strings, lists and objects in one document."""
 MOST_COUNT = 2**53
-"""Beyond that a number of JSON is not exact, and nothing on a host is counted so far."""
+"""Larger numbers are not exact in JSON, and nothing on a host counts this far."""
 _SHOWN = 60
 _DIGITS = re.compile(r"[0-9]{1,16}")
 
 
 class Said(BaseModel):
-    """The base of what a host says: of exactly these kinds; what is beside that is not looked at."""
+    """The base class for output of a host: types are strict, unknown keys are ignored."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore", defer_build=True, allow_inf_nan=False)
 
 
 def line(text: str) -> str:
-    """A word or a line, printable and on one line. Raises ValueError for one that is too long."""
+    """A word or a line, made printable and put on one line. Raises ValueError if it is too long."""
     if len(text) > MOST_LINE:
         raise ValueError(f"is longer than {MOST_LINE:,} characters")
     return one_line(text) if not text.isprintable() or not text.isascii() else text
 
 
 def count(text: str, most: int = MOST_COUNT) -> int:
-    """A number without sign, in ASCII digits, up to `most`. Raises ValueError for anything else."""
+    """An unsigned number in ASCII digits, up to `most`. Raises ValueError for anything else."""
     if not _DIGITS.fullmatch(text) or (number := int(text)) > most:
         raise ValueError(f'"{shown(text)}" is not a number from 0 to {most}')
     return number
@@ -59,7 +59,7 @@ _Model = TypeVar("_Model", bound=Said)
 
 
 def json_of(text: str, document: str) -> Any:
-    """The value of a JSON document. Raises Unreadable, naming the document, for what is none or beyond the bounds."""
+    """The value of a JSON document. Raises Unreadable, with the document's name, if it is invalid or too large."""
     if len(text) > MOST_CHARACTERS:
         raise Unreadable(f"{document}: longer than {MOST_CHARACTERS:,} characters")
     if not text.strip():
@@ -77,7 +77,7 @@ def json_of(text: str, document: str) -> Any:
 
 
 def literal_of(text: str, document: str) -> Any:
-    """The value of what Python printed as a literal. Raises as `json_of` does; SyntaxError for a line cut short."""
+    """The value of a Python literal. Raises Unreadable as `json_of` does, and SyntaxError for a truncated line."""
     if len(text) > 4 * MOST_LINE:
         raise Unreadable(f"{document}: longer than {4 * MOST_LINE:,} characters")
     try:
@@ -89,7 +89,7 @@ def literal_of(text: str, document: str) -> Any:
 
 
 def checked(model: type[_Model], value: Any, document: str) -> _Model:
-    """The value as the model has it. Raises Unreadable with document, path, what was expected and what was found."""
+    """The value as an instance of the model. Raises Unreadable with document, path, expected and found value."""
     try:
         return model.model_validate(value)
     except ValidationError as error:
@@ -99,13 +99,13 @@ def checked(model: type[_Model], value: Any, document: str) -> _Model:
 
 
 def shown(text: str) -> str:
-    """The beginning of what somebody said, for a message."""
+    """The beginning of a text, for a message."""
     start = one_line(text[: 4 * _SHOWN])
     return start if len(start) <= _SHOWN else f"{start[:_SHOWN]}..."
 
 
 def kind(value: Any) -> str:
-    """What a plain value is, in words."""
+    """The type of a plain value, in words."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):

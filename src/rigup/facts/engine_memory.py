@@ -1,9 +1,9 @@
-"""What an engine's own log says of the memory that it took, GPU by GPU. Pure.
+"""Reads from an engine's log how much memory it allocated on each GPU. Pure.
 
 Sources: vLLM 0.12.0 to 0.33.0, v1/worker/gpu_worker.py, gpu_model_runner.py and v1/core/kv_cache_utils.py, ranks as
 v1/executor/multiproc_executor.py names its workers; SGLang 0.5.9 and 0.5.23, model_executor/model_runner.py,
 mem_cache/memory_pool.py and kv_pool_runtime.py, whose "GB" is 2**30 bytes (utils/common.py); llama.cpp b11434,
-llama-model.cpp, llama-kv-cache.cpp and llama-context.cpp, which say it at `--verbosity 4` and not by default.
+llama-model.cpp, llama-kv-cache.cpp and llama-context.cpp, which log this only with `--verbosity 4`.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from itertools import islice
 
 from rigup.plan import Parallel
 
-# What a host looks for in a log, as `grep -E` takes it: every line below has one of these words.
+# The host filters its log with these words (`grep -E`); every line that this module reads contains one of them.
 WORDS = (
     "Model loading took|Available KV cache memory|GPU KV cache size|Graph capturing finished|"
     "CUDA graph memory profiling is enabled|Load weight end|#tokens: |CUDA[0-9]+ .*buffer size|cells, "
 )
 
 _GIB = 1024
-# longer ones are nobody's sizes, and a longer line is not an engine's
+# limits on lines and digits that no engine exceeds
 _NUMBER = r"([0-9]{1,9}(?:\.[0-9]{1,9})?)"
 _MOST_LINE, _MOST_LINES = 4096, 20_000
-# (Worker_DP0_PP1_TP3 pid=7) of vLLM, [2026-11-21 20:15:00 DP0 PP1 TP3] of SGLang.
+# vLLM writes (Worker_DP0_PP1_TP3 pid=7), SGLang [2026-11-21 20:15:00 DP0 PP1 TP3].
 _VLLM_RANK = re.compile(r"\((?:Worker|EngineCore)((?:_[A-Z]+[0-9]+)*)[ )]")
 _SGLANG_RANK = re.compile(r"^\[[\d:. -]+?((?: [A-Z_]+\d+)+)\]")
 _RANK_PART = re.compile(r"(?:^_|(?<=\d)_| )(DP|PP|TP)([0-9]{1,6})")
@@ -46,10 +46,11 @@ _LLAMA_CPP_CELLS = re.compile(
 
 @dataclass(frozen=True)
 class Parts:
-    """What one GPU holds, as the log has it; None for what it does not say.
+    """The memory on one GPU, as the log states it; None if the log does not state it.
 
-    kv_tokens: of the cache that this GPU has a part of. graphs_mib: vLLM's CUDA graphs; graphs_counted: whether they
-    are within what it was given, so that the KV cache is smaller by them. compute_mib: llama.cpp's compute buffers.
+    kv_tokens: size in tokens of the cache that this GPU holds a part of. graphs_mib: vLLM's CUDA graphs.
+    graphs_counted: whether vLLM counts them in its memory limit, which makes the KV cache smaller. compute_mib:
+    llama.cpp's compute buffers.
     """
 
     weights_mib: float | None = None
@@ -61,10 +62,10 @@ class Parts:
 
 
 def read_log(lines: Iterable[str], parallel: Parallel, gpus: int, first: int = 0) -> tuple[Parts, ...]:
-    """The parts of each GPU, in the order in which the engine was given them.
+    """The memory on each GPU, in the order in which the engine was given them.
 
-    lines: of one start, on one host. first: how many GPUs of the service other hosts have before. What is said twice
-    counts as it was said last, but llama.cpp's buffers add up.
+    lines: the log of one start on one host. first: how many of the service's GPUs are on earlier hosts. If the log
+    repeats a figure, the last one counts, except that llama.cpp's buffers are added up.
     """
     found = [Parts() for _ in range(gpus)]
     for line in islice((line for line in lines if len(line) <= _MOST_LINE), _MOST_LINES):
@@ -74,12 +75,13 @@ def read_log(lines: Iterable[str], parallel: Parallel, gpus: int, first: int = 0
 
 
 def _ranks(line: str, parallel: Parallel, gpus: int, first: int) -> Iterator[int]:
-    """The GPUs that a line may be about: all of them where it names no rank. Both engines count data, pipeline, tensor.
+    """The GPUs that a line may refer to; all of them if it names no rank.
 
-    A line of llama.cpp's names its device in another place, which `_with` heeds.
+    Both engines order ranks by data, then pipeline, then tensor. llama.cpp names the device elsewhere in the line,
+    which `_with` handles.
     """
-    said = _VLLM_RANK.search(line) or _SGLANG_RANK.search(line)
-    own = {name: int(number) for name, number in _RANK_PART.findall(said[1])} if said else {}
+    rank_label = _VLLM_RANK.search(line) or _SGLANG_RANK.search(line)
+    own = {name: int(number) for name, number in _RANK_PART.findall(rank_label[1])} if rank_label else {}
     for rank in range(gpus):
         stage, own_tensor = divmod(first + rank, parallel.tensor)
         place = {"TP": own_tensor, "PP": stage % parallel.pipeline, "DP": stage // parallel.pipeline}
@@ -88,7 +90,7 @@ def _ranks(line: str, parallel: Parallel, gpus: int, first: int) -> Iterator[int
 
 
 def _with(parts: Parts, line: str, rank: int) -> Parts:
-    """What was known with what a line says."""
+    """The known figures, updated from one line of the log."""
     if buffer := _LLAMA_CPP.search(line):
         return _with_buffer(parts, buffer[2], float(buffer[3])) if int(buffer[1]) == rank else parts
     if cells := _LLAMA_CPP_CELLS.search(line):

@@ -1,4 +1,4 @@
-"""What a probe says of GPUs and of their driver, as frozen values."""
+"""GPUs and their driver as a probe finds them, as frozen values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class PcieLink:
-    """A GPU's link to the host. An idle card often shows a low `generation`: judge by what it can do at most."""
+    """A GPU's link to the host. An idle card often reports a low `generation`: judge by `most_generation`."""
 
     generation: int | None = None
     width: int | None = None
@@ -17,7 +17,7 @@ class PcieLink:
 
 @dataclass(frozen=True)
 class PowerLimits:
-    """Watts: what the limit is now, what it is after a reboot, and between which bounds it can be set."""
+    """Watts: the current limit, the limit after a reboot, and the range in which it can be set."""
 
     limit_w: float | None = None
     default_w: float | None = None
@@ -27,13 +27,13 @@ class PowerLimits:
 
 @dataclass(frozen=True)
 class ProbedGpu:
-    """One GPU. None is a figure that the card does not have, or that nobody could be asked for.
+    """One GPU. A figure is None if the card does not have it or could not be queried.
 
-    error: why it does not answer; everything that was not learned otherwise is unset then.
+    error: why the GPU does not respond; figures that come only from it are then unset.
     memory_of_host: the GPU has no memory of its own; `memory_total_mib` is the host's.
-    throttled: reasons, in words, for which it runs slower than it could right now.
-    fabric: how far the fabric manager has got with it, where there is an NVSwitch: "not started", "in progress",
-    "completed", or "failed: " and NVML's error; "" where there is none.
+    throttled: why it currently runs slower than it could, in words.
+    fabric: the state of its registration with the fabric manager on a machine with an NVSwitch: "not started",
+    "in progress", "completed", or "failed: " and NVML's error; "" on other machines.
     """
 
     name: str
@@ -62,8 +62,8 @@ class ProbedGpu:
 class GpuPair:
     """How two GPUs reach each other, by index.
 
-    path: the nearest thing they share: internal, single or multiple PCIe switches, host-bridge, node, or system (none).
-    peer: whether one reads the other's memory directly. nvlink: whether NVLink does it.
+    path: their nearest common point: internal, single or multiple PCIe switches, host-bridge, node, or system (none).
+    peer: whether one can read the other's memory directly. nvlink: whether NVLink connects them.
     """
 
     first: int
@@ -75,7 +75,7 @@ class GpuPair:
 
 @dataclass(frozen=True)
 class PciGpu:
-    """A GPU as the PCI bus shows it, driver or not."""
+    """A GPU as the PCI bus reports it, with or without a driver."""
 
     bus: str
     device: str = ""
@@ -93,11 +93,11 @@ class FabricManager:
 
 @dataclass(frozen=True)
 class Nvidia:
-    """The driver and what belongs to it.
+    """The driver and its surroundings.
 
     loaded: the version that the kernel runs. installed: the version of the library on disk. flavour: "open" or
-    "proprietary", of the loaded module. cuda: the newest CUDA that the driver supports. error: what NVML says instead
-    of answering. packages: version by name, of NVIDIA's packages. nvswitches: how many the machine has.
+    "proprietary", of the loaded module. cuda: the newest CUDA that the driver supports. error: NVML's error, if it
+    failed. packages: NVIDIA's packages, name to version. nvswitches: how many the machine has.
     """
 
     loaded: str = ""
@@ -113,5 +113,5 @@ class Nvidia:
 
     @property
     def mismatched(self) -> bool:
-        """Whether library and kernel disagree: nothing starts on the GPUs until a reboot or a reload."""
+        """Whether library and kernel module differ, so that no program can use the GPUs until a reboot or reload."""
         return bool(self.loaded and self.installed and self.loaded != self.installed)

@@ -1,4 +1,4 @@
-"""What a probe says of a host, as frozen values."""
+"""A host as a probe finds it, as frozen values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rigup.facts.gpus import GpuPair, Nvidia, PciGpu, ProbedGpu
 
 @dataclass(frozen=True)
 class Listener:
-    """A TCP port that something listens on, with the systemd unit and the program, where they could be seen."""
+    """A TCP port that a program listens on, with its systemd unit and its name if they are visible."""
 
     port: int
     address: str
@@ -20,7 +20,7 @@ class Listener:
 
 @dataclass(frozen=True)
 class Disk:
-    """A folder that rigup writes to: whether it can, how many bytes are free there, and where it is mounted."""
+    """A folder that rigup writes to: whether it is writable, how many bytes are free, and where it is mounted."""
 
     folder: str
     writable: bool
@@ -40,7 +40,7 @@ class NumaNode:
 
 @dataclass(frozen=True)
 class UnitState:
-    """What systemd says of one service's unit; `since` is a timestamp as systemd writes it."""
+    """The state of one service's unit in systemd; `since` is a timestamp in systemd's format."""
 
     active: str = "unknown"
     sub: str = ""
@@ -51,7 +51,7 @@ class UnitState:
 
 @dataclass(frozen=True)
 class BuiltFor:
-    """What a build on the host was made against, as `rigup.plan.MadeFor` has it."""
+    """The CUDA version and GPUs that a build on the host was made for, as in `rigup.plan.MadeFor`."""
 
     cuda: str
     compute_capabilities: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ class BuiltFor:
 
 @dataclass(frozen=True)
 class UnattendedUpgrades:
-    """Whether packages are upgraded by themselves, and the patterns of those that are left alone."""
+    """Whether the host upgrades packages automatically, and the patterns of packages that it leaves alone."""
 
     installed: bool = False
     enabled: bool = False
@@ -68,15 +68,15 @@ class UnattendedUpgrades:
 
 @dataclass(frozen=True)
 class Probe:
-    """What one host is.
+    """The state of one host.
 
-    clock: its time in seconds since 1970. kernels, headers: releases of the kernels that are installed, and of those
-    whose headers are. secure_boot: "on", "off", or "none" where the firmware knows none. held: packages on hold.
-    pci_gpus: what the bus shows, driver or not. gpus: what NVML says, else what the kernel's module says.
-    built_for: by build, of those for GPUs. built_by: by build, the host that made it, where noted.
-    weights: folders of complete checkpoints. incoming: bytes of those that are being downloaded, by folder.
-    current, releases, units: by service, the release's number, its contents, its unit.
-    damaged: by service, what is wrong with its current release's file, of which `releases` has nothing then.
+    clock: its time in seconds since 1970. kernels, headers: releases of installed kernels and of installed headers.
+    secure_boot: "on", "off", or "none" if the firmware does not support it. held: packages on hold.
+    pci_gpus: GPUs on the bus, with or without a driver. gpus: as NVML reports them, or else the kernel module.
+    built_for: by build, its CUDA version and GPUs; only builds with CUDA. built_by: by build, the host that made it.
+    weights: folders of complete checkpoints. incoming: by folder, bytes of a checkpoint that is being downloaded.
+    current, releases, units: by service, its release number, the release's manifest, and its unit.
+    damaged: by service, the problem with its release's manifest; `releases` then lacks the service.
     """
 
     os: str = ""
@@ -113,14 +113,14 @@ class Probe:
 
     @property
     def driver(self) -> str:
-        """The version of the NVIDIA driver that the kernel runs; "" where it runs none."""
+        """The version of the NVIDIA driver that the kernel runs; "" without one."""
         return self.nvidia.loaded
 
     def disk(self, path: str) -> Disk | None:
-        """The disk that a path of rigup's lies on."""
+        """The disk that holds one of rigup's paths."""
         return next((disk for disk in self.disks if path.startswith(disk.folder + "/")), None)
 
     def as_json(self) -> dict[str, Any]:
-        """The whole of it in plain values; `damaged` only where something is."""
+        """The probe in plain values; `damaged` only if a release is damaged."""
         values = asdict(self)
         return values if self.damaged else {key: value for key, value in values.items() if key != "damaged"}

@@ -1,4 +1,4 @@
-"""The manifest of a release, release.json, as a host has it: what it was made from. Pure."""
+"""Reads release.json, the manifest of a release on a host: what the release was made from. Pure."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class _Manifest(Said):
 
 
 def read_manifest(text: str, path: str) -> dict[str, Any]:
-    """The manifest as it was written, where what rigup knows of it has the right kinds. Raises Unreadable.
+    """The manifest as written, after a type check of the keys that rigup reads. Raises Unreadable.
 
-    `build` is a text, `checkpoint` an object with `repo`, `quant` and `revision`, `command` a list of texts,
-    `environment` an object of texts, `gpus` a list of pairs of index and UUID, `set` an object with `id` and `nodes`.
-    path: of the file, for the message.
+    `build` is a string, `checkpoint` an object with `repo`, `quant` and `revision`, `command` a list of strings,
+    `environment` an object of strings, `gpus` a list of pairs of index and UUID, `set` an object with `id` and `nodes`.
+    path: the file's path, for messages.
     """
     value = json_of(text, path)
     checked(_Manifest, value, path)

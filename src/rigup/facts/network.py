@@ -1,7 +1,7 @@
-"""What a host has towards others: interfaces, their addresses, and the RDMA devices behind them.
+"""A host's network: interfaces, their addresses, and the RDMA devices behind them.
 
-Asked of the hosts of a service that spans several, and of no others. Names mean nothing here: which interface holds an
-address and which device is behind it is what the kernel says.
+rigup reads it only on hosts of a service that spans several hosts. The kernel says which interface has an address and
+which device is behind it; names of interfaces and devices say nothing.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ ACTIVE = "ACTIVE"
 MOST_LINES = 100_000
 _ADDRESSES = "its list of interfaces"
 
-# sudo forgets SSH_CONNECTION; a parent process still has it. `speed` of a link that is down cannot be read, and is -1
-# for many virtual ones. A device's GID table names the interface of each entry, also VLANs and bonds, on Ethernet;
-# device/net is what there is on InfiniBand.
+# sudo removes SSH_CONNECTION, but a parent process still has it. The kernel gives no `speed` for a link that is down,
+# and -1 for many virtual ones. On Ethernet, a device's GID table names the interface of each entry, including VLANs and
+# bonds; on InfiniBand, only device/net does.
 _SCRIPT = r"""export LC_ALL=C PATH="$PATH:/usr/sbin:/sbin"
-said=${SSH_CONNECTION:-}; process=$$
-while [ -z "$said" ] && [ "${process:-0}" -gt 1 ]; do
-said=$(tr '\0' '\n' 2>/dev/null < "/proc/$process/environ" | sed -n 's/^SSH_CONNECTION=//p')
+connection=${SSH_CONNECTION:-}; process=$$
+while [ -z "$connection" ] && [ "${process:-0}" -gt 1 ]; do
+connection=$(tr '\0' '\n' 2>/dev/null < "/proc/$process/environ" | sed -n 's/^SSH_CONNECTION=//p')
 process=$(sed -n 's/^PPid:[[:space:]]*//p' "/proc/$process/status" 2>/dev/null)
 done
-echo "ssh $said"
+echo "ssh $connection"
 echo "addresses $(ip -json addr 2>&1 | tr -d '\n')"
 for link in /sys/class/net/*; do
 [ -r "$link/speed" ] && echo "speed ${link##*/} $(cat "$link/speed" 2>/dev/null)"
@@ -49,7 +49,7 @@ true"""
 
 
 class _AddressSaid(Said):
-    """As `ip -json addr` prints one; without `local` where there is none of ours."""
+    """One address in the output of `ip -json addr`; `local` is missing for an address of the other side."""
 
     local: Line | None = None
     prefixlen: Annotated[int, Field(ge=0, le=128, strict=False)] = 0
@@ -69,7 +69,7 @@ class _Links(Said):
 
 @dataclass(frozen=True)
 class Address:
-    """One address of an interface, with the length of its subnet's prefix in bits."""
+    """One address of an interface, with its prefix length in bits."""
 
     address: str
     prefix: int
@@ -80,7 +80,7 @@ class Address:
 
 @dataclass(frozen=True)
 class Interface:
-    """One network interface. up: switched on, with a link. mtu: bytes. speed_mbits: None where the kernel has none."""
+    """One network interface. up: switched on, with a link. mtu: bytes. speed_mbits: None if unknown."""
 
     name: str
     up: bool = False
@@ -93,8 +93,8 @@ class Interface:
 class RdmaPort:
     """One port of an RDMA device.
 
-    name: as NCCL_IB_HCA takes it: the device, with ":" and the port where it has several. state: "ACTIVE", "DOWN",
-    "INIT", "ARMED". layer: "Ethernet" (RoCE) or "InfiniBand". interfaces: that are in front of it.
+    name: in the form of NCCL_IB_HCA: the device, with ":" and the port if it has several. state: "ACTIVE", "DOWN",
+    "INIT", "ARMED". layer: "Ethernet" (RoCE) or "InfiniBand". interfaces: network interfaces in front of it.
     """
 
     name: str
@@ -105,9 +105,9 @@ class RdmaPort:
 
 @dataclass(frozen=True)
 class HostNetwork:
-    """ssh_address: the address of the host's at which this SSH connection arrived; "" where nobody says.
+    """ssh_address: the host's address at which this SSH connection arrived; "" if unknown.
 
-    error: what came in place of the list of interfaces; "" where it came.
+    error: the output that came instead of the list of interfaces; "" if the list came.
     """
 
     interfaces: tuple[Interface, ...] = ()
@@ -116,11 +116,11 @@ class HostNetwork:
     error: str = ""
 
     def holder(self, address: str) -> Interface | None:
-        """The interface that has this address."""
+        """The interface with this address, or None."""
         return next((each for each in self.interfaces if any(a.address == address for a in each.addresses)), None)
 
     def rdma_devices(self, interface: str) -> tuple[str, ...]:
-        """Names of the active RDMA ports behind an interface."""
+        """The names of the active RDMA ports behind an interface."""
         return tuple(port.name for port in self.rdma if interface in port.interfaces and port.state == ACTIVE)
 
 
@@ -139,50 +139,50 @@ class NetworkOfHost(FactBase[HostNetwork]):
 
 
 def parse(output: list[str]) -> HostNetwork:
-    """A `HostNetwork` from the script's lines. Raises Unreadable for what the script cannot have printed."""
+    """Parses the script's output. Raises Unreadable for lines that the script cannot have printed."""
     if len(output) > MOST_LINES:
         raise Unreadable(f"its network: more than {MOST_LINES:,} lines")
-    told: dict[str, list[str]] = {}
+    by_key: dict[str, list[str]] = {}
     for key, rest in (line.split(" ", 1) for line in output if " " in line):
-        told.setdefault(key, []).append(rest.strip())
-    said = next(iter(told.get("ssh", ())), "").split()
-    listed = next(iter(told.get("addresses", ())), "")
-    speeds = dict(words[:2] for words in (line.split() for line in told.get("speed", ())) if len(words) > 1)
-    if not listed.startswith("["):  # what came in its place: that there is no ip
+        by_key.setdefault(key, []).append(rest.strip())
+    connection = next(iter(by_key.get("ssh", ())), "").split()
+    listed = next(iter(by_key.get("addresses", ())), "")
+    speeds = dict(words[:2] for words in (line.split() for line in by_key.get("speed", ())) if len(words) > 1)
+    if not listed.startswith("["):  # an error message, for example that ip is not installed
         return HostNetwork(error=shown(listed) or "the list of interfaces is missing")
     found = checked(_Links, {"links": json_of(listed, _ADDRESSES)}, _ADDRESSES)
     interfaces = tuple(_interface(each, speeds) for each in found.links if each.ifname)
     try:
-        return HostNetwork(interfaces, _rdma(told), shown(said[2]) if len(said) == 4 else "")
+        return HostNetwork(interfaces, _rdma(by_key), shown(connection[2]) if len(connection) == 4 else "")
     except ValueError as error:
         raise Unreadable(f"its RDMA devices: {error}") from None
 
 
-def _interface(said: _Link, speeds: dict[str, str]) -> Interface:
-    speed = speeds.get(said.ifname, "")
+def _interface(link: _Link, speeds: dict[str, str]) -> Interface:
+    speed = speeds.get(link.ifname, "")
     return Interface(
-        said.ifname,
-        "UP" in said.flags and "LOWER_UP" in said.flags and said.operstate != "DOWN",
-        said.mtu,
+        link.ifname,
+        "UP" in link.flags and "LOWER_UP" in link.flags and link.operstate != "DOWN",
+        link.mtu,
         (int(speed) or None) if speed.isascii() and speed.isdigit() and len(speed) < 10 else None,
-        tuple(_address(each.local, each.prefixlen) for each in said.addr_info if each.local is not None),
+        tuple(_address(each.local, each.prefixlen) for each in link.addr_info if each.local is not None),
     )
 
 
 def _address(text: str, prefix: int) -> Address:
     try:
-        if "%" in text:  # of a zone any text goes, and other hosts are given the whole
+        if "%" in text:  # a zone may contain any text, and other hosts would receive it
             raise ValueError
         return Address(str(ipaddress.ip_address(text)), prefix)
     except ValueError:
         raise Unreadable(f'{_ADDRESSES}: "{shown(text)}" is not an address') from None
 
 
-def _rdma(told: dict[str, list[str]]) -> tuple[RdmaPort, ...]:
-    ports = [words for words in (line.split() for line in told.get("rdma", ())) if len(words) > 2]
+def _rdma(by_key: dict[str, list[str]]) -> tuple[RdmaPort, ...]:
+    ports = [words for words in (line.split() for line in by_key.get("rdma", ())) if len(words) > 2]
     several = {device for device, number, *_ in ports if number != "1"}
-    gids = [words for words in (line.split() for line in told.get("gid", ())) if len(words) == 3]
-    behind = [words for words in (line.split() for line in told.get("behind", ())) if len(words) == 3]
+    gids = [words for words in (line.split() for line in by_key.get("gid", ())) if len(words) == 3]
+    behind = [words for words in (line.split() for line in by_key.get("behind", ())) if len(words) == 3]
     found = []
     for device, number, *rest in ports:
         one = [name for owner, port, name in gids if (owner, port) == (device, number)]
@@ -191,7 +191,7 @@ def _rdma(told: dict[str, list[str]]) -> tuple[RdmaPort, ...]:
             for owner, name, index in behind
             if owner == device and (device not in several or count(index) + 1 == count(number))
         ]
-        # "Ethernet 4: ACTIVE"; a kernel that is too old for link_layer says the state alone
+        # "Ethernet 4: ACTIVE"; a kernel without link_layer prints only the state
         layer = rest[0] if len(rest) == 3 else ""
         name = f"{device}:{number}" if device in several else device
         found.append(RdmaPort(name, rest[-1], layer, tuple(dict.fromkeys((*one, *other)))))

@@ -1,4 +1,4 @@
-"""The probe's lines about GPUs, put together: from NVML, from the kernel's module, from the bus. Pure."""
+"""Combines the probe's lines about GPUs from NVML, the kernel module and the PCI bus. Pure."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _Index = Annotated[int, Field(ge=0, lt=MOST_GPUS)]
 
 
 class _System(Said):
-    """`programs/probe_gpus.py` has what each of these means."""
+    """The driver; `programs/probe_gpus.py` explains each field."""
 
     driver: Line | None = None
     cuda: Annotated[str, Field(pattern=r"^[0-9]{1,3}(\.[0-9]{1,3}){0,2}$")] | None = None
 
 
 class _GpuSaid(Said):
-    """A GPU that answers."""
+    """A GPU that responds."""
 
     gpu: _Index
     name: Line
@@ -56,7 +56,7 @@ class _GpuSaid(Said):
 
 
 class _Lost(Said):
-    """A GPU that does not answer, and why."""
+    """A GPU that does not respond, and why."""
 
     gpu: _Index
     error: Line
@@ -76,7 +76,7 @@ class _Answer(Said):
 
 @dataclass
 class NvidiaLines:
-    """Takes lines one by one; what they come to is asked at the end."""
+    """Collects lines one by one; `driver` and `gpus` return the result at the end."""
 
     loaded: str = ""
     flavour: str = ""
@@ -93,7 +93,7 @@ class NvidiaLines:
     pairs: dict[tuple[int, int], GpuPair] = field(default_factory=dict)
 
     def take(self, key: str, rest: str) -> None:
-        """Takes one line; raises ValueError for one that it cannot read, Unreadable for what NVML cannot have said."""
+        """Takes one line. Raises ValueError if it is unreadable, Unreadable if NVML cannot have printed it."""
         if key == "driver":
             version = re.search(r" ([0-9]{1,6}(?:\.[0-9]{1,6}){1,3}) ", f"{rest} ")
             self.loaded = version[1] if version else ""
@@ -119,23 +119,23 @@ class NvidiaLines:
         elif kind.startswith(_BRIDGE):
             self.bridges += 1
 
-    def _take_answer(self, said: object) -> None:
-        if not isinstance(said, dict):
-            raise Unreadable(f"{_NVML}: expected an object, found {kind(said)}")
-        if "gpu" in said:
-            gpu = checked(_Lost, said, _NVML) if "error" in said else checked(_GpuSaid, said, _NVML)
+    def _take_answer(self, answer: object) -> None:
+        if not isinstance(answer, dict):
+            raise Unreadable(f"{_NVML}: expected an object, found {kind(answer)}")
+        if "gpu" in answer:
+            gpu = checked(_Lost, answer, _NVML) if "error" in answer else checked(_GpuSaid, answer, _NVML)
             self.answers[gpu.gpu] = gpu
-        elif "pair" in said:
-            pair = checked(_PairSaid, said, _NVML)
+        elif "pair" in answer:
+            pair = checked(_PairSaid, answer, _NVML)
             first, second = pair.pair
             self.pairs[first, second] = GpuPair(first, second, pair.path or "", pair.peer, pair.nvlink)
         else:
-            answer = checked(_Answer, said, _NVML)
-            self.system = answer.system or self.system
-            self.error = answer.error or self.error
+            general = checked(_Answer, answer, _NVML)
+            self.system = general.system or self.system
+            self.error = general.error or self.error
 
     def driver(self, packages: dict[str, str], unconfigured: tuple[str, ...]) -> Nvidia:
-        """The driver; its packages are given, since they come from dpkg with all others."""
+        """The driver. packages, unconfigured: from the probe's package list."""
         managers = [version for name, version in packages.items() if name.startswith("nvidia-fabricmanager")]
         there = self.fabric.get("LoadState") == "loaded"
         return Nvidia(
@@ -156,58 +156,58 @@ class NvidiaLines:
         )
 
     def gpus(self, memory_kib: int) -> tuple[ProbedGpu, ...]:
-        """What NVML says of each GPU; where NVML says nothing at all, names and UUIDs from the kernel's module."""
+        """Each GPU as NVML reports it; without NVML, only names and UUIDs from the kernel module."""
         nodes = {_bus(device.bus): device.numa_node for device in self.pci_gpus}
         if not self.answers:
             return tuple(
                 ProbedGpu(name, index=index, uuid=uuid, bus=bus, numa_node=nodes.get(bus))
                 for index, (bus, (uuid, name)) in enumerate(sorted(self.cards.items()))
             )
-        answering = {_bus(said.bus or "") for said in self.answers.values() if isinstance(said, _GpuSaid)}
+        answering = {_bus(answer.bus or "") for answer in self.answers.values() if isinstance(answer, _GpuSaid)}
         missing = iter(sorted(set(self.cards) - answering))
         gpus: list[ProbedGpu] = []
-        for index, said in sorted(self.answers.items()):
-            if isinstance(said, _Lost):
-                # NVML has no word for a lost card but its index; the module still knows which bus has gone quiet
+        for index, answer in sorted(self.answers.items()):
+            if isinstance(answer, _Lost):
+                # NVML gives only the index of a lost card; the kernel module still knows which bus stopped responding
                 bus = next(missing, "")
                 uuid, name = self.cards.get(bus, ("", ""))
                 gpus.append(
-                    ProbedGpu(name, index=index, uuid=uuid, bus=bus, error=said.error, numa_node=nodes.get(bus))
+                    ProbedGpu(name, index=index, uuid=uuid, bus=bus, error=answer.error, numa_node=nodes.get(bus))
                 )
             else:
-                gpus.append(_gpu(said, nodes, memory_kib))
+                gpus.append(_gpu(answer, nodes, memory_kib))
         return tuple(gpus)
 
 
-def _gpu(said: _GpuSaid, nodes: dict[str, int | None], memory_kib: int) -> ProbedGpu:
-    bus, total = _bus(said.bus or ""), said.memory_total_mib
+def _gpu(gpu: _GpuSaid, nodes: dict[str, int | None], memory_kib: int) -> ProbedGpu:
+    bus, total = _bus(gpu.bus or ""), gpu.memory_total_mib
     return ProbedGpu(
-        name=said.name,
-        memory_used_mib=said.memory_used_mib,
+        name=gpu.name,
+        memory_used_mib=gpu.memory_used_mib,
         memory_total_mib=memory_kib // 1024 or None if total is None else total,
-        temperature_c=said.temperature_c,
-        index=said.gpu,
-        uuid=said.uuid,
+        temperature_c=gpu.temperature_c,
+        index=gpu.gpu,
+        uuid=gpu.uuid,
         bus=bus,
         memory_of_host=total is None,
-        memory_reserved_mib=said.memory_reserved_mib,
-        compute_capability=said.compute_capability or "",
-        pcie=PcieLink(said.pcie_generation, said.pcie_width, said.pcie_generation_most, said.pcie_width_most),
-        power=PowerLimits(said.power_limit_w, said.power_default_w, said.power_least_w, said.power_most_w),
-        persistence=said.persistence,
-        ecc=said.ecc,
-        mig=said.mig,
-        throttled=tuple(said.throttled or ()),
-        nvlinks=said.nvlinks,
+        memory_reserved_mib=gpu.memory_reserved_mib,
+        compute_capability=gpu.compute_capability or "",
+        pcie=PcieLink(gpu.pcie_generation, gpu.pcie_width, gpu.pcie_generation_most, gpu.pcie_width_most),
+        power=PowerLimits(gpu.power_limit_w, gpu.power_default_w, gpu.power_least_w, gpu.power_most_w),
+        persistence=gpu.persistence,
+        ecc=gpu.ecc,
+        mig=gpu.mig,
+        throttled=tuple(gpu.throttled or ()),
+        nvlinks=gpu.nvlinks,
         numa_node=nodes.get(bus),
-        fabric=said.fabric or "",
+        fabric=gpu.fabric or "",
     )
 
 
 def _bus(text: str) -> str:
-    """A PCI address as the kernel writes it; NVML writes the domain with eight digits, and in capitals."""
+    """A PCI address in the kernel's form; NVML writes the domain with eight digits, and in capitals."""
     return re.sub(r"^0000(?=[0-9a-f]{4}:)", "", text.lower())
 
 
-def _node(said: str) -> int | None:
-    return None if said.startswith("-") else count(said)
+def _node(text: str) -> int | None:
+    return None if text.startswith("-") else count(text)

@@ -1,4 +1,4 @@
-"""The probe: what a host really has, read in one round trip."""
+"""The probe: reads the state of a host in one round trip."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = [
 
 
 class HostProbe(FactBase[Probe]):
-    """Runs the probe's script. Not to be asked for without its standard input: use `read_probe`."""
+    """Runs the probe's script. Use `read_probe`, which passes the script on standard input."""
 
     @staticmethod
     def default() -> Probe:
@@ -47,9 +47,10 @@ class HostProbe(FactBase[Probe]):
 
 
 def read_probe(host: Host) -> Probe:
-    """What this host is now. Raises HostFailed when nothing came back within PROBE_SECONDS.
+    """The current state of this host. Raises HostFailed if no output came within PROBE_SECONDS.
 
-    The script goes over standard input, whole, with what asks NVML: one round trip, and nothing is left on the host.
+    The whole script, with the program that queries NVML, goes over standard input. This takes one round trip and leaves
+    nothing on the host.
     """
     probe: Probe = host.get_fact(HostProbe, _stdin=script(), _timeout=PROBE_SECONDS)
     if not probe.os:

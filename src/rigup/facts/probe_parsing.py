@@ -1,7 +1,7 @@
-"""From the lines that a probe prints ("key value ...") to a Probe. Pure.
+"""Parses the lines that a probe prints ("key value ...") into a Probe. Pure.
 
-A line that is not understood is passed over: a login shell may have printed it. A document in a line (a release, what
-NVML says) is rigup's own and must be right.
+An unknown or malformed line is ignored, because a login shell may have printed it. A document in a line (a release, an
+answer of NVML) comes from rigup's own program and must be valid.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _SECURE_BOOT = {"1": "on", "0": "off", "": "off"}
 MOST_LINES = 100_000
 _MOST_OF = {"disk": 100, "numa": 1000, "service": 1000, "release": 1000, "build": 10_000, "weights": 10_000}
 _MOST_OF |= {"incoming": 10_000, "pci": 1000, "card": 1000, "kernel_installed": 1000, "headers": 1000, "port": 20_000}
-# 9999-12-31, the last moment that Python can name
+# 9999-12-31, the last moment that Python's datetime can hold
 _LAST_SECOND = 253_402_300_799
 _MOST_KIB = 2**50
 _NUMBERS = {"clock": _LAST_SECOND, "cpus": 1_000_000, "memory_kib": _MOST_KIB}
@@ -56,7 +56,7 @@ class _MadeFor(Said):
 
 @dataclass
 class _Found:
-    """What has been read so far."""
+    """What the parser has read so far."""
 
     values: dict[str, Any] = field(default_factory=dict)
     units: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class _Found:
 
 
 def parse(lines: list[str]) -> Probe:
-    """The probe's lines as a Probe. Raises Unreadable for what NVML cannot have said, and for lines without end."""
+    """Parses the probe's lines. Raises Unreadable if there are too many, or if NVML cannot have printed one."""
     if len(lines) > MOST_LINES:
         raise Unreadable(f"the probe: more than {MOST_LINES:,} lines")
     found = _Found()
@@ -152,7 +152,7 @@ def _built_for(found: _Found, rest: str) -> None:
     name, _, text = rest.partition(" ")
     try:
         made = checked(_MadeFor, json_of(text, name), name)
-    except Unreadable as error:  # as of a build that says nothing of it
+    except Unreadable as error:  # treat it like a build that does not state this
         raise ValueError(str(error)) from None
     found.values.setdefault("built_for", {})[name] = BuiltFor(made.cuda, tuple(made.compute_capabilities))
 
@@ -177,12 +177,12 @@ def _release(found: _Found, rest: str) -> None:
 
 
 def current_manifest(service: str) -> str:
-    """Where a host has the manifest of a service's current release."""
+    """The path of the manifest of a service's current release on a host."""
     return f"{layout.service_folder(service)}/current/release.json"
 
 
 def _systemd(found: _Found, rest: str) -> None:
-    """A line of `systemctl show`; an empty one ends a unit."""
+    """Reads one line of `systemctl show`; an empty line ends a unit."""
     if rest:
         key, _, value = rest.partition("=")
         found.systemd[key] = value
@@ -196,15 +196,15 @@ def _systemd(found: _Found, rest: str) -> None:
         found.units[name.removeprefix("rigup-")] = state | {"restarts": _restarts(values.get("NRestarts", ""))}
 
 
-def _restarts(said: str) -> int:
+def _restarts(text: str) -> int:
     try:
-        return count(said)
+        return count(text)
     except ValueError:
         return 0
 
 
 def _package(found: _Found, rest: str) -> None:
-    """dpkg's three letters of state (wanted, is, error), name and version."""
+    """Reads dpkg's three state letters (wanted, actual, error), the name and the version."""
     state, name, version = rest.split("|")
     if state.startswith("h"):
         found.held.append(name)
@@ -215,7 +215,7 @@ def _package(found: _Found, rest: str) -> None:
 
 
 def _apt(found: _Found, rest: str) -> None:
-    """One line of `apt-config dump`: KEY "value"; an entry of a list has a key that ends in "::"."""
+    """Reads one line of `apt-config dump`: KEY "value"; the key of a list entry ends in "::"."""
     key, _, value = rest.partition(" ")
     text = value.strip().rstrip(";").strip('"')
     if text:

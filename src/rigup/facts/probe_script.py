@@ -1,4 +1,4 @@
-"""The script that a probe runs on a host: plain sh, since a bare host has nothing else, and Python for NVML."""
+"""The script that a probe runs on a host: plain sh, because a bare host has nothing else, and Python for NVML."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from rigup.programs import program_file
 
 PROBE_SECONDS = 120
 
-# Functions, so that the shell has read all of standard input before anything runs that could read from it too. Most
-# of what a host pays for a probe is starting processes: what the shell can do by itself, it does.
+# The script defines functions, so that the shell has read all of standard input before a command runs that could read
+# from it too. Starting processes takes most of a probe's time, so the script prefers what the shell itself can do.
 _SCRIPT = r"""
 within() { timeout -k 2 "$@" 2>/dev/null; }
 english() { export LC_ALL=C TZ=UTC PATH="$PATH:/usr/sbin:/sbin"; }
@@ -74,7 +74,7 @@ done
 for build in @BUILDS@/*/manifest.json; do
   [ -f "$build" ] || continue; name=${build%/manifest.json}; name=${name##*/}; echo "build $name"
   noted='H;${x;s/[ \n]//g;h;s/.*"made_for":\({[^}]*}\).*/built_for \1/p;g;s/.*"built_by":"\([^"]*\)".*/built_by \1/p}'
-  sed -n "$noted" "$build" | while read -r key said || [ -n "$key" ]; do echo "$key $name $said"; done
+  sed -n "$noted" "$build" | while read -r key value || [ -n "$key" ]; do echo "$key $name $value"; done
 done
 for receipt in @WEIGHTS@/*/*/*/.rigup-receipt.json; do [ -f "$receipt" ] && echo "weights ${receipt%/*}"; done
 for part in @WEIGHTS@/*/*/*.incoming; do
@@ -101,21 +101,20 @@ for library in $(ldconfig -p 2>/dev/null | sed -n 's/.*libnvidia-ml\.so\.1 .*=> 
   [ -e "$library" ] && break; library=
 done
 [ -n "$library" ] && file=$(readlink -f "$library") && echo "library ${file##*/}"
-nvml=; { [ -n "$library" ] || [ -r $version ]; } && nvml=nvml
-[ -n "$nvml$1" ] || return 0
+{ [ -n "$library" ] || [ -r $version ]; } || return 0
 if command -v python3 >/dev/null; then
-  within @NVML_SECONDS@ python3 -IS - "$nvml" "$1" <<'RIGUP_NVML' && return
+  within @NVML_SECONDS@ python3 -IS - <<'RIGUP_NVML' && return
 @NVML@
 RIGUP_NVML
   why='Python failed'
 else
   why='there is no python3'
 fi
-[ -z "$nvml" ] || echo "nvml {\"error\": \"NVML could not be asked: $why\"}"
+echo "nvml {\"error\": \"NVML could not be asked: $why\"}"
 }
 """
 
-# On a host that rigup has made its own, root's compiled copy is kept: to compile it takes longer than to ask NVML.
+# On a host that rigup manages, root keeps a compiled copy, because compiling takes longer than querying NVML.
 _NVML = """
 import marshal, os, sys
 SOURCES = {
@@ -144,46 +143,24 @@ def load(name):
     module = sys.modules[name] = type(sys)(name)
     exec(compiled(name), module.__dict__)
     return module
-nvml, early = sys.argv[1:]
-child = os.fork() if early else None
-if child == 0:
-    try:
-        for name in @ASK@:
-            load(name)
-        sys.modules["ask"].ask_early(early)
-    finally:
-        os._exit(0)
-if nvml:
-    load("pynvml")
-    load("probe_gpus").main()
-if child:
-    os.waitpid(child, 0)
+load("pynvml")
+load("probe_gpus").main()
 """
 
-# longer than the program's own limit, which leaves what it has learned by then
+# longer than the program's own limit, at which it prints what it knows by then
 _NVML_SECONDS = 55
 
 
-# What asks NVML works beside the rest; its lines wait in the pipe, so that none is printed into the middle of another.
-_RUN = "{ nvidia %s </dev/null | { probe </dev/null; cat; }; }"
+# The NVML part runs beside the rest. Its lines wait in the pipe, so that they do not mix with other lines.
+RUN_PROBE = "{ nvidia </dev/null | { probe </dev/null; cat; }; }"
 
-# nvml.py has the part of nvidia-ml-py that the program needs, under the library's name
-_ASK = ("http_reader", "listeners", "unprivileged", "ask")
-_PROGRAMS = {"pynvml": "nvml", "probe_gpus": "probe_gpus", **{name: name for name in _ASK}}
+# nvml.py is the part of nvidia-ml-py that the program needs, under the library's name
+_PROGRAMS = {"pynvml": "nvml", "probe_gpus": "probe_gpus"}
 
 
 def script() -> str:
     """The whole script, for the standard input of `sh -s`."""
-    return f"{definitions()}\n{run()}\n"
-
-
-def run(early: str = "") -> str:
-    """The line of sh that runs the probe, after its definitions.
-
-    early: a word of sh, the file with what the services of the host are to be asked meanwhile (`ask.py`), or
-    nothing.
-    """
-    return _RUN % (early or "''")
+    return f"{definitions()}\n{RUN_PROBE}\n"
 
 
 @lru_cache(maxsize=1)
@@ -195,7 +172,6 @@ def definitions() -> str:
         _NVML.replace("@CACHE@", layout.CACHE)
         .replace("@DIGEST@", hashlib.sha256(sources.encode()).hexdigest()[:16])
         .replace("@SOURCES@", sources)
-        .replace("@ASK@", repr(_ASK))
     )
     return (
         _SCRIPT.replace("@BUILDS@", layout.BUILDS)

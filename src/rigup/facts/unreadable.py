@@ -1,4 +1,4 @@
-"""The error for what a host says and cannot have said. Apart from `said.py`, which takes long to import. Pure."""
+"""The error for invalid output of a host. Separate from `bounds.py`, which takes long to import. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ HINT = "fix it on the host; rigup changes nothing there until then"
 
 
 class Unreadable(ValueError):
-    """Raised where what a host says is not what it must be. hint: what puts it right, if anything is known to."""
+    """Raised if output of a host is invalid. hint: how to fix it, as far as that is known."""
 
     def __init__(self, message: str, hint: str = HINT) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""Which files of a checkpoint a host has, as they were verified there."""
+"""The files of a checkpoint that a host has and has verified."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import shlex
 from pyinfra.api import FactBase
 
 _MARK = "##rigup-files##"
-# The folder is the worker's: what lies there under that name may be anything, and without end.
+# The folder belongs to the worker, so a file of that name may contain anything and have any size.
 _RECEIPT = "[ -f .rigup-receipt.json ] && head -c 8000000 .rigup-receipt.json"
 
 
 class VerifiedFiles(FactBase[dict[str, tuple[int, str]]]):
-    """Size and sha256 of these files of a folder, by path: of those that nothing has touched since they were verified.
+    """Maps path to size and sha256, for the given files that have not changed since they were verified.
 
-    As `weights_folder.py` finds it, which a host needs ten times as long for.
+    `weights_folder.py` gives the same result, but takes ten times as long on a host.
     """
 
     @staticmethod
@@ -38,7 +38,7 @@ class VerifiedFiles(FactBase[dict[str, tuple[int, str]]]):
                     there[path] = {"size": int(size), "inode": int(inode), "mtime_ns": int(mtime.replace(".", ""))}
             entries = json.loads(receipt)["files"]
             noted = {entry["path"]: (entry.pop("sha256"), entry) for entry in entries}
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):  # vouches for nothing
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):  # an invalid receipt proves nothing
             return {}
         return {
             path: (is_now["size"], noted[path][0])

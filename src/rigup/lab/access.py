@@ -16,7 +16,7 @@ EXAMPLE_SERVICES = {"chat": {"model": "SmolLM2-135M-Instruct"}}
 
 
 def make_key(path: Path) -> None:
-    """Makes an ed25519 key without a passphrase, unless it exists."""
+    """Creates an ed25519 key without a passphrase, unless it exists."""
     if not path.exists():
         new = path.with_name(f".{path.name}.{os.getpid()}")
         run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "rigup-lab", "-f", new])
@@ -26,7 +26,7 @@ def make_key(path: Path) -> None:
 
 
 def known_hosts(record: LabRecord, host_keys: dict[int, str]) -> str:
-    """The known_hosts file: one line a machine, by its loopback address; `host_keys` are public keys by index."""
+    """The known_hosts file: one line per machine, by loopback address; `host_keys` are public keys by index."""
 
     def host(index: int) -> str:
         address = loopback_address(record.number, index)
@@ -36,7 +36,7 @@ def known_hosts(record: LabRecord, host_keys: dict[int, str]) -> str:
 
 
 def ssh_config(record: LabRecord, folder: LabFolder) -> str:
-    """An OpenSSH client configuration with one entry a machine; `ssh -F FILE ops@lab1` names another user."""
+    """An OpenSSH client configuration with one entry per machine; `ssh -F FILE ops@lab1` logs in as another user."""
 
     def entries() -> Iterator[str]:
         for index in range(1, record.hosts + 1):
@@ -53,7 +53,7 @@ def ssh_config(record: LabRecord, folder: LabFolder) -> str:
 
 
 def host_data(record: LabRecord, folder: LabFolder, index: int, user: str = "root") -> dict[str, str | int]:
-    """pyinfra's data of one machine: how to reach it, its host key checked strictly."""
+    """pyinfra's data of one machine: how to connect, with a strict host key check."""
     port: dict[str, str | int] = {} if record.ssh_port == SSH_PORT else {"ssh_port": record.ssh_port}
     return {
         "ssh_hostname": loopback_address(record.number, index),
@@ -67,7 +67,7 @@ def host_data(record: LabRecord, folder: LabFolder, index: int, user: str = "roo
 
 
 def inventory(record: LabRecord, folder: LabFolder, user: str = "root") -> str:
-    """An inventory file with one group, named as the lab, of all its machines."""
+    """An inventory file with all machines in one group that has the lab's name."""
     lines = [f"{record.name} = ["]
     for index in range(1, record.hosts + 1):
         lines.append(f'    ("{record.name}{index}", {{')
@@ -78,7 +78,7 @@ def inventory(record: LabRecord, folder: LabFolder, user: str = "root") -> str:
 
 
 def group_data(rig: Mapping[str, Any] | None, settings: Mapping[str, str] | None = None) -> str:
-    """A group_data file: the rig as declared (None for no GPU), one small service, and other settings as text."""
+    """A group_data file: the declared rig (None for no GPUs), one small service, and other settings as text."""
     data = {"rig": {"gpus": []} if rig is None else rig, "services": EXAMPLE_SERVICES, **(settings or {})}
     return "".join(f"{key} = {_literal(value)}\n" for key, value in data.items())
 
@@ -89,22 +89,22 @@ def write_inventory(
     into: Path,
     user: str = "root",
     settings: Mapping[str, str] | None = None,
-    anew: bool = False,
+    overwrite: bool = False,
 ) -> Path:
     """Writes `inventory.py`, and `group_data/<lab>.py` if missing; returns the inventory's path.
 
-    settings: what group_data says besides the rig, by key. anew: it is written in any case.
+    settings: further entries of group_data, by key. overwrite: write group_data even if it exists.
     """
     make_folder(into)
     write(into / "inventory.py", inventory(record, folder, user))
     data = make_folder(into / "group_data") / f"{record.name}.py"
-    if anew or not data.exists():
+    if overwrite or not data.exists():
         write(data, group_data(record.rig, settings))
     return into / "inventory.py"
 
 
 def _literal(value: object) -> str:
-    """A Python literal with double quotes, as formatted code has them."""
+    """A Python literal with double quotes, like formatted code."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{_literal(key)}: {_literal(part)}" for key, part in value.items()) + "}"
     if isinstance(value, list | tuple):

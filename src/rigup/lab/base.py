@@ -39,9 +39,9 @@ def image(name: str) -> Path:
 def ensure(suite: str, say: Say, fresh: bool = False) -> str:
     """Builds the image of a suite if missing, and removes older ones that no lab uses.
 
-    fresh: build it again in any case, for its packages have moved on.
-    Returns the image's name. Raises InputError for an unknown suite, Refused where a lab uses the image that is to be
-    built again, HostFailed with the log where the build fails.
+    fresh: build it again even if it exists, because its packages are outdated.
+    Returns the image's name. Raises InputError for an unknown suite, Refused if a lab uses the image to be rebuilt,
+    HostFailed with the log if the build fails.
     """
     if suite not in SUITES:
         raise InputError(f"--suite: {suite} is not one of {', '.join(SUITES)}", f"--suite {SUITES[0]}")
@@ -71,7 +71,7 @@ def _build(suite: str, name: str) -> None:
         lines = [archive, f"deb {archive} {suite}-updates main", f"deb {security} {suite}-security main"]
     part = image(f".{name}.{os.getpid()}")
     log = lab_root() / "base" / f"{suite}.log"
-    # Its own mounts and processes, which end with this one: a build that is killed goes on nowhere, mounts nothing.
+    # With its own mounts and processes: they end with this process, so a killed build leaves nothing behind.
     alone = ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--propagation=private"]
     alone += ["--pid", "--fork", "--kill-child", "--mount-proc", "--"]
     options = [
@@ -89,7 +89,7 @@ def _build(suite: str, name: str) -> None:
     if done.returncode:
         remove_tree(part)
         raise HostFailed(f"cannot build the {suite} image\n{tail(log)}", f"see the complete log: {log}")
-    # Written by mmdebstrap for the build alone: a real machine has neither.
+    # mmdebstrap writes these for the build only: a real machine has neither.
     for settings in ("apt/apt.conf.d/99mmdebstrap", "dpkg/dpkg.cfg.d/99mmdebstrap"):
         (part / "etc" / settings).unlink(missing_ok=True)
     remove_tree(image(name))
@@ -104,7 +104,7 @@ def _alone() -> Iterator[None]:
 
 
 def _in_use() -> dict[str, str]:
-    """Used images, each with a lab that uses it."""
+    """The images in use, each with a lab that uses it."""
     return {str(folder.said().get("base")): folder.name for folder in lab_folders()}
 
 

@@ -26,7 +26,7 @@ class Cgroup:
         self.path = hierarchy() / PARENT / str(number) / str(index)
 
     def make(self) -> None:
-        """Makes it. Another machine of the lab may be removing the lab's own, empty group at this moment."""
+        """Creates it. Another machine of the lab may be removing the lab's empty group at the same time."""
         wait_for(lambda: _made(self.path), 2)
 
     def enter(self) -> None:
@@ -35,20 +35,20 @@ class Cgroup:
 
     @property
     def populated(self) -> bool:
-        """Whether any process is left in it."""
+        """Whether it contains any process."""
         try:
             return "populated 1" in (self.path / "cgroup.events").read_text()
         except OSError:
             return False
 
     def kill(self) -> None:
-        """Ends every process in it at once, and no other. Needs Linux 5.14."""
+        """Kills every process in it at once, and no other. Needs Linux 5.14."""
         if self.populated:
             (self.path / "cgroup.kill").write_text("1")
             wait_for(lambda: not self.populated, 10)
 
     def remove(self) -> None:
-        """Removes it and what is below it, and the lab's own group with the last machine."""
+        """Removes it and its subgroups, and the lab's own group with the last machine."""
         for folder in sorted(self.path.glob("**/"), key=lambda folder: -len(folder.parts)):
             wait_for(lambda folder=folder: _removed(folder), 2)  # type: ignore[misc]
         for folder in (self.path.parent, self.path.parent.parent):

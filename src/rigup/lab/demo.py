@@ -18,7 +18,7 @@ from rigup.units import seconds_text
 NAME = "demo"
 INVENTORY = "inventories/demo.py"
 THROUGH_SUDO = "sudo env -u SUDO_UID "
-"""Under sudo the lab is in root's cache, while rigup would look in the caller's."""
+"""Under sudo the lab is in root's cache, while rigup uses the caller's cache."""
 
 
 def say(text: str) -> None:
@@ -54,9 +54,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def show(keep: bool, prefix: str) -> None:
-    """Up, plan, apply, apply again; then the lab is taken down, once whoever watches has looked around.
+    """Runs up, plan, apply and apply again; then takes the lab down, after the user has looked around.
 
-    prefix: in front of every command that is shown, so that who is not root can run it.
+    prefix: precedes every command that is printed, so that a user without root can run it.
     """
     say("boot a bare Debian machine, reachable only over SSH, and start a hub with a small real model")
     lab = Lab.up(NAME, hosts=1, say=lambda line: print(f"   {line}", flush=True))
@@ -97,7 +97,7 @@ def look_around(prefix: str) -> None:
     print(f"  log in:        {ssh}")
     print(f"  the unit:      {ssh} systemctl status rigup-chat")
     print(f"  its sandbox:   {ssh} systemd-analyze security rigup-chat")
-    print(f"  what differs:  {prefix}.venv/bin/rigup diff {INVENTORY}")
+    print(f"  its drift:      {prefix}.venv/bin/rigup diff {INVENTORY}")
 
 
 if __name__ == "__main__":

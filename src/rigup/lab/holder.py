@@ -1,7 +1,7 @@
-"""Holds one machine for as long as it exists: `python -m rigup.lab.holder LAB INDEX`, in a mount namespace of its own.
+"""Holds one machine while it exists: `python -m rigup.lab.holder LAB INDEX`, in its own mount namespace.
 
-The machine's disk is an overlay of the image, mounted here and nowhere else: it is gone when this process is. A boot
-that ends with "reboot" is followed by the next one; after any other end the machine is off until SIGUSR1 comes.
+The machine's disk is an overlay of the image, mounted only in this process's namespace: it ends with this process. A
+boot that ends with "reboot" is followed by the next one; after any other end the machine is off until SIGUSR1 arrives.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ REBOOT = 133
 
 
 def main() -> None:
-    """The power state of one machine, from its first boot to the end of the process."""
+    """Runs one machine from its first boot to the end of the process."""
     name, index = sys.argv[1], int(sys.argv[2])
     record = LabFolder(name).existing()
     folder = LabFolder(name).machine(index)
@@ -69,11 +69,11 @@ def mount_disk(record: LabRecord, folder: Path) -> Path:
 
 
 def set_up(record: LabRecord, index: int, folder: Path, root: Path) -> None:
-    """Gives a new machine its identity: name, host key, who may log in, and where packages come from."""
+    """Gives a new machine its identity: name, host key, authorised keys, and package sources."""
     number, name = record.number, f"{record.name}{index}"
     hub = addresses.hub_address(number)
     proxy = f"http://{hub}:{addresses.PACKAGE_PORT}"
-    # Of all that there can be: a machine that is added later is known without a word to those that run.
+    # Includes all possible machines, so that running machines know the ones that are added later.
     every = range(1, addresses.MOST_MACHINES + 1)
     others = [f"{addresses.machine_address(number, other)} {record.name}{other}" for other in every]
     hosts = ["127.0.0.1 localhost", f"{hub} hub", f"{addresses.cdn_address(number)} cdn", *others]
@@ -96,9 +96,9 @@ def set_up(record: LabRecord, index: int, folder: Path, root: Path) -> None:
 
 
 def hide_this_machine() -> None:
-    """Shows nspawn one whole cgroup v2 hierarchy, also where this machine mixes it with v1, and an empty /run/systemd.
+    """Shows nspawn a complete cgroup v2 hierarchy, even if this machine mixes it with v1, and an empty /run/systemd.
 
-    What nspawn keeps in /run/systemd is then neither shared with other users of nspawn nor left behind.
+    So nspawn's files in /run/systemd are neither shared with other users of nspawn nor left behind.
     """
     make_folder(Path("/run/systemd"))
     run(["mount", "-t", "tmpfs", "-o", "mode=755", "lab-run", "/run/systemd"])
@@ -113,9 +113,9 @@ def boot(record: LabRecord, index: int, root: Path) -> int:
     cgroup.remove()
     cgroup.make()
     print(f"{time.strftime('%F %T')} boot", flush=True)
-    # Its own clocks, from zero: pyinfra tells a reboot by /proc/uptime, which otherwise is this machine's.
+    # Its own clocks start from zero: pyinfra detects a reboot by /proc/uptime, which is otherwise this machine's.
     uptime = int(float(Path("/proc/uptime").read_text().split()[0]))
-    mortal = ["setpriv", "--pdeathsig", "KILL"]  # the machine ends with its holder, who alone can reach its disk
+    mortal = ["setpriv", "--pdeathsig", "KILL"]  # the machine ends with its holder, which owns its disk
     clocks = ["unshare", "--time", f"--boottime=-{uptime}", f"--monotonic=-{uptime}", "--fork", "--kill-child", "--"]
     machine = [
         "systemd-nspawn",
@@ -127,13 +127,13 @@ def boot(record: LabRecord, index: int, root: Path) -> int:
         f"--hostname={record.name}{index}",
         f"--directory={root}",
         f"--network-namespace-path={network.NAMESPACES / addresses.machine_namespace(record.number, index)}",
-        "--capability=CAP_NET_ADMIN",  # of its own network alone: root of a real machine has a firewall
+        "--capability=CAP_NET_ADMIN",  # for its own network only: a real machine's root has a firewall
         "--resolv-conf=off",
         "--timezone=off",
         "--link-journal=no",
         "--console=pipe",
     ]
-    # net.* settings are writable, as they are not where a network namespace is given, and /tmp is Debian's to mount.
+    # Makes net.* settings writable despite the given network namespace, and leaves mounting /tmp to Debian.
     options = {"SYSTEMD_NSPAWN_API_VFS_WRITABLE": "network", "SYSTEMD_NSPAWN_TMPFS_TMP": "0"}
 
     def enter() -> None:

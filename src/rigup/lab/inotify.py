@@ -1,6 +1,6 @@
-"""Room for many booted machines: each of them watches files with systemd's, dbus' and logind's instances of inotify.
+"""Allows many booted machines: in each one systemd, dbus and logind need instances of inotify.
 
-All of them belong to this machine's root, whose limit is 128 on most kernels; one short of it a machine does not boot.
+All of these count for this machine's root, whose limit is 128 on most kernels; beyond it a machine does not boot.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from rigup.errors import MissingTool
 from rigup.lab.base import Say
 
 LIMIT = Path("/proc/sys/fs/inotify/max_user_instances")
-A_MACHINE = 10  # 7 on Debian 12, and what is installed there may want some
+A_MACHINE = 10  # 7 on Debian 12, and installed programs may need more
 OTHERS = 100
 
 
 def make_room(machines: int, say: Say) -> None:
-    """Raises the limit until the next boot of this machine if it is too low for so many machines, and reports it.
+    """Raises the limit until the next boot of this machine if it is too low for these machines, and reports it.
 
-    Raises MissingTool where it cannot be raised from here.
+    Raises MissingTool if the limit cannot be raised.
     """
     wanted, limit = machines * A_MACHINE + OTHERS, int(LIMIT.read_text())
     if limit < wanted:

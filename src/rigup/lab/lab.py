@@ -1,4 +1,4 @@
-"""A lab: some machines, their network and what serves it. Up, down and list."""
+"""A lab: machines, their network and its servers. Up, down and list."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _silent(line: str) -> None:
 
 @dataclass(frozen=True)
 class Lab:
-    """A lab that is up. `Lab.up` makes one, `Lab.named` finds one."""
+    """A lab that is up. `Lab.up` creates one, `Lab.named` finds one."""
 
     record: LabRecord
 
@@ -49,13 +49,13 @@ class Lab:
     ) -> Lab:
         """Starts a lab and waits until every machine answers SSH; running machines are left alone.
 
-        Where that fails, a lab that was up is as before, without the machines that were to be added; those of another
-        end. Files stay, to be looked at.
+        If that fails, a lab that was up stays as it was, without the machines to be added; a new lab's machines are
+        ended. Its files stay for inspection.
 
-        hosts: how many machines at least. say: takes progress, line by line.
-        rig: as in group_data, or "4x RTX 3090"; None for what the lab had before.
-        disk: the size of each machine's disk, as "600m" or "4g"; it takes memory as it fills.
-        Raises MissingTool where a lab cannot run, InputError for a bad argument, HostFailed for a failed boot.
+        hosts: the minimum number of machines. say: called with each line of progress.
+        rig: in the form of group_data, or "4x RTX 3090"; None for the lab's previous one.
+        disk: the size of each machine's disk, such as "600m" or "4g"; it uses memory as it fills.
+        Raises MissingTool if a lab cannot run, InputError for an invalid argument, HostFailed for a failed boot.
         """
         _check(name, hosts, disk)
         prerequisites.check()
@@ -75,14 +75,14 @@ class Lab:
             else:
                 record = _new(folder, old, hosts, suite, disk, wanted, say)
                 try:
-                    cls(record)._bring_up(say, anew=old is None or old.rig != record.rig)
+                    cls(record)._bring_up(say, overwrite=old is None or old.rig != record.rig)
                 except BaseException:
                     _dismantle(folder)
                     raise
         return cls(record)
 
-    def _bring_up(self, say: Say, anew: bool = False) -> None:
-        """Starts all of a lab that does not run. anew: group_data is written in any case."""
+    def _bring_up(self, say: Say, overwrite: bool = False) -> None:
+        """Starts everything in the lab that does not run. overwrite: write group_data even if it exists."""
         record, folder = self.record, self.folder
         inotify.make_room(sum(lab.record.hosts for lab in Lab.all()), say)
         access.make_key(folder.key)
@@ -91,7 +91,7 @@ class Lab:
             access.make_key(machine.folder / "ssh_host_ed25519_key")
         if record.rig:
             setup.provide(record, record.rig)
-        self._write_access(anew)
+        self._write_access(overwrite)
         for server in SERVERS:
             if process.running(folder.path / f"{server}.pid") is None:
                 process.start(folder.path, server, SERVERS[server], record.name)
@@ -113,14 +113,14 @@ class Lab:
         self.folder.keep(old)
         Lab(old)._write_access()
 
-    def _write_access(self, anew: bool = False) -> None:
+    def _write_access(self, overwrite: bool = False) -> None:
         record, folder = self.record, self.folder
         keys = {m.index: m.folder / "ssh_host_ed25519_key.pub" for m in self.machines}
         known = {index: key.read_text() for index, key in keys.items() if key.exists()}
         write(folder.known_hosts, access.known_hosts(record, known))
         write(folder.ssh_config, access.ssh_config(record, folder))
         settings = nvidia_repository.settings(record.suite) if record.rig else None
-        access.write_inventory(record, folder, folder.path, settings=settings, anew=anew)
+        access.write_inventory(record, folder, folder.path, settings=settings, overwrite=overwrite)
 
     @classmethod
     def named(cls, name: str) -> Lab:
@@ -156,12 +156,12 @@ class Lab:
         raise InputError(f"machine {name} does not exist in lab {self.record.name} ({names})", "rigup lab list")
 
     def down(self) -> None:
-        """Ends every process of the lab and removes its machines, network and files; also what a broken `up` left."""
+        """Ends every process of the lab and removes its machines, network and files; also those of a failed `up`."""
         take_down(self.record.name)
 
 
 def take_down(name: str) -> None:
-    """Takes a lab down, also one whose record another version of rigup wrote; raises InputError where there is none."""
+    """Takes a lab down, even with a record of another rigup version; raises InputError if it does not exist."""
     folder = LabFolder(name)
     if folder not in lab_folders():
         raise folder.unknown()
@@ -175,10 +175,10 @@ def _dismantle(folder: LabFolder) -> None:
     """Ends every process with a pid file in a lab's folder, the machines, and the network."""
     for pid_file in folder.path.rglob("*.pid"):
         process.stop(pid_file)
-    said = folder.said()
-    number = said.get("number")
-    # The number of a lab whose network is gone may be another lab's by now: then all under that number is.
-    if isinstance(number, int) and network.identity(number) in (said.get("network"), 0):
+    fields = folder.said()
+    number = fields.get("number")
+    # If this lab's network is gone, another lab may have its number: then nothing under it belongs to this lab.
+    if isinstance(number, int) and network.identity(number) in (fields.get("network"), 0):
         for machine in folder.machines():
             dismantle(number, int(machine.name))
         network.release(number)
@@ -198,7 +198,7 @@ def _check(name: str, hosts: int, disk: str) -> None:
 
 
 def _check_names(name: str, hosts: int) -> None:
-    """Raises InputError where a machine of the lab would be named as one of another: lab1 may have a 1, lab an 11."""
+    """Raises InputError if a machine would have the name of another lab's: lab1 may have a 1, lab an 11."""
     own = {f"{name}{index}" for index in range(1, hosts + 1)}
     for lab in Lab.all():
         taken = [machine.name for machine in lab.machines if machine.name in own and lab.record.name != name]
@@ -208,7 +208,7 @@ def _check_names(name: str, hosts: int) -> None:
 
 
 def _larger(old: LabRecord, hosts: int, suite: str, disk: str, rig: dict[str, Any] | None) -> LabRecord:
-    """The record of a lab that is up, kept, with more machines if need be; raises InputError for another lab."""
+    """The record of a running lab, saved, with more machines if needed; raises InputError for other settings."""
     if (old.suite, old.disk) != (suite, disk):
         has = f"lab {old.name} is running with --suite {old.suite} --disk {old.disk}"
         raise InputError(f"{has}, not --suite {suite} --disk {disk}", f"rigup lab down {old.name}")
@@ -224,7 +224,7 @@ def _larger(old: LabRecord, hosts: int, suite: str, disk: str, rig: dict[str, An
 def _new(
     folder: LabFolder, old: LabRecord | None, hosts: int, suite: str, disk: str, rig: dict[str, Any] | None, say: Say
 ) -> LabRecord:
-    """The record of a lab that is to be made, kept, and its network; `old` is one that is not up any more."""
+    """The record of a new lab, saved, and its network; `old` is a record of a lab that is no longer up."""
     _check_names(folder.name, hosts)
     if old:
         _dismantle(folder)  # its network is gone, but parts of it may remain
@@ -250,7 +250,7 @@ def _new(
 
 
 def _ssh_port(number: int) -> int:
-    """22, or another port where a server of this machine has 22 on every address."""
+    """22, or another port if a server of this machine uses 22 on every address."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -261,7 +261,7 @@ def _ssh_port(number: int) -> int:
 
 
 def _wait_for_servers(record: LabRecord, folder: LabFolder) -> None:
-    """Waits until packages can be had inside; raises HostFailed where a server of the lab has ended."""
+    """Waits until the lab's package server answers; raises HostFailed if a server of the lab has ended."""
     pid_files = [folder.path / f"{server}.pid" for server in SERVERS]
 
     def ended() -> list[Path]:

@@ -1,4 +1,4 @@
-"""One machine of a lab, and the faults that a rehearsal needs: a cut cable, a power cut, a full disk."""
+"""One machine of a lab, and the faults for a rehearsal: a cut cable, a power cut, a full disk."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class Machine:
 
     @property
     def address(self) -> str:
-        """The loopback address at which this machine reaches its SSH."""
+        """The loopback address at which this machine reaches the lab machine's SSH."""
         return addresses.loopback_address(self.record.number, self.index)
 
     @property
     def inner_address(self) -> str:
-        """Its own address, which only the other machines of the lab reach."""
+        """Its own address, which only the other machines of the lab can reach."""
         return addresses.machine_address(self.record.number, self.index)
 
     @property
@@ -57,12 +57,12 @@ class Machine:
 
     @property
     def log(self) -> Path:
-        """The console of every boot."""
+        """The console log of all boots."""
         return self.folder / "holder.log"
 
     @property
     def on(self) -> bool:
-        """Whether it has power: it may still be booting."""
+        """Whether it is powered on; it may still be booting."""
         return network.up(self.record) and self._cgroup.populated
 
     @property
@@ -88,7 +88,7 @@ class Machine:
         options: tuple[str, ...] = (),
         check: bool = False,
     ) -> subprocess.CompletedProcess[str]:
-        """Runs a shell command over SSH, host key checked; `options` are ssh's own. Output is text, rc 255 is ssh's."""
+        """Runs a shell command over SSH with a checked host key; `options` are ssh's. Exit status 255 is ssh's own."""
         words = ["ssh", *options, "-F", str(self.lab.ssh_config), "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"]
         return subprocess.run(
             [*words, f"{user}@{self.name}", command],
@@ -102,11 +102,11 @@ class Machine:
         )
 
     def boot_id(self) -> str:
-        """Which boot this is."""
+        """The id of the current boot."""
         return self.ssh("cat /proc/sys/kernel/random/boot_id", check=True).stdout.strip()
 
     def reboot(self) -> None:
-        """Reboots it as an administrator does, and waits for SSH of the next boot."""
+        """Reboots it like an administrator, and waits for SSH of the next boot."""
         before = self.boot_id()
         self.ssh("systemctl reboot")
 
@@ -114,7 +114,7 @@ class Machine:
             try:
                 done = self.ssh("cat /proc/sys/kernel/random/boot_id", options=("-o", "ConnectTimeout=2"), timeout=5)
             except subprocess.TimeoutExpired:
-                return False  # Connected just before the machine went down without notice
+                return False  # connected just before the machine went down
             return done.returncode == 0 and done.stdout.strip() != before
 
         if not process.wait_for(rebooted, BOOT_SECONDS):
@@ -131,7 +131,7 @@ class Machine:
         network.disconnect(self.record.number, self.index)
 
     def power_on(self, wait: bool = True) -> None:
-        """Boots a machine that is off, and waits for SSH unless its cable is cut; one that is on is left alone."""
+        """Boots a machine that is off, and waits for SSH unless its cable is cut; does nothing if it is on."""
         self._check_network()
         off = self.folder / power.OFF
         process.wait_for(lambda: self.on or off.exists() or self._holder is None, 10)
@@ -148,11 +148,11 @@ class Machine:
             self.wait_for_ssh()
 
     def connect(self) -> None:
-        """Gives a machine that is off a network card, its cable as it was left."""
+        """Gives a machine that is off a network card, with the previous state of its cable."""
         network.connect(self.record.number, self.index, self.cable)
 
     def start(self) -> None:
-        """Starts a machine and does not wait: a new one boots from the image, one that is off from its disk."""
+        """Starts a machine without waiting: a new one boots from the image, one that is off from its disk."""
         if self._holder:
             self.power_on(wait=False)
             return
@@ -164,22 +164,22 @@ class Machine:
         process.start(self.folder, "holder", "rigup.lab.holder", *arguments, within=alone)
 
     def wait_for_ssh(self, seconds: float = BOOT_SECONDS) -> None:
-        """Waits until its SSH server answers; raises HostFailed with the console's last lines where it does not."""
+        """Waits until its SSH server answers; raises HostFailed with the console's last lines if it does not."""
         process.wait_for(lambda: self._ssh_answers() or self._holder is None, seconds)
         if not self._ssh_answers():
             what = f"SSH did not answer within {seconds:.0f} s" if self._holder else "it stopped before SSH answered"
             raise HostFailed(f"{self.name}: {what}\n{process.tail(self.log)}", f"see {self.log}")
 
     def cut(self) -> None:
-        """Pulls the network cable; connections hang, as they do in life."""
+        """Cuts the network cable; connections hang, as in reality."""
         self._set_cable(plugged=False)
 
     def heal(self) -> None:
-        """Plugs the network cable in."""
+        """Plugs the network cable in again."""
         self._set_cable(plugged=True)
 
     def rate(self, rate: str | None) -> None:
-        """Limits the network in each direction, in tc's words ("8mbit"); None for no limit."""
+        """Limits the network in each direction, in tc's syntax ("8mbit"); None for no limit."""
         if rate and not RATE.match(rate):
             raise InputError(
                 f"rate: {rate} is not a rate in tc's syntax", 'use a rate such as "8mbit" or "500kbit", or "off"'
@@ -192,7 +192,7 @@ class Machine:
         self.ssh(f"fallocate --length {free} /var/filler", check=True)
 
     def _check_network(self) -> None:
-        """After a restart of this machine another lab may have the number, and so the machines that go by it."""
+        """Raises InputError if the lab's network is gone: another lab may have its number since a restart."""
         if not network.up(self.record):
             raise InputError(f"lab {self.record.name} is not running", f"rigup lab up --name {self.record.name}")
 
@@ -212,7 +212,7 @@ class Machine:
 
 
 def dismantle(number: int, index: int) -> None:
-    """Ends every process of a machine whose holder has ended, and takes away its network card."""
+    """Ends every process of a machine whose holder has ended, and removes its network card."""
     cgroup = Cgroup(number, index)
     cgroup.kill()
     cgroup.remove()

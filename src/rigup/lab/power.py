@@ -6,4 +6,4 @@ import signal
 
 POWER_BUTTON = signal.SIGUSR1
 OFF = "off"
-"""The file in the machine's folder that is there while the power button does something."""
+"""A file in the machine's folder that exists while the power button has an effect."""

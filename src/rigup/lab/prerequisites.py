@@ -23,7 +23,7 @@ PACKAGE_OF = {
     "setpriv": "util-linux",
 }
 LEAST_KERNEL = (5, 14)
-"""Which has cgroup.kill."""
+"""The first version with cgroup.kill."""
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
 
@@ -41,7 +41,7 @@ def check() -> None:
         root = " and root" if os.geteuid() else ""
         raise MissingTool(f"the lab requires {', '.join(missing)}{root}", install)
     if os.geteuid():
-        raise MissingTool("the lab requires root for network namespaces and mounts", "sudo rigup lab ...")
+        raise MissingTool("the lab requires root for network namespaces and mounts", "run sudo rigup lab ...")
     hierarchy()
     release = os.uname().release
     if tuple(map(int, re.findall(r"\d+", release)[:2])) < LEAST_KERNEL:

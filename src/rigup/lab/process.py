@@ -15,13 +15,13 @@ from rigup.errors import HostFailed
 
 
 def environment() -> dict[str, str]:
-    """This process's environment, with the folders in PATH where Debian keeps what only root runs."""
+    """This process's environment, with Debian's folders of root's programs in PATH."""
     path = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"))
     return {**os.environ, "PATH": path}
 
 
 def run(words: Sequence[str | Path], check: bool = True) -> subprocess.CompletedProcess[str]:
-    """Runs a program to its end, output captured. With `check`, a failure raises HostFailed with the last lines."""
+    """Runs a program and captures its output. With `check`, a failure raises HostFailed with the last lines."""
     done = subprocess.run(
         words,
         text=True,
@@ -37,7 +37,7 @@ def run(words: Sequence[str | Path], check: bool = True) -> subprocess.Completed
 
 
 def wait_for(condition: Callable[[], bool], seconds: float, step: float = 0.05) -> bool:
-    """Waits until `condition` holds; False if it does not within `seconds`."""
+    """Waits until `condition` holds; returns False if it does not within `seconds`."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -58,19 +58,19 @@ exec "$@"
 def start(folder: Path, name: str, module: str, *arguments: str, within: Sequence[str] = ()) -> int:
     """Starts `python -m module arguments` detached, unless it runs; returns its process id.
 
-    folder: where `name.pid` and `name.log` go.
-    within: words in front, of a program that runs another in its own place (unshare, nice).
+    folder: for `name.pid` and `name.log`.
+    within: words of a program that runs another one in its place (unshare, nice).
     """
     log, pid_file = folder / f"{name}.log", folder / f"{name}.pid"
     source = str(Path(rigup.__file__).resolve().parent.parent)
     words = [*within, sys.executable, "-m", module, *arguments]
-    # An empty file is one that a caller who was killed has only just begun: that program counts.
+    # A caller that was killed may have just started the program, with an empty file: wait for its content.
     wait_for(lambda: not pid_file.exists() or bool(pid_file.read_text()), 2)
     if pid := running(pid_file):
         return pid
     pid_file.write_text("")
-    # A shell that ends at once makes it nobody's child, which leaves no zombie; a second one notes its own process id
-    # before it becomes the program, so that there is no moment in which a killed caller leaves a process without one.
+    # A shell that ends at once detaches the program, so that it leaves no zombie; a second shell records its own
+    # process id before it becomes the program, so that a killed caller never leaves a process without a pid file.
     subprocess.run(
         ["sh", "-c", DETACH, KEEP_PID, log, pid_file, *words],  # noqa: S607  root's own PATH
         stdin=subprocess.DEVNULL,
@@ -116,7 +116,7 @@ def tail(log: Path, lines: int = 5) -> str:
 
 
 def _started(pid: int) -> str:
-    """When a process started, in clock ticks since boot; "0" where there is none or only its exit code is left."""
+    """When a process started, in clock ticks since boot; "0" if it does not exist or is a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     except (FileNotFoundError, ProcessLookupError):

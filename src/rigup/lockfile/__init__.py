@@ -1,4 +1,4 @@
-"""`rigup.lock`: finds out what plans need, resolves it to versions and hashes, writes and vendors it.
+"""`rigup.lock`: collects what plans need, resolves it to versions and hashes, writes it, and vendors it.
 
-May import nouns, catalogue, planner, project and sources. The lock as a value is `rigup.lock`.
+May import nouns, catalogue, planner, project and sources. The lock itself is a value in `rigup.lock`.
 """

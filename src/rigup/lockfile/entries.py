@@ -1,4 +1,4 @@
-"""Changing a lock, entry by entry, and saying what changed. Pure."""
+"""Replaces entries of a lock, and describes the changes. Pure."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from rigup.units import bytes_text
 
 @dataclass(frozen=True)
 class EntryChange:
-    """One entry that is not as it was. before, after: what it pins, None where it was not or is no more.
+    """One changed entry. before: what the old lock pins, None if it lacks the entry. after: the same for the new lock.
 
-    packages: what moved with it in a Python environment. against: the environment that it is compared with.
+    packages: the packages that changed in a Python environment. against: the environment that it is compared with.
     """
 
     name: str
@@ -28,14 +28,14 @@ class EntryChange:
 
     @property
     def kind(self) -> Literal["added", "moved", "dropped"]:
-        """What happened to it."""
+        """Whether the entry was added, moved or dropped."""
         if self.before is None:
             return "added"
         return "moved" if self.after is not None else "dropped"
 
 
 def changes(before: Lock, after: Lock) -> tuple[EntryChange, ...]:
-    """What differs between two locks, by name."""
+    """The differences between two locks, sorted by name."""
     old, new = _pins(before), _pins(after)
     moved = package_moves(before, after)
     return tuple(
@@ -51,36 +51,36 @@ def changes(before: Lock, after: Lock) -> tuple[EntryChange, ...]:
 
 
 def with_checkpoints(lock: Lock, entries: Iterable[LockedCheckpoint]) -> Lock:
-    """The lock with these in place of those of the same name."""
+    """The lock with these entries; they replace entries of the same name."""
     merged = {(e.repo, e.quant): e for e in (*lock.checkpoints, *entries)}
     return lock.model_copy(update={"checkpoints": tuple(merged[name] for name in sorted(merged))})
 
 
 def with_sources(lock: Lock, entries: Iterable[LockedSource]) -> Lock:
-    """The lock with these in place of those of the same name."""
+    """The lock with these entries; they replace entries of the same name."""
     merged = {(e.engine, e.version): e for e in (*lock.sources, *entries)}
     return lock.model_copy(update={"sources": tuple(merged[name] for name in sorted(merged))})
 
 
 def with_environments(lock: Lock, entries: Iterable[LockedEnvironment]) -> Lock:
-    """The lock with these in place of those of the same name."""
+    """The lock with these entries; they replace entries of the same name."""
     merged = {e.name: e for e in (*lock.environments, *entries)}
     return lock.model_copy(update={"environments": tuple(merged[name] for name in sorted(merged))})
 
 
 def with_images(lock: Lock, entries: Iterable[LockedImage]) -> Lock:
-    """The lock with these in place of those of the same name."""
+    """The lock with these entries; they replace entries of the same name."""
     merged = {e.name: e for e in (*lock.images, *entries)}
     return lock.model_copy(update={"images": tuple(merged[name] for name in sorted(merged))})
 
 
 def with_moe_configs(lock: Lock, entries: Mapping[str, str]) -> Lock:
-    """The lock with these tuned kernels, path to sha256, in place of those of the same path."""
+    """The lock with these tuned kernels, path to sha256; they replace entries of the same path."""
     return lock.model_copy(update={"moe_configs": dict(sorted({**lock.moe_configs, **entries}.items()))})
 
 
 def with_harness(lock: Lock, entry: LockedHarness) -> Lock:
-    """The lock with this in place of the harness of the same kind of machine."""
+    """The lock with this harness; it replaces the harness for the same kind of machine."""
     merged = {e.name: e for e in (*lock.harnesses, entry)}
     return lock.model_copy(update={"harnesses": tuple(merged[name] for name in sorted(merged))})
 
@@ -93,7 +93,7 @@ def only(
     driver: bool,
     cuda_toolkit: bool,
 ) -> Lock:
-    """The lock without whatever is not named."""
+    """The lock with only the named entries."""
     kept, built, made = set(checkpoints), set(sources), set(builds)
     return lock.model_copy(
         update={
@@ -108,7 +108,7 @@ def only(
 
 
 def _pins(lock: Lock) -> dict[str, tuple[object, str]]:
-    """Each entry by name: itself, and what of it a person tells versions by."""
+    """Maps each entry's name to the entry and to a text by which people tell its versions apart."""
     found: dict[str, tuple[object, str]] = {}
     if lock.driver:
         found["driver"] = (lock.driver, lock.driver.version)

@@ -1,4 +1,4 @@
-"""`rigup lock`: from a fleet and the lock it has to one that pins what its plans rest on. Written whole or not."""
+"""`rigup lock`: updates a fleet's lock so that it pins everything its plans need. Writes the file in one step."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ from rigup.project.planning import plan_project
 
 @dataclass(frozen=True)
 class ResolvedLock:
-    """A lock that is not written yet, the one that it replaces, and what the plans under it need.
+    """A new lock that is not written yet, the lock that it replaces, and what the plans need under it.
 
-    names, abilities: the fleet's lists of options and variables and of what releases can serve, those of packages that
-    are newly locked among them.
+    names, abilities: the fleet's lists of options and variables, and of what releases can serve; also those of newly
+    locked packages.
     """
 
     path: Path
@@ -62,23 +62,23 @@ class ResolvedLock:
 
     @property
     def changes(self) -> tuple[EntryChange, ...]:
-        """What is not as it was."""
+        """The differences from the previous lock."""
         return changes(self.before, self.after)
 
 
 def own_lock(project: Project) -> Path:
-    """The lock that `rigup lock` writes: the fleet's own, also where the toolkit's stands in for it until then."""
+    """The path of the lock that `rigup lock` writes: the fleet's own, even if the toolkit's lock applied until now."""
     return project.root / LOCK
 
 
 def resolve_lock(
     project: Project, resolver: Resolver, upgrade: Upgrade | None = None, prune: bool = False, whole: bool = True
 ) -> ResolvedLock:
-    """Plans the fleet, and resolves what the plans need and the lock lacks, until the plans under it need no more.
+    """Plans the fleet and resolves what the lock lacks, repeatedly, until the lock has everything that its plans need.
 
-    What is locked is kept as it is, but for what `upgrade` names. prune: what no plan of a locked inventory uses goes.
-    whole: whether `project` is a whole inventory, so that the digest of its inputs can be recorded.
-    Raises InputError, Unreachable or MissingTool, with nothing written.
+    Locked entries stay as they are, except those that `upgrade` names. prune: drop entries that no plan of a locked
+    inventory uses. whole: whether `project` is a whole inventory, so that the digest of its inputs can be recorded.
+    Raises InputError, Unreachable or MissingTool, without writing anything.
     """
     path = own_lock(project)
     kept = load_lock(project.lock_path)
@@ -103,15 +103,15 @@ def resolve_lock(
 
 
 def inventory_key(project: Project) -> str:
-    """How the lock names the inventory: by its path below the fleet's folder."""
+    """The inventory's name in the lock: its path relative to the fleet's folder."""
     return project.inventory.resolve().relative_to(project.root.resolve()).as_posix()
 
 
 def _settled(project: Project, lock: Lock, kept: Lock, resolver: Resolver) -> tuple[Lock, Needs]:
-    """A lock under which the plans need nothing else.
+    """A lock that has everything its plans need.
 
-    More than one round may be needed: the real size of a checkpoint can turn a plan to another one. Each round adds an
-    entry, so it ends.
+    This may take several rounds, because the real size of a checkpoint can make a plan choose another one. Every round
+    adds an entry, so the loop ends.
     """
     while True:
         needs = needs_of(plan_project(project, lock, resolver.catalogue))
@@ -122,7 +122,7 @@ def _settled(project: Project, lock: Lock, kept: Lock, resolver: Resolver) -> tu
 
 
 def _supplied(lock: Lock, missing: Needs, kept: Lock, resolver: Resolver) -> Lock:
-    """The lock with what is missing in it: as it was locked before, else resolved now."""
+    """The lock with the missing entries, taken from the previous lock where possible and otherwise resolved."""
     if missing.driver:
         default = locked_driver(nvidia_versions().driver.default)
         lock = lock.model_copy(update={"driver": kept.driver or default})
@@ -133,7 +133,7 @@ def _supplied(lock: Lock, missing: Needs, kept: Lock, resolver: Resolver) -> Loc
     for name in missing.sources:
         lock = with_sources(lock, [kept.source(*name) or resolver.source(name)])
     if missing.uv:
-        lacking = missing.missing(kept).uv  # none at all, or none for one kind of machine
+        lacking = missing.missing(kept).uv  # the lock has no uv, or not for every architecture
         uv = resolver.uv(kept.uv.version if kept.uv else None) if lacking else kept.uv
         lock = lock.model_copy(update={"uv": uv})
     for build, plan in missing.environments.items():
@@ -147,7 +147,7 @@ def _supplied(lock: Lock, missing: Needs, kept: Lock, resolver: Resolver) -> Loc
 
 
 def _checkpoint(name: Name, plan: Plan, lock: Lock, kept: Lock, resolver: Resolver) -> LockedCheckpoint:
-    """One checkpoint; a repository that is locked already stays at its revision."""
+    """One checkpoint; a repository that is already locked keeps its revision."""
     found = kept.checkpoint(*name)
     if found is not None and found.files:
         return found
@@ -156,13 +156,13 @@ def _checkpoint(name: Name, plan: Plan, lock: Lock, kept: Lock, resolver: Resolv
 
 
 def _upgraded(project: Project, lock: Lock, upgrade: Upgrade, resolver: Resolver) -> Lock:
-    """The lock with what an upgrade names resolved anew."""
+    """The lock after resolving again what an upgrade names."""
     moved = with_upgraded_nvidia(upgrade, lock)
     if moved is not None:
         return moved
     if upgrade.name == MOE_CONFIGS:
         unpinned = lock.model_copy(update={"moe_configs": {}})
-        in_use = needs_of(plan_project(project, unpinned)).moe_configs  # the plans will ask for them, as they are now
+        in_use = needs_of(plan_project(project, unpinned)).moe_configs  # the plans will pin the current files
         elsewhere = {path: sha256 for path, sha256 in lock.moe_configs.items() if path not in in_use}
         return lock.model_copy(update={"moe_configs": elsewhere})
     if upgrade.name == UV:
@@ -185,7 +185,7 @@ def _upgraded(project: Project, lock: Lock, upgrade: Upgrade, resolver: Resolver
 
 
 def _upgraded_engine(project: Project, lock: Lock, upgrade: Upgrade, needs: Needs, resolver: Resolver) -> Lock:
-    """The lock with an engine at a version wherever no service names one, and its builds resolved anew."""
+    """The lock with a new default version of an engine, and with the engine's builds resolved again."""
     moved = with_chosen_version(upgrade, lock, needs)
     if moved.engines != lock.engines:
         lock, needs = moved, needs_of(plan_project(project, moved))
@@ -199,7 +199,7 @@ def _upgraded_engine(project: Project, lock: Lock, upgrade: Upgrade, needs: Need
 
 
 def _with_used_by_others(project: Project, lock: Lock, kept: Lock) -> Lock:
-    """The lock with what other inventories of the fleet use of the one before; those that are gone are forgotten."""
+    """The lock plus the previous entries that other inventories of the fleet use; forgets deleted inventories."""
     own = inventory_key(project)
     others = [key for key in sorted(lock.inputs) if key != own and (project.root / key).is_file()]
     found = [needs_of(plan_project(load_project(str(project.root / key)), kept)) for key in others]
@@ -222,7 +222,7 @@ def _with_used_by_others(project: Project, lock: Lock, kept: Lock) -> Lock:
 
 
 def _refuse_losses(upgrade: Upgrade, project: Project, before: Lock, needs: Needs) -> None:
-    """Raises InputError where a plan that was accepted is refused after an upgrade."""
+    """Raises InputError if a plan that was accepted is refused after an upgrade."""
     refused = {(plan.host, plan.service.name): plan for plan in needs.refused}
     for plan in plan_project(project, before) if refused else ():
         lost = refused.get((plan.host, plan.service.name))
@@ -240,7 +240,7 @@ def _nothing_accepted(first: Plan) -> Refused:
 
 
 def stale(project: Project, catalogue: Catalogue, whole: bool = True) -> tuple[str, ...]:
-    """What is wrong with the lock of a fleet, in words; () where it pins everything. Asks nobody and writes nothing."""
+    """What is missing or outdated in a fleet's lock, in words; () if nothing is. Works offline and writes nothing."""
     path = own_lock(project)
     if not path.exists():
         return (f"{LOCK} does not exist",)
@@ -257,7 +257,7 @@ def stale(project: Project, catalogue: Catalogue, whole: bool = True) -> tuple[s
 
 
 def _refused(needs: Needs) -> list[str]:
-    """A line for each refused service, which pins nothing; equal hosts share one."""
+    """One line for each refused service, for which nothing is pinned; equal hosts share a line."""
     hosts: dict[str, list[str]] = {}
     for plan in needs.refused:
         finding = plan.refusals[0]
@@ -267,16 +267,16 @@ def _refused(needs: Needs) -> list[str]:
 
 
 def write(resolved: ResolvedLock) -> bool:
-    """Writes what was resolved, the lock last; returns whether that was written. Raises InputError where it cannot."""
+    """Writes the lists, then the lock; returns whether the lock changed on disk. Raises InputError on failure."""
     write_names(resolved.path.parent / FOLDER / NAME_LISTS, resolved.names)
     write_abilities(resolved.path.parent / FOLDER / ABILITY_LISTS, resolved.abilities)
     return write_lock(resolved.path, resolved.after)
 
 
 def write_lock(path: Path, lock: Lock) -> bool:
-    """Writes a lock in one step, unless the file says the same already; returns whether it was written.
+    """Writes a lock in one step, unless the file already has this content; returns whether it wrote the file.
 
-    Raises InputError where it cannot be written; what was there is then still there.
+    Raises InputError on failure; the old file then remains.
     """
     path = path.resolve()
     text = lock_text(lock).encode()

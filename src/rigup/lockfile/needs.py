@@ -1,4 +1,4 @@
-"""What plans need of the lock, what it lacks of that, and the digest of what was asked for."""
+"""What plans need from the lock, which of it the lock lacks, and a digest of the inputs of a lock."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ BuildName = tuple[str, str, Variant, Architecture]
 
 @dataclass(frozen=True)
 class Needs:
-    """By name, the first plan that needs it: checkpoints by (repository, quantisation), sources by (engine, version),
-    environments and images by (engine, version, variant, architecture).
+    """Each dict holds the first plan that needs an item: checkpoints by (repository, quantisation), sources by (engine,
+    version), environments and images by (engine, version, variant, architecture).
 
-    driver, cuda_toolkit, uv: whether any plan needs one. free: engines of services that name no version.
-    refused: plans that need nothing because they are refused. moe_configs: tuned kernels, path to sha256.
+    driver, cuda_toolkit, uv: whether any plan needs one. free: engines of services without a version.
+    refused: refused plans, which need nothing. moe_configs: tuned kernels, path to sha256.
     """
 
     checkpoints: dict[Name, Plan]
@@ -45,7 +45,7 @@ class Needs:
     moe_configs: dict[str, str] = field(default_factory=dict)
 
     def missing(self, lock: Lock) -> Needs:
-        """What of it a lock lacks. A checkpoint without files is as good as none."""
+        """The needs that a lock does not meet. A checkpoint without files counts as missing."""
         have = {(entry.repo, entry.quant) for entry in lock.checkpoints if entry.files}
         return Needs(
             {name: plan for name, plan in self.checkpoints.items() if name not in have},
@@ -62,7 +62,7 @@ class Needs:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Everything that is needed, as messages call it."""
+        """The name of every needed item in messages."""
         checkpoints = (f"checkpoint {repo} {quant}" for repo, quant in sorted(self.checkpoints))
         sources = (f"source {engine} {version}" for engine, version in sorted(self.sources))
         environments = (f"environment {build_label(name)}" for name in sorted(self.environments))
@@ -73,19 +73,19 @@ class Needs:
 
 
 def suffices(environment: LockedEnvironment | None, plan: Plan) -> bool:
-    """Whether a locked environment has what a plan wants of it."""
+    """Whether a locked environment has the packages that a plan needs."""
     return environment is not None and (environment.has("ray") or not plan.on_ray)
 
 
 def build_label(name: BuildName) -> str:
-    """A build as messages call it: "vllm 0.20.2", with what is unusual about it in brackets."""
+    """The name of a build in messages: "vllm 0.20.2", with variant and architecture in brackets if unusual."""
     engine, version, variant, architecture = name
     unusual = [*(["cpu"] if variant == "cpu" else []), *([architecture] if architecture != "x86_64" else [])]
     return f"{engine} {version}" + (f" ({', '.join(unusual)})" if unusual else "")
 
 
 def needs_of(plans: Iterable[Plan]) -> Needs:
-    """What the accepted ones among plans need."""
+    """What the accepted plans need."""
     plans = tuple(plans)
     checkpoints: dict[Name, Plan] = {}
     sources: dict[Name, Plan] = {}
@@ -103,7 +103,7 @@ def needs_of(plans: Iterable[Plan]) -> Needs:
             builds = images if build.method == "image" else environments
             name = (build.engine, build.version, build.variant, build.architecture)
             if name not in builds or (plan.on_ray and not builds[name].on_ray):
-                builds[name] = plan  # one environment serves all, so it has what any of them wants
+                builds[name] = plan  # plans share one environment, which must have what any of them needs
     return Needs(
         checkpoints,
         sources,
@@ -123,7 +123,7 @@ def _needs_driver(plan: Plan) -> bool:
 
 
 def _needs_toolkit(plan: Plan) -> bool:
-    """Whether the build takes NVIDIA's packages: pinned ones, or ones that some toolkit would pin."""
+    """Whether the build uses NVIDIA's packages: pinned ones, or ones that a toolkit would pin."""
     assert plan.build is not None
     known = {name for toolkit in nvidia_versions().cuda_toolkits for name in toolkit.packages}
     unpinned = known.intersection((*plan.build.packages, *plan.build.runtime_packages))
@@ -131,9 +131,10 @@ def _needs_toolkit(plan: Plan) -> bool:
 
 
 def inputs_digest(project: Project, catalogue: Catalogue) -> str:
-    """The digest of what a lock follows from: rigs and services as written, and what the catalogue offers for them.
+    """The digest of a lock's inputs: rigs and services as written, and what the catalogue offers for them.
 
-    Neither hosts nor the lock itself count, so that a hundred equal boxes are as one, and locking is repeatable.
+    The names and the number of hosts do not count, so equal hosts give the same digest; nor does the lock itself, so
+    locking is repeatable.
     """
     asked = {
         _canonical([host.data["rig"], host.data.get("services"), _offered(host, catalogue)]) for host in project.hosts
@@ -142,7 +143,7 @@ def inputs_digest(project: Project, catalogue: Catalogue) -> str:
 
 
 def _offered(host: HostEntry, catalogue: Catalogue) -> list[Any]:
-    """The checkpoints and engine releases that the services of a host may end up with, by name."""
+    """The checkpoints and engine releases that the planner may choose for a host's services, by name."""
     rig = read_rig(host.data["rig"], host.data_path, catalogue)
     path = host.origins["services"]
     services = read_services(host.data.get("services"), path, rig)
@@ -156,7 +157,7 @@ def _offered(host: HostEntry, catalogue: Catalogue) -> list[Any]:
 
 
 def _packaged(release: EngineVersion) -> list[Any]:
-    """What its environments are resolved from."""
+    """The inputs from which a release's environments are resolved."""
     beside = {"source", "provides", "runtime_packages", "ray"}
     return [recipe.model_dump(exclude=beside, exclude_defaults=True) for recipe in release.environments]
 

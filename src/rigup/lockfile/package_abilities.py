@@ -1,4 +1,4 @@
-"""What a release can serve, read out of the very package that was locked and kept beside the lock."""
+"""Reads what a release can serve from its locked package and keeps it beside the lock."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Say = Callable[[str], None]
 def abilities_with_wheel(there: Lists, resolved: Resolution, say: Say) -> Lists:
     """A fleet's lists, with that of a release from wheels unless the toolkit or the fleet has it. Nothing is written.
 
-    A wheel that is not as expected is said and left out: the release counts as not read. Raises what `open_wheel` does.
+    Reports a wheel that is not as expected; its release then counts as not read. Raises what `open_wheel` does.
     """
     environment, wheel = resolved.environment, resolved.engine
     sha256 = str(wheel.sha256)
@@ -44,7 +44,7 @@ def abilities_with_archive(there: Lists, source: LockedSource, say: Say) -> List
 
 
 def write_abilities(folder: Path, lists: Lists) -> None:
-    """Makes the lists of a fleet's folder these. Raises InputError where it cannot be written."""
+    """Makes the folder contain exactly these lists. Raises InputError if it cannot be written."""
     there = {one.file: ability_list_text(one) for one in load_ability_lists(folder)}
     write_lists(folder, there, {one.file: ability_list_text(one) for one in lists})
 

@@ -1,4 +1,4 @@
-"""Which packages moved between two locks, environment by environment. Pure."""
+"""Lists which packages changed between two locks, for each environment. Pure."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from rigup.lockfile.needs import build_label
 
 @dataclass(frozen=True)
 class PackageMove:
-    """One package of an environment. before, after: its version, None where it was not there or is no more.
+    """One changed package. before: its old version, None if it is new. after: its new version, None if it is gone.
 
-    Equal versions are another file of the same release.
+    With equal versions, another file of the same release is locked.
     """
 
     name: str
@@ -30,7 +30,7 @@ class PackageMove:
 
 
 def package_moves(before: Lock, after: Lock) -> dict[str, tuple[tuple[PackageMove, ...], str]]:
-    """By the label of each environment that is new or other than it was: what moved, and against which it is held."""
+    """For each new or changed environment, by label: its changed packages, and the environment compared with."""
     found = {}
     for environment in after.environments:
         earlier = _predecessor(before, environment)
@@ -40,7 +40,7 @@ def package_moves(before: Lock, after: Lock) -> dict[str, tuple[tuple[PackageMov
 
 
 def package_versions(environment: LockedEnvironment) -> dict[str, str]:
-    """The version of each package of an environment, by name."""
+    """Maps package name to version, for an environment."""
     found: dict[str, str] = {}
     for file in environment.files:
         try:
@@ -52,7 +52,7 @@ def package_versions(environment: LockedEnvironment) -> dict[str, str]:
 
 
 def _predecessor(lock: Lock, environment: LockedEnvironment) -> LockedEnvironment | None:
-    """What an environment follows: itself as it was, else the newest of the engine for the same kind of machine."""
+    """The environment to compare with: the same one before, otherwise the engine's newest for equal machines."""
     there = lock.environment(*environment.name)
     if there is not None:
         return there

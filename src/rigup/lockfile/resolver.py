@@ -1,4 +1,4 @@
-"""From names to pins: a checkpoint at its hub to revision, files and sha256, a release to its archive."""
+"""Resolves names to pins: a checkpoint to revision, files and sha256; a release to its archive, packages or image."""
 
 from __future__ import annotations
 
@@ -37,10 +37,12 @@ EXACT_TOLERANCE, TOLERANCE = 0.001, 0.05
 
 
 class Resolver:
-    """Asks hubs and archives for one fleet. `say` gets a line for what takes a while, `warnings` collects the rest.
+    """Queries hubs, indexes and registries for one fleet.
 
-    catalogue: also with what was read out of packages since, which is not written yet.
-    pause: how it waits between tries, in seconds.
+    say: gets a line before each slow step. warnings: collects what the user should know at the end.
+
+    catalogue: also gets what rigup reads from newly locked packages, which is not written to disk yet.
+    pause: waits between attempts, for a number of seconds.
     """
 
     def __init__(
@@ -60,10 +62,10 @@ class Resolver:
         self._hosts = {host.name: host for host in project.hosts}
 
     def checkpoint(self, name: Name, plan: Plan, revision: str = "main", asked: str | None = None) -> LockedCheckpoint:
-        """One checkpoint at a revision of its repository: branch, tag or commit.
+        """One checkpoint at a revision of its repository: a branch, tag or commit.
 
-        plan: the one that needs it, whose hub is asked. asked: what messages begin with, instead of its service.
-        Raises InputError for what the hub does not have, and Unreachable.
+        plan: the plan that needs it, whose hub rigup asks. asked: starts the messages, instead of the plan's service.
+        Raises InputError if the hub does not have it, and Unreachable.
         """
         repo, quant = name
         host = self._hosts[plan.host]
@@ -91,14 +93,14 @@ class Resolver:
         return source
 
     def uv(self, version: str | None = None, asked: str = "uv") -> LockedUv:
-        """A release of uv, or the newest. Raises InputError and Unreachable."""
+        """A release of uv, by default the newest. Raises InputError and Unreachable."""
         self.say("querying the package index for uv")
         return pin_uv(version, asked)
 
     def environment(self, name: BuildName, plan: Plan, uv: LockedUv, asked: str | None = None) -> LockedEnvironment:
-        """The Python environment of an engine's release, as this uv resolves it. Raises InputError and Unreachable.
+        """The Python environment of an engine release, as this uv resolves it. Raises InputError and Unreachable.
 
-        plan: the one that needs it, with Ray where that joins its hosts. asked: what messages begin with.
+        plan: the plan that needs it; the environment gets Ray if Ray joins its hosts. asked: starts the messages.
         """
         engine, version, variant, architecture = name
         release = next((e.version(version) for e in self.catalogue.engines if e.name == engine), None)
@@ -122,16 +124,16 @@ class Resolver:
         return found.environment
 
     def harness(self, uv: LockedUv, version: str | None = None) -> LockedHarness:
-        """The evaluation harness for this machine, the newest without a version. Raises InputError and Unreachable."""
+        """The evaluation harness for this machine, by default the newest. Raises InputError and Unreachable."""
         from rigup.sources.evaluation_environment import resolve_harness
 
         self.say(f"resolving the packages of the evaluation harness with uv {uv.version}")
         return resolve_harness(uv_program(uv), version)
 
     def image(self, name: BuildName, plan: Plan) -> LockedImage:
-        """The official image of an engine's release, by the digest that its tag has now.
+        """The official image of an engine release, pinned to the current digest of its tag.
 
-        plan: the one that needs it, whose mirrors are asked. Raises InputError and Unreachable.
+        plan: the plan that needs it, whose mirrors rigup uses. Raises InputError and Unreachable.
         """
         engine, version, variant, architecture = name
         release = next((e.version(version) for e in self.catalogue.engines if e.name == engine), None)
@@ -171,7 +173,7 @@ class Resolver:
         return locked
 
     def _listing(self, hub: Hub, repo: str, revision: str) -> tuple[str, dict[str, HubFile]]:
-        """The commit behind a revision, and its files; asked once, however many quantisations are in it."""
+        """The commit of a revision, and its files; asks the hub once for all quantisations."""
         key = (hub.address, repo)
         if (*key, revision) not in self._listings:
             commit = hub.commit(repo, revision)
@@ -184,24 +186,23 @@ class Resolver:
         return LockedFile(path=file.path, size=file.size, sha256=sha256)
 
     def _compare(self, entry: CheckpointEntry, locked: LockedCheckpoint) -> None:
-        """Warns where the weights are not as large as the catalogue says; plans take the lock's figure."""
+        """Warns if the size of the weights differs from the catalogue; plans use the size in the lock."""
         found = sum(file.size for file in locked.files if file.path.endswith(WEIGHTS))
         if abs(found - entry.bytes) > entry.bytes * (EXACT_TOLERANCE if entry.bytes_exact else TOLERANCE):
             self.warnings.append(
                 f"{entry.label}: {bytes_text(found)} of weights on the hub, {bytes_text(entry.bytes)} in the "
-                "catalogue; "
-                "plans use the size on the hub"
+                "catalogue; plans use the size on the hub"
             )
 
     def _entry(self, name: Name) -> CheckpointEntry:
         return next(entry for entry in self.catalogue.checkpoints if (entry.repo, entry.quant) == name)
 
     def hub_of(self, plan: Plan | None) -> Hub:
-        """The hub that a plan's host gets its weights from; the first host's for what no plan uses."""
+        """The hub that a plan's host downloads weights from; without a plan, the first host's."""
         return self.hub(self._hosts[plan.host] if plan else self._project.hosts[0])
 
     def hub(self, host: HostEntry) -> Hub:
-        """The hub of a host: its own `hub`, else what the environment says, else the public one."""
+        """The hub of a host: its own `hub` setting, then the environment variable, then the public one."""
         settings = read_settings(host.data, (), self._project.root, host.origins)
         named = None if "hub" in host.data else os.environ.get(HUB_VARIABLE)
         address = hub_address(HUB_VARIABLE, named) if named else settings.hub

@@ -14,7 +14,7 @@ BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def lock_text(lock: Lock) -> str:
-    """The whole file. What is empty is left out; a new kind of entry is one more block here."""
+    """The whole file, without empty parts. A new kind of entry adds one block here."""
     blocks = [f"schema = {lock.schema_version}"]
     if lock.inputs:
         blocks.append(_block("[inputs]", dict(sorted(lock.inputs.items()))))
@@ -52,7 +52,7 @@ def _checkpoint(checkpoint: LockedCheckpoint) -> Iterable[str]:
 
 
 def _environment(environment: LockedEnvironment) -> Iterable[str]:
-    """Identity first, then a line for each wheel: a package that moves is one line of a diff."""
+    """The environment's identity, then one line for each wheel, so that a changed package is one line of a diff."""
     yield _block("[[environments]]", environment.model_dump(exclude={"files", "addresses"}))
     yield _block("[environments.files]", dict(sorted(environment.files.items())))
     if environment.addresses:
@@ -64,7 +64,7 @@ def _block(heading: str, values: Mapping[str, str | int]) -> str:
 
 
 def _scalars(entry: Frozen) -> dict[str, str | int]:
-    """The fields of an entry, in the order in which its class names them."""
+    """The fields of an entry, in the order of its class."""
     return dict(entry.model_dump())
 
 

@@ -1,4 +1,4 @@
-"""`rigup lock --upgrade NAME[=VERSION]`: which entries of a lock it means, and what they are to become."""
+"""`rigup lock --upgrade NAME[=VERSION]`: finds the entries of a lock that it names, and their new versions."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ AnyName = TypeVar("AnyName", Name, BuildName)
 
 @dataclass(frozen=True)
 class Upgrade:
-    """One thing to move: a repository, an engine, `driver`, `cuda-toolkit` or `uv`; no version means the newest known.
+    """One item to move: a repository, an engine, `driver`, `cuda-toolkit` or `uv`; without a version, to the newest.
 
-    `moe-configs` takes the tuned kernels as their files are now, `eval` the harness of `rigup eval` for this machine.
+    `moe-configs` pins the current files of tuned kernels, `eval` the harness of `rigup eval` for this machine.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Upgrade:
 
     @classmethod
     def read(cls, text: str) -> Upgrade:
-        """NAME or NAME=VERSION. Raises InputError for anything else."""
+        """Parses NAME or NAME=VERSION. Raises InputError for anything else."""
         name, given, version = text.partition("=")
         if not name or (given and not version):
             raise InputError(
@@ -46,7 +46,7 @@ class Upgrade:
 
 
 def with_upgraded_nvidia(upgrade: Upgrade, lock: Lock) -> Lock | None:
-    """The lock with another driver or toolkit, or None if the upgrade is of something else."""
+    """The lock with another driver or toolkit, or None if the upgrade names something else."""
     if upgrade.name == DRIVER:
         version = nvidia_versions().driver_version(upgrade.version)
         if version is None:
@@ -68,7 +68,7 @@ def with_upgraded_nvidia(upgrade: Upgrade, lock: Lock) -> Lock | None:
 
 
 def is_engine(upgrade: Upgrade, catalogue: Catalogue) -> bool:
-    """Whether an upgrade is of an engine. Raises InputError where that has no such version."""
+    """Whether an upgrade names an engine. Raises InputError if the engine does not have this version."""
     engine = next((e for e in catalogue.engines if e.name == upgrade.name), None)
     if engine is not None and engine.version(upgrade.version) is None:
         known = ", ".join(release.version for release in engine.versions)
@@ -77,7 +77,7 @@ def is_engine(upgrade: Upgrade, catalogue: Catalogue) -> bool:
 
 
 def with_chosen_version(upgrade: Upgrade, lock: Lock, needs: Needs) -> Lock:
-    """The lock with an engine's version for services that name none; without a version it is the catalogue's again."""
+    """The lock with a default version of an engine; without a version, the catalogue's default applies again."""
     if upgrade.name not in needs.free:
         return lock
     chosen = {name: version for name, version in lock.engines.items() if name != upgrade.name}
@@ -88,7 +88,7 @@ def with_chosen_version(upgrade: Upgrade, lock: Lock, needs: Needs) -> Lock:
 
 @dataclass(frozen=True)
 class Builds:
-    """Builds of an engine that an upgrade means."""
+    """The builds of an engine that an upgrade concerns."""
 
     sources: tuple[Name, ...]
     environments: tuple[BuildName, ...]
@@ -96,7 +96,7 @@ class Builds:
 
 
 def upgraded_builds(upgrade: Upgrade, needs: Needs) -> Builds:
-    """The builds in use that an upgrade of an engine means. Raises InputError where there is none."""
+    """The builds in use that an upgrade of an engine concerns. Raises InputError if there are none."""
 
     def meant(names: Iterable[AnyName]) -> tuple[AnyName, ...]:
         return tuple(n for n in sorted(names) if n[0] == upgrade.name and upgrade.version in (None, n[1]))
@@ -115,7 +115,7 @@ def upgraded_builds(upgrade: Upgrade, needs: Needs) -> Builds:
 
 
 def upgraded_checkpoints(upgrade: Upgrade, needs: Needs, lock: Lock, catalogue: Catalogue) -> tuple[Name, ...]:
-    """Every locked or needed quantisation of the named repository: they share a revision, so they move as one."""
+    """Every locked or needed quantisation of the named repository. They share a revision, so they move together."""
     catalogued = {(entry.repo, entry.quant) for entry in catalogue.checkpoints}
     locked = {(entry.repo, entry.quant) for entry in lock.checkpoints} & catalogued
     names = locked | set(needs.checkpoints)

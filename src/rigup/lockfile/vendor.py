@@ -1,8 +1,8 @@
-"""`rigup lock --vendor DIR`: what a lock pins and hosts get from outside, in one folder, for hosts that reach nothing.
+"""`rigup lock --vendor DIR`: downloads what a lock pins into one folder, for hosts without internet access.
 
 DIR/wheels/<file>, DIR/sources/<sha256>, DIR/python/<as uv's mirrors>, DIR/weights/<repository>/<revision>/<path>, and
-DIR/manifest.json. A file has its name only when its sha256 was right, so that what broke off is continued; a Python,
-whose sha256 uv alone knows, lies in DIR/python/.unchecked until uv has taken it.
+DIR/manifest.json. A file gets its name only after its sha256 was checked, so that an interrupted run can continue. Only
+uv knows the sha256 of a Python, so a Python stays in DIR/python/.unchecked until uv has accepted it.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from requests.auth import AuthBase
 
 from rigup.artifacts import LockedEnvironment
 from rigup.cache import cache_folder
+from rigup.checksum import sha256_of
 from rigup.errors import HostFailed, InputError, RigupError, Unreachable
 from rigup.lock import Lock, LockedCheckpoint
 from rigup.sources.archives import source_url
-from rigup.sources.downloads import LARGEST_DOWNLOAD, download, fetch, sha256_of
+from rigup.sources.downloads import LARGEST_DOWNLOAD, download, fetch
 from rigup.sources.hub import Hub
 from rigup.sources.package_index import find_links
 from rigup.sources.uv import python_release, require_python, url_of, uv_program
@@ -35,7 +36,7 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class PinnedFile:
-    """One file that a lock pins: its path below the folder, and where it is to be had."""
+    """One file that a lock pins: its path below the folder, and how to download it."""
 
     path: str
     sha256: str
@@ -45,13 +46,13 @@ class PinnedFile:
 
     @property
     def name(self) -> str:
-        """As messages call it."""
+        """The name of the file in messages."""
         return self.path.partition("/")[2]
 
 
 @dataclass
 class Vendored:
-    """What lies in the folder. fetched: how many of its files are new. beside: what could not be had, and may lack."""
+    """The contents of the folder. fetched: how many files are new. beside: messages about Pythons that are missing."""
 
     folder: Path
     files: dict[str, dict[str, str | int]] = field(default_factory=dict)
@@ -67,10 +68,10 @@ class Vendored:
 def vendor(
     lock: Lock, folder: Path, say: Callable[[str], None], hub_of: Callable[[str], Hub] | None = None
 ) -> Vendored:
-    """Collects everything that a lock pins; what is there already is checked and kept.
+    """Downloads everything that a lock pins; checks and keeps files that are already there.
 
-    hub_of: the hub of a repository, where weights are wanted too. Raises Unreachable naming what could not be had,
-    after everything else was fetched; HostFailed on another sha256; InputError where the folder cannot be written.
+    hub_of: returns the hub of a repository; None leaves weights out. Raises Unreachable for a failed download, after
+    trying all other files; HostFailed if a sha256 is wrong; InputError if the folder cannot be written.
     """
     done = Vendored(folder)
     failed: list[RigupError] = []
@@ -84,8 +85,8 @@ def vendor(
                 continue
             done.files[wanted.path] = {"sha256": wanted.sha256, "size": (folder / wanted.path).stat().st_size}
         _pythons(lock, done, say)
-        told = {"schema": SCHEMA, "files": dict(sorted(done.files.items()))}
-        (folder / MANIFEST).write_text(json.dumps(told, indent=1) + "\n")
+        manifest = {"schema": SCHEMA, "files": dict(sorted(done.files.items()))}
+        (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
     except OSError as error:
         raise InputError(f"cannot write {folder}: {error.strerror}", "check permissions and free disk space") from None
     if failed:
@@ -96,7 +97,7 @@ def vendor(
 
 
 def wanted_files(lock: Lock, hub_of: Callable[[str], Hub] | None = None) -> Iterator[PinnedFile]:
-    """Every file with a sha256 in a lock, once."""
+    """Every file that a lock pins by sha256, once each."""
     wheels: dict[str, PinnedFile] = {}
     for name, sha256 in lock.uv.files.items() if lock.uv else ():
         wheels[name] = _wheel(name, sha256, None)
@@ -129,7 +130,7 @@ def _weights(checkpoint: LockedCheckpoint, hub: Hub) -> Iterator[PinnedFile]:
 
 
 def _have(wanted: PinnedFile, folder: Path, say: Callable[[str], None]) -> bool:
-    """Sees to it that a file is there and is the pinned one; whether it had to be got."""
+    """Ensures that the pinned file is there; returns whether it had to be copied or downloaded."""
     target = folder / wanted.path
     if target.exists():
         if sha256_of(target) == wanted.sha256:
@@ -151,7 +152,7 @@ def _have(wanted: PinnedFile, folder: Path, say: Callable[[str], None]) -> bool:
 
 
 def _pythons(lock: Lock, done: Vendored, say: Callable[[str], None]) -> None:
-    """The Pythons of environments, from where uv gets them, checked by uv. Where that is out of reach, it is said."""
+    """Downloads the Pythons of the environments; uv checks them. A failed download only adds a message."""
     pythons = {(e.python, e.architecture) for e in lock.environments if e.python_from == "uv"}
     for version, architecture in sorted(pythons) if lock.uv else ():
         assert lock.uv is not None
@@ -173,7 +174,7 @@ def _pythons(lock: Lock, done: Vendored, say: Callable[[str], None]) -> None:
                     raise
                 target.parent.mkdir(parents=True, exist_ok=True)
                 found.replace(target)
-                with suppress(OSError):  # another one may be underway there
+                with suppress(OSError):  # another download may be using it
                     found.parent.rmdir()
                     unchecked.rmdir()
                 done.fetched += 1

@@ -1,4 +1,4 @@
-"""The options and variables of an engine, read out of the very wheel that was locked and kept beside the lock."""
+"""Reads the options and variables of an engine from its locked wheel and keeps them beside the lock."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Names = tuple[NameList, ...]
 
 
 def names_with(there: Names, resolved: Resolution, say: Callable[[str], None]) -> Names:
-    """A fleet's lists, with that of an engine's locked wheel unless the toolkit has it; others of that build are gone.
+    """A fleet's name lists plus that of a newly locked engine wheel, unless the toolkit has it; replaces its old lists.
 
-    Nothing is written. Raises InputError where the names cannot be read.
+    Writes nothing. Raises InputError if the names cannot be read.
     """
     environment, wheel = resolved.environment, resolved.engine
     kept = tuple(names for names in there if names.kind != environment.name or names.sha256 == wheel.sha256)
@@ -30,16 +30,13 @@ def names_with(there: Names, resolved: Resolution, say: Callable[[str], None]) -
 
 
 def write_names(folder: Path, names: Names) -> None:
-    """Makes the lists of a fleet's folder these. Raises InputError where it cannot be written."""
+    """Makes the folder contain exactly these lists. Raises InputError if it cannot be written."""
     there = {one.file: name_list_text(one) for one in load_name_lists(folder)}
     write_lists(folder, there, {one.file: name_list_text(one) for one in names})
 
 
 def write_lists(folder: Path, there: Mapping[str, str], wanted: Mapping[str, str]) -> None:
-    """Makes a folder's lists, by the package that each is of, those that are wanted.
-
-    Raises InputError where it cannot be written.
-    """
+    """Makes the folder contain exactly the wanted lists, one a package. Raises InputError if it cannot be written."""
     try:
         for name, text in wanted.items():
             if there.get(name) != text:

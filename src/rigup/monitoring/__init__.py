@@ -1,4 +1,4 @@
-"""Prometheus, alerts and Grafana: files for exporters, scrape configuration and dashboard. Pure.
+"""Monitoring with Prometheus and Grafana: files for exporters, scrape configuration, alerts and dashboard. Pure.
 
 May import nouns, catalogue, planner and systemd.
 """

@@ -1,4 +1,4 @@
-"""Alerts worth being woken for, and some worth a look in the morning, as Prometheus' rules. Pure."""
+"""Prometheus alert rules: some worth waking up for ("page"), others worth a look in the morning ("look"). Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _FOLDERS = 'mountpoint!~"/(run|dev|boot)(/.*)?"'
 
 @dataclass(frozen=True)
 class Alert:
-    """One alert. lasting: how long it must be so. severity: "page" or "look"."""
+    """One alert. lasting: how long the expression must hold before it fires. severity: "page" or "look"."""
 
     name: str
     expression: str
@@ -22,21 +22,21 @@ class Alert:
 
 
 ALERTS = (
-    Alert("RigupTargetDown", "up == 0", "5m", "page", "{{ $labels.job }} of {{ $labels.host }} does not answer"),
+    Alert("RigupTargetDown", "up == 0", "5m", "page", "{{ $labels.job }} of {{ $labels.host }} does not respond"),
     Alert("RigupServiceNotActive", "rigup_service_active == 0", "5m", "page",
           "{{ $labels.service }} on {{ $labels.host }} is not active"),
     Alert("RigupServiceRestarts", "max_over_time(rigup_service_restarts[15m]) - "
           "min_over_time(rigup_service_restarts[15m]) > 2", "0m", "page",
           "{{ $labels.service }} on {{ $labels.host }} keeps exiting and being restarted"),
     Alert("RigupReleaseNeverAnswered", "rigup_release_answered == 0", "1h", "look",
-          "the release of {{ $labels.service }} on {{ $labels.host }} has never answered"),
+          "the release of {{ $labels.service }} on {{ $labels.host }} has never responded"),
     Alert("RigupApplyFailed", 'rigup_apply_info{result="failed"}', "0m", "look",
           "the last apply of {{ $labels.host }} failed"),
     Alert("RigupFactsOld", f'time() - node_textfile_mtime_seconds{{file="{TEXT_FILE}"}} > 300', "5m", "look",
           "the release metrics of {{ $labels.host }} are older than five minutes"),
     Alert("RigupRequestsQueue", "vllm:num_requests_waiting > 0 or sglang:num_queue_reqs > 0 "
           "or llamacpp:requests_deferred > 0", "15m", "look",
-          "requests have been waiting at {{ $labels.service }} on {{ $labels.host }} for a quarter of an hour"),
+          "requests have been queued for {{ $labels.service }} on {{ $labels.host }} for 15 minutes"),
     Alert("RigupGpuGone", "count by (host) (DCGM_FI_DEV_GPU_TEMP) < count by (host) (DCGM_FI_DEV_GPU_TEMP offset 1h)",
           "5m", "page", "{{ $labels.host }} shows fewer GPUs than an hour ago"),
     Alert("RigupGpuXid", "DCGM_FI_DEV_XID_ERRORS != 0", "0m", "look",
@@ -48,7 +48,7 @@ ALERTS = (
 
 
 def alerts_yml() -> str:
-    """The rules' file."""
+    """The text of the rules file."""
     lines = ["# Written by rigup metrics", "groups:", "  - name: rigup", "    rules:"]
     for alert in ALERTS:
         lines += [

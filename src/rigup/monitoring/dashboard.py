@@ -1,4 +1,4 @@
-"""The fleet's dashboard as Grafana imports it. Pure: equal panels are equal bytes."""
+"""The fleet's dashboard, in the format that Grafana imports. Pure: equal panels give equal bytes."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 from rigup.monitoring.dashboard_panels import ROWS, WIDE, Panel
 
-# Of Grafana 11, which later ones take and bring up to date themselves.
+# The schema of Grafana 11; later versions accept it and upgrade it themselves.
 SCHEMA = 39
 TITLE, UID = "rigup fleet", "rigup-fleet"
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 HEIGHT, STAT_HEIGHT = 8, 4
 
-# Each offers what is left by those before it; "All" matches what has no such label, too.
+# Each variable only offers what the ones before it select; "All" also matches series without the label.
 VARIABLES = {
     "group": "label_values(up, group)",
     "host": 'label_values(up{group=~"$group"}, host)',
@@ -22,8 +22,8 @@ VARIABLES = {
 
 
 def dashboard() -> str:
-    """The file's text."""
-    said = {
+    """The text of the dashboard file."""
+    contents = {
         "uid": UID,
         "title": TITLE,
         "description": "Written by rigup metrics: health and versions, requests, GPUs and machines of a fleet.",
@@ -38,7 +38,7 @@ def dashboard() -> str:
         "templating": {"list": [_source(), *(_variable(name, query) for name, query in VARIABLES.items())]},
         "panels": _panels(),
     }
-    return json.dumps(said, indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(contents, indent=1, ensure_ascii=False) + "\n"
 
 
 def _source() -> dict[str, Any]:
@@ -63,7 +63,7 @@ def _variable(name: str, query: str) -> dict[str, Any]:
 
 
 def _panels() -> list[dict[str, Any]]:
-    """Rows and panels with their places, from left to right and from the top down."""
+    """Rows and panels with their positions, from left to right and top to bottom."""
     found: list[dict[str, Any]] = []
     y = 0
     for row in ROWS:
@@ -113,6 +113,6 @@ def _options(panel: Panel) -> dict[str, Any]:
 
 
 def _columns() -> dict[str, Any]:
-    """A table shows labels; the value is always 1, and where it was asked does not matter."""
+    """Hides the columns of a table that do not help: the value is always 1, and the scraped address does not matter."""
     hidden = dict.fromkeys(("Time", "Value", "__name__", "instance", "job"), True)
     return {"id": "organize", "options": {"excludeByName": hidden}}

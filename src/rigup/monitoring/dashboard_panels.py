@@ -1,8 +1,8 @@
-"""What the dashboard shows, as data: every panel with its unit, what it means, and its queries.
+"""The contents of the dashboard as data: every panel with its unit, its description, and its queries.
 
 Names of metrics: vLLM 0.33.0, vllm/v1/metrics/loggers.py; SGLang 0.5.23, sglang/srt/observability/metrics_collector.py;
 llama.cpp b11434, tools/server/server-task.cpp; NVIDIA/dcgm-exporter, etc/default-counters.csv; node_exporter 1.5.0;
-rigup/programs/release_metrics.py. A counter of the Python client has `_total` behind the name that its source has.
+rigup/programs/release_metrics.py. The Python client appends `_total` to a counter's name in the source.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Kind = Literal["timeseries", "stat", "table", "state-timeline"]
 
 HOST = 'group=~"$group", host=~"$host"'
 SERVICE = f'{HOST}, service=~"$service"'
-# Every stage of SGLang's pipeline counts the same requests; a release without the label has none to tell apart.
+# Every stage of SGLang's pipeline counts the same requests; releases without the label have only one series.
 FIRST_STAGE = f'{SERVICE}, pp_rank=~"0|"'
 RATE = "[$__rate_interval]"
 ENGINE = "{{host}} {{service}}"
@@ -25,7 +25,7 @@ WIDE, HALF, THIRD = 24, 12, 8
 
 @dataclass(frozen=True)
 class Query:
-    """One expression; $group, $host, $service and $__rate_interval are Grafana's to fill in. legend: of each line."""
+    """One expression; Grafana fills in $group, $host, $service and $__rate_interval. legend: the label of each line."""
 
     expression: str
     legend: str
@@ -33,7 +33,7 @@ class Query:
 
 @dataclass(frozen=True)
 class Panel:
-    """One picture. unit: as Grafana calls it. width: of 24 columns. most: the top of its axis."""
+    """One panel. unit: Grafana's name. width: in 24ths of the page. most: the upper end of the axis."""
 
     title: str
     unit: str
@@ -53,12 +53,12 @@ class Row:
 
 
 def _each(template: str, *metrics: tuple[str, str], legend: str = ENGINE) -> tuple[Query, ...]:
-    """A query an engine; metrics: (name, what selects its series)."""
+    """One query for each metric. metrics: (name, selector of its series)."""
     return tuple(Query(template.format(metric=f"{name}{{{selector}}}"), legend) for name, selector in metrics)
 
 
 def _quantiles(vllm: str, sglang: str) -> tuple[Query, ...]:
-    """Quantiles of a histogram of each engine that has histograms."""
+    """Quantiles of a histogram, for the engines that have histograms."""
     return tuple(
         Query(
             f"histogram_quantile({q}, sum by (host, service, le) (rate({name}_bucket{{{SERVICE}}}{RATE})))",
@@ -82,24 +82,24 @@ def _rate(vllm: str, sglang: str, llama_cpp: str) -> tuple[Query, ...]:
 HEALTH = Row(
     "Health and versions",
     (
-        Panel("Targets that do not answer", "none", "How many /metrics do not answer Prometheus: 0 is right.",
+        Panel("Targets down", "none", "Number of targets that do not respond to Prometheus; it should be 0.",
               (Query(f"count(up{{{HOST}}} == 0) or vector(0)", "down"),), "stat", THIRD),
-        Panel("Services that are not active", "none", "rigup units that systemd does not report as active.",
+        Panel("Services not active", "none", "rigup units that systemd does not report as active.",
               (Query(f"count(rigup_service_active{{{SERVICE}}} == 0) or vector(0)", "not active"),), "stat", THIRD),
-        Panel("Since the last apply", "s", "How long ago rigup last applied something to each host.",
+        Panel("Since the last apply", "s", "Time since the last rigup apply on each host.",
               (Query(f"time() - max by (host) (rigup_apply_timestamp_seconds{{{HOST}}})", "{{host}}"),), "stat", THIRD),
-        Panel("Answers", "bool_yes_no", "Whether each engine and each exporter answers Prometheus.",
+        Panel("Targets up", "bool_yes_no", "Whether each engine and each exporter responds to Prometheus.",
               (Query(f"max by (job, host, service) (up{{{HOST}}})", "{{host}} {{job}} {{service}}"),),
               "state-timeline", HALF),
         Panel("Services active", "bool_yes_no", "Whether systemd reports the unit of each service as active.",
               (Query(f"rigup_service_active{{{SERVICE}}}", ENGINE),), "state-timeline", HALF),
-        Panel("Releases", "none", "Which build and checkpoint each service runs, and the number of its release.",
+        Panel("Releases", "none", "Build, checkpoint and release number of each service.",
               (Query(f"rigup_release_info{{{SERVICE}}}", ENGINE),), "table", HALF),
-        Panel("Last applies", "none", "For each host: the rigup version, the lock, the commit and the result.",
+        Panel("Last applies", "none", "rigup version, lock, commit and result of the last apply on each host.",
               (Query(f"rigup_apply_info{{{HOST}}}", "{{host}}"),), "table", HALF),
-        Panel("Restarts", "none", "How often systemd has restarted a service by itself. A step is a crash.",
+        Panel("Restarts", "none", "How often systemd has restarted each service. Every step is a crash.",
               (Query(f"rigup_service_restarts{{{SERVICE}}}", ENGINE),)),
-        Panel("Age of the release", "s", "How long ago the release of each service was made.",
+        Panel("Age of the release", "s", "Time since the release of each service was created.",
               (Query(f"time() - rigup_release_timestamp_seconds{{{SERVICE}}}", ENGINE),)),
     ),
 )  # fmt: skip
@@ -107,17 +107,17 @@ HEALTH = Row(
 REQUESTS = Row(
     "Requests",
     (
-        Panel("Running", "none", "Requests that each engine is working on now.",
+        Panel("Running", "none", "Requests that each engine is processing.",
               _sum("num_requests_running", "num_running_reqs", "requests_processing")),
-        Panel("Queued", "none", "Requests that are waiting. More than 0 for long means the engine is at its limit.",
+        Panel("Queued", "none", "Waiting requests. If this stays above 0, the engine is at its limit.",
               _sum("num_requests_waiting", "num_queue_reqs", "requests_deferred")),
-        Panel("Generated tokens", "suffix: tok/s", "Output tokens per second, all requests together.",
+        Panel("Generated tokens", "suffix: tok/s", "Output tokens per second, over all requests.",
               _rate("generation_tokens_total", "generation_tokens_total", "tokens_predicted_total")),
-        Panel("Prompt tokens", "suffix: tok/s", "Prompt tokens per second; llama.cpp leaves out those from its cache.",
+        Panel("Prompt tokens", "suffix: tok/s", "Prompt tokens per second; llama.cpp: without those from its cache.",
               _rate("prompt_tokens_total", "prompt_tokens_total", "prompt_tokens_total")),
         Panel("Time to first token", "s", "From a request's arrival to its first token. llama.cpp does not report it.",
               _quantiles("time_to_first_token_seconds", "time_to_first_token_seconds")),
-        Panel("Time per output token", "s", "Mean of each request's tokens after the first; of all for llama.cpp.",
+        Panel("Time per output token", "s", "Mean per request, without the first token; llama.cpp: of all tokens.",
               (*_quantiles("request_time_per_output_token_seconds", "request_time_per_output_token_seconds"),
                Query(f"sum by (host, service) (rate(llamacpp:tokens_predicted_seconds_total{{{SERVICE}}}{RATE})) / "
                      f"sum by (host, service) (rate(llamacpp:tokens_predicted_total{{{SERVICE}}}{RATE}))",
@@ -129,7 +129,7 @@ REQUESTS = Row(
         Panel("KV cache in use", "percentunit", "At 100 %, requests are preempted. llama.cpp does not report it.",
               (*_each("max by (host, service) ({metric})",
                       ("vllm:kv_cache_usage_perc", SERVICE), ("sglang:token_usage", SERVICE)),), most=1),
-        Panel("Prompt tokens from cache", "percentunit", "Share of prompt tokens that needed no computing.",
+        Panel("Prompt tokens from cache", "percentunit", "Share of prompt tokens taken from the cache.",
               (Query(f"sum by (host, service) (rate(vllm:prefix_cache_hits_total{{{SERVICE}}}{RATE})) / "
                      f"sum by (host, service) (rate(vllm:prefix_cache_queries_total{{{SERVICE}}}{RATE}))", ENGINE),
                Query(f"avg by (host, service) (sglang:cache_hit_rate{{{FIRST_STAGE}}})", ENGINE),
@@ -137,13 +137,13 @@ REQUESTS = Row(
                      f"(sum by (host, service) (rate(llamacpp:prompt_tokens_cached_total{{{SERVICE}}}{RATE})) + "
                      f"sum by (host, service) (rate(llamacpp:prompt_tokens_total{{{SERVICE}}}{RATE})))", ENGINE)),
               most=1),
-        Panel("Requests ended", "reqps", "By reason, where the engine reports it. llama.cpp does not count them.",
+        Panel("Requests ended", "reqps", "By reason, if the engine reports one. llama.cpp does not count them.",
               (Query(f"sum by (host, service, finished_reason) (rate(vllm:request_success_total{{{SERVICE}}}{RATE}))",
                      f"{ENGINE} {{{{finished_reason}}}}"),
                Query(f"sum by (host, service) (rate(sglang:num_requests_total{{{SERVICE}}}{RATE}))", ENGINE),
                Query(f"sum by (host, service) (rate(sglang:num_aborted_requests_total{{{SERVICE}}}{RATE}))",
                      f"{ENGINE} aborted"))),
-        Panel("Preempted for lack of cache", "reqps", "Preemptions (vLLM) and retractions (SGLang): work done twice.",
+        Panel("Preempted for lack of cache", "reqps", "Requests that vLLM preempted or SGLang retracted.",
               (Query(f"sum by (host, service) (rate(vllm:num_preemptions_total{{{SERVICE}}}{RATE}))", ENGINE),
                Query(f"sum by (host, service) (rate(sglang:num_retracted_requests_total{{{FIRST_STAGE}}}{RATE}))",
                      ENGINE))),
@@ -153,9 +153,9 @@ REQUESTS = Row(
 GPUS = Row(
     "GPUs",
     (
-        Panel("Busy", "percent", "Share of time in which a kernel ran; it does not show how full the GPU was.",
+        Panel("Busy", "percent", "Share of time in which a kernel ran, even if it used only part of the GPU.",
               (Query(f"DCGM_FI_DEV_GPU_UTIL{{{HOST}}}", GPU),), most=100),
-        Panel("GPU memory in use", "percentunit", "An engine takes its whole share at its start: flat is normal.",
+        Panel("GPU memory in use", "percentunit", "Engines allocate all memory at the start: a flat line is normal.",
               (Query(f"DCGM_FI_DEV_FB_USED{{{HOST}}} / "
                      f"(DCGM_FI_DEV_FB_USED{{{HOST}}} + DCGM_FI_DEV_FB_FREE{{{HOST}}})", GPU),), most=1),
         Panel("GPU memory left", "mbytes", "Memory still free on each GPU.",
@@ -164,11 +164,11 @@ GPUS = Row(
               (Query(f"DCGM_FI_DEV_GPU_TEMP{{{HOST}}}", GPU),)),
         Panel("Power", "watt", "Power draw of each GPU; rig.power_limit_w limits it.",
               (Query(f"DCGM_FI_DEV_POWER_USAGE{{{HOST}}}", GPU),)),
-        Panel("Clock", "hertz", "SM clock. Lower than usual under load means hot or at the power limit.",
+        Panel("Clock", "hertz", "SM clock. If it drops under load, the GPU is hot or at its power limit.",
               (Query(f"DCGM_FI_DEV_SM_CLOCK{{{HOST}}} * 1e6", GPU),)),
         Panel("Last Xid", "none", "The last error that the driver reported, 0 for none; NVIDIA documents the numbers.",
               (Query(f"DCGM_FI_DEV_XID_ERRORS{{{HOST}}}", GPU),)),
-        Panel("Memory copies", "percent", "Share of time in which memory was read or written; decoding depends on it.",
+        Panel("Memory copies", "percent", "Share of time in which GPU memory was read or written; it limits decoding.",
               (Query(f"DCGM_FI_DEV_MEM_COPY_UTIL{{{HOST}}}", GPU),), most=100),
     ),
 )  # fmt: skip
@@ -187,7 +187,7 @@ MACHINES = Row(
               (Query(f"1 - max by (host, mountpoint) (node_filesystem_avail_bytes{{{_REAL_FOLDERS}}}) / "
                      f"max by (host, mountpoint) (node_filesystem_size_bytes{{{_REAL_FOLDERS}}})",
                      "{{host}} {{mountpoint}}"),), most=1),
-        Panel("Disks read", "Bps", "Loading weights shows here; after that there is hardly any.",
+        Panel("Disks read", "Bps", "Bytes read from all disks, mostly while an engine loads weights.",
               (Query(f"sum by (host) (rate(node_disk_read_bytes_total{{{HOST}}}{RATE}))", "{{host}}"),)),
         Panel("Network received", "Bps", "All devices except loopback.",
               (Query(f'sum by (host) (rate(node_network_receive_bytes_total{{{HOST}, device!="lo"}}{RATE}))',

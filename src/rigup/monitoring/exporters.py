@@ -1,8 +1,8 @@
-"""The files that exporters need on a host: where they listen, what keeps NVIDIA's at its version, rigup's own facts."""
+"""The files that exporters need on a host: listen addresses, the pinned version of DCGM, and rigup's own metrics."""
 
 from __future__ import annotations
 
-from rigup.catalogue.monitoring import exporter_facts
+from rigup.catalogue.tools.monitoring import exporter_facts
 from rigup.layout import PROGRAMS
 from rigup.monitoring.paths import (
     GPU_FILE,
@@ -17,7 +17,7 @@ from rigup.monitoring.paths import (
 from rigup.plan import Monitoring
 from rigup.systemd.driver_files import preferences
 
-# Nothing here makes a mount namespace: in one of its own the exporter would tell of other file systems, read-only.
+# No option here creates a mount namespace, in which the exporter would report other file systems as read-only.
 SANDBOX = (
     "LockPersonality=yes",
     "MemoryDenyWriteExecute=yes",
@@ -26,7 +26,7 @@ SANDBOX = (
     "RestrictRealtime=yes",
     "RestrictSUIDSGID=yes",
     "SystemCallArchitectures=native",
-    # the last two: it reads how the clock is kept. What another release asks for beyond that is refused, not killed.
+    # The last two let it read the state of the clock. Any other call gets an error instead of killing the process.
     "SystemCallFilter=@system-service adjtimex clock_adjtime",
     "SystemCallErrorNumber=EPERM",
 )
@@ -35,14 +35,14 @@ _HEAD = "# Written by rigup: monitoring in group_data\n"
 
 
 def exporter_files(wanted: Monitoring) -> dict[str, str]:
-    """Text by path, of every file that the wanted exporters need beside their packages."""
+    """Maps path to text, for every file that the wanted exporters need besides their packages."""
     node = {NODE_FILE: _node_exporter(wanted), TIMED_FILE: _release_metrics(), TIMER_FILE: _timer()}
     gpus = {PREFERENCES: _held(), GPU_FILE: _gpu_exporter(wanted)}
     return (node if wanted.node_exporter else {}) | (gpus if wanted.dcgm_exporter else {})
 
 
 def address(listen: str, port: int) -> str:
-    """ADDRESS:PORT, an IPv6 address in brackets."""
+    """ADDRESS:PORT, with an IPv6 address in brackets."""
     return f"[{listen}]:{port}" if ":" in listen else f"{listen}:{port}"
 
 
@@ -64,13 +64,13 @@ def _gpu_exporter(wanted: Monitoring) -> str:
     return (
         f"{_HEAD}[Service]\n"
         f"Environment={variable}={address(wanted.listen, wanted.dcgm_port)}\n"
-        # some of its releases do not end when they are told to: NVIDIA/dcgm-exporter 606
+        # some releases do not exit when systemd asks them to: NVIDIA/dcgm-exporter 606
         "TimeoutStopSec=10\n"
     )
 
 
 def _held() -> str:
-    return preferences("DCGM and its exporter belong together", exporter_facts().gpu_exporter.versions)
+    return preferences("DCGM and its exporter need matching versions", exporter_facts().gpu_exporter.versions)
 
 
 def _release_metrics() -> str:
@@ -80,7 +80,7 @@ def _release_metrics() -> str:
         "[Service]\n"
         "Type=oneshot\n"
         f"ExecStart=/usr/bin/python3 -I {PROGRAMS}/{PROGRAM} {TEXT_FILE}\n"
-        # the folder's owner differs from release to release of Debian
+        # the folder's owner differs between Debian releases
         "CapabilityBoundingSet=CAP_DAC_OVERRIDE\n"
         "PrivateDevices=yes\n"
         "PrivateNetwork=yes\n"

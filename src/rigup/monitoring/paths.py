@@ -1,11 +1,11 @@
-"""What rigup puts onto a host that tells Prometheus of itself, by path and by unit."""
+"""The paths and units on a host that provide metrics for Prometheus."""
 
 from __future__ import annotations
 
 UNITS = "/etc/systemd/system"
 NODE_UNIT = "prometheus-node-exporter.service"
 GPU_UNIT = "nvidia-dcgm-exporter.service"
-# No service can be called that: names of services have no underscore.
+# No service can have this name, because service names do not contain underscores.
 TIMER = "rigup-release_metrics.timer"
 
 NODE_FILE = f"{UNITS}/{NODE_UNIT}.d/rigup.conf"
@@ -17,7 +17,7 @@ TEXT_FOLDER = "/var/lib/prometheus/node-exporter"
 TEXT_FILE = f"{TEXT_FOLDER}/rigup.prom"
 PROGRAM = "release_metrics.py"
 
-# The files of each exporter, and the units that run because of them.
+# The files of each exporter, and the units that they belong to.
 NODE_FILES = (NODE_FILE, TIMED_FILE, TIMER_FILE)
 GPU_FILES = (GPU_FILE, PREFERENCES)
 NODE_UNITS = (TIMER, NODE_UNIT)

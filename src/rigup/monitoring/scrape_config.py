@@ -1,4 +1,4 @@
-"""What Prometheus is to ask, from a fleet's plans: its configuration, with what it cannot reach named in it. Pure."""
+"""Prometheus' configuration from a fleet's plans, with a list of targets that Prometheus cannot reach. Pure."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from rigup.catalogue.monitoring import exporter_facts
+from rigup.catalogue.tools.monitoring import exporter_facts
 from rigup.monitoring.exporters import address
 from rigup.plan import Monitoring, Plan
 from rigup.systemd.api_key import is_loopback, wants_key
 
-# Prometheus allows no dot where the engines' own metrics have none either.
+# Prometheus does not allow a dot here; the engines' own metrics do not have one either.
 JOBS = {"vllm": "vllm", "sglang": "sglang", "llama.cpp": "llamacpp"}
-ANY = ("0.0.0.0", "::")  # noqa: S104  compared with, not bound
+ANY = ("0.0.0.0", "::")  # noqa: S104  compared, not bound
 
 
 @dataclass(frozen=True)
 class ScrapedHost:
-    """A host as it is to be scraped. address: where others reach it. here: whether Prometheus runs on it."""
+    """A host to scrape. address: the one at which others reach it. here: whether Prometheus runs on it."""
 
     name: str
     address: str
@@ -31,7 +31,7 @@ class ScrapedHost:
 
 @dataclass(frozen=True)
 class ScrapeTarget:
-    """One /metrics. address: HOST:PORT. key_file: holds the key that it wants, relative to the configuration; or ""."""
+    """One /metrics. address: HOST:PORT. key_file: the API key's file, relative to the configuration; "" without."""
 
     job: str
     address: str
@@ -41,7 +41,7 @@ class ScrapeTarget:
 
 @dataclass(frozen=True)
 class SkippedTarget:
-    """One /metrics that is not asked, and why; hint: what helps."""
+    """One /metrics that Prometheus cannot scrape, and why. hint: how to change that."""
 
     host: str
     what: str
@@ -51,14 +51,14 @@ class SkippedTarget:
 
 @dataclass(frozen=True)
 class Scraping:
-    """All of a fleet's."""
+    """The targets of a fleet. left_out: targets that Prometheus cannot scrape."""
 
     targets: tuple[ScrapeTarget, ...] = ()
     left_out: tuple[SkippedTarget, ...] = ()
 
 
 def scraping(hosts: Iterable[ScrapedHost]) -> Scraping:
-    """What is to be asked of these hosts, and what cannot be."""
+    """The targets of these hosts, and those that Prometheus cannot scrape."""
     found = [part for host in hosts for part in (*_engines(host), *_exporters(host))]
     return Scraping(
         tuple(part for part in found if isinstance(part, ScrapeTarget)),
@@ -73,7 +73,7 @@ def _engines(host: ScrapedHost) -> Iterator[ScrapeTarget | SkippedTarget]:
             yield SkippedTarget(host.name, service.name, "its plan is refused", "see why: rigup plan")
             continue
         if plan.rank:
-            continue  # of a service that spans hosts, the first one answers for all
+            continue  # in a node group, only the head serves /metrics
         engine = plan.build.engine
         labels = {"host": host.name, "group": host.group, "service": service.name, "engine": engine}
         guarded = wants_key(service) and engine in exporter_facts().engines.key_wanted
@@ -96,7 +96,7 @@ def _exporters(host: ScrapedHost) -> Iterator[ScrapeTarget | SkippedTarget]:
 def _target(
     host: ScrapedHost, job: str, what: str, listen: str, port: int, labels: dict[str, str], key_file: str = ""
 ) -> ScrapeTarget | SkippedTarget:
-    """Where Prometheus reaches what listens there, if it does."""
+    """The target for a listener, if Prometheus can reach it."""
     if is_loopback(listen):
         if host.here:
             return ScrapeTarget(job, address(listen, port), labels, key_file)
@@ -107,9 +107,9 @@ def _target(
 
 
 def prometheus_yml(scraped: Scraping, source: str, interval_s: int = 15, rules: str = "alerts.yml") -> str:
-    """The configuration. source: what it was made from, for its first line. rules: a file beside it.
+    """The text of the configuration. source: what it was made from, for the first line. rules: a file beside it.
 
-    A target with a key is a job of its own, since a key belongs to a job; its label `job` is that of the others.
+    A target with a key gets its own job, because a key belongs to a job; the label `job` stays the same.
     """
     lines = [
         f"# Written by rigup metrics from {source}",

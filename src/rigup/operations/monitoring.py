@@ -20,12 +20,12 @@ from rigup.plan import DriverRepository
 STEP = "monitoring"
 STOP_SECONDS = 120
 
-# $1 units to stop, then files to take away. A unit goes before the file that kept it on loopback.
+# $1 units to stop, then files to remove. A unit is stopped before the file that limits it to loopback is removed.
 _REMOVE = """
 units=$1; shift
 for unit in $units; do systemctl --quiet disable --now "$unit" 2>/dev/null || true; done
 for unit in $units; do
-  case "$(systemctl is-active "$unit" || true)" in active|activating) echo "$unit still runs" >&2; exit 1;; esac
+  case "$(systemctl is-active "$unit" || true)" in active|activating) echo "$unit is still running" >&2; exit 1;; esac
 done
 rm -f "$@"
 systemctl daemon-reload
@@ -40,7 +40,7 @@ class OutdatedUnits(FactBase[tuple[str, ...]]):
         return ()
 
     def command(self, files: tuple[tuple[str, str], ...]) -> str:
-        """files: (path, unit) pairs. systemd makes that link whenever it starts a unit."""
+        """files: (path, unit) pairs. systemd creates the compared link whenever it starts a unit."""
         find = "find {file} -newer /run/systemd/units/invocation:{unit} -printf '{unit}\\n' 2>/dev/null"
         return "; ".join(find.format(file=file, unit=unit) for file, unit in files) + "; true"
 
@@ -52,11 +52,11 @@ class OutdatedUnits(FactBase[tuple[str, ...]]):
 def removed_exporters(
     files: tuple[str, ...], units: tuple[str, ...], remains: tuple[str, ...] = ()
 ) -> Generator[FunctionCommand, None, None]:
-    """Have none of these exporters running, and none of rigup's files for them. Their packages stay.
+    """Ensures that these exporters do not run and rigup's files for them do not exist. Packages stay.
 
-    + files: of rigup's; where none of them is there, rigup has not put the exporter there, and leaves it alone
+    + files: rigup's files; if none exists, rigup did not install the exporter and leaves it alone
     + units: to stop and disable
-    + remains: what else goes then
+    + remains: further files to remove in that case
     """
     there = host.get_fact(TextFiles, paths=files)
     if not there:
@@ -71,9 +71,9 @@ def _remove(host: Host, units: tuple[str, ...], files: tuple[str, ...]) -> None:
 
 @operation()
 def gpu_exporter(repository: DriverRepository, versions: Mapping[str, str]) -> Generator[FunctionCommand, None, None]:
-    """Have NVIDIA's exporter of GPUs at exactly its version, with the DCGM that belongs to it.
+    """Ensures that NVIDIA's GPU exporter is installed at its exact version, with the matching DCGM.
 
-    + repository: NVIDIA's, from `driver_repository`; it becomes a source where it is none yet
+    + repository: NVIDIA's, from `driver_repository`; added as a source if it is missing
     + versions: by package, without the package's revision
     """
     there = host.get_fact(DebPackages)

@@ -1,1 +1,1 @@
-"""Decides, from rig, service, catalogue and lock, what will run; offline and without side effects."""
+"""Decides from rig, service, catalogue and lock what to run; works offline and without side effects."""

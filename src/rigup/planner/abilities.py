@@ -9,7 +9,7 @@ from rigup.catalogue.model import Model
 
 
 def unsupported(model: Model, release: EngineVersion, engines: Iterable[Engine]) -> tuple[str, str] | None:
-    """Why a release cannot serve a model's architecture, and what to do: message and hint. None where it can.
+    """Why a release cannot serve a model's architecture, and what to do: message and hint; None if it can.
 
     engines: those that are looked at for one that has it.
     """

@@ -1,9 +1,9 @@
-"""What the lock pins of a decided candidate: its build and its checkpoint."""
+"""What the lock pins for a decided candidate: its build and its checkpoint."""
 
 from __future__ import annotations
 
 from rigup.artifacts import Variant
-from rigup.catalogue.containers import container_facts
+from rigup.catalogue.tools.containers import container_facts
 from rigup.lock import Lock
 from rigup.plan import Build, Checkpoint
 from rigup.planner.candidate import Candidate
@@ -12,11 +12,11 @@ from rigup.planner.inputs.locked import entry_of
 
 
 def build_of(candidate: Candidate, lock: Lock) -> Build:
-    """The pinned build. A build from source is made for exactly the compute capabilities of the rig."""
+    """The pinned build. A build from source is compiled for exactly the compute capabilities of the rig."""
     engine, version, architecture = candidate.engine.name, candidate.version, candidate.rig.architecture
     variant: Variant = "cuda" if candidate.rig.gpus else "cpu"
     installed = candidate.build == "wheel"
-    # An archive of an engine that is not compiled holds its tuner, which no build depends on.
+    # A source archive of an engine that is not compiled only holds its tuner, which the build does not need.
     source = lock.source(engine, version) if candidate.build == "source" else None
     pins = lock.cuda_toolkit.packages if lock.cuda_toolkit else {}
     capabilities, several = candidate.rig.compute_capabilities, candidate.hosts > 1
@@ -48,12 +48,12 @@ def build_of(candidate: Candidate, lock: Lock) -> Build:
 
 
 def container_packages(candidate: Candidate) -> tuple[str, ...]:
-    """The Debian packages that run an image."""
+    """The Debian packages that an image needs to run."""
     return (container_facts().podman.package,) if candidate.build == "image" else ()
 
 
 def checkpoint_of(candidate: Candidate, lock: Lock) -> Checkpoint:
-    """The files that are served, from the lock where it pins them."""
+    """The files to serve, as the lock pins them."""
     entry = candidate.checkpoint
     locked = lock.checkpoint(entry.repo, entry.quant)
     return Checkpoint(

@@ -1,4 +1,4 @@
-"""One possibility: everything that a rule or a renderer needs to know about serving this service in this one way."""
+"""A candidate: everything that a rule or a renderer needs to know about one way of serving a service."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class GpuUsage:
     overhead: float
 
     def row(self, gpu: int) -> GpuMemory:
-        """The same in MiB: what is counted rounded up, so that the four parts add up to the capacity."""
+        """The usage in MiB. Used parts are rounded up, so that the four parts add up to the capacity."""
         capacity = int(self.capacity // MIB)
         weights, cache, overhead = mib(self.weights), mib(self.kv_cache), mib(self.overhead)
         return GpuMemory(
@@ -48,61 +48,60 @@ class GpuUsage:
 
     @property
     def free_mib(self) -> int:
-        """What stays free, MiB; negative if it does not fit."""
+        """Free MiB; negative if the candidate does not fit."""
         return int(self.capacity // MIB) - mib(self.weights) - mib(self.kv_cache) - mib(self.overhead)
 
 
 def mib(count: float) -> int:
-    """Bytes to MiB, up: what is counted must be there."""
+    """Bytes to MiB, rounded up, because all of it must be available."""
     return math.ceil(count / MIB)
 
 
 def expert_ranks(engine: str, tensor: int, data: int) -> int:
-    """How many GPUs share the experts of a layer: vLLM's data parallel ranks as well, SGLang's replicas are whole.
+    """How many GPUs share the experts of a layer: in vLLM also data parallel ranks; SGLang's replicas have all experts.
 
-    Source: SGLang 0.5.23 runtime_context.py: moe_tp_size is tp_size // moe_ep_size, so that --ep-size beyond --tp-size
-    leaves none.
+    Source: SGLang 0.5.23 runtime_context.py: moe_tp_size is tp_size // moe_ep_size, so --ep-size cannot exceed
+    --tp-size.
     """
     return tensor * (data if engine == "vllm" else 1)
 
 
 def stage_ranks(parallel: Parallel, stage: int) -> list[int]:
-    """The ranks of one pipeline stage in every replica; ranks go by data parallel, then pipeline, then tensor."""
+    """The ranks of one pipeline stage in every replica; ranks are ordered by data, then pipeline, then tensor."""
     firsts = [(replica * parallel.pipeline + stage) * parallel.tensor for replica in range(parallel.data)]
     return [first + rank for first in firsts for rank in range(parallel.tensor)]
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One way to serve `service` on `rig`. What the user left open is decided here; what the user said is obeyed.
+    """One way to serve `service` on `rig`. It follows the user's settings and decides what the user left open.
 
     gpu_indices: the GPUs used, in the order of ranks or, for llama.cpp, of its devices; empty on a CPU-only rig.
-    Those of a service across hosts are counted through, host by host: index % len(rig.gpus) is the one in rig.gpus.
-    catalogued: every engine that there is. engine, release: the engine's facts and the one version of it.
-    build: how that gets onto the host.
-    context: tokens that one request may use. kv_cache_type: never "auto": f16, bf16, fp8, q8_0, q5_1 or q4_0.
-    sequences: requests that run at once (--max-num-seqs, --max-running-requests, --parallel).
+    For a service across hosts, indices continue from host to host: index % len(rig.gpus) is the one in rig.gpus.
+    catalogued: every engine in the catalogue. engine, release: the engine's facts and one of its versions.
+    build: how the host gets it.
+    context: tokens per request. kv_cache_type: never "auto": f16, bf16, fp8, q8_0, q5_1 or q4_0.
+    sequences: concurrent requests (--max-num-seqs, --max-running-requests, --parallel).
     batched_tokens: prompt tokens in one step (--max-num-batched-tokens, --chunked-prefill-size, --ubatch-size).
     memory_fraction: vLLM's --gpu-memory-utilization, SGLang's --mem-fraction-static; 0 for llama.cpp.
-    attempts: the (memory_fraction, batched_tokens, sequences) that may be tried, in order; the first is the
-    engine's default.
+    attempts: (memory_fraction, batched_tokens, sequences) to try in this order; the first is the engine's default.
     fraction_given: whether the service's flags fix memory_fraction.
-    eager: CUDA graphs are off because the service says so.
-    pipeline_partition: layers of each pipeline stage, adding up to the model's; () without pipeline parallelism.
-    asked_partition: the partition that the service's environment asks for, () if none.
+    eager: the service turns CUDA graphs off.
+    pipeline_partition: layers of each pipeline stage, which add up to the model's; () without pipeline parallelism.
+    asked_partition: the partition in the service's environment, () if none.
     tensor_split: llama.cpp's --tensor-split: layers on each GPU, the output counted as one; () on fewer than two GPUs.
-    remote_layers: what llama.cpp has on other hosts where no host has a GPU, the output counted as one.
+    remote_layers: layers that llama.cpp puts on other hosts if no host has a GPU, the output counted as one.
     cpu_moe_layers: llama.cpp's --n-cpu-moe. cpu_offload_gib: vLLM's --cpu-offload-gb, for each GPU.
-    moe_configs: every tuned kernel that there is. triton: the locked version of it, None while that is not known.
-    names: options and variables read out of the very wheel that is locked; None where the catalogue's lists are of it.
-    driver_locked: whether the lock pins the rig's driver, so that it is held against what this needs.
-    driver_reserve: what the driver's branch keeps of each GPU beyond the calibrated constants; None for nothing.
-    overheads: what the fleet has measured itself in place of those constants.
-    usage, kv_tokens, host_memory_mib: what `rigup.planner.memory.fit` worked out; empty and 0 before that.
-    cache_spare_mib: what vLLM and SGLang have for KV cache beyond one request's context, on the poorest GPU. Stages
-    with more do not use it: every stage holds as many tokens as the poorest one.
-    peer_memory_mib: host memory of each host but the head.
-    prompt_cache_mib: llama-server's --cache-ram, a part of host_memory_mib; None for engines without.
+    moe_configs: every known tuned kernel. triton: the locked version of Triton, None if unknown.
+    names: options and variables from the locked wheel itself; None if the catalogue's lists apply to it.
+    driver_locked: whether the lock pins the rig's driver, which is then compared with what this candidate needs.
+    driver_reserve: memory that the driver's branch reserves on each GPU beyond the calibrated constants; None for none.
+    overheads: the fleet's own measurements, which replace the constants.
+    usage, kv_tokens, host_memory_mib: results of `rigup.planner.memory.fit`; empty and 0 before that.
+    cache_spare_mib: memory of vLLM and SGLang for KV cache beyond one request's context, on the GPU with the least.
+    Other stages do not use more, because every stage holds the same number of tokens.
+    peer_memory_mib: host memory of each worker.
+    prompt_cache_mib: llama-server's --cache-ram, a part of host_memory_mib; None for other engines.
     """
 
     rig: Rig
@@ -154,17 +153,17 @@ class Candidate:
 
     @property
     def memory(self) -> tuple[GpuMemory, ...]:
-        """What each GPU of the host, or of the first of several, will hold; empty before the memory is worked out."""
+        """The memory of each GPU of the only host, or of the head; empty before the memory is computed."""
         return self.memory_of(0)
 
     def memory_of(self, rank: int) -> tuple[GpuMemory, ...]:
-        """The same of the host of that rank."""
+        """The memory of each GPU on the host of a rank."""
         used = zip(self.gpu_indices, self.usage, strict=False)
         each = len(self.rig.gpus)
         return tuple(use.row(index % each) for index, use in used if index // each == rank)
 
     def host_memory_of(self, rank: int) -> int:
-        """MiB of one host's own memory."""
+        """MiB of main memory that one host needs."""
         return self.peer_memory_mib if rank else self.host_memory_mib
 
     @property
@@ -174,12 +173,12 @@ class Candidate:
 
     @property
     def driver_bytes(self) -> int:
-        """Bytes of each GPU that the driver keeps beyond the calibrated constants."""
+        """Bytes that the driver reserves on each GPU beyond the calibrated constants."""
         return self.driver_reserve.additional_mib * MIB if self.driver_reserve else 0
 
     @property
     def measured_overheads(self) -> dict[str, MeasuredOverhead | None]:
-        """By kind of GPU, what the fleet has measured of exactly this; None where it has not."""
+        """Maps GPU name to the fleet's measurement for exactly this candidate; None without a measurement."""
         return {
             gpu.name: measured_overhead(
                 self.overheads, self.engine.name, self.version, gpu.name, len(self.local_gpus), self.parallel
@@ -189,59 +188,59 @@ class Candidate:
 
     @property
     def runtime_bytes(self) -> float:
-        """What the engine's own process takes of each GPU: the most that any kind of them is said to need."""
+        """Bytes that the engine's own process needs on each GPU; the maximum over the kinds of GPU."""
         measured = self.measured_overheads.values() if self.overheads else ()
         standard = RUNTIME[self.engine.name]
         return max((found.runtime_mib * MIB if found else standard for found in measured), default=standard)
 
     @property
     def version(self) -> str:
-        """The engine's version, as users write it."""
+        """The engine's version, in the form that users write."""
         return self.release.version
 
     @property
     def known_options(self) -> frozenset[str]:
-        """Every option that the build's server takes."""
+        """Every option that the build's server accepts."""
         return self.names.options if self.names else known_options(self.engine.name, self.version)
 
     @property
     def known_variables(self) -> frozenset[str]:
-        """Every environment variable of its own that the build reads."""
+        """Every environment variable of the engine that the build reads."""
         return self.names.variables if self.names else known_variables(self.engine.name, self.version)
 
     def known_values(self, option: str) -> frozenset[str]:
-        """The values that an option with a fixed choice takes; empty where the choice is open or was not read."""
+        """The values that an option with fixed choices accepts; empty if the choice is open or unknown."""
         known, kind = known_values(self.engine.name, self.version, option), PARSER_OPTIONS.get(option)
         return known | self.release.abilities.names(kind) if kind else known
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:
-        """The GPUs used, in order, those of every host."""
+        """The GPUs used on all hosts, in order."""
         return tuple(self.rig.gpus[index % len(self.rig.gpus)] for index in self.gpu_indices)
 
     @property
     def experts(self) -> int:
-        """Experts a layer in this checkpoint, after pruning; 0 for a dense model."""
+        """Experts per layer in this checkpoint, after pruning; 0 for a dense model."""
         return self.checkpoint.experts or self.model.experts
 
     @property
     def sequences_held(self) -> int:
-        """Requests whose whole context the KV cache must hold: every slot of llama.cpp, one elsewhere."""
+        """Requests whose whole context the KV cache must hold: every slot in llama.cpp, one in other engines."""
         return self.sequences if self.engine.name == "llama.cpp" else 1
 
     @property
     def expert_shards(self) -> int:
-        """Into how many parts each expert's matrices are cut: 1 where whole experts are spread instead."""
+        """The number of parts that each expert's matrices are split into; 1 if the GPUs hold whole experts."""
         if self.parallel.expert > 1:
             return 1
         return expert_ranks(self.engine.name, self.parallel.tensor, self.parallel.data)
 
     @property
     def margin_mib(self) -> int | None:
-        """By how much the figures may be too small on the tightest GPU before it would not start, MiB.
+        """MiB by which the estimate may be too low on the tightest GPU before the engine fails to start.
 
-        vLLM does not start where one request's context does not fit into the KV cache, llama.cpp where the GPU is full,
-        SGLang on either account. None before the memory is worked out, and without GPUs.
+        vLLM fails if one request's context does not fit into the KV cache, llama.cpp if the GPU is full, and SGLang
+        in both cases. None without GPUs and before the memory is computed.
         """
         free = min((use.free_mib for use in self.usage), default=None)
         if free is None or self.engine.name == "llama.cpp":
@@ -250,6 +249,6 @@ class Candidate:
 
     @property
     def is_tight(self) -> bool:
-        """Whether the figures would have to be better than they have been shown to be."""
+        """Whether the candidate only fits if the estimate is better than its known error."""
         margin = self.margin_mib
         return margin is not None and margin < MARGIN_MIB

@@ -1,4 +1,4 @@
-"""From a request to a decision: the best possibility, or a refusal with every reason and what would fit."""
+"""Turns a request into a decision: the best candidate, or a refusal with every reason and with what would fit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rigup.planner.survey import Rejected, Survey, survey
 
 
 def decide(request: PlanningRequest, catalogue: Catalogue, lock: Lock) -> Decision | Refusal:
-    """Decides for one service on one rig. The same input always gives the same decision."""
+    """Decides for one service on one rig. Equal input gives an equal decision."""
     rig, service = request.rig, request.service
     found = survey(request)
     if not found.fitting:
@@ -71,7 +71,7 @@ def _refusal(request: PlanningRequest, found: Survey, catalogue: Catalogue, lock
 
 
 def _findings(request: PlanningRequest, found: Survey) -> tuple[Finding, ...]:
-    """The reasons of the possibility that came nearest, all of them; or why there was none."""
+    """All reasons of the candidate that came closest to fitting; or why there was no candidate."""
     if found.rejected:
         return nearest(found.rejected).findings()
     service, model = request.service, request.resolved.model
@@ -106,5 +106,5 @@ def _findings(request: PlanningRequest, found: Survey) -> tuple[Finding, ...]:
 
 
 def nearest(rejected: tuple[Rejected, ...]) -> Rejected:
-    """The rejected possibility with the fewest and smallest reasons; the first of equals."""
+    """The rejected candidate with the fewest and smallest reasons; among equals, the first."""
     return min(rejected, key=lambda entry: entry.rank)

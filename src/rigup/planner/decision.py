@@ -1,4 +1,4 @@
-"""What the planner decides for one service on one rig: pure, with no host's name and no word of a command in it."""
+"""The planner's decision for one service on one rig: pure, without host names and command lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rigup.service import Service
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """How the service will be served: the winning candidate, what the lock pins of it, and what to know about it."""
+    """How to serve the service: the winning candidate, what the lock pins for it, and what the user should know."""
 
     candidate: Candidate
     build: Build

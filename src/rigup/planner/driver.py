@@ -1,4 +1,4 @@
-"""Which NVIDIA driver a rig gets: the lock's version, the flavour that its cards need, and whether that is enough."""
+"""Which NVIDIA driver a rig gets: the lock's version, the flavour for its cards, and whether it is new enough."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from rigup.units import compute_capability
 
 
 def driver_plan(rig: Rig, lock: Lock, engine_floor: int = 0) -> DriverPlan | None:
-    """The driver of a rig; None where rigup leaves it alone: no GPU, none in the lock, or a rig that came with it.
+    """The driver of a rig; None if rigup does not manage it: no GPU, none in the lock, or one from the GPU's vendor.
 
     engine_floor: the lowest driver branch that the engine's CUDA accepts.
-    A GPU with unified memory (GB10) comes with its maker's system, whose driver belongs to its kernel.
+    A GPU with unified memory (GB10) has a vendor's system, whose driver belongs to its kernel.
     """
     if not _installs(rig) or lock.driver is None:
         return None
@@ -37,7 +37,7 @@ def driver_floor(rig: Rig, engine_floor: int) -> int:
 
 
 def made_for(rig: Rig, release: EngineVersion, method: BuildMethod, lock: Lock) -> MadeFor | None:
-    """What a build of this release is made against on this rig; None for one without CUDA."""
+    """The CUDA version and GPUs that a build of this release is made for; None for one without CUDA."""
     if not rig.gpus or release.cuda is None:
         return None
     if method != "source":
@@ -47,12 +47,12 @@ def made_for(rig: Rig, release: EngineVersion, method: BuildMethod, lock: Lock) 
 
 
 def driver_reserve(rig: Rig, lock: Lock) -> Reserve | None:
-    """What the locked driver keeps of each GPU beyond the planner's constants; None without a locked driver."""
+    """The memory that the locked driver reserves on each GPU beyond the planner's constants; None without a lock."""
     return driver_facts().reserve(int(lock.driver.branch)) if _installs(rig) and lock.driver else None
 
 
 def driver_refusals(rig: Rig, driver: DriverPlan | None) -> tuple[Finding, ...]:
-    """What speaks against the locked driver on this rig."""
+    """The reasons why the locked driver does not suit this rig."""
     if driver is None:
         return ()
     found: list[Finding] = []
@@ -86,7 +86,7 @@ def _installs(rig: Rig) -> bool:
 
 
 def _flavour(rig: Rig) -> Literal["open", "proprietary"]:
-    """Open wherever every card takes it: from Turing on that is NVIDIA's default, and Blackwell has no other."""
+    """Open if every card supports it: since Turing that is NVIDIA's default, and Blackwell requires it."""
     return "open" if all(_takes_open_modules(gpu.compute_capability) for gpu in rig.gpus) else "proprietary"
 
 

@@ -1,4 +1,4 @@
-"""From a driver plan and what a host is to package names: which at the driver's version, which beside it. Pure."""
+"""Package names for a driver plan on a host: those with the driver's version, and others. Pure."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ PERSISTENCE_UNIT = "nvidia-persistenced.service"
 def driver_packages(driver: DriverPlan, os: str, architecture: str, kernel: str, nvswitches: int) -> DriverPackages:
     """The packages of a driver on one host.
 
-    os, architecture: as the probe has them. kernel: the release that will boot. nvswitches: how many the host shows.
-    Raises InputError for a system that the driver is not packaged for.
+    os, architecture: as in the probe. kernel: the release that boots next. nvswitches: how many the host has.
+    Raises InputError for a system without driver packages.
     """
     facts, distribution = driver_facts(), _distribution(os)
     names = facts.packages
@@ -42,8 +42,8 @@ def driver_repository(
 ) -> DriverRepository:
     """The repository for one host.
 
-    address: what stands in for NVIDIA's repositories (a mirror); the same folders lie below it. fingerprint: of the key
-    that signs it, where that is another; its file is then named by its last eight digits.
+    address: a mirror of NVIDIA's repositories, with the same folders. fingerprint: of the mirror's signing key, if it
+    is another; the name of the key file is then its last eight digits.
     """
     distribution = _distribution(os)
     base = (address or driver_facts().repository.address).rstrip("/")
@@ -59,7 +59,7 @@ def driver_repository(
 
 
 def _flavour(kernel: str, distribution: SupportedSystem, architecture: str) -> str:
-    """What releases of this kernel end in: "amd64", "cloud-amd64", "generic"; the usual one for a kernel of others."""
+    """The end of this kernel's releases: "amd64", "cloud-amd64", "generic"; the usual one for an unknown kernel."""
     words = {"debian_architecture": DEBIAN_ARCHITECTURES[architecture]}
     flavours = distribution.kernel_flavours.format(**words)
     found = re.fullmatch(rf"[0-9.]+(?:[+~][\w.]+)?(?:-[0-9.]+)?-({flavours})", kernel)

@@ -40,12 +40,12 @@ def _gpu_figures(candidate: Candidate) -> Iterator[Evidence]:
 
 
 def _driver_figures(candidate: Candidate) -> Iterator[Evidence]:
-    """Only where the driver keeps more than the calibrated overhead holds."""
+    """Only if the driver reserves more than the calibrated overhead includes."""
     reserve = candidate.driver_reserve
     if candidate.gpu_indices and reserve is not None and reserve.additional_mib:
         yield Evidence(
-            subject=f"driver from branch {reserve.branch} on",
-            figure="keeps more of each GPU",
+            subject=f"driver since branch {reserve.branch}",
+            figure="additional reserve of each GPU",
             value=f"{reserve.additional_mib:,} MiB",
             source=f"{reserve.source}; confidence {reserve.confidence}",
         )
@@ -73,7 +73,7 @@ def _checkpoint_figures(candidate: Candidate) -> Iterator[Evidence]:
     )
     yield Evidence(
         subject=checkpoint.label,
-        figure="read for each token",
+        figure="read per token",
         value=bytes_text(active_bytes(checkpoint, model)),
         source="docs/memory.md: active experts, attention, router and head",
     )
@@ -86,9 +86,13 @@ def _checkpoint_figures(candidate: Candidate) -> Iterator[Evidence]:
 def _engine_figures(candidate: Candidate) -> Iterator[Evidence]:
     per_token = token_bytes(candidate.model, replace(candidate.storage, tensor=1))
     name = f"{candidate.engine.title} {candidate.version}"
+    abilities, architecture = candidate.release.abilities, candidate.release.architecture_of(candidate.model)
+    if architecture and abilities.has("architectures", architecture):
+        source = abilities.source("architectures", architecture)
+        yield Evidence(subject=name, figure="architecture", value=architecture, source=source)
     yield Evidence(
         subject=f"KV cache {candidate.kv_cache_type}",
-        figure="one token",
+        figure="size per token",
         value=f"{per_token:,.0f} bytes",
         source="docs/memory.md: what each layer keeps of it",
     )
@@ -96,7 +100,7 @@ def _engine_figures(candidate: Candidate) -> Iterator[Evidence]:
         subject=name,
         figure="largest context that fits",
         value=f"{_largest_context(candidate):,} tokens",
-        source="docs/memory.md: what leaves the margin free, up to the model's context",
+        source="docs/memory.md: the margin stays free, up to the model's context",
     )
     if candidate.usage:
         most = max(mib(use.overhead) for use in candidate.usage)
@@ -104,7 +108,7 @@ def _engine_figures(candidate: Candidate) -> Iterator[Evidence]:
             found.sources.get("runtime_mib", _UNSOURCED) for found in candidate.measured_overheads.values() if found
         ]
         source = "; ".join(dict.fromkeys(measured)) or "docs/memory.md: calibration"
-        yield Evidence(subject=name, figure="overhead of a GPU", value=f"{most:,} MiB", source=source)
+        yield Evidence(subject=name, figure="overhead per GPU", value=f"{most:,} MiB", source=source)
     if candidate.memory_fraction:
         option = "--gpu-memory-utilization" if candidate.engine.name == "vllm" else "--mem-fraction-static"
         yield Evidence(
@@ -113,6 +117,6 @@ def _engine_figures(candidate: Candidate) -> Iterator[Evidence]:
 
 
 def _largest_context(candidate: Candidate) -> int:
-    """With the margin, as where rigup picks it; what is asked for may leave less."""
+    """With the margin, as if rigup chose the context; a context that the user chose may leave less."""
     larger = with_largest_context(candidate)
     return max(candidate.context, larger.context if larger else 0)

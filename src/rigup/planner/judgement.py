@@ -1,4 +1,4 @@
-"""Asks the rules about a candidate: quickly whether any refuses, or everything that they have to say."""
+"""Applies the rules to a candidate, only to find out whether any refuses it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rigup.planner.rules import REFUSING
 def is_refused(candidate: Candidate) -> bool:
     """Whether any rule that the service does not silence refuses this candidate.
 
-    Quicker than asking for all that is wrong.
+    Faster than collecting all reasons.
     """
     allowed = candidate.service.allow
     return any(rule.id not in allowed and next(iter(rule.check(candidate)), None) for rule in REFUSING)

@@ -1,6 +1,6 @@
-"""Tuned fused-MoE kernel configs: the file that an engine will look for, in its own spelling, and who has it.
+"""Tuned fused-MoE kernel configs: the file name that an engine looks for, and whether rigup or the engine has the file.
 
-Names: vLLM fused_moe.py `get_config_file_name`, SGLang fused_moe_triton_config.py, both held to by tests/golden.
+Names: vLLM fused_moe.py `get_config_file_name`, SGLang fused_moe_triton_config.py; tests/golden compares with both.
 """
 
 from __future__ import annotations
@@ -27,35 +27,35 @@ DTYPE, BLOCK_SHAPE = "fp8_w8a8", (128, 128)
 # not among them.
 BACKEND_OPTIONS = {"vllm": "--moe-backend", "sglang": "--moe-runner-backend"}
 READING_BACKENDS = {"vllm": ("auto", "triton", "batched_triton"), "sglang": ("auto", "triton", "lora_triton")}
-# Before vLLM had the option: what turns its Triton kernels off.
+# Before vLLM had the option: variables that turn its Triton kernels off.
 OTHER_KERNELS = ("VLLM_USE_DEEP_GEMM", "VLLM_USE_FLASHINFER_MOE_FP8")
 
 
 def moe_config(candidate: Candidate) -> MoeConfig | None:
-    """The config that decides how fast the experts run, or None where no kernel runs that reads one.
+    """The config that decides how fast the experts run; None if no running kernel reads one.
 
-    On different cards each looks for a file of its own: the first that nobody has is told.
+    Each kind of card looks for its own file: returns the first one that is missing.
     """
     if not has_tuned_kernels(candidate) or unread_because(candidate):
         return None
     found = [_of_card(candidate, gpu) for gpu in _cards(candidate)]
-    told = next((config for config in found if config.status == "missing"), found[0])
-    return told.model_copy(update={"pins": {file.path: file.sha256 for file in used_files(candidate)}})
+    first_missing = next((config for config in found if config.status == "missing"), found[0])
+    return first_missing.model_copy(update={"pins": {file.path: file.sha256 for file in used_files(candidate)}})
 
 
 def used_files(candidate: Candidate) -> tuple[MoeConfigFile, ...]:
-    """The files of rigup's or the fleet's that the engine will be given, one for each kind of card; () for none."""
+    """The toolkit's or the fleet's files for the engine, one for each kind of card; () for none."""
     return () if unread_because(candidate) or hides_its_own(candidate) else own_files(candidate)
 
 
 def hides_its_own(candidate: Candidate) -> bool:
-    """Whether a folder of ours would hide the engine's own configs: SGLang reads one or the other, and out of an image
-    its own cannot be copied."""
+    """Whether a folder with rigup's files would hide the engine's own: SGLang reads only one folder, and rigup cannot
+    copy SGLang's own files out of an image."""
     return candidate.build == "image" and candidate.engine.name == "sglang"
 
 
 def own_files(candidate: Candidate) -> tuple[MoeConfigFile, ...]:
-    """The files that there are for this shape and these cards, whether they will be read or not."""
+    """The available files for this shape and these cards, even if the engine does not read them."""
     if not has_tuned_kernels(candidate):
         return ()
     found = (_own(candidate, gpu) for gpu in _cards(candidate))
@@ -63,14 +63,14 @@ def own_files(candidate: Candidate) -> tuple[MoeConfigFile, ...]:
 
 
 def against_the_lock(config: MoeConfig | None, lock: Lock) -> MoeConfig | None:
-    """The config with the files named that the lock does not pin."""
+    """The config with a list of the files that the lock does not pin."""
     if config is None:
         return None
     return config.model_copy(update={"unlocked": tuple(path for path in config.pins if path not in lock.moe_configs)})
 
 
 def has_tuned_kernels(candidate: Candidate) -> bool:
-    """Whether Triton's kernels can run these experts: block-FP8 ones on GPUs that compute in FP8, and not llama.cpp."""
+    """Whether Triton's kernels can run these experts: block FP8, on GPUs that compute in FP8, not in llama.cpp."""
     gpus = candidate.gpus
     if candidate.engine.name == "llama.cpp" or candidate.checkpoint.scheme != "fp8_block128" or not gpus:
         return False
@@ -78,7 +78,7 @@ def has_tuned_kernels(candidate: Candidate) -> bool:
 
 
 def unread_because(candidate: Candidate) -> str | None:
-    """What of the user's flags and variables makes kernels run that read no config ("--moe-backend marlin"), if any."""
+    """The flag or variable of the user that selects kernels without configs ("--moe-backend marlin"); None if none."""
     engine, service = candidate.engine.name, candidate.service
     option = BACKEND_OPTIONS.get(engine, "")
     value = {name.replace("_", "-"): value for name, value in service.flags.items()}.get(option)
@@ -91,7 +91,7 @@ def unread_because(candidate: Candidate) -> str | None:
 
 
 def shape(candidate: Candidate) -> tuple[int, int]:
-    """E and N: the experts that one GPU holds, and the width of an expert's slice on it."""
+    """E and N: experts per GPU, and the width of an expert's slice on the GPU."""
     experts = candidate.experts // candidate.parallel.expert
     return experts, candidate.model.expert_intermediate // candidate.expert_shards
 
@@ -99,32 +99,32 @@ def shape(candidate: Candidate) -> tuple[int, int]:
 def config_filename(
     engine: str, experts: int, width: int, device: str, dtype: str = DTYPE, block: tuple[int, int] | None = BLOCK_SHAPE
 ) -> str:
-    """The name of a config file as an engine looks for it. device: the card's name with underscores for spaces."""
+    """The name of the config file that an engine looks for. device: the card's name, with underscores for spaces."""
     if engine == "vllm" and "H200" in device.split("_"):
-        device = "NVIDIA_H200"  # vLLM takes the whole family for one card
+        device = "NVIDIA_H200"  # vLLM treats the whole family as one card
     words = [f"E={experts}", f"N={width}", f"device_name={device}"]
     if dtype:
         words.append(f"dtype={dtype}")
     if block:
-        # SGLang keeps the space inside the brackets, vLLM takes it out.
+        # SGLang keeps the space inside the brackets, vLLM removes it.
         words.append(f"block_shape=[{block[0]},{' ' if engine == 'sglang' else ''}{block[1]}]")
     return ",".join(words) + ".json"
 
 
 def config_filename_for(engine: str, tuned: TunedKernel) -> str:
-    """The name of a tuned kernel's file as an engine looks for it."""
+    """The name of a tuned kernel's file that an engine looks for."""
     device = "_".join(tuned.device.replace("/", " ").split())
     return config_filename(engine, tuned.experts, tuned.width, device, tuned.dtype, tuned.block_shape)
 
 
 def triton_version(environment: LockedEnvironment | None) -> str | None:
-    """The version of Triton in a locked environment; None where nothing is locked yet."""
+    """The version of Triton in a locked environment; None if it is unknown."""
     wheels = environment.files if environment else ()
     return next((name.split("-")[1].partition("+")[0] for name in wheels if name.startswith("triton-")), None)
 
 
 def locked_otherwise(candidate: Candidate, lock: Lock) -> tuple[Finding, ...]:
-    """The files that are not what the lock says, as reasons to refuse."""
+    """A refusal for each file that differs from the lock."""
     return tuple(
         Finding(
             rule="moe-config-lock",

@@ -1,10 +1,10 @@
-"""From `monitoring = ...` in group_data to which exporters a host runs, and where they listen. Pure."""
+"""Reads `monitoring = ...` from group_data: which exporters a host runs, and where they listen. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rigup.catalogue.monitoring import exporter_facts
+from rigup.catalogue.tools.monitoring import exporter_facts
 from rigup.errors import InputError
 from rigup.plain_values import quoted
 from rigup.plan import Monitoring
@@ -18,9 +18,9 @@ _EXAMPLE = 'write monitoring = {}, or with settings: monitoring = {"dcgm_exporte
 
 
 def read_monitoring(data: object, where: str, rig: Rig, services: Iterable[Service]) -> Monitoring:
-    """What `monitoring = ...` means. `where` is the path to it, for messages.
+    """Reads `monitoring = ...`. where: the path to it, for messages.
 
-    Raises InputError for what cannot be: no exporter at all, a port that is taken, GPUs that there are not.
+    Raises InputError if all exporters are off, a port is taken, or the rig has no GPUs for the GPU exporter.
     """
     if not isinstance(data, dict):
         raise InputError(f"{where}: must be a table, not {quoted(data)}", _EXAMPLE)
@@ -42,7 +42,7 @@ def read_monitoring(data: object, where: str, rig: Rig, services: Iterable[Servi
 
 
 def check_packaged(where: str, os: str) -> None:
-    """Raises InputError for a system that NVIDIA does not package its exporter for."""
+    """Raises InputError if NVIDIA does not package its exporter for this system."""
     systems = exporter_facts().gpu_exporter.systems
     if os not in systems:
         raise InputError(

@@ -1,4 +1,4 @@
-"""Sorts the possibilities of a request into those that fit and those that do not, each with its reasons."""
+"""Sorts the candidates of a request into those that fit and those that do not, each with its reasons."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rigup.planner.rules import refusals
 from rigup.units import GIB, MIB
 
 _MEMORY_SOURCE = "docs/memory.md"
-# Shortfalls of shape: rules cannot look at what has no shape.
+# Shortfalls of the layout, which make it impossible to apply the rules.
 _SHAPES = ("gpus", "partition", "hosts", "stages")
 _RULES = {
     "host": "host-memory",
@@ -32,41 +32,41 @@ _RULES = {
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A possibility that came to nothing: it does not fit, or rules refuse it, or both."""
+    """A candidate that cannot be served: it does not fit, or rules refuse it, or both."""
 
     candidate: Candidate
     shortfall: Shortfall | None
 
     def findings(self) -> tuple[Finding, ...]:
-        """Every violation, the rules' first."""
+        """Every reason, those of the rules first."""
         shapeless = self.shortfall is not None and self.shortfall.kind in _SHAPES
         found = () if shapeless else refusals(allowed(self.candidate) or self.candidate)
         return (*found, memory_finding(self.shortfall)) if self.shortfall else found
 
     @property
     def refused(self) -> bool:
-        """Whether rules refuse it, whatever its memory."""
+        """Whether rules refuse it, independently of its memory."""
         if self.shortfall is None:
             return True
         return self.shortfall.kind not in _SHAPES and allowed(self.candidate) is None
 
     @property
     def rank(self) -> tuple[int, int]:
-        """Smallest is nearest to fitting: rules that refuse weigh more than memory that lacks."""
+        """How far it is from fitting; the smallest is the closest. A refusal counts more than missing memory."""
         weight = 2 * self.refused + (self.shortfall is not None)
         return weight, self.shortfall.missing_mib if self.shortfall else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """Every possibility. `fitting` ones are settled and pass the rules."""
+    """All candidates. `fitting` ones have their memory computed and pass the rules."""
 
     fitting: tuple[Candidate, ...]
     rejected: tuple[Rejected, ...]
 
 
 def survey(request: PlanningRequest) -> Survey:
-    """Tries everything in GPU memory, and experts on the host only when asked or when nothing else fits."""
+    """Tries everything in GPU memory; tries experts in host memory only on request or if nothing else fits."""
     fitting: list[Candidate] = []
     rejected: list[Rejected] = []
     for candidate in candidates(request):
@@ -81,7 +81,7 @@ def survey(request: PlanningRequest) -> Survey:
 
 
 def _same_shortfall(candidate: Candidate, rejected: list[Rejected]) -> Rejected | None:
-    """The shortfall of the possibility before, if that differs in the KV cache alone and its weights do not fit."""
+    """The previous candidate's shortfall, if only the KV cache differs and the weights do not fit."""
     if not rejected or rejected[-1].shortfall is None or rejected[-1].shortfall.kind != "weights":
         return None
     if _layout(candidate) != _layout(rejected[-1].candidate):
@@ -105,7 +105,7 @@ def _tried(candidate: Candidate) -> Candidate | Rejected:
 
 
 def allowed(candidate: Candidate) -> Candidate | None:
-    """The candidate, or the same with experts spread, not yet settled, where only that breaks no rule."""
+    """The candidate if no rule refuses it, otherwise the same with expert parallelism; None if both are refused."""
     if not is_refused(candidate):
         return candidate
     spread = with_expert_parallel(candidate)
@@ -113,7 +113,7 @@ def allowed(candidate: Candidate) -> Candidate | None:
 
 
 def shape_error(candidate: Candidate) -> Shortfall | None:
-    """What is wrong with the sizes that the service names: too few GPUs for them, or a partition of other layers."""
+    """Why the sizes that the service names are impossible: too few GPUs, or a partition that does not match."""
     parallel, asked = candidate.parallel, candidate.asked_partition
     ranks = parallel.tensor * parallel.pipeline * parallel.data
     if (
@@ -144,9 +144,9 @@ def shape_error(candidate: Candidate) -> Shortfall | None:
 
 
 def fit_memory(candidate: Candidate) -> Candidate | Shortfall:
-    """The candidate settled. An engine gets more of a GPU than its default only where the default is not enough.
+    """The candidate with its memory computed; gives an engine more of a GPU than its default only if necessary.
 
-    Enough has the margin that the figures need; where nothing has, the first that fits.
+    Prefers the first attempt that leaves the margin free, then the first that fits.
     """
     settled = place_in_memory(candidate)
     if _suffices(settled) or len(candidate.attempts) < 2:
@@ -166,7 +166,7 @@ def fit_memory(candidate: Candidate) -> Candidate | Shortfall:
 
 
 def _of_shared_memory(short: Shortfall) -> bool:
-    """Whether it is the host that lacks what a GPU without memory of its own was given more of."""
+    """Whether the host lacks memory because a GPU that shares it was given more."""
     return short.kind == "host" and any(gpu.unified_memory for gpu in short.candidate.gpus)
 
 
@@ -180,9 +180,9 @@ def _attempted(candidate: Candidate, attempt: Attempt) -> Candidate | Shortfall:
 
 
 def _offloaded(request: PlanningRequest, rejected: list[Rejected]) -> Iterator[Candidate]:
-    """Each possibility on all GPUs that only lacks GPU memory, with the least offload that makes it fit.
+    """Each candidate on all GPUs that only lacks GPU memory, with the smallest offload that makes it fit.
 
-    Of those that differ in the KV cache alone, the first: a smaller cache would be no better.
+    If several differ only in the KV cache, takes the first: a smaller cache would not be better.
     """
     everything = request.resolved.gpu_indices
     found: Candidate | None = None
@@ -202,9 +202,9 @@ def _offloaded(request: PlanningRequest, rejected: list[Rejected]) -> Iterator[C
 
 
 def least_offload(shortfall: Shortfall) -> Candidate | None:
-    """The candidate with as little on the host as makes it fit: whole layers' experts, or GiB of each GPU for vLLM.
+    """The candidate with the smallest offload that fits: experts of whole layers, or in vLLM, GiB of each GPU.
 
-    None where the engine cannot offload, the rig does not declare its host memory, or that is too small.
+    None if the engine cannot offload, the rig does not declare its host memory, or the host memory is too small.
     """
     candidate = shortfall.candidate
     low, high, best, tight = 1, _most_offload(shortfall), None, None
@@ -224,7 +224,7 @@ def least_offload(shortfall: Shortfall) -> Candidate | None:
 
 
 def _most_offload(shortfall: Shortfall) -> int:
-    """The most that the host could take and the model has, or 0 if the host takes less than what lacks."""
+    """The largest possible offload, or 0 if the host has less memory than is missing."""
     candidate, host = shortfall.candidate, (shortfall.candidate.rig.host_memory_gib or 0) * GIB
     if shortfall.missing_mib * MIB > host:
         return 0
@@ -244,7 +244,7 @@ def _offloading(candidate: Candidate, amount: int) -> Candidate:
 
 
 def memory_finding(shortfall: Shortfall) -> Finding:
-    """A shortfall as a refusal."""
+    """A shortfall as a finding that refuses."""
     hint = {
         "weights": "use a smaller quantisation, more GPUs, or experts in host memory",
         "context": "use a shorter context, a smaller KV cache type or a smaller quantisation",

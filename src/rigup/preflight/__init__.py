@@ -1,4 +1,4 @@
-"""Whether a host is what its plan expects: operating system, driver, rig, ports, disk.
+"""Checks whether a host is what its plan expects: operating system, driver, rig, ports, disk.
 
 May import nouns, catalogue, planner, facts and operations.
 """

@@ -1,4 +1,4 @@
-"""What must be true of a host before anything on it is changed: plan against probe, all findings at once. Pure."""
+"""Compares a probe with plans before rigup changes the host, and returns all findings at once. Pure."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ CLOCK_SKEW_SECONDS = 300
 SPACE_FOR_A_BUILD = 2 * GIB
 SPACE_FOR_WEIGHTS_SHARE = 0.02
 OF_APPLY_ALONE = ("host-clock", "host-disk", "host-port")
-"""The rules that matter to nobody who puts nothing on a host."""
+"""Rules that only matter to a verb that puts something on a host."""
 _FOREIGN = ("host-os", "host-init", "host-architecture")
 
 
 def preflight(probe: Probe, plans: tuple[Plan, ...], now: float, remove: bool = False) -> tuple[Finding, ...]:
-    """All that speaks against applying these plans to this host.
+    """All findings that prevent these plans from being applied to this host.
 
-    now: this machine's time, seconds since 1970. remove: services that no plan names will be gone by then.
+    now: this machine's time, in seconds since 1970. remove: the run also removes services that no plan names.
     """
     return (
         *_operating_system(probe),
@@ -41,7 +41,7 @@ def preflight(probe: Probe, plans: tuple[Plan, ...], now: float, remove: bool = 
 
 
 def unsupported_host_findings(found: tuple[Finding, ...], probe: Probe, plans: tuple[Plan, ...]) -> tuple[Finding, ...]:
-    """Of what speaks against an apply, what leaves nothing to be asked: the host is of no kind that rigup knows."""
+    """The findings of an apply that mean that rigup does not support this kind of host and cannot query it."""
     declared = differences(plans[0].rig, probe) if plans else ()
     return tuple(one for one in found if one.rule in _FOREIGN and one not in declared)
 
@@ -49,7 +49,7 @@ def unsupported_host_findings(found: tuple[Finding, ...], probe: Probe, plans: t
 def _containers(probe: Probe, plans: tuple[Plan, ...]) -> Iterator[Finding]:
     if not any(plan.build and plan.build.method == "image" for plan in plans):
         return
-    from rigup.planner.rules.images import without_quadlet  # with it come all rules
+    from rigup.planner.rules.images import without_quadlet  # imports all rules, which is slow
 
     if problem := without_quadlet(probe.os):
         yield Finding(rule="host-quadlet", message=problem[0], hint=problem[1])
@@ -111,8 +111,8 @@ def _missing_build(probe: Probe, plan: Plan) -> bool:
 
 
 def _missing_weights(probe: Probe, plans: tuple[Plan, ...]) -> int:
-    """How many bytes of weights are yet to come. Services may serve the same ones, or others of one folder."""
-    wanted: dict[str, dict[str, int]] = {}  # by folder and quantisation, each of which has files of its own
+    """How many bytes of weights are still missing. Services may share the same weights, or a folder."""
+    wanted: dict[str, dict[str, int]] = {}  # folder to quantisation to bytes: each quantisation has its own files
     for checkpoint in (plan.checkpoint for plan in plans if plan.checkpoint):
         if checkpoint.revision is not None:
             folder = layout.weights_folder(checkpoint.repo, checkpoint.revision)
@@ -135,13 +135,13 @@ def _named_gpus(probe: Probe, plans: tuple[Plan, ...]) -> Iterator[Finding]:
 
 
 def _left_over_units(probe: Probe, plans: tuple[Plan, ...]) -> set[str]:
-    """The units of services of rigup's that no plan names any more."""
+    """The units of rigup's services on the host that no plan names."""
     return {layout.unit_name(name) for name in set(probe.current) - {plan.service.name for plan in plans}}
 
 
 def _port(probe: Probe, plan: Plan, left_over: set[str], remove: bool) -> Iterator[Finding]:
     own = layout.unit_name(plan.service.name)
-    for listener in probe.listeners if plan.rank == 0 else ():  # the head alone has the API
+    for listener in probe.listeners if plan.rank == 0 else ():  # only the head serves the API
         if listener.port != plan.service.port or not _same_place(listener.address, plan.service.listen):
             continue
         if listener.unit == own or (remove and listener.unit in left_over):
@@ -159,9 +159,9 @@ def _port(probe: Probe, plan: Plan, left_over: set[str], remove: bool) -> Iterat
 
 
 def _same_place(there: str, wanted: str) -> bool:
-    """Whether two programs cannot listen at the same port of these addresses; what is no address is taken to be any.
+    """Whether two listeners on the same port conflict at these addresses; an invalid address conflicts with any.
 
-    "::" stands for IPv4 as well, but where a program asks for IPv6 alone, which is not known here.
+    "::" includes IPv4, unless a program asks for IPv6 only, which rigup cannot see here.
     """
     try:
         one, other = _address(there), _address(wanted)
@@ -174,6 +174,6 @@ def _same_place(there: str, wanted: str) -> bool:
 
 
 def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """As the kernel takes it. Raises ValueError where it is none."""
+    """The address as the kernel interprets it. Raises ValueError if it is invalid."""
     found = ipaddress.ip_address("127.0.0.1" if text == "localhost" else text.partition("%")[0])
-    return getattr(found, "ipv4_mapped", None) or found  # how ss shows IPv4 on a socket of IPv6
+    return getattr(found, "ipv4_mapped", None) or found  # ss shows IPv4 on an IPv6 socket in this form

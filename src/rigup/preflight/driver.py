@@ -1,4 +1,4 @@
-"""The driver that a host has, held against what the plan's build was made with, where rigup leaves it alone. Pure."""
+"""Checks whether the driver on a host fits the plan's build, for hosts whose driver rigup does not manage. Pure."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _BACK = "or reinstall the driver that this host had"
 
 
 def driver_findings(plans: tuple[Plan, ...], probe: Probe) -> Iterator[Finding]:
-    """Why the host's own driver runs none, or not all, of these plans. Nothing where rigup installs the driver."""
+    """Why the host's own driver cannot run some of these plans. No findings if rigup installs the driver."""
     gpus = plans[0].rig.gpus if plans else ()
     needing = [plan for plan in plans if plan.build and plan.build.made_for]
     if not gpus or not needing or plans[0].driver is not None:
         return
     version = nvidia_versions().driver.default
     lock = f"let rigup install and hold {version}: rigup lock --upgrade driver"
-    # the driver of such a GPU comes with its maker's system, and rigup installs none
+    # the vendor's system brings the driver of such a GPU, and rigup does not install one
     way = "update it with its maker's tools" if any(gpu.unified_memory for gpu in gpus) else lock
     nvidia = probe.nvidia
     if not nvidia.loaded:
@@ -42,9 +42,9 @@ def driver_findings(plans: tuple[Plan, ...], probe: Probe) -> Iterator[Finding]:
 
 
 def too_old(plan: Plan, probe: Probe) -> str:
-    """Why the loaded driver cannot run what a plan's build was made with, both numbers in it; "" where it can.
+    """Why the loaded driver cannot run a plan's build, with both version numbers; "" if it can.
 
-    CUDA runs on every driver of its own major version or a later one (docs.nvidia.com/deploy/cuda-compatibility).
+    CUDA runs on any driver of the same or a later major version (docs.nvidia.com/deploy/cuda-compatibility).
     """
     made, nvidia = plan.build.made_for if plan.build else None, probe.nvidia
     if plan.build is None or made is None or not nvidia.loaded:

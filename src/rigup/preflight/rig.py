@@ -1,4 +1,4 @@
-"""The rig that was declared, held against what a host really is: every difference, with both values. Pure."""
+"""Compares the declared rig with the probed host, and names every difference with both values. Pure."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from rigup.plan import Finding
 from rigup.rig import Gpu, Rig
 from rigup.units import MIB
 
-# The kernel keeps some of what is plugged in for itself, and people round.
+# The kernel reserves part of the installed memory, and people round the number.
 HOST_MEMORY_TOLERANCE = 0.05
-# Driver branches report a little more or less of the same card; ECC takes a sixteenth.
+# Driver versions report slightly different sizes for the same card; ECC takes a sixteenth.
 GPU_MEMORY_TOLERANCE = 0.02
 
 _DESCRIBE = "update group_data to match the host, or change the host"
 
 
 def differences(rig: Rig, probe: Probe) -> tuple[Finding, ...]:
-    """Everything in which this host is not the rig. GPUs that cannot be asked yet (no driver) are only counted.
+    """Every difference between this host and the rig. Without a driver, GPUs are only counted.
 
-    A rig without GPUs says nothing about cards that nothing drives.
+    If the rig has no GPUs, cards without a driver are not a difference.
     """
     gpus = _gpus(rig, probe) if rig.gpus or probe.nvidia.cuda else ()
     return (*_operating_system(rig, probe), *_host_memory(rig, probe), *gpus)
@@ -54,7 +54,7 @@ def _gpus(rig: Rig, probe: Probe) -> Iterator[Finding]:
         if gpu.mig:
             yield Finding(
                 rule="host-gpu-mig",
-                message=f"{described(gpu)}: declared: whole; found: split, MIG is on",
+                message=f"{described(gpu)}: declared: a whole GPU; found: MIG is on",
                 hint=f"nvidia-smi -i {gpu.index} -mig 0, then reset the GPU or reboot",
             )
     if probe.gpus:
@@ -95,16 +95,16 @@ def _memory(declared: Gpu, gpu: ProbedGpu) -> Iterator[Finding]:
 
 
 def _counts(rig: Rig, found: str, probe: Probe) -> Finding:
-    said = probe.nvidia.error and f" (NVML: {probe.nvidia.error})"
+    nvml_error = probe.nvidia.error and f" (NVML: {probe.nvidia.error})"
     return Finding(
         rule="host-gpus",
-        message=f"declared: {_counted([gpu.name for gpu in rig.gpus])}; found: {found}{said}",
+        message=f"declared: {_counted([gpu.name for gpu in rig.gpus])}; found: {found}{nvml_error}",
         hint="update group_data to match the hardware, or reinstall the missing card",
     )
 
 
 def described(gpu: ProbedGpu) -> str:
-    """A GPU as messages name it: by index, name and UUID, as far as they are known."""
+    """A GPU in messages: index, name and UUID, as far as they are known."""
     known = ", ".join(part for part in (gpu.name, gpu.uuid) if part)
     return f"GPU {gpu.index} ({known})" if known else f"GPU {gpu.index}"
 

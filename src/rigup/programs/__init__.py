@@ -1,6 +1,6 @@
-"""Programs that run on hosts, each one file on Python 3.10's standard library, so that copying it is installing it.
+"""Programs that run on hosts. Each is one file for Python 3.10's standard library, so that copying it installs it.
 
-File names are unique: on a host all programs lie side by side in one folder and import one another by name.
+File names are unique: on a host all programs share one folder and import one another by name.
 """
 
 from __future__ import annotations

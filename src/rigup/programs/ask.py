@@ -3,19 +3,18 @@
 usage: ask.py REQUEST.json     (or - for standard input)
 
 The request: {"url", "health", "model", "question", "max_tokens", "key_file", "unit", "wait_s", "timeout_s"}.
-The answer: {"state": "answered", "answer", "reasoning", "tokens", "seconds", "tokens_per_second"},
+The reply: {"state": "answered", "answer", "reasoning", "tokens", "seconds", "tokens_per_second"},
 or {"state": "starting" | "failed", "why"}.
 "starting" means that the caller should ask again.
 
-Root reads the key and sees whose port it is (`listeners.py`); the conversation is that of a process without rights.
-Needs http_reader.py, listeners.py and unprivileged.py beside it. Python 3.11 standard library only.
+Root reads the key and checks which unit owns the port (`listeners.py`); a process without privileges sends the request.
+Needs http_reader.py, listeners.py and unprivileged.py in its folder. Python 3.11 standard library only.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import os
 import subprocess
 import sys
 import time
@@ -32,24 +31,20 @@ else:
     from unprivileged import output_of  # type: ignore[import-not-found, no-redef]
 
 COMPLETIONS = "/v1/chat/completions"
-EARLY, EARLY_SECONDS = "##rigup-early##", 5
-REMEMBERED = "#ask"
 CONNECT_SECONDS = 5
 HEALTH_SECONDS = 5
-# an answer comes in one piece once it is made
+# a response arrives in one piece once it is generated
 BODY_SECONDS = 20
 MOST_KEY = 1 << 14
 MOST_TEXT = 1 << 16
 MOST_REPLY = 1 << 20
 MOST_TOKENS = 1 << 40
-# what another program may write into the same pipe without being torn apart
-WHOLE = 4096
 
 Reply = dict[str, Any]
 
 
 class Asking:
-    """One service of this host. url: "http://host:port". unit: to which that port must belong."""
+    """One service of this host. url: "http://host:port". unit: the systemd unit that must own that port."""
 
     def __init__(self, url: str, unit: str) -> None:
         self._netloc = url.removeprefix("http://")
@@ -60,15 +55,15 @@ class Asking:
     def healthy(self, path: str) -> bool:
         """Whether /health returns 200; necessary but not sufficient. Raises Stranger."""
         try:
-            said = self._say(self._request("GET", path), HEALTH_SECONDS, lambda status, body, _: {"status": status})
+            reply = self._say(self._request("GET", path), HEALTH_SECONDS, lambda status, body, _: {"status": status})
         except Stranger:
             raise
         except OSError:
             return False
-        return said.get("status") == 200
+        return reply.get("status") == 200
 
     def complete(self, key_file: str | None, body: bytes, seconds: float) -> Reply:
-        """One chat completion."""
+        """Sends one chat completion and returns the reply."""
         try:
             headers = [f"Authorization: Bearer {_key(key_file)}"] if key_file else []
             request = self._request("POST", COMPLETIONS, *headers, body=body)
@@ -82,7 +77,7 @@ class Asking:
         return "\r\n".join([*lines, "", ""]).encode() + body
 
     def _say(self, request: bytes, seconds: float, read: Any) -> Reply:
-        """Sends a request, and has `read` make a reply of status, body and seconds. Raises OSError."""
+        """Sends a request; `read` makes a reply from status, body and seconds. Raises OSError."""
         with self._port.connect(self._host, self._number, min(seconds, CONNECT_SECONDS)) as connection:
 
             def converse() -> bytes:
@@ -94,8 +89,8 @@ class Asking:
                     reply = _failed(f"unexpected response: {error}")
                 return json.dumps(reply).encode()
 
-            said = output_of(converse, seconds + BODY_SECONDS, MOST_REPLY)
-        reply: Reply = json.loads(said) if said else _failed("unexpected response: too slow or too large")
+            output = output_of(converse, seconds + BODY_SECONDS, MOST_REPLY)
+        reply: Reply = json.loads(output) if output else _failed("unexpected response: too slow or too large")
         return reply
 
 
@@ -119,15 +114,15 @@ def unit_state(unit: str) -> tuple[str, int]:
     return found.get("ActiveState", "unknown"), int(found.get("NRestarts") or 0)
 
 
-def body_of(request: dict[str, Any]) -> str:
-    """The request body, on one line: a chat completion at temperature 0."""
+def _body(request: dict[str, Any]) -> bytes:
+    """The request body: a chat completion at temperature 0."""
     body = {
         "model": request["model"],
         "messages": [{"role": "user", "content": request["question"]}],
         "max_tokens": request["max_tokens"],
         "temperature": 0,
     }
-    return json.dumps(body)
+    return json.dumps(body).encode()
 
 
 def reply_to(status: int, body: bytes, seconds: float) -> Reply:
@@ -158,9 +153,9 @@ def reply_to(status: int, body: bytes, seconds: float) -> Reply:
     }
 
 
-def _field(said: Any, name: str, kind: Any) -> Any:
+def _field(content: Any, name: str, kind: Any) -> Any:
     """A field of a JSON object. Raises ValueError if it is missing or of another type."""
-    found = said.get(name) if isinstance(said, dict) else None
+    found = content.get(name) if isinstance(content, dict) else None
     if not isinstance(found, kind) or isinstance(found, bool):
         raise ValueError(f"{name} is missing or invalid")
     return found
@@ -174,7 +169,7 @@ def _text(message: dict[str, Any], name: str) -> str:
 
 
 def ask(request: dict[str, Any]) -> Reply:
-    """Waits up to wait_s for the endpoint, then asks."""
+    """Waits up to wait_s for the endpoint, then sends the request."""
     asking = Asking(request["url"], request["unit"])
     deadline = time.monotonic() + request["wait_s"]
     try:
@@ -189,28 +184,7 @@ def ask(request: dict[str, Any]) -> Reply:
             time.sleep(0.2)
     except Stranger as error:
         return _failed(str(error))
-    return asking.complete(request["key_file"], body_of(request).encode(), request["timeout_s"])
-
-
-def early_question(request: dict[str, Any]) -> str:
-    """The line that `ask_early` needs for a request."""
-    return f"{request['url']} {request['unit']} {request['key_file'] or '-'} {body_of(request)}"
-
-
-def ask_early(path: str) -> None:
-    """Asks services while their host is still being looked at; a line for each: EARLY, a name, the reply.
-
-    path: of a file with lines of REMEMBERED, a name and an `early_question`; other lines are somebody else's. Nobody
-    waits for long, and of what has not answered there is just the name: whoever has the time, or wants to know why,
-    asks again.
-    """
-    with open(path) as file:
-        remembered = [line.rstrip("\n").split(" ", 5)[1:] for line in file if line.startswith(f"{REMEMBERED} ")]
-    for name, url, unit, key_file, body in remembered:
-        reply = Asking(url, unit).complete(key_file if key_file != "-" else None, body.encode(), EARLY_SECONDS)
-        said = json.dumps(reply) if reply["state"] == "answered" else ""
-        line = f"{EARLY} {name} {said}\n".encode()
-        os.write(1, line if len(line) <= WHOLE else f"{EARLY} {name} \n".encode())
+    return asking.complete(request["key_file"], _body(request), request["timeout_s"])
 
 
 def main(source: str = "-") -> None:

@@ -1,13 +1,13 @@
-"""Runs on a host, as an unprivileged user: makes the Python environment of one engine build, from hashes only.
+"""Runs on a host, as an unprivileged user: builds the Python environment of one engine from wheels pinned by hash.
 
 usage: build_environment.py JOB.json
 
 The job: {"uv": {"file", "sha256"}, "python", "python_from": "uv" | "os", "python_mirror", "files": {wheel: sha256},
-"addresses": {wheel: url}, "wheels": folder that holds every wheel (then nothing is asked of any index) or null,
-"index": simple index or null for uv's own default, "cache": uv's cache, "provides": {distribution: version}, "work",
-"result", "checks": [[argv, what its answer must hold]], "manifest"}. `result` must be the environment's path for good,
-since scripts and pyvenv.cfg hold it: systemd shows the unfinished folder there. It gets a manifest.json last, so a
-result without one is unfinished. Python 3.10 standard library only.
+"addresses": {wheel: url}, "wheels": folder with every wheel (then no index is used) or null, "index": simple index or
+null for uv's default, "cache": uv's cache, "provides": {distribution: version}, "work", "result", "checks": [[argv,
+expected text]], "manifest"}. `result` must be the environment's final path, since scripts and pyvenv.cfg contain it:
+systemd mounts the unfinished folder there. manifest.json is written last, so a result without one is unfinished.
+Python 3.10 standard library only.
 """
 
 from __future__ import annotations
@@ -53,18 +53,18 @@ def verify(path: Path, sha256: str) -> None:
 
 
 def distribution(wheel: str) -> tuple[str, str]:
-    """The normalised name and the version that a wheel's file name says."""
+    """The normalised name and the version in a wheel's file name."""
     name, version = wheel.split("-")[:2]
     return normalised(name), version
 
 
 def normalised(name: str) -> str:
-    """A distribution's name as all its spellings compare."""
+    """A distribution's name in the form in which names are compared."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def requirements(files: dict[str, str], addresses: dict[str, str]) -> str:
-    """A requirements file in which every line names one wheel by version, or by address, and by hash."""
+    """A requirements file in which every line pins one wheel by version or by address, and by hash."""
     lines = []
     for wheel, sha256 in sorted(files.items()):
         name, version = distribution(wheel)
@@ -74,7 +74,7 @@ def requirements(files: dict[str, str], addresses: dict[str, str]) -> str:
 
 
 def unpack_uv(wheel: Path, sha256: str, work: Path) -> Path:
-    """The program out of uv's wheel, which is checked first."""
+    """Extracts the uv program from its wheel after verifying the wheel."""
     verify(wheel, sha256)
     with zipfile.ZipFile(wheel) as packed:
         member = next((n for n in packed.namelist() if n.endswith(".data/scripts/uv")), None)
@@ -87,7 +87,7 @@ def unpack_uv(wheel: Path, sha256: str, work: Path) -> Path:
 
 
 def check_wheels(folder: Path, files: dict[str, str], result: Path) -> None:
-    """Every wheel verified, and room for what they unpack to; exits with the file's name or both sizes."""
+    """Verifies every wheel and checks that there is room to unpack them; exits with the file's name or both sizes."""
     unpacked = 0
     for number, (wheel, sha256) in enumerate(sorted(files.items()), start=1):
         say(f"{number}/{len(files)} verifying wheels")
@@ -102,7 +102,7 @@ def check_wheels(folder: Path, files: dict[str, str], result: Path) -> None:
 
 
 def environment(job: dict[str, Any]) -> dict[str, str]:
-    """uv's environment: nothing inherited, no settings files, all output in our own folders."""
+    """uv's environment: nothing inherited except proxies, no settings files, all output in the job's folders."""
     variables = {
         "HOME": str(job["work"]),
         "PATH": "/usr/bin:/bin",
@@ -112,7 +112,7 @@ def environment(job: dict[str, Any]) -> dict[str, str]:
         "UV_NO_PROGRESS": "1",
         "UV_CACHE_DIR": f"{job['result']}/.cache" if job["wheels"] else job["cache"],
         "UV_PYTHON_INSTALL_DIR": f"{job['result']}/python",
-        # hard links out of a cache that others may write to would not be immutable; this one goes with the build
+        # hard links into a shared, writable cache could be changed later; this cache belongs to the build
         "UV_LINK_MODE": "hardlink" if job["wheels"] else "copy",
         "UV_HTTP_TIMEOUT": "120",
     }
@@ -141,7 +141,7 @@ def run(words: list[str], variables: dict[str, str], files: dict[str, str]) -> N
 
 
 def reason(output: str, files: dict[str, str]) -> str:
-    """uv's complaint in one line: both hashes of a file that is not the pinned one, a full disk, or its own words."""
+    """uv's error in one line: both hashes of a file that is not the pinned one, a full disk, or uv's last lines."""
     if found := MISMATCH.search(output):
         name, _, version = found[1].partition("==")
         wheel = next((w for w in files if distribution(w) == (normalised(name), version)), found[1])
@@ -154,7 +154,7 @@ def reason(output: str, files: dict[str, str]) -> str:
 
 
 def make(job: dict[str, Any], uv: Path) -> None:
-    """The environment with its Python and every locked wheel."""
+    """Creates the environment with its Python and every locked wheel."""
     result, work, variables = Path(job["result"]), Path(job["work"]), environment(job)
     python = job["python"]
     if job["python_from"] == "uv":
@@ -162,9 +162,9 @@ def make(job: dict[str, Any], uv: Path) -> None:
         run([str(uv), "python", "install", "--no-bin", "--managed-python", python], variables, {})
         choice = ["--managed-python", "--no-python-downloads", "--python", python]
     else:
-        said = subprocess.run(["/usr/bin/python3", "--version"], capture_output=True, text=True).stdout.split()[-1]
-        if said != python and not said.startswith(f"{python}."):
-            sys.exit(f"this host's Python is {said}, not the locked {python}")
+        version = subprocess.run(["/usr/bin/python3", "--version"], capture_output=True, text=True).stdout.split()[-1]
+        if version != python and not version.startswith(f"{python}."):
+            sys.exit(f"this host's Python is {version}, not the locked {python}")
         choice = ["--no-managed-python", "--no-python-downloads", "--python", "/usr/bin/python3"]
     run([str(uv), "venv", "--allow-existing", *choice, str(result)], variables, {})
     listed = work / "requirements.txt"
@@ -180,12 +180,12 @@ def make(job: dict[str, Any], uv: Path) -> None:
 
 
 def site_packages(result: Path) -> Path:
-    """Where the environment's packages lie."""
+    """The folder of the environment's packages."""
     return next((result / "lib").glob("python3.*/site-packages"))
 
 
 def provide(folder: Path, provides: dict[str, str]) -> None:
-    """Writes metadata of replaced distributions, so that code that asks for their version finds one."""
+    """Writes metadata for replaced distributions, so that code can look up their version."""
     for name, version in provides.items():
         shim = folder / f"{name.replace('-', '_')}-{version}.dist-info"
         shim.mkdir()
@@ -195,7 +195,7 @@ def provide(folder: Path, provides: dict[str, str]) -> None:
 
 
 def check_complete(folder: Path, files: dict[str, str]) -> None:
-    """Exits unless exactly the locked distributions are there."""
+    """Exits unless exactly the locked distributions are installed."""
     found = set()
     for metadata in folder.glob("*.dist-info/METADATA"):
         fields = HeaderParser().parsestr(metadata.read_text(errors="replace"))
@@ -213,22 +213,22 @@ def check_runs(job: dict[str, Any]) -> list[str]:
     answers = []
     for words, expected in job["checks"]:
         say(f"checking: {' '.join(words)[:60]}")
-        said = subprocess.run(
+        done = subprocess.run(
             [f"{job['result']}/{words[0]}", *words[1:]],
             capture_output=True,
             text=True,
             timeout=CHECK_SECONDS,
             env={**environment(job), "PATH": f"{job['result']}/bin:/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"},
         )
-        answer = (said.stdout + said.stderr).strip()
-        if said.returncode or expected not in answer:
+        answer = (done.stdout + done.stderr).strip()
+        if done.returncode or expected not in answer:
             sys.exit(f'{" ".join(words)}: expected "{expected}" in its output, got: {answer[-300:]}')
-        answers.append(said.stdout.strip()[-300:])
+        answers.append(done.stdout.strip()[-300:])
     return answers
 
 
 def main(job: dict[str, Any]) -> None:
-    """Unpack uv, verify, make, check, and only then say so in the manifest."""
+    """Unpacks uv, verifies, builds and checks; writes the manifest only after all of that."""
     result, work = Path(job["result"]), Path(job["work"])
     empty(result)
     uv = unpack_uv(Path(job["uv"]["file"]), job["uv"]["sha256"], work)
@@ -244,7 +244,7 @@ def main(job: dict[str, Any]) -> None:
 
 
 def empty(folder: Path) -> None:
-    """Removes what is in a folder; the folder itself is a mount."""
+    """Deletes a folder's content; the folder itself is a mount."""
     for entry in folder.iterdir():
         shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
 
@@ -254,7 +254,7 @@ if __name__ == "__main__":
     try:
         main(wanted)
     except BaseException as error:
-        empty(Path(wanted["result"]))  # gigabytes that are of no use
+        empty(Path(wanted["result"]))  # do not keep gigabytes of an unfinished build
         if isinstance(error, OSError):
             sys.exit(f"{error.filename or 'the environment'}: {error.strerror}")
         raise

@@ -1,9 +1,9 @@
-"""Runs on a host, as an unprivileged user: builds one engine from a source archive into a folder of its own.
+"""Runs on a host, as an unprivileged user: builds one engine from a source archive into its own folder.
 
 usage: build_source.py JOB.json
 
 The job: {"archive", "sha256", "root", "flags": [cmake flags], "targets": [...], "work": folder for the build,
-"result": folder for what is installed, "check": argv whose output must hold "expect"}. The archive is verified first;
+"result": folder to install to, "check": argv whose output must contain "expect"}. The archive is verified first;
 `result` gets a manifest.json last, so a result without one is unfinished. Python 3.10 standard library only.
 """
 
@@ -57,7 +57,7 @@ def unpack(archive: Path, root: str, work: Path) -> Path:
 
 
 def run(command: list[str]) -> None:
-    """Runs a build command, with ninja's counter passed on to systemd; exits with its last line if it fails."""
+    """Runs a build command and passes ninja's counter on to systemd; exits with its last error line if it fails."""
     last = ""
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
@@ -76,7 +76,7 @@ def run(command: list[str]) -> None:
 
 
 def main(job: dict[str, Any]) -> None:
-    """Verify, unpack, configure, build, install, check, and only then say so in the manifest."""
+    """Verifies, unpacks, configures, builds, installs and checks; writes the manifest only after all of that."""
     archive, work, result = Path(job["archive"]), Path(job["work"]), Path(job["result"])
     verify(archive, job["sha256"])
     tree = unpack(archive, job["root"], work / "source")
@@ -89,9 +89,9 @@ def main(job: dict[str, Any]) -> None:
     (result / "bin").mkdir(parents=True)
     for target in job["targets"]:
         shutil.copy2(build / "bin" / target, result / "bin" / target)
-    said = answer_of(result, job["check"], job["expect"])
+    output = answer_of(result, job["check"], job["expect"])
     (result / "manifest.json").write_text(
-        json.dumps({**job["manifest"], "version_output": said}, indent=1, sort_keys=True)
+        json.dumps({**job["manifest"], "version_output": output}, indent=1, sort_keys=True)
     )
     shutil.rmtree(work, ignore_errors=True)
 

@@ -1,8 +1,8 @@
-"""Runs on a host, as an unprivileged user: proves that a build runs there.
+"""Runs on a host, as an unprivileged user: checks that a build runs there.
 
 usage: check_build.py FOLDER EXPECTED PROGRAM [ARGUMENT ...]
 
-PROGRAM is relative to FOLDER. Ends with one line on standard error unless it succeeds and its answer holds EXPECTED.
+PROGRAM is relative to FOLDER. Exits with an error line unless it succeeds and its output contains EXPECTED.
 Python 3.10 standard library only.
 """
 
@@ -19,7 +19,7 @@ SHOWN = 300
 def answer_of(folder: Path, check: list[str], expected: str) -> str:
     """The output of a build's program; exits if it cannot run, fails, or lacks the expected text."""
     try:
-        said = subprocess.run(
+        done = subprocess.run(
             [str(folder / check[0]), *check[1:]],
             capture_output=True,
             text=True,
@@ -30,8 +30,8 @@ def answer_of(folder: Path, check: list[str], expected: str) -> str:
         sys.exit(f"cannot run {check[0]}: {error.strerror}")
     except subprocess.TimeoutExpired:
         sys.exit(f"{' '.join(check)}: no answer within {CHECK_SECONDS} s")
-    answer = (said.stdout + said.stderr).strip()
-    if said.returncode or expected not in answer:
+    answer = (done.stdout + done.stderr).strip()
+    if done.returncode or expected not in answer:
         sys.exit(f'{" ".join(check)}: expected "{expected}" in its output, got: {" ".join(answer.split())[-SHOWN:]}')
     return answer
 

@@ -1,6 +1,6 @@
 """Parses HTTP/1.1 responses and server-sent events incrementally and within bounds.
 
-For every program that talks to an endpoint. http.client reads one blocking connection at a time and bounds neither
+Used by every program that talks to an endpoint. http.client blocks on one connection at a time and limits neither
 time nor size; a benchmark reads thousands of connections in one thread. Python 3.11 standard library only.
 """
 
@@ -19,15 +19,15 @@ MOST_DIGITS = 15
 LEAST_STATUS, MOST_STATUS = 100, 599
 INTERIM_STATUSES = range(100, 200)
 BODILESS_STATUSES = (204, 304)
-# of a body of many small chunks, by how much it is longer than what it carries
+# with many small chunks, a body may be this many times longer than its payload
 MOST_FRAMING = 16
 HEX = frozenset(b"0123456789abcdefABCDEF")
 
 
 class Response:
-    """One response. `ended` once it is whole; `reusable` where its connection may carry another one.
+    """One response. `ended`: it is complete; `reusable`: its connection may carry another one.
 
-    body: all of it, where it is not an event stream. most: bytes of the body, or of the whole stream.
+    body: complete unless the response is an event stream. most: maximum bytes of the body, or of the whole stream.
     """
 
     def __init__(self, most: int = MOST_BODY) -> None:
@@ -52,9 +52,9 @@ class Response:
         return bytes(self._body)
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Takes received bytes and returns the data of the events completed by them.
+        """Parses received bytes and returns the data of the events that they complete.
 
-        Raises ValueError for no HTTP, and for more than `most`.
+        Raises ValueError if the data is not HTTP or longer than `most`.
         """
         self._received += len(data)
         raw = self._raw + data if self._raw else data
@@ -136,7 +136,7 @@ class Response:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _take_line(self, line: bytes) -> None:
-        """One of the lines between chunks: a size, the end of a chunk, or part of the trailer."""
+        """Parses a line between chunks: a size, the end of a chunk, or part of the trailer."""
         if self._part == "trailer":
             self.ended = not line
         elif self._part == "end":
@@ -173,10 +173,10 @@ class Response:
 def exchange(
     connection: socket.socket, request: bytes, seconds: float, body_seconds: float | None = None, most: int = MOST_BODY
 ) -> tuple[Response, list[bytes]]:
-    """Sends a request and reads the whole response to it; the response and its events.
+    """Sends a request and reads the whole response; returns the response and its events.
 
-    seconds: for all of it. body_seconds: from the first byte of the response to its last. Raises TimeoutError and other
-    OSErrors, and ValueError for a response that is not HTTP, too long or cut off.
+    seconds: the limit for all of it. body_seconds: the limit from the first byte of the response to its last. Raises
+    TimeoutError and other OSErrors, and ValueError for a response that is not HTTP, too long or truncated.
     """
     deadline = time.monotonic() + seconds
     connection.settimeout(seconds)
@@ -207,9 +207,9 @@ def parsed(text: bytes) -> Any:
         raise ValueError("JSON is nested too deeply") from None
 
 
-def printable(said: object, most: int = 300) -> str:
-    """Text as one line, without control characters, and not longer than `most`."""
-    return " ".join("".join(c if c.isprintable() else " " for c in str(said)[: 4 * most]).split())[:most]
+def printable(content: object, most: int = 300) -> str:
+    """Text as one line, without control characters, at most `most` long."""
+    return " ".join("".join(c if c.isprintable() else " " for c in str(content)[: 4 * most]).split())[:most]
 
 
 def _refuse(constant: str) -> NoReturn:
@@ -221,7 +221,7 @@ def _is_number(text: str) -> bool:
 
 
 def _data(event: bytes) -> bytes:
-    """What an event carries; b"" for a comment, which servers send to keep a connection open."""
+    """An event's data; b"" for a comment, which servers send to keep a connection open."""
     if event.startswith(b"data:") and b"\n" not in event:
         return event[5:].strip()
     lines = [line[5:].strip() for line in event.split(b"\n") if line.startswith(b"data:")]

@@ -1,11 +1,11 @@
-"""Runs on a host: prints as one line of JSON the builds and weights on it and which of them are needed.
+"""Runs on a host: prints, as one line of JSON, its builds and weights and which of them are needed.
 
 usage: leftovers.py BUILDS WEIGHTS SERVICES PACKAGES
 
 {"builds": {name: {"bytes", "image"}}, "unfinished": {path: bytes}, "packages": bytes, "weights": {folder: bytes},
-"needed_builds", "needed_weights": of every release that is kept, "running": builds that a process runs from,
-"jobs": units of rigup's that are at work}. Raises where a release cannot be read: nothing must be taken for unneeded
-then. Python 3.10 standard library only.
+"needed_builds", "needed_weights": those of every retained release, "running": builds that a process runs from,
+"jobs": rigup units that are active}. Fails if a release cannot be read, so that nothing is taken for unneeded.
+Python 3.10 standard library only.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ import sys
 from pathlib import Path
 from typing import Any
 
-# Names that rigup gives: of what a build is made in, and of a build, with its hash. A disk of its own that is mounted
-# there brings others, lost+found for one.
+# Names that rigup gives to work folders, and to builds (with their hash). If a disk is mounted there, the folder also
+# contains other names, such as lost+found.
 OWN = re.compile(r"^\.(work|result|packed|unpacked)-|^[^.].*-[0-9a-f]{12}$")
 
 
 def size(path: Path) -> int:
-    """Bytes on the disk below a path; hard links count once."""
+    """Bytes on disk below a path; hard links count once."""
     words = ["du", "-s", "--block-size=1", str(path)]
-    said = subprocess.run(words, capture_output=True, text=True).stdout.split()
-    return int(said[0]) if said else 0
+    found = subprocess.run(words, capture_output=True, text=True).stdout.split()
+    return int(found[0]) if found else 0
 
 
 def image_of(build: Path) -> str:
-    """The reference of the image that a build is, "" for any other."""
+    """The image reference of a build, "" if it is not an image."""
     image = json.loads((build / "manifest.json").read_text()).get("build", {}).get("image") or {}
     return f"{image['repository']}@{image['digest']}" if image else ""
 
 
 def running(builds: Path) -> list[str]:
-    """Builds that the command line or the program of some process lies in."""
+    """Builds that a process runs from, by its command line or executable."""
     found = set()
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -52,17 +52,17 @@ def running(builds: Path) -> list[str]:
 
 
 def jobs() -> list[str]:
-    """Units of rigup's that build, download or pull."""
+    """Active rigup units that build, download or pull."""
     words = ["systemctl", "list-units", "--plain", "--no-legend", "--state=active,activating,deactivating"]
-    said = subprocess.run([*words, "rigup-build-*", "rigup-weights-*"], capture_output=True, text=True).stdout
-    return [line.split()[0] for line in said.splitlines() if line.strip()]
+    listed = subprocess.run([*words, "rigup-build-*", "rigup-weights-*"], capture_output=True, text=True).stdout
+    return [line.split()[0] for line in listed.splitlines() if line.strip()]
 
 
 def released(services: Path, weights: Path) -> tuple[set[str], set[str]]:
-    """The builds and the folders of weights that some kept release was made from."""
+    """The builds and weights folders of all retained releases."""
     builds, folders = set(), set()
     for note in services.glob("*/releases/[0-9]*/release.json"):
-        if not note.parent.name.isdecimal():  # a user's own copy
+        if not note.parent.name.isdecimal():  # a copy made by hand
             continue
         release = json.loads(note.read_text())
         builds.add(release["build"])
@@ -73,7 +73,7 @@ def released(services: Path, weights: Path) -> tuple[set[str], set[str]]:
 
 
 def main(builds: Path, weights: Path, services: Path, packages: Path) -> dict[str, Any]:
-    """Prints the list."""
+    """Collects the content of the printed line."""
     finished = [build for build in builds.glob("[!.]*") if (build / "manifest.json").is_file()]
     unfinished = [path for path in builds.glob("*") if path not in finished and OWN.search(path.name)]
     needed_builds, needed_weights = released(services, weights)

@@ -2,9 +2,9 @@
 
 usage: listen_briefly.py SECONDS ADDRESS PORT...
 
-Prints "PORT ok" or "PORT <what is wrong>" for each; port 0 is one that the kernel chooses, and printed as what it is.
-Then "pid <process>", and returns: that process goes on listening until it is ended, or for SECONDS. What connects is
-hung up on. Python 3.10 standard library only.
+Prints "PORT ok" or "PORT <problem>" for each; port 0 lets the kernel choose a port, which is printed.
+Then prints "pid <process>" and returns: that process keeps listening until it is ended, or for SECONDS. It closes every
+connection at once. Python 3.10 standard library only.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
 """Finds the owner of a port, so that a secret is sent only to the service's own unit.
 
-Any local user can listen on a port that is free at the time, as while a service is down. Who listens is seen in
-/proc/net/tcp, as the number (inode) of the listening socket; which process holds that socket, only root sees.
+Any local user can listen on a port that is free, such as a stopped service's. /proc/net/tcp lists the listening sockets
+by number (inode); only root can see which process holds a socket.
 
-The kernel lets no two users listen on the same address, and a number is not given twice. So if the same sockets listen
-before and after a connection is made, it was made to one of them. That is what every connection is checked for; whether
-a socket is the unit's is found out once for each socket.
+The kernel does not let two users listen on the same address, and never reuses a socket's number. So if the same sockets
+listen before and after a connection is made, the connection leads to one of them. Every connection is checked for that;
+whether a socket belongs to the unit is found out once for each socket.
 
 usage: listeners.py UNIT HOST PORT
 
-As root. Says "ok", or whose the port is, in a line; and again after each line of standard input, which stands for a
-connection that was made since: "ok" where it leads to the unit.
+Runs as root. Prints a line with "ok" or the port's owner; then, after each line on standard input, checks again for a
+connection made since: "ok" if it leads to the unit.
 Python 3.11 standard library only.
 """
 
@@ -30,11 +30,11 @@ MAPPED = b"\0" * 10 + b"\xff\xff"
 
 
 class Stranger(OSError):
-    """Raised if a port does not provably belong to the unit; the message names its owner."""
+    """A port does not provably belong to the unit; the message names its owner."""
 
 
 class Changed(OSError):
-    """Raised if the listening sockets changed before the connection was made; the caller should retry."""
+    """The listening sockets changed before the connection was made; the caller should retry."""
 
 
 class UnitPort:
@@ -45,7 +45,7 @@ class UnitPort:
         self._own: set[int] = set()
 
     def connect(self, host: str, port: int, seconds: float) -> socket.socket:
-        """A connection to the unit. Raises Stranger where it would be somebody else's, OSError where there is none."""
+        """Connects to the unit. Raises Stranger if the port is another unit's, other OSErrors if it cannot connect."""
         failed: OSError = OSError(f"{host} has no address")
         for family, kind, protocol, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
             connection = socket.socket(family, kind, protocol)
@@ -63,21 +63,21 @@ class UnitPort:
         raise failed
 
     def learn(self, address: tuple[Any, ...]) -> None:
-        """Finds out, as root, that the unit listens there: what `check` then holds connections against.
+        """As root: learns which sockets on this address belong to the unit, for `check`.
 
-        Where nobody listens nothing is learnt. Raises Stranger where somebody else does.
+        Learns nothing if no socket listens. Raises Stranger if one belongs to another unit.
         """
         self._own |= self._of_unit(address, listening(address))
 
     def check(self, connection: socket.socket) -> None:
-        """Raises Changed unless what listens now was known to be the unit's before the connection was made.
+        """Raises Changed unless the listening sockets were known to be the unit's before the connection was made.
 
-        That takes no rights.
+        Needs no privileges.
         """
         self.check_address(connection.getpeername())
 
     def check_address(self, address: tuple[Any, ...]) -> None:
-        """As `check`, for a connection that another process has made to this address."""
+        """Like `check`, for a connection that another process has made to this address."""
         found = listening(address)
         if not found:
             raise Changed(f"nothing listens on port {address[1]} any more")
@@ -85,7 +85,7 @@ class UnitPort:
             raise Changed(f"port {address[1]} now belongs to user {_user(next(iter(found.values())))}")
 
     def _of_unit(self, address: tuple[Any, ...], found: dict[int, int]) -> set[int]:
-        """These sockets, by number, with the users that made them. Raises Stranger."""
+        """The socket numbers, after checking that the unit holds them; found: number to user. Raises Stranger."""
         unknown = found.keys() - self._own
         if unknown and not unknown <= set(_held(unknown, self.unit)):
             owner = next(iter(found.values()))
@@ -94,7 +94,7 @@ class UnitPort:
 
 
 def listening(address: tuple[Any, ...]) -> dict[int, int]:
-    """The sockets that take connections to an address of this host: number, and the user who made it."""
+    """The sockets that accept connections to an address of this host: number to user."""
     host, port = address[0].partition("%")[0], address[1]
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     packed = socket.inet_pton(family, host)
@@ -103,15 +103,15 @@ def listening(address: tuple[Any, ...]) -> dict[int, int]:
     either = {_hex(packed, port), _hex(bytes(len(packed)), port)}
     if family == socket.AF_INET6:
         return _listening(family, either)
-    # a socket of IPv6 gets what no socket of IPv4 wants
+    # an IPv6 socket also receives IPv4 connections that no IPv4 socket accepts
     both = {_hex(MAPPED + packed, port), _hex(bytes(16), port)}
     return _listening(family, either) or _listening(socket.AF_INET6, both)
 
 
 def unit_of(pid: str) -> str:
-    """The unit that a process belongs to by its control group, which nobody but systemd gives; "" where it is gone.
+    """The unit of a process by its control group, which only systemd assigns; "" if the process is gone.
 
-    The first unit on the way counts: below user@1000.service, a user names groups as they like.
+    The first unit in the path counts: below user@1000.service, users choose the names of groups.
     """
     hierarchy, root = _systemd()
     for part in _groups(pid).get(hierarchy, "").removeprefix(root).split("/"):
@@ -122,9 +122,9 @@ def unit_of(pid: str) -> str:
 
 @functools.cache
 def _systemd() -> tuple[str, str]:
-    """The hierarchy in which systemd keeps units (v2 has no name), and where this machine, or container, begins there.
+    """The hierarchy in which systemd keeps units ("" for v2), and the root of this machine or container in it.
 
-    It is where systemd has put itself.
+    It is derived from the group of systemd itself.
     """
     found = _groups("1")
     for hierarchy in ("name=systemd", ""):
@@ -144,7 +144,7 @@ def _groups(pid: str) -> dict[str, str]:
 
 
 def _listening(family: socket.AddressFamily, local: set[str]) -> dict[int, int]:
-    """The kernel lists those that listen first, so that thousands of connections cost nothing."""
+    """The listening sockets of one family. The kernel lists them first, so that reading stops before connections."""
     found = {}
     try:
         with open(TABLES[family]) as file:
@@ -161,13 +161,13 @@ def _listening(family: socket.AddressFamily, local: set[str]) -> dict[int, int]:
 
 
 def _hex(packed: bytes, port: int) -> str:
-    """An address as /proc/net/tcp has it: words of 32 bits in the machine's order."""
+    """An address in the format of /proc/net/tcp: words of 32 bits in the machine's byte order."""
     words = (int.from_bytes(packed[n : n + 4], sys.byteorder) for n in range(0, len(packed), 4))
     return "".join(f"{word:08X}" for word in words) + f":{port:04X}"
 
 
 def _sockets(pid: str) -> Iterator[int]:
-    """The numbers of the sockets that a process holds; of another user's only root sees them."""
+    """The socket numbers that a process holds; only root sees those of other users."""
     try:
         with os.scandir(f"/proc/{pid}/fd") as entries:
             for entry in entries:
@@ -183,14 +183,14 @@ def _pids() -> Iterator[str]:
 
 
 def _held(wanted: set[int], unit: str) -> Iterator[int]:
-    """Those of the sockets that a process of the unit holds."""
+    """The given sockets that a process of the unit holds."""
     for pid in _pids():
         if unit_of(pid) == unit:
             yield from wanted.intersection(_sockets(pid))
 
 
 def _holder(wanted: set[int], owner: int) -> str:
-    """Who holds one of these sockets: "user nobody (pid 123, python3)"; without the process where nobody sees it."""
+    """The holder of one of these sockets: "user nobody (pid 123, python3)"; without the process if it is hidden."""
     for pid in _pids():
         if not wanted.isdisjoint(_sockets(pid)):
             try:
@@ -210,7 +210,7 @@ def _user(number: int) -> str:
 
 
 class _Guard:
-    """An address by name may be several; whoever connects takes any of them."""
+    """Checks every address of a host name, since a client may use any of them."""
 
     def __init__(self, unit: str, host: str, port: str) -> None:
         self._unit_port, self._port = UnitPort(unit), port
@@ -233,7 +233,7 @@ class _Guard:
 
 
 def main(unit: str, host: str, port: str) -> None:
-    """Answers until standard input ends. What listens there later than now is not the unit's to whoever asks here."""
+    """Answers until standard input ends. Only sockets that listen at the start can count as the unit's."""
     guard = _Guard(unit, host, port)
     _say(guard.learn)
     for _ in sys.stdin:

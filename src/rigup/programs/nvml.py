@@ -1,7 +1,7 @@
-"""The part of NVML that probe_gpus.py asks, under the names that nvidia-ml-py has for it, so that either will do.
+"""The part of NVML that probe_gpus.py uses, with nvidia-ml-py's names, so that either can be used.
 
-nvidia-ml-py is all of NVML: to load it takes a host three times as long as NVML takes to answer. A test holds each name
-here against the library's.
+nvidia-ml-py covers all of NVML: loading it takes three times as long as NVML's answer. A test compares each name here
+with the library.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _library: Any = None
 
 
 class NVMLError(Exception):
-    """NVML's answer is no; `value` is its code."""
+    """An NVML call failed; `value` is the error code."""
 
     def __init__(self, value: int) -> None:
         super().__init__(value)

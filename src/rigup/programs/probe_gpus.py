@@ -1,14 +1,14 @@
-"""Asks NVML about every GPU of this machine and prints what it says, a line each, as Python writes it.
+"""Asks NVML about every GPU of this machine and prints the answers, one Python literal per line.
 
-    python3 probe_gpus.py            (with pynvml.py of nvidia-ml-py beside it)
+    python3 probe_gpus.py            (with pynvml.py of nvidia-ml-py in its folder)
 
     {"system": {"driver": ..., "cuda": ...}} or {"error": ...}     NVML as a whole
-    {"gpu": 0, "name": ..., ...} or {"gpu": 0, "error": ...}       each GPU; a figure that it does not have is None
+    {"gpu": 0, "name": ..., ...} or {"gpu": 0, "error": ...}       each GPU; None for a value that it does not report
     {"pair": [0, 1], "path": ..., "peer": ..., "nvlinks": ...}     how two GPUs reach each other
 
-A call into a driver that is in trouble may never come back, and its process cannot even be killed then. So a child
-asks, and says before each step what it is about to ask; one that takes too long is left
-behind, and another child goes on after it.
+A call into a faulty driver may never return, and then its process cannot even be killed. So a child process asks, and
+announces each step before it asks. If a step takes too long, that child is abandoned and another one continues after
+that step.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import time
 
 import pynvml
 
-# typing, json and signal each take a host longer to import than half of its GPUs to answer
+# typing, json and signal each take longer to import than half of the GPUs take to answer
 TYPE_CHECKING = False
 _KILL = 9
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ START_SECONDS = 30.0
 STEP_SECONDS = 10.0
 MOST_SECONDS = 45.0
 MIB = 2**20
-# pynvml's own names for these are tuples in some of its releases, which C does not take
+# pynvml's own names for these are tuples in some of its releases, which C does not accept
 _READ, _NVLINK = 0, 2
 _PATHS = {0: "internal", 10: "single", 20: "multiple", 30: "host-bridge", 40: "node", 50: "system"}
 _REASONS = {
@@ -57,18 +57,18 @@ def main() -> int:
         if stuck is None:
             return 0
         step, waited = stuck
-        said = f"NVML did not answer within {waited:.0f} s"
+        problem = f"NVML did not answer within {waited:.0f} s"
         if isinstance(step, int):
-            _show({"gpu": step, "error": said})
+            _show({"gpu": step, "error": problem})
             silent.append(step)
         else:
-            _show({"error": f"{said} ({step})"})
+            _show({"error": f"{problem} ({step})"})
             return 0
     return 0
 
 
 def _start(silent: list[int]) -> tuple[int, int]:
-    """A child that asks what is left after the GPUs that `silent` names did not answer; its process id and a pipe."""
+    """Starts a child that asks about the GPUs after those in `silent`; returns its process id and a pipe."""
     reading, writing = os.pipe()
     child = os.fork()
     if child:
@@ -83,14 +83,14 @@ def _start(silent: list[int]) -> tuple[int, int]:
     os.close(reading)
     try:
         for line in ask(silent):
-            said = f"asking {line['asking']}" if "asking" in line else _printed(line)
-            os.write(1, said.encode() + b"\n")
+            text = f"asking {line['asking']}" if "asking" in line else _printed(line)
+            os.write(1, text.encode() + b"\n")
     finally:
         os._exit(0)
 
 
 def _follow(started: tuple[int, int], deadline: float) -> tuple[int | str, float] | None:
-    """Passes a child's lines on until it ends; where it got stuck, and for how long, if it did not."""
+    """Passes a child's lines on until it ends; returns None, or else the step that hung and for how long."""
     child, pipe = started
     step: int | str = "start"
     rest = b""
@@ -122,9 +122,10 @@ def _show(line: Line) -> None:
 
 
 def ask(silent: list[int]) -> Iterator[Line]:
-    """Everything, as lines, each step announced by {"asking": STEP}.
+    """Yields everything as lines, each step announced by {"asking": STEP}.
 
-    silent: GPUs, ascending, that must not be asked again; all up to the last of them have been told of already.
+    silent: ascending indexes of GPUs that must not be asked again; all GPUs up to the last of them are reported
+    already.
     """
     try:
         yield {"asking": "start"}
@@ -135,7 +136,7 @@ def ask(silent: list[int]) -> Iterator[Line]:
     except pynvml.NVMLError as error:
         yield {"error": _words(error)}
         return
-    told = silent[-1] + 1 if silent else 0
+    first_new = silent[-1] + 1 if silent else 0
     handles: dict[int, Any] = {}
     for index in range(count):
         if index in silent:
@@ -143,10 +144,10 @@ def ask(silent: list[int]) -> Iterator[Line]:
         yield {"asking": index}
         try:
             handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-            line = _gpu(index, handle) if index >= told else None
+            line = _gpu(index, handle) if index >= first_new else None
             handles[index] = handle
         except pynvml.NVMLError as error:
-            line = {"gpu": index, "error": _words(error)} if index >= told else None
+            line = {"gpu": index, "error": _words(error)} if index >= first_new else None
         if line:
             yield line
     yield {"asking": "topology"}
@@ -169,7 +170,7 @@ def _system() -> Line:
 
 
 def _maybe(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What NVML answers; None for what this GPU, this driver or this library does not know. A lost GPU raises."""
+    """NVML's answer; None if this GPU, driver or library does not support the call. Raises for a lost GPU."""
     try:
         return function(*arguments)
     except pynvml.NVMLError as error:
@@ -212,7 +213,7 @@ def _gpu(index: int, handle: Any) -> Line:
 
 
 def _memory(handle: Any) -> Any:
-    """With what the driver keeps for itself told apart where the library can, else as `used`."""
+    """Memory with the driver's reserved part separate if the library reports it, otherwise as part of `used`."""
     version = getattr(pynvml, "nvmlMemory_v2", None)
     memory = _maybe(pynvml.nvmlDeviceGetMemoryInfo, handle, version) if version else None
     return memory or _maybe(pynvml.nvmlDeviceGetMemoryInfo, handle)
@@ -235,7 +236,7 @@ def _mode(current_and_pending: Any) -> bool | None:
 
 
 def _nvlinks(handle: Any) -> int | None:
-    """How many NVLinks are up; None on a GPU without any."""
+    """The number of NVLinks that are up; None on a GPU without NVLink."""
     states: list[int] = []
     for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
         state = _maybe(pynvml.nvmlDeviceGetNvLinkState, handle, link)
@@ -246,7 +247,7 @@ def _nvlinks(handle: Any) -> int | None:
 
 
 def _fabric(handle: Any) -> str | None:
-    """How far the fabric manager has got with this GPU, or why it failed; None where there is no fabric."""
+    """The state of the fabric manager for this GPU, or why it failed; None without a fabric."""
     try:
         information = pynvml.c_nvmlGpuFabricInfo_v2_t()
         information.version = pynvml.nvmlGpuFabricInfo_v2
@@ -260,7 +261,7 @@ def _fabric(handle: Any) -> str | None:
 
 
 def _pair(first: int, second: int, handles: dict[int, Any]) -> Line:
-    """A pair's line. `peer`: whether one can read the other's memory without going through the host's."""
+    """The line of a pair. `peer`: whether one GPU can read the other's memory without going through host memory."""
     one, other = handles[first], handles[second]
     path = _pair_answer(pynvml.nvmlDeviceGetTopologyCommonAncestor, one, other)
     peer = _pair_answer(pynvml.nvmlDeviceGetP2PStatus, one, other, _READ)

@@ -2,10 +2,9 @@
 
 usage: pull_image.py REPOSITORY@sha256:DIGEST FOLDER
 
-FOLDER: where podman keeps images.
+FOLDER: podman's image storage.
 
-podman keeps each layer that is whole, so a pull that was cut short goes on where it was. Python 3.10 standard library
-only.
+podman keeps each complete layer, so an interrupted pull continues. Python 3.10 standard library only.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ def main(reference: str, folder: str) -> int:
     """Pulls the image; podman's output goes to the journal, where rigup reads it."""
     before = shutil.disk_usage(folder).used
     lines: list[str] = []
-    # Without a socket to systemd podman does not take itself for a service.
+    # Without systemd's socket podman does not act as a service.
     environment = {name: value for name, value in os.environ.items() if name != "NOTIFY_SOCKET"}
     words = ["podman", "pull", reference]
     pull = subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)

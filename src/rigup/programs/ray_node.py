@@ -1,16 +1,16 @@
-"""Runs on a host, as the service: one host's part of a Ray cluster, and on its head the engine that uses it.
+"""Runs on a host, as the service: one host's part of a Ray cluster, and on the head the engine that uses it.
 
 usage: ray_node.py head ADDRESS:PORT SECONDS HOST=ADDRESS... -- RAY... -- ENGINE...
        ray_node.py worker ADDRESS:PORT -- RAY...
        ray_node.py nodes ADDRESS:PORT HOST=ADDRESS...
 
-head: starts Ray, waits until every host has joined, then starts the engine with RAY_ADDRESS set; ends, with everything,
-as soon as the engine, Ray or a host is lost. Whoever started it starts it again. A head that is only slow to answer is
-looked at again, SILENT_LOOKS times in all. Exit status 3: a host is missing.
-worker: waits for the head, however long, and then is Ray. nodes: says which hosts are not part of the cluster; exit
-status 3 where one is not.
+head: starts Ray, waits until every host has joined, then starts the engine with RAY_ADDRESS set; stops everything as
+soon as the engine, Ray or a host is lost, and systemd starts it again. If the head only responds slowly, it is checked
+up to SILENT_LOOKS times. Exit status 3: a host is missing.
+worker: waits for the head without a limit, then becomes Ray. nodes: prints the hosts that are not part of the cluster;
+exit status 3 if there are any.
 
-Needs the Python of an environment that has Ray; besides that, the standard library only.
+Needs the Python of an environment that contains Ray; otherwise the standard library only.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ALIVE = 0
 
 
 class Lost(Exception):
-    """Raised when Ray, the engine or a host is lost; the message names it."""
+    """Ray, the engine or a host is lost; the message names it."""
 
 
 def answers(address: str) -> bool:
@@ -50,20 +50,20 @@ def answers(address: str) -> bool:
 
 
 class Cluster:
-    """The Ray cluster whose head is at `address`, and the hosts that belong to it, addresses by name."""
+    """The Ray cluster whose head is at `address`; hosts: the addresses of its hosts by name."""
 
     def __init__(self, address: str, hosts: dict[str, str]) -> None:
         self.address, self.hosts = address, hosts
         self._client: Any = None
 
     def missing(self) -> list[str]:
-        """The hosts that are not part of it now, as messages name them. All of them, where its head does not answer."""
+        """The hosts that are not part of the cluster now, as messages name them; all if the head does not respond."""
         found = self.look()
         return self._named(set()) if found is None else found
 
     def look(self) -> list[str] | None:
-        """The hosts that its head says are not part of it now; None where it does not answer."""
-        if not answers(self.address):  # Ray itself would wait for most of a minute
+        """The hosts that are not part of the cluster according to its head; None if the head does not respond."""
+        if not answers(self.address):  # Ray itself would wait for almost a minute
             self._client = None
             return None
         try:
@@ -85,7 +85,7 @@ class Cluster:
 
 
 def head(cluster: Cluster, seconds: float, ray: Sequence[str], engine: Sequence[str]) -> int:
-    """Ray, then the engine; returns its exit status, or raises Lost when one of them is."""
+    """Runs Ray, then the engine; returns the engine's exit status. Raises Lost if Ray, the engine or a host is lost."""
     started = [subprocess.Popen(ray, env=without_address())]
     try:
         wait_for_all(cluster, seconds, started[0])
@@ -97,22 +97,22 @@ def head(cluster: Cluster, seconds: float, ray: Sequence[str], engine: Sequence[
 
 
 def wait_for_all(cluster: Cluster, seconds: float, ray: subprocess.Popen[bytes]) -> None:
-    """Returns once the cluster is complete. Raises Lost, naming who is missing, after `seconds`."""
-    deadline, said = time.monotonic() + seconds, None
+    """Returns once the cluster is complete. Raises Lost, naming the missing hosts, after `seconds`."""
+    deadline, reported = time.monotonic() + seconds, None
     while missing := cluster.missing():
         if ray.poll() is not None:
             raise Lost(f"Ray exited with {ray.returncode} before the cluster was complete")
         if time.monotonic() > deadline:
             raise Lost(f"Ray cluster incomplete after {seconds:.0f} s: {', '.join(missing)} did not join")
-        if missing != said:
+        if missing != reported:
             print(f"Ray: waiting for {', '.join(missing)}", flush=True)
-            said = missing
+            reported = missing
         time.sleep(LOOK_SECONDS)
     print(f"Ray: complete, {len(cluster.hosts)} hosts", flush=True)
 
 
 def watch(cluster: Cluster, ray: subprocess.Popen[bytes], engine: subprocess.Popen[bytes]) -> int:
-    """Returns the engine's exit status when it ends; raises Lost when Ray or a host goes before that."""
+    """Returns the engine's exit status when it ends; raises Lost if Ray or a host is lost before that."""
     silent = 0
     while (status := engine.poll()) is None:
         if ray.poll() is not None:
@@ -127,7 +127,7 @@ def watch(cluster: Cluster, ray: subprocess.Popen[bytes], engine: subprocess.Pop
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
-    """Ends a process, in order where it lets itself be ended so."""
+    """Ends a process, by force after STOP_SECONDS."""
     if process.poll() is not None:
         return
     process.terminate()
@@ -140,17 +140,17 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 def worker(address: str, ray: Sequence[str]) -> None:
     """Waits for the head and becomes Ray."""
-    said = 0.0
+    reported = 0.0
     while not answers(address):
-        if time.monotonic() - said > SAY_SECONDS:
+        if time.monotonic() - reported > SAY_SECONDS:
             print(f"Ray: waiting for its head at {address}", flush=True)
-            said = time.monotonic()
+            reported = time.monotonic()
         time.sleep(LOOK_SECONDS)
-    os.execve(ray[0], list(ray), without_address())  # noqa: S606  no shell is wanted
+    os.execve(ray[0], list(ray), without_address())  # noqa: S606  needs no shell
 
 
 def without_address() -> dict[str, str]:
-    """The environment of `ray start`, which is told by its arguments which cluster is meant."""
+    """The environment of `ray start`, whose arguments name the cluster."""
     return {name: value for name, value in os.environ.items() if name != ADDRESS}
 
 
@@ -164,21 +164,21 @@ def nodes(cluster: Cluster) -> int:
 def main(words: Sequence[str]) -> int:
     """Runs the subcommand."""
     what, address, *rest = words
-    said, *commands = _parts(rest)
+    settings, *commands = _parts(rest)
     if what == "worker":
         worker(address, commands[0])
     if what == "nodes":
-        return nodes(Cluster(address, _hosts(said)))
+        return nodes(Cluster(address, _hosts(settings)))
     _ends_in_order()
     try:
-        return head(Cluster(address, _hosts(said[1:])), float(said[0]), commands[0], commands[1])
+        return head(Cluster(address, _hosts(settings[1:])), float(settings[0]), commands[0], commands[1])
     except Lost as lost:
         print(lost, file=sys.stderr, flush=True)
         return MISSING
 
 
 def _parts(words: Sequence[str]) -> list[list[str]]:
-    """What stands before, between and after the first two "--"."""
+    """Splits words at the first two "--"."""
     parts: list[list[str]] = [[]]
     for word in words:
         if word == "--" and len(parts) < 3:
@@ -193,7 +193,7 @@ def _hosts(words: Sequence[str]) -> dict[str, str]:
 
 
 def _ends_in_order() -> None:
-    """systemctl stop ends the engine, then Ray."""
+    """Makes systemctl stop end the engine first, then Ray."""
 
     def ended(*_: object) -> None:
         sys.exit(0)

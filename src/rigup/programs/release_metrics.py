@@ -1,8 +1,8 @@
-"""Runs on a host, every half minute: what rigup has put there, as text for the node exporter to pass on.
+"""Runs on a host, every half minute: writes facts about rigup's releases as text for the node exporter.
 
 usage: release_metrics.py FILE [SERVICES APPLIES]
 
-FILE is written anew, whole or not at all. SERVICES is the folder of the services, APPLIES the record of the applies.
+FILE is replaced atomically. SERVICES is the folder of the services, APPLIES the record of applies.
 Python 3.10 standard library only.
 """
 
@@ -31,14 +31,14 @@ HELP = {
     "rigup_apply_timestamp_seconds": "When the last apply of this host began.",
 }
 
-# what reading JSON of a form that it should not have raises: a service or a line of which nothing is told then
+# errors of reading JSON of an unexpected form: the service or line is left out then
 UNREADABLE = (OSError, ValueError, KeyError, OverflowError, RecursionError)
 
 Sample = tuple[str, dict[str, str], float]
 
 
 def services(folder: Path) -> Iterator[Sample]:
-    """Of every service that has a release."""
+    """Samples of every service that has a release."""
     for current in sorted(folder.glob("*/current")):
         try:
             release = current.resolve(strict=True)
@@ -49,9 +49,9 @@ def services(folder: Path) -> Iterator[Sample]:
             continue
         name = current.parent.name
         words = {"repo": checkpoint.get("repo"), "quant": checkpoint.get("quant"), "build": manifest.get("build")}
-        said = {key: str(value or "") for key, value in words.items()}
+        labels = {key: str(value or "") for key, value in words.items()}
         revision = str(checkpoint.get("revision") or "")[:12]
-        yield "rigup_release_info", {"service": name, "release": release.name, **said, "revision": revision}, 1
+        yield "rigup_release_info", {"service": name, "release": release.name, **labels, "revision": revision}, 1
         yield "rigup_release_timestamp_seconds", {"service": name}, made
         yield "rigup_release_answered", {"service": name}, float((release / "answered").exists())
         state = _state(name)
@@ -62,17 +62,17 @@ def services(folder: Path) -> Iterator[Sample]:
 
 
 def _state(service: str) -> dict[str, str]:
-    """What systemd says of a service; nothing where it cannot be asked."""
+    """systemd's properties of a service; empty if it cannot be asked."""
     words = ["systemctl", "show", f"rigup-{service}.service", "--property=ActiveState,NRestarts"]
     try:
-        said = subprocess.run(words, capture_output=True, text=True, timeout=20).stdout
+        shown = subprocess.run(words, capture_output=True, text=True, timeout=20).stdout
     except (OSError, subprocess.TimeoutExpired):
         return {}
-    return dict(line.split("=", 1) for line in said.splitlines() if "=" in line)
+    return dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
 
 
 def last_apply(path: Path) -> Iterator[Sample]:
-    """Of the last line of the record that is whole."""
+    """Samples of the last valid line of the record."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - LAST_BYTES))
@@ -91,15 +91,15 @@ def last_apply(path: Path) -> Iterator[Sample]:
         return
 
 
-def _object(said: Any) -> dict[str, Any]:
+def _object(content: Any) -> dict[str, Any]:
     """A JSON object. Raises ValueError for anything else."""
-    if not isinstance(said, dict):
+    if not isinstance(content, dict):
         raise ValueError("not an object")
-    return said
+    return content
 
 
 def text(samples: list[Sample]) -> str:
-    """In Prometheus' text format, each metric's samples together."""
+    """The samples in Prometheus' text format, grouped by metric."""
     lines = []
     for name in dict.fromkeys(name for name, _, _ in samples):
         lines += [f"# HELP {name} {HELP[name]}", f"# TYPE {name} gauge"]
@@ -117,7 +117,7 @@ def main(file: str, folder: str = SERVICES, applies: str = APPLIES) -> None:
     """Writes the file."""
     new = Path(f"{file}.{os.getpid()}")
     try:
-        # the folder is the exporter's, which is not to lead root elsewhere by a link
+        # the folder belongs to the exporter, which must not redirect root through a link
         with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644), "w") as opened:
             opened.write(text([*services(Path(folder)), *last_apply(Path(applies))]))
         new.replace(file)

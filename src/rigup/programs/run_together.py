@@ -1,15 +1,15 @@
-"""Runs on each host of a service that spans several: its engine runs while those of all the others do, or not at all.
+"""Runs on each host of a service that spans several hosts: its engine runs only while all the others do.
 
 usage: run_together.py RANK ADDRESSES PORT [ADDRESS:PORT...] -- WORD...
 
-ADDRESSES: of all hosts by rank, with commas. RANK 0, the head, listens at its own; the others connect to it, each from
-its own. Its engine starts once the further places are listened at, by those of the others; where that is not so within
-LISTEN_SECONDS, all start anew.
+ADDRESSES: of all hosts by rank, separated by commas. RANK 0, the head, listens at its own address; the others connect
+to it, each from its own. The head's engine starts once the other hosts' engines listen at the further ADDRESS:PORTs; if
+they do not within LISTEN_SECONDS, all hosts start again.
 
-An engine whose peer is gone may hang for good, and one that is started anew cannot join others that were not. So the
-head waits until all are there, has every host start its engine at once, and when one is lost (its engine has ended, or
-nothing was heard of it for SILENCE seconds) each ends its own and they gather again. An engine that ends by itself ends
-this program with 1, so that systemd starts it anew. Whoever is none of the others is sent away.
+An engine that loses a peer may hang forever, and a restarted engine cannot join others that were not restarted. So the
+head waits until all hosts have joined, and has every host start its engine at once. When a host is lost (its engine has
+ended, or it sent nothing for SILENCE seconds), every host ends its engine and they gather again. An engine that ends by
+itself ends this program with status 1, so that systemd starts it again. Unknown connections are closed.
 Python 3.10 standard library only.
 """
 
@@ -31,7 +31,7 @@ END_SECONDS = 10.0
 LISTEN_SECONDS = 120.0
 MOST_STRANGERS = 64
 MOST_SAID = 4096
-"""Bytes that a peer or a stranger may say in one beat, which are few."""
+"""Maximum bytes that a peer or a stranger may send in one beat."""
 MOST_RANK = 6
 HELLO = b"rigup"
 START, HERE = b"S", b"."
@@ -45,7 +45,7 @@ def say(text: str) -> None:
 
 
 class EngineProcess:
-    """The engine's process, with all that it starts, in a session of its own."""
+    """The engine's process and its children, in their own session."""
 
     def __init__(self, words: list[str]) -> None:
         self.words = words
@@ -55,14 +55,14 @@ class EngineProcess:
         self.process = subprocess.Popen(self.words, start_new_session=True)
 
     def check(self) -> None:
-        """Ends this program where the engine has ended by itself."""
+        """Ends this program if the engine has ended by itself."""
         if self.process is not None and (status := self.process.poll()) is not None:
             say(f"the engine exited with {status}")
             self._kill(signal.SIGKILL)
             sys.exit(1)
 
     def end(self) -> None:
-        """Ends it, by force where it does not within END_SECONDS."""
+        """Ends the engine, by force after END_SECONDS."""
         if self.process is None:
             return
         self._kill(signal.SIGTERM)
@@ -79,7 +79,7 @@ class EngineProcess:
 
 
 class NodeConnection:
-    """A connection to another host, and when something came over it for the last time."""
+    """A connection to another host, and when data last arrived on it."""
 
     def __init__(self, connection: socket.socket) -> None:
         connection.setblocking(False)
@@ -95,7 +95,7 @@ class NodeConnection:
             self.gone = True
 
     def read(self) -> None:
-        """Reads what has arrived, and no more than leaves time for the other connections."""
+        """Reads what has arrived, up to a limit, so that other connections get their turn."""
         try:
             some = self.connection.recv(MOST_SAID)
         except BlockingIOError:
@@ -112,7 +112,7 @@ class NodeConnection:
 
 
 def wait_for(connections: list[socket.socket]) -> None:
-    """Until something comes, or it is time for the next beat."""
+    """Waits until data arrives or the next beat is due."""
     with selectors.DefaultSelector() as selector:
         for connection in connections:
             selector.register(connection, selectors.EVENT_READ)
@@ -129,17 +129,17 @@ def listened_at(address: Address) -> bool:
 
 
 def address_of(text: str) -> Address:
-    """From "192.168.100.10:28000" or "[fd00::1]:28000"."""
+    """Parses "192.168.100.10:28000" or "[fd00::1]:28000"."""
     host, _, port = text.rpartition(":")
     return host.strip("[]"), int(port)
 
 
 class Head:
-    """Rank 0: the others connect here. peers: by rank."""
+    """Rank 0: the other hosts connect to it. peers: by rank."""
 
     def __init__(self, addresses: list[str], port: int, after: list[Address], engine: EngineProcess) -> None:
         self.addresses, self.others = addresses, set(range(1, len(addresses)))
-        self.engine, self.after, self.told, self.told_at = engine, after, False, 0.0
+        self.engine, self.after, self.start_sent, self.start_sent_at = engine, after, False, 0.0
         family = socket.AF_INET6 if ":" in addresses[0] else socket.AF_INET
         self.listener = socket.create_server((addresses[0], port), family=family, backlog=16)
         self.listener.setblocking(False)
@@ -148,7 +148,7 @@ class Head:
         self.last_beat = 0.0
 
     def run(self) -> NoReturn:
-        self._say_who_lacks()
+        self._report_missing()
         while True:
             known = [*self.strangers, *self.peers.values()]
             wait_for([self.listener, *(peer.connection for peer in known)])
@@ -163,15 +163,15 @@ class Head:
                 self._start()
 
     def _start(self) -> None:
-        """Has the others start theirs, and starts this one as soon as it finds there what it needs."""
-        if not self.told:
+        """Tells the others to start, then starts this engine as soon as the required ports are listening."""
+        if not self.start_sent:
             say("all hosts joined; starting the engines")
             for peer in self.peers.values():
                 peer.send(START)
-            self.told, self.told_at = True, time.monotonic()
+            self.start_sent, self.start_sent_at = True, time.monotonic()
         if all(listened_at(address) for address in self.after):
             self.engine.start()
-        elif time.monotonic() - self.told_at > LISTEN_SECONDS:
+        elif time.monotonic() - self.start_sent_at > LISTEN_SECONDS:
             say("not every required port is listening; restarting all hosts")
             self._drop(list(self.peers))
 
@@ -182,7 +182,7 @@ class Head:
             self.strangers.pop(0).connection.close()
 
     def _greet(self) -> None:
-        """Makes a peer of each connection that has sent its rank. A rank that connects again was restarted."""
+        """Turns each connection that has sent its rank into a peer. A rank that connects again was restarted."""
         for stranger in list(self.strangers):
             line, ended, _ = stranger.got.partition(b"\n")
             word, _, rank = line.partition(b" ")
@@ -212,22 +212,22 @@ class Head:
                 peer.got = b""
 
     def _drop(self, ranks: list[int]) -> None:
-        """These are lost: where the engines run, all end theirs and gather again."""
+        """Drops lost hosts; if the engines were started, all hosts end theirs and gather again."""
         if not ranks:
             return
         say(f"host {', '.join(map(str, ranks))} is lost")
-        for rank in list(self.peers) if self.told else ranks:
+        for rank in list(self.peers) if self.start_sent else ranks:
             self.peers.pop(rank).connection.close()
         self.engine.end()
-        self.told = False
-        self._say_who_lacks()
+        self.start_sent = False
+        self._report_missing()
 
-    def _say_who_lacks(self) -> None:
+    def _report_missing(self) -> None:
         say(f"waiting for host {', '.join(str(rank) for rank in sorted(self.others - self.peers.keys()))}")
 
 
 class Other:
-    """Any other rank: connected to the head, or trying to be."""
+    """Any other rank: connected to the head, or trying to connect."""
 
     def __init__(self, rank: int, own: str, address: Address, engine: EngineProcess) -> None:
         self.rank, self.own, self.address, self.engine = rank, own, address, engine

@@ -1,12 +1,12 @@
-"""Runs on a host, by hand or as a transient unit: an engine's own tuner, then the same tool once more to measure.
+"""Runs on a host, by hand or as a transient unit: an engine's own tuner, then the same tool again to measure.
 
     python3 tune_moe.py JOB.json
 
 JOB: {"work": folder, "python": interpreter of the build, "tune": [argv], "measure": argv, "gpus": [index], "runs": n,
 "variable": name, "baseline": folder or null, "tokens": [n], "below": "" or "configs"}. Each argv of "tune" is for one
-number of tokens and writes a table into the folder that it runs in. "measure" is run `runs` times without and with the
-tuned table, in turn, on the first GPU. WORK/modules comes before the build's own modules, for `tuner_ray.py` as `ray`.
-WORK/result.json holds name, table, Triton's version and all times, microseconds. Python 3.10 standard library only.
+number of tokens and writes a table into its working directory. "measure" runs `runs` times with and without the tuned
+table, alternating, on the first GPU. WORK/modules precedes the build's own modules, so that `tuner_ray.py` acts as
+`ray`. WORK/result.json holds name, table, Triton's version and all times in microseconds. Python 3.10 standard library.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ LOOK_SECONDS = 1.0
 
 
 class TuningError(Exception):
-    """The program ends with this as its last line."""
+    """Ends the program with this message as its last line."""
 
 
 def run(argv: list[str], folder: Path, gpu: int, variables: dict[str, str]) -> str:
-    """One run of the tool in a folder of its own; returns what it printed. Raises TuningError with its last words."""
+    """Runs the tool once in its own folder; returns its output. Raises TuningError with the output's last line."""
     folder.mkdir(parents=True, exist_ok=True)
     own = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": str(gpu), "HF_HUB_OFFLINE": "1"}
     environment = {**os.environ, **own, **variables}
@@ -48,13 +48,13 @@ def run(argv: list[str], folder: Path, gpu: int, variables: dict[str, str]) -> s
     print(done.stdout, flush=True)
     if done.returncode:
         lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]
-        said = lines[-1] if lines else "no output"
-        raise TuningError(f"the tuner exited with status {done.returncode}: {said}")
+        last = lines[-1] if lines else "no output"
+        raise TuningError(f"the tuner exited with status {done.returncode}: {last}")
     return done.stdout
 
 
 def tune(job: dict[str, Any], work: Path) -> None:
-    """Every number of tokens, as many at a time as there are GPUs. The first failure ends it."""
+    """Tunes every number of tokens, one at a time per GPU. The first failure ends it."""
     waiting: queue.SimpleQueue[tuple[int, list[str]]] = queue.SimpleQueue()
     for number, argv in enumerate(job["tune"]):
         waiting.put((number, argv))
@@ -84,7 +84,7 @@ def tune(job: dict[str, Any], work: Path) -> None:
 
 
 def how_far(work: Path, searches: int) -> str:
-    """ "123/11520 tuning": configurations tried, of those of all searches, each taken to be as long as the longest."""
+    """ "123/11520 tuning": configurations tried, out of all searches' if each were as long as the longest."""
     done, most = 0, 0
     for path in work.glob("progress-*"):
         tried, _, total = path.read_text().partition("/")
@@ -94,7 +94,7 @@ def how_far(work: Path, searches: int) -> str:
 
 
 def merged(work: Path, searches: int) -> tuple[str, dict[str, Any]]:
-    """The name of the table and all its rows. Raises TuningError where the searches left no table, or several."""
+    """The table's name and all its rows. Raises TuningError if the searches left no table, or several names."""
     found = [path for number in range(searches) for path in (work / f"tune-{number}").glob("E=*.json")]
     names = {path.name for path in found}
     if len(found) != searches or len(names) != 1:
@@ -106,7 +106,7 @@ def merged(work: Path, searches: int) -> tuple[str, dict[str, Any]]:
 
 
 def measured(output: str, tokens: list[int]) -> dict[str, float]:
-    """Microseconds by number of tokens. Raises TuningError where one is missing."""
+    """Microseconds by number of tokens. Raises TuningError if one is missing."""
     times = {int(count): float(time) for count, time in TIMES.findall(output)}
     missing = [str(count) for count in tokens if count not in times]
     if missing:
@@ -115,7 +115,7 @@ def measured(output: str, tokens: list[int]) -> dict[str, float]:
 
 
 def main(job: dict[str, Any]) -> None:
-    """Tune, then measure both in turn, then write the result in one step."""
+    """Tunes, then measures both tables alternately, then writes the result atomically."""
     work = Path(job["work"])
     os.environ |= {"PYTHONPATH": str(work / "modules"), "HOME": str(work / "home")}
     for left in (*work.glob("tune-*"), *work.glob("progress-*"), work / "tuned", work / "measure"):
@@ -125,8 +125,8 @@ def main(job: dict[str, Any]) -> None:
         [job["python"], "-c", "import triton; print(triton.__version__)"], capture_output=True, text=True
     )
     if triton.returncode:
-        said = triton.stderr.strip().splitlines()
-        raise TuningError(f"cannot import the build's Triton: {said[-1] if said else 'no output'}")
+        lines = triton.stderr.strip().splitlines()
+        raise TuningError(f"cannot import the build's Triton: {lines[-1] if lines else 'no output'}")
     version = triton.stdout.split()[-1].partition("+")[0]
     began = time.monotonic()
     tune(job, work)

@@ -1,8 +1,8 @@
-"""Stands where an engine's tuner imports Ray, which the engine's environment does not hold: the work in one process.
+"""Replaces Ray, which an engine's tuner imports but its environment lacks: does the work in one process.
 
-The tuners hand each number of tokens to a worker with one GPU. rigup starts one such process a GPU, each for its own
-numbers, so that a worker here is an ordinary object. How far a search is goes into the file RIGUP_PROGRESS, "12/640".
-Only what vLLM's and SGLang's tuners take from Ray is here. Python 3.10 standard library only.
+The tuners hand each number of tokens to a worker with one GPU. rigup starts one such process per GPU, each for its own
+numbers, so a worker here is an ordinary object. A search writes its progress, such as "12/640", to the file
+RIGUP_PROGRESS. Only the parts of Ray that vLLM's and SGLang's tuners use exist. Python 3.10 standard library only.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from typing import Any
 
 
 def init(*_: Any, **__: Any) -> None:
-    """Nothing has to be started."""
+    """Does nothing: no process has to start."""
 
 
 def available_resources() -> dict[str, float]:
-    """The one GPU that CUDA_VISIBLE_DEVICES leaves."""
+    """The one GPU that CUDA_VISIBLE_DEVICES selects."""
     return {"GPU": 1.0}
 
 
 def get_gpu_ids() -> list[int]:
-    """Its index among those that are visible."""
+    """Its index among the visible GPUs."""
     return [0]
 
 
 def get(results: Any) -> Any:
-    """Results are there when a call returns."""
+    """Returns the results, which are complete when a call returns."""
     return results
 
 
 def remote(*_: Any, **__: Any) -> Callable[[type], _RemoteClass]:
-    """A decorator for the class of the workers: `Worker.remote(...)` makes one."""
+    """A decorator for the workers' class: `Worker.remote(...)` creates one."""
     return _RemoteClass
 
 
@@ -56,7 +56,7 @@ class _Worker:
 
 
 def tqdm(steps: Iterable[Any], *_: Any, **__: Any) -> Iterator[Any]:
-    """Goes through the steps and notes how far it is."""
+    """Iterates over the steps and records the progress."""
     steps, path = list(steps), os.environ.get("RIGUP_PROGRESS")
     for number, step in enumerate([*steps, None]):
         if path:

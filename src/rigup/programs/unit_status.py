@@ -1,6 +1,6 @@
-"""Says to systemd, when it runs a program and listens, how far that is; rigup reads it from the unit's StatusText.
+"""Reports a program's progress to systemd, if systemd runs it; rigup reads it from the unit's StatusText.
 
-Part of the programs that say so: they lie side by side on a host. Python 3.10 standard library only.
+Part of the programs that report progress; on a host they share one folder. Python 3.10 standard library only.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ CHUNK = 1 << 16
 
 
 def give_up_root(users: tuple[str, ...] = USERS) -> None:
-    """Becomes the first of these users that there is. Where this process is not root's, nothing happens."""
+    """Becomes the first of these users that exists. Does nothing if this process does not run as root."""
     if os.geteuid():
         return
     user = group = NOBODY
@@ -33,11 +33,11 @@ def give_up_root(users: tuple[str, ...] = USERS) -> None:
         break
     os.setgroups([])
     os.setresgid(group, group, group)
-    os.setresuid(user, user, user)  # from here on only root can read this process's memory
+    os.setresuid(user, user, user)  # from now on only root can read this process's memory
 
 
 def output_of(work: Callable[[], bytes], seconds: float, most: int) -> bytes:
-    """What `work` returns in a process without rights; b"" where it fails, takes longer or returns more than `most`."""
+    """The result of `work` in an unprivileged process; b"" if it fails, takes too long or returns more than `most`."""
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
@@ -52,7 +52,7 @@ def output_of(work: Callable[[], bytes], seconds: float, most: int) -> bytes:
 
 
 def _work(work: Callable[[], bytes], reading: int, writing: int, seconds: float) -> None:
-    """Never returns."""
+    """Runs `work` in the child. Never returns."""
     try:
         os.close(reading)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)

@@ -1,4 +1,4 @@
-"""Reports about a host: what is collected, as text, with secrets redacted.
+"""Bug reports about a host: data collection, text, and redaction of secrets.
 
 May import nouns, project and connection.
 """

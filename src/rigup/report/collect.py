@@ -1,4 +1,4 @@
-"""What a bug report needs from a host beside its probe: the last lines of its journals, and secrets to redact."""
+"""The data of a host for a bug report besides its probe: the last lines of its journals, and secrets to redact."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ JOURNAL_LINES = 200
 KERNEL_LINES = 60
 SECONDS = 60
 
-# The journals of what rigup runs; $1 lines of each. Then what the kernel says of cards and of memory; $2 lines.
+# The journals of rigup's units, $1 lines of each. Then the kernel's messages about GPUs and memory, $2 lines.
 _JOURNAL = """
 export LC_ALL=C TZ=UTC
 units=$({
@@ -28,13 +28,13 @@ echo "--- kernel"
 journalctl --no-pager -o short-iso -k 2>/dev/null | grep -E 'NVRM|Xid|nvidia|[Oo]ut of memory|oom-kill' | tail -n "$2"
 true
 """
-# Read to be looked for in the text, and kept nowhere.
+# The secrets are only used to find them in the text, and stored nowhere.
 SECRETS = 'for file in "$1"/services/*/api-key "$1"/hub-token; do [ -f "$file" ] && { cat "$file"; echo; }; done; true'
 
 
 @dataclass
 class Asked:
-    """What one host returned. record: of the last apply. secrets: for the redaction, and for nothing else."""
+    """The data of one host. record: of the last apply. secrets: only for the redaction."""
 
     journal: str = ""
     record: str = ""
@@ -42,7 +42,7 @@ class Asked:
 
 
 def asked_for_report(host: Host) -> Asked:
-    """Collects it from a connected host; raises HostFailed if the host does not respond."""
+    """Collects the data from a connected host; raises HostFailed if the host does not respond."""
     secrets = remote.script(host, SECRETS, layout.CONFIGURATION, timeout=SECONDS).split("\n")
     journal = remote.script(host, _JOURNAL, str(JOURNAL_LINES), str(KERNEL_LINES), timeout=SECONDS)
     record = remote.run(host, "tail", "-n", "1", layout.APPLY_RECORDS, timeout=SECONDS).stdout

@@ -1,4 +1,4 @@
-"""The secrets that an inventory holds or points to, so that a report can be redacted of them."""
+"""Finds the secrets in an inventory, and in files that it names, so that a report can be redacted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LARGEST_FILE = 4096
 def inventory_secrets(root: Path, data: Any) -> Iterator[str]:
     """Each value whose key names a secret, and the content of each file that a key ending in _file names.
 
-    root: what file names are relative to. data: of a host.
+    root: file names are relative to it. data: of a host.
     """
     for key, value in data.items() if isinstance(data, dict) else ():
         if isinstance(value, dict):

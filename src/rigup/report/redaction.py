@@ -13,19 +13,19 @@ from urllib.parse import quote
 from rigup.printable import printable
 
 REDACTED = "[redacted]"
-# What is shorter would take half of the text with it.
+# Shorter secrets would match in too many places.
 LEAST_LENGTH = 4
 
-# A name has so many characters before the word that tells; without a bound a long line takes its length squared.
+# Limits the characters before the word that marks a secret: without it long lines take quadratic time.
 _BEFORE = r"[\w.-]{0,60}"
 _NAME = _BEFORE + r"(?:key|token|secret|passw(?:or)?d|passphrase|credential|authorization)s?"
-# What a line such as "name: value" must be called: "host key: " and "EOS token: " are everywhere.
+# Names that mark a secret in a line like "name: value"; others such as "host key: " and "EOS token: " are common.
 _SURE = (
     _BEFORE + r"(?:api[-_]?key|(?:access|auth|bearer|hf|hub)[-_]?token|secret(?:[-_][\w-]*)?|passw(?:or)?d|passphrase)"
 )
 _VALUE = r"""(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')"""
 _LIST = _BEFORE + r"api[-_]?keys?"
-# of an option, which has no "--" within
+# an option's name, which does not contain "--"
 _OPTION = r"(?<!-)--(?:[\w.]|-(?!-)){0,60}"
 _OPTION_NAME, _OPTION_LIST = (_OPTION + name.removeprefix(_BEFORE) for name in (_NAME, _LIST))
 _AUTHORIZATION = r"""\bauthorization["']?\s{0,9}[:=]\s{0,9}["']?"""
@@ -33,7 +33,7 @@ _SCHEME = r"(?:Basic|Bearer|Negotiate|Token)\s{1,9}"
 
 
 def _between(quote: str) -> tuple[str, ...]:
-    """Patterns of what ends at a quote, spaces and all: a word of a command line that is a list, an assignment."""
+    """Patterns for values that end at a quote and may contain spaces: words of a list, and assignments."""
     rest = rf"(?:[^{quote}\\]|\\.)+"
     word = rf"{quote}\s*,\s*{quote}"
     return (
@@ -45,11 +45,11 @@ def _between(quote: str) -> tuple[str, ...]:
     )
 
 
-# Of a name that says so, whatever follows it: in a header, in JSON, in an environment, on a command line, in a log.
+# Values after a name of a secret: in a header, in JSON, in an environment, on a command line, in a log.
 _NAMED = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
-        # what follows a scheme of one word is a word; of any other all that follows goes
+        # schemes with one word redact one word; others redact the rest
         rf"""({_AUTHORIZATION}{_SCHEME})[^\s"',]+""",
         rf"""({_AUTHORIZATION}Digest\s).*""",
         rf"""({_AUTHORIZATION})(?!\s|{_SCHEME}|Digest\s)[^"'\r\n]+""",
@@ -72,7 +72,7 @@ _NAMED = tuple(
         r"""(\b(?:git\+)?https?://)[^/\s:@"']+:?(?=@)""",
     )
 )
-# Of their own form: tokens of the hub, of GitHub, Slack, Google, npm and the usual APIs, JSON Web Tokens, private keys.
+# Secrets of known formats: tokens of the hub, GitHub, Slack, Google, npm and usual APIs, JSON Web Tokens, private keys.
 _FORMS = (
     re.compile(r"\b(?:hf|ghp|gho|ghs|ghu|ghr|github_pat|sk|nvapi|glpat|dckr_pat|GOCSPX)[_-][A-Za-z0-9_-]{16,}"),
     re.compile(
@@ -82,17 +82,17 @@ _FORMS = (
     re.compile(r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{5,}(?:\.[A-Za-z0-9_-]*){1,4}"),
     re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL),
 )
-# Names that say "key" or "token" and mean neither a secret nor anything like one.
+# Names with "key" or "token" that are not secrets.
 _HARMLESS = re.compile(r'"?(?:kv_tokens|tokens|tokens_per_second|api_key_file|hub_token_file)"?\s*[:=]', re.IGNORECASE)
-# A number of tokens, as engines have many options for.
+# A number of tokens, as in many options of engines.
 _COUNT = re.compile(r"[^=:\s]*tokens[\"']?\s*[:= ,]\s*[\"']?\d+[\"']?", re.IGNORECASE)
-# What a value stands under, as a key of a mapping or as an option; with "_" for "-".
+# Names of keys of a mapping, and of options, that mark a secret; with "_" for "-".
 _SECRET_NAME = re.compile(r"passw|passphrase|secret|api_?keys?$|credential|authorization$|cookie$", re.IGNORECASE)
 _TOKEN_NAME = re.compile(r"token$", re.IGNORECASE)
 
 
 def is_secret(name: str, value: Any) -> bool:
-    """Whether a value is one by its name: a text, and under "token" more than a number."""
+    """Whether a value is a secret by its name: any text, or for "token" a text that is not a number."""
     if not isinstance(value, str) or not value:
         return False
     spelled = name.replace("-", "_")
@@ -101,7 +101,7 @@ def is_secret(name: str, value: Any) -> bool:
 
 
 def secret_texts(name: str, value: Any) -> Iterator[str]:
-    """The texts of a value that is a secret by its name: the value itself, or each of a list."""
+    """The texts of a value that is a secret by its name: the value itself, or each item of a list."""
     for text in value if isinstance(value, (list, tuple)) else (value,):
         if is_secret(name, text):
             yield text
@@ -109,7 +109,7 @@ def secret_texts(name: str, value: Any) -> Iterator[str]:
 
 
 def _secret_words(words: Sequence[Any]) -> Iterator[int]:
-    """Where on a command line the values of options stand that name a secret; of API keys there may be several."""
+    """The positions of words of a command line that are values of secret options; API keys may have several."""
     option = ""
     for index, word in enumerate(words):
         if isinstance(word, str) and word.startswith("-"):
@@ -122,7 +122,7 @@ def _secret_words(words: Sequence[Any]) -> Iterator[int]:
 
 
 def secrets_within(value: Any) -> Iterator[str]:
-    """Each text that stands under the name of a secret: in mappings, and in command lines, however deep."""
+    """Every text under the name of a secret: in mappings and command lines, at any depth."""
     if isinstance(value, dict):
         for key, kept in value.items():
             yield from secret_texts(str(key), kept)
@@ -136,7 +136,7 @@ def secrets_within(value: Any) -> Iterator[str]:
 
 
 class Redactor:
-    """Redacts texts, and values that are made of them; `secrets` are known by value."""
+    """Redacts texts, and values that contain texts; `secrets` are known by value."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
         spelled = {
@@ -148,7 +148,7 @@ class Redactor:
         self.known = sorted(spelled, key=len, reverse=True)
 
     def text(self, text: str) -> str:
-        """The text without them, printable: a colour within a secret must not hide it."""
+        """The text without secrets, printable: a colour code within a secret must not hide it."""
         text = printable(text)
         for secret in self.known:
             text = text.replace(secret, REDACTED)
@@ -157,16 +157,16 @@ class Redactor:
         return "\n".join(_line(line) for line in text.split("\n"))
 
     def value(self, value: Any) -> Any:
-        """The same value without secrets: frozen dataclasses, mappings, lists and tuples, each text within.
+        """The same value without secrets: frozen dataclasses, mappings, lists and tuples, with all texts in them.
 
-        Texts under a key that names a secret, and the words of an option that does, go whatever they are.
+        Texts under a key that names a secret, and the values of such options, are always redacted.
         """
-        # the same few texts stand in a fleet's values again and again
+        # a fleet's values repeat the same few texts
         return _walk(value, cache(self.text))
 
 
 def _walk(value: Any, text: Callable[[str], str], name: str = "") -> Any:
-    """name: what the value stands under."""
+    """name: the key of the value."""
     if isinstance(value, str):
         return REDACTED if is_secret(name, value) else text(value)
     if is_dataclass(value) and not isinstance(value, type):

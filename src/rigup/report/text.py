@@ -15,11 +15,11 @@ you share it.
 
 
 def report_text(host: str, when: str, sections: dict[str, Any], redactor: Redactor) -> str:
-    """The report: each section by its title, text as it is and anything else as JSON; an empty one is left out."""
+    """The report: each section by its title, text as it is and other values as JSON; empty sections are left out."""
     parts = [_HEAD.format(host=host, when=when)]
     for title, content in sections.items():
         if content:
-            if not isinstance(content, str):  # as lines of JSON an option and its value would stand apart
+            if not isinstance(content, str):  # redact first: JSON puts an option and its value on separate lines
                 content = json.dumps(redactor.value(content), indent=1, ensure_ascii=False)
             parts.append(f"==== {title} ====\n{content.rstrip()}\n")
     return redactor.text("\n".join(parts))

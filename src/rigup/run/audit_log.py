@@ -1,6 +1,6 @@
-"""The records of applies: a line on the host and one on the controlling machine, with who changed what.
+"""The records of applies: one line on the host and one on the controlling machine, with the user and the changes.
 
-A record holds names of steps, errors as they were shown, and hashes, none of which contains a secret.
+A record contains names of steps, error messages and hashes, none of which contains a secret.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from rigup.units import time_text
 
 KEPT = 500
 MOST_LINES = 4 * KEPT
-"""The most records that are read, here or from a host: the last ones."""
+"""The maximum number of records to read, on this machine or from a host: the last ones."""
 GIT_SECONDS = 5
 
-# Appends a record on the host; all but the last KEPT are removed now and then. A run without changes has no lease, so
-# two of them may write at the same time.
+# Appends a record on the host; sometimes removes all but the last KEPT. A run without changes has no lease, so two of
+# them may write at the same time.
 APPEND = (
     'umask 022; IFS= read -r record; [ -d "${1%/*}" ] || mkdir -p "${1%/*}"; '
     'if [ -O "${1%/*}" ] && [ ! -L "${1%/*}" ]; then exec 8>>"$1.lock"; flock -w 10 8; '
@@ -49,9 +49,9 @@ class ApplyRecord:
     """One apply on one host.
 
     when: UTC, as in "2026-11-21 20:15:00 UTC". lock: the first digits of rigup.lock's sha256. commit: of the fleet
-    folder, "-dirty" where files in it were changed since, "" where it is no git checkout. services: what each of them
-    was to be, by name. result: the host's state at the end. memory: of each service that was started, its GPUs as
-    planned and as measured.
+    folder, with "-dirty" if it has uncommitted changes, "" without git. services: planned checkpoint and engine, by
+    name. result: the host's state at the end. memory: for each service that was started, its GPUs' memory as planned
+    and as measured.
     """
 
     host: str
@@ -84,7 +84,7 @@ class _MemorySaid(Said):
 
 
 class RecordSaid(Said):
-    """A record as it is in a file, here or on a host."""
+    """A record as stored in a file, on this machine or on a host."""
 
     schema_: Literal[1] = Field(alias="schema")
     host: Line
@@ -148,7 +148,7 @@ def served(plan: Plan) -> str:
 
 
 def keep_here(records: Iterable[ApplyRecord]) -> None:
-    """Appends records to those on this machine; a full disk here does not fail an apply that is done."""
+    """Appends records to those on this machine; a full disk here does not fail an apply that has finished."""
     for record in records:
         path = here(record.host)
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""What the parts of one run share: the hosts with their plans, what is known of each, and work side by side."""
+"""The shared state of one run: the hosts with their plans, the results so far, and concurrent work."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class RunContext:
     read_only: the run never takes a lease, and continues without hosts that cannot be reached.
     groups: the node groups of the hosts. handshakes: of the hosts that were reached.
     compared: hosts that were compared with their plans. changed_elsewhere: hosts that another run changed after that,
-    or that were rebooted, with the changes that may be made there without showing them again.
+    or that were rebooted, with the changes that are allowed there without showing them again.
     """
 
     project: Project
@@ -59,7 +59,7 @@ class RunContext:
         return self.connections.state
 
     def each(self, work: Work, names: Collection[str] | None = None) -> None:
-        """Does `work` for all hosts that still take part, side by side; an error that it raises fails that host.
+        """Does `work` concurrently for all hosts that still take part; an error fails the host.
 
         names: these hosts only.
         """
@@ -73,7 +73,7 @@ class RunContext:
         gevent.joinall(greenlets, raise_error=True)
 
     def guarded(self, work: Work, host: Host) -> None:
-        """Does `work` for one host; an error that it raises fails the host."""
+        """Does `work` for one host; an error fails the host."""
         result, began = self.results[host.name], time.monotonic()
         try:
             with pyinfra_internals.at_work_on(self.state, host):

@@ -1,6 +1,6 @@
 """The drift of a host from its plans and the lock, as far as its probe shows it. Pure.
 
-`rigup diff` adds what takes further commands on the host (drift_probe.py) and what apply would change.
+`rigup diff` adds the drift that takes further commands to find (drift_probe.py), and the changes of an apply.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ What = Literal[
     "not in the inventory",
 ]
 
-# Drop-ins that the distribution ships are nobody's doing.
+# Drop-ins of the distribution are not drift.
 _SHIPPED_UNITS = ("/usr/lib/", "/lib/")
 _MOST_NAMED = 4
 _KEYS: tuple[What, ...] = ("build", "checkpoint", "command", "environment")
@@ -61,8 +61,8 @@ def drift_of(
 ) -> tuple[Drift, ...]:
     """The drift that the probe shows.
 
-    manifests: what the release of each service is to consist of, by its name. builder: whose builds the host takes
-    besides its own; "" for none.
+    manifests: the planned release of each service, by name. builder: the host whose builds this host may use; "" for
+    none.
     """
     return (
         *(_machine(probe, plans[0]) if plans else ()),
@@ -72,9 +72,9 @@ def drift_of(
 
 
 def driver_standing(nvidia: Nvidia, planned: DriverPlan | None) -> tuple[str, ...]:
-    """The driver that the kernel runs, then what is at odds with it: another one on disk, another one in the lock.
+    """The driver that the kernel runs, then the differences: another one on disk, another one in the lock.
 
-    planned: None where rigup leaves the driver alone. () where there is no driver, and none is planned.
+    planned: None if rigup does not manage the driver. () if no driver runs and none is planned.
     """
     if not nvidia.loaded and planned is None:
         return ()
@@ -87,7 +87,7 @@ def _machine(probe: Probe, plan: Plan) -> Iterator[Drift]:
     for finding in differences(plan.rig, probe):
         yield Drift("gpus" if finding.rule.startswith("host-gpu") else "host", finding.message, hint=finding.hint)
     if plan.rig.gpus and (booting := booting_kernel(probe)) != probe.kernel:
-        yield Drift("kernel", f"runs {probe.kernel}, the next boot starts {booting}", hint="reboot when it suits")
+        yield Drift("kernel", f"runs {probe.kernel}, the next boot starts {booting}", hint="reboot when convenient")
     standing = driver_standing(probe.nvidia, plan.driver)
     if len(standing) > 1:
         yield Drift("driver", ", ".join(standing))
@@ -104,9 +104,9 @@ def _service(probe: Probe, plan: Plan, wanted: dict[str, Any], builder: str) -> 
     name = plan.service.name
     release, unit = probe.releases.get(name), probe.units.get(name)
     if name in probe.damaged:
-        pass  # what it consists of is not known: the host has failed for that
+        pass  # its contents are unknown: the host has failed for that
     elif release is None:
-        yield Drift("not applied", "no release of it is on this host", name)
+        yield Drift("not applied", "has no release on this host", name)
     else:
         yield from _release(probe, name, release, wanted)
         yield from _origin(probe, plan, str(release.get("build", "")), builder)
@@ -115,7 +115,7 @@ def _service(probe: Probe, plan: Plan, wanted: dict[str, Any], builder: str) -> 
     if unit and (release is not None or name in probe.damaged) and unit.active != "active":
         yield Drift("state", f"{layout.unit_name(name)} is {unit.active}", name)
     if unit and (by_hand := _overrides(unit.overrides)):
-        hint = f"systemctl revert {layout.unit_name(name)} takes them away; apply leaves them"
+        hint = f"to remove them: systemctl revert {layout.unit_name(name)}; apply keeps them"
         yield Drift("unit overrides", ", ".join(by_hand), name, hint)
 
 
@@ -124,13 +124,13 @@ def _release(probe: Probe, name: str, release: dict[str, Any], wanted: dict[str,
         if release.get(key) != wanted.get(key):
             yield Drift(key, _moved(key, release.get(key), wanted.get(key)), name)
     if release.get(GPUS_KEY) != wanted.get(GPUS_KEY):
-        there, now = (", ".join(uuid for _, uuid in said.get(GPUS_KEY) or ()) for said in (release, wanted))
+        there, now = (", ".join(uuid for _, uuid in manifest.get(GPUS_KEY) or ()) for manifest in (release, wanted))
         yield Drift("gpus", f"runs on {there or 'any'}; the plan: {now or 'any'}", name)
     for other in (key for key in wanted if key not in _RELEASE_KEYS):
         if release.get(other) != wanted[other]:
-            yield Drift("config", f"{other} is not the plan's", name)
+            yield Drift("config", f"{other} differs from the plan", name)
     if (build := str(release.get("build", ""))) and build not in probe.builds:
-        yield Drift("build", f"{layout.BUILDS}/{build} is gone", name)
+        yield Drift("build", f"{layout.BUILDS}/{build} no longer exists", name)
     checkpoint = release.get("checkpoint") or {}
     if checkpoint.get("revision"):
         folder = layout.weights_folder(checkpoint["repo"], checkpoint["revision"])
@@ -139,7 +139,7 @@ def _release(probe: Probe, name: str, release: dict[str, Any], wanted: dict[str,
 
 
 def _origin(probe: Probe, plan: Plan, build: str, builder: str) -> Iterator[Drift]:
-    """A build made by a host that the inventory does not name as builder; builds without a note are skipped."""
+    """A build made by a host that is not this host's builder; builds without a record of their origin are skipped."""
     made, name = probe.built_by.get(build), plan.service.name
     if made is not None and made not in (plan.host, builder):
         trusted = f"neither this host nor its builder {builder}" if builder else "not this host"
@@ -150,7 +150,7 @@ def _origin(probe: Probe, plan: Plan, build: str, builder: str) -> Iterator[Drif
 
 
 def _moved(key: str, there: Any, wanted: Any) -> str:
-    """The differences, short enough for a line."""
+    """The differences, short enough for one line."""
     if key == "checkpoint":
         return f"{_checkpoint(there)}; the plan: {_checkpoint(wanted)}"
     if key == "build":
@@ -158,14 +158,14 @@ def _moved(key: str, there: Any, wanted: Any) -> str:
     if key == "environment":
         old, new = dict(there or {}), dict(wanted or {})
         names = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
-        return f"{_listed(names)} not the plan's"
+        return f"differs from the plan: {_listed(names)}"
     gone = [word for word in there or [] if word not in (wanted or [])]
     new_words = [word for word in wanted or [] if word not in (there or [])]
     return f"{' '.join(gone) or 'nothing'}; the plan: {' '.join(new_words) or 'without'}"
 
 
-def _checkpoint(said: Any) -> str:
-    return f"{said['repo']} {said['quant']} at {str(said['revision'])[:12]}" if said else "none"
+def _checkpoint(checkpoint: Any) -> str:
+    return f"{checkpoint['repo']} {checkpoint['quant']} at {str(checkpoint['revision'])[:12]}" if checkpoint else "none"
 
 
 def _moved_packages(probe: Probe, pins: Mapping[str, str]) -> list[str]:
@@ -188,7 +188,7 @@ def _left_over(probe: Probe, plans: tuple[Plan, ...]) -> Iterator[Drift]:
             "not in the inventory",
             f"{layout.unit_name(name)} is {state}",
             name,
-            "rigup apply --remove stops it and takes it away; its weights and build stay until rigup prune",
+            "run rigup apply --remove to stop and remove it; its weights and build stay until rigup prune",
         )
 
 

@@ -18,7 +18,7 @@ from rigup.plan import Plan
 from rigup.run.drift import Drift
 from rigup.units import bytes_text
 
-# A slow disk hashes this much; what takes longer is taken to hang.
+# A slow disk hashes this many bytes per second; a check that takes longer is taken to hang.
 LEAST_HASHED_PER_SECOND = 30_000_000
 CHECK_SECONDS = 60
 ASKED_ROLES = frozenset(("service", "weights"))
@@ -26,14 +26,14 @@ _MOST_NAMED = 4
 
 
 class Checked(Said):
-    """What `fetch_weights.py --check` found: names of files that are missing, and of those that are not as locked."""
+    """The output of `fetch_weights.py --check`: names of missing files, and of files that differ from the lock."""
 
     missing: list[Line]
     bad: list[Line]
 
 
 def read_check(text: str, what: str) -> Checked:
-    """Reads the last line of its output. Raises HostFailed, beginning with `what`, for anything else."""
+    """Parses the last line of the output. Raises HostFailed, beginning with `what`, if it is invalid."""
     try:
         return checked(Checked, json_of(text, "its answer"), "its answer")
     except Unreadable as error:
@@ -41,9 +41,9 @@ def read_check(text: str, what: str) -> Checked:
 
 
 def asked_drift(host: Host, plans: tuple[Plan, ...], differing: set[str], deep: bool) -> list[Drift]:
-    """The drift of the services of a host. differing: the roles that would change something there.
+    """The drift of a host's services. differing: the roles that would change something on the host.
 
-    deep: hash every file of every checkpoint again, whatever the receipts say.
+    deep: hash every file of every checkpoint again, regardless of the receipts.
     """
     found: list[Drift] = []
     for plan in plans:
@@ -60,8 +60,8 @@ def _unit(host: Host, name: str) -> Iterator[Drift]:
         return
     unit = layout.unit_name(name)
     if running.installed != running.unit:
-        what = "is not as release" if running.installed else "is gone; release"
-        yield Drift("unit", f"its unit file {what} {running.current} has it", name)
+        problem = "differs from" if running.installed else "does not exist, but is part of"
+        yield Drift("unit", f"its unit file {problem} release {running.current}", name)
     enabled = service_state(host, name).enabled
     if enabled not in ENABLED:
         yield Drift("state", f"{unit} is {enabled or 'not enabled'}: it will not start at boot", name)
@@ -83,12 +83,12 @@ def _checkpoint(host: Host, plan: Plan, deep: bool) -> Iterator[Drift]:
     job = json.dumps({"folder": folder, "files": [file.model_dump() for file in checkpoint.files]})
     words = ("python3", f"{layout.PROGRAMS}/fetch_weights.py", "--check", *(("--deep",) if deep else ()), "-")
     seconds = CHECK_SECONDS + (checkpoint.bytes / LEAST_HASHED_PER_SECOND if deep else 0)
-    said = remote.run(host, *words, stdin=job, timeout=seconds)
+    output = remote.run(host, *words, stdin=job, timeout=seconds)
     what = f"{checkpoint.repo} could not be checked"
-    if not said.stdout.strip():
-        raise HostFailed(f"{host.name}: {what}: {said.last_line}")
-    answer = read_check(said.stdout.splitlines()[-1], f"{host.name}: {what}")
-    for key, words_for in (("missing", "missing"), ("bad", "not as locked" if deep else "changed since it was hashed")):
+    if not output.stdout.strip():
+        raise HostFailed(f"{host.name}: {what}: {output.last_line}")
+    answer = read_check(output.stdout.splitlines()[-1], f"{host.name}: {what}")
+    for key, words_for in (("missing", "missing"), ("bad", "not as locked" if deep else "changed since the last hash")):
         if names := getattr(answer, key):
             more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
             yield Drift("checkpoint", f"{words_for}: {', '.join(names[:_MOST_NAMED])}{more}", plan.service.name)

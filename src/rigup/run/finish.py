@@ -1,8 +1,8 @@
-"""How a run finishes with its hosts: it records there and here what was done, and gives back leases.
+"""How a run finishes with its hosts: it records what was done, on the host and here, and releases leases.
 
-A host without changes is finished with one command that sends a request to each service and checks that the host is
-still as the handshake found it. This run had no lease, so the host itself checks whether another run took one since;
-it appends the record only if none did and every service has answered.
+A host without changes is finished with one command that sends a request to each service and checks that the host has
+not changed since the handshake. This run has no lease, so the host itself checks whether another run took one since
+then. It appends the record only if none did and every service has answered.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import Any
 
 import gevent
 
-from rigup.connection.cached_health import early_answer, to_remember
 from rigup.connection.connections import LEAVE_SECONDS
 from rigup.connection.fact_batch import digest
 from rigup.connection.fact_cache import read_only
@@ -47,7 +46,7 @@ class FinishResult:
 
 
 class RunFinisher:
-    """Finishes a run with its hosts. recorder: None if nothing was carried out, so that there is nothing to record."""
+    """Finishes a run with its hosts. recorder: None if nothing was executed, so that there is nothing to record."""
 
     def __init__(self, context: RunContext) -> None:
         self.context = context
@@ -74,16 +73,14 @@ class RunFinisher:
         last = self._last(self.recorder, host)
         result.state = "pending"
         requests = {plan.service.name: short_request(plan) for plan in run.plans[host.name]}
-        early = {name: reply for name, request in requests.items() if (reply := early_answer(host, request))}
-        finished = finish_host(host, handshake.lease, {name: requests[name] for name in requests.keys() - early}, last)
+        finished = finish_host(host, handshake.lease, requests, last)
         if finished.recorded:
             self._recorded[host.name] = record
-            replies = early | finished.replies
-            result.answers += [keep_answer(host, name, replies[name]) for name in requests]
+            result.answers += [keep_answer(host, name, finished.replies[name]) for name in requests]
         return finished
 
     def _finish(self, host: Host) -> None:
-        """Releases the lease; after an apply also appends the record, and stores what the next handshake is to ask."""
+        """Releases the lease; after an apply also appends the record and stores the requests for the next handshake."""
         lease = self.context.leases.get(host.name)
         if self.recorder is None or self.context.results[host.name].state == "not begun":
             if lease:
@@ -101,9 +98,8 @@ class RunFinisher:
         """The last commands on a host: sh, each with its standard input."""
         handshake, record = self.context.handshakes[host.name], appending(self._record(recorder, host.name))
         asked = host.connector.facts.questions() if host.connector.facts else []
-        services = to_remember(short_request(plan) for plan in self.context.plans[host.name] if not plan.nodes)
-        news = {*map(digest, asked)} - handshake.answers.keys() or services.keys() != handshake.services.keys()
-        return (record, remembering(asked, services.values())) if news else (record,)
+        news = {*map(digest, asked)} - handshake.answers.keys()
+        return (record, remembering(asked)) if news else (record,)
 
     def _record(self, recorder: Recorder, name: str) -> ApplyRecord:
         services = {plan.service.name: served(plan) for plan in self.context.plans[name]}
@@ -113,10 +109,10 @@ class RunFinisher:
 def finish_host(
     host: Host, seen: str, requests: dict[str, dict[str, Any]], last: tuple[tuple[str, str], ...]
 ) -> FinishResult:
-    """Runs the last command on a host without changes. Raises as `remote.run` does.
+    """Runs the last command on a host without changes. Raises the errors of `remote.run`.
 
     seen: the lease's stamp in the handshake. requests: to `ask.py`, by service. last: sh with its standard input, run
-    if all is well.
+    if every service answers.
     """
     with read_only():
         seconds = (ANSWER_SECONDS + 30) * (len(requests) + 1)
@@ -138,9 +134,9 @@ def finish_host(
 def _script(seen: str, requests: dict[str, dict[str, Any]], last: tuple[tuple[str, str], ...]) -> Iterator[str]:
     yield "right=yes\n"
     for name, request in requests.items():
-        yield f"said=$({_with(shlex.join(ASK), json.dumps(request))})\n"
-        yield f"printf '%s\\n' \"{MARK} answer {name} $said\"\n"
-        yield f"case $said in {shlex.quote(_ANSWERED)}*) ;; *) right=;; esac\n"
+        yield f"reply=$({_with(shlex.join(ASK), json.dumps(request))})\n"
+        yield f"printf '%s\\n' \"{MARK} answer {name} $reply\"\n"
+        yield f"case $reply in {shlex.quote(_ANSWERED)}*) ;; *) right=;; esac\n"
     yield f'if [ "$({stamp()})" != {shlex.quote(seen)} ]; then echo "{MARK} changed"; exit; fi\n'
     yield '[ "$right" ] || exit 0\n'
     for text, stdin in last:
@@ -149,5 +145,5 @@ def _script(seen: str, requests: dict[str, dict[str, Any]], last: tuple[tuple[st
 
 
 def _with(text: str, stdin: str) -> str:
-    """sh with this on its standard input, which is lines."""
+    """sh with these lines on its standard input."""
     return f"{text} <<'{_END}'\n{stdin.removesuffix(chr(10))}\n{_END}\n"

@@ -1,6 +1,6 @@
-"""What a status page needs from a host beside its probe: its retained releases, and secrets to redact.
+"""The parts of a host that a status page needs besides its probe: retained releases, and secrets to redact.
 
-One command per host, all hosts side by side.
+It reads them with one command per host, on all hosts concurrently.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BETWEEN = "==== releases ===="
 
 @dataclass(frozen=True)
 class ReleaseHistory:
-    """The releases of one host. kept: by service, oldest first. secrets: for the redaction, and nothing else."""
+    """The releases of one host. kept: by service, oldest first. secrets: only for the redaction."""
 
     kept: dict[str, tuple[KeptRelease, ...]]
     secrets: tuple[str, ...] = field(default=(), repr=False)
@@ -39,12 +39,12 @@ def histories_of(run: RunContext) -> dict[str, ReleaseHistory]:
 
 def _asked(host: Host) -> ReleaseHistory | None:
     try:
-        said = remote.script(host, f"{SECRETS}\necho '{_BETWEEN}'\n{LIST}", layout.CONFIGURATION, ANSWERED)
-        return _read(said)
+        output = remote.script(host, f"{SECRETS}\necho '{_BETWEEN}'\n{LIST}", layout.CONFIGURATION, ANSWERED)
+        return _read(output)
     except (HostFailed, Unreadable, *remote.CONNECTION_ERRORS):
         return None
 
 
-def _read(said: str) -> ReleaseHistory:
-    secrets, _, releases = said.rpartition(f"{_BETWEEN}\n") if _BETWEEN + "\n" in said else (said, "", "")
+def _read(output: str) -> ReleaseHistory:
+    secrets, _, releases = output.rpartition(f"{_BETWEEN}\n") if _BETWEEN + "\n" in output else (output, "", "")
     return ReleaseHistory(parse_kept(releases), tuple(secret for secret in secrets.splitlines() if secret))

@@ -1,4 +1,4 @@
-"""A read-only run: what `diff`, `status` and `report` have in common."""
+"""A read-only run: the common part of `diff`, `status` and `report`."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from rigup.systemd.release import release_of
 
 
 class Examination(Run):
-    """A run that never takes a lease. drift: what differs, by host, after `compare_all` or `note_drift`.
+    """A run that never takes a lease. drift: the differences by host, after `compare_all` or `note_drift`.
 
-    apply_blockers: by host, why an apply would be refused there. asked: by host, what a report needs of it.
+    apply_blockers: the reasons against an apply, by host. asked: the data for a report, by host.
     """
 
     read_only = True
@@ -35,7 +35,7 @@ class Examination(Run):
     asked: dict[str, Asked]
 
     def look(self) -> None:
-        """Connects to every host and probes it. A reason against an apply there counts as drift."""
+        """Connects to every host and probes it. A reason against an apply counts as drift."""
         self.drift = {name: () for name in self.results}
         self.apply_blockers, self.asked = {}, {}
         self.connect(take_lease=False)
@@ -43,13 +43,13 @@ class Examination(Run):
     def _blocking_findings(self, name: str, probe: Probe) -> tuple[Finding, ...]:
         """The findings that make a comparison impossible; the others go to `apply_blockers`."""
         found = super()._blocking_findings(name, probe)
-        known = differences(self.plans[name][0].rig, probe) if self.plans[name] else ()  # drift_of tells of these
+        known = differences(self.plans[name][0].rig, probe) if self.plans[name] else ()  # drift_of reports these
         strange = unsupported_host_findings(found, probe, self.plans[name])
         self.apply_blockers[name] = tuple(one for one in found if one not in known and one not in strange)
         return strange
 
     def compare_all(self, deep: bool = False) -> None:
-        """Finds out what apply would change, and all other drift.
+        """Finds the changes that apply would make, and all other drift.
 
         deep: hash every file of every checkpoint.
         """
@@ -62,7 +62,7 @@ class Examination(Run):
         self.note_damage()
 
     def note_damage(self) -> None:
-        """Fails each host with a current release that cannot be read; call it after everything else is known."""
+        """Fails each host with an unreadable current release; call it after all other checks."""
         for name, result in self.results.items():
             if result.probe is not None and result.probe.damaged:
                 found = result.probe.damaged.items()
@@ -76,13 +76,13 @@ class Examination(Run):
                 plans = self.bound(name)
                 manifests = {plan.service.name: self._manifest(result, plan) for plan in plans}
                 apply_blockers = tuple(map(_as_drift, self.apply_blockers[name]))
-                better_told = {"driver"} & {found.what for found in apply_blockers}  # with what it is needed for
+                reported = {"driver"} & {found.what for found in apply_blockers}  # with its reason
                 builder = self.context.settings[name].builder
                 drift = drift_of(result.probe, self.plans[name], manifests, builder.name if builder else "")
-                self.drift[name] = (*(found for found in drift if found.what not in better_told), *apply_blockers)
+                self.drift[name] = (*(found for found in drift if found.what not in reported), *apply_blockers)
 
     def ask_for_report(self) -> None:
-        """Collects what a report needs from every host that was probed, even if it has failed since."""
+        """Collects the data of a report from every probed host, even if it has failed since."""
         asking = [host for host in self.context.state.inventory if self.results[host.name].probe is not None]
         gevent.joinall(
             [self.context.state.pool.spawn(self.context.guarded, self._ask_for_report, host) for host in asking]
@@ -119,6 +119,6 @@ def _as_drift(found: Finding) -> Drift:
 
 
 def _stands(host: Host) -> bool:
-    """Whether the connection to a host is open, as far as this machine knows."""
+    """Whether the connection to a host is open, as far as this machine can tell."""
     transport = host.connector.client.get_transport() if host.connector.client else None
     return bool(transport and transport.is_active())

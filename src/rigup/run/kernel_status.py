@@ -1,4 +1,4 @@
-"""Which tuned kernels the services of a fleet use, by their own logs."""
+"""Finds which tuned kernels the services of a fleet use, from their logs."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def kernels_of(run: RunContext) -> dict[tuple[str, str], str]:
     return {name: greenlet.value for name, greenlet in asked.items() if greenlet.value}
 
 
-def runs_without_ours(plan: Plan, said: str | None) -> bool:
+def runs_without_ours(plan: Plan, kernels: str | None) -> bool:
     """Whether a service has tuned kernels and its log says that it found none."""
-    return plan.moe_folder is not None and said is not None and DEFAULT in said
+    return plan.moe_folder is not None and kernels is not None and DEFAULT in kernels
 
 
 def _asked(host: Host, plan: Plan) -> str | None:

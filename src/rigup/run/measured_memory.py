@@ -1,6 +1,6 @@
-"""The memory that each GPU of a service really uses, beside what the plan says: for `status`, and kept after a start.
+"""The memory that each GPU of a service really uses, next to the plan: for `status`, and recorded after a start.
 
-`measured_mib` is what NVML calls used and reserved together: the planner's overhead holds the driver's reserve too.
+`measured_mib` is NVML's used plus reserved memory: the planner's overhead includes the driver's reserve, too.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from rigup.planner.memory.overhead import RUNTIME
 from rigup.run.context import RunContext
 from rigup.systemd.release import GPUS_KEY
 
-# Engines say it before the first request; a log of months is not read to its end.
+# The lines come before the first request; rigup does not read a log of months to its end.
 _LINES = 20_000
 _JOURNAL = (
     'id=$(systemctl show --property=InvocationID --value "$1"); [ -n "$id" ] || exit 0; '
@@ -43,9 +43,9 @@ _KEPT_PARTS = {"graphs_counted"}
 
 
 def memory_of(run: RunContext) -> dict[tuple[str, str], list[dict[str, Any]]]:
-    """By host and service, a row for each GPU; hosts are asked for the logs side by side.
+    """A row for each GPU, by host and service; reads the logs of all hosts concurrently.
 
-    A service without GPUs, and one of a host that was not probed, is left out.
+    Services without GPUs, and those of hosts without a probe, are left out.
     """
     asked = {
         (host.name, plan.service.name): run.state.pool.spawn(_asked, host, plan)
@@ -59,44 +59,44 @@ def memory_of(run: RunContext) -> dict[tuple[str, str], list[dict[str, Any]]]:
         for plan in run.plans[host.name]:
             probe = run.results[host.name].probe
             if probe is not None and plan.memory:
-                said = asked.get((host.name, plan.service.name))
-                found[host.name, plan.service.name] = rows(plan, probe, said.value or [] if said is not None else [])
+                log = asked.get((host.name, plan.service.name))
+                found[host.name, plan.service.name] = rows(plan, probe, log.value or [] if log is not None else [])
     return found
 
 
 def _asked(host: Host, plan: Plan) -> list[str]:
-    """The lines about memory in the service's log of its current start; none where it cannot be read."""
+    """The lines about memory in the log of the service's current start; empty if it cannot be read."""
     unit = layout.unit_name(plan.service.name)
     try:
-        said = remote.run(host, "sh", "-c", _JOURNAL, "rigup", unit, str(_LINES), WORDS, timeout=30)
+        output = remote.run(host, "sh", "-c", _JOURNAL, "rigup", unit, str(_LINES), WORDS, timeout=30)
     except (RigupError, *remote.CONNECTION_ERRORS):
         return []
-    return said.stdout.splitlines()
+    return output.stdout.splitlines()
 
 
 def rows(plan: Plan, probe: Probe, lines: Iterable[str]) -> list[dict[str, Any]]:
-    """A row for each GPU of a plan: what was planned, what is used, and the parts that the log tells.
+    """A row for each GPU of a plan: planned and used memory, and the parts that the log reports.
 
-    `measured_mib` is None where NVML does not say.
+    `measured_mib` is None if NVML does not report it.
     """
     cards = _cards(plan, probe)
     parts = _log(plan, lines)
     found = []
-    for planned, card, said in zip(plan.memory, cards, parts, strict=True):
+    for planned, card, logged in zip(plan.memory, cards, parts, strict=True):
         row: dict[str, Any] = {
             "gpu": planned.gpu,
             "planned_mib": planned.weights_mib + planned.kv_cache_mib + planned.overhead_mib,
             "measured_mib": _in_use(card),
             "capacity_mib": planned.capacity_mib,
         }
-        if told := _told(said):
-            row["parts"] = told
+        if details := _reported(logged):
+            row["parts"] = details
         found.append(row)
     return found
 
 
 def _log(plan: Plan, lines: Iterable[str]) -> tuple[Parts, ...]:
-    """What a host's log tells of its own GPUs; of a service across hosts, each has as many."""
+    """The memory parts in a host's log about its own GPUs; each host of a multi-host service has as many."""
     return read_log(lines, plan.parallel or Parallel(), len(plan.memory), plan.rank * len(plan.memory))
 
 
@@ -106,14 +106,14 @@ def _in_use(card: ProbedGpu | None) -> int | None:
     return card.memory_used_mib + (card.memory_reserved_mib or 0)
 
 
-def _told(parts: Parts) -> dict[str, Any]:
-    """What the log tells, in whole MiB; an engine that compares free memory before and after may say less than none."""
-    said = {key: value for key, value in asdict(parts).items() if value is not None and key not in _KEPT_PARTS}
-    return {key: value if key == "kv_tokens" else max(0, round(value)) for key, value in said.items()}
+def _reported(parts: Parts) -> dict[str, Any]:
+    """The parts in the log, in whole MiB. Engines compute some as differences of free memory, which may be negative."""
+    found = {key: value for key, value in asdict(parts).items() if value is not None and key not in _KEPT_PARTS}
+    return {key: value if key == "kv_tokens" else max(0, round(value)) for key, value in found.items()}
 
 
 def _cards(plan: Plan, probe: Probe) -> list[ProbedGpu | None]:
-    """The card of each GPU of a plan: as its release names them by UUID, else by the plan's indices."""
+    """The card of each GPU of a plan: by the UUIDs in its release, else by the plan's indices."""
     release = probe.releases.get(plan.service.name) or {}
     by_uuid = {gpu.uuid: gpu for gpu in probe.gpus if gpu.uuid}
     named = {int(index): str(uuid) for index, uuid in release.get(GPUS_KEY) or ()}
@@ -125,7 +125,7 @@ def _cards(plan: Plan, probe: Probe) -> list[ProbedGpu | None]:
 
 
 def totals(rows: Iterable[dict[str, Any]]) -> tuple[int, int] | None:
-    """MiB measured and planned over all GPUs; None where one of them was not measured."""
+    """MiB measured and planned over all GPUs; None if one of them was not measured."""
     known = [(row["measured_mib"], row["planned_mib"]) for row in rows]
     if not known or any(measured is None for measured, _ in known):
         return None
@@ -133,12 +133,12 @@ def totals(rows: Iterable[dict[str, Any]]) -> tuple[int, int] | None:
 
 
 def percent_off(measured: int, planned: int) -> str:
-    """By how much what was measured differs from the plan: "+3 %"."""
+    """By how much the measurement differs from the plan: "+3 %"."""
     return f"{100 * (measured - planned) / max(planned, 1):+.0f} %"
 
 
 def in_words(rows: Iterable[dict[str, Any]]) -> str:
-    """All GPUs together: "21.4 of 22.0 GiB planned (-3 %)"; "not measured"."""
+    """All GPUs together: "21.4 of 22.0 GiB planned (-3 %)", or "not measured"."""
     sums = totals(rows)
     return (
         f"{sums[0] / 1024:.1f} of {sums[1] / 1024:.1f} GiB planned ({percent_off(*sums)})" if sums else "not measured"
@@ -146,13 +146,13 @@ def in_words(rows: Iterable[dict[str, Any]]) -> str:
 
 
 def after_start(host: Host, plan: Plan, root: Path) -> dict[str, Any] | None:
-    """What the record of an apply keeps of a service that it has started; None where nothing could be measured.
+    """The memory measurement of a service that this apply has started; None if nothing could be measured.
 
-    Asks the host twice. root: of the fleet. A service that answers is not put back because this failed.
+    Sends two commands to the host. root: the fleet's folder. A failure here does not roll the service back.
     """
     try:
-        said = remote.run(host, "sh", "-s", stdin=script(), timeout=_PROBE_SECONDS)
-        probe = parse(said.stdout.splitlines())
+        output = remote.run(host, "sh", "-s", stdin=script(), timeout=_PROBE_SECONDS)
+        probe = parse(output.stdout.splitlines())
         found = kept(plan, probe, _asked(host, plan), load_catalogue(root).overheads)
     except (RigupError, *remote.CONNECTION_ERRORS, ValueError, KeyError):
         return None
@@ -164,7 +164,7 @@ def after_start(host: Host, plan: Plan, root: Path) -> dict[str, Any] | None:
 def kept(
     plan: Plan, probe: Probe, lines: list[str], overheads: tuple[MeasuredOverhead, ...] = ()
 ) -> dict[str, Any] | None:
-    """The measurement of one start, with all that a calibration needs to know of its plan; None where NVML is silent.
+    """The measurement of one start, with the plan's values for a calibration; None if NVML reports nothing.
 
     overheads: those that the plan was made with.
     """
@@ -192,7 +192,7 @@ def kept(
 
 
 def _runtime(plan: Plan, overheads: tuple[MeasuredOverhead, ...]) -> int:
-    """The constant that the plan was made with, in MiB."""
+    """The runtime constant that the plan was made with, in MiB."""
     assert plan.build is not None
     build, parallel = plan.build, plan.parallel or Parallel()
     standard = mib(RUNTIME[build.engine])
@@ -202,13 +202,13 @@ def _runtime(plan: Plan, overheads: tuple[MeasuredOverhead, ...]) -> int:
 
 
 def _driver(plan: Plan) -> int:
-    """What the plan counts for the driver's branch, in MiB."""
+    """The plan's memory reserve for the driver's branch, in MiB."""
     reserve = driver_facts().reserve(int(plan.driver.branch)) if plan.driver else None
     return reserve.additional_mib if reserve else 0
 
 
 def _fraction(plan: Plan) -> float | None:
-    """The part of each GPU that vLLM takes at most, where its KV cache is what is left of that."""
+    """vLLM's share of each GPU, if its KV cache takes the rest of that share; otherwise None."""
     words = dict(pairwise(plan.command))
     if "--kv-cache-memory-bytes" in words or "--kv-cache-memory" in words:
         return None

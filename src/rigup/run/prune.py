@@ -35,7 +35,7 @@ SERVICES = f"{layout.CONFIGURATION}/services"
 
 @dataclass(frozen=True)
 class Removal:
-    """One thing to remove. what: in words. image: the container image that is removed with it, "" for none."""
+    """One thing to remove. what: its description. image: the container image that is removed with it, "" for none."""
 
     what: str
     path: str
@@ -44,14 +44,14 @@ class Removal:
 
     @property
     def text(self) -> str:
-        """What it is and its size."""
+        """The description and the size."""
         return f"{self.what}, {bytes_text(self.bytes)}"
 
 
 def removals(found: dict[str, Any], builds: Iterable[str], weights: Iterable[str] | None) -> tuple[Removal, ...]:
-    """What can be removed of what `leftovers.py` found on a host.
+    """The removable part of what `leftovers.py` found on a host.
 
-    builds: names that the plans of the host need, released or not yet. weights: the same of folders; None leaves all.
+    builds: names that the host's plans need. weights: folders that they need; None to keep all weights.
     """
     return (*_builds(found, set(builds)), *_unfinished(found), *_weights(found, weights))
 
@@ -84,23 +84,23 @@ def _weights(found: dict[str, Any], planned: Iterable[str] | None) -> Iterator[R
 
 
 class Pruning(Run):
-    """A run that removes. found: what can go by host, after `look`. weights: whether checkpoints can."""
+    """A run that removes. found: removable things by host, after `look`. weights: whether to remove checkpoints."""
 
     found: dict[str, tuple[Removal, ...]]
     weights = False
 
     def look(self, weights: bool) -> None:
-        """Connects, takes the leases and finds out what can be removed. weights: whether checkpoints are included."""
+        """Connects, takes the leases and finds out what can be removed. weights: whether to include checkpoints."""
         self.found, self.weights = {}, weights
         self.connect(take_lease=True)
         self.context.each(self._look)
 
     def remove(self) -> None:
-        """Removes it."""
+        """Removes what `look` found."""
         self.context.each(self._remove)
 
     def _blocking_findings(self, name: str, probe: Probe) -> tuple[Finding, ...]:
-        """None: a full disk is what prune is for."""
+        """None: prune must work on a full disk."""
         return ()
 
     def _look(self, host: Host) -> None:
@@ -119,7 +119,7 @@ class Pruning(Run):
         return (*removals(_list(host), names, folders if self.weights else None), *unused)
 
     def _remove(self, host: Host) -> None:
-        """Removes what was shown and can still be removed: another run may have had the host meanwhile."""
+        """Removes what was shown and is still unneeded, as another run may have had the host meanwhile."""
         result, lease = self.results[host.name], self.context.leases[host.name]
         result.changes = []
         if self._claim(host) != OURS:
@@ -150,14 +150,14 @@ def _list(host: Host) -> dict[str, Any]:
     output = remote.run(host, *words, stdin=program, timeout=LIST_SECONDS)
     if not output.ok:
         raise HostFailed(
-            f"{host.name}: what is needed there cannot be told: {output.last_line}", "nothing was removed; look at "
+            f"{host.name}: cannot determine what is needed: {output.last_line}", "nothing was removed; check "
             f"{SERVICES}/*/releases/*/release.json"
         )  # fmt: skip
     return read_leftovers(output.stdout)
 
 
 class Leftovers(Said):
-    """What `leftovers.py` prints, which says what each of these is; sizes in bytes."""
+    """The output of `leftovers.py`, which describes the fields; sizes in bytes."""
 
     builds: dict[str, _Build]
     unfinished: dict[str, Count]
@@ -172,12 +172,12 @@ class Leftovers(Said):
 
 def read_leftovers(text: str) -> dict[str, Any]:
     """Reads the output of `leftovers.py`. Raises Unreadable for anything else."""
-    document = "what is left over there"
+    document = "the list of leftovers"
     return checked(Leftovers, json_of(text, document), document).model_dump()
 
 
 def _take_away(host: Host, removal: Removal) -> None:
-    """Renames it first, so that a build or checkpoint is never incomplete under its own name."""
+    """Renames before deleting, so that a build or checkpoint is never incomplete under its own name."""
     folder, _, name = removal.path.rpartition("/")
     gone = f"{folder}/.removed-{name.lstrip('.')}"
     remote.script(host, 'rm -rf "$2"; mv -T "$1" "$2"; rm -rf "$2"', removal.path, gone, timeout=REMOVE_SECONDS)

@@ -21,11 +21,11 @@ from rigup.project.settings import read_settings
 from rigup.settings import HostSettings
 from rigup.toolkit import find_roles, toolkit_root
 
-find_roles()  # a deploy script imports them after this, and plain pyinfra knows the working directory only
+find_roles()  # a deploy script imports them after this; plain pyinfra finds only the working directory
 
 
 class Deployment(NamedTuple):
-    """What the roles take for one host."""
+    """The roles' arguments for one host."""
 
     plans: tuple[Plan, ...]
     probe: Probe
@@ -35,7 +35,7 @@ class Deployment(NamedTuple):
 def deployment_of(host: Host) -> Deployment:
     """Plans the host's services and checks them against its probe; secret files are relative to the working directory.
 
-    Raises DeployError with every reason not to begin.
+    Raises DeployError with every reason against the deployment.
     """
     data = dict(host.data.dict())
     try:

@@ -1,4 +1,4 @@
-"""What came of one host in one run. The exit code of a verb is made from these, never from a library's exit code."""
+"""The result of one host in one run. A verb derives its exit code from these, never from a library's exit code."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ State = Literal[
     "pending", "unchanged", "changed", "differs", "failed", "unreachable", "refused", "cancelled", "not begun"
 ]
 TAKES_PART = ("pending", "differs")
-WORKER_READY = "joined"  # of a host that serves behind another one, which answers
+WORKER_READY = "joined"  # a worker whose head answers
 HEALTHY = ("answers", WORKER_READY)
-NO_ANSWER = "no answer"  # of a service that was asked; of one that spans hosts, with why behind it
+NO_ANSWER = "no answer"  # a reason follows for a multi-host service
 
 
 def unanswered(health: str) -> bool:
-    """Whether this is said of a service that did not answer a real question."""
+    """Whether this is the health of a service that did not answer a request."""
     return health.startswith(NO_ANSWER)
 
 
@@ -32,17 +32,17 @@ class Change:
 
     @classmethod
     def of(cls, name: str) -> Change:
-        """From an operation's full name, "role | step"."""
+        """Parses an operation's full name, "role | step"."""
         role, _, step = name.rpartition(" | ")
         return cls(role.rpartition(" | ")[2], step)
 
 
 @dataclass
 class HostResult:
-    """One host's part of a run. `changes` are those foreseen until the host was worked on, then those made.
+    """One host's part of a run. `changes`: the planned ones until the host is changed, then those made.
 
-    memory: by service that this run started, its GPUs' memory as measured (rigup.run.measured_memory).
-    worker_health: by service of a node group, the health of this host's part, or why it does not answer.
+    memory: measured GPU memory of each service that this run started (rigup.run.measured_memory). worker_health: for
+    each service of a node group, the health of this host's part, or why it does not answer.
     """
 
     host: str
@@ -57,17 +57,17 @@ class HostResult:
 
     @property
     def ok(self) -> bool:
-        """Whether this host is as it should be."""
+        """Whether this host is as planned."""
         return self.state in ("unchanged", "changed")
 
     def fail(self, state: State, *errors: RigupError) -> None:
-        """Notes why this host takes no further part."""
+        """Records why this host takes no further part."""
         self.state = state
         self.errors += errors
 
 
 def exit_code(results: list[HostResult]) -> int:
-    """0 when every host is right; 2 when not one of them could even be asked; 130 when cancelled; else 1."""
+    """0 if every host is as planned; 2 if no host could be asked; 130 if cancelled; otherwise 1."""
     if any(result.state == "cancelled" for result in results):
         return 130
     if all(result.ok for result in results):

@@ -1,6 +1,6 @@
 """A run that rolls services back to earlier releases. It needs no plan: each release on a host has its manifest.
 
-The hosts of a node group, as their releases name it, go back together to releases with the same group digest.
+The hosts of a node group, as their releases name it, roll back together to releases with the same group digest.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Step:
 
     @property
     def name(self) -> str:
-        """What is rolled back, in words."""
+        """The description of the rollback."""
         was = f" (now {self.current.number})" if self.current else ""
         return f"release {self.wanted.number} of {self.wanted.service}{was}"
 
@@ -48,7 +48,7 @@ class Step:
 
 
 class RollingBack(Run):
-    """As a run: connect, `read` or `plan_rollback`, then `go_back`. kept, steps: by host."""
+    """A run with the steps connect, `read` or `plan_rollback`, then `go_back`. kept, steps: by host."""
 
     kept: dict[str, dict[str, tuple[KeptRelease, ...]]]
     steps: dict[str, tuple[Step, ...]]
@@ -60,7 +60,7 @@ class RollingBack(Run):
         self.context.each(self._read)
 
     def plan_rollback(self, service: str | None, to: int | None) -> None:
-        """Finds out what would be rolled back; a host that cannot go back takes no further part."""
+        """Finds out what would be rolled back; a host that cannot roll back takes no further part."""
         self.read()
         self._find_groups()
         self.context.each(lambda host: self._choose(host, service, to))
@@ -70,19 +70,19 @@ class RollingBack(Run):
         }
 
     def go_back(self) -> None:
-        """Rolls back, and checks that each service answers."""
+        """Rolls back and checks that each service answers."""
         self.finisher.recorder = Recorder(self.context.project, myself().who, "rollback")
         self.context.each(self._go_back)
 
     def _blocking_findings(self, name: str, probe: Probe) -> tuple[Finding, ...]:
-        """None: neither the clock nor free space of a host matters to releases that are already there."""
+        """None: the clock and free space do not matter for installed releases."""
         return ()
 
     def _read(self, host: Host) -> None:
         self.kept[host.name] = read_kept(host)
 
     def _find_groups(self) -> None:
-        """The node groups that the newest releases name, without those with hosts outside of the inventory."""
+        """Finds the node groups in the newest releases, without those with hosts outside of the inventory."""
         groups = {hosts_of(newest(kept).manifest): None for of in self.kept.values() for kept in of.values()}
         found = [hosts for hosts in groups if hosts and all(name in self.results for name in hosts)]
         self.context.groups = NodeGroups(found)
@@ -109,8 +109,10 @@ class RollingBack(Run):
         """A worker goes back to the release with the same group digest as the head's; `to` is the head's number."""
         hosts, service = hosts_of(newest(kept).manifest), kept[-1].service
         if absent := [other for other in hosts if other not in self.results]:
-            said = f"{name}: {service} spans {' and '.join(hosts)}, and {' and '.join(absent)} is not in this inventory"
-            raise Refused(said, "all hosts of a node group go back together")
+            message = (
+                f"{name}: {service} spans {' and '.join(hosts)}, and {' and '.join(absent)} is not in this inventory"
+            )
+            raise Refused(message, "all hosts of a node group go back together")
         if not hosts or name == hosts[0]:
             return Step(*choose(name, kept, to))
         of_head = self.kept[hosts[0]].get(service)
@@ -160,7 +162,7 @@ class RollingBack(Run):
         barrier = self.context.groups.of[host.name].changing
         part = GroupMember(service, barrier, hosts, hosts.index(host.name), addresses, None, again)
         check = partial(self._check(step.wanted), given_up=part.given_up)
-        part.change(host, str(step.wanted.number), check, f"putting release {step.wanted.number} of {service} back")
+        part.change(host, str(step.wanted.number), check, f"rolling {service} back to release {step.wanted.number}")
 
     def _check(self, release: KeptRelease) -> Any:
         return partial(ask_release, service=release.service, command=release.manifest.get("command") or ())

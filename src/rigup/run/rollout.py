@@ -1,9 +1,8 @@
 """Changes in batches: a canary first, each further batch after every host of the previous one has answered.
 
-The hosts of a node group count as one.
-
-Hosts that fail before the first batch count as failures too: unreachable, refused, or unchanged without an answer. A
-batch always completes. No further batch starts after more than `max_failures` failures.
+The hosts of a node group count as one. Hosts that fail before the first batch count as failures, too: unreachable,
+refused, or unchanged without an answer. A batch always completes. No further batch starts after more than
+`max_failures` failures.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ Unit = TypeVar("Unit")
 
 
 def batches(units: Sequence[Unit], size: int) -> list[list[Unit]]:
-    """The first one alone, the rest `size` at a time, in order."""
+    """The first unit alone, then the rest `size` at a time, in order."""
     rest = units[1:]
     return [list(units[:1])] * bool(units) + [list(rest[at : at + size]) for at in range(0, len(rest), size)]
 
@@ -31,9 +30,9 @@ def batches(units: Sequence[Unit], size: int) -> list[list[Unit]]:
 class Rolling:
     """The changes of a run whose hosts were compared, in batches.
 
-    batches: of the hosts with changes. begun: the batches that were started. not_kept: why the
-    progress could not be saved last, if so; no batch starts before it is. stopped_by: the same for the batch that could
-    not start; it remains the reason when there is disk space again.
+    batches: of the hosts with changes. begun: the batches that were started. not_kept: the error of the last attempt to
+    save the progress; no batch starts until it is saved. stopped_by: the error that stopped a batch; it remains the
+    reason even if there is disk space again.
     """
 
     run: Run
@@ -70,12 +69,12 @@ class Rolling:
             yield batch
 
     def carry_out(self, batch: list[str]) -> None:
-        """Changes these hosts, side by side, and checks that their services answer."""
+        """Changes these hosts concurrently, and checks that their services answer."""
         self.run.execute(batch)
         self._note(batch)
 
     def end(self) -> None:
-        """Marks the hosts that are left as not begun."""
+        """Marks the remaining hosts as not begun."""
         for name in self._in("differs", "pending"):
             self.run.results[name].state = "not begun"
         if self.begun or not self.batches:
@@ -100,12 +99,12 @@ class Rolling:
         bad = [name for name in names if name in self.failed]
         self._noted(bad, "failed", {name: why(results[name]) for name in bad})
 
-    def _noted(self, names: list[str], fate: HostState, why: Mapping[str, str] | None = None) -> bool:
-        """Whether the progress could be saved. After the first change a failure to save no longer stops the run."""
+    def _noted(self, names: list[str], state: HostState, why: Mapping[str, str] | None = None) -> bool:
+        """Whether the progress could be saved. After the first change, a failure to save no longer stops the run."""
         try:
-            self.kept.note(names, fate, why)
+            self.kept.note(names, state, why)
         except InputError as error:
-            if fate == "begun":
+            if state == "begun":
                 if not self.begun:
                     raise
                 self.stopped_by = error
@@ -116,5 +115,5 @@ class Rolling:
 
 
 def why(result: HostResult) -> str:
-    """Why a host failed, in a line."""
+    """Why a host failed, in one line."""
     return "; ".join(error.message for error in result.errors)

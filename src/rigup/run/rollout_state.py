@@ -48,16 +48,16 @@ class KeptRollout:
     def __init__(self, path: Path, rollout: Rollout, waits: bool = False) -> None:
         self.path, self.rollout, self.waits = path, rollout, waits
 
-    def note(self, hosts: Iterable[str], fate: HostState, why: Mapping[str, str] | None = None) -> None:
+    def note(self, hosts: Iterable[str], state: HostState, why: Mapping[str, str] | None = None) -> None:
         """Saves the progress of these hosts; once all are done, the file is deleted.
 
-        Raises InputError if it cannot be saved. The progress is still known here then, and saved with the next one; a
-        host whose start could not be saved has not started.
+        Raises InputError if it cannot be saved. This object keeps the progress, and saves it with the next one; a host
+        whose start could not be saved has not started.
         """
         before = dict(self.rollout.hosts)
         for name in hosts:
             self.rollout.hosts[name] = HostProgress(
-                plans=self.rollout.hosts[name].plans, fate=fate, why=(why or {}).get(name, "")
+                plans=self.rollout.hosts[name].plans, fate=state, why=(why or {}).get(name, "")
             )
         all_done = all(part.fate == "done" for part in self.rollout.hosts.values())
         try:
@@ -66,7 +66,7 @@ class KeptRollout:
             else:
                 self._write()
         except OSError as error:
-            if fate == "begun":
+            if state == "begun":
                 self.rollout.hosts.update(before)
             raise InputError(
                 f"{self.path}: {error.strerror}: cannot save the progress of the rollout",
@@ -124,26 +124,24 @@ def resume(project: Project, plans: Mapping[str, Sequence[Plan]]) -> KeptRollout
     """
     rollout = unfinished(project)
     if rollout is None:
-        raise InputError(
-            f"--resume: no rollout of {project.inventory} is unfinished", "leave out --resume to start one"
-        )
-    said = f"--resume: the rollout of {rollout.began}"
+        raise InputError(f"--resume: no rollout of {project.inventory} is unfinished", "omit --resume to start one")
+    prefix = f"--resume: the rollout of {rollout.began}"
     lock = _lock(project)
     if lock != rollout.lock:
         then, now = (digest[:SHOWN_DIGITS] or "none" for digest in (rollout.lock, lock))
         raise Refused(
-            f"{said} started with another rigup.lock: sha256 {then} then, {now} now",
-            "restore that lock, or leave out --resume to start again",
+            f"{prefix} started with another rigup.lock: sha256 {then} then, {now} now",
+            "restore that lock, or omit --resume to start again",
         )
     if strangers := [name for name in plans if name not in rollout.hosts]:
         raise Refused(
-            f"{said} started without {', '.join(strangers)}",
-            "exclude them with --limit, or leave out --resume to start again",
+            f"{prefix} started without {', '.join(strangers)}",
+            "exclude them with --limit, or omit --resume to start again",
         )
     if others := [name for name, of_host in plans.items() if _digest(of_host) != rollout.hosts[name].plans]:
         raise Refused(
-            f"{said} started with another plan for {', '.join(others)}",
-            "restore group_data, or leave out --resume to start again",
+            f"{prefix} started with another plan for {', '.join(others)}",
+            "restore group_data, or omit --resume to start again",
         )
     return KeptRollout(place(project), rollout, waits=True)
 

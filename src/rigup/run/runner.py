@@ -1,7 +1,7 @@
 """Runs roles on hosts: connect, probe, compare and, for apply, change and verify.
 
 Each host works through its own operations at its own pace: a build on one does not delay a download on another, and
-hosts with different roles do not affect each other. A host that fails leaves the others alone.
+hosts with different roles do not affect each other. A failed host does not stop the others.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from rigup.connection import pyinfra_internals
-from rigup.connection.cached_health import early_answer
 from rigup.connection.connections import Connections
 from rigup.connection.fact_cache import FactReader, read_only
 from rigup.connection.lease import NOBODYS, OURS, Lease, myself
@@ -25,7 +24,7 @@ from rigup.operations.primitives import jobs, remote
 from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.primitives.steps import error_of
 from rigup.operations.service.gpu_binding import bind
-from rigup.operations.service.health import Answer, Answers, ask_service, keep_answer, short_request
+from rigup.operations.service.health import Answer, Answers, ask_service
 from rigup.plan import BoundPlan, Finding, Plan
 from rigup.preflight.checks import preflight
 from rigup.project.inventory import Project
@@ -36,9 +35,11 @@ from rigup.run.measured_memory import after_start
 from rigup.run.multinode.coordinator import GroupCoordinator
 from rigup.run.multinode.groups import NodeGroups, node_groups_in
 from rigup.run.result import Change, HostResult
-from rigup.run.weights.distribution import TransferSummary, WeightsDistribution
 from rigup.settings import HostSettings
 from rigup.toolkit import toolkit_root
+
+if TYPE_CHECKING:
+    from rigup.run.weights.distribution import TransferSummary
 
 
 class Run:
@@ -72,7 +73,7 @@ class Run:
 
     @property
     def results(self) -> dict[str, HostResult]:
-        """What came of each host so far."""
+        """The results so far, by host."""
         return self.context.results
 
     def __enter__(self) -> Self:
@@ -93,7 +94,7 @@ class Run:
     def compare(self, take_lease: bool = False) -> None:
         """Finds out what would change, host by host; changes nothing.
 
-        take_lease: of each host that has changes to make, and of each that another run seemed to be changing.
+        take_lease: on each host with changes to make, and on each that another run seems to be changing.
         """
         pyinfra_internals.set_stage(self.context.state, "compare")
         provision = load_provision()
@@ -101,7 +102,7 @@ class Run:
         self.coordinator.spread()
 
     def execute(self, names: Collection[str] | None = None) -> None:
-        """Carries out what `compare` found, then sends every service a real request.
+        """Executes the changes that `compare` found, then sends every service a real request.
 
         names: these hosts only, which may have waited for long; may be called again for others.
         """
@@ -125,6 +126,8 @@ class Run:
         results = [result for name, result in self.results.items() if names is None or name in names]
         if len(self.results) < 2 or not any(change.role == "weights" for one in results for change in one.changes):
             return nullcontext()
+        from rigup.run.weights.distribution import WeightsDistribution  # few runs download weights to several hosts
+
         return WeightsDistribution(self.context, names, self.transfers)
 
     def verify(self) -> None:
@@ -144,7 +147,7 @@ class Run:
             raise HostFailed(f"{host.name}: no response from the host probe", check)
         self.context.handshakes[host.name], result.probe = handshake, handshake.probe
         reader = FactReader(host)
-        reader.learn(handshake.answers | handshake.services)
+        reader.learn(handshake.answers)
         host.connector.facts = reader
         if found := self._blocking_findings(host.name, handshake.probe):
             result.fail("refused", *(InputError(f"{host.name}: {f.message}", f.hint) for f in found))
@@ -175,13 +178,13 @@ class Run:
             self._compare_again(host, provision)
 
     def _compare_again(self, host: Host, provision: Callable[..., None]) -> None:
-        """Compares again after another run had the host: everything that was read of it before is discarded."""
+        """Compares again after another run had the host, and discards everything read from it before."""
         pyinfra_internals.forget_operations(self.context.state, host)
         if self._handshake(host):
             self._find_changes(host, provision)
 
     def _compare_late(self, host: Host, provision: Callable[..., None]) -> None:
-        """As `_compare_again`, when new changes can no longer be shown. Raises Refused if there are any."""
+        """Like `_compare_again`, when new changes can no longer be shown. Raises Refused if there are any."""
         result = self.results[host.name]
         self._compare_again(host, provision)
         if not set(result.changes) <= set(self.context.changed_elsewhere[host.name]):
@@ -201,7 +204,7 @@ class Run:
         result.state = "differs" if result.changes else "pending"
 
     def _claim(self, host: Host) -> str:
-        """Makes sure that a host can be reached, and still holds this run's lease, as `Lease.claim` does."""
+        """Checks that a host can be reached and that this run still holds its lease, like `Lease.claim`."""
         lease = self.context.leases[host.name]
         try:
             return lease.claim()
@@ -233,7 +236,7 @@ class Run:
         result.state = "changed" if result.changes else "unchanged"
 
     def _note_stale(self, host: Host, shown: list[Change]) -> None:
-        """Marks a host to be compared again before it is changed. shown: the changes that may be made there then.
+        """Marks a host to be compared again before it is changed. shown: the changes that are allowed then.
 
         Raises Refused if it was compared again before, or if the other hosts of its node group rely on the comparison.
         """
@@ -242,13 +245,13 @@ class Run:
         self.context.changed_elsewhere[host.name] = shown
 
     def _may_finish_unchanged(self, host: Host) -> bool:
-        """Whether a host can be finished with one command that checks all its services; else each is verified."""
+        """Whether one command can check all services of a host and finish it; otherwise each service is checked."""
         releases = self.context.handshakes[host.name].probe.releases
         applied = all(plan.service.name in releases for plan in self.plans[host.name])
         return applied and not self.context.groups.all and not jobs.cancelled()
 
     def _change(self, host: Host) -> None:
-        """Carries out the operations of a host, until the run is cancelled or loses its lease."""
+        """Executes the operations of a host, unless the run is cancelled or loses its lease."""
         result, lease = self.results[host.name], self.context.leases.get(host.name)
         self._prefetch_facts(host)
         for operation in pyinfra_internals.operations(host):
@@ -261,7 +264,7 @@ class Run:
                 result.changes.append(Change.of(self._name(operation)))
 
     def _prefetch_facts(self, host: Host) -> None:
-        """Discards what was read for the comparison, and reads the same facts again in few commands."""
+        """Discards the facts read for the comparison, and reads the same facts again in few commands."""
         reader, order = host.connector.facts, pyinfra_internals.operations(host)
         changing = set(self._changing(host))
         asked = {operation: list(questions) for operation, questions in reader.asked.items()}
@@ -286,8 +289,8 @@ class Run:
             raise reason
         if reason is not None and isinstance(reason, remote.CONNECTION_ERRORS):
             raise HostFailed(f"{host.name}: {change.step}: connection lost", "run the same command again") from None
-        said = reason or pyinfra_internals.last_words(self.context.state, host, operation) or "exited without output"
-        raise HostFailed(f"{host.name}: {change.role}: {change.step}: {said}")
+        problem = reason or pyinfra_internals.last_words(self.context.state, host, operation) or "exited without output"
+        raise HostFailed(f"{host.name}: {change.role}: {change.step}: {problem}")
 
     def _verify(self, host: Host) -> None:
         """Sends one short request to each service, except to those that have answered after their start in this run."""
@@ -315,8 +318,6 @@ class Run:
             return answered[name]
         if probe is not None and name not in probe.releases and name not in probe.damaged:
             raise HostFailed(f"{host.name}: {name} was never applied", "run rigup diff to see what apply would do")
-        if said := early_answer(host, short_request(plan)):
-            return keep_answer(host, name, said)
         return ask_service(host, plan, max_tokens=1, wait_s=60)
 
     def _measure(self, host: Host, plan: Plan) -> None:

@@ -1,4 +1,4 @@
-"""What `rigup bench` and `rigup eval` share: runs over the services of an inventory, and what a result is about."""
+"""The common part of `rigup bench` and `rigup eval`: runs over an inventory's services, and descriptions of them."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from rigup.preflight.checks import unsupported_host_findings
 from rigup.run.runner import Run
 from rigup.systemd.release import release_of
 
-# what says nothing about how the service runs
+# parts of a plan that do not affect how the service runs
 BESIDE_THE_PLAN = {"host", "warnings", "refusals", "silenced", "alternatives", "figures"}
 
-# takes a host, one of its plans and its probe, and returns the result that is kept
+# called with a host, one of its plans and its probe; returns the result to store
 Ask = Callable[[Any, BoundPlan, Probe], dict[str, Any]]
 
 
@@ -29,9 +29,9 @@ class AskingRun(Run):
     """A run that sends requests to services; on a host it changes only the lease."""
 
     def ask(self, service: str | None, ask: Ask) -> list[dict[str, Any]]:
-        """The results of `ask` for every service, or those of this name: hosts side by side, services one by one.
+        """The results of `ask` for every service, or those of this name: hosts concurrently, services one by one.
 
-        A RigupError of `ask` fails the host after its other services had their turn.
+        A RigupError of `ask` fails the host, but its other services are asked as well.
         """
         found: list[dict[str, Any]] = []
 
@@ -39,7 +39,7 @@ class AskingRun(Run):
             result, errors = self.results[host.name], []
             assert result.probe is not None
             for plan in self.bound(host.name):
-                if service not in (None, plan.service.name) or plan.rank:  # the head alone has the API
+                if service not in (None, plan.service.name) or plan.rank:  # only the head has the API
                     continue
                 if jobs.cancelled():
                     raise jobs.Cancelled(f"{host.name}: {plan.service.name}: cancelled before its turn")
@@ -84,7 +84,7 @@ def check_service(plans: dict[str, tuple[Plan, ...]], service: str | None) -> No
 
 
 def about(host: str, plan: BoundPlan, probe: Probe) -> dict[str, Any]:
-    """What a result is about: the plan, and the release that runs there."""
+    """The description of a result: the plan, and the release that runs."""
     assert plan.build is not None and plan.checkpoint is not None and plan.parallel is not None
     name = plan.service.name
     release = probe.releases[name]
@@ -108,6 +108,6 @@ def about(host: str, plan: BoundPlan, probe: Probe) -> dict[str, Any]:
 
 
 def plan_digest(plan: Plan) -> str:
-    """A digest that is equal for plans that install the same, whatever the host's name and the rejected candidates."""
+    """A digest that is equal for plans that install the same, regardless of the host's name and rejected candidates."""
     content = json.dumps(plan.model_dump(mode="json", exclude=BESIDE_THE_PLAN), sort_keys=True)
     return "sha256:" + hashlib.sha256(content.encode()).hexdigest()

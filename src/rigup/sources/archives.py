@@ -1,4 +1,4 @@
-"""Source archives of engines on the controlling machine: fetched once, checked by the lock, kept under their hash."""
+"""Source archives of engines on the controlling machine: downloaded once, checked against the lock, cached by hash."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ import urllib.parse
 import zlib
 from pathlib import Path
 
+from rigup.checksum import sha256_of
 from rigup.errors import InputError
 from rigup.lock import LockedSource
-from rigup.sources.downloads import Progress, download, fetch, locked, sha256_of, silent
+from rigup.sources.downloads import Progress, download, fetch, locked, silent
 
 
 def fetch_source(source: LockedSource, cache: Path, progress: Progress) -> Path:
-    """The archive of a locked source, as a file in `cache`; downloads it, or the rest of it, where it is not there yet.
+    """The archive of a locked source, as a file in `cache`; downloads what the cache does not have yet.
 
-    progress: called with bytes done and bytes in all (0 while unknown). Nothing in the archive is unpacked or run.
-    Raises Unreachable where it cannot be had, and HostFailed where it is not what the lock pins; that is not kept.
+    progress: called with the bytes so far and the total in bytes (0 while unknown). rigup does not unpack or run the
+    archive. Raises Unreachable if the download fails, and HostFailed if the hash is not the locked one; rigup then
+    deletes the file.
     """
     what = f"{source.engine} {source.version}: {source.address}"
     return fetch(
@@ -32,16 +34,16 @@ def fetch_source(source: LockedSource, cache: Path, progress: Progress) -> Path:
 def pin_source(
     engine: str, version: str, address: str, root: str, cache: Path, progress: Progress = silent
 ) -> LockedSource:
-    """What the lock says of a source archive that it does not have yet: downloads it into `cache` and hashes it.
+    """Downloads a source archive into `cache`, hashes it, and returns the entry for the lock.
 
-    address, root: as `lock.LockedSource` has them. The archive stays in the cache, where `fetch_source` finds it.
-    Raises InputError where nothing lies at the address or the archive is without `root`, Unreachable where it cannot be
-    asked for.
+    address, root: as in `lock.LockedSource`. The archive stays in the cache, where `fetch_source` finds it.
+    Raises InputError if the address has no archive or the archive has no folder `root`, and Unreachable if the server
+    does not respond.
     """
     what = f"{engine} {version}: {address}"
     url = source_url(engine, version, address)
     cache.mkdir(parents=True, exist_ok=True)
-    # What is continued must be of one file: the address may hold another one next time.
+    # Each run starts from scratch, because the file behind the address may have changed in between.
     part = cache / f"{hashlib.sha256(url.encode()).hexdigest()}.new"
     with locked(part.with_suffix(".lock")):
         part.unlink(missing_ok=True)
@@ -56,7 +58,7 @@ def pin_source(
 
 
 def _require_root(what: str, archive: Path, root: str) -> None:
-    """Raises InputError unless a tar archive holds something below a folder."""
+    """Raises InputError unless a tar archive has entries below the folder `root`."""
     try:
         with tarfile.open(archive) as opened:
             if any(f"{member.name}/".startswith(f"{root.rstrip('/')}/") for member in opened):
@@ -67,7 +69,7 @@ def _require_root(what: str, archive: Path, root: str) -> None:
 
 
 def source_url(engine: str, version: str, address: str) -> str:
-    """The URL behind the lock's address."""
+    """The URL that an address in the lock stands for."""
     scheme, _, rest = address.partition(":")
     where = f"rigup.lock: sources: {engine} {version}: address"
     if scheme == "https":

@@ -1,8 +1,8 @@
-"""HTTP from the controlling machine with the bounds that requests lacks: bytes of a body, and the end of an exchange.
+"""HTTP from the controlling machine, with two limits that requests lacks: the size of a body and the total time.
 
-A timeout of requests counts from byte to byte, and a body is read whole. `BoundedSession` is requests' session with
-both bounds. Every library that takes a session (remotezip, and huggingface_hub by a transport) is bounded by it, and
-all honour the same proxies, certificates and .netrc.
+A timeout of requests only limits the time between two bytes, and requests reads a body of any size. `BoundedSession`
+is a requests session with both limits. rigup passes it to every library that takes a session (remotezip, and
+huggingface_hub through a transport), so all of them use the same limits, proxies, certificates and .netrc.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _DEADLINE: ContextVar[float] = ContextVar("deadline", default=math.inf)
 
 
 class BoundExceeded(requests.RequestException):
-    """An answer went over a bound, which another try would not change. Its text continues the name of the server."""
+    """A response exceeded a limit, so a retry cannot help. The text follows the name of the server in a message."""
 
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """What is read within is over after so many seconds, waits and redirects included; an outer limit stays."""
+    """Limits the time of all requests made inside, with waits and redirects; a shorter outer limit still applies."""
     token = _DEADLINE.set(min(_DEADLINE.get(), time.monotonic() + seconds))
     try:
         yield
@@ -46,18 +46,18 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 
 def require_time() -> None:
-    """Raises BoundExceeded where the time is up."""
+    """Raises BoundExceeded if the time limit is over."""
     if seconds_left() <= 0:
         raise BoundExceeded("did not finish its response in time")
 
 
 def seconds_left() -> float:
-    """Until the time limit; infinite where there is none."""
+    """Seconds until the time limit; infinite without a limit."""
     return _DEADLINE.get() - time.monotonic()
 
 
 class BoundedSession(requests.Session):
-    """Raises BoundExceeded for a body over `most_bytes`, decoded, and where a `time_limit` runs out."""
+    """Raises BoundExceeded if a decoded body exceeds `most_bytes` or a `time_limit` runs out."""
 
     def __init__(self, most_bytes: int) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ class BoundedSession(requests.Session):
         self.mount("http://", _Adapter(most_bytes))
 
     def send(self, request: requests.PreparedRequest, **kwargs: Any) -> requests.Response:
-        """As requests does; where the time is up, that is the error."""
+        """Sends as requests does, but reports an expired time limit before any other error."""
         try:
             return super().send(request, **kwargs)
         except BoundExceeded:
@@ -75,14 +75,14 @@ class BoundedSession(requests.Session):
             require_time()
             raise
         except (ValueError, HTTPError, http.client.HTTPException) as error:
-            # a Location that is not text, for one, of which requests makes no error of its own
+            # requests does not wrap these errors; a Location header that is not text causes one, for example
             raise requests.ConnectionError(str(error)) from None
 
 
 def read_json(content: bytes, most_values: int) -> Any:
-    """A JSON document. Raises ValueError for what is none, is nested too deep, or has too many values for memory.
+    """Parses a JSON document. Raises ValueError if it is not JSON, is nested too deep, or has too many values.
 
-    NaN and Infinity, which Python reads, are not JSON.
+    Python reads NaN and Infinity, but they are not JSON.
     """
     if content.count(b",") + content.count(b"[") + content.count(b"{") > most_values:
         raise ValueError("too many values")
@@ -97,7 +97,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 class _DeadlineReader(io.RawIOBase):
-    """What a socket gives until the time limit, which also ends a drip of header lines."""
+    """Reads from a socket until the time limit, which also applies to header lines that arrive very slowly."""
 
     def __init__(self, sock: socket.socket, raw: io.RawIOBase) -> None:
         self._sock = sock
@@ -149,7 +149,7 @@ class _TlsPool(HTTPSConnectionPool):
 
 
 class _Body:
-    """urllib3's response, of which no more than so many bytes are read."""
+    """A urllib3 response that raises BoundExceeded once more than `most_bytes` were read."""
 
     def __init__(self, raw: Any, most_bytes: int) -> None:
         self._raw = raw
@@ -164,7 +164,7 @@ class _Body:
             yield self._counted(block)
 
     def read(self, amt: int | None = None, **kwargs: Any) -> bytes:
-        """The next `amt` bytes; None reads to the end."""
+        """The next `amt` bytes, or with None everything that is left."""
         most = self._left + 1
         return self._counted(self._raw.read(most if amt is None else min(amt, most), **kwargs))
 

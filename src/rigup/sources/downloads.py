@@ -1,9 +1,8 @@
-"""Files from the network to the controlling machine's cache: continued where they broke off, kept under their hash."""
+"""Downloads into the controlling machine's cache: interrupted downloads continue, and files are named by their hash."""
 
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import os
 import re
 import time
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import requests
 
+from rigup.checksum import sha256_of
 from rigup.errors import HostFailed, Unreachable
 from rigup.units import bytes_text
 
@@ -33,7 +33,7 @@ LENGTH = re.compile(r"[0-9]{1,18}")
 
 
 def silent(done: int, total: int) -> None:
-    """Progress that nobody sees."""
+    """A progress callback that reports nothing."""
 
 
 def fetch(
@@ -45,12 +45,12 @@ def fetch(
     auth: AuthBase | None = None,
     most_bytes: int = LARGEST_DOWNLOAD,
 ) -> Path:
-    """A file with this sha256 as `target`; downloads it, or the rest of it, where it is not there yet.
+    """A file with this sha256 as `target`; downloads what is not there yet.
 
-    find_url: asked only where something is missing. what: how messages call the file. auth: for the request.
-    progress: called with bytes done and bytes in all (0 while unknown). Nothing is unpacked or run. most_bytes: how
-    large the file can be.
-    Raises Unreachable where it cannot be had, and HostFailed where it is not what was pinned; that is not kept.
+    find_url: called only if something is missing. what: the name of the file in messages. auth: for the request.
+    progress: called with the bytes so far and the total in bytes (0 while unknown). most_bytes: the size limit.
+    rigup does not unpack or run the file. Raises Unreachable if the download fails, and HostFailed if the hash is not
+    the pinned one; rigup then deletes the file.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     with locked(target.with_name(f"{target.name}.lock")):
@@ -75,9 +75,9 @@ def download(
     auth: AuthBase | None = None,
     most_bytes: int = LARGEST_DOWNLOAD,
 ) -> None:
-    """Makes `part` whole, continuing what is there, over several connections if it must be. Raises Unreachable.
+    """Downloads the rest of `part`, with retries that continue where the connection broke. Raises Unreachable.
 
-    No more than `most_bytes` are kept, and `BLOCK` bytes take `BLOCK_S` at most.
+    Keeps at most `most_bytes`, and waits at most `BLOCK_S` seconds for each `BLOCK` bytes.
     """
     problem: Exception | None = None
     for pause in PAUSES_S:
@@ -96,8 +96,8 @@ def download(
 
 
 def _continue(url: str, part: Path, progress: Progress, auth: AuthBase | None, most_bytes: int) -> None:
-    """One request for what is missing. Raises requests' errors, also for a body that ends too early."""
-    from rigup.sources.bounded_http import BoundedSession, BoundExceeded, time_limit  # brings requests along
+    """Requests the missing bytes once. Raises the errors of requests, also if the body ends too early."""
+    from rigup.sources.bounded_http import BoundedSession, BoundExceeded, time_limit  # imports requests, which is slow
 
     have = part.stat().st_size if part.exists() else 0
     wanted = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
@@ -106,7 +106,7 @@ def _continue(url: str, part: Path, progress: Progress, auth: AuthBase | None, m
         with time_limit(BLOCK_S):
             answer = opened.enter_context(session.get(url, headers=wanted, stream=True, timeout=timeouts, auth=auth))
         if answer.status_code == 416:
-            return  # nothing is missing, or what is there is wrong: the hash will tell
+            return  # the file is complete or wrong, and its hash will show which
         answer.raise_for_status()
         if answer.status_code != 206:
             have = 0
@@ -127,15 +127,15 @@ def _continue(url: str, part: Path, progress: Progress, auth: AuthBase | None, m
 
 
 def _next(blocks: Iterator[bytes]) -> bytes:
-    from rigup.sources.bounded_http import time_limit  # brings requests along
+    from rigup.sources.bounded_http import time_limit  # imports requests, which is slow
 
     with time_limit(BLOCK_S):
         return next(blocks, b"")
 
 
 def reason(problem: Exception | None) -> str:
-    """What went wrong, in a few words and without addresses, which may carry a password."""
-    from rigup.sources.bounded_http import BoundExceeded  # brings requests along
+    """What went wrong, in a few words and without URLs, which may contain a password."""
+    from rigup.sources.bounded_http import BoundExceeded  # imports requests, which is slow
 
     if isinstance(problem, BoundExceeded):
         return f"the server {problem}"
@@ -148,21 +148,15 @@ def reason(problem: Exception | None) -> str:
     return "cannot be reached"
 
 
-def sha256_of(path: Path) -> str:
-    """The sha256 of a file, in hex."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """One download of a file at a time; whoever waits finds it done."""
+    """Lets only one run at a time download a file; a run that had to wait finds the file complete."""
     with path.open("w") as lock:
         while True:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                # A blocking flock would stop every greenlet of this process, the one that holds the lock too.
+                # A blocking flock would also stop the greenlet of this process that holds the lock.
                 time.sleep(LOCK_POLL_S)
         yield

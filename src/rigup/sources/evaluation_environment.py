@@ -1,6 +1,6 @@
-"""The environment of the evaluation harness on the controlling machine: resolved for a lock, and made from one.
+"""The Python environment of the evaluation harness on the controlling machine: resolves it for a lock and installs it.
 
-It lies under ~/.cache/rigup/eval, named by what is in it, and counts once it is whole.
+It lives in ~/.cache/rigup/eval under a hash of its contents. A marker file shows that the installation finished.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from packaging.version import InvalidVersion, Version
 from rigup.artifacts import ARCHITECTURES, Architecture, LockedHarness, LockedUv
 from rigup.cache import cache_folder
 from rigup.catalogue.engine_facts import EnvironmentRecipe
-from rigup.catalogue.evaluation import evaluation
+from rigup.catalogue.tools.evaluation import evaluation
 from rigup.errors import HostFailed, InputError, MissingTool
 from rigup.lock import Lock
 from rigup.sources.package_index import project_files
@@ -35,12 +35,12 @@ LOCK_HINT = "pin it for this machine: rigup lock --upgrade eval"
 
 
 def this_python() -> str:
-    """The minor version of the Python that rigup runs on, which the harness runs on too."""
+    """The minor version of the Python that runs rigup, for example "3.12"; the harness runs on the same one."""
     return f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def this_architecture() -> Architecture:
-    """This machine's. Raises MissingTool where it is none that wheels are locked for."""
+    """The architecture of this machine. Raises MissingTool if the lock cannot hold wheels for it."""
     machine = platform.machine()
     if platform.system() != "Linux" or machine not in ARCHITECTURES:
         raise MissingTool(
@@ -50,9 +50,9 @@ def this_architecture() -> Architecture:
 
 
 def resolve_harness(program: Path, version: str | None = None) -> LockedHarness:
-    """The harness and all that it needs, for this machine; the newest release without a version.
+    """The harness with all its dependencies, for this machine; without a version, the newest release.
 
-    program: uv's. Raises InputError for a release that does not exist or cannot be had as wheels, and Unreachable.
+    program: the path of uv. Raises InputError if the release does not exist or a package has no wheel, and Unreachable.
     """
     facts, architecture, python = evaluation(), this_architecture(), this_python()
     released = _releases(facts.project)
@@ -74,7 +74,7 @@ def resolve_harness(program: Path, version: str | None = None) -> LockedHarness:
 
 
 def _releases(project: str) -> list[Version]:
-    """The releases that there are wheels of, newest first."""
+    """The releases that have wheels, newest first."""
     found = set()
     for file in project_files(project):
         try:
@@ -86,18 +86,18 @@ def _releases(project: str) -> list[Version]:
 
 
 def locked_harness(lock: Lock) -> tuple[LockedHarness, LockedUv]:
-    """What the lock pins for this machine. Raises MissingTool where it pins nothing, or only for other machines."""
+    """The harness and uv that the lock pins for this machine. Raises MissingTool if it pins none for it."""
     found = lock.harness(this_python(), this_architecture())
     if found is not None and lock.uv is not None:
         return found, lock.uv
     others = ", ".join(f"Python {h.python} on {h.architecture}" for h in lock.harnesses)
     here = f"Python {this_python()} on {this_architecture()}"
-    said = f"is locked for {others}, and this is {here}" if others else "is not in rigup.lock"
-    raise MissingTool(f"{WHAT} {said}", LOCK_HINT)
+    problem = f"is locked for {others}, and this is {here}" if others else "is not in rigup.lock"
+    raise MissingTool(f"{WHAT} {problem}", LOCK_HINT)
 
 
 def made_harness(locked: LockedHarness, uv: LockedUv, say: Callable[[str], None]) -> Path:
-    """The Python that has the harness, made from the locked wheels if it is not there. Raises HostFailed."""
+    """The path of a Python with the harness; installs the locked wheels first if necessary. Raises HostFailed."""
     content = json.dumps([locked.model_dump(), uv.version, sys.base_prefix], sort_keys=True)
     folder = cache_folder() / "eval" / hashlib.sha256(content.encode()).hexdigest()[:16]
     with _alone(folder):
@@ -110,7 +110,7 @@ def made_harness(locked: LockedHarness, uv: LockedUv, say: Callable[[str], None]
 
 
 def _make(folder: Path, locked: LockedHarness, program: Path) -> None:
-    """Makes the environment of these very wheels and no others."""
+    """Creates the environment from exactly the locked wheels."""
     _uv(program, "venv", "--quiet", "--python", sys.executable, str(folder))
     wanted = folder / "requirements.txt"
     wanted.write_text("".join(f"{line}\n" for line in _requirements(locked)))
@@ -127,14 +127,14 @@ def _requirements(locked: LockedHarness) -> Iterator[str]:
 def _uv(program: Path, *words: str) -> None:
     done = run_uv(program, words)
     if done.returncode:
-        said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-        reason = next((line for line in said if not line.startswith("warning")), "uv failed")
+        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+        reason = next((line for line in lines if not line.startswith("warning")), "uv failed")
         raise HostFailed(f"cannot install {WHAT}: {reason}", "use the package index that the lock was made from")
 
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """While entered, no other rigup of this user makes the same folder."""
+    """Keeps other runs of this user from installing into the same folder at the same time."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with open(f"{folder}.lock", "w", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""Which files of a repository are one quantisation in GGUF: by name, and complete by the count that the names carry."""
+"""Finds the GGUF files of one quantisation in a repository by their names, and checks that no shard is missing."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ MOST_NAMED = 30
 
 @dataclass(frozen=True, order=True)
 class GgufSet:
-    """One model in one file, or in `count` shards. `stem`: folder and name without the shard's number."""
+    """One model in one file (`count` is 0) or in `count` shards. `stem`: folder and name without the shard number."""
 
     stem: str
     count: int
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Every file that belongs to it."""
+        """All files of the set."""
         if not self.count:
             return (f"{self.stem}.gguf",)
         return tuple(f"{self.stem}-{number:05}-of-{self.count:05}.gguf" for number in range(1, self.count + 1))
 
     @property
     def first(self) -> str:
-        """The file that an engine is given."""
+        """The file to pass to an engine."""
         return f"{self.stem}-{1:05}-of-{self.count:05}.gguf" if self.count else f"{self.stem}.gguf"
 
     @property
     def quant(self) -> str:
-        """What its name says that it is, as hubs write it; the whole name where it says nothing."""
+        """The quantisation in the file name, as hubs write it; the whole name if it contains none."""
         name = self.stem.rpartition("/")[2]
         found = QUANT.search(name)
         return found[1].upper().replace("UD_", "UD-") if found else name
 
 
 def gguf_files(repo: str, quant: str, entry: str, paths: Iterable[str]) -> tuple[str, ...]:
-    """The files of one quantisation among the paths of a repository.
+    """The files of one quantisation, out of all paths of a repository.
 
-    entry: the file that the catalogue names, "" for none; it decides between sets of one quantisation.
-    Raises InputError where there is none, an incomplete one, or more than one to choose from.
+    entry: the file that the catalogue names, "" for none; it selects one of several sets of the same quantisation.
+    Raises InputError if the repository has no set, an incomplete set, or several sets of this quantisation.
     """
     there = set(paths)
     found = _sets(there)
@@ -77,7 +77,7 @@ def _refuse_incomplete(repo: str, quant: str, chosen: GgufSet, there: set[str]) 
         have = len(chosen.paths) - len(missing)
         names = ", ".join(missing[:3]) + (", ..." if len(missing) > 3 else "")
         raise InputError(
-            f"{repo}: {quant} is incomplete: {have} of {chosen.count} shards exist, {names} is missing",
+            f"{repo}: {quant} is incomplete: {have} of {chosen.count} shards exist; missing: {names}",
             "wait for the upload to finish, or choose another revision or quantisation",
         )
 
@@ -92,7 +92,7 @@ def _sets(paths: Iterable[str]) -> list[GgufSet]:
 
 
 def _set_of(path: str) -> GgufSet:
-    """The set that a file belongs to, by its name."""
+    """The set that a file belongs to, judged by its name."""
     bare = path.removesuffix(".gguf")
     split = SPLIT.fullmatch(bare)
     return GgufSet(split["stem"], int(split["count"])) if split else GgufSet(bare, 0)

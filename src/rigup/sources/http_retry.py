@@ -1,6 +1,6 @@
-"""Servers of the network, asked from the controlling machine: again, within reason, where one is busy or cannot be had.
+"""Requests from the controlling machine to servers on the network, with limited retries if a server is busy or down.
 
-What messages say of them has no part of an address but host and port: the rest may carry a password.
+Messages name only the host and port of a server, because the rest of the address may contain a password.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ TRANSIENT = (408, 425, 429, 500, 502, 503, 504)
 
 
 class RetriesExhausted(Exception):
-    """Raised after the last try; its text says what the server did and continues the server's name."""
+    """Raised after the last attempt. The text says what the server did and follows the server's name in a message."""
 
 
 def get_with_retry(ask: Callable[[], requests.Response], pause: Callable[[float], None]) -> requests.Response:
-    """The first answer that is final, be it an error, after as many tries as the server asks for within reason.
+    """The first response that a retry would not change, which may be an error. Waits as the server asks, within limits.
 
-    ask: reads the whole answer. pause: waits so many seconds. All of it takes `EXCHANGE_S` at most. Raises
+    ask: reads a whole response. pause: waits for a number of seconds. Takes at most `EXCHANGE_S` seconds. Raises
     RetriesExhausted.
     """
     with time_limit(EXCHANGE_S):
@@ -62,18 +62,18 @@ def _get_with_retry(ask: Callable[[], requests.Response], pause: Callable[[float
 
 
 def backoff(attempt: int) -> float:
-    """How long to wait after a try, counted from 0, in seconds."""
+    """Seconds to wait after an attempt; attempts count from 0."""
     return 2.0**attempt / 2
 
 
 def name_of(address: str) -> str:
-    """How messages call a server."""
+    """The name of a server in messages."""
     parts = urllib.parse.urlsplit(address)
     return f"{parts.hostname}:{parts.port}" if parts.port else str(parts.hostname)
 
 
 def _retry_after(answer: requests.Response) -> float | None:
-    """How long the server asks to wait, seconds; it says so in seconds or by the clock."""
+    """Seconds that the server asks to wait; Retry-After holds either seconds or a date."""
     text = answer.headers.get("Retry-After", "")[:40]
     if text.isascii() and text.isdecimal():
         return float(text)

@@ -1,8 +1,8 @@
-"""A model hub, asked from the controlling machine: the commit behind a revision, its files, and what is in small ones.
+"""A model hub, as the controlling machine queries it: the commit of a revision, the list of files, and small files.
 
-huggingface_hub speaks the protocol. Its requests go through our session, which bounds them, keeps the token to the
-hub's own host and port, and honours what the environment says of proxies and certificates. Nothing is cached, and
-neither a token nor a setting of huggingface_hub's own is read.
+huggingface_hub speaks the protocol. Its requests go through rigup's session, which limits them, sends the token only to
+the hub's own host and port, and uses the proxies and certificates of the environment. Nothing is cached. rigup ignores
+the token and the settings that the user has for huggingface_hub.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
 COMMIT = re.compile(r"[0-9a-f]{40}")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 LONGEST_PATH = 4096
-# What huggingface_hub raises where an answer is not of the form that it expects.
+# What huggingface_hub raises if a response does not have the form that it expects.
 MALFORMED = (ValueError, TypeError, KeyError, AttributeError, RecursionError)
 
-# Otherwise it first asks huggingface.co, whatever hub is set, which environment variables to tell it of.
+# Otherwise it first asks huggingface.co, whatever hub is set, which environment variables it should report.
 constants.HF_HUB_DISABLE_TELEMETRY = True
 
 T = TypeVar("T")
@@ -51,7 +51,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class HubFile:
-    """One file of a repository: size in bytes, git's blob id, and its sha256 where the hub stores it apart."""
+    """One file of a repository: size in bytes, git blob id, and sha256 if the hub stores the file outside git."""
 
     path: str
     size: int
@@ -60,27 +60,27 @@ class HubFile:
 
 
 class Hub:
-    """One hub. `pause` is how it waits between tries, in seconds.
+    """One hub. `pause` waits between attempts, for a number of seconds.
 
-    Every method raises InputError for what the hub does not have or does not let this token read, and Unreachable where
-    it cannot be asked.
+    Every method raises InputError if the hub does not have the item or does not let this token read it, and Unreachable
+    if the hub does not respond.
     """
 
     def __init__(self, address: str, token: str | None = None, pause: Callable[[float], None] = time.sleep) -> None:
         self.address = address.rstrip("/")
         self.token = token
         self.pause = pause
-        # An auth object, because requests would put what ~/.netrc says over a header of ours.
+        # An auth object, because requests replaces a plain header with the login from ~/.netrc.
         self.auth = _Bearer(self.address, token) if token is not None else None
         self._kept = threading.local()
 
     @property
     def name(self) -> str:
-        """How messages call it."""
+        """The name of the hub in messages."""
         return name_of(self.address)
 
     def commit(self, repo: str, revision: str) -> str:
-        """The commit that a branch, tag or commit of a repository is."""
+        """The commit of a branch, tag or commit of a repository."""
         found = self._ask(lambda api: api.model_info(repo, revision=revision).sha, dict, repo, revision)
         if not isinstance(found, str) or not COMMIT.fullmatch(found):
             raise self._malformed_response()
@@ -91,7 +91,7 @@ class Hub:
         return self._ask(lambda api: _files(api, repo, commit), list, repo, commit)
 
     def content(self, repo: str, commit: str, file: HubFile) -> bytes:
-        """What is in a small file, checked against what the listing says of it."""
+        """The content of a small file, checked against the hash in the listing."""
         if file.size > LARGEST:
             raise InputError(f"{repo}: {file.path}: the hub has no sha256 for it, and it is too large to compute one")
         url = self.url(repo, commit, file.path)
@@ -144,16 +144,16 @@ class Hub:
         return answer.content
 
     def url(self, repo: str, commit: str, path: str) -> str:
-        """Where the content of a file is."""
+        """The download URL of a file."""
         return hf_hub_url(repo, path, revision=commit, endpoint=self.address)
 
     def _ask(self, question: Callable[[HfApi], T], expected: type, repo: str, revision: str) -> T:
-        """The answer of huggingface_hub to a question. expected: what the JSON of every page must be."""
+        """Asks huggingface_hub a question. expected: the type that the JSON of every page must have."""
         session = self._session(LARGEST_PAGE)
         set_client_factory(lambda: httpx2.Client(transport=_Transport(session, expected, self.pause)))
         try:
             with time_limit(LISTING_S):
-                # False keeps huggingface_hub from taking the token of the user's own login.
+                # False keeps huggingface_hub from using the token of the user's own login.
                 return question(HfApi(self.address, token=False))
         except RetriesExhausted as problem:
             raise self._unreachable(repo, problem) from None
@@ -174,7 +174,7 @@ class Hub:
     def _refusal(
         self, answer: httpx2.Response | requests.Response, repo: str, revision: str, path: str = ""
     ) -> InputError | Unreachable:
-        """What the status of an answer means to a person."""
+        """The error for the status of a response, in words for the user."""
         code, status = answer.headers.get("X-Error-Code", ""), answer.status_code
         if code == "GatedRepo" or status == 403:
             return self._forbidden(repo)
@@ -228,7 +228,7 @@ class Hub:
 
 
 class _Bearer(AuthBase):
-    """Puts the token on requests to one origin."""
+    """Adds the token to requests to the hub's own origin."""
 
     def __init__(self, address: str, token: str) -> None:
         self.origin = urllib.parse.urlsplit(address)[:2]
@@ -241,7 +241,7 @@ class _Bearer(AuthBase):
 
 
 class _Transport(httpx2.BaseTransport):
-    """Carries the requests of huggingface_hub over our session, with our retries, to `MOST_PAGES` pages."""
+    """Carries the requests of huggingface_hub over rigup's session, with its retries, for up to `MOST_PAGES` pages."""
 
     def __init__(self, session: requests.Session, expected: type, pause: Callable[[float], None]) -> None:
         self._session = session
@@ -250,7 +250,7 @@ class _Transport(httpx2.BaseTransport):
         self._requests = 0
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
-        """The whole answer, and of its headers those that mean something."""
+        """The whole response, with only the headers that rigup uses."""
         self._requests += 1
         if self._requests > MOST_PAGES:
             raise ValueError("too many pages")
@@ -265,7 +265,7 @@ class _Transport(httpx2.BaseTransport):
 
 
 def _own_client() -> httpx2.Client:
-    """What huggingface_hub has without us, for others in this process."""
+    """The client that huggingface_hub creates by default, for other code in this process."""
     return httpx2.Client(follow_redirects=True, timeout=None)
 
 
@@ -284,9 +284,9 @@ def _files(api: HfApi, repo: str, commit: str) -> dict[str, HubFile]:
 
 
 def _file(entry: RepoFile) -> HubFile:
-    """One line of the listing. The size of what is stored apart is that of the file, not of the pointer to it.
+    """One entry of the listing. For a file in LFS, the size is that of the file, not of its pointer.
 
-    Raises ValueError where a value is not what belongs there: huggingface_hub takes any.
+    Raises ValueError for an invalid value, because huggingface_hub accepts any.
     """
     size, sha256 = (entry.lfs.size, entry.lfs.sha256) if entry.lfs else (entry.size, None)
     if not isinstance(entry.path, str) or not 0 < len(entry.path) <= LONGEST_PATH:
@@ -305,7 +305,7 @@ def _matches(pattern: re.Pattern[str], value: Any) -> bool:
 
 
 def _is(content: bytes, file: HubFile) -> bool:
-    """Whether a content is that file, by the hash that the listing has of it."""
+    """Whether the content has the hash that the listing states."""
     if file.sha256 is not None:
         return hashlib.sha256(content).hexdigest() == file.sha256
     blob = hashlib.sha1(b"blob %d\0" % len(content), usedforsecurity=False)

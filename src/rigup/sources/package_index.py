@@ -1,7 +1,7 @@
-"""The files of Python packages, on the index that pip is configured for on this machine.
+"""The files of Python packages on the index that pip is configured for on this machine.
 
-Asks the index by the simple repository API (PEP 503 and PEP 691: HTML or JSON), whose pages pypi-simple reads. pip
-itself is not used to download: it would run the package's own setup code to learn its metadata.
+Queries the index by the simple repository API (PEP 503 and PEP 691: HTML or JSON) and parses its pages with
+pypi-simple. rigup does not download with pip, because pip would run the package's setup code to read its metadata.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ BUILT_IN = "from pip._internal.models.index import PyPI; print(PyPI.simple_url)"
 
 @dataclass(frozen=True)
 class IndexFile:
-    """A file on the index. url: absolute. sha256: as the index states it, None where it states none."""
+    """A file on the index. url: absolute. sha256: as the index states it, None if it does not."""
 
     name: str
     url: str
@@ -49,7 +49,7 @@ class IndexFile:
 def find_sdist(project: str, version: str) -> str:
     """The URL of the sdist of one release.
 
-    Raises InputError for what is no release or is not on the index, and Unreachable where the index does not answer.
+    Raises InputError if the release does not exist or has no sdist, and Unreachable if the index does not respond.
     """
     try:
         wanted = (canonicalize_name(project, validate=True), Version(version))
@@ -63,10 +63,10 @@ def find_sdist(project: str, version: str) -> str:
 
 
 def project_files(project: str, what: str | None = None, yanked: bool = False) -> tuple[IndexFile, ...]:
-    """Every file that the index has of a project; () where it does not know the project.
+    """All files of a project on the index; () if the index does not know the project.
 
-    yanked: with those that their makers took back, which is for files that are pinned already. what: what messages
-    begin with, instead of the project. Raises Unreachable where the index does not answer, or not as an index does.
+    yanked: include yanked files, which a lock may already pin. what: starts the messages, instead of the project.
+    Raises Unreachable if the index does not respond or the server is not a package index.
     """
     page = f"{index_url().rstrip('/')}/{canonicalize_name(project)}/"
     asked = what or project
@@ -89,20 +89,20 @@ def project_files(project: str, what: str | None = None, yanked: bool = False) -
 
 
 def index_session(most_bytes: int) -> BoundedSession:
-    """A session with the index and where its files lie, with the certificates and the proxy that pip is set up for."""
+    """A session for the index and its files, with the certificates and the proxy of pip's configuration."""
     session, settings = BoundedSession(most_bytes), pip_settings()
     if certificates := settings.get("cert"):
         session.verify = certificates
     if proxy := settings.get("proxy"):
         session.proxies = {"http": proxy, "https": proxy}
-        session.trust_env = False  # as pip does: what it is told goes over the environment
+        session.trust_env = False  # as in pip: its own proxy setting overrides the environment
     return session
 
 
 def pip_settings() -> dict[str, str]:
-    """pip's own settings here ("index-url", "cert", "proxy"), environment over files; empty where there is no pip.
+    """pip's settings here ("index-url", "cert", "proxy"); the environment overrides files. Empty without pip.
 
-    Read from `pip config list`: the `get` of older pips does not see a file that PIP_CONFIG_FILE names.
+    Reads `pip config list`, because `pip config get` of older versions ignores the file in PIP_CONFIG_FILE.
     """
     heeded = {k: v for k, v in os.environ.items() if k.startswith("PIP_") or k in ("HOME", "XDG_CONFIG_HOME")}
     return dict(_pip_settings(tuple(sorted(heeded.items()))))
@@ -110,16 +110,16 @@ def pip_settings() -> dict[str, str]:
 
 @functools.lru_cache(maxsize=8)
 def _pip_settings(environment: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    """Asked once for each environment: starting pip takes longer than most of what rigup does with the answer."""
+    """Cached for each environment, because starting pip is slow."""
     done = subprocess.run([sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True)
     pairs = [line.partition("=") for line in done.stdout.splitlines()]
-    # the environment's own come first in the list and are taken last
+    # `pip config list` puts variables of the environment first; sort them last, so that they override files
     named = sorted(((key, value.strip("'")) for key, _, value in pairs), key=lambda pair: pair[0].startswith(":env:"))
     return {key.removeprefix(":env:.").removeprefix("global."): value for key, value in named}
 
 
 def index_url() -> str:
-    """The index that pip uses here: its configuration, PIP_INDEX_URL first, else its own default."""
+    """The index that pip uses here: PIP_INDEX_URL, then pip's configuration, then its default."""
     if url := os.environ.get("PIP_INDEX_URL") or pip_settings().get("index-url"):
         return url
     done = subprocess.run([sys.executable, "-c", BUILT_IN], capture_output=True, text=True)
@@ -131,13 +131,13 @@ def index_url() -> str:
 
 
 def find_links() -> tuple[Path, ...]:
-    """The folders of this machine that pip looks for packages in (its `find-links`)."""
+    """The local folders in which pip looks for packages (its `find-links`)."""
     words = pip_settings().get("find-links", "").replace("\\n", " ").split()
     return tuple(Path(word.removeprefix("file://")) for word in words if Path(word.removeprefix("file://")).is_dir())
 
 
 def _index_files(answer: requests.Response, yanked: bool) -> Iterator[IndexFile]:
-    """Raises ValueError for what is no project's page."""
+    """The files on a project's page. Raises ValueError if the response is another kind of page."""
     kind = answer.headers.get("Content-Type", "text/html").partition(";")[0].strip().lower()
     if kind not in LINKS:
         raise ValueError("content type")
@@ -150,12 +150,12 @@ def _index_files(answer: requests.Response, yanked: bool) -> Iterator[IndexFile]
 
 
 def _json_links(answer: requests.Response) -> Iterator[tuple[str, str | None, bool]]:
-    """URL, sha256 and whether it was yanked, of each file of a page in JSON."""
+    """URL, sha256 and whether it was yanked, for each file of a JSON page."""
     page = read_json(answer.content, MOST_VALUES)
     if not isinstance(page, dict) or not isinstance(page.get("files"), list):
         raise ValueError("no files")
     for entry in page["files"]:
-        # pypi-simple tells versions from names by expressions that take long for a long name.
+        # pypi-simple separates versions from names with regular expressions that are slow for long names.
         if not isinstance(entry, dict) or len(str(entry.get("filename"))) > LONGEST_NAME:
             raise ValueError("filename")
         package = DistributionPackage.from_json_data(entry, base_url=answer.url)
@@ -163,7 +163,7 @@ def _json_links(answer: requests.Response) -> Iterator[tuple[str, str | None, bo
 
 
 def _html_links(answer: requests.Response) -> Iterator[tuple[str, str | None, bool]]:
-    """The same of a page in HTML."""
+    """URL, sha256 and whether it was yanked, for each file of an HTML page."""
     text = answer.content.decode(errors="replace")
     if text.count("<") > MOST_TAGS:
         raise ValueError("too many tags")
@@ -191,7 +191,7 @@ def _release(name: str) -> tuple[str, Version] | None:
 
 
 class _LinkParser(LinkParser):
-    """pypi-simple's, without the texts of links: links within links would multiply them."""
+    """pypi-simple's parser, without the texts of links: nested links would multiply them."""
 
     def handle_data(self, data: str) -> None:
         pass

@@ -1,4 +1,4 @@
-"""From an engine's release to every wheel of its Python environment, as uv resolves it for a kind of host."""
+"""All wheels of an engine release's Python environment, as uv resolves them for a kind of host."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from rigup.artifacts import Architecture, LockedEnvironment, Variant
 from rigup.cache import cache_folder
 from rigup.catalogue.engine_facts import EnvironmentRecipe
 from rigup.catalogue.engines import EngineVersion
+from rigup.checksum import sha256_of
 from rigup.errors import InputError, Unreachable
-from rigup.sources.downloads import download, sha256_of
+from rigup.sources.downloads import download
 from rigup.sources.package_index import IndexFile, file_name, find_links, project_files
 from rigup.sources.uv import interpreter, python_release, run_uv
 from rigup.sources.wheel_tags import GLIBC, best_wheel, platform_name, target_tags
@@ -31,9 +32,9 @@ NO_WHEEL = re.compile(r"([\w.-]+?)(==[\w.+!-]+)? has no (usable )?wheels")
 
 @dataclass(frozen=True)
 class Resolution:
-    """An environment that was resolved. local: files of it that lie in a folder of this machine only.
+    """A resolved environment. local: its files that exist only in a folder of this machine.
 
-    engine: the engine's own wheel, where it lies.
+    engine: the wheel of the engine itself, with its URL.
     """
 
     environment: LockedEnvironment
@@ -44,11 +45,11 @@ class Resolution:
 def resolve_environment(
     program: Path, release: EngineVersion, variant: Variant, architecture: Architecture, ray: bool = False
 ) -> Resolution:
-    """The newest set of packages that fits together, one wheel a package.
+    """The newest set of compatible packages, one wheel for each package.
 
-    program: uv's. ray: with what joins hosts by Ray.
-    Raises InputError where the release has no such build, is not on the index or is not built for the platform, or
-    where no set of packages fits; and Unreachable.
+    program: the path of uv. ray: include the packages that join hosts with Ray.
+    Raises InputError if the release has no such build, is not on the index, is not built for the platform, or has
+    conflicting dependencies; and Unreachable.
     """
     what = f"{release.engine} {release.version}"
     recipe = release.environment(variant)
@@ -97,9 +98,9 @@ def resolve_environment(
 def resolve_project(
     program: Path, what: str, recipe: EnvironmentRecipe, version: str, architecture: Architecture
 ) -> dict[str, str]:
-    """The wheels of a project and all that it needs, by file name with their sha256; of pip's index alone.
+    """The wheels of a project and its dependencies from pip's index alone: file name to sha256.
 
-    what: what messages begin with. recipe: its project may name extras. Raises as `resolve_environment` does.
+    what: starts the messages. recipe: its project may name extras. Raises as `resolve_environment` does.
     """
     found = _packages(_resolved(program, what, recipe, version, recipe.python, architecture, {}))
     tags, files = target_tags(architecture, recipe.python), {}
@@ -112,7 +113,7 @@ def resolve_project(
 
 
 def _with_ray(what: str, recipe: EnvironmentRecipe) -> EnvironmentRecipe:
-    """The recipe with Ray among its requirements."""
+    """The recipe with Ray added to its requirements."""
     if recipe.ray is None:
         raise InputError(
             f"{what}: the catalogue has no Ray version for it",
@@ -122,7 +123,7 @@ def _with_ray(what: str, recipe: EnvironmentRecipe) -> EnvironmentRecipe:
 
 
 def _require_catalogued(what: str, release: EngineVersion, wheel: IndexFile) -> None:
-    """Raises InputError where the index has another file under the name of a wheel that the catalogue knows."""
+    """Raises InputError if a wheel on the index does not have the sha256 in the catalogue."""
     known = release.wheels.get(wheel.name, wheel.sha256)
     if known != wheel.sha256:
         raise InputError(
@@ -132,7 +133,7 @@ def _require_catalogued(what: str, release: EngineVersion, wheel: IndexFile) -> 
 
 
 def _index_of(project: str, address: str) -> str:
-    """Where a package of another index is taken from: a folder that pip looks in here, if it has that, else there."""
+    """The index of a package: a local find-links folder that has the package, otherwise the recipe's address."""
     for folder in find_links():
         if any(canonicalize_name(file.name.partition("-")[0]) == project for file in folder.glob("*.whl")):
             return str(folder)
@@ -140,7 +141,7 @@ def _index_of(project: str, address: str) -> str:
 
 
 def _require_release(what: str, recipe: EnvironmentRecipe, version: str, architecture: Architecture) -> None:
-    """Raises InputError where the engine's own project is not on the index in this version, or not for the platform."""
+    """Raises InputError if the index lacks this version of the engine, or lacks it for the platform."""
     by_version: dict[Version, list[IndexFile]] = {}
     files = project_files(recipe.project, what)
     for file in files:
@@ -171,7 +172,7 @@ def _resolved(
     architecture: Architecture,
     indexes: dict[str, str],
 ) -> dict[str, Any]:
-    """uv's answer, as PEP 751 has it."""
+    """uv's result, in the format of PEP 751."""
     with tempfile.TemporaryDirectory(prefix="rigup-lock-") as folder:
         asked, given = Path(folder), Path(folder) / "pylock.toml"
         (asked / "pyproject.toml").write_text(_question(recipe, version, indexes))
@@ -190,7 +191,7 @@ def _resolved(
 
 
 def _question(recipe: EnvironmentRecipe, version: str, indexes: dict[str, str]) -> str:
-    """What is asked for, as a project's file: only so can a package be held to one index, and the rest to pip's."""
+    """A pyproject.toml for uv: only this form can restrict single packages to one index and use pip's for the rest."""
     wanted = [
         f"{recipe.project}=={version}",
         *(name for name in indexes if name != recipe.project),
@@ -206,7 +207,7 @@ def _question(recipe: EnvironmentRecipe, version: str, indexes: dict[str, str]) 
 
 
 def _packages(answer: dict[str, Any]) -> dict[str, list[IndexFile]]:
-    """The wheels of each package. A package without any is one that uv was not allowed to build, so it has some."""
+    """The wheels of each package. uv was not allowed to build, so each package has at least one."""
     return {str(entry["name"]): [_file(wheel) for wheel in entry.get("wheels", [])] for entry in answer["packages"]}
 
 
@@ -216,7 +217,7 @@ def _file(wheel: dict[str, Any]) -> IndexFile:
 
 
 def _hashed(wheel: IndexFile) -> str:
-    """The sha256 of a wheel whose index states none: it is downloaded for that."""
+    """The sha256 of a wheel whose index states none; downloads the wheel to compute it."""
     if wheel.url.startswith("file:"):
         return sha256_of(Path(urllib.parse.unquote(urllib.parse.urlsplit(wheel.url).path)))
     folder = cache_folder() / "sources"
@@ -229,11 +230,11 @@ def _hashed(wheel: IndexFile) -> str:
     return sha256
 
 
-def _refusal(what: str, said: str, platform: str) -> InputError | Unreachable:
-    """What uv says, as one message without addresses."""
-    lines = [re.sub(r"https?://\S+", "the index", line.strip()) for line in said.splitlines() if line.strip()]
+def _refusal(what: str, output: str, platform: str) -> InputError | Unreachable:
+    """uv's error output as one message without URLs."""
+    lines = [re.sub(r"https?://\S+", "the index", line.strip()) for line in output.splitlines() if line.strip()]
     lines = [line.removeprefix("error: ").removeprefix("cause: ") for line in lines if not line.startswith("warning:")]
-    if UNANSWERED.search(said):
+    if UNANSWERED.search(output):
         hint = "check that this machine is online and which index pip uses: pip config get global.index-url"
         return Unreachable(f"{what}: cannot query the package index: {lines[-1] if lines else 'no answer'}", hint)
     because = next((line for line in lines if line.startswith("Because")), lines[0] if lines else "uv failed")

@@ -1,6 +1,6 @@
-"""A container registry, asked from the controlling machine: which digest a tag is for one architecture, today.
+"""A container registry, as the controlling machine queries it: the digest of a tag for one architecture.
 
-The protocol is the OCI distribution specification's (Docker's registry API, version 2) with its token authentication.
+The protocol is the OCI distribution specification (Docker's registry API, version 2) with token authentication.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ MOST_NAMED = 20
 MOST_VALUES = 100_000
 INDEXES = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
 MANIFESTS = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
-# The names of architectures in Go, which images use.
+# Go's names of architectures, which images use.
 ARCHITECTURES: Mapping[Architecture, str] = {"x86_64": "amd64", "aarch64": "arm64"}
-# Docker Hub is not at the host that its images are named by.
+# Docker Hub's API runs on another host than the one in image names.
 HOSTS = {"docker.io": "registry-1.docker.io"}
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 PLATFORM = re.compile(r"[\w.-]{1,64}", re.ASCII)
@@ -36,7 +36,7 @@ _CHALLENGE = re.compile(r'(\w+)="([^"]*)"')
 
 
 class Registry:
-    """Asks registries. `mirrors` are asked instead of the one of that name; `pause` is how it waits, in seconds."""
+    """Queries registries. `mirrors`: registry name to replacement. `pause` waits for a number of seconds."""
 
     def __init__(self, mirrors: Mapping[str, str] | None = None, pause: Callable[[float], None] = time.sleep) -> None:
         self.mirrors = dict(mirrors or {})
@@ -45,11 +45,11 @@ class Registry:
         self._tokens: dict[str, str] = {}
 
     def digest(self, repository: str, tag: str, architecture: Architecture) -> tuple[str, int]:
-        """The digest ("sha256:...") of the manifest that a tag has for Linux on an architecture, and its layers' bytes.
+        """The digest ("sha256:...") of a tag's manifest for Linux on an architecture, and the bytes of its layers.
 
-        That of the architecture, not that of the index over all of them: it names exactly one set of files, and it is
-        what a host is asked for after the pull.
-        Raises InputError for a tag or a platform that is not there, and Unreachable where the registry cannot be asked.
+        This is the digest of the manifest, not of the index over all architectures: it identifies exactly one set of
+        files, and a host reports it after the pull.
+        Raises InputError if the tag or the platform does not exist, and Unreachable if the registry does not respond.
         """
         name, wanted = f"{repository}:{tag}", ARCHITECTURES[architecture]
         digest, manifest = self._manifest(repository, tag, name)
@@ -70,7 +70,7 @@ class Registry:
         return found, _layers_size(manifest, name)
 
     def _manifest(self, repository: str, reference: str, name: str) -> tuple[str, dict[str, Any]]:
-        """A manifest or index, with the digest of its bytes."""
+        """A manifest or index, and the digest of its bytes."""
         answer = self._get(repository, f"manifests/{reference}", name)
         digest = f"sha256:{hashlib.sha256(answer.content).hexdigest()}"
         stated = reference if ":" in reference else answer.headers.get("Docker-Content-Digest", digest)
@@ -84,7 +84,7 @@ class Registry:
         return digest, self._json(answer, name)
 
     def _get(self, repository: str, path: str, name: str) -> requests.Response:
-        """One answer, after as many tries as the registry asks for within reason, with a token where it wants one."""
+        """One response, with retries as the registry asks for them, and with a token if it requires one."""
         host, _, image = repository.partition("/")
         base = self.mirrors.get(host) or f"https://{HOSTS.get(host, host)}"
         url = f"{base.rstrip('/')}/v2/{image}/{path}"
@@ -106,11 +106,11 @@ class Registry:
         headers = {"Accept": ", ".join((*INDEXES, *MANIFESTS)), "Accept-Encoding": "identity"}
         if token:
             headers["Authorization"] = f"Bearer {token}"
-        # An auth function that does nothing keeps requests from putting what ~/.netrc says in place of the token.
+        # An auth function that does nothing keeps requests from replacing the token with the login from ~/.netrc.
         return self.session.get(url, headers=headers, timeout=TIMEOUT_S, auth=lambda request: request)
 
     def _token(self, challenge: str) -> str | None:
-        """The token that a registry gives to anybody, from where its challenge says; None where it wants a login."""
+        """An anonymous token from the server that the challenge names; None if the registry requires a login."""
         scheme, _, rest = challenge.partition(" ")
         words = dict(_CHALLENGE.findall(rest))
         realm = words.pop("realm", "")
@@ -138,7 +138,7 @@ class Registry:
 
 
 def _accepted(answer: requests.Response, name: str, base: str) -> requests.Response:
-    """The answer, or what its status means to a person."""
+    """The response if it succeeded; otherwise raises an error that explains the status."""
     if answer.ok:
         return answer
     if answer.status_code == 404:
@@ -155,7 +155,7 @@ def _accepted(answer: requests.Response, name: str, base: str) -> requests.Respo
 
 
 def _platform(entry: Any, name: str) -> tuple[str, str]:
-    """One line of an index: "linux/amd64" and its digest."""
+    """One entry of an index: "linux/amd64" and its digest."""
     platform = entry.get("platform") if isinstance(entry, dict) else None
     return _platform_name(platform if isinstance(platform, dict) else {}, name), _digest_of(entry, name)
 
@@ -168,7 +168,7 @@ def _platform_name(platform: Mapping[str, Any], name: str) -> str:
 
 
 def _layers_size(manifest: dict[str, Any], name: str) -> int:
-    """The bytes of all layers of a manifest."""
+    """The total size of a manifest's layers, in bytes."""
     layers = manifest.get("layers")
     if not isinstance(layers, list) or len(layers) > MOST_LAYERS:
         raise _malformed_response(name)

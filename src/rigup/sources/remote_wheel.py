@@ -1,4 +1,4 @@
-"""Single files out of a wheel on a server, by HTTP ranges: a megabyte instead of five hundred."""
+"""Reads single files of a wheel on a server with HTTP range requests: one megabyte instead of five hundred."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TIMEOUT_S = 60
 READ_S = 300.0
 LARGEST_RANGE = 2**26
 LARGEST_MEMBER = 2**24
-# What zipfile and remotezip raise where bytes are not those of a wheel.
+# What zipfile and remotezip raise if the bytes are not a valid wheel.
 MALFORMED = (
     zipfile.BadZipFile,
     RemoteZipError,
@@ -43,12 +43,12 @@ MALFORMED = (
 
 
 class Wheel(zipfile.ZipFile):
-    """A wheel to read files out of, which raises InputError where one cannot be read or is too large for memory."""
+    """A wheel to read files from. Raises InputError if a file is unreadable or too large for memory."""
 
     file: IndexFile
 
     def read(self, name: str | zipfile.ZipInfo, pwd: bytes | None = None) -> bytes:
-        """One file. Raises KeyError where the wheel has none of that name."""
+        """The content of one file. Raises KeyError if the wheel does not contain it."""
         found = self.getinfo(name) if isinstance(name, str) else name
         if found.file_size > LARGEST_MEMBER:
             raise InputError(
@@ -72,19 +72,19 @@ class _RemoteWheel(Wheel, RemoteZip):
             raise
 
     def close(self) -> None:
-        """Gives the connection back."""
+        """Closes the wheel and its connection."""
         super().close()
         self.session.close()
 
 
 class _ReadAhead(RemoteFetcher):
-    """Asks for `READ_AHEAD` bytes at once: remotezip alone sends a request for each of the thousands of files."""
+    """Requests `READ_AHEAD` bytes at once: remotezip alone sends one request for each of thousands of files."""
 
     start = 0
     window = b""
 
     def fetch(self, data_range: tuple[int, int | None], stream: bool = False) -> PartialBuffer:
-        """The bytes from the first to the last of a range, or the last ones of the file."""
+        """The bytes from the first to the last of a range, or the end of the file."""
         first, last = data_range
         if last is None:
             return super().fetch(data_range)
@@ -100,9 +100,9 @@ class _ReadAhead(RemoteFetcher):
 
 
 def open_wheel(wheel: IndexFile) -> Wheel:
-    """A wheel where it lies, to read files out of; downloaded whole where its server knows no ranges.
+    """Opens a wheel at its URL; downloads it whole if the server does not support ranges.
 
-    Raises InputError where it is no wheel or cannot be read, Unreachable, and HostFailed on another sha256.
+    Raises InputError if the file is not a wheel or cannot be read, Unreachable, and HostFailed if its sha256 is wrong.
     """
     with _named(wheel):
         opened = _opened(wheel)
@@ -122,7 +122,7 @@ def _opened(wheel: IndexFile) -> Wheel:
 
 @contextmanager
 def _named(wheel: IndexFile) -> Iterator[None]:
-    """While entered, what goes wrong is said of this wheel, and takes no longer than `READ_S`."""
+    """Turns errors into messages about this wheel, and limits the time to `READ_S`."""
     try:
         with time_limit(READ_S):
             yield

@@ -1,4 +1,4 @@
-"""Which files of a repository are a checkpoint in safetensors: what an engine loads, once, and in no other format."""
+"""Finds the files of a safetensors checkpoint in a repository that an engine loads, without copies in other formats."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_VALUES = 2_000_000
 MOST_NAMED = 20
 BESIDE = (".json", ".jinja", ".txt", ".model", ".tiktoken", ".py")
 TEMPLATES = "additional_chat_templates/"
-# Another format's description of the same weights, and what only a trainer reads.
+# Descriptions of the same weights in another format, and files that only a trainer reads.
 OTHER = re.compile(
     r"consolidated.*|params\.json|.*\.(bin|pt|pth|msgpack|h5|onnx)\.index\.json|requirements.*\.txt|train.*\.json",
     re.IGNORECASE,
@@ -23,10 +23,10 @@ OTHER = re.compile(
 
 
 def safetensors_files(repo: str, paths: Iterable[str], index: bytes | None) -> tuple[str, ...]:
-    """The files of the checkpoint among the paths of a repository, weights first.
+    """The files of the checkpoint out of all paths of a repository, weights first.
 
-    index: the content of `INDEX`, None where the repository has none.
-    Raises InputError where weights are missing.
+    index: the content of `INDEX`, None if the repository has none.
+    Raises InputError if weights are missing.
     """
     there = set(paths)
     weights = _indexed(repo, index) if index is not None else _numbered(there)
@@ -47,7 +47,7 @@ def safetensors_files(repo: str, paths: Iterable[str], index: bytes | None) -> t
 
 
 def _indexed(repo: str, index: bytes) -> tuple[str, ...]:
-    """What the index names: every tensor's file."""
+    """All weight files that the index names."""
     try:
         names = set(read_json(index, MOST_VALUES)["weight_map"].values())
         if not all(isinstance(name, str) for name in names):

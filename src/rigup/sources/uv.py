@@ -1,4 +1,4 @@
-"""uv on the controlling machine: which release a lock names, its program out of its wheel, and what it knows."""
+"""uv on the controlling machine: pins a release, unpacks its program from the wheel, and runs it."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ PATIENCE = ("UV_HTTP_TIMEOUT", "UV_HTTP_RETRIES")
 
 
 def pin_uv(version: str | None = None, asked: str = "uv") -> LockedUv:
-    """A release of uv, or the newest, with its wheel for each architecture of hosts.
+    """A release of uv, by default the newest, with its wheel for each architecture of hosts.
 
-    asked: what messages begin with. Raises InputError where there is no such release, and Unreachable.
+    asked: starts the messages. Raises InputError if the release does not exist, and Unreachable.
     """
     by_version = _releases(project_files("uv", asked))
     if version is None:
@@ -45,10 +45,10 @@ def pin_uv(version: str | None = None, asked: str = "uv") -> LockedUv:
 
 
 def uv_program(locked: LockedUv) -> Path:
-    """uv's program for this machine, out of the locked release's wheel, in the cache.
+    """The path of uv for this machine, unpacked from the locked release's wheel into the cache.
 
-    On a machine of another kind than the lock's hosts the wheel is held against what the index states. Raises
-    MissingTool where the release is not built for this machine, Unreachable, and HostFailed on another sha256.
+    If this machine's platform is not in the lock, rigup checks the wheel against the hash on the index. Raises
+    MissingTool if the release is not built for this machine, Unreachable, and HostFailed if the sha256 is wrong.
     """
     found = [file for file in _pinned(locked) if parse_wheel_filename(file.name)[3] & set(sys_tags())]
     if not found:
@@ -65,7 +65,7 @@ def uv_program(locked: LockedUv) -> Path:
 
 
 def url_of(wheel: str) -> str:
-    """Where a wheel lies on pip's index. Raises InputError where it is not there, and Unreachable."""
+    """The URL of a wheel on pip's index. Raises InputError if the index does not have it, and Unreachable."""
     for file in project_files(wheel.partition("-")[0], wheel, yanked=True):
         if file.name == wheel:
             return file.url
@@ -76,14 +76,14 @@ def url_of(wheel: str) -> str:
 
 
 def run_uv(program: Path, words: Sequence[str], **variables: str) -> subprocess.CompletedProcess[str]:
-    """Runs uv with pip's index and nothing else of this machine: no settings of the user, no Python downloads.
+    """Runs uv with pip's index but without this machine's uv settings and without Python downloads.
 
-    The index goes by the environment, for its address may hold a password.
+    The index goes through the environment because its URL may contain a password.
     """
     own = ("UV_", "VIRTUAL_ENV")
     kept = {name: value for name, value in os.environ.items() if name in PATIENCE or not name.startswith(own)}
     certificates = pip_settings().get("cert")
-    told = {
+    set_by_rigup = {
         "UV_DEFAULT_INDEX": index_url(),
         "UV_CACHE_DIR": str(cache_folder() / "uv-cache"),
         "UV_NO_CONFIG": "1",
@@ -92,13 +92,14 @@ def run_uv(program: Path, words: Sequence[str], **variables: str) -> subprocess.
         **({"SSL_CERT_FILE": certificates} if certificates else {}),
         **variables,
     }
-    return subprocess.run([str(program), *words], env=kept | told, capture_output=True, text=True, timeout=TIMEOUT_S)
+    environment = kept | set_by_rigup
+    return subprocess.run([str(program), *words], env=environment, capture_output=True, text=True, timeout=TIMEOUT_S)
 
 
 def python_release(program: Path, version: str, architecture: Architecture) -> tuple[str, str]:
-    """The newest Python of a version ("3.12") that this uv provides for Linux: its version, its archive's address.
+    """The newest Python release of a version ("3.12") that this uv provides for Linux: its number and archive URL.
 
-    uv knows without asking anyone. Raises InputError where it has none.
+    uv knows this without network access. Raises InputError if uv does not provide it.
     """
     key = f"cpython-{version}-linux-{architecture}-gnu"
     words = ["python", "list", "--only-downloads", "--all-versions", "--offline", "--output-format", "json", key]
@@ -112,22 +113,21 @@ def python_release(program: Path, version: str, architecture: Architecture) -> t
 
 
 def require_python(program: Path, mirror: Path, version: str, architecture: Architecture) -> None:
-    """Has uv unpack a Python from a folder that is laid out as its mirrors are, which checks its sha256.
+    """Has uv install a Python from a local folder laid out like its mirrors; uv checks the sha256.
 
-    Raises HostFailed where uv rejects it.
+    Raises HostFailed if uv rejects it.
     """
     with tempfile.TemporaryDirectory(dir=mirror, prefix=".checking-") as folder:
         words = ["python", "install", "--no-bin", "--mirror", mirror.absolute().as_uri(), "--install-dir", folder]
         done = run_uv(program, [*words, f"cpython-{version}-linux-{architecture}-gnu"], UV_PYTHON_DOWNLOADS="manual")
     if done.returncode:
-        said = next((line for line in reversed(done.stderr.splitlines()) if line.strip()), "uv rejects it")
-        raise HostFailed(
-            f"Python {version}: {said.strip().removeprefix('cause: ')}", "run the same command again; nothing was kept"
-        )
+        last_line = next((line for line in reversed(done.stderr.splitlines()) if line.strip()), "uv rejects it")
+        problem = last_line.strip().removeprefix("cause: ")
+        raise HostFailed(f"Python {version}: {problem}", "run the same command again; nothing was kept")
 
 
 def interpreter() -> list[str]:
-    """What tells uv to look at this Python rather than search for one; nothing is built with it."""
+    """Arguments that make uv use this Python instead of searching for one; uv does not build with it."""
     return ["--python", sys.executable]
 
 

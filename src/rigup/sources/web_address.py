@@ -1,4 +1,4 @@
-"""The addresses that settings name: what is refused before one lands in a file, a journal or a record. Pure."""
+"""Checks URLs in settings before rigup writes them into a file, a journal or a record. Pure."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _PRINTABLE = re.compile(r"[!-~]+")
 
 
 def web_address(key: str, value: Any, hint: str, secret_hint: str, schemes: tuple[str, ...] = ("https", "http")) -> str:
-    """The address that a setting names, without what is no part of one.
+    """The URL in a setting, checked.
 
-    key: what messages begin with. hint: what to write instead. secret_hint: where a user name and a password belong.
-    Raises InputError for what is not an address, and for a user name, a password, a query or a fragment in one.
+    key: starts the messages. hint: what to write instead. secret_hint: where a user name and password belong.
+    Raises InputError if the value is not a URL, or contains a user name, a password, a query or a fragment.
     """
     address = str(value)
     harmless = address.isprintable() and "@" not in address and len(address) <= LONGEST

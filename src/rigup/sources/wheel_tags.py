@@ -1,4 +1,4 @@
-"""Which wheel of a package a host takes: the platform tags of the oldest supported system, best first."""
+"""Chooses the wheel of a package for a host, by the platform tags of the oldest supported system, best first."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from rigup.artifacts import Architecture
 from rigup.sources.package_index import IndexFile
 
-# glibc of Ubuntu 22.04, the oldest that a host may have: what is resolved for it runs on every supported system.
+# glibc of Ubuntu 22.04, the oldest supported on a host: wheels for it run on every supported system.
 GLIBC = (2, 35)
 OLDEST = {"x86_64": 5, "aarch64": 17}
 NAMED = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
@@ -20,19 +20,19 @@ File = TypeVar("File", bound=IndexFile)
 
 
 def platform_name(architecture: Architecture) -> str:
-    """The platform as uv's --python-platform takes it."""
+    """The platform, in the form of uv's --python-platform."""
     return f"{architecture}-manylinux_{GLIBC[0]}_{GLIBC[1]}"
 
 
 def target_tags(architecture: Architecture, python: str) -> tuple[Tag, ...]:
-    """The tags that a host takes with a Python of this minor version, best first."""
+    """The tags that a host accepts for a Python minor version, best first."""
     minor = tuple(int(part) for part in python.split(".")[:2])
     platforms = list(_platforms(architecture))
     return (*cpython_tags(minor, platforms=platforms), *compatible_tags(minor, f"cp{minor[0]}{minor[1]}", platforms))
 
 
 def best_wheel(files: Iterable[File], tags: Sequence[Tag]) -> File | None:
-    """The wheel with the best of the tags, or None where none of the files has any; of equals the last by name."""
+    """The wheel with the best tag, None if no file has any of the tags; among equals, the last by name."""
     ranks = {tag: rank for rank, tag in enumerate(tags)}
     found: dict[int, File] = {}
     for file in sorted(files, key=lambda entry: entry.name):

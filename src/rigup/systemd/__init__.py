@@ -1,4 +1,4 @@
-"""Files for systemd and the kernel's firewall: units, Quadlet, nftables, drop-ins. Pure.
+"""Texts for systemd and the kernel's firewall: units, Quadlet, nftables, drop-ins. Pure.
 
 May import nouns, catalogue and planner.
 """

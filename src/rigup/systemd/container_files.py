@@ -1,12 +1,12 @@
-"""The files that containers need on a host: mirrors of registries, and where NVIDIA's container toolkit comes from."""
+"""The files that containers need on a host: registry mirrors, and the repository of NVIDIA's container toolkit."""
 
 from __future__ import annotations
 
 import posixpath
 from collections.abc import Mapping
 
-from rigup.catalogue.containers import container_facts
 from rigup.catalogue.drivers import DEBIAN_ARCHITECTURES
+from rigup.catalogue.tools.containers import container_facts
 from rigup.plan import DriverRepository
 from rigup.systemd.driver_files import preferences
 
@@ -17,9 +17,9 @@ PREFERENCES = "/etc/apt/preferences.d/00-rigup-nvidia-container-toolkit"
 
 
 def mirrors(addresses: Mapping[str, str]) -> str:
-    """The mirrors for podman, which asks one before the registry that it stands for; "" for none.
+    """The configuration of mirrors for podman, which asks a mirror before the registry; "" without mirrors.
 
-    Source: containers-registries.conf(5). What a mirror sends is checked by digest, so it may speak plain HTTP.
+    Source: containers-registries.conf(5). A mirror may use plain HTTP, because podman checks images by digest.
     """
     blocks = []
     for registry, address in sorted(addresses.items()):
@@ -37,8 +37,8 @@ def toolkit_repository(
 ) -> DriverRepository:
     """The repository of NVIDIA's container toolkit for one host.
 
-    address: what stands in for NVIDIA's own; the same files lie below it. fingerprint: of the key that signs it, where
-    that is another one.
+    address: a replacement for NVIDIA's own repository, with the same files. fingerprint: of the key that signs it, if
+    it is not NVIDIA's.
     """
     toolkit = container_facts().toolkit
     base = (address or toolkit.address).rstrip("/")
@@ -53,7 +53,7 @@ def toolkit_repository(
 
 
 def toolkit_files(repository: DriverRepository) -> dict[str, str]:
-    """Text by path: the source, signed by a key of its own, and the version that apt keeps."""
+    """Maps path to text: the apt source with its own signing key, and the pinned version."""
     toolkit = container_facts().toolkit
     source = (
         "# Written by rigup\n"
@@ -64,7 +64,7 @@ def toolkit_files(repository: DriverRepository) -> dict[str, str]:
         f"Signed-By: {KEYRING}\n"
     )
     held = preferences(
-        f"NVIDIA's container toolkit stays at {toolkit.version}",
+        f"rigup pins NVIDIA's container toolkit to {toolkit.version}",
         {f"{toolkit.package} nvidia-container-toolkit libnvidia-container*": toolkit.version},
     )
     return {SOURCE: source, PREFERENCES: held}

@@ -1,4 +1,4 @@
-"""How each engine gets the API key: never on a command line, and no serving when it is missing."""
+"""How each engine gets the API key: never on a command line, and an engine does not start without it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from rigup.systemd.api_key import CREDENTIAL_NAME
 READ_KEY = f'set -eu; key=$(cat "$CREDENTIALS_DIRECTORY/{CREDENTIAL_NAME}"); test -n "$key"; '
 RUN = 'exec "$0" "$@"'
 
-# llama.cpp reads a key file itself; vLLM takes a variable; SGLang a configuration file (printf is the shell's own, so
-# the key is no process's argument).
+# llama.cpp reads a key file itself, vLLM a variable, SGLang a configuration file. printf is a shell builtin, so the key
+# is not an argument of any process.
 SCRIPTS = {
     "vllm": READ_KEY + 'VLLM_API_KEY="$key"; export VLLM_API_KEY; ' + RUN,
     "sglang": READ_KEY + 'umask 077; printf \'api-key: "%s"\\n\' "$key" >"$RUNTIME_DIRECTORY/api-key.yaml"; ' + RUN,
@@ -16,6 +16,6 @@ SCRIPTS = {
 
 
 def wrapped(engine: str, words: tuple[str, ...]) -> tuple[str, ...]:
-    """The words behind a shell that fetches the key first and then becomes the engine; unchanged for llama.cpp."""
+    """The command behind a shell that fetches the key and then executes the engine; unchanged for llama.cpp."""
     script = SCRIPTS.get(engine)
     return words if script is None else ("/bin/sh", "-c", script, *words)

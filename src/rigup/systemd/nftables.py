@@ -1,14 +1,14 @@
-"""Where others are on the network: what the hosts of a service open to each other is closed to everybody else.
+"""The firewall of a service across hosts: closes the ports that its hosts open for each other to everyone else.
 
-One table of the service's own, there exactly while the unit runs: loaded before the engine starts, gone after it has
-ended. Nobody else's table is touched, and what another table refuses stays refused.
+The service has its own table, which exists only while the unit runs: the unit loads it before the engine starts, and
+deletes it after the engine ends. rigup does not touch other tables, and what they refuse stays refused.
 
-The ports by number are those that rigup knows. Engines, NCCL, Gloo and Ray open others as they run, of the kernel's
-choice, on every address. They are known by whose they are: the cgroup of the unit, but for the API's port. That rule
-holds the cgroup as it is, and systemd makes a new one at every start (Linux 6.18 with systemd 252), so the table
-is loaded at every start and by the unit itself. By the port range alone it would close what others on that host have.
+rigup knows some ports by number. Engines, NCCL, Gloo and Ray also open ports that the kernel chooses, on every address.
+The table recognises these by the unit's cgroup, except for the API's port. A rule refers to the cgroup that existed
+when it was loaded, and systemd creates a new one at every start (Linux 6.18 with systemd 252), so the unit itself loads
+the table at every start. A rule for the whole port range would also close ports of other programs on the host.
 
-Only the first packet of a connection is looked at: that needs no connection tracking, which costs on fast links.
+The table only checks the first packet of a connection. This needs no connection tracking, which is slow on fast links.
 Source: nft(8), "socket cgroupv2", Linux 5.13 and nftables 0.9.9 and later; Debian 12 has 6.1 and 1.0.6, Ubuntu 22.04
 5.15 and 1.0.2.
 """
@@ -23,17 +23,17 @@ PACKAGE = "nftables"
 
 
 def is_closed(plan: BoundPlan) -> bool:
-    """Whether a firewall is wanted around what the hosts of this service have between them."""
+    """Whether the service needs a firewall around the ports between its hosts."""
     return bool(plan.nodes) and not plan.rig.network.private
 
 
 def table(service: str) -> str:
-    """The table's family and name. nft takes no hyphen, and a service's name has no underscore."""
+    """The table's family and name. nft does not accept a hyphen, and service names do not contain underscores."""
     return f"inet rigup_{service.replace('-', '_')}"
 
 
 def load(plan: BoundPlan) -> tuple[str, ...]:
-    """What loads the table of a plan that has addresses, in place of one that is there, in one step."""
+    """The command that loads the table of a plan with addresses, replacing an existing one in one step."""
     name = table(plan.service.name)
     chain = f"add chain {name} input {{ type filter hook input priority filter - 10; policy accept; }}"
     rules = (f"add rule {name} input {rule}" for rule in _rules(plan))
@@ -41,7 +41,7 @@ def load(plan: BoundPlan) -> tuple[str, ...]:
 
 
 def unload(service: str) -> tuple[str, ...]:
-    """What takes the table away."""
+    """The command that deletes the table."""
     return (NFT, f"delete table {table(service)}")
 
 

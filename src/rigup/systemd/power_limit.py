@@ -1,4 +1,4 @@
-"""The unit that sets the GPUs' power limit at every boot: the driver forgets it when it is unloaded."""
+"""The unit that sets the GPUs' power limit at every boot, because the driver forgets it when it is unloaded."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ NVIDIA_SMI = "/usr/bin/nvidia-smi"
 
 
 def power_unit(limit_w: int) -> str:
-    """The unit's text; `limit_w` is in watts, for every GPU."""
+    """The unit's text. limit_w: watts, for every GPU."""
     return f"""\
 # Written by rigup: rig.power_limit_w
 [Unit]

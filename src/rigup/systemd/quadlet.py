@@ -1,6 +1,6 @@
-"""A service from a container image: the Quadlet file of which podman makes the systemd unit.
+"""A service from a container image: the Quadlet file from which podman generates the systemd unit.
 
-Only keys that podman 4.9 has (Ubuntu 24.04); what came later is an option of `podman run` in PodmanArgs.
+It only uses keys of podman 4.9 (Ubuntu 24.04); newer features are options of `podman run` in PodmanArgs.
 Source: podman-systemd.unit(5).
 """
 
@@ -19,18 +19,18 @@ HOME = "/cache"
 # Engines on several GPUs pass tensors through shared memory, far more than podman's 64 MiB. Only an upper bound.
 SHARED_MEMORY = "32g"
 STOP_SECONDS = 45
-# The folders that systemd names to a service, as the container has them.
+# The folders that systemd gives to a service, and their places in the container.
 _FOLDERS = {"${CREDENTIALS_DIRECTORY}": SECRETS, "${RUNTIME_DIRECTORY}": TEMPORARY}
 
 
 def service_file(plan: BoundPlan, build_folder: str) -> str:
-    """What systemd runs a plan by: a Quadlet file for an image, else a unit for the build in `build_folder`."""
+    """The file that systemd runs a plan from: a Quadlet file for an image, otherwise a unit for `build_folder`."""
     assert plan.build is not None
     return quadlet(plan) if plan.build.method == "image" else unit(plan, build_folder)
 
 
 def quadlet(plan: BoundPlan) -> str:
-    """The `.container` file of a plan whose image is locked; ends with a newline."""
+    """The `.container` file of a plan with a locked image; ends with a newline."""
     sections = {
         "Unit": unit_section(plan),
         "Container": (*_what(plan), *_confined(plan), *_mounts(plan), *_key(plan), *_variables(plan)),
@@ -41,7 +41,7 @@ def quadlet(plan: BoundPlan) -> str:
 
 
 def secret_name(service: str) -> str:
-    """What podman calls a service's API key."""
+    """The name of a service's API key in podman."""
     return f"rigup-{service}-{CREDENTIAL_NAME}"
 
 
@@ -52,7 +52,7 @@ def _what(plan: BoundPlan) -> tuple[str, ...]:
     words = tuple(_in_container(word) for word in plan.command)
     if wants_key(plan.service):
         words = wrapped(plan.build.engine, words)
-    # An image's own health check asks at its makers' port; rigup asks the service itself.
+    # An image's own health check uses its vendor's port; rigup checks the service itself.
     fixed = ("--ulimit=host", "--pids-limit=-1", "--no-healthcheck")
     options = [f"--entrypoint={words[0]}", *fixed, f"--stop-timeout={STOP_SECONDS}"]
     if plan.rig.gpus:
@@ -74,10 +74,10 @@ def _in_container(word: str) -> str:
 
 
 def _confined(plan: BoundPlan) -> tuple[str, ...]:
-    """Root in the container is nobody on the host, and holds no capability there or here.
+    """Maps root in the container to an unprivileged user without capabilities.
 
-    With GPUs the image's files can be written to, in a layer that ends with the container: what puts the driver's
-    libraries in place makes links and the linker's cache there (nvidia-cdi-hook: create-symlinks, update-ldcache).
+    With GPUs, the image's files are writable in a layer that is deleted with the container, because nvidia-cdi-hook
+    creates links and the linker's cache there (create-symlinks, update-ldcache).
     """
     return (
         "Network=host",
@@ -90,7 +90,7 @@ def _confined(plan: BoundPlan) -> tuple[str, ...]:
 
 
 def _devices(plan: BoundPlan) -> tuple[str, ...]:
-    """The GPUs by their names in CDI: UUIDs where they are known, indices of NVML's, or all of them."""
+    """The GPUs by their CDI names: UUIDs if they are known, otherwise NVML's indices, or "all"."""
     uuids = tuple(plan.gpu_uuids.values()) or tuple(gpu for gpu in plan.service.gpus or () if isinstance(gpu, str))
     used = tuple(row.gpu for row in plan.memory)
     if uuids:
@@ -101,9 +101,9 @@ def _devices(plan: BoundPlan) -> tuple[str, ...]:
 
 
 def _mounts(plan: BoundPlan) -> tuple[str, ...]:
-    """Weights and tuned kernels where the command looks for them, read-only; a home that lasts, a /tmp that does not.
+    """Weights and tuned kernels at the paths of the command, read-only; a persistent home, and a temporary /tmp.
 
-    /tmp may hold programs: compiled kernels are loaded from there.
+    /tmp may hold programs, because engines load compiled kernels from there.
     """
     assert plan.checkpoint is not None and plan.checkpoint.revision is not None
     weights = weights_folder(plan.checkpoint.repo, plan.checkpoint.revision)
@@ -122,7 +122,7 @@ def _key(plan: BoundPlan) -> tuple[str, ...]:
 
 
 def _variables(plan: BoundPlan) -> tuple[str, ...]:
-    """The plan's, less the one that picks GPUs: the container has no others. In the same quoting as a command."""
+    """The plan's variables except the choice of GPUs, since the container has no others. Quoted like a command."""
     variables = {"HOME": HOME, **plan.environment}
     variables.pop("CUDA_VISIBLE_DEVICES", None)
     if wants_key(plan.service):

@@ -1,10 +1,10 @@
-"""Quoting for systemd unit files, done here once and nowhere else. Source: systemd.service(5), systemd.syntax(7)."""
+"""Quoting for systemd unit files, all in this module. Source: systemd.service(5), systemd.syntax(7)."""
 
 from __future__ import annotations
 
 import re
 
-# What systemd itself fills in for a running service; everything else that looks like a variable is taken literally.
+# systemd itself expands these for a running service; everything else that looks like a variable is literal.
 EXPANDED = ("${CREDENTIALS_DIRECTORY}", "${RUNTIME_DIRECTORY}")
 _PLAIN = re.compile(r"[A-Za-z0-9_@+=:,./-]+")
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "%": "%%", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
@@ -12,17 +12,17 @@ _SPLIT = re.compile("(" + "|".join(re.escape(name) for name in EXPANDED) + ")")
 
 
 def command_line(words: tuple[str, ...]) -> str:
-    """The words as the value of ExecStart=, so that systemd passes on exactly these. The first is an absolute path."""
+    """The value of ExecStart= that makes systemd pass on exactly these words. The first is an absolute path."""
     return " ".join(_command_word(word) for word in words)
 
 
 def environment_line(name: str, value: str) -> str:
-    """One variable as the value of Environment=, where `$` means nothing."""
+    """One variable as the value of Environment=, where `$` has no special meaning."""
     return _quoted(_escaped(f"{name}={value}"))
 
 
 def plain_text(text: str) -> str:
-    """Text for Description= and the like: one line, with `%` taken literally."""
+    """Text for Description= and similar keys: one line, with literal `%`."""
     return " ".join(text.split()).replace("%", "%%")
 
 

@@ -1,6 +1,6 @@
-"""The part of a service's unit that is Ray, where Ray joins its hosts: on each of them the unit runs this host's part.
+"""The Ray part of a service's unit, if Ray joins its hosts: each host's unit runs that host's part.
 
-One unit a host, not two: what is lost together starts again together, and a release, rolled back or forward, is whole.
+A host has one unit, not two, so that engine and Ray restart together and a release or a rollback covers both.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from rigup.plan import BoundPlan
 from rigup.units import GIB
 
 PROGRAM = f"{PROGRAMS}/ray_node.py"
-# How long the head waits for the others before it starts anew; they wait for it without end.
+# How long the head waits for the workers before it starts again; the workers wait for the head without limit.
 JOIN_SECONDS = 300
-# What passes through Ray's object store is small: tensors go by NCCL and by shared memory of the engine's own. Ray
-# would take a third of the host's memory for it.
+# Little data passes through Ray's object store, because tensors use NCCL and the engine's own shared memory. By default
+# Ray would reserve a third of the host's memory for it.
 OBJECT_STORE = "RAY_DEFAULT_OBJECT_STORE_MAX_MEMORY_BYTES"
-# Ray's own figures take a minute to see that a host is gone, 5 questions of 10 s in a row. And a worker whose head has
-# gone ends after 20 s in place of 60, so that it can join the next one. Source: ray/common/ray_config_def.h.
+# With Ray's defaults (5 checks of 10 s in a row), noticing a lost host takes a minute. With these values, a worker
+# whose head is gone also exits after 20 s instead of 60, and can join the next head. Source:
+# ray/common/ray_config_def.h.
 VARIABLES = {
     OBJECT_STORE: str(GIB),
     "RAY_gcs_rpc_server_reconnect_timeout_s": "20",
@@ -27,9 +28,9 @@ VARIABLES = {
 
 
 def with_ray(plan: BoundPlan, build_folder: str, engine: tuple[str, ...]) -> tuple[str, ...]:
-    """What the unit runs on this host: the engine behind Ray on the head, Ray alone on the others.
+    """The unit's command on this host: the engine behind Ray on the head, Ray alone on workers.
 
-    engine: the head's command, whole. Addresses are as far in as the plan has them.
+    engine: the head's whole command. Contains tokens where the plan does not have addresses yet.
     """
     runs = (f"{build_folder}/bin/python", "-I", PROGRAM)
     if plan.rank:
@@ -49,12 +50,12 @@ def with_ray(plan: BoundPlan, build_folder: str, engine: tuple[str, ...]) -> tup
 
 
 def question(plan: BoundPlan, build_folder: str) -> tuple[str, ...]:
-    """What says, on the head, who is not part of the cluster."""
+    """The command that lists, on the head, the hosts that are not in the cluster."""
     return (f"{build_folder}/bin/python", "-I", PROGRAM, "nodes", head_of(plan), *hosts_of(plan))
 
 
 def ray_words(plan: BoundPlan, build_folder: str) -> tuple[str, ...]:
-    """`ray start` of this host. Ports that nobody names are the kernel's to choose, so that none is taken."""
+    """`ray start` on this host. The kernel chooses the ports that rigup does not name, so that they are free."""
     own = plan.nodes[plan.rank].address or address_of(plan.rank)
     role = (
         ("--head", f"--port={port_of(plan)}", "--dashboard-host=127.0.0.1", "--disable-usage-stats")
@@ -74,12 +75,12 @@ def ray_words(plan: BoundPlan, build_folder: str) -> tuple[str, ...]:
 
 
 def head_of(plan: BoundPlan) -> str:
-    """Where the head's Ray waits for the others."""
+    """The address and port at which the head's Ray waits for workers."""
     return f"{plan.nodes[0].address or address_of(0)}:{port_of(plan)}"
 
 
 def port_of(plan: BoundPlan) -> int:
-    """The port of it."""
+    """The port of the head's Ray."""
     return next(peer.port for peer in plan.peer_ports if peer.purpose == "ray")
 
 

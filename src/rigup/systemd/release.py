@@ -1,4 +1,4 @@
-"""The release of a service: its unit file, and the manifest of what it was made from."""
+"""The release of a service: its unit file, and a manifest of what it was made from."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from rigup.plan import BoundPlan
 from rigup.systemd.quadlet import service_file
 
 GPUS_KEY = "gpus"
-"""In a manifest: the UUID of each GPU index of the plan."""
+"""Key of a manifest: the UUID of each GPU index of the plan."""
 GROUP_KEY = "set"
-"""In a manifest: the node group that serves it, with the digest of what all members run."""
+"""Key of a manifest: the node group that serves it, with a digest of the commands of all members."""
 
 
 @dataclass(frozen=True)
 class ServiceRelease:
-    """What a release consists of, and what it was made from (build, checkpoint, argv, environment).
+    """The unit of a release, and a manifest of what it was made from (build, checkpoint, argv, environment).
 
-    unit: the text of a unit, or of a Quadlet file, from which podman generates one and which has a [Container] section.
+    unit: the text of a unit, or of a Quadlet file with a [Container] section, from which podman generates a unit.
     """
 
     service: str
@@ -28,7 +28,7 @@ class ServiceRelease:
 
 
 def release_of(plan: BoundPlan, build_name: str) -> ServiceRelease:
-    """The release of a plan with a build of this name; equal plans and builds give equal releases."""
+    """The release of a plan with the named build; equal plans and builds give equal releases."""
     checkpoint = plan.checkpoint
     manifest: dict[str, Any] = {
         "build": build_name,

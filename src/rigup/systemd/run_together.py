@@ -1,4 +1,4 @@
-"""How a unit has its engine run together with those of the service's other hosts: see programs/run_together.py."""
+"""Makes a unit's engine start and stop with those of the service's other hosts: see programs/run_together.py."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ PROGRAM = "run_together.py"
 
 
 def watch_of(plan: BoundPlan) -> PeerPort | None:
-    """The port at which the head hears whether the others are there; None where nothing watches over the hosts so."""
+    """The port on which the head watches the workers; None for a service without such a watch."""
     return next((port for port in plan.peer_ports if port.purpose == "watch"), None)
 
 
 def watched(plan: BoundPlan, words: tuple[str, ...]) -> tuple[str, ...]:
-    """The words behind the program that starts and ends them with the other hosts' engines; else unchanged.
+    """The command behind the program that starts and stops it with the other hosts' engines; unchanged without a watch.
 
-    A head whose engine connects to the others' starts it once they listen.
+    If the head's engine connects to the workers' engines, the program waits until they listen.
     """
     watch = watch_of(plan)
     if watch is None:

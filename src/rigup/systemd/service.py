@@ -1,4 +1,4 @@
-"""The systemd unit of a service: its own user, only the devices it needs, and a sandbox around the rest."""
+"""The systemd unit of a service: its own user, only the devices it needs, and a sandbox."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ SANDBOX = (
 
 
 def unit(plan: BoundPlan, build_folder: str) -> str:
-    """The unit file of a plan that is not refused, for a build that lies in `build_folder`; ends with a newline."""
+    """The unit file of an accepted plan, for a build in `build_folder`; ends with a newline."""
     if plan.build is None or not (plan.command or plan.on_ray):
         raise ValueError(f"no command to run: the plan for {plan.host} is {plan.verdict}")
     sections = {
@@ -57,7 +57,7 @@ def unit(plan: BoundPlan, build_folder: str) -> str:
 
 
 def user_name(service: str) -> str:
-    """The user that a service runs as: rigup-<service>, shortened with a hash where that is too long for Linux."""
+    """The user that runs a service: rigup-<service>, shortened with a hash if it is too long for Linux."""
     name = f"rigup-{service}"
     if len(name) <= LONGEST_USER:
         return name
@@ -66,16 +66,16 @@ def user_name(service: str) -> str:
 
 
 def unit_section(plan: BoundPlan) -> tuple[str, ...]:
-    """The lines of [Unit], which every kind of build has."""
+    """The lines of [Unit], which are the same for every kind of build."""
     assert plan.build is not None
     what = f"{plan.served_name} on {plan.build.engine} {plan.build.version}"
     after = "network-online.target nvidia-persistenced.service" if plan.rig.gpus else "network-online.target"
-    after += " nftables.service" if is_closed(plan) else ""  # whose rules often begin with "flush ruleset"
+    after += " nftables.service" if is_closed(plan) else ""  # its rules often begin with "flush ruleset"
     return (
         f"Description={plain_text(f'rigup service {plan.service.name}: {what}')}",
         "Wants=network-online.target",
         f"After={after}",
-        # A host of several may wait for another one for long, and must still be there when that comes back.
+        # A host of a node group may wait long for another one, and must still run when that one comes back.
         *(("StartLimitIntervalSec=0",) if plan.nodes else ("StartLimitIntervalSec=900", "StartLimitBurst=5")),
     )
 
@@ -95,7 +95,7 @@ def _process(plan: BoundPlan, build_folder: str) -> tuple[str, ...]:
         *_firewall(plan),
         f"ExecStart={command_line(words)}",
         *(f"Environment={environment_line(name, value)}" for name, value in variables.items()),
-        # vLLM 0.32.0 ends with 0 when another host of its service is gone.
+        # vLLM 0.32.0 exits with 0 when another host of its service is gone.
         f"Restart={'always' if plan.nodes else 'on-failure'}",
         "RestartSec=10",
         f"TimeoutStartSec={plan.start_timeout_s}",
@@ -110,7 +110,7 @@ def _process(plan: BoundPlan, build_folder: str) -> tuple[str, ...]:
 
 
 def _firewall(plan: BoundPlan) -> tuple[str, ...]:
-    """As root, outside the sandbox: without its table the service does not start."""
+    """The lines for the service's firewall table, run as root outside the sandbox; the service needs it to start."""
     if not is_closed(plan):
         return ()
     return (f"ExecStartPre=+{command_line(load(plan))}", f"ExecStopPost=-+{command_line(unload(plan.service.name))}")
@@ -133,7 +133,7 @@ def _folders(plan: BoundPlan, build_folder: str) -> tuple[str, ...]:
 
 
 def _has_key(plan: BoundPlan) -> bool:
-    """Of a service across hosts only the head has the API."""
+    """Whether this host needs the key: in a node group, only the head serves the API."""
     return wants_key(plan.service) and plan.rank == 0
 
 
@@ -144,7 +144,7 @@ def _sandbox(plan: BoundPlan) -> tuple[str, ...]:
         # PrivateDevices would hide the cards; CUDA, Triton and torch.compile write code and then run it.
         lines += ["DevicePolicy=closed", "DeviceAllow=char-nvidia* rw"]
         if plan.nodes:
-            lines += ["DeviceAllow=char-infiniband_verbs rw"]  # what NCCL opens of an RDMA device
+            lines += ["DeviceAllow=char-infiniband_verbs rw"]  # NCCL opens it for RDMA
         lines += ["RestrictAddressFamilies=AF_INET AF_INET6 AF_NETLINK AF_UNIX"]
         return tuple(lines)
     lines += ["PrivateDevices=yes", "PrivateUsers=yes"]
@@ -158,7 +158,7 @@ def _sandbox(plan: BoundPlan) -> tuple[str, ...]:
 
 
 def _callers(plan: BoundPlan) -> tuple[str, ...]:
-    """Who may talk to llama.cpp's RPC servers, which ask nobody who he is: the head alone, and the head to them."""
+    """Lets only the head reach llama.cpp's RPC servers, which have no authentication, and the head only them."""
     if not any(peer.purpose == "rpc" for peer in plan.peer_ports):
         return ()
     if plan.rank:

@@ -1,11 +1,11 @@
-"""How an engine is told its GPUs by UUID: as CUDA takes them, or by the indices that they have when it starts."""
+"""Passes GPUs to an engine by UUID, as CUDA accepts them, or by the indices that they have at the engine's start."""
 
 from __future__ import annotations
 
 from rigup.plan import BoundPlan
 
-# CUDA and llama.cpp take UUIDs. SGLang 0.5.23 makes integers of CUDA_VISIBLE_DEVICES when it looks for NVLink
-# (distributed/device_communicators/custom_all_reduce_utils.py), vLLM did up to 0.20 at least (its issues 20939, 41848).
+# CUDA and llama.cpp accept UUIDs. SGLang 0.5.23 parses CUDA_VISIBLE_DEVICES as integers when it looks for NVLink
+# (distributed/device_communicators/custom_all_reduce_utils.py); vLLM did up to at least 0.20 (its issues 20939, 41848).
 BY_INDEX = ("vllm", "sglang")
 
 SCRIPT = (
@@ -16,7 +16,7 @@ SCRIPT = (
 
 
 def with_its_gpus(plan: BoundPlan, words: tuple[str, ...]) -> tuple[str, ...]:
-    """The words behind a shell that looks up the cards' indices of this boot; unchanged where UUIDs will do."""
+    """The command behind a shell that looks up the GPUs' current indices; unchanged if the engine accepts UUIDs."""
     assert plan.build is not None
     if not plan.gpu_uuids or plan.build.engine not in BY_INDEX:
         return words

@@ -1,7 +1,7 @@
-"""Whether a tuned table wins: times of several runs without and with it, held against their own spread. Pure.
+"""Decides whether a tuned table wins: compares times of runs with and without it, given their spread. Pure.
 
-The runs of both sides alternate, so that a card that warms up slows both. A table wins where its slowest run is faster
-than the fastest run without it: with 5 runs each, chance alone does that once in 252 times.
+The runs of both sides alternate, so that a GPU that warms up slows both. A table wins if its slowest run is faster than
+the fastest run without it: with 5 runs each, that happens by chance once in 252 times.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any
 
 from rigup.catalogue.moe_configs import Measurement
 
-LEAST_RUNS = 5  # of equal tables one would win in 1 of 20 times with 3 runs
+LEAST_RUNS = 5  # with 3 runs, one of two equal tables would win in 1 of 20 times
 RUNS = 5
 
 
 @dataclass(frozen=True)
 class Gain:
-    """What came of a tuning.
+    """The result of a tuning.
 
     baseline, tuned: for each run, the geometric mean over the numbers of tokens, microseconds.
     slower: numbers of tokens for which every run with the table was slower than every one without.
@@ -32,17 +32,17 @@ class Gain:
 
     @property
     def wins(self) -> bool:
-        """Whether the ranges of the two sides are apart, the tuned one below."""
+        """Whether all tuned runs are faster than all baseline runs."""
         return max(self.tuned) < min(self.baseline)
 
     @property
     def percent(self) -> float:
-        """How much less time the kernel takes, by the medians; negative where it takes more."""
+        """How much less time the kernel takes, by the medians; negative if it takes more."""
         return 100 * (1 - median(self.tuned) / median(self.baseline))
 
     @property
     def text(self) -> str:
-        """For people: "7.3 % less kernel time ..."."""
+        """A readable text: "7.3 % less kernel time ..."."""
         what = f"{abs(self.percent):.1f} % {'less' if self.percent >= 0 else 'more'} kernel time"
         return (
             f"{what}: {_range(self.baseline)} before, {_range(self.tuned)} tuned "
@@ -51,7 +51,7 @@ class Gain:
 
 
 def gain_of(times: dict[str, list[dict[str, float]]]) -> Gain:
-    """From the times that a host sent: {"baseline": [{"1": us, ...}, ...], "tuned": [...]}."""
+    """Computes the gain from a host's times: {"baseline": [{"1": us, ...}, ...], "tuned": [...]}."""
     before, after = times["baseline"], times["tuned"]
     tokens = sorted((int(count) for count in before[0]), key=int)
     rows = tuple(Measurement(tokens=n, baseline_us=_middle(before, n), tuned_us=_middle(after, n)) for n in tokens)
@@ -64,7 +64,7 @@ def _middle(runs: list[dict[str, float]], tokens: int) -> float:
 
 
 def _mean(run: dict[str, float]) -> float:
-    """The geometric mean: each number of tokens counts alike, however long it takes."""
+    """The geometric mean, so that every number of tokens has the same weight."""
     return math.exp(sum(math.log(time) for time in run.values()) / len(run))
 
 
@@ -73,7 +73,7 @@ def _range(times: tuple[float, ...]) -> str:
 
 
 def as_json(gain: Gain) -> dict[str, Any]:
-    """For scripts."""
+    """As JSON values, for scripts."""
     return {
         "wins": gain.wins,
         "percent": round(gain.percent, 2),

@@ -1,7 +1,7 @@
-"""`rigup tune`: an engine's own fused-MoE tuner on one host of a group, its service paused, and what came of it.
+"""`rigup tune`: runs an engine's own fused-MoE tuner on one host of a group, with its services paused.
 
-The service is stopped and started by the tuner's own systemd unit: it comes back when the tuner ends, fails, is stopped
-or killed, and also where rigup or the connection is gone by then. A second `rigup tune` picks up a run that goes on.
+The tuner's own systemd unit stops and starts the services: they come back when the tuner ends, fails, is stopped or
+killed, even if rigup or the connection is gone by then. A second `rigup tune` continues a run that is still running.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 from rigup import layout
 from rigup.cache import cache_folder
 from rigup.catalogue.moe_configs import FOLDER, TunedKernel, path_of
-from rigup.catalogue.tuners import Tuner
+from rigup.catalogue.tools.tuners import Tuner
 from rigup.commands.moe_configs import canonical_text
 from rigup.commands.tuning import tuning_job
 from rigup.connection.lease import Lease
@@ -43,8 +43,8 @@ from rigup.tuning.gain import Gain, gain_of
 
 LONGEST_RESULT = 2**20
 QUIET_SECONDS = 1800.0
-"""Between two words of the tuner: it imports the engine and compiles kernels before it counts, and measures all in
-one step."""
+"""Without a new status: the tuner imports the engine and compiles kernels before it counts, and measures everything
+in one step."""
 BASELINES = {
     "engine": "the engine's packaged config",
     "missing": "the engine's default (no config)",
@@ -54,7 +54,7 @@ BASELINES = {
 
 @dataclass(frozen=True)
 class Request:
-    """What to tune: a plan's kernel, with the tuner out of a pinned archive. files: the tuner's, text by name."""
+    """What to tune: a plan's kernel, with the tuner from a pinned archive. files: the tuner's, text by name."""
 
     plan: Plan
     source: LockedSource
@@ -65,7 +65,7 @@ class Request:
 
 @dataclass(frozen=True)
 class TuningResult:
-    """What came of it on one host."""
+    """The result of tuning on one host."""
 
     host: str
     tuned: TunedKernel
@@ -74,9 +74,9 @@ class TuningResult:
 
 
 def tuner_files(tuner: Tuner, source: LockedSource, host: str) -> dict[str, str]:
-    """The tuner's files out of its archive, which is fetched where the cache has it not, and checked by its hash.
+    """The tuner's files from its archive, which is downloaded if it is not in the cache, and verified by its hash.
 
-    Raises InputError where the archive does not hold them, and as `fetch_source` does.
+    Raises InputError if a file is not in the archive, and the errors of `fetch_source`.
     """
 
     def progress(done: int, total: int) -> None:
@@ -96,28 +96,28 @@ def tuner_files(tuner: Tuner, source: LockedSource, host: str) -> dict[str, str]
 
 
 class TuningRun(Run):
-    """A run over the hosts of a group, of which one tunes."""
+    """A run over the hosts of a group, one of which tunes."""
 
     outcome: TuningResult | None = None
 
     def idle_host(self) -> str | None:
-        """The host to tune on: one that could be asked, on which the fewest services run; None where there is none."""
+        """The host to tune on: the one with the fewest running services; None if no host could be probed."""
         asked = [name for name, result in self.results.items() if result.state == "pending" and result.probe]
         return min(asked, key=lambda name: len(self.serving(name)), default=None)
 
     def serving(self, host: str) -> tuple[str, ...]:
-        """The services that run there."""
+        """The services that run on a host."""
         probe = self.results[host].probe
         running = ("active", "activating", "reloading")
         return tuple(name for name, unit in probe.units.items() if unit.active in running) if probe else ()
 
     def tune(self, name: str, request: Request) -> None:
-        """Tunes on that host; every other one takes no further part. What came of it is in `outcome`."""
+        """Tunes on this host; the others take no further part. The result is in `outcome`."""
         self.context.results = {name: self.results[name]}
         self._each_of(name, lambda host: self._tune(host, request))
 
     def _blocking_findings(self, name: str, probe: Probe) -> tuple[Finding, ...]:
-        """What an apply is refused for, but where only putting something there would fail."""
+        """The findings that prevent tuning; those that concern only an installation are left out."""
         return tuple(one for one in super()._blocking_findings(name, probe) if one.rule not in OF_APPLY_ALONE)
 
     def _each_of(self, name: str, work: Any) -> None:
@@ -127,15 +127,13 @@ class TuningRun(Run):
     def _tune(self, host: Host, request: Request) -> None:
         result, shown = self.results[host.name], self.serving(host.name)
         self._lease(host)
-        if not self._handshake(
-            host
-        ):  # the question may have been open for long, and other things than rigup start services
+        if not self._handshake(host):  # services may have changed while the confirmation was pending
             return
         assert result.probe is not None
         paused = self.serving(host.name)
         if new := [name for name in paused if name not in shown]:
-            said = f"{host.name}: {', '.join(new)} started after the confirmation"
-            raise Refused(said, "run the same command again")
+            message = f"{host.name}: {', '.join(new)} started after the confirmation"
+            raise Refused(message, "run the same command again")
         try:
             self.outcome = _tuned(host, request, result.probe, paused, self.context.leases[host.name])
         finally:
@@ -144,7 +142,7 @@ class TuningRun(Run):
         result.state = "changed"
 
     def _ask(self, host: Host, services: tuple[str, ...]) -> None:
-        """Each service that was paused must answer again."""
+        """Checks that each paused service answers again."""
         for plan in self.plans[host.name]:
             if plan.service.name in services:
                 report(Progress(host.name, "service", text=f"waiting for {plan.service.name} to restart"))
@@ -152,9 +150,9 @@ class TuningRun(Run):
 
 
 def _tuned(host: Host, request: Request, probe: Probe, paused: tuple[str, ...], lease: Lease) -> TuningResult:
-    """Stages the tuner, runs it under systemd, and reads what it left.
+    """Stages the tuner, runs it under systemd, and reads its result.
 
-    Raises Refused once the lease is somebody else's; what was measured by then waits there for the next run.
+    Raises Refused if another run takes the lease; the result stays on the host for the next run.
     """
     plan = request.plan
     build = _require(host, plan, probe)
@@ -199,7 +197,7 @@ def _tuned(host: Host, request: Request, probe: Probe, paused: tuple[str, ...], 
 
 
 def _goes_on(host: Host, unit: str) -> bool:
-    """Whether this very tuning runs there already. Raises HostFailed where another one does."""
+    """Whether this tuning is already running on the host. Raises HostFailed if another one is."""
     words = ("list-units", "--plain", "--no-legend", "--state=active,activating,deactivating", "rigup-tune-*")
     running = [
         line.split()[0].removesuffix(".service") for line in remote.check_output(host, "systemctl", *words).splitlines()
@@ -213,7 +211,7 @@ def _goes_on(host: Host, unit: str) -> bool:
 
 
 def _require(host: Host, plan: Plan, probe: Probe) -> str:
-    """The folder of the build. Raises HostFailed where build, weights or the configs in use are not there."""
+    """The folder of the build. Raises HostFailed if the build, the weights or the current configs are missing."""
     assert plan.build is not None and plan.checkpoint is not None
     name = name_of(plan.build, probe.architecture, probe.os)
     weights = layout.weights_folder(plan.checkpoint.repo, plan.checkpoint.revision or "")
@@ -233,7 +231,7 @@ def _digest(request: Request, build: str) -> str:
 
 
 def _stage(host: Host, work: str, files: Mapping[str, str], job: Mapping[str, Any]) -> None:
-    """Puts the tuner, the program that runs it and its job into a folder, which becomes the worker's at the end."""
+    """Puts the tuner, the program that runs it and its job into a folder, which then belongs to the worker."""
     report(Progress(host.name, "tune", text="sending the tuner"))
     remote.make_folders(host, layout.TUNING)
     remote.script(host, 'rm -rf -- "$1"/*', layout.TUNING, doing=f"clearing {layout.TUNING}")
@@ -246,7 +244,7 @@ def _stage(host: Host, work: str, files: Mapping[str, str], job: Mapping[str, An
 
 
 def _read(host: Host, request: Request, result: dict[str, Any], probe: Probe) -> tuple[TunedKernel, Gain]:
-    """The kernel with its provenance. Raises HostFailed where the tuner made another one than the plan's."""
+    """The kernel with its provenance. Raises HostFailed if the tuner produced another kernel than the plan's."""
     plan, config = request.plan, request.plan.moe_config
     assert plan.build is not None and config is not None
     if result["name"] != config.file:
@@ -256,7 +254,7 @@ def _read(host: Host, request: Request, result: dict[str, Any], probe: Probe) ->
         )
     gain = gain_of(result["times"])
     machine = f"{host.name}: {config.device}, driver {probe.nvidia.loaded or 'unknown'}, {probe.os}"
-    said = {
+    provenance = {
         "measured_by": f"{getpass.getuser()}@{socket.gethostname()} with rigup tune",
         "measured_on": f"{machine}, {time.strftime('%Y-%m-%d', time.gmtime())}",
         "engine": f"{plan.build.engine} {plan.build.version}",
@@ -272,7 +270,7 @@ def _read(host: Host, request: Request, result: dict[str, Any], probe: Probe) ->
         block_shape=BLOCK_SHAPE,
         device=config.device,
         triton=result["triton"],
-        provenance=said,
+        provenance=provenance,
         launches=result["table"],
         measurements=gain.rows,
     )
@@ -280,7 +278,7 @@ def _read(host: Host, request: Request, result: dict[str, Any], probe: Probe) ->
 
 
 def keep(outcome: TuningResult, root: Path) -> Path:
-    """Writes the kernel into the fleet's own folder, in one step; returns where. Raises InputError where it cannot."""
+    """Writes the kernel into the fleet's folder atomically; returns its path. Raises InputError on failure."""
     path = root / FOLDER / path_of(outcome.tuned)
     fresh = path.with_name(f".{path.name}.new")
     try:

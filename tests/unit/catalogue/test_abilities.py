@@ -74,10 +74,14 @@ def test_a_release_that_was_not_read_counts_as_the_newest_before_it() -> None:
 
 
 def test_a_fleets_own_list_is_what_counts() -> None:
-    abilities = Abilities(engine="vllm", version="0.33.0", own=OWN, added={"architectures": frozenset({"MoreModel"})})
+    abilities = Abilities(
+        engine="vllm", version="0.33.0", own=OWN, added={"architectures": {"MoreModel": "our plugin"}}
+    )
     assert abilities.names("architectures") == {"OursForCausalLM", "MoreModel"}
     assert abilities.lacks("architectures", "MiniMaxM2ForCausalLM")
     assert abilities.names("tool_parsers") == {"ours"}
+    assert abilities.source("architectures", "MoreModel") == "our plugin"
+    assert abilities.source("architectures", "OursForCausalLM") == f"vllm-0.33.0.whl, sha256 {'a' * 64}"
 
 
 def test_llama_cpps_names_of_classes() -> None:

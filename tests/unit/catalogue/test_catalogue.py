@@ -217,4 +217,4 @@ def test_power_ranges_that_were_not_looked_up_say_so(catalogue: Catalogue) -> No
     looked_up = {"rtx-pro-6000-workstation", "rtx-pro-6000-server"}
     for gpu in catalogue.gpus:
         if gpu.power_range_w is not None:
-            assert ("NVML on the host has the last word" in gpu.sources["power_range_w"]) == (gpu.key not in looked_up)
+            assert ("NVML on the host is authoritative" in gpu.sources["power_range_w"]) == (gpu.key not in looked_up)

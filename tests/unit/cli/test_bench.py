@@ -60,7 +60,7 @@ BAD = {
     ),
     ("--concurrency", "1024", "--input", "1000000"): (
         "--concurrency 1024 with --input 1000000 needs 1024000000 prompt tokens at once",
-        "stay below 50000000 in total",
+        "use at most 50000000 in total",
     ),
     ("--warmup", "-1"): ("--warmup: -1 is not between 0 and 1000", "omit it to use the default"),
     ("--timeout", "0"): ("--timeout: 0 is not between 1 and 86400", "omit it to use the default"),
@@ -68,7 +68,7 @@ BAD = {
     ("--csv", "-", "--json"): ("--csv - and --json both write to standard output", "name a file for the CSV"),
     ("--csv", "nowhere/a.csv", "--json"): (
         "--csv: nowhere/a.csv: No such file or directory",
-        "name a file in a folder that you may write to, or - for standard output",
+        "name a file in a writable folder, or - for standard output",
     ),
     ("--api-key-file", "key"): ("--api-key-file: key does not exist", "create it below ., or correct the path"),
 }

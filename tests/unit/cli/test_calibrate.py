@@ -86,7 +86,7 @@ def test_three_starts_change_what_the_next_plan_counts(capsys: pytest.CaptureFix
     wanted = calibration["wanted_mib"]
     after = plans()[0]
     assert [gpu.overhead_mib for gpu in after.memory] == [gpu.overhead_mib + wanted - 900 for gpu in before.memory]
-    (figure,) = (figure for figure in after.figures if figure.figure == "overhead of a GPU")
+    (figure,) = (figure for figure in after.figures if figure.figure == "overhead per GPU")
     assert figure.source == calibration_source(fleet)
     assert figure.source.startswith("measured on 3 starts, 2026-11-01 to 2026-11-03: at most ")
 

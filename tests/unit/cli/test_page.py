@@ -203,15 +203,15 @@ def test_a_sweep_is_drawn_as_rates_and_latencies_with_its_cap() -> None:
     page = read(fleet_page(fleet(host())))
     titles = [chart.all("title")[0].text for chart in page.of_class("chart")]
     assert titles == [
-        "Output tokens a second against requests at once, chat on gpu1.lan",
+        "Output tokens per second against requests at once, chat on gpu1.lan",
         "TTFT, time to the first token, against requests at once, chat on gpu1.lan",
         "TPOT, time per token after the first, against requests at once, chat on gpu1.lan",
         "ITL, time between two pieces, against requests at once, chat on gpu1.lan",
         "Latency percentiles at 1 at once, 256 tokens in, 100 out, chat on gpu1.lan",
-        "Output tokens a second over time, 1 at once; 256 tokens in, 100 out, chat on gpu1.lan",
+        "Output tokens per second over time, 1 at once; 256 tokens in, 100 out, chat on gpu1.lan",
     ]
     rates = page.of_class("chart")[0]
-    assert "From 512 at once on the engine ran at most 256 and queued the rest." in rates.all("desc")[0].text
+    assert "From 512 at once the engine ran at most 256 and queued the rest." in rates.all("desc")[0].text
     assert len(rates.of_class("hollow")) == 5
     assert "capped: 256 ran" in rates.text and "6 Nov" in rates.text
     figures = page.all("figure")[0].all("tr")[-1]
@@ -224,7 +224,7 @@ def test_a_level_without_an_answer_is_no_point() -> None:
     page = read(fleet_page(fleet(host(services=(service(results=({**run, "levels": [*run["levels"], silent]},)),)))))
     assert [len(chart.all("circle")) for chart in page.of_class("chart")] == [3, 9, 9, 9]
     only = read(fleet_page(fleet(host(services=(service(results=({**run, "levels": [silent]},)),)))))
-    assert "Not one answer came." in only.text and only.of_class("chart") == []
+    assert "No request was answered." in only.text and only.of_class("chart") == []
 
 
 def test_memory_is_planned_against_measured() -> None:
@@ -251,12 +251,12 @@ def test_releases_are_newest_first_with_what_they_changed() -> None:
     assert "current" in kept.children[0].text and "never answered" in kept.children[2].text
     assert [one.text for one in kept.children[1].all("code")] == ["--parallel 4 -> 8", "+ --flash-attn on"]
     unknown = read(fleet_page(fleet(host(services=(service(releases=None),)))))
-    assert "The host could not be asked for them." in unknown.text
+    assert "Could not read them from the host." in unknown.text
 
 
 def test_it_says_when_it_was_made_by_what_and_from_what() -> None:
     foot = " ".join(read(fleet_page(fleet())).all("footer")[0].text.split())
-    assert "Made 2026-11-21 20:15:00 UTC by rigup 0.1.0" in foot
+    assert "Created 2026-11-21 20:15:00 UTC by rigup 0.1.0" in foot
     assert f"sha256:{'3f' * 32}" in foot and f"9bdbc17{'0' * 33}" in foot
     bare = replace(fleet(), origin=Origin("homelab", "2026-11-21 20:15:00 UTC", "0.1.0", "", ""))
     assert "no lock" in fleet_page(bare) and "not from a commit" in fleet_page(bare)

@@ -11,7 +11,7 @@ from rigup.cli.main import main
 from rigup.cli.page.writing import check_writable, write_page
 from rigup.errors import InputError
 
-HINT = "name a file in a folder that you may write to, or - for standard output"
+HINT = "name a file in a writable folder, or - for standard output"
 
 
 @pytest.mark.parametrize(

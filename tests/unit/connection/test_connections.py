@@ -20,7 +20,7 @@ HOSTS = PARALLEL_HOSTS + 20
 def test_more_hosts_than_are_greeted_at_a_time_hold_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answers, speaking, most = Event(), 0, 0
 
-    def greets(host: Any, password: str | None, services: bool) -> str:
+    def greets(host: Any, password: str | None) -> str:
         nonlocal speaking, most
         speaking += 1
         most = max(most, speaking)

@@ -28,7 +28,7 @@ class SudoHost:
 @pytest.fixture(autouse=True)
 def greeting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        sudo, "shake_hands", lambda *_, **__: Handshake("1000", "ada", "password", "", False, Probe(), {}, {})
+        sudo, "shake_hands", lambda *_, **__: Handshake("1000", "ada", "password", "", False, Probe(), {})
     )
 
 

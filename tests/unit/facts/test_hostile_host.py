@@ -206,7 +206,7 @@ LEFT: dict[str, Any] = {
 @SLOW
 @given(documents(LEFT))
 def test_what_is_left_over(text: str) -> None:
-    found = read_safely(lambda: read_leftovers(text), "left over", raises=Unreadable)
+    found = read_safely(lambda: read_leftovers(text), "leftovers", raises=Unreadable)
     assert found is None or all(isinstance(one.text, str) for one in removals(found, [], []))
 
 

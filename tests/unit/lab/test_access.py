@@ -70,7 +70,7 @@ def test_group_data_is_written_once_and_then_the_users(tmp_path: Path) -> None:
     data.write_text("# mine\n")
     access.write_inventory(RECORD, LabFolder("b"), tmp_path)
     assert data.read_text() == "# mine\n"
-    access.write_inventory(RECORD.model_copy(update={"rig": RIG}), LabFolder("b"), tmp_path, anew=True)
+    access.write_inventory(RECORD.model_copy(update={"rig": RIG}), LabFolder("b"), tmp_path, overwrite=True)
     names = read(data.read_text())
     assert names["rig"] == RIG
     assert names["services"] == {"chat": {"model": "SmolLM2-135M-Instruct"}}

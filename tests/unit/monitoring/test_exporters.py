@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rigup.catalogue.monitoring import exporter_facts
+from rigup.catalogue.tools.monitoring import exporter_facts
 from rigup.lock import Lock
 from rigup.monitoring.alerts import ALERTS, alerts_yml
 from rigup.monitoring.exporters import exporter_files

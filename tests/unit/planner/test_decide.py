@@ -352,7 +352,9 @@ def test_the_same_question_has_the_same_answer() -> None:
 
 def test_every_figure_of_a_plan_has_a_source() -> None:
     figures = decided("4x B200", {"checkpoint": FP8}).figures
-    assert {"memory", "memory bandwidth", "shape", "parameters", "size", "one token"} <= {f.figure for f in figures}
+    assert {"memory", "memory bandwidth", "shape", "parameters", "size", "size per token"} <= {
+        f.figure for f in figures
+    }
     assert all(figure.source and figure.value for figure in figures)
 
 

@@ -1,4 +1,4 @@
-"""A driver branch that keeps more of each GPU leaves less to a plan, and the plan says so."""
+"""A driver branch that reserves more of each GPU leaves less to a plan, and the plan says so."""
 
 from __future__ import annotations
 

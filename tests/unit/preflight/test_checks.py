@@ -264,7 +264,7 @@ def test_a_card_with_another_memory_than_the_catalogue_says() -> None:
 def test_a_card_that_is_split() -> None:
     split = replace(CARDS[3], mig=True)
     assert messages(replace(GOOD, gpus=(*CARDS[:3], split)), FOUR) == [
-        "GPU 3 (NVIDIA GeForce RTX 3090, GPU-3): declared: whole; found: split, MIG is on"
+        "GPU 3 (NVIDIA GeForce RTX 3090, GPU-3): declared: a whole GPU; found: MIG is on"
     ]
 
 

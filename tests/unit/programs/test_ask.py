@@ -225,27 +225,6 @@ def test_a_service_that_still_loads_is_asked_again_later() -> None:
         assert ask(url) == {"state": "starting", "why": "HTTP 503: Loading model"}
 
 
-def test_early_answers_and_refusals_come_line_by_line(tmp_path: Path) -> None:
-    broken = {"url": "http://127.0.0.1:1", "unit": UNIT, "model": "a-model", "question": "Hm?", "max_tokens": 1}
-    broken["key_file"] = None
-    pretty = json.dumps(COMPLETION, indent=1).encode()
-    with serving(completing(answer(pretty))) as url:
-        lines = {"ok": broken | {"url": url}, "refused": broken, "keyless": broken | {"key_file": "/no/such/key"}}
-        file = tmp_path / "questions"
-        file.write_text(
-            "ask somebody 'else'\n"
-            + "".join(f"{program.REMEMBERED} {name} {program.early_question(line)}\n" for name, line in lines.items())
-        )
-        words = [sys.executable, "-IS", "-c", OWN + "ask.ask_early(sys.argv[1])", str(file)]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
-    said, *refused = done.stdout.splitlines()
-    mark, name, text = said.split(" ", 2)
-    assert (mark, name) == (program.EARLY, "ok")
-    reply = read_reply(text)
-    assert (reply.state, reply.text) == ("answered", "Paris.")
-    assert refused == [f"{program.EARLY} refused ", f"{program.EARLY} keyless "]
-
-
 @contextmanager
 def dribbling(first: bytes, pause: float) -> Iterator[str]:
     """An address whose answers begin well, and then go on by a byte for ever."""
@@ -300,22 +279,12 @@ def test_nothing_is_said_to_a_port_of_somebody_else(tmp_path: Path) -> None:
         request |= {"url": url, "health": "/health", "wait_s": 5, "timeout_s": 5}
         words = [sys.executable, "-EsS", str(PROGRAMS / "ask.py")]
         done = subprocess.run(words, input=json.dumps(request), capture_output=True, text=True, timeout=60, check=True)
-        (tmp_path / "questions").write_text(f"{program.REMEMBERED} name {program.early_question(request)}\n")
-        early = [
-            sys.executable,
-            "-EsS",
-            "-c",
-            "import ask, sys; ask.ask_early(sys.argv[1])",
-            str(tmp_path / "questions"),
-        ]
-        told = subprocess.run(early, capture_output=True, text=True, timeout=60, check=True, cwd=PROGRAMS)
     who = pwd.getpwuid(os.getuid()).pw_name
     port = url.rpartition(":")[2]
     why = f"port {port} belongs to user {who} (pid {os.getpid()}, "
     said = json.loads(done.stdout)
     assert said["state"] == "failed"
     assert said["why"].startswith(why) and said["why"].endswith(f"), not to {UNIT}")
-    assert told.stdout == f"{program.EARLY} name \n"
     assert heard == []
 
 

@@ -97,9 +97,9 @@ def test_the_driver_and_its_packages(probe: Probe, plan: Plan) -> None:
         ({"command": ["bin/llama-server", "--parallel", "2"]}, ("command", "1; the plan: 2")),
         (
             {"environment": {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "A": "b"}},
-            ("environment", "A not the plan's"),
+            ("environment", "differs from the plan: A"),
         ),
-        ({"moe_configs": {"E=8.json": "ab12"}}, ("config", "moe_configs is not the plan's")),
+        ({"moe_configs": {"E=8.json": "ab12"}}, ("config", "moe_configs differs from the plan")),
     ],
 )
 def test_a_release_of_something_else(probe: Probe, plan: Plan, wanted: dict[str, Any], found: tuple[str, str]) -> None:
@@ -107,9 +107,9 @@ def test_a_release_of_something_else(probe: Probe, plan: Plan, wanted: dict[str,
 
 
 def test_what_a_release_needs_is_gone(probe: Probe, plan: Plan) -> None:
-    assert one(replace(probe, builds=()), plan)[2] == "/opt/rigup/builds/llama.cpp-b1-abc is gone"
+    assert one(replace(probe, builds=()), plan)[2] == "/opt/rigup/builds/llama.cpp-b1-abc no longer exists"
     assert one(replace(probe, weights=()), plan)[:2] == ("checkpoint", "chat")
-    assert one(replace(probe, releases={}), plan) == ("not applied", "chat", "no release of it is on this host")
+    assert one(replace(probe, releases={}), plan) == ("not applied", "chat", "has no release on this host")
 
 
 def test_a_build_of_a_host_that_is_not_trusted_with_it(probe: Probe, plan: Plan) -> None:
@@ -129,7 +129,7 @@ def test_a_unit_that_was_meddled_with(probe: Probe, plan: Plan) -> None:
     edited = "/usr/lib/systemd/system/service.d/10-all.conf /etc/systemd/system/rigup-chat.service.d/override.conf"
     (found,) = drift(replace(probe, units={"chat": UnitState(active="active", overrides=edited)}), plan)
     assert (found.what, found.message) == ("unit overrides", edited.split()[1])
-    assert found.hint == "systemctl revert rigup-chat.service takes them away; apply leaves them"
+    assert found.hint == "to remove them: systemctl revert rigup-chat.service; apply keeps them"
 
 
 def test_a_service_that_no_plan_names(probe: Probe, plan: Plan) -> None:
@@ -144,5 +144,5 @@ def test_in_words(probe: Probe, plan: Plan) -> None:
     found = drift(replace(probe, units={"chat": UnitState(active="active", overrides=edited)}), plan)
     file = io.StringIO()
     show_drift({"gpu1": found, "gpu2": ()}, Console(file=file, width=200))
-    hint = "systemctl revert rigup-chat.service takes them away; apply leaves them"
-    assert file.getvalue() == f"gpu1: not as planned\n  ! chat unit overrides: {edited}\n    hint: {hint}\n"
+    hint = "to remove them: systemctl revert rigup-chat.service; apply keeps them"
+    assert file.getvalue() == f"gpu1: differs from the plan\n  ! chat unit overrides: {edited}\n    hint: {hint}\n"

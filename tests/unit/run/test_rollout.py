@@ -230,7 +230,7 @@ def test_another_lock_another_plan_or_another_host_is_another_rollout(tmp_path: 
     with pytest.raises(Refused) as caught:
         rollout_state.resume(fleet, plans)
     assert caught.value.message.startswith(f"{said} with another rigup.lock: sha256 ")
-    assert caught.value.hint == "restore that lock, or leave out --resume to start again"
+    assert caught.value.hint == "restore that lock, or omit --resume to start again"
 
 
 def test_a_file_that_is_no_rollout_and_a_folder_that_cannot_be_written_are_said(tmp_path: Path, state: Path) -> None:

@@ -73,8 +73,7 @@ def test_an_incomplete_split_names_the_missing_shard() -> None:
     with pytest.raises(InputError) as error:
         gguf_files(REPO, "Q4_K_M", "", without)
     assert error.value.message == (
-        "org/model: Q4_K_M is incomplete: 3 of 4 shards exist, Q4_K_M/MiniMax-M2.1-Q4_K_M-00003-of-00004.gguf is "
-        "missing"
+        "org/model: Q4_K_M is incomplete: 3 of 4 shards exist; missing: Q4_K_M/MiniMax-M2.1-Q4_K_M-00003-of-00004.gguf"
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rigup.artifacts import LockedImage
-from rigup.catalogue.containers import container_facts
+from rigup.catalogue.tools.containers import container_facts
 from rigup.lock import Lock, LockedCheckpoint, LockedFile
 from rigup.plan import BoundPlan
 from rigup.planner.inputs.rig_and_services import read_rig, read_services

@@ -12,7 +12,7 @@ import pytest
 
 from rigup.catalogue.catalogue import load_catalogue
 from rigup.catalogue.moe_configs import load_moe_configs
-from rigup.catalogue.tuners import tuner
+from rigup.catalogue.tools.tuners import tuner
 from rigup.commands.tuning import TOKENS, tuning_job
 from rigup.errors import InputError
 from rigup.lock import Lock, LockedCheckpoint, LockedFile, LockedSource

@@ -24,7 +24,7 @@ Sources = Mapping[str, str]
 def sources(archive: Path, root: str) -> dict[str, str]:
     """The files of a source archive that are read here, by their path below the archive's `root`. Nothing is unpacked.
 
-    Raises KeyError where they are larger than any such files, and what tarfile raises where it cannot be read.
+    Raises KeyError if they are too large, and what tarfile raises if the archive cannot be read.
     """
     found: dict[str, str] = {}
     left = LARGEST

@@ -27,7 +27,7 @@ _WHEELS = {"vllm": vllm, "sglang": sglang}
 
 
 def read_names(engine: str, wheel: zipfile.ZipFile) -> tuple[set[str], set[str]]:
-    """The options and variables of an engine, read from its wheel. Raises KeyError where none are found."""
+    """The options and variables of an engine, read from its wheel. Raises KeyError if it finds none."""
     reader = _WHEELS[engine]
     options, variables = reader.options(wheel), reader.variables(wheel)
     if not options or not variables:
@@ -36,7 +36,7 @@ def read_names(engine: str, wheel: zipfile.ZipFile) -> tuple[set[str], set[str]]
 
 
 def wheel_abilities(engine: EngineName, version: str, wheel: zipfile.ZipFile, file: str, sha256: str) -> AbilityList:
-    """What a release can serve, read from its wheel. Raises one of UNREADABLE where it is not as expected."""
+    """What a release can serve, read from its wheel. Raises one of UNREADABLE if it is not as expected."""
     reader = _WHEELS[engine]
     return AbilityList(
         engine=engine,

@@ -16,7 +16,7 @@ REASONING_PARSERS = "sglang/srt/parser/reasoning_parser.py"
 
 
 def options(wheel: zipfile.ZipFile) -> set[str]:
-    """Literal options, and those that are derived from annotated fields: `name: A[type, "help"]` or `Arg(...)`."""
+    """Literal options, and those derived from annotated fields: `name: A[type, "help"]` or `Arg(...)`."""
     found: set[str] = set()
     for tree in trees(wheel, OPTIONS):
         for names, _ in added_arguments(tree):
@@ -28,7 +28,7 @@ def options(wheel: zipfile.ZipFile) -> set[str]:
 
 
 def variables(wheel: zipfile.ZipFile) -> set[str]:
-    """Every SGLANG_ and SGL_ name in the package, tests left out."""
+    """Every SGLANG_ and SGL_ name in the package, except in its tests."""
     names: set[str] = set()
     for member in wheel.namelist():
         if member.startswith("sglang/") and member.endswith(".py") and "/test/" not in member:
@@ -85,11 +85,11 @@ def _annotated(node: ast.AnnAssign, annotation: ast.Subscript) -> set[str]:
         if isinstance(part, ast.Constant | ast.JoinedStr | ast.BinOp):
             names = {plain}
         if isinstance(part, ast.Call) and getattr(part.func, "id", "") == "Arg":
-            said = {key.arg: key.value for key in part.keywords}
-            if getattr(said.get("no_cli"), "value", False):
+            keywords = {key.arg: key.value for key in part.keywords}
+            if getattr(keywords.get("no_cli"), "value", False):
                 return set()
-            name = str(getattr(said.get("cli_name"), "value", plain))
-            names = {name} | {str(alias.value) for alias in getattr(said.get("aliases"), "elts", [])}
-            if "action" in said and "BooleanOptional" in ast.unparse(said["action"]):
+            name = str(getattr(keywords.get("cli_name"), "value", plain))
+            names = {name} | {str(alias.value) for alias in getattr(keywords.get("aliases"), "elts", [])}
+            if "action" in keywords and "BooleanOptional" in ast.unparse(keywords["action"]):
                 names.add(f"--no-{name[2:]}")
     return names

@@ -48,7 +48,7 @@ def keys(value: ast.expr) -> set[str]:
 
 
 def keys_in(wheel: zipfile.ZipFile, path: str, name: str) -> set[str]:
-    """The literal keys of what a name is assigned in a file. Raises KeyError where there are none."""
+    """The literal keys of what a name is assigned in a file. Raises KeyError if there are none."""
     found = {key for value in assigned(ast.parse(wheel.read(path))).get(name, ()) for key in keys(value)}
     if not found:
         raise KeyError(f"no {name} in {path}")

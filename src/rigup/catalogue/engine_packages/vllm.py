@@ -15,7 +15,7 @@ BOOLEAN = ("bool", "bool | None", "Optional[bool]")
 
 
 def options(wheel: zipfile.ZipFile) -> set[str]:
-    """Literal options, fields of FrontendArgs, and the negation of each boolean one."""
+    """Literal options, fields of FrontendArgs, and the negation of each boolean option."""
     found: set[str] = set()
     booleans: set[str] = set()
     for tree in trees(wheel, OPTIONS):

@@ -155,7 +155,7 @@ def show_changes(
     for change in changes:
         unit = "points" if change.figure == FAILED else "%"
         noise = "?" if change.noise is None else f"± {change.noise:.1f} {unit}"
-        said = {"noise": "within noise", "unknown": "too few requests to tell"}.get(change.verdict, change.verdict)
+        verdict = {"noise": "within noise", "unknown": "too few requests to tell"}.get(change.verdict, change.verdict)
         table.add_row(
             *(f"{value:,}" for value in change.level),
             change.figure.replace("_per_second", "/s").replace("_percent", " %").replace("_", " "),
@@ -163,7 +163,7 @@ def show_changes(
             _short(change.after),
             f"{change.percent:+.1f} {unit}",
             noise,
-            said,
+            verdict,
             style=COLOURS[change.verdict],
         )
     console.print(table)

@@ -27,7 +27,7 @@ class Console(rich.console.Console):
         self._file = new_file
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """As rich's, with every text printable and without links."""
+        """Renders like rich, with every text printable and without links."""
         for segment in super().render(renderable, options):
             if segment.control:
                 yield segment

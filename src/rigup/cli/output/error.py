@@ -1,4 +1,4 @@
-"""How an error is shown: one message, one hint."""
+"""Prints errors: one message and one hint."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rigup.errors import RigupError
 
 
 def show_error(error: RigupError, as_json: bool) -> None:
-    """One message and one hint on standard error; as JSON on standard output as well, for who reads that."""
+    """Prints message and hint to standard error; with as_json also to standard output as JSON."""
     if as_json:
         print(json.dumps({"schema": 1, "error": {"message": error.message, "hint": error.hint}}))
     print(f"rigup: {error.message}", file=sys.stderr)

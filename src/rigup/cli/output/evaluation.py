@@ -26,9 +26,9 @@ def show_result(result: dict[str, Any], console: Console) -> None:
     table = Table(box=None, pad_edge=False)
     for column in ("task", "score of", "value", "questions"):
         table.add_column(column, overflow="fold")
-    for task, said in result["tasks"].items():
-        for score in said["scores"]:
-            cells = (task, _metric(score["metric"], score["filter"]), _value(score), str(said["questions"] or "-"))
+    for task, scores in result["tasks"].items():
+        for score in scores["scores"]:
+            cells = (task, _metric(score["metric"], score["filter"]), _value(score), str(scores["questions"] or "-"))
             table.add_row(*map(escape, cells))
     console.print(table)
 

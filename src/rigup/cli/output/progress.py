@@ -107,10 +107,10 @@ class PlainProgress:
             began = now
             self.began[progress.host] = (progress.step, now)
         words, last = self.shown.get(progress.host, ("", 0.0))
-        said = f"{progress.step}: {progress.text}"
+        line = f"{progress.step}: {progress.text}"
         log = progress.step in ("log", "api key")
-        if log or said.split(":")[:2] != words.split(":")[:2] or now - last >= PLAIN_EVERY_SECONDS:
-            self.shown[progress.host] = (said, now)
+        if log or line.split(":")[:2] != words.split(":")[:2] or now - last >= PLAIN_EVERY_SECONDS:
+            self.shown[progress.host] = (line, now)
             elapsed = seconds_text(now - began)
             parts = [
                 f"{progress.host}  {progress.step}",

@@ -29,12 +29,12 @@ def show_changes(results: list[HostResult], console: Console) -> int:
 
 
 def show_left_over(run: Run, console: Console) -> None:
-    """Prints services that are on hosts but not in the inventory and that this run keeps."""
+    """Prints services that are on hosts but not in the inventory, unless this run removes them."""
     for result in run.results.values():
         if result.probe is None or run.context.settings[result.host].remove:
             continue
         if names := left_over(result.probe, run.plans[result.host]):
-            words = f"{result.host}: not in the inventory: {', '.join(names)} (rigup apply --remove removes it)"
+            words = f"{result.host}: not in the inventory: {', '.join(names)} (to remove: rigup apply --remove)"
             console.print(words, style="yellow", markup=False, highlight=False, soft_wrap=True)
 
 
@@ -54,7 +54,7 @@ def show_results(results: list[HostResult], console: Console) -> None:
         outcome = {
             "unchanged": "no changes",
             "changed": f"{count} change{'s' if count != 1 else ''}",
-            "differs": f"{count} to change" if count else "not as planned",
+            "differs": f"{count} to change" if count else "differs from the plan",
             "pending": "no changes",
         }.get(result.state, result.state)
         line = f"[{colour}]{escape(result.host)}: {outcome}[/] in {seconds_text(result.seconds)}"

@@ -53,10 +53,10 @@ def _unanswered(result: HostResult) -> str:
     return "not asked" if result.state in _TAKES_NO_PART else NO_ANSWER
 
 
-def with_kernels(found: dict[str, Any], plan: Plan, said: str | None) -> dict[str, Any]:
+def with_kernels(found: dict[str, Any], plan: Plan, kernels: str | None) -> dict[str, Any]:
     """Adds the state of tuned kernels from the service's log; it is drift if the engine found none of the given."""
-    found = found | {"moe_config": said}
-    if runs_without_ours(plan, said):
+    found = found | {"moe_config": kernels}
+    if runs_without_ours(plan, kernels):
         found["drift"] = ", ".join(part for part in (found["drift"], "moe config") if part != "none")
     return found
 

@@ -24,7 +24,7 @@ class Unread:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        """As the stream's."""
+        """Like the stream's."""
         if not self._silent:
             try:
                 self._stream.write(text)
@@ -33,7 +33,7 @@ class Unread:
         return len(text)
 
     def flush(self) -> None:
-        """As the stream's."""
+        """Like the stream's."""
         if not self._silent:
             try:
                 self._stream.flush()

@@ -1,4 +1,4 @@
-"""The words of a command line: what no verb can use is refused before any looks at it, and numbers are ASCII digits."""
+"""Checks the words of a command line before any verb uses them; numbers must be ASCII digits."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ _DECIMAL = re.compile(r"[+-]?[0-9]{1,15}(\.[0-9]{1,15})?")
 
 
 def check_words(words: Sequence[str]) -> None:
-    """Raises InputError for an empty word, and for one with control characters, or too long, or not UTF-8."""
+    """Raises InputError for a word that is empty, too long, not UTF-8, or has control characters."""
     option = ""
     for number, word in enumerate(words, 1):
         name, given, value = word.partition("=") if re.match(r"--?[a-z]", word) else ("", "", word)
         where = (name if given else option) or f"argument {number}"
         if not value.strip() and (given or not name):
-            raise InputError(f"{where}: empty", "leave it out, or write a value" if name or option else "leave it out")
+            raise InputError(f"{where}: empty", "omit it, or give a value" if name or option else "omit it")
         if len(word) > LONGEST:
             raise InputError(f"{where}: {len(word):,} characters", f"write at most {LONGEST:,} characters")
         if any(unicodedata.category(character) == "Cs" for character in word):
             raise InputError(f"{where}: not UTF-8", "write it in UTF-8")
         if any(unicodedata.category(character) == "Cc" for character in word):
-            raise InputError(f"{where}: has a control character in it", "write it on one line, in printable characters")
+            raise InputError(f"{where}: contains a control character", "write it on one line, in printable characters")
         option = name if name and not given else ""
 
 
 def whole_number(flag: str, least: int = -(10**15), most: int = 10**15) -> Callable[[str], int]:
-    """What `argparse` reads a whole number with. Raises InputError naming the flag."""
+    """Returns an argparse type for a whole number. It raises InputError naming the flag."""
 
     def read(text: str) -> int:
         if not _WHOLE.fullmatch(text):
             raise InputError(f'{flag}: "{_cut(text)}" is not a whole number', "write it in the digits 0 to 9")
         if not least <= int(text) <= most:
-            raise InputError(f"{flag}: {text} is not between {least:,} and {most:,}", "leave it out to use the default")
+            raise InputError(f"{flag}: {text} is not between {least:,} and {most:,}", "omit it to use the default")
         return int(text)
 
     return read
 
 
 def decimal_number(flag: str) -> Callable[[str], float]:
-    """What `argparse` reads a number with, which may have a decimal point. Raises InputError naming the flag."""
+    """Returns an argparse type for a number with an optional decimal point. It raises InputError naming the flag."""
 
     def read(text: str) -> float:
         if not _DECIMAL.fullmatch(text):

@@ -1,4 +1,4 @@
-"""The benchmarks of one service: charts, and the figures of each as a table. Pure."""
+"""The benchmarks of one service: charts, each with its figures as a table. Pure."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ AT_ONCE = "requests at once"
 
 
 def benchmark_part(results: Sequence[Result], of: str, id_: str) -> list[Child]:
-    """Charts of the last sweep, of the last other run, and over time. of: whose, for titles. results: newest first."""
+    """Charts of the last sweep, the last other run, and the history. of: for titles. results: newest first."""
     if not results:
-        return [element("p", "Not measured yet: ", element("code", "rigup bench"), " does.", class_="none")]
+        return [element("p", "Not measured yet. To measure: ", element("code", "rigup bench"), ".", class_="none")]
     figures: list[Child] = []
     notes: list[Child] = []
     for number, sweep in enumerate(sweeps(results)):
@@ -53,21 +53,21 @@ def benchmark_part(results: Sequence[Result], of: str, id_: str) -> list[Child]:
     figures += [_history(one, of, f"{id_}-history{number}") for number, one in enumerate(histories(results))]
     if not figures:
         notes.append(_about(results[0], "Last run"))
-        notes.append(element("p", "Not one answer came.", class_="none"))
+        notes.append(element("p", "No request was answered.", class_="none"))
     return [*notes, element("div", figures, class_="charts") if figures else None]
 
 
 def _about(result: Result, what: str) -> Markup:
-    """When a result was measured, on what, and what its reader should know."""
+    """When and with what a result was measured, and its notes."""
     endpoint = result["endpoint"]
     engine = f"{endpoint.get('engine') or ''} {endpoint.get('version') or ''}".strip()
-    said = [f"{what}: {result['began'].replace('T', ' ').replace('Z', ' UTC')}", engine]
-    said += [f"release {result['release']}" if result.get("release") else ""]
-    said += [f"not as planned: {', '.join(map(str, result['drift']))}" if result.get("drift") else ""]
+    parts = [f"{what}: {result['began'].replace('T', ' ').replace('Z', ' UTC')}", engine]
+    parts += [f"release {result['release']}" if result.get("release") else ""]
+    parts += [f"differs from the plan: {', '.join(map(str, result['drift']))}" if result.get("drift") else ""]
     notes = [element("li", str(note)) for note in result.get("notes") or ()]
     return element(
         "div",
-        element("p", ", ".join(part for part in said if part), "."),
+        element("p", ", ".join(part for part in parts if part), "."),
         element("ul", notes, class_="notes") if notes else None,
         class_="about",
     )
@@ -81,7 +81,7 @@ def _throughput(sweep: Sweep, earlier: Sweep | None, of: str, id_: str) -> Marku
         lines.append(Series(f"{when:%-d %b}", _rates(earlier.levels), "before"))
     every = [point for line in lines for point in line.points]
     chart = Chart(
-        f"Output tokens a second against requests at once, {of}", _throughput_words(sweep), AT_ONCE, tuple(lines)
+        f"Output tokens per second against requests at once, {of}", _throughput_words(sweep), AT_ONCE, tuple(lines)
     )
     x = powers_of_two([point.x for point in every], LEFT, RIGHT)
     y = from_zero(max(point.y for point in every), BOTTOM, TOP)
@@ -92,7 +92,7 @@ def _throughput(sweep: Sweep, earlier: Sweep | None, of: str, id_: str) -> Marku
 
 
 def _rates(levels: Sequence[Level], marked: bool = False) -> tuple[Point, ...]:
-    """A point a level. The first capped one says how many requests ran."""
+    """A point per level. The first capped one is marked with how many requests ran."""
     first = next((level for level in levels if is_capped(level)), None)
     return tuple(
         Point(
@@ -108,11 +108,11 @@ def _rates(levels: Sequence[Level], marked: bool = False) -> tuple[Point, ...]:
 def _throughput_words(sweep: Sweep) -> str:
     rates = [(level["output_tokens_per_second"]["mean"], level["concurrency"]) for level in sweep.levels]
     first, best = rates[0], max(rates)
-    words = f"From {first[0]:,.0f} tokens/s at {first[1]:,} at once to at most {best[0]:,.0f} at {best[1]:,}."
+    words = f"From {first[0]:,.0f} tokens/s at {first[1]:,} at once to a maximum of {best[0]:,.0f} at {best[1]:,}."
     capped = [level for level in sweep.levels if is_capped(level)]
     if capped:
         ran = capped[0]["engine"]["running_most"]
-        words += f" From {capped[0]['concurrency']:,} at once on the engine ran at most {ran:,} and queued the rest."
+        words += f" From {capped[0]['concurrency']:,} at once the engine ran at most {ran:,} and queued the rest."
     return words
 
 
@@ -133,16 +133,16 @@ def _latency(sweep: Sweep, key: str, words: Sequence[str], of: str, id_: str) ->
     name, meaning = words
     levels = [level for level in sweep.levels if level[key]]
     if not levels:
-        return figure(name, meaning, element("p", "No answer had that many tokens.", class_="none"), None)
+        return figure(name, meaning, element("p", "No answer had enough tokens.", class_="none"), None)
     lines = [
         Series(part, tuple(Point(level["concurrency"], level[key][part]) for level in levels), look)
         for part, look in PERCENTILES
     ]
     last = levels[-1]
-    said = ", ".join(f"{part} {short(last[key][part])} ms" for part in ("p50", "p95", "p99"))
+    percentiles = ", ".join(f"{part} {short(last[key][part])} ms" for part in ("p50", "p95", "p99"))
     chart = Chart(
         f"{name}, time {meaning}, against requests at once, {of}",
-        f"At {last['concurrency']:,} at once: {said}. The axis of milliseconds is logarithmic.",
+        f"At {last['concurrency']:,} at once: {percentiles}. The millisecond axis is logarithmic.",
         AT_ONCE,
         tuple(lines),
     )
@@ -168,7 +168,7 @@ def _single(level: Level, result: Result, of: str, id_: str) -> Markup:
     ]
     rate = level["output_tokens_per_second"]["mean"]
     title = f"Latency percentiles at {level['concurrency']:,} at once, {lengths(level)}, {of}"
-    said = "; ".join(f"{s.name} p50 {short(s.p50)}, p95 {short(s.p95)}, p99 {short(s.p99)} ms" for s in strips)
+    percentiles = "; ".join(f"{s.name} p50 {short(s.p50)}, p95 {short(s.p95)}, p99 {short(s.p99)} ms" for s in strips)
     heads = ("figure", "mean ms", "p50 ms", "p95 ms", "p99 ms", "count")
     rows: list[tuple[str, ...]] = [
         (
@@ -179,7 +179,7 @@ def _single(level: Level, result: Result, of: str, id_: str) -> Markup:
         for key, name, _ in LATENCIES
         if level[key]
     ]
-    drawn = strip_chart(title, f"{said}. The axis is logarithmic.", strips, id_)
+    drawn = strip_chart(title, f"{percentiles}. The axis is logarithmic.", strips, id_)
     at_once = "One request at a time" if level["concurrency"] == 1 else f"{level['concurrency']:,} at once"
     about = f"{rate:,.1f} tokens/s; {lengths(level)}; {result['began'][:10]}"
     return figure(at_once, about, drawn, table(heads, rows, title))
@@ -197,9 +197,9 @@ def _history(history: LevelHistory, of: str, id_: str) -> Markup:
     first, last = history.moments[0], history.moments[-1]
     percent = 100 * (last.rate - first.rate) / first.rate
     chart = Chart(
-        f"Output tokens a second over time, {sizes}, {of}",
-        f"{len(points)} runs: {first.rate:,.1f} at first, {last.rate:,.1f} in the end ({percent:+.1f} %).",
-        "when it was measured (UTC)",
+        f"Output tokens per second over time, {sizes}, {of}",
+        f"{len(points)} runs: {first.rate:,.1f} in the first, {last.rate:,.1f} in the last ({percent:+.1f} %).",
+        "time of measurement (UTC)",
         (Series(short(last.rate), tuple(points), "one"),),
         tuple(events),
     )

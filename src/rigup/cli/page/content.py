@@ -21,7 +21,7 @@ STATES: dict[State, tuple[str, str, str]] = {
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a page comes from. lock: sha256 of the lock, "" where there is none. commit: of the fleet folder, or ""."""
+    """The origin of a page. lock: sha256 of the lock, "" without one. commit: of the fleet folder, or ""."""
 
     fleet: str
     made: str
@@ -33,7 +33,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class Error:
-    """As rigup shows one."""
+    """An error message and its hint."""
 
     message: str
     hint: str = ""
@@ -41,7 +41,7 @@ class Error:
 
 @dataclass(frozen=True)
 class Version:
-    """One version on a host against what the lock and the plan have; `wanted` is "" where they say nothing of it."""
+    """One version on a host, compared with lock and plan; `wanted` is "" if they do not set it."""
 
     what: str
     found: str
@@ -49,13 +49,13 @@ class Version:
 
     @property
     def differs(self) -> bool:
-        """Whether it is another one."""
+        """Whether the versions differ."""
         return bool(self.wanted) and self.found != self.wanted
 
 
 @dataclass(frozen=True)
 class DriftItem:
-    """One thing that is not as planned, as `rigup.run.drift.Drift` has it."""
+    """One difference from the plan, from `rigup.run.drift.Drift`."""
 
     what: str
     message: str
@@ -64,7 +64,7 @@ class DriftItem:
 
 @dataclass(frozen=True)
 class ReleaseItem:
-    """One that a host keeps. changed: what it changed of the one before, in words."""
+    """A release that a host retains. changed: texts of its changes from the release before."""
 
     number: int
     made: str
@@ -75,10 +75,10 @@ class ReleaseItem:
 
 @dataclass(frozen=True)
 class ServiceContent:
-    """One service of a host. row: as `rigup status --json` has it. serves, engine: for people.
+    """One service of a host. row: as in `rigup status --json`. serves, engine: readable names.
 
-    planned: whether the inventory has it; one that it does not have is a left-over.
-    releases: newest first; None where they could not be read. results: of `rigup bench`, newest first.
+    planned: whether the inventory has it; otherwise it is left over.
+    releases: newest first; None if they could not be read. results: of `rigup bench`, newest first.
     """
 
     name: str
@@ -95,7 +95,7 @@ class ServiceContent:
 
 @dataclass(frozen=True)
 class HostContent:
-    """One host. facts: (what, value). drift: the host's own; a service's is with the service."""
+    """One host. facts: (name, value) pairs. drift: the host's own, without its services'."""
 
     name: str
     group: str
@@ -108,7 +108,7 @@ class HostContent:
 
     @property
     def differing(self) -> tuple[str, ...]:
-        """What has drifted, each word once: the host's own, then its services'."""
+        """What has drifted, each kind once: the host's own, then its services'."""
         found = [one.what for one in self.drift]
         found += [one.what for service in self.services for one in service.drift]
         return tuple(dict.fromkeys(found))
@@ -116,19 +116,19 @@ class HostContent:
 
 @dataclass(frozen=True)
 class FleetContent:
-    """All of the page."""
+    """The content of the whole page."""
 
     origin: Origin
     hosts: tuple[HostContent, ...]
 
     @property
     def worst_first(self) -> tuple[HostContent, ...]:
-        """The hosts by state, in the inventory's order within one."""
+        """The hosts sorted by state, worst first, in the inventory's order within a state."""
         order = list(STATES)
         return tuple(sorted(self.hosts, key=lambda host: order.index(host.state)))
 
     @property
     def counts(self) -> dict[State, int]:
-        """How many hosts are in each state; those in which none is are left out."""
+        """The number of hosts in each state, without states that have none."""
         found = {state: sum(host.state == state for host in self.hosts) for state in STATES}
         return {state: count for state, count in found.items() if count}

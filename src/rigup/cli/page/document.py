@@ -1,4 +1,4 @@
-"""The page as a whole: one file that needs nothing else, loads nothing and runs nothing. Pure."""
+"""The whole page: one self-contained file that loads nothing and runs nothing. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rigup.cli.page.host_part import host_part
 from rigup.cli.page.markup import Child, Markup, anchors, element, joined
 from rigup.cli.page.overview_part import overview_part
 
-# so many hosts or fewer are unfolded from the start; of more, those that need attention
+# up to this many hosts are all unfolded at first; otherwise only those that need attention
 MOST_UNFOLDED = 6
 ICON = (
     "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Cpath fill='%2332628d' "
@@ -29,14 +29,16 @@ def fleet_page(fleet: FleetContent) -> str:
         host_part(host, where[host.name], number, few or host.state != "in order")
         for number, host in enumerate(fleet.worst_first)
     ]
-    drift = element("p", "Drift is what the probe shows; ", element("code", "rigup diff"), " looks into files too.")
+    drift = element(
+        "p", "This page shows the drift that the probe finds; ", element("code", "rigup diff"), " also checks files."
+    )
     listed = element("section", element("h2", "Hosts", id="hosts"), drift, hosts, aria_labelledby="hosts")
     title = f"{fleet.origin.fleet}: status of {len(fleet.hosts):,} host{'s' * (len(fleet.hosts) != 1)}"
     return document(title, fleet.origin, [overview_part(fleet, where), listed])
 
 
 def document(title: str, origin: Origin, content: Child) -> str:
-    """A page with this content between its head and its foot."""
+    """A page with this content between header and footer."""
     head = element(
         "head",
         element("meta", charset="utf-8"),
@@ -62,7 +64,7 @@ def document(title: str, origin: Origin, content: Child) -> str:
 
 
 def policy() -> str:
-    """What a browser may do with the page: apply this very style sheet, show the icon. Nothing is loaded or run."""
+    """The page's content security policy: it allows this style sheet and the icon, and loads or runs nothing else."""
     digest = base64.b64encode(hashlib.sha256(style_sheet().encode()).digest()).decode()
     return f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
 
@@ -76,15 +78,15 @@ def style_sheet() -> Markup:
 
 
 def _made(origin: Origin) -> Markup:
-    said: list[Child] = [element("time", origin.made, datetime=origin.made.replace(" UTC", "Z").replace(" ", "T"))]
-    said += [" · only ", element("code", origin.limit)] if origin.limit else []
-    said += [f" · rigup {origin.rigup} · ", f"lock {origin.lock[:12]}" if origin.lock else "no lock"]
-    said += [f" · commit {origin.commit[:12]}{'-dirty' * origin.commit.endswith('-dirty')}"] if origin.commit else []
-    return joined(said)
+    parts: list[Child] = [element("time", origin.made, datetime=origin.made.replace(" UTC", "Z").replace(" ", "T"))]
+    parts += [" · only ", element("code", origin.limit)] if origin.limit else []
+    parts += [f" · rigup {origin.rigup} · ", f"lock {origin.lock[:12]}" if origin.lock else "no lock"]
+    parts += [f" · commit {origin.commit[:12]}{'-dirty' * origin.commit.endswith('-dirty')}"] if origin.commit else []
+    return joined(parts)
 
 
 def _origin(origin: Origin) -> list[Child]:
-    said: list[Child] = [f"Made {origin.made} by rigup {origin.rigup}"]
-    said += [", lock ", element("code", f"sha256:{origin.lock}")] if origin.lock else [", no lock"]
-    said += [", commit ", element("code", origin.commit)] if origin.commit else [", not from a commit"]
-    return [*said, ". Secrets were taken out; names of hosts and addresses were not."]
+    parts: list[Child] = [f"Created {origin.made} by rigup {origin.rigup}"]
+    parts += [", lock ", element("code", f"sha256:{origin.lock}")] if origin.lock else [", no lock"]
+    parts += [", commit ", element("code", origin.commit)] if origin.commit else [", not from a commit"]
+    return [*parts, ". Secrets were redacted; host names and addresses were not."]

@@ -1,4 +1,4 @@
-"""Finds out what the page of a fleet says: from an examination that has looked, and from the files in its folder."""
+"""Collects the content of a fleet's page: from a finished inspection, and from the files in the fleet's folder."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ Row = dict[str, Any]
 
 
 def fleet_content(examined: Examination, rows: Sequence[Row], limit: str | None) -> tuple[FleetContent, list[str]]:
-    """All of it, and the secrets that hosts and releases have. Asks each host one question more.
+    """The whole content, and the secrets of hosts and releases to redact. Sends one more command to each host.
 
-    rows: those of `rigup status`, of these hosts.
+    rows: of `rigup status`, for these hosts.
     """
     histories = histories_of(examined.context)
     entries = {entry.name: entry for entry in examined.context.project.hosts}
@@ -81,7 +81,7 @@ def _host(examined: Examination, entry: HostEntry, rows: Sequence[Row], history:
 
 
 def state_of(result: HostResult, rows: Iterable[Row]) -> State:
-    """A host in a word."""
+    """The state of a host in one word."""
     if result.state == "unreachable":
         return "unreachable"
     if any(unanswered(row["health"]) for row in rows):
@@ -103,7 +103,7 @@ def _service(
     releases = None if history is None else _releases(history.kept.get(name, ()))
     found = _differences(drift, name)
     named = {one.what for one in found}
-    # what the row says beyond the probe, as of tuned kernels
+    # drift in the row beyond the probe's, such as tuned kernels
     if plan is not None and "moe config" in row["drift"] and "moe config" not in named:
         found += (DriftItem("moe config", str(row.get("moe_config") or "")),)
     if plan is None or plan.build is None or plan.checkpoint is None:
@@ -160,9 +160,9 @@ def _versions(probe: Probe, plans: Sequence[Plan]) -> Iterator[Version]:
             )
         if plan.checkpoint:
             runs = release.get("checkpoint") or {}
-            said = _checkpoint(runs.get("repo"), runs.get("quant"), runs.get("revision"))
+            current = _checkpoint(runs.get("repo"), runs.get("quant"), runs.get("revision"))
             wanted = _checkpoint(plan.checkpoint.repo, plan.checkpoint.quant, plan.checkpoint.revision)
-            yield Version(f"{what}checkpoint", said, wanted)
+            yield Version(f"{what}checkpoint", current, wanted)
 
 
 def _checkpoint(repo: Any, quant: Any, revision: Any) -> str:
@@ -189,16 +189,16 @@ def _service_facts(plan: Plan, row: Row) -> Iterator[tuple[str, str]]:
 
 
 def memory_of(plan: Plan, row: Row) -> tuple[GpuUse, ...]:
-    """Each GPU of a service: as planned, and as measured where that is known.
+    """The planned and measured memory of each GPU of a service.
 
-    The row's own `memory` where it has one; else what each card of the service has in use.
+    Uses the row's own `memory` if present; otherwise the memory in use on each card of the service.
     """
     names = {index: gpu.name.removeprefix("NVIDIA ") for index, gpu in enumerate(plan.rig.gpus)}
     measured = {gpu["index"]: in_use(gpu) for gpu in row.get("gpus") or ()}
-    said = {one["gpu"]: one for one in row.get("memory") or ()}
+    reported = {one["gpu"]: one for one in row.get("memory") or ()}
     found = []
     for gpu in plan.memory:
-        own = said.get(gpu.gpu, {})
+        own = reported.get(gpu.gpu, {})
         parts = gpu.weights_mib, gpu.kv_cache_mib, gpu.overhead_mib
         planned = own.get("planned_mib", sum(parts))
         known = parts if planned == sum(parts) else (None, None, None)

@@ -1,4 +1,4 @@
-"""One host of the page: its state in a line, and folded below it all that is known. Pure."""
+"""One host on the page: a line with its state, and the details folded below it. Pure."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from rigup.cli.page.memory_bar import PARTS, GpuUse, gib, memory_bar
 from rigup.cli.page.parts import badge, differences, errors, facts, table, tag
 from rigup.run.result import HEALTHY, unanswered
 
-# more changes than that in one release are folded
+# more changes than this in one release are folded
 CHANGES_SHOWN = 6
 
 
 def host_part(host: HostContent, anchor: str, number: int, unfolded: bool) -> Markup:
-    """One host. anchor: its id in the page. number: makes the ids within it."""
+    """One host. anchor: its id in the page. number: makes the ids inside it unique."""
     heading = element(
         "summary",
         element("h3", host.name),
@@ -35,7 +35,7 @@ def _gist(host: HostContent) -> list[str]:
 
 
 def _about(host: HostContent) -> list[Child]:
-    """What is the host's own."""
+    """The details of the host itself."""
     drift = differences(host.drift)
     return [
         errors(host.errors),
@@ -46,7 +46,7 @@ def _about(host: HostContent) -> list[Child]:
 
 
 def versions(found: Sequence[Version]) -> Markup:
-    """What is on a host against the lock, a line each; what differs says so in words."""
+    """The versions on a host compared with the lock, one per row; differences are also marked by a word."""
     rows = [(one.what, one.found or "none", _standing(one)) for one in found]
     return table(("what", "on the host", "lock and plan"), rows, "Versions on the host against lock and plan")
 
@@ -60,7 +60,7 @@ def _standing(version: Version) -> Child:
 
 
 def service_part(service: ServiceContent, host: str, id_: str) -> Markup:
-    """One service of a host. id_: the beginning of every id within it."""
+    """One service of a host. id_: prefix of every id inside it."""
     row = service.row
     kind, sign = _health(row["health"])
     seconds = f" in {row['seconds']:.2f} s" if row.get("seconds") else ""
@@ -85,14 +85,14 @@ def service_part(service: ServiceContent, host: str, id_: str) -> Markup:
     return element("section", parts, class_="service", aria_label=f"{service.name} on {host}")
 
 
-def _health(said: str) -> tuple[str, str]:
-    if unanswered(said):
+def _health(health: str) -> tuple[str, str]:
+    if unanswered(health):
         return "bad", "×"  # noqa: RUF001
-    return ("good", "✓") if said in HEALTHY else ("plain", "·")
+    return ("good", "✓") if health in HEALTHY else ("plain", "·")
 
 
 def memory(uses: Sequence[GpuUse], id_: str) -> list[Markup]:
-    """A bar a GPU, what its parts mean, and the figures."""
+    """A bar per GPU, a legend, and the figures."""
     legend = [element("li", element("span", class_=f"swatch {key}"), words) for key, words in PARTS]
     legend.append(element("li", element("span", class_="swatch free"), "free"))
     legend.append(element("li", element("span", class_="swatch measured"), "measured, below the plan"))
@@ -128,9 +128,9 @@ def _bar(use: GpuUse, id_: str) -> list[Child]:
 
 
 def releases(found: Sequence[ReleaseItem] | None) -> Markup:
-    """The releases that a host keeps of a service, newest first, each with what it changed."""
+    """The releases of a service that a host retains, newest first, each with its changes."""
     if not found:
-        words = "The host could not be asked for them." if found is None else "There is none."
+        words = "Could not read them from the host." if found is None else "None."
         return element("p", words, class_="none")
     return element("ol", [_release(release) for release in found], class_="releases")
 
@@ -139,7 +139,7 @@ def _release(release: ReleaseItem) -> Markup:
     marks: list[Child] = [tag("current", "good", "●")] if release.current else []
     marks += [] if release.answered else [tag("never answered", "warn", "!")]
     changed = [element("li", element("code", words)) for words in release.changed]
-    listed: Child = element("ul", changed) if changed else element("p", "The first that is kept.", class_="none")
+    listed: Child = element("ul", changed) if changed else element("p", "Oldest retained release.", class_="none")
     if len(changed) > CHANGES_SHOWN:
         listed = element("details", element("summary", f"{len(changed)} changes"), listed)
     name = element("strong", f"Release {release.number}")

@@ -1,4 +1,4 @@
-"""A chart of lines as SVG: axes with round numbers, each line named where it ends. Pure."""
+"""A line chart as SVG: axes with round numbers, and each line's name at its end. Pure."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ LEFT, RIGHT, TOP, BOTTOM = 44.0, 322.0, 14.0, 184.0
 LABEL_GAP = 13.0
 DOT = 2.8
 EVENT_WIDTH = 62.0
-# a label this near to the right end is written to the left of its point
+# a label this close to the right end is written to the left of its point
 NEAR_THE_END = RIGHT - 90
 
 
 @dataclass(frozen=True)
 class Point:
-    """One measurement. mark: a short word about it that is written beside it; hollow: drawn as a diamond outline."""
+    """One measurement. mark: a short label next to it; hollow: drawn as a diamond outline."""
 
     x: float
     y: float
@@ -29,7 +29,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Series:
-    """One line. look: the class that gives it colour and dashes ("one", "two", "three", "before")."""
+    """One line. look: the CSS class for colour and dashes ("one", "two", "three", "before")."""
 
     name: str
     points: tuple[Point, ...]
@@ -38,9 +38,9 @@ class Series:
 
 @dataclass(frozen=True)
 class Chart:
-    """What a chart is of. title and description: for screen readers. across: label of the x axis.
+    """The content of a chart. title and description: for screen readers. across: label of the x axis.
 
-    events: what happened at a place of the x axis.
+    events: labelled positions on the x axis.
     """
 
     title: str
@@ -82,7 +82,7 @@ def _grid(x: Scale, y: Scale, across: str) -> list[Markup]:
 
 
 def _events(events: Sequence[tuple[float, str]], x: Scale) -> list[Markup]:
-    """A line each, named at its foot where there is room for that."""
+    """A vertical line per event, labelled at its foot if there is room."""
     drawn, last = [], LEFT - EVENT_WIDTH
     for value, words in events:
         at = x.at(value)
@@ -110,7 +110,7 @@ def _dot(point: Point, at: float, up: float) -> Markup:
 
 
 def _names(all_series: Sequence[Series], x: Scale, y: Scale) -> list[Markup]:
-    """Each line's name at its last point, pushed apart where they would lie on each other."""
+    """Each line's name at its last point, moved apart to avoid overlaps."""
     named = [series for series in all_series if series.name and series.points]
     places = spread([y.at(series.points[-1].y) + 4 for series in named], LABEL_GAP, TOP + 4, BOTTOM)
     return [

@@ -1,4 +1,4 @@
-"""HTML and SVG as values: what is not Markup already is escaped, so nothing that a host says becomes a tag. Pure."""
+"""HTML and SVG as values: everything that is not Markup is escaped, so untrusted text cannot become a tag. Pure."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ VOID = frozenset(("meta", "link", "br", "col"))
 
 
 class Markup(str):
-    """Text that is HTML. Only `element` and `joined` make it, and what is the program's own (the style sheet)."""
+    """Text that is HTML. Only `element` and `joined` create it, and the program's own style sheet is one."""
 
     __slots__ = ()
 
 
-# what may stand within an element: None is nothing, and anything that is nested is laid out flat
+# children of an element: None is ignored, nested ones are flattened
 Child = Union[str, int, float, None, Iterable["Child"]]  # noqa: UP007
 Attribute = str | int | float | bool | None
 
@@ -26,7 +26,7 @@ Attribute = str | int | float | bool | None
 def element(name: str, /, *children: Child, **attributes: Attribute) -> Markup:
     """One element. Attributes are named as in Python: class_ is class, aria_label is aria-label, viewBox is itself.
 
-    An attribute that is None or False is left out, one that is True stands without a value.
+    An attribute that is None or False is left out; one that is True has no value.
     """
     tag = f"{name}{''.join(_attribute(key, value) for key, value in attributes.items())}"
     return Markup(f"<{tag}>" if name in VOID else f"<{tag}>{joined(children)}</{name}>")
@@ -40,17 +40,17 @@ def drawing(title: str, description: str, id_: str, *children: Child, **attribut
 
 
 def joined(*children: Child) -> Markup:
-    """Children one after the other."""
+    """Concatenates children."""
     return Markup("".join(_text(child) for child in children))
 
 
 def number(value: float) -> str:
-    """A coordinate, to a hundredth of a pixel."""
+    """A coordinate, rounded to a hundredth of a pixel."""
     return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
 
 
 def anchors(names: Iterable[str], prefix: str) -> dict[str, str]:
-    """An id for each name: letters of it that an address may hold, and never one id for two names."""
+    """An id for each name, from its letters that are valid in a URL; each id is unique."""
     found: dict[str, str] = {}
     for name in names:
         made = base = f"{prefix}-{re.sub(r'[^A-Za-z0-9_.-]+', '-', name)}"

@@ -1,4 +1,4 @@
-"""What the page shows of stored benchmarks: which results, which levels of them, and how they became. Pure."""
+"""Selects what the page shows of stored benchmarks: results, levels, and their history. Pure."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ Result = dict[str, Any]
 Level = dict[str, Any]
 # concurrency, tokens of prompt, tokens of answer
 Key = tuple[int, int, int]
-# beyond that no figure of a benchmark is one
+# no valid figure of a benchmark is larger
 MOST = 1e12
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """Levels of one result with the same lengths, by ascending concurrency: two or more."""
+    """Two or more levels of one result with the same lengths, by ascending concurrency."""
 
     result: Result
     input: int
@@ -27,7 +27,7 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Moment:
-    """One figure of one run: seconds since 1970, output tokens a second, the service's release ("" if unknown)."""
+    """One figure of one run: seconds since 1970, output tokens per second, the service's release ("" if unknown)."""
 
     time: float
     rate: float
@@ -43,7 +43,7 @@ class LevelHistory:
 
 
 def usable(result: Any) -> bool:
-    """Whether a stored result has what the page draws; files in a folder may be anybody's."""
+    """Whether a stored result has everything that the page draws; a folder may contain other files."""
     try:
         began(result)
         kinds = [(result["endpoint"], dict), (result["levels"], list)]
@@ -65,17 +65,17 @@ def _usable_level(level: Level) -> bool:
 
 
 def key_of(level: Level) -> Key:
-    """What makes levels of different runs the same measurement."""
+    """The key by which levels of different runs are the same measurement."""
     return level["concurrency"], level["input"], level["output"]
 
 
 def is_capped(level: Level) -> bool:
-    """Whether the engine ran fewer requests than it was asked for at once, and queued the rest."""
+    """Whether the engine ran fewer requests than were sent at once, and queued the rest."""
     return bool(level["engine"] and level["engine"]["capped"])
 
 
 def sweeps(results: Sequence[Result]) -> list[Sweep]:
-    """The sweeps of the newest result that has any, one for each pair of lengths. results: newest first."""
+    """The sweeps of the newest result with any, one for each pair of lengths. results: newest first."""
     for result in results:
         if found := _sweeps_of(result):
             return found
@@ -83,7 +83,7 @@ def sweeps(results: Sequence[Result]) -> list[Sweep]:
 
 
 def before(sweep: Sweep, results: Sequence[Result]) -> Sweep | None:
-    """The sweep of the same lengths in the last result before this one. results: newest first."""
+    """The sweep with the same lengths in the latest earlier result. results: newest first."""
     older = [result for result in results if result["began"] < sweep.result["began"]]
     same = (s for result in older for s in _sweeps_of(result) if (s.input, s.output) == (sweep.input, sweep.output))
     return next(same, None)
@@ -99,7 +99,7 @@ def singles(results: Sequence[Result]) -> tuple[Result, tuple[Level, ...]] | Non
 
 
 def histories(results: Sequence[Result], most: int = 2) -> list[LevelHistory]:
-    """The levels that were measured in more than one run: the one with most runs, then the fastest with three."""
+    """The levels measured in more than one run: the one with the most runs, then the fastest with three or more."""
     found: dict[Key, list[Moment]] = {}
     for result in sorted(results, key=lambda one: str(one["began"])):
         for level in result["levels"]:
@@ -121,7 +121,7 @@ def began(result: Result) -> float:
 
 
 def best_rate(results: Sequence[Result]) -> float | None:
-    """The most output tokens a second of the newest result; None where there is none."""
+    """The maximum output tokens per second of the newest result; None without results."""
     rates = [level["output_tokens_per_second"]["mean"] for result in results[:1] for level in result["levels"]]
     return max(rates, default=None)
 

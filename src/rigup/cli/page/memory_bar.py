@@ -1,4 +1,4 @@
-"""One GPU's memory as a bar: above as planned, in its parts; below as measured. Pure."""
+"""One GPU's memory as two bars: planned, in its parts, above measured. Pure."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ SEAM = 2.0
 
 @dataclass(frozen=True)
 class GpuUse:
-    """One GPU of a service, MiB. weights and the like: None where no plan says what the total consists of.
+    """One GPU of a service, in MiB. weights, kv_cache, overhead: None if no plan has these parts.
 
-    planned: what the service is to take in all. measured: None where the card does not say.
+    planned: the service's total. measured: None if the card does not report it.
     """
 
     gpu: int
@@ -32,7 +32,7 @@ class GpuUse:
 
     @property
     def parts(self) -> tuple[tuple[str, str, int], ...]:
-        """(class, words, MiB) of each part of what is planned."""
+        """(class, label, MiB) of each part of the planned memory."""
         known = [(key, words, getattr(self, key)) for key, words in PARTS]
         if any(mib is None for _, _, mib in known):
             return (("weights", "planned", self.planned),)
@@ -40,18 +40,18 @@ class GpuUse:
 
     @property
     def off_by(self) -> float | None:
-        """By how much the measured use differs from the planned, as a share of the planned; None where unknown."""
+        """The relative difference of measured from planned use; None if unknown."""
         return None if self.measured is None or not self.planned else (self.measured - self.planned) / self.planned
 
 
 def in_use(gpu: dict[str, Any]) -> int | None:
-    """What a card of a probe holds, with the driver's reserve, which the plan's overhead has too; None if unsaid."""
+    """The memory in use on a probed card, with the driver's reserve, like the plan's overhead; None if not reported."""
     used = gpu.get("memory_used_mib")
     return None if used is None else int(used) + int(gpu.get("memory_reserved_mib") or 0)
 
 
 def memory_bar(use: GpuUse, id_: str) -> Markup:
-    """The drawing: as wide as its place, with no text of its own. id_: unique in the page."""
+    """The drawing, as wide as its container, without text. id_: unique in the page."""
     capacity = max(use.capacity, use.planned, use.measured or 0, 1)
     drawn = [element("rect", class_="free", width=WIDTH, height=PLANNED_HEIGHT)]
     at = 0.0
@@ -75,7 +75,7 @@ def memory_bar(use: GpuUse, id_: str) -> Markup:
 
 
 def described(use: GpuUse) -> str:
-    """The bar in words."""
+    """The bar as a text."""
     parts = ", ".join(f"{words} {gib(mib)}" for _, words, mib in use.parts)
     measured = "measured: unknown" if use.measured is None else f"measured: {gib(use.measured)}"
     return f"Planned: {parts}; {measured}; capacity {gib(use.capacity)}."

@@ -1,4 +1,4 @@
-"""Where a page comes from: which rigup made it when, from which lock and commit."""
+"""The origin of a page: the rigup version, the time, the lock and the commit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rigup.units import time_text
 
 
 def origin_of(project: Project, limit: str | None) -> Origin:
-    """The origin of a page about hosts of this project. limit: what --limit says."""
+    """The origin of a page about hosts of this project. limit: the value of --limit."""
     lock = project.lock_path
     return Origin(
         project.inventory.stem,

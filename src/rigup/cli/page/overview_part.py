@@ -1,4 +1,4 @@
-"""The top of the page: how many hosts are in which state, and a line a service, what is worst first. Pure."""
+"""The top of the page: the number of hosts in each state, and a row per service, worst first. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rigup.cli.page.measurements import best_rate
 from rigup.cli.page.parts import badge, scrolled
 from rigup.cli.page.scales import short
 
-# more hosts in order than that are folded away
+# more hosts in order than this are folded
 MOST_IN_ORDER = 40
 HEADS = (
     ("State", ""),
@@ -20,12 +20,12 @@ HEADS = (
     ("Serves", "wide"),
     ("GPU memory", "wide"),
     ("tok/s", "wide figure"),
-    ("What is wrong", "wrong"),
+    ("Problem", "wrong"),
 )
 
 
 def overview_part(fleet: FleetContent, anchors: dict[str, str]) -> Markup:
-    """Counts, then the hosts. anchors: of each host, by name."""
+    """Counts, then the hosts. anchors: by host name."""
     wrong = [host for host in fleet.worst_first if host.state != "in order"]
     right = [host for host in fleet.worst_first if host.state == "in order"]
     parts: list[Child] = [element("h2", "Overview", id="overview"), counts(fleet)]
@@ -40,7 +40,7 @@ def overview_part(fleet: FleetContent, anchors: dict[str, str]) -> Markup:
 
 
 def counts(fleet: FleetContent) -> Markup:
-    """How many hosts there are, and how many in each state."""
+    """The number of hosts, in all and in each state."""
     total = len(fleet.hosts)
     tiles = [element("li", element("strong", f"{total:,}"), element("span", "host" if total == 1 else "hosts"))]
     for state, count in fleet.counts.items():
@@ -70,7 +70,7 @@ def _table(hosts: Sequence[HostContent], anchors: dict[str, str], caption: str) 
 
 
 def _rows(host: HostContent, anchor: str) -> list[Markup]:
-    """A line a service; a host without one has a line too."""
+    """One row per service; a host without services also has a row."""
     services: Sequence[ServiceContent | None] = host.services or (None,)
     return [_row(host, service, anchor, not number) for number, service in enumerate(services)]
 
@@ -78,9 +78,9 @@ def _rows(host: HostContent, anchor: str) -> list[Markup]:
 def _row(host: HostContent, service: ServiceContent | None, anchor: str, first: bool) -> Markup:
     rate = best_rate(service.results) if service else None
     drift = [one.what for one in (*(host.drift if first else ()), *(service.drift if service else ()))]
-    said = [error.message.removeprefix(f"{host.name}: ") for error in host.errors[:1] if first]
+    problems = [error.message.removeprefix(f"{host.name}: ") for error in host.errors[:1] if first]
     whose = f"{service.name}: " if service and len(host.services) > 1 else ""
-    said += [f"{whose}drift: {', '.join(dict.fromkeys(drift))}"] if drift else []
+    problems += [f"{whose}drift: {', '.join(dict.fromkeys(drift))}"] if drift else []
     return element(
         "tr",
         element("td", badge(host.state) if first else ""),
@@ -90,7 +90,7 @@ def _row(host: HostContent, service: ServiceContent | None, anchor: str, first: 
         element("td", service.serves or "-" if service else "-", class_="wide"),
         element("td", _memory(service), class_="wide"),
         element("td", "-" if rate is None else short(rate), class_="wide figure"),
-        element("td", "; ".join(said) or "-", class_="wrong"),
+        element("td", "; ".join(problems) or "-", class_="wrong"),
     )
 
 

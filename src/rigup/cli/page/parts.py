@@ -1,4 +1,4 @@
-"""Small pieces that all parts of the page are made of. Pure."""
+"""Small building blocks of the page. Pure."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from rigup.cli.page.markup import Child, Markup, element
 
 
 def badge(state: State) -> Markup:
-    """A state as a sign, a word and a colour: any one of them is enough."""
+    """A state as a sign, a word and a colour: each of them is sufficient."""
     words, kind, sign = STATES[state]
     return tag(words, kind, sign)
 
 
 def tag(words: str, kind: str, sign: str) -> Markup:
-    """A word that stands out. kind: "good", "warn", "bad" or "plain"."""
+    """A highlighted word. kind: "good", "warn", "bad" or "plain"."""
     return element("span", element("span", sign, aria_hidden="true", class_="sign"), words, class_=f"tag {kind}")
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[Child]], caption: str) -> Markup:
-    """Figures in columns. The first cell of a row names it. caption: for those who hear the table, and only them."""
+    """A table. The first cell of a row is its heading. caption: for screen readers only."""
     head = element("tr", [element("th", text, scope="col") for text in heads])
     body = [
         element("tr", element("th", first, scope="row"), [element("td", cell) for cell in rest])
@@ -33,25 +33,25 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[Child]], caption: str) -
 
 
 def scrolled(content: Child, name: str) -> Markup:
-    """What may be wider than its place; the keyboard reaches it to scroll it."""
+    """Content that may be wider than its container; the keyboard can scroll it."""
     return element("div", content, class_="scroll", tabindex=0, role="group", aria_label=name)
 
 
 def figure(name: str, about: str, drawing: Child, behind: Child) -> Markup:
-    """A chart under its name, with the figures behind it folded away."""
+    """A chart with a caption; its figures are folded below."""
     caption = element("figcaption", element("strong", name), " ", element("span", about))
     folded = element("details", element("summary", "Figures"), behind, class_="figures") if behind else None
     return element("figure", caption, drawing, folded)
 
 
 def facts(pairs: Iterable[tuple[str, Child]]) -> Markup:
-    """Names and values."""
+    """A list of names and values."""
     rows = [element("div", element("dt", name), element("dd", value)) for name, value in pairs]
     return element("dl", rows, class_="facts")
 
 
 def differences(found: Iterable[DriftItem]) -> Markup | None:
-    """What is not as planned, an entry each; None where there is none."""
+    """The differences from the plan, one entry each; None without any."""
     entries = [
         element(
             "li",
@@ -64,7 +64,7 @@ def differences(found: Iterable[DriftItem]) -> Markup | None:
 
 
 def errors(found: Iterable[Error]) -> Markup | None:
-    """What went wrong, as rigup says it; None where nothing did."""
+    """Errors with hints; None without any."""
     entries = [element("li", element("span", error.message), _hint(error.hint)) for error in found]
     return element("ul", entries, class_="errors") if entries else None
 

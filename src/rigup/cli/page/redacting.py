@@ -1,4 +1,4 @@
-"""Finds the secrets that a release was given, to take them out of what is drawn. Pure."""
+"""Finds the secrets in a release, to redact them from the page. Pure."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from rigup.report.redaction import secrets_within
 
 
 def secrets_of(manifest: dict[str, Any]) -> Iterator[str]:
-    """What a release was given under a name that says that it is a secret: by environment or on its command line."""
+    """The secrets of a release, by their names in its environment and on its command line."""
     yield from secrets_within(manifest.get("environment") or {})
     yield from secrets_within(manifest.get("command") or [])

@@ -1,4 +1,4 @@
-"""`rigup report --html`: the sections of a report about one host as a page. Takes them redacted. Pure."""
+"""`rigup report --html`: the redacted sections of a report about one host as a page. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _UNIT = re.compile(r"^--- (.*)$", re.MULTILINE)
 
 
 def report_page(host: str, origin: Origin, sections: Sections) -> str:
-    """The page. sections: as `rigup report` gathers them, by title; what is empty is left out."""
+    """The page. sections: from `rigup report`, by title; empty ones are left out."""
     drawn: list[tuple[str, Child]] = []
     for title, draw in PARTS.items():
         if content := sections.get(title):
@@ -48,9 +48,9 @@ def _differs(found: dict[str, Any], _: Sections) -> Child:
     changes = [element("li", element("code", change)) for change in found["changes"]]
     return [
         element("p", "State: ", element("strong", found["state"])),
-        [element("h3", "What apply would change"), element("ul", changes)] if changes else None,
-        [element("h3", "What is not as planned"), differences(drift)] if drift else None,
-        None if changes or drift else element("p", "Nothing was found that differs.", class_="none"),
+        [element("h3", "Changes that apply would make"), element("ul", changes)] if changes else None,
+        [element("h3", "Differences from the plan"), differences(drift)] if drift else None,
+        None if changes or drift else element("p", "No differences found.", class_="none"),
     ]
 
 
@@ -71,7 +71,7 @@ def _plan(plan: dict[str, Any], probe: dict[str, Any], id_: str) -> Markup:
 
 
 def _served(plan: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """What the plan has of it: a host that lends its GPUs to another one's llama.cpp has no checkpoint."""
+    """Names and values of the plan; a host that lends its GPUs to another one's llama.cpp has no checkpoint."""
     engine, checkpoint = plan["engine"], plan["checkpoint"]
     if checkpoint:
         yield "serves", f"{checkpoint['repo']} {checkpoint['quant']}"
@@ -100,7 +100,7 @@ def _probe(probe: dict[str, Any], _: Sections) -> Child:
         ("host memory", f"{probe['memory_kib'] / 2**20:.1f} GiB"),
         ("processors", str(probe["cpus"])),
     )
-    heads = ("GPU", "name", "memory in use", "temperature", "power limit", "says")
+    heads = ("GPU", "name", "memory in use", "temperature", "power limit", "notes")
     rows = [
         (
             str(gpu["index"]),
@@ -117,7 +117,7 @@ def _probe(probe: dict[str, Any], _: Sections) -> Child:
 
 
 def _journals(text: str, _: Sections) -> Child:
-    """A part a unit, folded."""
+    """One folded part per unit."""
     parts = _UNIT.split(text)[1:]
     pairs = list(zip(parts[::2], parts[1::2], strict=True)) or [("all", text)]
     return [_folded(unit, lines.strip("\n") or "nothing") for unit, lines in pairs]
@@ -143,8 +143,8 @@ def _one_record(record: dict[str, Any]) -> Child:
     ]
 
 
-def _list(said: Any) -> list[Any]:
-    return said if isinstance(said, list) else []
+def _list(content: Any) -> list[Any]:
+    return content if isinstance(content, list) else []
 
 
 def _as_json(content: Any) -> Child:
@@ -171,7 +171,7 @@ def _with_unit(value: float | None, unit: str) -> str:
     return "-" if value is None else f"{value:,.0f} {unit}"
 
 
-# in the order of the page; another section of a report follows as it is
+# in the order of the page; other sections follow unchanged
 PARTS: dict[str, Callable[[Any, Sections], Child]] = {
     "errors": _errors,
     "differs": _differs,

@@ -1,4 +1,4 @@
-"""Where values lie on an axis, and which of them get a label. Pure."""
+"""Positions of values on an axis, and the values with labels. Pure."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ LEAST_DECADE = -4
 
 @dataclass(frozen=True)
 class Scale:
-    """An axis from `low` to `high`, drawn from `begin` to `end` (pixels; a y axis begins below, at the larger one).
+    """An axis from `low` to `high`, drawn from `begin` to `end` in pixels (for a y axis `begin` is below and larger).
 
-    ticks: the values with a label; `label` makes it.
+    ticks: the values with a label; `label` creates it.
     """
 
     low: float
@@ -36,7 +36,7 @@ class Scale:
 
 
 def from_zero(most: float, begin: float, end: float, count: int = 4) -> Scale:
-    """A linear axis from 0 to the round number at or above `most`, in about so many round steps."""
+    """A linear axis from 0 to the round number at or above `most`, in about `count` round steps."""
     most = most or 1.0
     step = _round_step(most / count)
     steps = max(1, math.ceil(most / step - 1e-9))
@@ -69,7 +69,7 @@ def decades(values: Sequence[float], begin: float, end: float, most_ticks: int =
 
 
 def times(values: Sequence[float], begin: float, end: float, most_ticks: int = 4) -> Scale:
-    """An axis of moments (seconds since 1970, UTC): days with a label, or hours where it is a matter of hours."""
+    """An axis of times (seconds since 1970, UTC), labelled with days, or with hours if it covers less than two days."""
     low, high = min(values), max(values)
     if high - low < 2 * DAY:
         step, form = _at_least((high - low) / most_ticks, (60, 300, 900, 1800, 3600, 7200, 21600, 43200)), "%H:%M"
@@ -81,7 +81,7 @@ def times(values: Sequence[float], begin: float, end: float, most_ticks: int = 4
 
 
 def short(value: float) -> str:
-    """A figure for a label, of three digits: 0.5, 12, 340, 2k, 1.5k, 20k, 3M."""
+    """A number for a label, with three digits: 0.5, 12, 340, 2k, 1.5k, 20k, 3M."""
     value = float(f"{value:.3g}")  # 999.6 is 1k already
     for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
@@ -90,7 +90,7 @@ def short(value: float) -> str:
 
 
 def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Places for labels as near as can be to where they are wanted, `gap` apart, within the bounds, in their order."""
+    """Positions for labels, as close as possible to `wanted`, at least `gap` apart, within the bounds, in order."""
     order = sorted(range(len(wanted)), key=lambda index: wanted[index])
     placed = [0.0] * len(wanted)
     last = low - gap

@@ -1,4 +1,4 @@
-"""`rigup status --html`: what may be asked for, and from an examination to the page's text."""
+"""`rigup status --html`: checks options, and creates the page from an inspection."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def check(args: argparse.Namespace) -> None:
 
 
 def page_of(examined: Examination, rows: Sequence[dict[str, Any]], limit: str | None) -> str:
-    """The page, without secrets: those of the hosts, of their releases, and of what the inventory says."""
+    """The page without secrets: those of hosts, releases and the inventory are redacted."""
     from rigup.cli.page.document import fleet_page
     from rigup.cli.page.gathering import fleet_content
     from rigup.report.inventory_secrets import inventory_secrets

@@ -1,4 +1,4 @@
-"""Percentiles of several figures as SVG, a row each on one logarithmic axis: from the median to the 99th. Pure."""
+"""Percentiles of several figures as SVG: one row each on a common logarithmic axis, from p50 to p99. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rigup.cli.page.scales import decades, short
 WIDTH = 380
 LEFT, RIGHT, TOP = 44.0, 362.0, 12.0
 ROW = 44.0
-# two percentiles nearer to each other than that, in pixels, share a label
+# percentiles closer than this, in pixels, share a label
 APART = 34.0
 
 
@@ -59,7 +59,7 @@ def _strip(places: Sequence[float], up: float) -> Markup:
 
 
 def _labels(strip: Strip, places: Sequence[float], up: float) -> list[Markup]:
-    """The median above its dot, the 99th percentile below its end; one label where they nearly are one."""
+    """p50 above its dot, p99 below its end; a single label if they almost coincide."""
     p50, _, p99 = places
     drawn = [element("text", f"p50 {short(strip.p50)}", class_=f"mark {_side(p50)}", x=p50, y=up - 9)]
     if p99 - p50 >= APART / 4:

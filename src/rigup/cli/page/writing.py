@@ -13,11 +13,11 @@ from rigup.errors import InputError
 from rigup.printable import printable
 
 STANDARD_OUTPUT = "-"
-HINT = "name a file in a folder that you may write to, or - for standard output"
+HINT = "name a file in a writable folder, or - for standard output"
 
 
 def check_writable(path: str, flag: str) -> None:
-    """Raises InputError naming flag and path where no file can be written there. Leaves nothing behind."""
+    """Raises InputError naming flag and path if no file can be written there. Leaves no file behind."""
     if path == STANDARD_OUTPUT:
         return
     target = Path(path)
@@ -35,7 +35,7 @@ def check_writable(path: str, flag: str) -> None:
 def write_page(path: str, text: str, flag: str, mode: int | None = None) -> None:
     """Replaces the file atomically: readers see the old page or the new one. "-" is standard output.
 
-    mode: permissions of the file; None keeps those of the one that is there, or takes what the umask leaves.
+    mode: permissions of the file; None keeps those of an existing file, or uses the umask.
     """
     text = printable(text)
     if path == STANDARD_OUTPUT:

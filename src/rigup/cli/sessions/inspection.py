@@ -16,15 +16,10 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def examination(
-    args: argparse.Namespace, then: Callable[[Examination], None], services_answer: bool = False
-) -> Iterator[Examination]:
-    """Opens an examination, runs `then` under the same live view, and closes it at the end.
-
-    services_answer: as for `hosts.open_run`.
-    """
+def examination(args: argparse.Namespace, then: Callable[[Examination], None]) -> Iterator[Examination]:
+    """Opens an inspection, runs `then` under the same live view, and closes it at the end."""
     hosts.patch_for_many_hosts()
-    _, opened = hosts.open_run(args, found_later=_examination, services_answer=services_answer)
+    _, opened = hosts.open_run(args, found_later=_examination)
     from rigup.cli.output import progress as live
     from rigup.operations.primitives import progress
 
@@ -51,6 +46,6 @@ class _While:
     def __init__(self, view: ProgressView) -> None:
         self.view: ProgressView | None = view
 
-    def __call__(self, said: Progress) -> None:
+    def __call__(self, report: Progress) -> None:
         if self.view is not None:
-            self.view.show(said)
+            self.view.show(report)

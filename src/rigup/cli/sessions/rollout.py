@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class RollingApply:
-    """The command-line view of a rollout. Reads the rollout to resume; raises as `rollout_state.resume`."""
+    """The command-line view of a rollout. Reads the rollout to resume; raises like `rollout_state.resume`."""
 
     rolling: Rolling
 
@@ -55,29 +55,29 @@ class RollingApply:
                 rolling.carry_out(batch)
             for name in batch:
                 result = self.run.results[name]
-                said = "[green]answers[/]" if result.ok else f"[red]{result.state}[/]"
-                self._say(f"  {escape(name)}: {said} after {seconds_text(result.seconds)}")
+                outcome = "[green]answers[/]" if result.ok else f"[red]{result.state}[/]"
+                self._say(f"  {escape(name)}: {outcome} after {seconds_text(result.seconds)}")
         rolling.end()
 
     def show_end(self) -> None:
         """Shows done, failed and not begun hosts and the next command; nothing if all went well."""
-        told = self.outcome()
-        failed, not_begun = told["failed"], told["not_begun"]
+        outcome = self.outcome()
+        failed, not_begun = outcome["failed"], outcome["not_begun"]
         if problem := self.rolling.not_kept:
             self._say(f"[yellow]{escape(problem.message)}[/]; {escape(problem.hint or '')}")
-        if told["next"] is None:
+        if outcome["next"] is None:
             return
         allowed = self.rolling.max_failures or "none"
         words = f"{len(failed)} host{'' if len(failed) == 1 else 's'} failed, {allowed} allowed"
         self._say(f"\n[bold]rollout {'stopped' if not_begun else 'ended'}[/]: {words}")
-        rows = [("done", ", ".join(told["done"]))]
+        rows = [("done", ", ".join(outcome["done"]))]
         rows += [("failed", f"{name}: {reason.removeprefix(f'{name}: ')}") for name, reason in failed.items()]
         rows += [("not begun", ", ".join(not_begun))]
         for title, text in rows:
             if text:
                 self._say(f"  {title:<10} {escape(text)}")
-        mend = f"repair {', '.join(failed)}, then run: " if failed else ""
-        self._say(f"next: {escape(mend + told['next'])}")
+        repair = f"repair {', '.join(failed)}, then run: " if failed else ""
+        self._say(f"next: {escape(repair + outcome['next'])}")
 
     def outcome(self) -> dict[str, Any]:
         """The rollout for scripts: batches begun, hosts done, failed and not begun, and the next command."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rigup.run.service_run import Ask
 
 
-# what comes of figures of another kind in a file that was changed by hand
+# errors caused by a result file that was changed by hand
 NOT_A_RESULT = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, IndexError)
 CHANGED_BY_HAND = "name two files as rigup wrote them"
 
@@ -97,17 +97,17 @@ def tell(
     for one in found:
         show(one, console)
     summary.show_results(failed, console)
-    told, problems = [], {}
+    stored, problems = [], {}
     for one in found:
         try:
             file = str(keep(one))
             console.print(f"stored in {file}", highlight=False, markup=False, soft_wrap=True)
         except InputError as error:
             file, problems[error.message] = None, error
-        told.append({"file": file, **one})
+        stored.append({"file": file, **one})
     if as_json:
-        said = {"schema": 1, "results": told, "failed": summary.as_json(failed)["hosts"]}
-        json.dump(said, sys.stdout, indent=1)
+        content = {"schema": 1, "results": stored, "failed": summary.as_json(failed)["hosts"]}
+        json.dump(content, sys.stdout, indent=1)
         print()
     for problem in problems.values():
         show_error(problem, as_json=False)

@@ -63,22 +63,20 @@ def open_run(
     kind: type[Run] | None = None,
     found_later: Callable[[], type[Run]] | None = None,
     service: str | None = None,
-    services_answer: bool = False,
 ) -> tuple[Project, Run]:
     """Reads the fleet, plans it, and prepares the run. Raises InputError before anything is changed.
 
     The handshakes with the hosts run meanwhile; they are read-only.
 
     kind: class of the run, default Run. found_later: returns the class once the handshakes have started, to import it
-    late. service: the run is about this service; refused plans of others do not stop it. services_answer: the run
-    health-checks every service, so the check may be sent with the handshake.
+    late. service: the run is about this service; refused plans of others do not stop it.
     """
     from rigup.connection.connections import Connections
     from rigup.project.inventory import load_project
 
     project = load_project(args.inventory, args.limit)
     password = sudo_password(args)
-    contact = Connections(project.data_by_host, password, services_answer)
+    contact = Connections(project.data_by_host, password)
     contact.begin()
     try:
         found = found_later() if found_later else kind
@@ -96,10 +94,17 @@ def _planned(
     contact: Connections,
     service: str | None,
 ) -> Run:
+    import gevent
+
     from rigup.project.planning import plans_to_apply
+
+    gevent.sleep(0)  # connecting goes on between imports, which take longer than its steps
     from rigup.project.settings import settings_by_host
+
+    gevent.sleep(0)
     from rigup.run.runner import Run
 
+    gevent.sleep(0)
     plans = plans_to_apply(project, service)
     settings = settings_by_host(project, plans, getattr(args, "source", None), bool(getattr(args, "remove", False)))
     if any(one.builder for one in settings.values()):

@@ -1,6 +1,6 @@
-"""What the simulated GPUs of a lab machine answer, described from the catalogue. Pure: text in, text out.
+"""The answers of a lab machine's simulated GPUs, described from the catalogue. Pure: text in, text out.
 
-The description lies in /etc/lab-gpus/rig on the machine, as the head of nvml/libnvidia_ml.c says.
+The description is in /etc/lab-gpus/rig on the machine; nvml/libnvidia_ml.c documents its format.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from rigup.rig import Gpu, Rig
 
 NVML = Path(__file__).parent / "nvml"
 FILE = "rig"
-"""The description in a machine's folder."""
+"""The description's name in a machine's folder."""
 RIG = "etc/lab-gpus/rig"
-"""The same on the machine."""
+"""The same file on the machine."""
 LOAD_UNIT = "lab-nvidia-load.service"
 
 ARCHITECTURES = {"Ampere": 7, "Ada": 8, "Hopper": 9, "Blackwell": 10}
 """NVML_DEVICE_ARCH_*, by the first word of the catalogue's architecture (nvidia-ml-py 13)."""
 SWITCHES = {"Ampere": 6, "Hopper": 4}
-"""NVSwitches of a baseboard with eight SXM GPUs, where the host sees them: from NVLink 5 on it does not."""
+"""NVSwitches of a baseboard with eight SXM GPUs, as far as the host sees them: not from NVLink 5 on."""
 
 
 def rig_data(rig: str | Mapping[str, Any]) -> dict[str, Any]:
-    """A rig as group_data has it; text is "4x RTX 3090", or several such with commas between."""
+    """A rig in the form of group_data; a text is "4x RTX 3090", or several of these separated by commas."""
     if not isinstance(rig, str):
         return dict(rig)
     names = [name.strip() for name in rig.split(",") if name.strip()]
@@ -39,7 +39,7 @@ def rig_data(rig: str | Mapping[str, Any]) -> dict[str, Any]:
 def describe(rig: str | Mapping[str, Any], machine: str) -> str:
     """The description of the GPUs of one machine, for /etc/lab-gpus/rig; raises InputError for an unknown GPU.
 
-    machine: its host name; each card has a UUID of its own that is the same whenever the lab is made.
+    machine: its host name; each GPU has its own UUID, which is the same whenever the lab is created.
     """
     found = read_rig(rig_data(rig), "--rig", load_catalogue())
     lines = [f"# The GPUs of {machine}, simulated: {json.dumps(rig_data(rig))}", f"gpus {len(found.gpus)}"]
@@ -64,7 +64,7 @@ def _switches(rig: Rig) -> int:
 
 
 def _card(rig: Rig, gpu: Gpu, index: int, machine: str) -> Iterator[tuple[str, object]]:
-    """The description of one GPU; unavailable figures are None or omitted."""
+    """The description of one GPU; unavailable values are None or omitted."""
     geforce = "GeForce" in gpu.name
     centre = not geforce and "RTX" not in gpu.name and not gpu.unified_memory
     yield "name", gpu.name
@@ -92,7 +92,7 @@ def _links(rig: Rig, gpu: Gpu, index: int, geforce: bool) -> Iterator[tuple[str,
     ampere = gpu.compute_capability.startswith("8.")
     links = 18 if switched and not ampere else 12 if switched else 4 if gpu.name.endswith("RTX 3090") else None
     if not gpu.unified_memory:
-        yield "pcie_generation", 1  # An idle card has shifted down
+        yield "pcie_generation", 1  # idle cards use a lower generation
         yield "pcie_generation_max", 4 if ampere else 5
         yield "pcie_width", 16
         yield "pcie_width_max", 16
@@ -102,7 +102,7 @@ def _links(rig: Rig, gpu: Gpu, index: int, geforce: bool) -> Iterator[tuple[str,
     yield "nvlinks_active", int(switched) if links else None
     yield "p2p", 1 if geforce else 0  # NVML_P2P_STATUS_CHIPSET_NOT_SUPPORTED
     yield "p2p_nvlink", 0 if switched else 5
-    yield "fabric_state", 2 if switched else None  # In progress, until the fabric manager has done its work
+    yield "fabric_state", 2 if switched else None  # in progress, until the fabric manager is ready
 
 
 def _power(gpu: Gpu) -> Iterator[tuple[str, object]]:
@@ -117,5 +117,5 @@ def _power(gpu: Gpu) -> Iterator[tuple[str, object]]:
 
 
 def _bus(index: int) -> int:
-    """The bus number of a card: 01, 21, 41, ... for the first eight, the ones between for more."""
+    """The bus number of a GPU: 01, 21, 41, ... for the first eight, numbers in between for more."""
     return 1 + index % 8 * 0x20 + index // 8

@@ -1,4 +1,4 @@
-"""How a lab gets its simulated GPUs: what `Lab.up` does before machines start, and their holders before they boot."""
+"""Sets up a lab's simulated GPUs: `Lab.up` uses it before machines start, and holders before machines boot."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ PROGRAMS = {
     "usr/local/sbin/modprobe": "modprobe",
     "usr/local/sbin/rmmod": "modprobe",
 }
-"""What a machine with GPUs has from the start, and the file of nvml/ that it is."""
+"""Programs that a machine with GPUs has from the start, with their files in nvml/."""
 
 
 def check(rig: Mapping[str, Any]) -> None:
-    """Raises InputError for an unknown rig, MissingTool if this machine cannot build what it needs."""
+    """Raises InputError for an unknown rig, MissingTool if this machine lacks tools to simulate it."""
     describe(rig, "")
     nvidia_repository.ensure()
 
 
 def provide(record: LabRecord, rig: Mapping[str, Any]) -> None:
-    """Gives every machine of a lab that is to be made the GPUs of a rig, and starts the repository of their driver."""
+    """Gives every machine of a new lab the GPUs of a rig, and starts the package repository of their driver."""
     folder = LabFolder(record.name)
     for index in range(1, record.hosts + 1):
         machine = folder.machine(index)
@@ -48,13 +48,13 @@ def provide(record: LabRecord, rig: Mapping[str, Any]) -> None:
 
 
 def fit_out(folder: Path, root: Path) -> None:
-    """Puts the GPUs of a machine into its root before its first boot; `folder` is the machine's."""
+    """Puts a machine's GPUs into its root before its first boot; `folder` is the machine's."""
     description = folder / FILE
     if not description.exists():
         return
     (root / RIG).parent.mkdir(parents=True, exist_ok=True)
     (root / RIG).write_text(description.read_text())
-    # The kernel that boots: a machine with a driver to build has one, where others of the lab do without.
+    # The kernel that boots: a machine that builds a driver has one, other machines do not need it.
     (root / "boot" / f"vmlinuz-{os.uname().release}").touch()
     for place, source in PROGRAMS.items():
         program = root / place

@@ -1,7 +1,7 @@
 """The simulated GPUs of a lab machine, driven through files on the machine.
 
-What a GPU answers lies in /etc/lab-gpus/rig; what has happened to it since the boot lies in /run/lab-gpus/, as the head
-of nvml/libnvidia_ml.c says.
+The description of the GPUs is in /etc/lab-gpus/rig; changes since the boot are in /run/lab-gpus/.
+nvml/libnvidia_ml.c documents both.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ THERMAL_SLOWDOWN = 0x48
 
 @dataclass(frozen=True)
 class SimulatedGpus:
-    """The GPUs of one machine, to be driven. What is done to them is gone with the next boot."""
+    """The GPUs of one machine and their faults, which the next boot clears."""
 
     machine: Machine
 
@@ -71,7 +71,7 @@ class SimulatedGpus:
         self.set(index, temperature=celsius, clocks_event_reasons=THERMAL_SLOWDOWN)
 
     def secure_boot(self, on: bool) -> None:
-        """Switches Secure Boot in the firmware, from the next boot on: a module that DKMS built is then not loaded."""
+        """Switches Secure Boot in the firmware, from the next boot on: it rejects modules that DKMS built."""
         self._run("touch /etc/lab-gpus/secure_boot" if on else "rm -f /etc/lab-gpus/secure_boot")
 
     def use(self, index: int) -> None:
@@ -87,12 +87,12 @@ class SimulatedGpus:
         self._run(f"systemctl stop {USER}")
 
     def fabric(self, seconds: int = 0, error: int = 0) -> None:
-        """What comes of the fabric from the fabric manager's next start on: ready, how much later, which NVML error."""
+        """Sets the fabric's result from the fabric manager's next start on: delay until ready, or an NVML error."""
         folder = Path(f"/{RIG}").parent
         self._run(f"echo {seconds} >{folder}/fabric_seconds; echo {error} >{folder}/fabric_error")
 
     def reload_module(self) -> None:
-        """Unloads the kernel module and loads the one that is installed now, as `modprobe -r` and `modprobe` would."""
+        """Unloads the kernel module and loads the installed one, like `modprobe -r` and `modprobe`."""
         self._run(f"systemctl restart {LOAD_UNIT}")
 
     def _write(self, index: int, command: str) -> None:

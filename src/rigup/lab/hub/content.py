@@ -1,4 +1,4 @@
-"""What the hub stand-in serves: folders ROOT/ORGANISATION/NAME, each a repository with one revision, main."""
+"""The content of the hub stand-in: folders ROOT/ORGANISATION/NAME, each a repository with one revision, main."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SPARSE = 2**26
 
 @dataclass(frozen=True)
 class ServedFile:
-    """One file of a repository. oid: the git blob id. lfs: whether it is stored apart and served by the CDN."""
+    """One file of a repository. oid: the git blob id. lfs: whether it is in separate storage and served by the CDN."""
 
     path: str
     location: Path
@@ -24,13 +24,13 @@ class ServedFile:
 
     @property
     def etag(self) -> str:
-        """What the hub calls this content: sha256 for what is stored apart, else the git blob id."""
+        """The hub's identifier of the content: sha256 for a file in separate storage, otherwise the git blob id."""
         return self.sha256 if self.lfs else self.oid
 
 
 @dataclass(frozen=True)
 class ServedRepository:
-    """One repository as it is now; `commit` follows from its content."""
+    """One repository in its current state; `commit` is derived from its content."""
 
     name: str
     commit: str
@@ -46,7 +46,7 @@ def commit_id(files: dict[str, str]) -> str:
 class Content:
     """Reads the root folder at every request, and hashes a file once per size and mtime.
 
-    commits: repository name -> revision, where it should be another than the content's own.
+    commits: revision by repository name, where it must differ from the content's own.
     """
 
     def __init__(self, root: Path, lfs_minimum: int, commits: dict[str, str]) -> None:

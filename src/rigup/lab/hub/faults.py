@@ -15,14 +15,14 @@ Times = Annotated[int, Field(ge=0)]
 
 
 class Faults(Frozen):
-    """The switches. The default is a hub that works; what is counted "per file" starts again when the switches change.
+    """The switches. By default there are no faults; counts "per file" restart when the switches change.
 
-    drop_after_bytes: closes the connection after so many bytes of a body, `drop_times` times per file.
-    corrupt_times: flips a bit in the middle of a body, so many times per file.
-    bytes_per_second: for each connection. fail_first: answers so many requests with `fail_status`, and
-    asks to be left alone for `retry_after_s`.
-    token: what must be presented. gated: whether even the right token is refused (403). latency_s: before each answer.
-    ignore_range: sends whole files to those who ask for the rest of one.
+    drop_after_bytes: closes the connection after this many bytes of a body, `drop_times` times per file.
+    corrupt_times: how often to flip a bit in the middle of a body, per file.
+    bytes_per_second: for each connection. fail_first: how many requests to answer with `fail_status` and, if set, with
+    `retry_after_s`.
+    token: the required token. gated: refuse even the right token (403). latency_s: delay before each answer.
+    ignore_range: send whole files in answer to range requests.
     """
 
     drop_after_bytes: Annotated[int, Field(ge=0)] | None = None
@@ -39,7 +39,7 @@ class Faults(Frozen):
 
 
 class Control:
-    """The switches of a running hub, from a file that may be replaced or absent, and what was used up of them."""
+    """The switches of a running hub, from a file that may be replaced or absent, and how often each was used."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -59,14 +59,14 @@ class Control:
             return self._faults
 
     def take(self, what: str, times: int) -> bool:
-        """True for the first `times` callers that name the same thing."""
+        """True for the first `times` calls with the same name."""
         with self._lock:
             self._used[what] += 1
             return self._used[what] <= times
 
 
 def write_faults(path: Path, faults: Faults) -> None:
-    """Sets the switches, in one step; only the owner may read them, because a token is among them."""
+    """Sets the switches atomically; only the owner can read them, because they may contain a token."""
     temporary = path.with_name(path.name + ".new")
     temporary.touch(mode=0o600)
     temporary.write_text(faults.model_dump_json())

@@ -1,4 +1,4 @@
-"""The protocol of the hub stand-in: what huggingface_hub and curl ask of a hub and of the CDN that it redirects to."""
+"""The protocol of the hub stand-in: the requests of huggingface_hub and curl to a hub and to its CDN."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rigup.lab.network.listening_server import ListeningServer
 
 BLOCK = 2**16
 RANGE = re.compile(r"bytes=(?=\d|-\d)(?P<start>\d*)-(?P<end>\d*)")
-"""The first range of a request for some."""
+"""The first range of a range request."""
 
 
 class RequestLog:
@@ -32,7 +32,7 @@ class RequestLog:
         self._lock = threading.Lock()
 
     def write(self, entry: dict[str, Any]) -> None:
-        """Appends one entry; the line is written whole."""
+        """Appends one entry as a complete line."""
         with self._lock:
             self._file.write(json.dumps(entry) + "\n")
 
@@ -47,17 +47,17 @@ class HubServer(ListeningServer):
         self.cdn_url = ""
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignores clients that hang up; logs any other error as a fault of the stand-in."""
+        """Ignores clients that disconnect; logs any other error as a fault of the stand-in."""
         if not isinstance(sys.exc_info()[1], OSError):
             super().handle_error(request, client_address)
 
 
 class CdnServer(HubServer):
-    """The host that large files come from."""
+    """The host that serves large files."""
 
 
 class Handler(BaseHTTPRequestHandler, ABC):
-    """What hub and CDN have in common: the log, faults, Range."""
+    """The common part of hub and CDN: log, faults, ranges."""
 
     protocol_version = "HTTP/1.1"
     server_version = "rigup-lab-hub"
@@ -65,18 +65,18 @@ class Handler(BaseHTTPRequestHandler, ABC):
     server: HubServer
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """The request log takes the place of the standard one."""
+        """Disabled: the request log replaces the standard one."""
 
     def do_HEAD(self) -> None:
         self.do_GET()
 
     def do_GET(self) -> None:
-        """Answers one request, unless a fault does."""
+        """Answers one request, or applies a fault."""
         faults = self.server.control.faults()
         time.sleep(faults.latency_s)
         if self.server.control.take("request", faults.fail_first):
             wait = {} if faults.retry_after_s is None else {"Retry-After": faults.retry_after_s}
-            self.refuse(faults.fail_status, "Fault", "a fault that was asked for", wait)
+            self.refuse(faults.fail_status, "Fault", "simulated fault", wait)
         else:
             path = urllib.parse.unquote(urllib.parse.urlsplit(self.path).path)
             self.answer([part for part in path.split("/") if part], faults)
@@ -86,7 +86,7 @@ class Handler(BaseHTTPRequestHandler, ABC):
         """Answers a request for a path."""
 
     def reply(self, status: int, headers: dict[str, Any], body: bytes = b"") -> None:
-        """A short answer."""
+        """Sends a short answer."""
         self.note(status, len(body))
         self.head(status, {"Content-Length": len(body), **headers})
         if self.command != "HEAD":
@@ -102,7 +102,7 @@ class Handler(BaseHTTPRequestHandler, ABC):
         self.reply(200, {"Content-Type": "application/json"}, json.dumps(content).encode())
 
     def refuse(self, status: int, code: str, message: str, headers: dict[str, Any] | None = None) -> None:
-        """An error in the hub's own way: a code and a message in headers, so that a HEAD carries them too."""
+        """Sends an error in the hub's format: a code and a message in headers, so that HEAD requests get them, too."""
         body = json.dumps({"error": message}).encode()
         self.reply(status, {"X-Error-Code": code, "X-Error-Message": message, **(headers or {})}, body)
 
@@ -113,7 +113,7 @@ class Handler(BaseHTTPRequestHandler, ABC):
         self.server.log.write({"time": round(time.time(), 3), **entry, **more, "status": status, "bytes": count})
 
     def send_content(self, file: ServedFile, headers: dict[str, Any], faults: Faults) -> None:
-        """The bytes of a file, all or the range that was asked for, as honestly as the faults allow."""
+        """Sends the bytes of a file, all or the requested range, subject to the faults."""
         first, last = 0, file.size - 1
         wanted = None if faults.ignore_range else self.headers.get("Range")
         # A server ignores a range that it cannot read (RFC 9110, 14.2).
@@ -135,7 +135,7 @@ class Handler(BaseHTTPRequestHandler, ABC):
             self.note(status, 0)
 
     def send_body(self, file: ServedFile, first: int, count: int, status: int, faults: Faults) -> None:
-        """Sends `count` bytes from `first`, or what a fault leaves of them."""
+        """Sends `count` bytes from `first`, or fewer because of a fault."""
         key, control = str(file.location), self.server.control
         limit = count
         if faults.drop_after_bytes is not None and control.take(f"drop {key}", faults.drop_times):
@@ -151,7 +151,8 @@ class Handler(BaseHTTPRequestHandler, ABC):
                     if rate:
                         time.sleep(max(0.0, began + (sent + len(data)) / rate - time.monotonic()))
                     if sent + len(data) == count:
-                        self.note(status, count)  # before the last byte: who has it all finds this in the log
+                        # before the last byte, so that a client that has all of it finds this in the log
+                        self.note(status, count)
                     self.wfile.write(data)
                     sent += len(data)
         finally:
@@ -163,7 +164,7 @@ class Handler(BaseHTTPRequestHandler, ABC):
 
 
 def altered(data: bytes, position: int, flipped: int | None) -> bytes:
-    """The data that lies at a position, with one bit of the byte at `flipped` changed if it is among them."""
+    """The data at a position, with one bit of the byte at `flipped` changed if it is part of the data."""
     if flipped is None or not position <= flipped < position + len(data):
         return data
     index = flipped - position
@@ -171,7 +172,7 @@ def altered(data: bytes, position: int, flipped: int | None) -> bytes:
 
 
 class CdnHandler(Handler):
-    """The storage behind the hub: knows signed addresses, and refuses a token as the real one does."""
+    """The storage behind the hub: accepts signed addresses, and rejects tokens like the real one."""
 
     def answer(self, parts: list[str], faults: Faults) -> None:
         file = self.server.content.stored_apart(parts[1]) if parts[:1] == ["cdn"] and len(parts) == 2 else None
@@ -184,7 +185,7 @@ class CdnHandler(Handler):
 
 
 class HubHandler(Handler):
-    """The hub: revision and tree as JSON, files by redirect to the CDN, small ones by itself."""
+    """The hub: serves revision and tree as JSON, large files by redirects to the CDN, and small ones itself."""
 
     def answer(self, parts: list[str], faults: Faults) -> None:
         model_api = parts[:2] == ["api", "models"] and len(parts) >= 4
@@ -209,7 +210,7 @@ class HubHandler(Handler):
             self.refuse(404, "NotFound", self.path)
 
     def resolve(self, repository: ServedRepository, path: str, faults: Faults) -> None:
-        """A file by name: its headers say what it is, and where it is stored apart a redirect says where."""
+        """Answers a request for a file by name: headers describe it, and a redirect leads to separate storage."""
         file = repository.files.get(path)
         if file is None:
             return self.refuse(404, "EntryNotFound", "Entry not found")
@@ -222,7 +223,7 @@ class HubHandler(Handler):
 
 
 def describe(repository: ServedRepository) -> dict[str, Any]:
-    """What the hub says about a model at a revision."""
+    """The hub's description of a model at a revision."""
     moment = "2026-01-01T00:00:00.000Z"
     identity = {"_id": "0", "id": repository.name, "modelId": repository.name, "sha": repository.commit}
     state = {"private": False, "gated": False, "disabled": False, "tags": [], "downloads": 0, "likes": 0}

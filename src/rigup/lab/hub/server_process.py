@@ -1,8 +1,8 @@
 """A stand-in for a model hub, for networks that lack one: it speaks the real client's protocol and serves a folder.
 
-It is no mirror and no proxy: what it serves, someone put into ROOT/ORGANISATION/NAME/. It listens at two addresses,
-because the real hub redirects to a CDN on another host. In a lab both lie inside the lab's network; elsewhere they are
-loopback addresses.
+It is not a mirror or a proxy: it serves files that someone has put into ROOT/ORGANISATION/NAME/. It listens at two
+addresses, because the real hub redirects to a CDN on another host. In a lab both are inside the lab's network;
+elsewhere they are loopback addresses.
 
     python -m rigup.lab.hub.server_process ROOT --state FOLDER [--lab NAME | --bind ADDRESS:PORT --cdn ADDRESS:PORT]
 """
@@ -35,7 +35,7 @@ START_PATIENCE_S = 20.0
 
 @dataclass(frozen=True)
 class StandInHub:
-    """A running stand-in, known by its state folder: pid file, log, addresses, faults and requests lie there."""
+    """A running stand-in, identified by its state folder with pid file, log, addresses, faults and requests."""
 
     state: Path
 
@@ -51,11 +51,11 @@ class StandInHub:
         lfs_minimum: int = LFS_MINIMUM,
         commits: dict[str, str] | None = None,
     ) -> Self:
-        """Starts one, detached, and returns when it answers; one that runs already with this state folder is kept.
+        """Starts a detached stand-in and returns when it answers; keeps one that already runs with this state folder.
 
-        lab: listen inside the network of this lab, at its hub and CDN addresses, not at `bind` and `cdn`; `state` is
-        then the lab's folder by default, and `Lab.down` ends the hub too. Without a lab it is required.
-        lfs_minimum: from how many bytes on a file is stored apart. commits: see `hub_content.Content`.
+        lab: listen inside this lab's network, at its hub and CDN addresses, instead of `bind` and `cdn`; `state` is
+        then the lab's folder by default, and `Lab.down` ends the hub, too. Without a lab `state` is required.
+        lfs_minimum: the size in bytes from which a file is in separate storage. commits: see `Content`.
         """
         if state is None and lab is None:
             raise ValueError("a hub outside a lab requires a state folder")
@@ -85,21 +85,21 @@ class StandInHub:
 
     @property
     def running(self) -> bool:
-        """Whether its process lives."""
+        """Whether its process runs."""
         return process.running(self.state / "hub.pid") is not None
 
     @property
     def url(self) -> str:
-        """What clients take for the hub's address, as HF_ENDPOINT."""
+        """The hub's address for clients, such as HF_ENDPOINT."""
         return str(json.loads((self.state / "hub.json").read_text())["hub"])
 
     @property
     def cdn_url(self) -> str:
-        """Where it redirects to."""
+        """The address of its redirects."""
         return str(json.loads((self.state / "hub.json").read_text())["cdn"])
 
     def faults(self, **switches: Any) -> None:
-        """Sets the faults from now on (see `hub_faults.Faults`); without arguments everything works again."""
+        """Sets the faults from now on (see `Faults`); without arguments all faults are off."""
         write_faults(self.state / "faults.json", Faults(**switches))
 
     def log(self) -> list[dict[str, Any]]:
@@ -109,7 +109,7 @@ class StandInHub:
         return [json.loads(line) for line in lines]
 
     def stop(self) -> None:
-        """Ends it. What its state folder says stays."""
+        """Ends the process; the state folder remains."""
         process.stop(self.state / "hub.pid")
 
 
@@ -126,7 +126,7 @@ def _sockets(options: argparse.Namespace) -> tuple[socket.socket, socket.socket]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Serves until it is ended."""
+    """Serves until the process is ended."""
     parser = argparse.ArgumentParser(prog="rigup.lab.hub.server_process", description="A stand-in for a model hub.")
     parser.add_argument("root", type=Path)
     parser.add_argument("--state", type=Path, required=True)

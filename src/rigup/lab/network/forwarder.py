@@ -1,7 +1,7 @@
-"""Carries connections from the loopback addresses of a lab into it: `python -m rigup.lab.network.forwarder LAB`.
+"""Forwards connections from the loopback addresses of a lab into it: `python -m rigup.lab.network.forwarder LAB`.
 
-127.77.N.x:22 of this machine is port 22 of 10.77.N.x inside, for every address that a machine of the lab can have.
-Where a port besides SSH is taken, by a server of this machine on every address, the log says so.
+127.77.N.x:22 on this machine is port 22 of 10.77.N.x inside, for each machine of the lab.
+If a server of this machine uses another forwarded port on every address, the log says so.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CONNECT_SECONDS = 10
 
 
 async def main() -> None:
-    """Listens for every machine of the lab, and for those that a later `up` adds."""
+    """Listens for every machine of the lab, also for those that a later `up` adds."""
     folder = LabFolder(sys.argv[1])
     served, servers = 0, list[asyncio.Server]()
     while True:
@@ -33,7 +33,7 @@ async def main() -> None:
 
 
 async def offer(record: LabRecord, index: int) -> list[asyncio.Server]:
-    """Listens for one machine; raises OSError where its SSH cannot be offered."""
+    """Listens for one machine; raises OSError if its SSH port cannot be offered."""
     servers = []
     address = addresses.loopback_address(record.number, index)
     ports = {record.ssh_port: addresses.SSH_PORT, **{port: port for port in addresses.FORWARDED_PORTS}}
@@ -44,7 +44,7 @@ async def offer(record: LabRecord, index: int) -> list[asyncio.Server]:
         except OSError as error:
             if inside == addresses.SSH_PORT:
                 raise
-            print(f"{address}:{outside} is not {record.name}{index}'s: {error.strerror}", flush=True)
+            print(f"{address}:{outside} is not forwarded to {record.name}{index}: {error.strerror}", flush=True)
     return servers
 
 
@@ -71,7 +71,7 @@ async def carry(number: int, index: int, port: int, reader: asyncio.StreamReader
 
 
 def reset(writer: asyncio.StreamWriter) -> None:
-    """Resets a connection as a crash does, without an orderly close."""
+    """Resets a connection like a crash, without an orderly close."""
     if not writer.transport.is_closing():
         linger = struct.pack("ii", 1, 0)
         writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
@@ -79,10 +79,10 @@ def reset(writer: asyncio.StreamWriter) -> None:
 
 
 async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, source: Any = None) -> None:
-    """Copies one direction until it ends, and passes the end on; raises OSError where it breaks off.
+    """Copies one direction until it ends, and passes the end on; raises OSError if it breaks.
 
-    source: the socket that is read from, where what it receives is to be acknowledged at once. On a real network it is
-    the client that acknowledges; here a server that waits for that would wait for this process.
+    source: the socket that is read from, if its data must be acknowledged at once. On a real network the client
+    acknowledges; here a server that waits for an acknowledgement would wait for this process.
     """
     while data := await reader.read(1 << 16):
         if source is not None:

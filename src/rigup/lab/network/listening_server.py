@@ -1,4 +1,4 @@
-"""Web servers on a socket that is there before them: one of a lab's network, for a process outside it."""
+"""Web servers on an existing socket: one in a lab's network, for a process outside it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ BACKLOG = 128
 
 
 def listen(listening: socket.socket, address: tuple[str, int]) -> socket.socket:
-    """Binds a socket, which may be one of another network namespace, and listens on it; HostFailed where it cannot."""
+    """Binds a socket, possibly of another network namespace, and listens on it. Raises HostFailed if it cannot."""
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind(address)
@@ -23,7 +23,7 @@ def listen(listening: socket.socket, address: tuple[str, int]) -> socket.socket:
 
 
 class ListeningServer(ThreadingHTTPServer):
-    """Takes the connections of a socket that listens already."""
+    """Accepts connections on a socket that already listens."""
 
     daemon_threads = True
 

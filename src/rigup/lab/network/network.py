@@ -1,6 +1,6 @@
-"""The network of a lab: a bridge in a namespace that leads nowhere, a cable to each machine, and sockets inside it.
+"""The network of a lab: an isolated bridge in a namespace, a cable to each machine, and sockets inside it.
 
-Nothing is routed out. A server outside is reachable from the machines when it listens on a socket of `lab_socket`.
+Nothing is routed out. Machines can reach an outside server only if it listens on a socket of `lab_socket`.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ BRIDGE = "bridge"
 
 
 class Cable(Frozen):
-    """The cable of one machine: plugged in or cut, and its rate in tc's words ("8mbit"), None for unlimited."""
+    """The cable of one machine: plugged in or cut, and its rate in tc's syntax ("8mbit"), None for unlimited."""
 
     plugged: bool = True
     rate: str | None = None
 
 
 def lab_socket(name: str, family: int = socket.AF_INET, kind: int = socket.SOCK_STREAM) -> socket.socket:
-    """A socket inside the lab `name`, for a process outside, to bind to `hub_address` or `cdn_address` of its number.
+    """A socket inside the lab `name` for an outside process, to bind to `hub_address` or `cdn_address` of its number.
 
-    Raises InputError where there is no such lab. The caller closes the socket. `Lab.down` ends the process that listens
-    if it was started by `rigup.lab.process.start`, with its pid file in the lab's folder.
+    Raises InputError if the lab does not exist. The caller closes the socket. `Lab.down` ends the listening process if
+    `rigup.lab.process.start` started it with its pid file in the lab's folder.
     """
     return namespace_socket(namespace(LabFolder(name).existing().number), family, kind)
 
 
 def namespace_socket(name: str, family: int = socket.AF_INET, kind: int = socket.SOCK_STREAM) -> socket.socket:
-    """A socket of the network namespace `name`: a socket keeps the namespace in which it was made."""
+    """A socket of the network namespace `name`: a socket keeps the namespace in which it was created."""
     libc = ctypes.CDLL(None, use_errno=True)
     own, other = (os.open(path, os.O_RDONLY) for path in ("/proc/thread-self/ns/net", NAMESPACES / name))
     try:
@@ -56,21 +56,21 @@ def namespace_socket(name: str, family: int = socket.AF_INET, kind: int = socket
             return socket.socket(family, kind)
         finally:
             if libc.setns(own, CLONE_NEWNET):
-                os._exit(70)  # A process that is stuck in the wrong network must not go on
+                os._exit(70)  # a process in the wrong network must not continue
     finally:
         os.close(own)
         os.close(other)
 
 
 def answers(number: int, address: tuple[str, int]) -> bool:
-    """Whether something inside lab `number` takes connections at an address."""
+    """Whether something inside lab `number` accepts connections at an address."""
     with namespace_socket(namespace(number)) as connection:
         connection.settimeout(2)
         return connection.connect_ex(address) == 0
 
 
 def allocate() -> int:
-    """Takes the first free lab number by making its namespace, so that no two labs of this machine share one."""
+    """Takes the first free lab number by creating its namespace, so that no two labs of this machine share one."""
     for number in range(1, MOST_LABS + 1):
         if claim(number):
             return number
@@ -78,7 +78,7 @@ def allocate() -> int:
 
 
 def claim(number: int) -> bool:
-    """Makes the network of one lab, whole or not at all; False where it is there already."""
+    """Creates the network of one lab completely or not at all; returns False if it exists."""
     name = namespace(number)
     if (NAMESPACES / name).exists():
         return False
@@ -108,7 +108,7 @@ def release(number: int) -> None:
 
 
 def identity(number: int) -> int:
-    """Which network lab `number` has, by the moment it was made, in ns; 0 where it has none.
+    """The identity of lab `number`'s network: its creation time in ns; 0 if it does not exist.
 
     A recreated network is a different one, but may have the same inode, because the kernel reuses numbers.
     """
@@ -124,7 +124,7 @@ def up(record: LabRecord) -> bool:
 
 
 def connect(number: int, index: int, cable: Cable) -> None:
-    """Gives a machine that is about to boot a new network card, its address and its cable."""
+    """Gives a machine a new network card before it boots, with its address and its cable."""
     disconnect(number, index)
     lab, own, port = namespace(number), machine_namespace(number, index), f"port{index}"
     run(["ip", "netns", "add", own])
@@ -138,15 +138,15 @@ def connect(number: int, index: int, cable: Cable) -> None:
 
 
 def disconnect(number: int, index: int) -> None:
-    """Takes away the network card of a machine that is off, with whatever its connections still had to say."""
+    """Removes the network card of a machine that is off, with any remaining connections."""
     if (NAMESPACES / machine_namespace(number, index)).exists():
-        # The card goes first: a namespace that still holds a closing connection is freed only later.
+        # Remove the card first: a namespace with a closing connection is freed only later.
         run(["ip", "-n", namespace(number), "link", "delete", f"port{index}"], check=False)
         run(["ip", "netns", "delete", machine_namespace(number, index)], check=False)
 
 
 def plug(number: int, index: int, cable: Cable) -> None:
-    """Plugs or cuts the cable of a machine and limits its rate, in both directions."""
+    """Plugs or cuts the cable of a machine, and limits its rate in both directions."""
     lab, own, port = namespace(number), machine_namespace(number, index), f"port{index}"
     for place, device in ((lab, port), (own, "host0")):
         run(["tc", "-n", place, "qdisc", "delete", "dev", device, "root"], check=False)
@@ -157,7 +157,7 @@ def plug(number: int, index: int, cable: Cable) -> None:
 
 
 def read_cable(folder: Path) -> Cable:
-    """How the cable of a machine is, by the machine's folder: it stays as it is over reboots."""
+    """The state of a machine's cable, from the machine's folder; it persists over reboots."""
     try:
         return Cable.model_validate_json((folder / "cable.json").read_text())
     except FileNotFoundError:
@@ -165,5 +165,5 @@ def read_cable(folder: Path) -> Cable:
 
 
 def keep_cable(folder: Path, cable: Cable) -> None:
-    """Notes how the cable of a machine is."""
+    """Saves the state of a machine's cable."""
     write(folder / "cable.json", cable.model_dump_json())

@@ -1,1 +1,1 @@
-"""Where lab machines get packages: a proxy for this machine's registries, and stand-ins for NVIDIA's repositories."""
+"""Package sources of lab machines: a proxy for this machine's registries, and stand-ins for NVIDIA's repositories."""

@@ -1,8 +1,8 @@
-"""The lab's apt repositories, laid out and signed as NVIDIA's are, made once and kept by content.
+"""The lab's apt repositories, in NVIDIA's layout and signed, built once and cached by content.
 
 compute/cuda/repos/debian12/x86_64/   flat: packages, Packages, Release, InRelease, Release.gpg, the key as <id>.pub
-compute/cuda/repos/debian13/x86_64/   the same with another key, as NVIDIA's is
-debian/                               what the lab changes in Debian: dkms, and headers of the kernel that runs here
+compute/cuda/repos/debian13/x86_64/   the same with another key, like NVIDIA's
+debian/                               the lab's additions to Debian: dkms, and headers of the running kernel
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from rigup.lab.process import environment, run
 
 PORT = 8091
 SERVER = "nvidia_repository"
-"""Its process in a lab's folder: nvidia_repository.pid and .log, which has a line a request."""
+"""The name of its process in a lab's folder: nvidia_repository.pid, and .log with one line per request."""
 DISTRIBUTIONS = {"bookworm": "debian12", "trixie": "debian13"}
 CODE = ("nvidia_repository.py", "nvidia_repository_packages.py")
 PACKAGE_OF = {"gcc": "gcc", "dpkg-deb": "dpkg", "gpg": "gnupg"}
@@ -37,9 +37,9 @@ FIRST_LINE = "deb [signed-by={key}] {url} /"
 
 @dataclass(frozen=True)
 class AptRepository:
-    """One repository: where machines of a lab find it, and the key that signs it.
+    """One repository: its address for machines of a lab, and its signing key.
 
-    folder: relative to what the lab serves. fingerprint: of the key, 40 hexadecimal digits.
+    folder: relative to the served folder. fingerprint: of the key, 40 hexadecimal digits.
     """
 
     folder: str
@@ -63,12 +63,12 @@ def cuda_repository(suite: str) -> AptRepository:
 
 
 def debian_repository() -> AptRepository:
-    """What the lab changes in Debian."""
+    """The repository with the lab's additions to Debian."""
     return AptRepository("debian", _fingerprint("debian"))
 
 
 def public_key(repository: AptRepository, armoured: bool = False) -> bytes:
-    """The key that signs a repository, as apt takes it."""
+    """The key that signs a repository, in apt's format."""
     target = lab_root() / "nvidia" / f".key.{os.getpid()}"
     form = ["--armor"] if armoured else []
     run([*_gpg(), *form, "--yes", "--output", target, "--export", repository.fingerprint])
@@ -78,9 +78,9 @@ def public_key(repository: AptRepository, armoured: bool = False) -> bytes:
 
 
 def ensure() -> Path:
-    """Makes the repositories if they are not there; returns the folder to serve. Older ones go when no lab serves any.
+    """Builds the repositories if they are missing; returns the folder to serve. Removes older ones that no lab serves.
 
-    Raises MissingTool where this machine cannot compile or sign, HostFailed where a package cannot be made.
+    Raises MissingTool if this machine cannot compile or sign, HostFailed if a package cannot be built.
     """
     missing = [tool for tool in PACKAGE_OF if shutil.which(tool, path=environment()["PATH"]) is None]
     if not Path("/usr/include/stdio.h").exists():
@@ -107,7 +107,7 @@ def ensure() -> Path:
 
 
 def fit_out(root: Path) -> None:
-    """Tells a machine that has not booted yet of the lab's changes to Debian, and to ask the lab without a proxy."""
+    """Configures a machine before its first boot: the lab's additions to Debian, fetched without a proxy."""
     repository = debian_repository()
     (root / "usr/share/keyrings/lab.gpg").write_bytes(public_key(repository))
     line = FIRST_LINE.format(key="/usr/share/keyrings/lab.gpg", url=repository.url)
@@ -116,7 +116,7 @@ def fit_out(root: Path) -> None:
 
 
 def _content() -> str:
-    """The folder's name: another whenever the packages, the code that makes them or this machine's kernel change."""
+    """The folder's name, which changes with the packages, the code that builds them, and this machine's kernel."""
     digest = hashlib.sha256(os.uname().release.encode())
     for file in [*sorted(NVML.iterdir()), *(Path(__file__).with_name(name) for name in CODE)]:
         digest.update(file.name.encode() + file.read_bytes())
@@ -181,7 +181,7 @@ def _make_key(name: str) -> str:
 
 
 def _end_agent() -> None:
-    """gpg leaves a process behind that keeps keys in memory: these need no keeping."""
+    """Ends gpg's background process, which keeps keys in memory: these do not need it."""
     run(["gpgconf", "--homedir", _gpg()[2], "--kill", "gpg-agent"], check=False)
 
 
@@ -194,7 +194,7 @@ def _alone(what: str = "repositories") -> Iterator[None]:
 
 
 def settings(suite: str) -> dict[str, str]:
-    """What group_data says for machines of a lab: where the repositories are, and the fingerprint of this one's key."""
+    """The group_data settings for machines of a lab: the address of the repositories, and the key's fingerprint."""
     repository = cuda_repository(suite)
     address = repository.url.rpartition(f"/{DISTRIBUTIONS[suite]}/")[0]
     return {"nvidia_repository": address, "nvidia_key_fingerprint": repository.fingerprint}

@@ -1,4 +1,4 @@
-"""The packages of the lab's apt repositories, as nvml/packages.toml lists them: real ones, made by dpkg-deb."""
+"""The packages of the lab's apt repositories, listed in nvml/packages.toml: real ones, built by dpkg-deb."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rigup.lab.process import run
 from rigup.units import Frozen
 
 DRIVERS = {"570.133.20": 12080, "580.95.05": 13000, "580.178.04": 13000, "590.48.01": 13010}
-"""The driver versions on offer, and the CUDA version that each supports, as NVML writes it."""
+"""The available driver versions, and the CUDA version that each supports, in NVML's notation."""
 REVISION = "1"
 PINNED = "nvidia-open cuda-drivers nvidia-driver-cuda nvidia-kernel-* nvidia-persistenced nvidia-fabricmanager"
 PINNED += " libnvidia-* libcuda1 firmware-nvidia-gsp"
@@ -23,7 +23,7 @@ MAINTAINER = "rigup's lab <lab@localhost>"
 
 
 class PackageEntry(Frozen):
-    """One [[package]] of packages.toml; its head says what the fields mean."""
+    """One [[package]] of packages.toml; that file documents the fields."""
 
     name: str
     description: str
@@ -47,7 +47,7 @@ class Built:
 
 @dataclass(frozen=True)
 class Site:
-    """What depends on the repository that a package is in: for Debian 12 or 13, with whose key, from where."""
+    """The parts of a package that depend on its repository: distribution, signing key, source line."""
 
     distribution: str
     key: bytes
@@ -55,7 +55,7 @@ class Site:
 
 
 def build(repository: str, site: Site, folder: Path) -> list[Built]:
-    """Makes every package of a repository ("nvidia" or "debian") in a folder; needs gcc and dpkg-deb."""
+    """Builds every package of a repository ("nvidia" or "debian") in a folder; needs gcc and dpkg-deb."""
     with tempfile.TemporaryDirectory() as scratch:
         return [
             _package(entry, full, site, Path(scratch), folder)
@@ -121,7 +121,7 @@ def _control(entry: PackageEntry, name: str, full: str, words: dict[str, str]) -
 
 
 def _content(source: str, version: str, site: Site, scratch: Path) -> bytes:
-    """What goes into a file: something compiled, something of the repository, or a file of nvml/."""
+    """The content of a packaged file: compiled, from the repository, or a file of nvml/."""
     match source:
         case "libnvidia-ml.so":
             cuda = DRIVERS[version]

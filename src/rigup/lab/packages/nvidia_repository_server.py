@@ -14,7 +14,7 @@ from rigup.lab.packages.nvidia_repository import PORT
 
 
 class RepositoryHandler(SimpleHTTPRequestHandler):
-    """One connection of a machine's apt; each request is a line of the log."""
+    """One connection of a machine's apt; the log has one line per request."""
 
     protocol_version = "HTTP/1.1"
 

@@ -1,7 +1,8 @@
 """The package proxy of a lab: `python -m rigup.lab.packages.proxy LAB`.
 
-It listens inside the lab and fetches outside. What the lab does not offer (see `upstream`) is answered 403. What cannot
-change (packages by version, lists by hash) is kept on disk, for every lab of this user.
+It listens inside the lab and downloads outside. It answers 403 for everything that the lab does not offer (see
+`upstream`). It caches content that cannot change (packages by version, lists by hash) on disk, for all labs of this
+user.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ PASSED_ON = ("If-Modified-Since", "If-None-Match", "Range", "User-Agent")
 PASSED_BACK = ("Content-Type", "Content-Length", "Content-Range", "Last-Modified", "ETag")
 CHUNK = 1 << 16
 LEFT_SECONDS = 3600
-"""A part that nobody has written to for so long is of a proxy that was ended; other labs' proxies write here too."""
+"""A part that has not grown for this time belongs to a proxy that has ended; other labs' proxies write here, too."""
 
 
 class PackageHandler(BaseHTTPRequestHandler):
@@ -66,7 +67,7 @@ class PackageHandler(BaseHTTPRequestHandler):
         except (urllib.error.URLError, TimeoutError) as error:
             self.answer(502, f"{error}\n".encode())
             return
-        # What fails from here on drops the connection, as what is sent cannot be taken back.
+        # A later failure drops the connection, because the data already sent cannot be withdrawn.
         with response:
             if target.startswith(INDEX_PATH):
                 page = self.server.upstream.offered(response.read().decode(), response.url)
@@ -84,7 +85,7 @@ class PackageHandler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def send_file(self, path: Path) -> None:
-        """Sends a file that is kept."""
+        """Sends a cached file."""
         self.send_response(200)
         self.send_header("Content-Type", "application/octet-stream")
         self.send_header("Content-Length", str(path.stat().st_size))
@@ -93,7 +94,7 @@ class PackageHandler(BaseHTTPRequestHandler):
             shutil.copyfileobj(file, self.wfile, CHUNK)
 
     def pass_back(self, response: HTTPResponse, keep: Path | None) -> None:
-        """Sends what arrives on as it arrives; keeps it too once it is whole."""
+        """Passes data on as it arrives; caches it as well once it is complete."""
         self.send_response(response.status)
         for name in PASSED_BACK:
             if name in response.headers:
@@ -134,12 +135,12 @@ class PackageServer(ListeningServer):
         super().__init__(listen(lab_socket(name), inside), PackageHandler)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """One line: a machine that is cut off or loses power ends its connections as it likes."""
+        """Logs one line: a machine without network or power ends its connections in any way."""
         print(f"{client_address}: {sys.exc_info()[1]!r}", flush=True)
 
 
 def remove_left_parts(kept: Path) -> None:
-    """Removes what a proxy left that was ended in the middle of a download."""
+    """Removes incomplete downloads of proxies that have ended."""
     for part in kept.glob(".*"):
         with suppress(FileNotFoundError):  # another lab's proxy may do the same
             if time.time() - part.stat().st_mtime > LEFT_SECONDS:

@@ -1,6 +1,6 @@
 """This machine's Debian and Python package registries, read from its client settings.
 
-No registry is named here. What apt and pip of this machine are set up for is what the machines of a lab are offered.
+No registry is named here. Lab machines are offered the registries that this machine's apt and pip are configured for.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ SOURCES = Path("/etc/apt")
 SYSTEM_CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 ONE_LINE = re.compile(r"deb\s+(?:\[[^]]*\]\s*)?(\S+)\s+(\S+)(.*)")
 OFF = ("no", "false", "without", "off", "disable", "0")
-"""What apt takes for `Enabled: no`."""
+"""Values that apt accepts for `Enabled: no`."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """One archive that apt is set up for, of binary packages over HTTP; `uri` has no slash at the end, and no login.
+    """One archive of binary packages over HTTP in apt's configuration; `uri` has no slash at the end and no login.
 
-    login: whether its URI has a user and password in it.
+    login: whether the configured URI contains a user and password.
     """
 
     uri: str
@@ -49,7 +49,7 @@ class Source:
 
 
 def sources(folder: Path = SOURCES) -> list[Source]:
-    """What apt reads under an /etc/apt, in its order; see sources.list(5)."""
+    """The sources in an /etc/apt, in apt's order; see sources.list(5)."""
     found: list[Source] = []
     for file in (folder / "sources.list", *sorted((folder / "sources.list.d").glob("*"))):
         if file.is_file() and file.suffix in (".list", ".sources"):
@@ -81,11 +81,11 @@ def _http(uris: list[str], suites: list[str], components: list[str]) -> Iterator
 
 
 def debian_mirrors(found: Iterable[Source]) -> tuple[str, str] | None:
-    """The Debian archive and its security archive among apt sources; None lets mmdebstrap take its own default.
+    """The Debian archive and its security archive among apt sources; None to use mmdebstrap's default.
 
-    Others end in "debian" as well, some with a component "main": Debian's has updates of a release, or else the host
-    of the security archive, or else the shortest path. Raises InputError where one of the two wants a login, which the
-    build cannot give.
+    Other archives may end in "debian" and have a component "main", too: Debian's is the one with updates of a release,
+    otherwise the one on the security archive's host, otherwise the one with the shortest path. Raises InputError if one
+    of the two requires a login, which the build cannot use.
     """
     main = [source for source in found if "main" in source.components]
     security = next((source for source in main if source.name == "debian-security"), None)
@@ -102,7 +102,7 @@ def debian_mirrors(found: Iterable[Source]) -> tuple[str, str] | None:
 
 
 def without_login(url: str) -> tuple[str, str]:
-    """A URL without the user and password in it, and these as an Authorization header ("" for none)."""
+    """A URL without its user and password, and these as an Authorization header ("" for none)."""
     parts = urlsplit(url)
     login, at, host = parts.netloc.rpartition("@")
     header = "Basic " + base64.b64encode(unquote(login).encode()).decode() if at else ""
@@ -111,13 +111,13 @@ def without_login(url: str) -> tuple[str, str]:
 
 @cache
 def pip_settings() -> dict[str, str]:
-    """pip's own settings, asked once."""
+    """pip's own settings, read once."""
     return pip_here.pip_settings()
 
 
 @cache
 def package_index() -> str | None:
-    """The Python package index of this machine's pip, without a slash at the end; None where there is no pip."""
+    """The index that this machine's pip uses, without a slash at the end; None without pip."""
     try:
         return pip_here.index_url().rstrip("/")
     except MissingTool:
@@ -125,7 +125,7 @@ def package_index() -> str | None:
 
 
 def apt_proxies() -> dict[str, str]:
-    """The proxies that apt of this machine is set up for, by scheme."""
+    """The proxies in this machine's apt configuration, by scheme."""
     words = ["apt-config", "shell", "http", "Acquire::http::Proxy", "https", "Acquire::https::Proxy"]
     try:
         lines = subprocess.run(words, capture_output=True, text=True).stdout.splitlines()
@@ -136,7 +136,7 @@ def apt_proxies() -> dict[str, str]:
 
 
 def opener(proxies: dict[str, str]) -> urllib.request.OpenerDirector:
-    """What fetches a URL as this machine's clients would: their proxies and their certificates."""
+    """Opens URLs like this machine's clients: with their proxies and certificates."""
     context = ssl.create_default_context()
     for certificates in (str(SYSTEM_CERTIFICATES), pip_settings().get("cert", "")):
         if Path(certificates).is_file():

@@ -1,4 +1,4 @@
-"""What the machines of a lab may fetch, and how it is fetched: as this machine's own apt and pip would."""
+"""What the machines of a lab may download, with the settings of this machine's own apt and pip."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SECONDS = 120
 
 
 class Upstream:
-    """The archives of the machines' own apt sources, and the Python package index that pip of this machine uses.
+    """The archives of the machines' own apt sources, and the Python package index of this machine's pip.
 
     archives: URIs of the machines' apt sources, all http. index: the simple index, None for none.
     """
@@ -27,16 +27,16 @@ class Upstream:
         self.index, self._index_login = without_login(index or "")
         own = {source.uri.partition("://")[2]: source.uri for source in registries.sources()}
         places = [uri.partition("://")[2] for uri in archives]
-        # A machine asks for http; the archive is asked in the way that this machine's own source of it says.
+        # Machines request http; the archive is fetched with the scheme of this machine's own source.
         self.archives = {f"http://{place}/": own.get(place, f"http://{place}") + "/" for place in places}
-        # The hosts of the index's files are learned from its pages; pip always asks for the page first.
+        # Hosts of files are learned from the index's pages; pip always requests a page first.
         self.file_hosts: dict[str, str] = {}
         self._apt = registries.opener(registries.apt_proxies())
         proxy = registries.pip_settings().get("proxy")
         self._pip = registries.opener({"http": proxy, "https": proxy} if proxy else {})
 
     def address(self, target: str) -> str | None:
-        """The address that a request's target stands for; None where the lab does not offer it."""
+        """The address for a request's target; None if the lab does not offer it."""
         if ".." in target.partition("?")[0]:
             return None
         for asked, fetched in self.archives.items():
@@ -50,18 +50,18 @@ class Upstream:
         return None
 
     def open(self, target: str, headers: dict[str, str]) -> HTTPResponse:
-        """Fetches what a target stands for; raises urllib.error.HTTPError and URLError as urllib does."""
+        """Downloads a target; raises urllib.error.HTTPError and URLError like urllib."""
         address = self.address(target)
         assert address is not None
         client = self._pip if target.startswith("/") else self._apt
-        request = urllib.request.Request(address, headers=headers)  # noqa: S310  what pip and apt are set up for
+        request = urllib.request.Request(address, headers=headers)  # noqa: S310  configured for pip and apt
         if self._index_login and urlsplit(address).netloc == urlsplit(self.index).netloc:
             request.add_unredirected_header("Authorization", self._index_login)
         response: HTTPResponse = client.open(request, timeout=SECONDS)
         return response
 
     def offered(self, page: str, address: str) -> str:
-        """A project's page of the index, every file on it at the lab's own address instead."""
+        """A project's page of the index, with every file's address replaced by the lab's."""
 
         def rewrite(match: re.Match[str]) -> str:
             file = urlsplit(urljoin(address, html.unescape(match[1])))

@@ -69,14 +69,14 @@ def _updates_left(host: Host) -> bool:
 
 
 def run(host: Host, step: str, *words: str) -> None:
-    """Runs apt or dpkg to its end. Raises HostFailed with the line that names the error."""
-    said = remote.run(host, "sh", "-c", _RUN, *words[:1], *words, timeout=APT_SECONDS)
-    if not said.ok:
-        raise HostFailed(f"{host.name}: {step}: {reason(said.stderr)}", "on the host: journalctl -u rigup-apt")
+    """Runs apt or dpkg. Raises HostFailed with the line that names the error."""
+    output = remote.run(host, "sh", "-c", _RUN, *words[:1], *words, timeout=APT_SECONDS)
+    if not output.ok:
+        raise HostFailed(f"{host.name}: {step}: {reason(output.stderr)}", "on the host: journalctl -u rigup-apt")
 
 
 def reason(text: str) -> str:
-    """The line of apt's or dpkg's output that says why it failed."""
+    """The line of apt's or dpkg's output that names the error."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     for wanted in (
         r"E: (?!Sub-process|Some index files|Failed to fetch)",
@@ -103,7 +103,7 @@ def update(host: Host, step: str, source: str | None = None) -> None:
 
 
 def install(host: Host, step: str, packages: Iterable[str]) -> None:
-    """Installs packages ("name" or "name=version"); may downgrade to a named version."""
+    """Installs packages ("name" or "name=version"); downgrades to a named version if necessary."""
     wait_for_lock(host, step)
     mend(host, step)
     allow = ("--allow-downgrades", "--allow-change-held-packages", "--no-install-recommends")
@@ -111,7 +111,7 @@ def install(host: Host, step: str, packages: Iterable[str]) -> None:
 
 
 def versions(host: Host, packages: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Every version of each package in the host's sources, newest first; a package that is unknown is left out."""
+    """Every version of each package in the host's sources, newest first; unknown packages are left out."""
     listing = remote.run(host, "apt-cache", "madison", *packages).stdout
     found: dict[str, list[str]] = {}
     for line in listing.splitlines():
@@ -123,10 +123,10 @@ def versions(host: Host, packages: Iterable[str]) -> dict[str, tuple[str, ...]]:
 
 
 def exact(name: str, packages: Mapping[str, str], there: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    """ "package=version" for each, with the revision that the host's sources have of that version.
+    """ "package=version" for each, with the revision in the host's package sources.
 
-    name: of the host. packages: versions without revision, by name. there: from `versions`.
-    Raises HostFailed, with the versions that there are, for a package that has no such version.
+    name: the host's. packages: versions without revision, by name. there: from `versions`.
+    Raises HostFailed with the available versions if a package does not have this version.
     """
     found = []
     for package, version in packages.items():

@@ -12,15 +12,15 @@ from rigup.errors import HostFailed
 from rigup.host import Host
 from rigup.operations.primitives import remote
 
-MAIN = "/etc/apt/sources.list"  # the system's own archive stands there
+MAIN = "/etc/apt/sources.list"  # contains the system's own archive
 _FILES = f"{MAIN} /etc/apt/sources.list.d/*.list /etc/apt/sources.list.d/*.sources"
 MARK = "##rigup-file##"
 _OFF = re.compile(r"^Enabled:\s*(no|false|without|off|disable|0)\s*$", re.IGNORECASE | re.MULTILINE)
 _ADDRESSES = re.compile(r"^URIs:((?:.*\n?)(?:[ \t]+\S.*\n?)*)", re.IGNORECASE | re.MULTILINE)
-# Everything except a plain "no": apt accepts many words for yes.
+# Matches everything except a plain "no": apt accepts many words for yes.
 _TRUSTED = re.compile(r"trusted\s*[=:]\s*(?!no\b|false\b|0\b)\S", re.IGNORECASE)
 
-# $1 the file, $2 what a line says that goes, $3 where it is now; what was a link to the file still is one.
+# $1 the file, $2 text of the lines to comment out, $3 the new place. A link to the file remains a link.
 _COMMENT = r"""
 file=$(readlink -f -- "$1"); cp -p "$file" "$file.rigup-new"
 named="$2" now="$3" awk 'index($0, ENVIRON["named"]) && !/^[ \t]*#/ { print "# now in " ENVIRON["now"] ": " $0; next }
@@ -30,7 +30,7 @@ mv -f "$file.rigup-new" "$file"
 
 
 def question(named: str) -> str:
-    """sh that prints every file in which `named` (part of an address) occurs, as `answer` reads it."""
+    """sh that prints every file that contains `named` (part of an address), in the format of `answer`."""
     return (
         f"for file in {_FILES}; do grep -qsF '{named}' \"$file\" && "
         f'{{ echo \'{MARK}\' "$file"; cat "$file"; echo; }}; done; true'
@@ -38,7 +38,7 @@ def question(named: str) -> str:
 
 
 def answer(lines: Iterable[str]) -> dict[str, str]:
-    """The texts of files by path; what came before the first is left out."""
+    """The files' texts by path; lines before the first file are ignored."""
     parts: dict[str, list[str]] = {}
     for line in lines:
         if line.startswith(MARK):
@@ -49,15 +49,15 @@ def answer(lines: Iterable[str]) -> dict[str, str]:
 
 
 def naming(files: Mapping[str, str], named: str) -> dict[str, list[str]]:
-    """Of these files, by path, the entries (lines, or stanzas of deb822) that count for apt and name the repository."""
+    """The active entries (lines, or deb822 stanzas) that name the repository, by the path of their file."""
     found = {path: [one for one in _entries(path, text) if named in one] for path, text in files.items()}
     return {path: entries for path, entries in found.items() if entries}
 
 
 def refuse_unclear(host: str, files: Mapping[str, str], named: str, what: str) -> None:
-    """Raises HostFailed if a source accepts these packages unsigned, or shares a file with other sources.
+    """Raises HostFailed if a source accepts these packages unsigned, or shares a .sources file with other sources.
 
-    what: whose packages, for the message.
+    what: the owner of the packages, for the message.
     """
     for path, entries in naming(files, named).items():
         if any(_TRUSTED.search(entry) for entry in entries):
@@ -73,21 +73,21 @@ def refuse_unclear(host: str, files: Mapping[str, str], named: str, what: str) -
 
 
 def put_aside(host: Host, files: Mapping[str, str], named: str, own: str) -> None:
-    """Removes the repository from these files: renames a file that has no other source, else comments out its lines.
+    """Removes the repository from these files: renames a file without other sources, else comments out its lines.
 
-    own: rigup's source, which is left as it is.
+    own: rigup's source, which stays.
     """
     for path in naming(files, named):
         if path == own:
             continue
         if path != MAIN and _alone(path, files[path], named):
-            remote.check_output(host, "mv", path, f"{path}.disabled")  # apt passes over files of that name
+            remote.check_output(host, "mv", path, f"{path}.disabled")  # apt ignores files with this suffix
         else:
             remote.script(host, _COMMENT, path, named, own, doing=f"writing {path}")
 
 
 def _alone(path: str, text: str, named: str) -> bool:
-    """Whether a file has nothing but this repository."""
+    """Whether a file contains only this repository."""
     return all(named in address for entry in _entries(path, text) for address in _addresses(path, entry))
 
 

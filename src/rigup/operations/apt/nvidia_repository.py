@@ -1,4 +1,4 @@
-"""NVIDIA's package repository on a host, trusted by one key whose fingerprint was checked before it got there."""
+"""NVIDIA's package repository on a host, trusted by one key whose fingerprint rigup checks first."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from rigup.operations.primitives.steps import step
 from rigup.plan import DriverRepository
 from rigup.systemd.driver_files import KEYRING, SOURCE, source
 
-NVIDIA = "/compute/cuda/repos/"  # in every address of such a repository, mirrors as well
+NVIDIA = "/compute/cuda/repos/"  # part of every address of such a repository, also of mirrors
 MOST_KEY = 2**20
-"""Bytes: more is not read."""
+"""The maximum number of bytes that rigup reads."""
 
 
 @dataclass(frozen=True)
 class Sources:
-    """What apt on a host knows of NVIDIA: rigup's source, the key that it trusts, other files that name NVIDIA's."""
+    """apt's configuration for NVIDIA: rigup's source, its keyring, and other files that name NVIDIA's repository."""
 
     own: str = ""
     keyring: bytes = b""
@@ -51,7 +51,7 @@ class NvidiaSources(FactBase[Sources]):
 
 @operation()
 def nvidia_repository(repository: DriverRepository) -> Generator[FunctionCommand, None, None]:
-    """Have NVIDIA's repository as a source of its own, signed by the pinned key and by no other.
+    """Ensures that NVIDIA's repository is a source of its own, signed by the pinned key only.
 
     + repository: from `driver_repository`
     """
@@ -64,7 +64,7 @@ def nvidia_repository(repository: DriverRepository) -> Generator[FunctionCommand
 
 
 def is_right(there: Sources, repository: DriverRepository) -> bool:
-    """Whether the host has this repository, with this key, and no other way to NVIDIA's packages."""
+    """Whether the host has this repository with this key, and no other source of NVIDIA's packages."""
     try:
         keys = openpgp.fingerprints(there.keyring)
     except ValueError:
@@ -74,12 +74,12 @@ def is_right(there: Sources, repository: DriverRepository) -> bool:
 
 
 def refuse_unclear(name: str, there: Sources) -> None:
-    """Raises HostFailed where a source takes NVIDIA's packages without a signature, or only goes with others."""
+    """Raises HostFailed if a source accepts NVIDIA's packages unsigned, or shares its file with other sources."""
     foreign_sources.refuse_unclear(name, dict(there.others), NVIDIA, "NVIDIA's packages")
 
 
 def provide(host: Host, repository: DriverRepository) -> None:
-    """Makes it a source of its own, with its checked key; other files that name NVIDIA's packages are put aside."""
+    """Adds the repository as a separate source with its checked key, and disables other sources of it."""
     key = fetched_key(host, repository)
     foreign_sources.put_aside(host, dict(host.get_fact(NvidiaSources).others), NVIDIA, SOURCE)
     remote.make_folders(host, KEYRING.rpartition("/")[0])
@@ -88,17 +88,17 @@ def provide(host: Host, repository: DriverRepository) -> None:
 
 
 def fetched_key(host: Host, repository: DriverRepository, setting: str = "nvidia") -> bytes:
-    """The key that the repository offers, fetched by the host, checked here. Raises HostFailed where it is another.
+    """The repository's key, fetched by the host and checked here. Raises HostFailed if the fingerprint differs.
 
-    setting: how the keys of group_data begin that name another repository, or another key to it.
+    setting: the prefix of the group_data keys that set another repository or key.
     """
     curl = "curl --fail --silent --show-error --location --max-time 60 --output -"
     fetch = f'{curl} "$1" | head -c {MOST_KEY} | base64 -w0'
-    said = remote.run(host, "sh", "-c", fetch, "rigup", repository.key_address, timeout=90)
-    data = _decoded(said.stdout.strip())
+    fetched = remote.run(host, "sh", "-c", fetch, "rigup", repository.key_address, timeout=90)
+    data = _decoded(fetched.stdout.strip())
     if not data:
         raise HostFailed(
-            f"{host.name}: cannot fetch {repository.key_address}: {said.last_line}",
+            f"{host.name}: cannot fetch {repository.key_address}: {fetched.last_line}",
             f"check the host's network, or set a mirror: {setting}_repository in group_data",
         )
     try:
@@ -117,7 +117,7 @@ def fetched_key(host: Host, repository: DriverRepository, setting: str = "nvidia
 
 
 def refresh(host: Host, step: str, repository: DriverRepository) -> None:
-    """Fetches the repository's package list. Raises HostFailed where it cannot be had or its signature is not right."""
+    """Fetches the repository's package list. Raises HostFailed if that fails or its signature is wrong."""
     try:
         commands.update(host, step, SOURCE)
     except HostFailed as error:

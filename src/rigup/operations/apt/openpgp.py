@@ -1,4 +1,4 @@
-"""OpenPGP public keys, as far as a fingerprint goes: which primary keys a file holds. Pure; terms as in RFC 9580."""
+"""Reads the fingerprints of primary keys in an OpenPGP public key file. Pure; terms as in RFC 9580."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _ARMOUR = re.compile(rb"-----BEGIN PGP PUBLIC KEY BLOCK-----(.*?)-----END PGP PU
 
 
 def fingerprints(data: bytes) -> tuple[str, ...]:
-    """The fingerprints of every primary key in a key file, armoured or not; 40 digits in capitals.
+    """The fingerprints of every primary key in a key file, armoured or not; 40 hex digits in capitals.
 
-    Raises ValueError for what is not a file of OpenPGP version 4 public keys.
+    Raises ValueError if the data is not a file of OpenPGP version 4 public keys.
     """
     try:
         found = [body for tag, body in _packets(binary(data)) if tag == PUBLIC_KEY]
@@ -28,19 +28,19 @@ def fingerprints(data: bytes) -> tuple[str, ...]:
 
 
 def binary(data: bytes) -> bytes:
-    """The same keys without armour, as apt takes them from a file that ends in .gpg."""
+    """The same keys without armour, as apt requires in a file that ends in .gpg."""
     return b"".join(_unarmoured(block) for block in _ARMOUR.findall(data)) or data
 
 
 def _unarmoured(block: bytes) -> bytes:
-    """The bytes of one armoured block: after the headers and the empty line, and before the checksum."""
+    """The bytes of one armoured block, without headers and checksum."""
     text = block.replace(b"\r\n", b"\n").partition(b"\n\n")[2]
     lines = [line for line in text.splitlines() if line and not line.startswith(b"=")]
     return base64.b64decode(b"".join(lines), validate=True)
 
 
 def _packets(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Tag and body of each packet; raises ValueError where the file ends within one."""
+    """Tag and body of each packet; raises ValueError if the file ends within one."""
     at = 0
     while at < len(data):
         first = data[at]
@@ -54,7 +54,7 @@ def _packets(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _new_size(data: bytes, at: int) -> tuple[int, int]:
-    """Where the body of a packet with a new header begins, and its size."""
+    """The start of the body of a packet with a new header, and its size."""
     head = data[at : at + 5]
     if head[:1] < b"\xc0":
         return at + 1, head[0]
@@ -66,7 +66,7 @@ def _new_size(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _old_size(data: bytes, at: int) -> tuple[int, int, int]:
-    """The tag of a packet with an old header, where its body begins, and its size."""
+    """The tag of a packet with an old header, the start of its body, and its size."""
     first = data[at]
     if first & 3 == 3:
         raise ValueError("has a packet without a length, which is invalid in a key")

@@ -20,7 +20,7 @@ TIMEOUT_SECONDS = 1800
 
 
 def debian_packages(packages: Iterable[str]) -> None:
-    """Have these packages. A plain function that calls an operation, so it also works nested in another one."""
+    """Ensures that these packages are installed. A plain function, so that it also works within another operation."""
     wanted = sorted(packages)
     missing = sorted(set(wanted) - set(host.get_fact(DebPackages)))
     installed_packages(
@@ -33,10 +33,10 @@ def debian_packages(packages: Iterable[str]) -> None:
 
 @operation()
 def installed_packages(packages: list[str], missing: bool) -> Generator[Any, None, None]:
-    """Have these packages, once apt's lock is free and nothing is half-installed.
+    """Ensures that these packages are installed, after apt's lock is free and dpkg is in order.
 
     + packages: their names
-    + missing: whether some of them are not there, so that package lists must be fresh
+    + missing: whether some are not installed, so that package lists must be updated
     """
     if missing:
         yield step(_ready)
@@ -44,7 +44,7 @@ def installed_packages(packages: list[str], missing: bool) -> Generator[Any, Non
         packages=packages,
         update=missing,
         no_recommends=True,
-        # who takes the lock between our look at it and apt's is waited for by apt itself
+        # apt itself waits if another process takes the lock after our check
         extra_install_args=f"-o DPkg::Lock::Timeout={LOCK_PATIENCE_SECONDS}",
     )
 

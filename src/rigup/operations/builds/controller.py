@@ -1,4 +1,4 @@
-"""Compiles a build on the controlling machine for similar hosts: as the user, in the cache folder.
+"""Compiles a build on the controlling machine for similar hosts, as the user, in the cache folder.
 
 If the machine differs from the hosts or lacks a tool, the hosts compile the build themselves.
 """
@@ -40,25 +40,25 @@ Counted = Callable[[int, int], None]
 
 
 def own_os() -> str:
-    """As the probe has it: "debian-12"; "" where this machine does not say."""
+    """This machine's system in the probe's format: "debian-12"; "" if unknown."""
     try:
-        said = platform.freedesktop_os_release()
+        release = platform.freedesktop_os_release()
     except OSError:
         return ""
-    return f"{said.get('ID', '')}-{said.get('VERSION_ID', '')}"
+    return f"{release.get('ID', '')}-{release.get('VERSION_ID', '')}"
 
 
 def lacking(build: Build) -> str:
-    """The tools that this machine lacks to compile a build; "" if none."""
+    """The tools or packages that this machine needs to compile a build but does not have; "" if none."""
     if missing := [tool for tool in TOOLS if shutil.which(tool) is None]:
         return ", ".join(missing)
     for package, version in build.pinned_packages.items():
         words = ("dpkg-query", "-W", "-f", "${db:Status-Status} ${Version}", package)
         try:
-            said = subprocess.run(words, capture_output=True, text=True).stdout.split()
+            installed = subprocess.run(words, capture_output=True, text=True).stdout.split()
         except OSError:
-            said = []
-        if len(said) != 2 or said[0] != "installed" or upstream(said[1]) != version:
+            installed = []
+        if len(installed) != 2 or installed[0] != "installed" or upstream(installed[1]) != version:
             return f"{package} {version}"
     return ""
 
@@ -66,10 +66,10 @@ def lacking(build: Build) -> str:
 def compiled(
     builder: Builder, build: Build, name: str, archive: Path, check: tuple[tuple[str, ...], str], counted: Counted
 ) -> BuildRecord:
-    """The record of a build, which is compiled unless somebody else has done so meanwhile.
+    """The record of a build, which is compiled unless it exists by then.
 
-    archive: of the source. check: argv relative to the build's folder, and what its answer must hold.
-    Raises HostFailed with the compiler's last words, or Cancelled.
+    archive: the source. check: argv relative to the build's folder, and the expected text of its output.
+    Raises HostFailed with the compiler's last line, or Cancelled.
     """
     builder.folder.mkdir(parents=True, exist_ok=True)
     with _COMPILING.setdefault(name, RLock()):
@@ -98,7 +98,7 @@ def compiled(
 
 
 def _run(work: Path, counted: Counted) -> None:
-    """Runs build_source.py in a session of its own, which ends with it."""
+    """Runs build_source.py in its own session, and kills all of it at the end."""
     log = work / "log"
     with log.open("wb") as output:
         process = subprocess.Popen(

@@ -1,7 +1,7 @@
-"""An engine build that is installed: a Python environment of its own, made on the host by uv from hashes only.
+"""An installed engine build: a Python environment, made on the host by uv from locked wheels only.
 
-It is made under a temporary name, but at its final path as far as the installer can see, because scripts and
-pyvenv.cfg hold absolute paths; once it has been checked it belongs to root and gets its name by one rename.
+It is made under a temporary name, mounted at its final path for the installer, because scripts and pyvenv.cfg contain
+absolute paths. After the checks it belongs to root, and one rename publishes it.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ UV_CACHE = f"{layout.PACKAGES}/uv"
 Checks = tuple[tuple[tuple[str, ...], str], ...]
 
 
-@operation(_set_in_op=False)  # the Debian packages that it needs are an operation inside this one
+@operation(_set_in_op=False)  # it runs the operation for Debian packages inside
 def python_build(
     build: Build, build_name: str, source: PackageSource, checks: Checks
 ) -> Generator[FunctionCommand, None, None]:
-    """Have a Python environment in its own folder under the builds root.
+    """Ensures that a Python environment exists in its own folder under the builds root.
 
     + build: the plan's build, with its locked environment and uv
     + build_name: from `name_of`
-    + source: where the packages come from
-    + checks: (argv relative to the folder, what its answer must hold) pairs that prove that it works, without a GPU
+    + source: the source of the packages
+    + checks: (argv relative to the folder, expected output) pairs that show that it works, without a GPU
     """
     if host.get_fact(File, path=f"{layout.BUILDS}/{build_name}/manifest.json"):
         host.noop(f"build {build_name} exists")
@@ -48,7 +48,7 @@ def python_build(
 
 
 def _provide(host: Host, build: Build, name: str, source: PackageSource, checks: Checks) -> None:
-    """Makes the environment, or continues the job of an earlier run."""
+    """Builds the environment, or continues the job of an earlier run."""
     if build.environment is None or build.uv is None:
         raise HostFailed(f"{host.name}: {build.engine} {build.version} is not in rigup.lock", "run rigup lock")
     refuse_noexec(host)
@@ -66,7 +66,7 @@ def _provide(host: Host, build: Build, name: str, source: PackageSource, checks:
 
 
 def _run(host: Host, job: jobs.Job, work: str, result: str) -> None:
-    """Runs the job and removes what a failed one leaves."""
+    """Runs the job and removes the remains of a failed one."""
     try:
         jobs.run(host, job)
     except HostFailed:
@@ -90,7 +90,7 @@ def _job(name: str, work: str, result: str, private_network: bool) -> jobs.Job:
 
 
 def _prepare(host: Host, build: Build, name: str, source: PackageSource, checks: Checks) -> None:
-    """Sends what the job needs and writes what it is to do."""
+    """Sends the job's files and writes its configuration."""
     assert build.environment is not None and build.uv is not None
     work, result = f"{layout.BUILDS}/.work-{name}", f"{layout.BUILDS}/.result-{name}"
     locked = build.environment

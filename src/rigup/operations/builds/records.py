@@ -1,7 +1,7 @@
 """Builds of a builder, stored on the controlling machine: the archive of each build and the hash of every file.
 
-A record is made here of the archive as it arrived, so that no host's word is part of it, and only of a build that the
-builder's own run compiled. Other hosts get the archive that the record describes, or compile for themselves.
+rigup makes a record here from the archive that arrived, so that it does not rely on the builder's word, and only of a
+build that the builder compiled in this run. Other hosts get the recorded archive, or compile the build themselves.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from rigup.checksum import sha256_of
 from rigup.errors import HostFailed
 from rigup.settings import Builder
-from rigup.sources.downloads import sha256_of
 from rigup.units import Frozen, bytes_text
 
 MANIFEST = "manifest.json"
@@ -42,27 +42,27 @@ class BuildRecord(Frozen):
 
     @property
     def sums(self) -> str:
-        """As sha256sum --check reads it."""
+        """The input of sha256sum --check."""
         return "".join(f"{sha256}  {path}\n" for path, sha256 in self.files.items())
 
 
 class Arriving(io.FileIO):
-    """The file that an archive is written to while it arrives, as long as it is not larger than any could be."""
+    """The file that an arriving archive is written to, with a limit on its size."""
 
     def write(self, block: Any) -> int:
-        """As a file does. Raises OSError for what is too much."""
+        """Writes like a file. Raises OSError beyond MOST_BYTES."""
         if self.tell() + len(block) > MOST_BYTES:
             raise OSError(f"received more than {bytes_text(MOST_BYTES)}")
         return super().write(block)
 
 
 class _Member(tarfile.TarInfo):
-    """A member whose long name is read into memory only where it is no longer than a path can be."""
+    """A tar member; it limits the length of names before they are read into memory."""
 
     def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
         plain = self.type in (tarfile.REGTYPE, tarfile.AREGTYPE)
         if (self.size > MOST_NAME_BYTES and not plain) or self.type == tarfile.GNUTYPE_SPARSE:
-            raise tarfile.ReadError("what comes before a file is too long")
+            raise tarfile.ReadError("a header is too long")
         return super()._proc_member(archive)  # type: ignore[misc,no-any-return]
 
 
@@ -77,7 +77,7 @@ def read_record(builder: Builder, build: str) -> BuildRecord | None:
 
 
 def keep_archive(builder: Builder, build: str, arrived: Path) -> BuildRecord:
-    """Records the archive that arrived, which is moved into the folder. Raises HostFailed for an unfit one."""
+    """Records an archive that arrived and moves it into the folder. Raises HostFailed for an invalid one."""
     record = BuildRecord(
         build=build, built_by=builder.name, archive=sha256_of(arrived), files=_files(arrived, build, builder.name)
     )
@@ -89,14 +89,14 @@ def keep_archive(builder: Builder, build: str, arrived: Path) -> BuildRecord:
 
 
 def _files(archive: Path, build: str, builder: str) -> dict[str, str]:
-    """The sha256 of each file. Raises HostFailed unless all is plain files below `build`, in a build by `builder`."""
+    """The sha256 of each file. Raises HostFailed unless the archive holds only plain files of this build."""
     found: dict[str, str] = {}
     total, manifest = 0, b""
     try:
         with tarfile.open(archive, "r|gz", tarinfo=_Member) as packed:
             for number, member in enumerate(packed):
                 if number > 2 * MOST_FILES:
-                    raise _unfit(build, builder, f"it holds more than {2 * MOST_FILES} entries")
+                    raise _unfit(build, builder, f"it contains more than {2 * MOST_FILES} entries")
                 folder, _, path = member.name.partition("/")
                 if folder != build or (path and not _PATH.fullmatch(path)) or path in found:
                     raise _unfit(build, builder, f"it contains {member.name[:200]!a}")
@@ -115,10 +115,10 @@ def _files(archive: Path, build: str, builder: str) -> dict[str, str]:
                     if path == MANIFEST and len(manifest) < MOST_MANIFEST_BYTES:
                         manifest += block
                 found[path] = digest.hexdigest()
-        said = json.loads(manifest)
+        stated = json.loads(manifest)
     except (tarfile.TarError, zlib.error, OSError, EOFError, ValueError, RecursionError) as error:
         raise _unfit(build, builder, f"it is unreadable ({type(error).__name__})") from None
-    if not isinstance(said, dict) or (said.get("name"), said.get("built_by")) != (build, builder):
+    if not isinstance(stated, dict) or (stated.get("name"), stated.get("built_by")) != (build, builder):
         raise _unfit(build, builder, f"its {MANIFEST} belongs to another build")
     return found
 

@@ -1,7 +1,7 @@
-"""An engine build on a host, from source: immutable, and published under its name only after a check.
+"""An engine build from source on a host: immutable, and published under its name only after a check.
 
-The name holds a hash of everything that the binary depends on, so a host that has the folder has that build. It is
-compiled on the host that uses it, or comes from the builder that the inventory names (build_records.py).
+The name contains a hash of everything that the binary depends on, so a folder of this name is this build. The host
+compiles it, or gets it from the builder that the inventory names (records.py).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from rigup.plan import Build
 from rigup.settings import CONTROLLER, Builder
 from rigup.sources.archives import fetch_source
 
-# an environment of gigabytes is written back to a slow disk meanwhile
+# syncing an environment of several gigabytes to a slow disk takes long
 PUBLISH_SECONDS = 1200
 SEND_SECONDS = 600
 WAIT_SECONDS = 0.5
@@ -46,7 +46,7 @@ _FETCHING: dict[str, RLock] = {}
 
 
 def name_of(build: Build, architecture: str, os_release: str) -> str:
-    """`llama.cpp-b11434-3f2a...`: engine, version and a hash of all that the build depends on."""
+    """`llama.cpp-b11434-3f2a...`: engine, version and a hash of everything that the build depends on."""
     depends = [
         build.engine,
         build.version,
@@ -70,17 +70,17 @@ def _contents(build: Build) -> dict[str, Any]:
     return contents | {"provides": build.provides}
 
 
-@operation(_set_in_op=False)  # the packages that a compile needs are an operation inside this one
+@operation(_set_in_op=False)  # it runs the operation for Debian packages inside
 def source_build(
     build: Build, build_name: str, check: tuple[str, ...], expect: str, builder: Builder | None = None
 ) -> Generator[FunctionCommand, None, None]:
-    """Have a build from source in its own folder under the builds root.
+    """Ensures that a build from source exists in its own folder under the builds root.
 
     + build: the plan's build
     + build_name: from `name_of`
-    + check: argv, relative to the folder, that proves that it runs
-    + expect: what the answer of `check` must hold
-    + builder: whose builds the host takes; None for its own alone
+    + check: argv, relative to the folder, of a command that shows that the build runs
+    + expect: text that the output of `check` must contain
+    + builder: the builder whose builds the host may use; None to compile always
     """
     if host.get_fact(File, path=f"{layout.BUILDS}/{build_name}/manifest.json"):
         host.noop(f"build {build_name} exists")
@@ -90,9 +90,9 @@ def source_build(
 
 
 def _provide(host: Host, build: Build, name: str, check: tuple[str, ...], expect: str, builder: Builder | None) -> None:
-    """Compiles on this host, unless its builder's record has the build and an earlier run left nothing to go on with.
+    """Compiles on this host, unless the builder's record has the build and there is no earlier job to continue.
 
-    Only what this run has compiled from its beginning is recorded, and only of the builder.
+    Only a build that the builder compiled completely in this run is recorded.
     """
     try:
         refuse_noexec(host)
@@ -173,7 +173,7 @@ def _compile(
 
 
 def _source(host: Host, build: Build) -> Path:
-    """The source archive in this machine's cache, fetched if missing."""
+    """The source archive in this machine's cache; downloads it if missing."""
 
     def progress(done: int, total: int) -> None:
         report(Progress(host.name, "engine", done, total, "bytes", "fetching the source archive"))
@@ -204,7 +204,7 @@ def publish(host: Host, name: str, work: str, result: str) -> None:
 
 
 def _record(host: Host, builder: Builder, name: str) -> None:
-    """Downloads a build for other hosts. A failure here is not fatal."""
+    """Downloads a build for other hosts. A failure is reported but not fatal."""
     report(Progress(host.name, "engine", text="storing the build for other hosts"))
     packed = f"{layout.BUILDS}/.packed-{name}.tar.gz"
     part = builder.folder / f".{name}.{os.getpid()}.part"
@@ -224,7 +224,7 @@ def _record(host: Host, builder: Builder, name: str) -> None:
 
 
 def _take(host: Host, builder: Builder, build: Build, name: str, check: tuple[str, ...], expect: str) -> bool:
-    """Installs the builder's build on the host; False if it has no record or does not run there."""
+    """Installs the builder's build on the host; returns False if there is no record or it does not run there."""
     record = _awaited(host, builder, name)
     if record is None and builder.name == CONTROLLER:
         record = _compiled_here(host, builder, build, name, (check, expect))
@@ -259,7 +259,7 @@ def _awaited(host: Host, builder: Builder, name: str) -> BuildRecord | None:
 def _compiled_here(
     host: Host, builder: Builder, build: Build, name: str, check: tuple[tuple[str, ...], str]
 ) -> BuildRecord | None:
-    """The record of the build compiled on this machine; None if it cannot compile it."""
+    """The record of a build that this machine compiles; None if it cannot compile it."""
     system, architecture = controller.own_os(), platform.machine()
     if name_of(build, architecture, system) != name:
         why = f"the controlling machine is {architecture} with {system or 'an unknown system'}"
@@ -292,9 +292,9 @@ chmod -R u=rwX,go=rX "$1"; cd "$1/$3"; sha256sum --check --strict --quiet
 
 
 def _send(host: Host, builder: Builder, record: BuildRecord, check: tuple[str, ...], expect: str) -> None:
-    """Sends an archive, holds every file against the record, and has the worker run it before it gets its name.
+    """Sends an archive, verifies every file against the record, and runs the check before it publishes the build.
 
-    Raises HostFailed where it arrived damaged or does not run.
+    Raises HostFailed if it arrived damaged or does not run.
     """
     name = record.build
     report(Progress(host.name, "engine", text=f"sending the build of {builder.name}"))

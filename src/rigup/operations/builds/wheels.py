@@ -1,4 +1,4 @@
-"""Python wheels that the lock pins: found on the controlling machine, sent to a host once, known by their sha256."""
+"""Python wheels that the lock pins: from the controlling machine, sent to a host once, identified by sha256."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.primitives.uploads import send_file
 from rigup.plan import Build
 from rigup.settings import PackageSource
-from rigup.sources.downloads import fetch
 from rigup.units import bytes_text
 
 STORE = f"{layout.PACKAGES}/wheels"
@@ -27,7 +26,7 @@ ROOM_TO_UNPACK = 1.05
 
 
 def uv_wheel(build: Build) -> str:
-    """The file name of uv's wheel for the build's architecture. Raises InputError where the lock has none."""
+    """The file name of uv's wheel for the build's architecture. Raises InputError if the lock has none."""
     for name in build.uv.files if build.uv else ():
         if build.architecture in name:
             return name
@@ -35,14 +34,14 @@ def uv_wheel(build: Build) -> str:
 
 
 def missing_in(wheelhouse: Path, build: Build) -> list[str]:
-    """The files of an environment, uv's among them, that a wheelhouse lacks."""
+    """The files of an environment, including uv, that a wheelhouse lacks."""
     assert build.environment is not None
     names = [*build.environment.files, uv_wheel(build)]
     return sorted(name for name in names if not (wheelhouse / "wheels" / name).is_file())
 
 
 def have_packages(host: Host, build: Build, source: PackageSource) -> str:
-    """Puts uv's wheel onto the host, and all others of a wheelhouse, where there is room; returns uv's path there."""
+    """Sends uv's wheel to the host, and all other wheels if there is a wheelhouse; returns uv's path on the host."""
     assert build.uv is not None and build.environment is not None
     name = uv_wheel(build)
     hashes = {name: build.uv.files[name]}
@@ -64,16 +63,17 @@ def have_packages(host: Host, build: Build, source: PackageSource) -> str:
 def fetch_wheel(
     name: str, sha256: str, cache: Path, progress: Callable[[int, int], None] = lambda done, total: None
 ) -> Path:
-    """A wheel in a cache of this machine, from the index that pip is set up for here. Raises as `downloads.fetch`."""
-    from rigup.sources.uv import url_of  # few runs fetch anything
+    """A wheel in this machine's cache, downloaded from pip's configured index. Raises like `downloads.fetch`."""
+    from rigup.sources.downloads import fetch  # most runs fetch nothing
+    from rigup.sources.uv import url_of
 
     return fetch(lambda: url_of(name), name, sha256, cache / sha256, progress)
 
 
 def have_python(host: Host, build: Build, source: PackageSource) -> str | None:
-    """Sends the Python that a wheelhouse has for a build; returns the address that uv gets Python from, if it is told.
+    """Sends the Python that a wheelhouse has for a build; returns the mirror address for uv, None for uv's default.
 
-    The lock has no sha256 of it: uv knows the one of every Python that it installs, and checks it.
+    The lock has no sha256 for it: uv knows and checks the hash of every Python that it installs.
     """
     assert build.environment is not None
     if build.environment.python_from != "uv" or source.wheelhouse is None:
@@ -94,7 +94,7 @@ def have_python(host: Host, build: Build, source: PackageSource) -> str | None:
 
 
 def _check_room(host: Host, build: Build, files: list[Path], missing: list[Path]) -> None:
-    """Raises HostFailed with both sizes where the environment would not fit, before anything is sent."""
+    """Raises HostFailed with both sizes if the environment does not fit, before anything is sent."""
     needed = ROOM_TO_UNPACK * sum(_unpacked(path) for path in files) + sum(path.stat().st_size for path in missing)
     free = remote.free_bytes(host, layout.BUILDS)
     if needed > free:
@@ -110,11 +110,11 @@ def _unpacked(wheel: Path) -> int:
         with zipfile.ZipFile(wheel) as packed:
             return sum(member.file_size for member in packed.infolist())
     except zipfile.BadZipFile:
-        return 0  # its hash will be wrong, and that is what has to be said
+        return 0  # the check of its hash reports this
 
 
 def _missing(host: Host, hashes: dict[str, str]) -> list[str]:
-    """The files that the host lacks, or has with other content."""
+    """The files that the host lacks, or has with a different hash."""
     ask = '[ -d "$1" ] || exit 0; cd "$1"; shift; for f in "$@"; do [ ! -f "$f" ] || sha256sum "$f"; done'
     listed = remote.script(host, ask, STORE, *hashes, doing=f"hashing files in {STORE}", timeout=HASHING_SECONDS)
     there = {name: sha256 for sha256, name in (line.split(maxsplit=1) for line in listed.splitlines())}
@@ -122,7 +122,7 @@ def _missing(host: Host, hashes: dict[str, str]) -> list[str]:
 
 
 def _send(host: Host, files: dict[str, Path], hashes: dict[str, str]) -> None:
-    """Sends files, each of them the pinned one when it leaves and when it is there."""
+    """Sends files, and verifies each before and after the transfer."""
     for name, path in files.items():
         _check(name, path, hashes[name])
     remote.make_folders(host, layout.CACHE, layout.PACKAGES, STORE)

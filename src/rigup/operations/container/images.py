@@ -1,7 +1,7 @@
-"""A build that is a container image: pulled by digest, verified, and recorded under its name like any other build.
+"""A build that is a container image: pulled by digest, verified, and recorded under a name like any other build.
 
-The note, a folder with nothing but a manifest that names the image, is what probes, `rigup status` and `rigup prune`
-see; podman has the image.
+The record, a folder with only a manifest that names the image, is for probes, `rigup status` and `rigup prune`; podman
+stores the image.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from rigup.operations.primitives.steps import step
 from rigup.plan import Build
 from rigup.units import bytes_text
 
-# All that podman writes while it pulls.
+# All folders that podman writes to during a pull.
 WRITABLE = ("/var/lib/containers", "/run/containers", "/run/libpod", "/run/lock")
-# Whose ids the users in containers get on the host; the ranges are those that podman-run(1) proposes for --userns=auto.
+# The owner of the ids that container users get on the host; podman-run(1) proposes these ranges for --userns=auto.
 OWNER = "containers"
 IDS = f"{OWNER}:2147483647:2147483648"
 _OWNED = f"grep -qs ^{OWNER}: /etc/subuid && grep -qs ^{OWNER}: /etc/subgid"
@@ -48,7 +48,7 @@ class ImageProvided(FactBase[bool]):
 
 @operation()
 def image_build(build: Build, build_name: str) -> Generator[FunctionCommand, None, None]:
-    """Have a container image, by digest, and the note of it under the builds root.
+    """Ensures that a container image exists, by digest, and is recorded under the builds root.
 
     + build: the plan's build, with its locked image
     + build_name: from `builds.name_of`
@@ -62,7 +62,9 @@ def image_build(build: Build, build_name: str) -> Generator[FunctionCommand, Non
 
 def _provide(host: Host, build: Build, name: str) -> None:
     if build.image is None:
-        raise HostFailed(f"{host.name}: the image of {build.engine} {build.version} is not in rigup.lock", "rigup lock")
+        raise HostFailed(
+            f"{host.name}: the image of {build.engine} {build.version} is not in rigup.lock", "run rigup lock"
+        )
     reference = build.image.reference
     remote.script(host, 'mkdir -p "$@"', *WRITABLE)
     for file in ("/etc/subuid", "/etc/subgid"):

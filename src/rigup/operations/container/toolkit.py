@@ -1,4 +1,4 @@
-"""NVIDIA's container toolkit on a host, at the pinned version, and the description of its GPUs that podman reads."""
+"""NVIDIA's container toolkit on a host, at the pinned version, and its CDI description of the GPUs for podman."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pyinfra import host
 from pyinfra.api import FactBase, FunctionCommand, operation
 
-from rigup.catalogue.containers import container_facts
+from rigup.catalogue.tools.containers import container_facts
 from rigup.errors import HostFailed
 from rigup.host import Host
 from rigup.operations.apt import commands, foreign_sources, openpgp
@@ -21,7 +21,7 @@ from rigup.systemd.container_files import KEYRING, SOURCE, toolkit_files
 
 STEP = "container toolkit"
 SETTING = "container_toolkit"
-# Where a description may lie; the toolkit's own unit writes the first. Source: NVIDIA's CDI support page.
+# Possible places of a description; the toolkit's own unit writes the first. Source: NVIDIA's CDI support page.
 DESCRIPTIONS = "/run/cdi/nvidia.yaml /etc/cdi/nvidia.yaml"
 REFRESH_SECONDS = 120
 _MARK = "##rigup-part##"
@@ -29,9 +29,9 @@ _MARK = "##rigup-part##"
 
 @dataclass(frozen=True)
 class Standing:
-    """What a host has: the toolkit's version without revision, the key, and the driver that the description names.
+    """The toolkit's version on a host without revision, its key, and the drivers that the CDI description names.
 
-    others: path and text of each file of apt's that names the toolkit's repository, rigup's own left out.
+    others: path and text of each apt source file that names the toolkit's repository, except rigup's own.
     """
 
     version: str = ""
@@ -77,10 +77,10 @@ class ToolkitStanding(FactBase[Standing]):
 
 @operation()
 def container_toolkit(repository: DriverRepository, driver: str) -> Generator[FunctionCommand, None, None]:
-    """Have NVIDIA's container toolkit at the pinned version, and the GPUs described for the driver that runs.
+    """Ensures that the toolkit has the pinned version and its CDI description matches the running driver.
 
     + repository: from `toolkit_repository`
-    + driver: its version
+    + driver: the driver's version
     """
     toolkit = container_facts().toolkit
     named = named_in(repository)
@@ -97,7 +97,7 @@ def container_toolkit(repository: DriverRepository, driver: str) -> Generator[Fu
 
 
 def named_in(repository: DriverRepository) -> str:
-    """What an address says that is the repository's; a source may write the architecture as $(ARCH)."""
+    """The part of an address that identifies the repository; a source may write the architecture as $(ARCH)."""
     return repository.address.removesuffix(f"{repository.architecture}/")
 
 
@@ -112,14 +112,14 @@ def _have(host: Host, repository: DriverRepository, driver: str, installed: bool
     toolkit = container_facts().toolkit
     if not installed:
         _install(host, repository)
-    # It runs by itself when a driver is installed, but by then the driver may not be loaded.
-    said = remote.run(host, "systemctl", "restart", toolkit.refresh_unit, timeout=REFRESH_SECONDS)
+    # The unit also starts when a driver is installed, but then the driver may not be loaded yet.
+    restarted = remote.run(host, "systemctl", "restart", toolkit.refresh_unit, timeout=REFRESH_SECONDS)
     described = host.get_fact(ToolkitStanding, package=toolkit.package, named=named_in(repository)).described
     if described != (driver,):
         what = f"driver {', '.join(described)}" if described else "no driver"
         raise HostFailed(
             f"{host.name}: {STEP}: the CDI description of the GPUs is for {what}, not for {driver}"
-            + ("" if said.ok else f": {said.last_line}"),
+            + ("" if restarted.ok else f": {restarted.last_line}"),
             f"on the host: journalctl -u {toolkit.refresh_unit}; remove an outdated /etc/cdi/nvidia.yaml",
         )
 

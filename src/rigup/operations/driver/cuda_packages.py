@@ -1,4 +1,4 @@
-"""The CUDA toolkit's packages at the versions of the lock: what a build compiles with, and what its result runs on."""
+"""The CUDA toolkit's packages at the locked versions: to compile a build, and to run the result."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from rigup.systemd.driver_files import SOURCE
 
 @operation()
 def pinned_packages(packages: Mapping[str, str], probe: Probe) -> Generator[FunctionCommand, None, None]:
-    """Have these packages at these versions.
+    """Ensures that these packages have these versions.
 
     + packages: version by name, without the package's revision
-    + probe: what the host was when it was asked
+    + probe: the host's state when it was probed
     """
     there = {name: upstream(version) for name, version in probe.nvidia.packages.items()}
     if all(there.get(name) == version for name, version in packages.items()):
@@ -32,9 +32,9 @@ def pinned_packages(packages: Mapping[str, str], probe: Probe) -> Generator[Func
 
 
 def have(host: Host, step: str, packages: Mapping[str, str]) -> None:
-    """Installs those of these packages that are not there at their versions.
+    """Installs the packages that do not have their versions.
 
-    Raises HostFailed, with the versions that there are, for one that the host's sources do not have.
+    Raises HostFailed with the available versions if the host's sources lack one.
     """
     query = ("dpkg-query", "-W", "-f", "${db:Status-Status} ${Package} ${Version}\\n", *packages)
     lines = remote.run(host, *query).stdout.splitlines() if packages else []

@@ -1,4 +1,4 @@
-"""The NVSwitch fabric: CUDA does not start on its GPUs before the fabric manager has configured it."""
+"""The NVSwitch fabric: CUDA does not start on its GPUs until the fabric manager has configured it."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ POLL_SECONDS = 3.0
 
 @operation()
 def ready_fabric(probe: Probe, restarted: bool = False) -> Generator[FunctionCommand, None, None]:
-    """Have the fabric ready for every GPU, as NVML reports it.
+    """Ensures that the fabric is ready for every GPU, as NVML reports it.
 
-    + probe: what the host was when it was asked
-    + restarted: the fabric manager or the driver is restarted before this, so the probe is outdated
+    + probe: the host's state when it was probed
+    + restarted: the fabric manager or the driver restarts before this, so the probe is outdated
     """
     if not restarted and not fabric_problem(probe):
         host.noop("the fabric is ready or absent")

@@ -34,7 +34,7 @@ running=$(systemctl list-units --plain --no-legend --state=active \
   'rigup-*.service' nvidia-persistenced.service nvidia-fabricmanager.service \
   nvidia-dcgm.service nvidia-dcgm-exporter.service | cut -d' ' -f1)
 again() { [ -z "$running" ] || systemctl start --no-block $running || true; }
-command -v modprobe >/dev/null || { echo "there is no modprobe" >&2; exit 1; }
+command -v modprobe >/dev/null || { echo "modprobe is missing" >&2; exit 1; }
 [ -z "$running" ] || systemctl stop $running
 for module in "$@"; do
   if [ -d "/sys/module/$module" ] && ! modprobe --remove "$module"; then again; exit 1; fi
@@ -48,11 +48,11 @@ again
 def loaded_driver(
     driver: DriverPlan, problem: str, check: Callable[[Probe], None]
 ) -> Generator[FunctionCommand, None, None]:
-    """Have the kernel run the installed driver.
+    """Ensures that the kernel runs the installed driver.
 
-    + driver: as the planner decided
-    + problem: what is wrong now, from `driver_state.loading_problem`; "" for nothing
-    + check: called with a fresh probe once the driver runs; raises when the host is not the rig that was declared
+    + driver: from the plan
+    + problem: the current problem, from `loading_problem` of the driver's state; "" for none
+    + check: called with a new probe once the driver runs; raises if the host differs from the declared rig
     """
     if not problem:
         host.noop(f"the kernel runs driver {driver.version}")
@@ -86,8 +86,8 @@ def _reload(host: Host, probe: Probe, problem: str) -> str:
         named = ", ".join(f"{name} (process {pid})" for pid, name in (user.split(None, 1) for user in users[:3]))
         return f"{problem}; {named} use the GPUs"
     report(Progress(host.name, STEP, text="loading the modules"))
-    said = remote.run(host, "sh", "-c", _RELOAD, "rigup", *MODULES, timeout=180)
-    return "" if said.ok else f"{problem}; the kernel modules cannot be reloaded: {said.last_line}"
+    reloaded = remote.run(host, "sh", "-c", _RELOAD, "rigup", *MODULES, timeout=180)
+    return "" if reloaded.ok else f"{problem}; the kernel modules cannot be reloaded: {reloaded.last_line}"
 
 
 def _still_wrong(name: str, probe: Probe, driver: DriverPlan, problem: str) -> tuple[str, str]:

@@ -21,7 +21,7 @@ DKMS_SECONDS = 1200
 
 
 class KernelModule(FactBase[bool]):
-    """Whether there is a kernel module of NVIDIA's for this kernel."""
+    """Whether NVIDIA's kernel module exists for this kernel."""
 
     @staticmethod
     def default() -> bool:
@@ -42,11 +42,11 @@ def driver_packages(
     problem: str,
     strays: tuple[str, ...] = (),
 ) -> Generator[FunctionCommand, None, None]:
-    """Have the driver installed at its exact version.
+    """Ensures that the driver is installed at its exact version.
 
-    + driver, packages, repository: as the planner decided
-    + problem: what is wrong now, from `driver_state.package_problem`; "" for nothing
-    + strays: packages of the driver that are installed at another version
+    + driver, packages, repository: from the plan
+    + problem: the current problem, from `package_problem` of the driver's state; "" for none
+    + strays: packages of the driver that have another version
     """
     if not problem:
         host.noop(f"driver {driver.version} is installed")
@@ -65,7 +65,7 @@ def _install(
         commands.update(host, STEP)
         there = commands.versions(host, (*before, *wanted))
     exact = commands.exact(host.name, dict.fromkeys(wanted, driver.version), there)
-    # a self-built kernel comes with its headers, but without a package that tracks it
+    # a self-built kernel has headers, but no package that tracks them
     before = tuple(name for name in before if name in there or name != packages.headers[0])
     _check_known(host.name, before, there, packages.kernel)
     report(Progress(host.name, STEP, text=f"installing headers of {packages.kernel}"))
@@ -74,7 +74,7 @@ def _install(
     commands.install(host, STEP, exact)
     _build_module(host, driver, packages.kernel)
     for module in packages.modules:
-        remote.run(host, "modprobe", module)  # where the package of it is for another kernel, the next boot loads it
+        remote.run(host, "modprobe", module)  # if its package is for another kernel, the next boot loads it
 
 
 def _check_known(name: str, packages: Iterable[str], there: dict[str, tuple[str, ...]], kernel: str) -> None:
@@ -91,9 +91,9 @@ def _build_module(host: Host, driver: DriverPlan, kernel: str) -> None:
     if remote.run(host, *exists).ok:
         return
     report(Progress(host.name, STEP, text=f"building the module for {kernel}"))
-    said = remote.run(host, "dkms", "autoinstall", "-k", kernel, timeout=DKMS_SECONDS)
-    if not said.ok or not remote.run(host, *exists).ok:
+    built = remote.run(host, "dkms", "autoinstall", "-k", kernel, timeout=DKMS_SECONDS)
+    if not built.ok or not remote.run(host, *exists).ok:
         raise HostFailed(
-            f"{host.name}: {STEP}: DKMS did not build module {driver.version} for {kernel}: {said.last_line}",
+            f"{host.name}: {STEP}: DKMS did not build module {driver.version} for {kernel}: {built.last_line}",
             "on the host: dkms status, and /var/lib/dkms/nvidia/*/build/make.log",
         )

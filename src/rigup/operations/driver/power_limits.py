@@ -1,4 +1,4 @@
-"""A power limit for every GPU, set now and at every boot, within what NVML says the cards take."""
+"""A power limit for every GPU, set now and at every boot, within the bounds that NVML reports."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from rigup.systemd.power_limit import NVIDIA_SMI, PATH, UNIT, power_unit
 
 @operation()
 def power_limit(limit_w: int | None, probe: Probe, restart: bool = False) -> Generator[FunctionCommand, None, None]:
-    """Have every GPU limited to so many watts, also after a reboot; None removes the limit.
+    """Ensures that every GPU has this power limit, also after a reboot; None removes the limit.
 
     + limit_w: watts
-    + probe: what the host was when it was asked
-    + restart: set it again regardless of the probe, because the driver is reloaded in between
+    + probe: the host's state when it was probed
+    + restart: set the limit again regardless of the probe, because the driver is reloaded in between
     """
     text = power_unit(limit_w) if limit_w is not None else ""
     there = host.get_fact(TextFiles, paths=(PATH,)).get(PATH, "")
@@ -55,14 +55,14 @@ def outside(limit_w: int, gpus: tuple[ProbedGpu, ...]) -> str:
 
 
 def without_limit(gpus: tuple[ProbedGpu, ...]) -> tuple[str, ...]:
-    """The GPUs that answer and have no power limit to be set; one whose driver cannot be asked yet is not counted."""
+    """The GPUs that report data but no power limit; excludes GPUs without a loaded driver."""
     return tuple(
         f"GPU {gpu.index} ({gpu.name})" for gpu in gpus if gpu.compute_capability and gpu.power.limit_w is None
     )
 
 
 def _refuse(host: str, limit_w: int, gpus: tuple[ProbedGpu, ...]) -> None:
-    """Raises HostFailed where a card does not take the limit, or none at all: nothing was written yet."""
+    """Raises HostFailed if a GPU does not accept the limit or cannot be limited; nothing is written by then."""
     if silent := without_limit(gpus):
         has = "have" if len(silent) > 1 else "has"
         raise HostFailed(
@@ -77,12 +77,12 @@ def _limit(host: Host, limit_w: int, text: str) -> None:
     _refuse(host.name, limit_w, read_probe(host).gpus)
     remote.write_file(host, PATH, text.rstrip("\n"))
     start = 'systemctl daemon-reload; systemctl --quiet enable "$1" 2>&1; systemctl restart "$1"'
-    said = remote.run(host, "sh", "-c", start, "rigup", UNIT, timeout=120)
+    restarted = remote.run(host, "sh", "-c", start, "rigup", UNIT, timeout=120)
     held = {gpu.index: gpu.power.limit_w for gpu in read_probe(host).gpus}
-    if not said.ok or any(watts != limit_w for watts in held.values()):
+    if not restarted.ok or any(watts != limit_w for watts in held.values()):
         shown = ", ".join(f"GPU {index}: {'none' if w is None else f'{w:g} W'}" for index, w in held.items())
         raise HostFailed(
-            f"{host.name}: the power limit of {limit_w} W has no effect: {shown or said.last_line}",
+            f"{host.name}: the power limit of {limit_w} W has no effect: {shown or restarted.last_line}",
             f"on the host: journalctl -u {UNIT}",
         )
 

@@ -66,7 +66,7 @@ def reboot(host: Host, step: str, why: str) -> None:
         )
     before = remote.check_output(host, "cat", BOOT_ID).strip()
     report(Progress(host.name, step, text=f"rebooting: {why}"))
-    # detached and a moment later, so that the answer to this very command still comes through
+    # detached and delayed, so that this command can still return
     remote.check_output(host, "systemd-run", "--quiet", "--collect", *_SOON, "systemctl", "reboot")
     _wait_for_boot(host, step, before)
     reboots = state_of(host, _Reboots)
@@ -99,7 +99,7 @@ def _wait_for_boot(host: Host, step: str, before: str) -> None:
 def _boot_id(host: Host) -> str:
     """The id of the current boot; "" while the host is not reachable."""
     try:
-        said = remote.run(host, "cat", BOOT_ID, timeout=10)
+        output = remote.run(host, "cat", BOOT_ID, timeout=10)
     except remote.CONNECTION_ERRORS:
         return ""
-    return said.stdout.strip() if said.ok else ""
+    return output.stdout.strip() if output.ok else ""

@@ -1,4 +1,4 @@
-"""Secure Boot and modules that DKMS builds: explained before anything is installed that the kernel would not load."""
+"""Secure Boot and modules built by DKMS: a check before the installation of modules that the kernel would reject."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from rigup.errors import HostFailed
 from rigup.facts.probe import Probe
 
 KEYS = ("/var/lib/dkms/mok.pub", "/var/lib/shim-signed/mok/MOK.der")
-"""Where DKMS on Debian, and on Ubuntu, keeps the key that it signs modules with."""
+"""Where DKMS keeps its module signing key, on Debian and on Ubuntu."""
 
 
 class SigningKeyEnrolled(FactBase[bool]):
-    """Whether the firmware knows the key that DKMS signs modules with."""
+    """Whether the key that DKMS signs modules with is enrolled in the firmware."""
 
     @staticmethod
     def default() -> bool:
@@ -27,9 +27,9 @@ class SigningKeyEnrolled(FactBase[bool]):
 
 
 def check_secure_boot(probe: Probe) -> None:
-    """Raises HostFailed where the kernel would not load the module that is about to be installed.
+    """Raises HostFailed if the kernel would not load the module that is about to be installed.
 
-    A driver that is loaded shows that its key is enrolled.
+    A loaded driver shows that its key is enrolled.
     """
     if probe.secure_boot != "on" or probe.nvidia.loaded or host.get_fact(SigningKeyEnrolled):
         return

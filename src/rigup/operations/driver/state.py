@@ -10,17 +10,17 @@ from rigup.facts.probe import Probe
 from rigup.operations.apt.commands import upstream
 from rigup.plan import Build, DriverPackages, DriverPlan
 
-# What tells the driver's own versions from those of tools that come beside it.
+# Distinguishes the driver's own versions from those of accompanying tools.
 _DRIVER_VERSION = re.compile(r"\d{3}\.\d+(\.\d+)?")
 
 
 def booting_kernel(probe: Probe) -> str:
-    """The release of the kernel that the next boot will start: the newest that is installed."""
+    """The release of the kernel that the next boot starts: the newest installed one."""
     return probe.kernels[-1] if probe.kernels else probe.kernel
 
 
 def unpinned_packages(probe: Probe, driver: DriverPlan) -> dict[str, str]:
-    """The driver's packages that are installed at another version than the plan's, with theirs."""
+    """The driver's installed packages whose version differs from the plan, with their version."""
     patterns = driver_facts().held.patterns
     return {
         name: upstream(version)
@@ -34,7 +34,7 @@ def unpinned_packages(probe: Probe, driver: DriverPlan) -> dict[str, str]:
 def package_problem(probe: Probe, driver: DriverPlan, packages: DriverPackages, module: bool) -> str:
     """Text of the problem with the installed driver; "" if it is as planned.
 
-    module: whether the kernel that will boot has a module of NVIDIA's.
+    module: whether the kernel that boots next has NVIDIA's module.
     """
     there = probe.nvidia.packages
     main = packages.at_version[0]
@@ -60,9 +60,9 @@ def _another(version: str, driver: DriverPlan) -> str:
 
 
 def unsuited_build(probe: Probe, service: str, build: Build | None) -> str:
-    """Why the build of a service's current release no longer suits the plan's GPUs or CUDA, in a line; "" if it does.
+    """Why the build of a service's current release no longer suits the plan's GPUs or CUDA; "" if it does.
 
-    A release whose build says nothing of what it was made for (none for GPUs, or one that is gone) is taken to suit.
+    A build that is missing, or does not record what it was made for, is taken to suit.
     """
     name = str(probe.releases.get(service, {}).get("build", ""))
     made, wanted = probe.built_for.get(name), build.made_for if build else None
@@ -76,7 +76,7 @@ def unsuited_build(probe: Probe, service: str, build: Build | None) -> str:
 
 
 def fabric_problem(probe: Probe) -> str:
-    """Which GPUs the fabric of the NVSwitches is not ready for, for one line; "" for none, or no fabric."""
+    """The GPUs for which the NVSwitch fabric is not ready, in one line; "" if none, or without a fabric."""
     unready: dict[str, list[str]] = {}
     for gpu in probe.gpus:
         if gpu.fabric not in ("", "completed"):

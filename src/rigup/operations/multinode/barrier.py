@@ -1,7 +1,7 @@
 """A barrier for the hosts of one service: each proceeds at its own pace and they synchronise at named steps.
 
-Within one phase of a run (comparing, carrying out) every host of the set says what it has to say at a step, and goes on
-when all have. Who leaves, because it failed or has nothing more to do, keeps nobody waiting.
+Within one phase of a run (comparing, executing) every host publishes a value at a step and continues when all hosts
+have done so. A host that leaves, because it failed or has finished, is not waited for.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gevent.event import Event
 
 @dataclass(frozen=True)
 class BarrierState:
-    """What came of a step. said: by host. gone: who left without a word, with why, "" where nothing had failed."""
+    """The result of a step. said: values by host. gone: hosts that left without one, with the reason, "" if none."""
 
     said: dict[str, Any]
     gone: dict[str, str]
@@ -47,7 +47,7 @@ class Barrier:
     def meet(self, host: str, step: str, what: Any, among: Collection[str] = ()) -> BarrierState:
         """Publishes a host's value and waits until every other host has published one for this step or left.
 
-        among: these alone are waited for; () for all.
+        among: waits for these hosts only; () for all.
         """
         self.say(host, step, what)
         while not self._all(step, among):
@@ -56,12 +56,12 @@ class Barrier:
 
     def heard(self, step: str) -> BarrierState:
         """The values published for a step so far, and the hosts that left before it."""
-        said = dict(self._said.get(step, {}))
-        return BarrierState(said, {name: why for name, why in self._gone.items() if name not in said})
+        values = dict(self._said.get(step, {}))
+        return BarrierState(values, {name: why for name, why in self._gone.items() if name not in values})
 
     def _all(self, step: str, among: Collection[str]) -> bool:
-        told = self.heard(step)
-        return all(name in told.said or name in told.gone for name in among or self.hosts)
+        state = self.heard(step)
+        return all(name in state.said or name in state.gone for name in among or self.hosts)
 
     def _tell(self) -> None:
         """Wakes all waiting hosts."""

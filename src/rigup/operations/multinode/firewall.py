@@ -17,7 +17,7 @@ from rigup.systemd.nftables import NFT, load, table
 
 
 class OpenServices(FactBase[bool]):
-    """Whether a service runs without its table. `nft -f` of a file that begins with "flush ruleset" takes it away."""
+    """Whether a service runs without its table. `nft -f` of a file that begins with "flush ruleset" deletes tables."""
 
     @staticmethod
     def default() -> bool:
@@ -33,7 +33,7 @@ class OpenServices(FactBase[bool]):
 
 @operation()
 def closed_to_others(plan: BoundPlan) -> Generator[FunctionCommand, None, None]:
-    """Have the table of a service loaded where it runs; one that does not run loads it when it starts."""
+    """Ensures that a running service has its firewall table; a stopped one loads it when it starts."""
     if not host.get_fact(OpenServices, service=plan.service.name):
         host.noop(f"the internal ports of {plan.service.name} are closed to others")
         return
@@ -41,6 +41,6 @@ def closed_to_others(plan: BoundPlan) -> Generator[FunctionCommand, None, None]:
 
 
 def _load(host: Host, plan: BoundPlan) -> None:
-    said = remote.run(host, *load(plan))
-    if not said.ok:
-        raise HostFailed(f"{host.name}: cannot load the firewall of {plan.service.name}: {said.last_line}")
+    loaded = remote.run(host, *load(plan))
+    if not loaded.ok:
+        raise HostFailed(f"{host.name}: cannot load the firewall of {plan.service.name}: {loaded.last_line}")

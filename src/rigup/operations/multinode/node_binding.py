@@ -1,7 +1,7 @@
-"""From the hosts that a service spans to their addresses, interfaces and RDMA devices, as a probe found them. Pure.
+"""Finds the addresses, interfaces and RDMA devices of the hosts that a service spans, from their probes. Pure.
 
-A plan is made offline, where nobody knows them. Which address of a host the others use is decided here and nowhere
-else: the one that the inventory gives it, else the one in the rig's subnet, else the one at which SSH reaches it.
+A plan is made offline, without addresses. This module alone decides which address the other hosts use: the inventory's
+lan_address, else the one in the rig's subnet, else the one that SSH uses.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ SAY = 'set the host\'s address: ("%s", {"lan_address": "192.168.100.10"}), or ri
 
 @dataclass(frozen=True)
 class NodeBinding:
-    """What a probe told of the hosts of one service. nodes: by rank, () where anything is refused.
+    """The bound hosts of one service. nodes: by rank, () if there are refusals.
 
-    refusals, warnings: by host; of a warning that is of several hosts, the first.
+    refusals, warnings: by host; a warning about several hosts belongs to the first.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -32,15 +32,15 @@ class NodeBinding:
 def bind_nodes(
     plan: Plan, networks: Mapping[str, HostNetwork], lan_addresses: Mapping[str, str] | None = None
 ) -> NodeBinding:
-    """The hosts of a service with their addresses. plan: of any of them.
+    """Binds the hosts of a service to their addresses. plan: of any of them.
 
-    networks: by host, of each of them. lan_addresses: what the inventory gives, by host.
+    networks: by host, for all of them. lan_addresses: from the inventory, by host.
     """
     nodes: list[Node] = []
     refusals: dict[str, tuple[Finding, ...]] = {}
     for node in plan.nodes:
-        said = (lan_addresses or {}).get(node.host)
-        found = _node(node.host, networks[node.host], plan.rig.network, said)
+        lan_address = (lan_addresses or {}).get(node.host)
+        found = _node(node.host, networks[node.host], plan.rig.network, lan_address)
         if isinstance(found, Finding):
             refusals[node.host] = (found,)
         else:
@@ -51,10 +51,10 @@ def bind_nodes(
     return NodeBinding(tuple(nodes), warnings=_unlike(tuple(nodes), networks))
 
 
-def _node(host: str, network: HostNetwork, wanted: Network, said: str | None) -> Node | Finding:
+def _node(host: str, network: HostNetwork, wanted: Network, lan_address: str | None) -> Node | Finding:
     if network.error:
         return _finding("cannot read its network interfaces: " + network.error, "install iproute2 on the host")
-    found = _address(host, network, wanted, said)
+    found = _address(host, network, wanted, lan_address)
     if isinstance(found, Finding):
         return found
     holder = network.holder(found)
@@ -67,11 +67,15 @@ def _node(host: str, network: HostNetwork, wanted: Network, said: str | None) ->
     return Node(host=host, address=found, interface=holder.name, rdma_devices=network.rdma_devices(holder.name))
 
 
-def _address(host: str, network: HostNetwork, wanted: Network, said: str | None) -> str | Finding:
-    if said is not None and ":" in said:
-        return _finding(f"lan_address {said} is not an IPv4 address, which engines across hosts need", SAY % host)
-    if said is not None:
-        return _held(network, said, f"lan_address {said}", "set an address of the host, or remove lan_address")
+def _address(host: str, network: HostNetwork, wanted: Network, lan_address: str | None) -> str | Finding:
+    if lan_address is not None and ":" in lan_address:
+        return _finding(
+            f"lan_address {lan_address} is not an IPv4 address, which engines across hosts need", SAY % host
+        )
+    if lan_address is not None:
+        return _held(
+            network, lan_address, f"lan_address {lan_address}", "set an address of the host, or remove lan_address"
+        )
     if wanted.subnet is not None:
         return _in_subnet(host, network, wanted.subnet)
     ssh = network.ssh_address.partition("%")[0].removeprefix("::ffff:")
@@ -115,7 +119,7 @@ def _in_subnet(host: str, network: HostNetwork, subnet: str) -> str | Finding:
 
 
 def _all(network: HostNetwork) -> str:
-    """Every address that others could use, with what holds it."""
+    """Every address that other hosts could use, with its interface."""
     return ", ".join(filter(None, (_shown(each) for each in network.interfaces))) or "none"
 
 
@@ -131,7 +135,7 @@ def _shown(interface: Interface) -> str:
 
 
 def _shared(nodes: list[Node]) -> dict[str, tuple[Finding, ...]]:
-    """Hosts that have the address of one before them."""
+    """Refusals for hosts that have the same address as a host before them."""
     first: dict[str, str] = {}
     found: dict[str, tuple[Finding, ...]] = {}
     for node in nodes:
@@ -142,21 +146,21 @@ def _shared(nodes: list[Node]) -> dict[str, tuple[Finding, ...]]:
 
 
 def _unlike(nodes: tuple[Node, ...], networks: Mapping[str, HostNetwork]) -> dict[str, tuple[Finding, ...]]:
-    """What differs between the links of the hosts and should not."""
+    """Warnings about differences between the hosts' links."""
     links = {node.host: networks[node.host].holder(node.address) or Interface("") for node in nodes}
 
-    def told(value: Callable[[Node], object], unit: str = "") -> str:
+    def per_host(value: Callable[[Node], object], unit: str = "") -> str:
         return ", ".join(f"{node.host} {value(node) or 'none'}{unit}" for node in nodes)
 
     found = []
     if len({link.mtu for link in links.values()}) > 1:
-        message = f"the MTU differs between the hosts: {told(lambda node: links[node.host].mtu)}"
+        message = f"the MTU differs between the hosts: {per_host(lambda node: links[node.host].mtu)}"
         found.append(_finding(message, "set the same MTU on all hosts; large packets are lost otherwise"))
     if len({link.speed_mbits for link in links.values() if link.speed_mbits}) > 1:
-        message = f"the speed of the links differs: {told(lambda node: links[node.host].speed_mbits, ' Mb/s')}"
+        message = f"the speed of the links differs: {per_host(lambda node: links[node.host].speed_mbits, ' Mb/s')}"
         found.append(_finding(message, "use links of equal speed; the slowest limits all hosts"))
     if len({bool(node.rdma_devices) for node in nodes}) > 1:
-        message = f"active RDMA devices: {told(lambda node: ' '.join(node.rdma_devices))}"
+        message = f"active RDMA devices: {per_host(lambda node: ' '.join(node.rdma_devices))}"
         found.append(_finding(message, "enable RDMA on all hosts or on none"))
     return {nodes[0].host: tuple(found)} if found else {}
 

@@ -1,4 +1,4 @@
-"""What one host of a service that spans several can tell of its own part, and of who has joined it."""
+"""The state of one host's part of a multi-host service, and which hosts have joined it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from rigup.operations.primitives import remote
 
 ASK_SECONDS = 15
 _COUNT = re.compile(r"[0-9]{1,9}")
-RESTARTS = 2  # so many, and it is not going to start
+RESTARTS = 2  # after this many restarts it will not start
 
 _CONNECTED = r"""ss -Htn state established | while read -r _ _ own other _; do echo "${own##*:} ${other%:*}"; done"""
 
 
 def trouble(host: Host, unit: str) -> str:
-    """Why a unit does not run, in words; "" where it does. Raises one of LOST."""
+    """Why a unit does not run; "" if it does. Raises one of CONNECTION_ERRORS."""
     state, restarts = _state(host, unit)
     if state in ("failed", "inactive", "unknown"):
         return f"{unit} is {state}"
@@ -24,7 +24,7 @@ def trouble(host: Host, unit: str) -> str:
 
 
 def restarted(host: Host, unit: str) -> bool:
-    """Whether systemd had to restart a unit, so that waiting for it is pointless. Raises one of LOST."""
+    """Whether systemd had to restart a unit, so that waiting is pointless. Raises one of CONNECTION_ERRORS."""
     return _state(host, unit)[1] > 0
 
 
@@ -37,7 +37,7 @@ def _state(host: Host, unit: str) -> tuple[str, int]:
 
 
 def without_connection(host: Host, addresses: Mapping[str, str], besides: int | None) -> tuple[str, ...]:
-    """Those of other hosts, by name, that the head has no TCP connection with. Raises one of LOST, or HostFailed.
+    """The other hosts, by name, without a TCP connection to the head. Raises one of CONNECTION_ERRORS, or HostFailed.
 
     addresses: by host. besides: a port of the head whose connections do not count.
     """

@@ -1,8 +1,8 @@
-"""Releases of a service that spans several hosts: they change together, or all of them go back together.
+"""Releases of a service that spans several hosts: all hosts change together, or all roll back together.
 
-Every host stages its release before any stops. Then all stop, the others start before the head, and the head is asked.
-Where a step fails on one host, all that can be reached go back to releases that belong together: of the same group
-digest, or from before the service spanned hosts. Where there are none they stop. Ctrl-C ends the waiting, not a switch.
+Every host stages its release before any stops. Then all stop, the others start before the head, and rigup checks the
+head. If a step fails on one host, all reachable hosts roll back to releases that belong together: with the same group
+digest, or from before the service spanned hosts. If there are none, they stop. Ctrl-C ends waiting, but not a switch.
 """
 
 from __future__ import annotations
@@ -42,17 +42,16 @@ STOP_SECONDS = 120
 
 @dataclass
 class Joined:
-    """The services of which a host's part was started in this run."""
+    """The services that this run has started on a host."""
 
     services: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True)
 class MemberState:
-    """What a host brings to a change. number: of the release to switch to.
+    """A host's state at the start of a change. number: the release to switch to.
 
-    now: what it runs, by number. earlier: what has answered there, by number, the best to go back to last; each with
-    its digest.
+    now: the current release. earlier: digests by number of the releases that have answered, the preferred one last.
     """
 
     number: str
@@ -61,9 +60,9 @@ class MemberState:
 
 
 def belonging_together(states: Mapping[str, MemberState]) -> dict[str, str | None]:
-    """By host, the release to go back to: what all ran, else the newest digest that all have, else each its own.
+    """The release to roll back to, by host: the common current one, else the newest digest that all hosts have.
 
-    None for a host that has none: it stops. So do all where nothing belongs together.
+    Releases from before the service spanned hosts count as common. None for a host without one: it stops.
     """
     running = {state.earlier.get(state.now or "") for state in states.values()}
     digests = dict.fromkeys(state.earlier[number] for state in states.values() for number in reversed(state.earlier))
@@ -89,10 +88,10 @@ def _newest(state: MemberState, digest: str) -> str | None:
 
 @dataclass(frozen=True)
 class GroupMember:
-    """A host's part. hosts: of the service, by rank, which is this host's. addresses: of the others, by host.
+    """A host's part. hosts: of the service, by rank; rank: this host's. addresses: of the other hosts, by name.
 
-    watch_port: of the head, where it hears whether the others are there; None where it does not.
-    check_earlier: asks a release that was put back. looking: nothing is changed, and a host that is gone not missed.
+    watch_port: the port on which the head listens for the others; None if it does not listen.
+    check_earlier: checks a restored release. looking: compares only, so that lost hosts are not an error.
     """
 
     service: str
@@ -110,42 +109,42 @@ class GroupMember:
         return f"{self.service} spans {listed(self.hosts)}"
 
     def agreed(self, host: Host, needed: bool) -> bool:
-        """See `Part`. Raises HostFailed where one has failed before, or is done and was not to change."""
-        told = self.rendezvous.meet(host.name, self._step("needed"), needed, self.hosts)
-        failed = {name: why for name, why in told.gone.items() if why}
+        """See `GroupMembership`. Raises HostFailed if a host has failed, or has finished without a change."""
+        state = self.rendezvous.meet(host.name, self._step("needed"), needed, self.hosts)
+        failed = {name: why for name, why in state.gone.items() if why}
         if failed and not self.looking:
             raise self.not_begun(host.name, failed)
-        if any(told.said.values()) and told.gone and not self.looking:
+        if any(state.said.values()) and state.gone and not self.looking:
             raise HostFailed(
                 f"{host.name}: {self.named}, but changed after the comparison",
                 "run the same command again",
             )
-        return any(told.said.values())
+        return any(state.said.values())
 
     def activate(
         self, host: Host, release: ServiceRelease | Callable[[Any], ServiceRelease], check: Check, existing: str | None
     ) -> None:
-        """See `Part`."""
+        """See `GroupMembership`."""
         wanted = release if isinstance(release, ServiceRelease) else release(host)
         number, _ = stage(host, wanted, existing)
         self.change(host, number, check, f"starting {self.service}, release {number}")
         if self.rank:
-            check(host)  # what comes after the head's answer
+            check(host)  # the steps after the head's health check
 
     def change(self, host: Host, number: str, check: Check, words: str) -> None:
-        """Has this host run a release that lies there, when all of them do, and the head answer.
+        """Switches this host to a staged release, together with all other hosts, and checks the head.
 
-        words: what is reported. Raises HostFailed, on every host, where one fails, with what came of it.
+        words: the progress text. Raises HostFailed with the outcome, on every host, if any host fails.
         """
-        told = self.meet(host.name, "staged", _state_of(host, self.service, number))
-        if told.gone:
+        state = self.meet(host.name, "staged", _state_of(host, self.service, number))
+        if state.gone:
             raise self.not_begun(
-                host.name, {name: why or f"{name}: no longer takes part" for name, why in told.gone.items()}
+                host.name, {name: why or f"{name}: no longer takes part" for name, why in state.gone.items()}
             )
         if jobs.cancelled():
             raise jobs.Cancelled(f"{host.name}: cancelled before {words}")
         report(Progress(host.name, "service", text=words))
-        switching = _GroupSwitch(self, host, belonging_together(told.said), told.said)
+        switching = _GroupSwitch(self, host, belonging_together(state.said), state.said)
         failed = switching.forward(number, check)
         if not failed:
             mark_answered(host, self.service, number)
@@ -165,14 +164,14 @@ class GroupMember:
         return self.rendezvous.heard(self._step(step))
 
     def given_up(self) -> str:
-        """See `Part`: what has failed on another host since all were started."""
-        told = [self.heard(step) for step in (ANSWERED, ANSWERED_AGAIN)]
-        return listed([why for each in told for why in (*each.said.values(), *each.gone.values()) if why])
+        """See `GroupMembership`: the failures of other hosts since all were started."""
+        states = [self.heard(step) for step in (ANSWERED, ANSWERED_AGAIN)]
+        return listed([why for each in states for why in (*each.said.values(), *each.gone.values()) if why])
 
     def not_begun(self, host: str, failed: Mapping[str, str]) -> HostFailed:
         """The error of a healthy host if others failed before anything was stopped."""
-        said = f"{host}: {self.named}; none of them was stopped: {listed(failed.values())}"
-        return HostFailed(said, "fix that, then run the same command again")
+        problem = f"{host}: {self.named}; none of them was stopped: {listed(failed.values())}"
+        return HostFailed(problem, "fix that, then run the same command again")
 
     def _step(self, step: str) -> str:
         return f"{self.service}: {step}"
@@ -192,7 +191,7 @@ def _state_of(host: Host, service: str, number: str) -> MemberState:
 
 @dataclass
 class _GroupSwitch:
-    """One host's steps. earlier: the release that each host goes back to."""
+    """One host's steps of a switch. earlier: the release that each host rolls back to."""
 
     part: GroupMember
     host: Host
@@ -218,9 +217,10 @@ class _GroupSwitch:
         lost |= self._step("head back", lambda: None if rank else self._put_back(number))
         if not lost and any(self.earlier.values()):
             lost = self._step(ANSWERED_AGAIN, lambda: self._answer_again(number))
-        said = f"{listed(failed.values())}; {self._outcome_text(number, lost)}"
+        message = f"{listed(failed.values())}; {self._outcome_text(number, lost)}"
         hint = f"on {listed(failed)}: journalctl -u {layout.unit_name(self.part.service)}"
-        return HostFailed(said if said.startswith(f"{self.host.name}: ") else f"{self.host.name}: {said}", hint)
+        prefix = "" if message.startswith(f"{self.host.name}: ") else f"{self.host.name}: "
+        return HostFailed(prefix + message, hint)
 
     def _step(self, step: str, work: Callable[[], None]) -> dict[str, str]:
         """Runs this host's part of a step and waits for the others. Returns failures by host."""
@@ -229,9 +229,9 @@ class _GroupSwitch:
             work()
         except (RigupError, *remote.CONNECTION_ERRORS) as error:
             why = _words(self.host.name, error)
-        told = self.part.meet(self.host.name, step, why)
-        failed = {name: said for name, said in told.said.items() if said}
-        return failed | {name: said or f"{name}: no longer takes part" for name, said in told.gone.items()}
+        state = self.part.meet(self.host.name, step, why)
+        failed = {name: problem for name, problem in state.said.items() if problem}
+        return failed | {name: problem or f"{name}: no longer takes part" for name, problem in state.gone.items()}
 
     def _stop(self) -> None:
         unit = layout.unit_name(self.part.service)  # a unit that does not exist yet needs no stop
@@ -260,29 +260,29 @@ class _GroupSwitch:
     def _not_joined(self) -> tuple[str, ...]:
         with suppress(RigupError, *remote.CONNECTION_ERRORS):
             if restarted(self.host, layout.unit_name(self.part.service)):
-                return ()  # it is the head that does not start
+                return ()  # the head itself does not start
             return without_connection(self.host, self.part.addresses, self.part.watch_port)
         return ()
 
     def _watch(self, step: str) -> None:
         """Watches this host's unit until the head's health check ends. A short connection loss is tolerated."""
-        unit, heard = layout.unit_name(self.part.service), time.monotonic()
+        unit, responded = layout.unit_name(self.part.service), time.monotonic()
         head = self.part.hosts[0]
-        while head not in (told := self.part.heard(step)).said and head not in told.gone:
+        while head not in (state := self.part.heard(step)).said and head not in state.gone:
             try:
                 why = trouble(self.host, unit)
-                heard = time.monotonic()
+                responded = time.monotonic()
             except remote.CONNECTION_ERRORS:
                 why = ""
                 remote.reconnect(self.host)
-            if time.monotonic() - heard > LOST_SECONDS:
+            if time.monotonic() - responded > LOST_SECONDS:
                 why = f"no response for {LOST_SECONDS:.0f} s"
             if why:
                 raise HostFailed(f"{self.host.name}: {self.part.service}: {why}")
             gevent.sleep(LOOK_SECONDS)
 
     def _answer_again(self, number: str | None) -> None:
-        """The head answers for all; a release that serves alone answers for itself."""
+        """Checks restored releases: the head's for the whole group, or each host's own if it serves alone."""
         digest = self.states[self.host.name].earlier.get(number or "", "")
         if number is None or (self.part.rank and digest):
             return
@@ -292,8 +292,8 @@ class _GroupSwitch:
     def _outcome_text(self, number: str | None, lost: Mapping[str, str]) -> str:
         name = self.host.name
         if lost:
-            state = f"{name}: it is gone" if name in lost else f"{name} was stopped"
-            state = f"release {number} was put back on {name}" if number and name not in lost else state
+            state = f"{name}: connection lost" if name in lost else f"{name} was stopped"
+            state = f"release {number} was restored on {name}" if number and name not in lost else state
             return f"{state}, with errors: {listed(lost.values())}"
         if not any(self.earlier.values()):
             return f"{listed(self.part.hosts)} were stopped; no earlier common release to roll back to"

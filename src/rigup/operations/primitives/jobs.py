@@ -1,7 +1,7 @@
 """Long steps (compile, download) run under systemd on the host, so they survive a lost connection or a killed rigup.
 
-A job is a transient unit with a fixed name: the next run finds it and picks it up instead of starting a second one.
-Cancelling (Ctrl-C) stops the unit; nothing is left running. A job that shows no progress for its limit is stopped too.
+A job is a transient unit with a fixed name: the next run finds and continues it instead of starting a second one.
+Cancelling (Ctrl-C) stops the unit; nothing keeps running. A job without progress for quiet_seconds is stopped, too.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from rigup.units import seconds_text
 POLL_SECONDS = 1.0
 RECONNECT_SECONDS = 180.0
 PAUSE_SECONDS = 300
-STOP_SECONDS = 120.0  # systemd kills what has not ended after 90
+STOP_SECONDS = 120.0  # systemd kills remaining processes after 90
 QUIET_SECONDS = 900.0
-"""For what compiles or unpacks: the slowest single steps of engines' builds use their CPU all the while."""
+"""For jobs that compile or unpack: even the slowest single step of an engine's build uses CPU time."""
 LARGEST_FILE = 2**34
-"""Of what is compiled, installed or fetched without a size in the lock."""
+"""For files that are compiled, installed or downloaded without a size in the lock."""
 GOING = ("active", "activating", "deactivating")
 SHOWN = "LoadState,ActiveState,Result,ExecMainStatus,StatusText,CPUUsageNSec"
 WORKED_NS = 1_000_000_000
-"""CPU time that a job must have used since to count as at work; one that only looks now and then uses far less."""
+"""CPU time since the last check that shows that a job works; an idle job that only polls uses far less."""
 _COUNT = re.compile(r"[0-9]{1,20}")
 _COUNTED = re.compile(r"([0-9]{1,15})/([0-9]{1,15})(?![0-9])\s*(.*)")
 
@@ -43,16 +43,15 @@ class Cancelled(RigupError):
 
 @dataclass(frozen=True)
 class Job:
-    """One long step: `unit` names it on the host, `command` is its argv, `writable` all it may write to.
+    """One long step: `unit` is its name on the host, `command` its argv, `writable` the only paths that it may write.
 
-    shown: what the command sees of a folder, (folder, {path in it: what really lies there}), and nothing else of it.
-    gpus: whether it sees the machine's devices. paused: units that are stopped while it runs, and started when it ends
-    in whatever way, by systemd itself.
-    as_root: for what unpacks a file system, with its owners and set-user-id files; else it runs as the worker.
-    quiet_seconds: how long it may show no progress: no new status and, where `computes` is set, no CPU time used.
-    computes: for jobs with steps that take long and say nothing, as a compiler's; a download that only waits for bytes
-    says how many came.
-    largest_file: bytes of the largest file that it can write: the kernel ends what a server sends without end.
+    shown: a folder of which the command sees only these entries: (folder, {path in it: real path}).
+    gpus: whether it sees the machine's devices. paused: units that systemd stops before the job and starts after it,
+    however it ends.
+    as_root: for jobs that unpack a file system with owners and set-user-id files; otherwise it runs as the worker.
+    quiet_seconds: how long it may show no progress: no new status and, if `computes`, no CPU time used. computes: for
+    jobs with long silent steps, such as a compiler's; a download instead reports the bytes that have arrived.
+    largest_file: maximum bytes of a file that it may write; the kernel ends a job that exceeds it.
     """
 
     unit: str
@@ -72,7 +71,7 @@ class Job:
 
 @dataclass
 class _Progress:
-    """The last sign of life of a job: when it came, the status then, and the CPU time used by then in nanoseconds."""
+    """A job's last progress: when it was seen, its status, and the CPU time used by then in nanoseconds."""
 
     seen: float
     status: str
@@ -96,7 +95,7 @@ def cancelled() -> bool:
 def run(host: Host, job: Job) -> None:
     """Starts the job or continues the running one, and returns when it has succeeded.
 
-    Raises HostFailed with the job's own last words, or Cancelled. What the job made is for the caller to check.
+    Raises HostFailed with the job's last line, or Cancelled. The caller checks the job's result.
     """
     if not going(host, job):
         _start(host, job)
@@ -109,9 +108,9 @@ def run(host: Host, job: Job) -> None:
 
 
 def going(host: Host, job: Job) -> bool:
-    """Whether the job of an earlier run is at work; one that somebody stops is waited for, as it may still write.
+    """Whether the job of an earlier run is running; waits for one that is being stopped, as it may still write.
 
-    Whoever is to prepare what a job works on asks this before. Raises HostFailed, Cancelled, or one of LOST.
+    Call this before preparing a job's files. Raises HostFailed, Cancelled, or one of CONNECTION_ERRORS.
     """
     state, deadline = "", time.monotonic() + STOP_SECONDS
     while not _cancelled:
@@ -130,7 +129,7 @@ def going(host: Host, job: Job) -> bool:
 
 
 def at_work(host: Host, job: Job) -> bool:
-    """Whether the job is running or stopping. Raises one of LOST."""
+    """Whether the job is running or stopping. Raises one of CONNECTION_ERRORS."""
     return _state(host, job)["ActiveState"] in GOING
 
 
@@ -140,9 +139,9 @@ def _wait(host: Host, job: Job) -> None:
 
 
 def _paused(job: Job) -> tuple[str, ...]:
-    """What stops units before the job and starts them after it, as root ("+"), without waiting until they answer.
+    """Properties that stop units before the job and start them after it, as root ("+"), without waiting for them.
 
-    A unit that was started a few times before would refuse one more start, had its count not been reset.
+    The start count is reset, because systemd refuses a start after several recent ones.
     """
     stop = (f"ExecStartPre=+systemctl stop {unit}" for unit in job.paused)
     words = ("-+systemctl reset-failed", "+systemctl start --no-block")
@@ -208,7 +207,7 @@ def _follow(host: Host, job: Job) -> None:
             gevent.sleep(POLL_SECONDS)
             remote.reconnect(host)
             continue
-        if lost_since is not None:  # it was not watched meanwhile
+        if lost_since is not None:  # nothing was observed meanwhile
             lost_since, progress = None, None
         if state["ActiveState"] == "failed":
             raise HostFailed(
@@ -253,7 +252,7 @@ def _report(host: Host, job: Job, status: str) -> None:
 
 
 def _beside(text: str, job: Job) -> str:
-    """The text of a status without numbers and their unit."""
+    """The text of a status after the numbers and their unit."""
     return text.removeprefix(job.unit_of_progress).lstrip(", ")
 
 
@@ -264,7 +263,7 @@ def _last_words(host: Host, job: Job) -> str:
 
 
 def _ended(host: Host, job: Job) -> bool:
-    """Whether the job ends within STOP_SECONDS. Raises one of LOST."""
+    """Whether the job ends within STOP_SECONDS. Raises one of CONNECTION_ERRORS."""
     deadline = time.monotonic() + STOP_SECONDS
     while at_work(host, job):
         if time.monotonic() > deadline:

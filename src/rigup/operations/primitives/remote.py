@@ -15,15 +15,15 @@ from rigup.host import Host
 from rigup.layout import WORKER_USER
 
 SILENT = "no output"
-IN_ENGLISH = {"LC_ALL": "C"}  # what is read from programs' output is translated on hosts with another language
+IN_ENGLISH = {"LC_ALL": "C"}  # hosts with another language would translate programs' output
 CONNECTION_ERRORS = (OSError, EOFError, SSHException, gevent.Timeout)
 
-# Works for no other user than the one who runs it, whatever umask a login shell has set.
+# A fixed umask, whatever umask a login shell has set.
 _STRICT = "set -eu; umask 022\n"
 _FULL = "No space left on device"
 _LOOSE = "can be changed by others than root"
-# Fails unless root alone can change what lies in folder $1, and which folder that is: every folder and link on the way
-# belongs to root (or to whoever runs this), and nobody else may write there. A sticky folder is passed through only.
+# Fails unless root alone can change the entries of folder $1, and that path: every folder and link on the way belongs
+# to root (or the current user), and other users cannot write to it. A sticky folder may only be on the way.
 ROOTS_OWN = rf"""
 roots_own() {{
   LC_ALL=C namei -l -- "$1" | {{
@@ -45,8 +45,8 @@ roots_own() {{
   }}
 }}
 """
-# $1 path, $2 mode, $3 group or "", $4 what reads the content from standard input. The file is new and root's from its
-# first byte; what was there, even a link, is replaced.
+# $1 path, $2 mode, $3 group or "", $4 command that reads the content from standard input. The file is new and owned by
+# root from its first byte; an existing file, or link, is replaced.
 _WRITE = (
     ROOTS_OWN
     + """
@@ -87,9 +87,9 @@ class Output:
 
 
 def run(host: Host, *words: str, stdin: str | None = None, timeout: float = 60) -> Output:
-    """Runs one command, each word quoted, as root (through sudo where the user is not root).
+    """Runs one command, each word quoted, as root (through sudo if the user is not root).
 
-    Raises one of LOST when the connection is gone or nothing came back within `timeout` seconds.
+    Raises one of CONNECTION_ERRORS when the connection is lost or nothing returns within `timeout` seconds.
     """
     command = StringCommand(*(QuoteString(word) for word in words))
     arguments = {"_sudo": _sudo(host), "_env": IN_ENGLISH} | ({"_stdin": stdin} if stdin is not None else {})
@@ -99,7 +99,7 @@ def run(host: Host, *words: str, stdin: str | None = None, timeout: float = 60) 
 
 
 def check_output(host: Host, *words: str, stdin: str | None = None, timeout: float = 60) -> str:
-    """Runs one command that must succeed and returns its output. Raises HostFailed with the command's last words."""
+    """Runs one command that must succeed and returns its output. Raises HostFailed with the output's last line."""
     output = run(host, *words, stdin=stdin, timeout=timeout)
     if not output.ok:
         raise HostFailed(f"{host.name}: {' '.join(words[:3])}: {output.last_line}")
@@ -107,10 +107,10 @@ def check_output(host: Host, *words: str, stdin: str | None = None, timeout: flo
 
 
 def free_bytes(host: Host, folder: str) -> int:
-    """What is free for others than root in the file system of a folder. Raises HostFailed."""
-    said = check_output(host, "df", "--output=avail", "-B1", folder).split()
+    """The free bytes, for users other than root, in the file system of a folder. Raises HostFailed."""
+    output = check_output(host, "df", "--output=avail", "-B1", folder).split()
     try:
-        return count(said[-1] if said else "")
+        return count(output[-1] if output else "")
     except ValueError as error:
         raise HostFailed(f"{host.name}: df {folder}: {error}") from None
 
@@ -120,8 +120,8 @@ def script(
 ) -> str:
     """Runs a few lines of sh with `set -eu` and umask 022, arguments in $1, $2, ...
 
-    Raises HostFailed with its last words. doing: what it was about, for that message; without it the arguments stand
-    for it where there are no words.
+    Raises HostFailed with the output's last line. doing: the subject of that message; if it is "" and there is no
+    output, the message shows the arguments.
     """
     output = run(host, "sh", "-c", _STRICT + text, "rigup", *arguments, stdin=stdin, timeout=timeout)
     if not output.ok:
@@ -137,10 +137,10 @@ def script(
 
 
 def write_file(host: Host, path: str, content: str | bytes, mode: str = "644", group: str = "") -> None:
-    """Writes a whole file or nothing: over standard input (never argv, never a world-readable copy), then renamed.
+    """Writes a file atomically: over standard input (never argv, never a world-readable copy), then renamed.
 
-    group: who may read it besides root, if the mode says so. Raises HostFailed where anybody but root could change what
-    lies in its folder.
+    group: may read it in addition to root, if the mode allows it. Raises HostFailed if another user could change the
+    file's folder.
     """
     text = content if isinstance(content, str) else base64.b64encode(content).decode()
     reader = "cat" if isinstance(content, str) else "base64 -d"
@@ -148,9 +148,9 @@ def write_file(host: Host, path: str, content: str | bytes, mode: str = "644", g
 
 
 def make_folders(host: Host, *paths: str, owner: str = "root", mode: str = "755") -> None:
-    """Has these folders with this owner, who is a user and a group, and this mode; those above them are root's.
+    """Creates these folders with this owner (user and group) and mode; parent folders belong to root.
 
-    Raises HostFailed if anyone except root could change a parent folder.
+    Raises HostFailed if another user could change a parent folder.
     """
     script(host, _FOLDERS, owner, owner, mode, *paths, doing=f"making {paths[0]}")
 
@@ -162,9 +162,9 @@ def as_worker(*words: str) -> tuple[str, ...]:
 
 
 def read_workers_file(host: Host, path: str, limit: int = 2**20) -> str | None:
-    """The text of a file in one of the worker's folders, read as the worker; None where there is none.
+    """The text of a file in one of the worker's folders, read as the worker; None if it does not exist.
 
-    limit: bytes. Raises HostFailed where the file is longer.
+    limit: bytes. Raises HostFailed if the file is longer.
     """
     output = run(host, *as_worker("head", f"--bytes={limit + 1}", "--", path))
     if not output.ok:

@@ -23,7 +23,7 @@ _RENAME = (
 
 
 class FileModes(FactBase[dict[str, str]]):
-    """By path: kind, mode and owner of what is there, "directory|755|root:root". A link counts as what it leads to."""
+    """Kind, mode and owner by path, such as "directory|755|root:root". Links are followed."""
 
     @staticmethod
     def default() -> dict[str, str]:
@@ -33,11 +33,11 @@ class FileModes(FactBase[dict[str, str]]):
         return f"{_STAT} {shlex.join(paths)} 2>/dev/null; true"
 
     def process(self, output: list[str]) -> dict[str, str]:
-        return {path: _plain(stands) for stands, _, path in (line.rpartition("|") for line in output) if stands}
+        return {path: _plain(status) for status, _, path in (line.rpartition("|") for line in output) if status}
 
 
 class Loose(FactBase[tuple[str, ...]]):
-    """Those of these folders in which something, however deep, is not root's, or can be written to by others."""
+    """The given folders that contain an entry, at any depth, that root does not own or others can write to."""
 
     @staticmethod
     def default() -> tuple[str, ...]:
@@ -54,7 +54,7 @@ class Loose(FactBase[tuple[str, ...]]):
 
 
 class FileDigests(FactBase[dict[str, str]]):
-    """By name, of these files in one folder: their sha256, and how they stand as `Stands` says it."""
+    """sha256, kind, mode and owner of the given files in one folder, by name."""
 
     @staticmethod
     def default() -> dict[str, str]:
@@ -66,32 +66,32 @@ class FileDigests(FactBase[dict[str, str]]):
         return f"cd {shlex.quote(folder)} 2>/dev/null && {{ {both}; }} 2>/dev/null; true"
 
     def process(self, output: list[str]) -> dict[str, str]:
-        stands: dict[str, str] = {}
+        statuses: dict[str, str] = {}
         hashes: dict[str, str] = {}
         for line in output:
             if "|" in line:
-                how, _, name = line.rpartition("|")
-                stands[name] = _plain(how)
+                status, _, name = line.rpartition("|")
+                statuses[name] = _plain(status)
             else:
                 digest, _, name = line.partition("  ")
                 hashes[name] = digest
-        return {name: f"{hashes.get(name, '')} {how}" for name, how in stands.items()}
+        return {name: f"{hashes.get(name, '')} {status}" for name, status in statuses.items()}
 
 
-def _plain(stands: str) -> str:
-    """An empty file is a file."""
-    return stands.replace("regular empty file|", "regular file|", 1)
+def _plain(status: str) -> str:
+    """Treats an empty file as a file."""
+    return status.replace("regular empty file|", "regular file|", 1)
 
 
 @operation()
 def folders(
     paths: tuple[str, ...], closed: tuple[str, ...] = (), absent: tuple[str, ...] = ()
 ) -> Generator[FunctionCommand, None, None]:
-    """Have these folders, of root's, for all to read. One that is somebody else's becomes root's.
+    """Ensures that these folders exist, owned by root and readable by all.
 
-    + paths: absolute; those above come before those below
-    + closed: those of them in which nothing, however deep, may be somebody else's, or be written to by others
-    + absent: what must not be there
+    + paths: absolute; parents before children
+    + closed: those in which every entry, at any depth, must be owned by root and not writable by others
+    + absent: paths that must not exist
     """
     there = host.get_fact(FileModes, paths=(*paths, *absent))
     wrong = tuple(path for path in paths if there.get(path) != _FOLDER)
@@ -104,7 +104,7 @@ def folders(
 
 
 def _make(host: Host, paths: tuple[str, ...], loose: tuple[str, ...], unwanted: tuple[str, ...]) -> None:
-    """No link is followed: what others could write to may hold links to anything."""
+    """Changes the folders without following links, as other users may have created links to anything."""
     if paths:
         remote.make_folders(host, *paths)
     if loose:
@@ -115,14 +115,14 @@ def _make(host: Host, paths: tuple[str, ...], loose: tuple[str, ...], unwanted: 
 
 @operation()
 def programs(folder: str, sources: tuple[Path, ...]) -> Generator[FunctionCommand, None, None]:
-    """Have these files in a folder, each whole or as it was, of root's, for all to read.
+    """Ensures that these files are in a folder, owned by root and readable by all; each is replaced atomically.
 
-    + folder: of the host
-    + sources: of this machine
+    + folder: on the host
+    + sources: on this machine
     """
     there = host.get_fact(FileDigests, folder=folder, names=tuple(source.name for source in sources))
     wanted = {source: f"{hashlib.sha256(source.read_bytes()).hexdigest()} {_FILE}" for source in sources}
-    wrong = tuple(source for source, stands in wanted.items() if there.get(source.name) != stands)
+    wrong = tuple(source for source, status in wanted.items() if there.get(source.name) != status)
     if not wrong:
         host.noop("the programs are up to date")
         return

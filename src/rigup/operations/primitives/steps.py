@@ -1,4 +1,4 @@
-"""A Python function as a pyinfra command whose error is kept (pyinfra would only log it)."""
+"""Wraps a Python function as a pyinfra command that keeps its error (pyinfra would only log it)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class _Failure:
 
 
 def step(function: Callable[..., None], *arguments: Any) -> FunctionCommand:
-    """A command that calls `function(host, *arguments)`; if it raises, the operation fails and `error_of` tells why."""
+    """A command that calls `function(host, *arguments)`; if that raises, the operation fails; see `error_of`."""
 
     def run(state: Any, host: Host) -> bool:
         failure = state_of(host, _Failure)
@@ -28,7 +28,7 @@ def step(function: Callable[..., None], *arguments: Any) -> FunctionCommand:
         try:
             function(host, *arguments)
         except NestedOperationError as error:
-            # it only says that an operation within this one failed: a step in there has kept why
+            # this error only says that a nested operation failed; the nested step has stored the reason
             failure.error = failure.error or error
             return False
         except Exception as error:

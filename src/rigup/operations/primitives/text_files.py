@@ -15,7 +15,7 @@ _MARK = "##rigup-file##"
 
 
 class TextFiles(FactBase[dict[str, str]]):
-    """The contents of those of these files that are there, by path, without the space around them."""
+    """The contents, by path, of those files that exist, without surrounding white space."""
 
     @staticmethod
     def default() -> dict[str, str]:
@@ -38,10 +38,10 @@ class TextFiles(FactBase[dict[str, str]]):
 def text_files(
     files: Mapping[str, str], then: tuple[tuple[str, tuple[str, ...]], ...] = ()
 ) -> Generator[FunctionCommand, None, None]:
-    """Have these files, each whole or not at all.
+    """Ensures that these files have these contents; each is replaced atomically.
 
-    + files: text by path; "" for a file that must not be there
-    + then: (path, words) pairs; the command is run where that file was changed, and once for all that name it
+    + files: text by path; "" for a file that must not exist
+    + then: (path, words) pairs; a command runs once if any of its files was changed
     """
     there = host.get_fact(TextFiles, paths=tuple(files))
     wrong = {path: text for path, text in files.items() if there.get(path, "") != text.strip()}

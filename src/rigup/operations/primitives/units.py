@@ -17,7 +17,7 @@ from rigup.planner.driver_packages import PERSISTENCE_UNIT
 from rigup.systemd.power_limit import UNIT as POWER_UNIT
 
 START_SECONDS = 120
-# whatever asks for one of these reads all of them: to start systemctl costs a host more than what it is asked
+# every request for one of these reads all of them: starting systemctl takes longer than the query
 _USUAL = (PERSISTENCE_UNIT, POWER_UNIT)
 
 
@@ -30,12 +30,12 @@ class State:
 
     @property
     def is_right(self) -> bool:
-        """Whether it runs now and after the next boot; a static unit is started by others."""
+        """Whether it runs now and after the next boot; other units start a static one."""
         return self.active == "active" and self.enabled in ("enabled", "static", "indirect", "alias")
 
 
 class UnitStates(FactBase[dict[str, State]]):
-    """Reads the states of all services that are there, the usual units and others, in one command."""
+    """Reads the states of all services of the host, the usual units and others, in one command."""
 
     @staticmethod
     def default() -> dict[str, State]:
@@ -63,20 +63,20 @@ class UnitStates(FactBase[dict[str, State]]):
 
 
 def unit_states(host: Host, *units: str) -> dict[str, State]:
-    """The state of each of these, and of others; of those that systemd has never heard of, too."""
+    """The states of at least these units, including units that systemd does not know."""
     others = tuple(unit for unit in units if unit not in _USUAL)
     states: dict[str, State] = host.get_fact(UnitStates, **({"others": others} if others else {}))
     return states
 
 
 def service_state(host: Host, service: str) -> State:
-    """The state of a service's unit; an empty one of a service that was never here."""
+    """The state of a service's unit; empty for an unknown service."""
     return unit_states(host).get(layout.unit_name(service), State())
 
 
 @operation()
 def running_units(units: tuple[str, ...], restart: bool = False) -> Generator[FunctionCommand, None, None]:
-    """Have these units enabled and running.
+    """Ensures that these units are enabled and running.
 
     + units: their names
     + restart: restart running ones, because their dependencies have changed

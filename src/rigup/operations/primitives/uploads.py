@@ -1,4 +1,4 @@
-"""Files from the controlling machine to a host."""
+"""Sends files from the controlling machine to a host."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from rigup.operations.primitives import remote
 
 @dataclass
 class Uploads:
-    """Folders of a host that were found to be root's in this run."""
+    """Folders of a host that were found to be writable by root only, in this run."""
 
     checked: set[str] = field(default_factory=set)
 
 
 def send_file(host: Host, local: Path, path: str) -> None:
-    """Uploads one file, which all may read; raises HostFailed when it did not arrive whole.
+    """Uploads one file, readable by all; raises HostFailed if it did not arrive completely.
 
-    Raises HostFailed, too, where anybody but root could change what lies in its folder: once asked, that stays so.
+    Raises HostFailed if another user could change the target folder; each folder is checked once.
     """
     folder = path.rpartition("/")[0]
     checked = state_of(host, Uploads).checked

@@ -9,7 +9,7 @@ from pyinfra.api import FactBase, QuoteString, StringCommand, operation
 
 
 class UserExists(FactBase[bool]):
-    """Whether a user of this name is known to the host."""
+    """Whether the host knows a user of this name."""
 
     @staticmethod
     def default() -> bool:
@@ -24,11 +24,11 @@ class UserExists(FactBase[bool]):
 
 @operation()
 def system_user(user: str, description: str, home: str) -> Generator[StringCommand, None, None]:
-    """Have a system user without login.
+    """Ensures that a system user without login exists.
 
     + user: its name
-    + description: what it is for
-    + home: its home folder, which is not made
+    + description: its purpose
+    + home: its home folder, which is not created
     """
     if host.get_fact(UserExists, user=user):
         host.noop(f"user {user} exists")

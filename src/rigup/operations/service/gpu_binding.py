@@ -1,8 +1,8 @@
-"""From plans to bound plans: the cards that a host has, by UUID and for good, and the hosts that it serves with.
+"""Binds plans to a host: to its GPUs, by UUID, and to the nodes of the group that serves it.
 
-A plan is made offline, and indices are NVML's, by the PCI bus. A card more, or in another slot, gives all the others
-new ones, so a release names its cards by UUID. Which card an index meant when a release was made stands in the release,
-and stays so for as long as the card is there. Pure.
+A plan is made offline, with NVML's indices, which follow the PCI bus. A new GPU, or one in another slot, changes the
+indices of the others, so a release names its GPUs by UUID. The release records which GPU each index meant, and keeps
+it as long as that GPU is present. Pure.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 class BoundNodes(NamedTuple):
-    """The hosts of one service that spans several, by rank, and a digest of what all of them run."""
+    """The hosts of one multi-host service, by rank, and a digest of what all of them run."""
 
     nodes: tuple[Node, ...]
     digest: str
 
 
 def bound_nodes(plans: Sequence[Plan], nodes: tuple[Node, ...]) -> BoundNodes:
-    """plans: of all hosts of the service, by rank. nodes: with addresses; () while nobody knows them."""
+    """plans: of all hosts of the service, by rank. nodes: with addresses; () while they are unknown."""
     parts = []
     for plan in plans:
         words = addressed(plan, nodes) if nodes else Words(plan.command, plan.environment)
@@ -39,16 +39,16 @@ def bound_nodes(plans: Sequence[Plan], nodes: tuple[Node, ...]) -> BoundNodes:
 
 
 def bind(plans: tuple[Plan, ...], probe: Probe, nodes: Mapping[str, BoundNodes] | None = None) -> tuple[BoundPlan, ...]:
-    """The plans of one host with its cards and, by service, the nodes of the group that serves it.
+    """The bound plans of one host: with its GPUs and, by service, the nodes of the group that serves it.
 
-    One whose cards or addresses cannot be told yet has its words as they are.
+    A plan whose GPUs or addresses are still unknown keeps its command and environment.
     """
     cards = _cards(plans, probe)
     return tuple(_bound(plan, cards, (nodes or {}).get(plan.service.name)) for plan in plans)
 
 
 def _cards(plans: tuple[Plan, ...], probe: Probe) -> dict[int, str]:
-    """The UUID of each index that the plans name or have had."""
+    """The UUID of each index that the plans name or have used before."""
     known: dict[int, str] = {}
     for plan in plans:
         known |= _kept(plan, probe)
@@ -62,12 +62,12 @@ def _cards(plans: tuple[Plan, ...], probe: Probe) -> dict[int, str]:
 
 
 def needs_driver_to_bind(plans: tuple[BoundPlan, ...]) -> bool:
-    """Whether a plan of these has cards to be told that no probe has told: there was no driver to ask."""
+    """Whether a plan needs UUIDs of GPUs that the probe could not read, because no driver was loaded."""
     return any(_indices(plan) and not plan.gpu_uuids for plan in plans)
 
 
 def unknown_gpu_uuids(plans: tuple[Plan, ...], probe: Probe) -> Iterator[tuple[Plan, str]]:
-    """Each UUID that a service names and that no card of the host has, with its plan. None while nobody can say."""
+    """Each UUID that a service names but the host lacks, with its plan. Yields nothing while the GPUs are unknown."""
     there = {gpu.uuid for gpu in probe.gpus}
     for plan in plans:
         for gpu in plan.service.gpus or ():
@@ -80,18 +80,18 @@ def _by_uuid(plan: Plan) -> bool:
 
 
 def _indices(plan: Plan) -> tuple[int, ...]:
-    """The indices that need a card, in the order of use: none where all cards are used and all are the same."""
+    """The indices that need a GPU, in the order of use; none if all GPUs are used and all are the same model."""
     used = tuple(memory.gpu for memory in plan.memory)
     alike = len({gpu.name for gpu in plan.rig.gpus}) == 1
     return () if alike and used == tuple(range(len(plan.rig.gpus))) and not _by_uuid(plan) else used
 
 
 def _kept(plan: Plan, probe: Probe) -> dict[int, str]:
-    """What the current release says, where it still holds: the same indices, and each card there and of its kind."""
+    """The GPUs in the current release, if still valid: the same indices, and each GPU present and of the same model."""
     if _by_uuid(plan):
         return {}
-    said = (probe.releases.get(plan.service.name) or {}).get(GPUS_KEY) or []
-    cards = {int(index): str(uuid) for index, uuid in said}
+    recorded = (probe.releases.get(plan.service.name) or {}).get(GPUS_KEY) or []
+    cards = {int(index): str(uuid) for index, uuid in recorded}
     if not cards or tuple(cards) != _indices(plan):
         return {}
     names = {gpu.uuid: gpu.name for gpu in probe.gpus}
@@ -100,7 +100,7 @@ def _kept(plan: Plan, probe: Probe) -> dict[int, str]:
 
 
 def _card(plan: Plan, index: int, probe: Probe, taken: set[str]) -> ProbedGpu | None:
-    """The card of an index: as many of its kind before it on the host as in the rig; else the first that is left."""
+    """The GPU of an index: the same position among its model on the host as in the rig; else the first free one."""
     name = plan.rig.gpus[index].name
     alike = [gpu for gpu in sorted(probe.gpus, key=lambda gpu: gpu.index) if gpu.name == name and gpu.uuid]
     place = sum(gpu.name == name for gpu in plan.rig.gpus[:index])

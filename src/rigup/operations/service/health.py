@@ -1,4 +1,4 @@
-"""Waits for a service to be healthy, then asks it a question, because /health does not cover the model."""
+"""Waits for a service to be healthy, then sends it a question, because /health does not test the model."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rigup.plan import Plan
 from rigup.systemd.api_key import wants_key
 
 QUESTION = "What is the capital of France? Answer in one sentence."
-ASK = ("python3", "-EsS", f"{layout.PROGRAMS}/ask.py")  # the standard library and the programs beside it
+ASK = ("python3", "-EsS", f"{layout.PROGRAMS}/ask.py")  # the standard library and the programs in the same folder
 ANSWER_SECONDS = 300
 RELEASE_SECONDS = 1800.0
 _ROUND = {"wait_s": 5, "timeout_s": ANSWER_SECONDS}
@@ -55,9 +55,9 @@ def ask_service(
     timeout_s: int = ANSWER_SECONDS,
     given_up: Callable[[], str] = str,
 ) -> Answer:
-    """Asks the plan's service on this host. Raises HostFailed after `wait_s` (default: the plan's).
+    """Sends a question to the plan's service on this host. Raises HostFailed after `wait_s` (default: the plan's).
 
-    timeout_s: of the answer itself. given_up: why there is no use in waiting any longer, "" while there is.
+    timeout_s: for the answer itself. given_up: returns why waiting is pointless, "" while it is not.
     """
     request = request_of(plan, question, max_tokens) | {"timeout_s": timeout_s}
     return _ask(host, plan.service.name, request, plan.start_timeout_s if wait_s is None else wait_s, given_up)
@@ -90,7 +90,7 @@ def ask_release(
     wait_s: float = RELEASE_SECONDS,
     given_up: Callable[[], str] = str,
 ) -> Answer:
-    """Asks a service at the address and model name of its release's argv. Raises as `ask_service`."""
+    """Sends a question to the address and model name in a release's argv. Raises like `ask_service`."""
     given = dict(pairwise(command))
     name = given.get("--alias") or given.get("--served-model-name") or ""
     key_file = f"{layout.service_folder(service)}/api-key"
@@ -114,26 +114,26 @@ def _ask(host: Host, name: str, request: dict[str, Any], wait_s: float, given_up
         if jobs.cancelled():
             raise jobs.Cancelled(f"{host.name}: {name}: cancelled during the health check")
         try:
-            said = _ask_once(host, request)
-        except remote.CONNECTION_ERRORS:  # a model may load for many minutes, so a lost connection is tolerated
-            said = Reply(state="starting", why="connection lost, reconnecting")
+            reply = _ask_once(host, request)
+        except remote.CONNECTION_ERRORS:  # a model may load for many minutes: tolerate a lost connection
+            reply = Reply(state="starting", why="connection lost, reconnecting")
             remote.reconnect(host)
-        if said.state == "answered":
-            return keep_answer(host, name, said)
-        if said.state == "failed":
-            raise HostFailed(f"{host.name}: {name}: health check failed: {said.why}")
+        if reply.state == "answered":
+            return keep_answer(host, name, reply)
+        if reply.state == "failed":
+            raise HostFailed(f"{host.name}: {name}: health check failed: {reply.why}")
         if why := given_up():
             raise HostFailed(f"{host.name}: {name}: health check failed: {why}")
         if time.monotonic() > deadline:
             waited = time.monotonic() - began
-            raise HostFailed(f"{host.name}: {name} did not become healthy within {waited:.0f} s: {said.why}")
-        report(Progress(host.name, "service", text=f"waiting for {name}: {said.why}"))
+            raise HostFailed(f"{host.name}: {name} did not become healthy within {waited:.0f} s: {reply.why}")
+        report(Progress(host.name, "service", text=f"waiting for {name}: {reply.why}"))
         gevent.sleep(0.2)
 
 
-def keep_answer(host: Host, service: str, said: Reply) -> Answer:
-    """Makes the answer of what `ask.py` said, and leaves it with the host for whoever reports on the run."""
-    answer = Answer(host.name, service, said.text, said.tokens, said.seconds, said.tokens_per_second)
+def keep_answer(host: Host, service: str, reply: Reply) -> Answer:
+    """Stores the answer in a reply of `ask.py` for the report on this run, and returns it."""
+    answer = Answer(host.name, service, reply.text, reply.tokens, reply.seconds, reply.tokens_per_second)
     state_of(host, Answers).by_service[service] = answer
     return answer
 
@@ -152,6 +152,6 @@ def endpoint(plan: Plan) -> str:
 
 
 def _address(listen: str, port: str) -> str:
-    any_address = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104  asked at, not bound
+    any_address = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104  connected to, not bound
     address = any_address.get(listen, f"[{listen}]" if ":" in listen else listen)
     return f"http://{address}:{port}"

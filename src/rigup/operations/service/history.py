@@ -44,11 +44,11 @@ done
 
 @dataclass(frozen=True)
 class KeptRelease:
-    """One of them. made: when it was written, in seconds since 1970. answered: whether it has ever answered.
+    """A retained release. made: when it was written, in seconds since 1970. answered: whether it has ever answered.
 
-    before: the number of the one that it took over from, if any did answer then; None also where rigup was too old.
-    built_by: the host that compiled or installed its build, as the build's manifest says; None where it says nothing.
-    damage: why its manifest cannot be read; the manifest is {} then, and the release never counts as answered.
+    before: the number of the answering release that it replaced, if any; None also for releases of older rigups.
+    built_by: the host that compiled or installed its build, from the build's manifest; None if it does not say.
+    damage: why its manifest is unreadable; then the manifest is {} and the release never counts as answered.
     """
 
     service: str
@@ -62,20 +62,20 @@ class KeptRelease:
     damage: str = ""
 
 
-# 9999-12-31, the last moment that Python can name
+# 9999-12-31, the latest time that Python can represent
 _LAST_SECOND = 253_402_300_799
 _MOST_RELEASES = 10_000
 
 
 def read_kept(host: Host) -> dict[str, tuple[KeptRelease, ...]]:
-    """Those of each service, oldest first. Raises HostFailed, or one of LOST."""
+    """The retained releases of each service, oldest first. Raises HostFailed, or one of CONNECTION_ERRORS."""
     return parse_kept(remote.script(host, LIST, layout.CONFIGURATION, ANSWERED))
 
 
 def parse_kept(text: str) -> dict[str, tuple[KeptRelease, ...]]:
-    """What LIST printed: the releases of each service, oldest first. What is no line of it is passed over.
+    """Parses the output of LIST: the releases of each service, oldest first. Ignores other lines.
 
-    Raises Unreadable for releases without end.
+    Raises Unreadable for more than _MOST_RELEASES lines.
     """
     found: dict[str, list[KeptRelease]] = {}
     for number, listed in enumerate(text.split("\n")):
@@ -88,7 +88,7 @@ def parse_kept(text: str) -> dict[str, tuple[KeptRelease, ...]]:
 
 
 def _kept(listed: str) -> KeptRelease:
-    """One line of LIST. Raises ValueError where it is none."""
+    """Parses one line of LIST. Raises ValueError if it is invalid."""
     _, name, number, made, now, answered, before, built_by, text = listed.split(" ", 8)
     service, manifest, damage = line(name), {}, ""
     try:
@@ -131,9 +131,9 @@ def newest(kept: tuple[KeptRelease, ...]) -> KeptRelease:
 
 
 def earlier(kept: tuple[KeptRelease, ...], number: int | None) -> tuple[KeptRelease, ...]:
-    """Those that have answered and release `number` may go back to, the best last: those that it took over from.
+    """The releases that have answered and that release `number` may roll back to, best last: those that it replaced.
 
-    kept: of a service, oldest first. Where nothing is noted, those with a lower number; every one for None.
+    kept: of a service, oldest first. Without a record of these, those with a lower number; all if `number` is None.
     """
     by_number = {release.number: release for release in kept}
     line: list[KeptRelease] = []
@@ -151,28 +151,28 @@ def differences(old: KeptRelease, new: KeptRelease) -> tuple[str, ...]:
     if damage := new.damage or old.damage:
         return (damage,)
     before, after = old.manifest, new.manifest
-    said = []
+    changes = []
     if before.get("build") != after.get("build"):
-        said.append(f"build {before.get('build')} -> {after.get('build')}")
+        changes.append(f"build {before.get('build')} -> {after.get('build')}")
     if before.get("checkpoint") != after.get("checkpoint"):
-        said.append(f"checkpoint {_checkpoint(before)} -> {_checkpoint(after)}")
-    said += _changed(_options(before.get("command") or []), _options(after.get("command") or []))
-    said += _changed(before.get("environment") or {}, after.get("environment") or {})
+        changes.append(f"checkpoint {_checkpoint(before)} -> {_checkpoint(after)}")
+    changes += _changed(_options(before.get("command") or []), _options(after.get("command") or []))
+    changes += _changed(before.get("environment") or {}, after.get("environment") or {})
     if (was := hosts_of(before)) != (now := hosts_of(after)):
-        said.append(f"hosts {' and '.join(was) or 'this one'} -> {' and '.join(now) or 'this one'}")
+        changes.append(f"hosts {' and '.join(was) or 'this one'} -> {' and '.join(now) or 'this one'}")
     known = {"build", "checkpoint", "command", "environment", GROUP_KEY}
-    said += [f"{key} changed" for key in sorted({*before, *after} - known) if before.get(key) != after.get(key)]
-    other = "another host of the service" if before.get(GROUP_KEY) != after.get(GROUP_KEY) else "the unit around it"
-    return tuple(said) or (other,)
+    changes += [f"{key} changed" for key in sorted({*before, *after} - known) if before.get(key) != after.get(key)]
+    other = "another host of the service" if before.get(GROUP_KEY) != after.get(GROUP_KEY) else "the unit file"
+    return tuple(changes) or (other,)
 
 
 def hosts_of(manifest: Mapping[str, Any]) -> tuple[str, ...]:
-    """The hosts that a release spans, by rank; () for one that serves alone."""
+    """The hosts that a release spans, by rank; () for a single-host release."""
     return tuple(str(node["host"]) for node in (manifest.get(GROUP_KEY) or {}).get("nodes") or ())
 
 
 def group_digest_of(manifest: Mapping[str, Any]) -> str:
-    """Which whole a release is a host's part of; "" where it serves alone."""
+    """The digest of the group release that a release is part of; "" for a single-host release."""
     return str((manifest.get(GROUP_KEY) or {}).get("id", ""))
 
 
@@ -183,7 +183,7 @@ def _checkpoint(manifest: dict[str, Any]) -> str:
 
 
 def _options(command: list[str]) -> dict[str, str]:
-    """argv as values by flag; words before the first flag go together under ""."""
+    """argv as values by flag; words before the first flag are joined under ""."""
     found: dict[str, str] = {}
     flag = ""
     for word in command:
@@ -196,12 +196,12 @@ def _options(command: list[str]) -> dict[str, str]:
 
 
 def _changed(before: dict[str, str], after: dict[str, str]) -> list[str]:
-    said = []
+    changes = []
     for key in dict.fromkeys((*before, *after)):
         if key not in before:
-            said.append(f"+ {key} {after[key]}".rstrip())
+            changes.append(f"+ {key} {after[key]}".rstrip())
         elif key not in after:
-            said.append(f"- {key} {before[key]}".rstrip())
+            changes.append(f"- {key} {before[key]}".rstrip())
         elif before[key] != after[key]:
-            said.append(f"{key or 'program'} {before[key]} -> {after[key]}")
-    return said
+            changes.append(f"{key or 'program'} {before[key]} -> {after[key]}")
+    return changes

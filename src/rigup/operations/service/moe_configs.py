@@ -1,7 +1,7 @@
-"""Folders of tuned fused-MoE kernels on a host: each whole or absent, named by content, never in an engine's package.
+"""Folders of tuned fused-MoE kernels on a host: each complete or absent, named by content, outside engines' packages.
 
-Another content is another folder, so a release that is put back finds its own. What no release names any more goes
-after the next one has answered.
+A different content has a different folder, so a restored release finds its own. Folders that no release names are
+removed after the next release has answered.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from rigup.plan import MoeFolder, Plan
 SUMS = ".sha256"
 OURS, ENGINES, DEFAULT, UNSAID = "ours", "engine's", "default (slower)", "not said"
 
-# The lines in which the engines say it. Source: vLLM 0.12.0 and 0.33.0 fused_moe.py; SGLang 0.5.9 and 0.5.23
-# fused_moe_triton_config.py, where one of another version of Triton is "Fallback to ... use MoE kernel config from".
+# The engines' log lines. Source: vLLM 0.12.0 and 0.33.0 fused_moe.py; SGLang 0.5.9 and 0.5.23
+# fused_moe_triton_config.py; for another version of Triton it logs "Fallback to ... use MoE kernel config from".
 _READ = re.compile(r"(?:Using configuration from|[Uu]s(?:e|ing) MoE kernel config from) (/.+?\.json)")
 _NONE_READ = re.compile(r"Using default MoE (?:kernel )?config\.")
-# They are said before the first request; a log of months is not read to its end.
+# The lines come before the first request; rigup does not read a log of months to its end.
 _LINES = 20_000
 _JOURNAL = (
     'id=$(systemctl show --property=InvocationID --value "$1"); [ -n "$id" ] || exit 0; '
@@ -39,7 +39,7 @@ _JOURNAL = (
 
 
 class MoeFolderIntact(FactBase[bool]):
-    """Whether a folder holds what its list of sums says and nothing else, with these lines in that list."""
+    """Whether a folder contains exactly the files in its list of checksums, and that list contains these lines."""
 
     @staticmethod
     def default() -> bool:
@@ -59,7 +59,7 @@ class MoeFolderIntact(FactBase[bool]):
 
 @operation()
 def moe_folder(folder: MoeFolder, build: str) -> Generator[FunctionCommand, None, None]:
-    """Have a folder of tuned kernels, with the build's own copied beneath where the engine takes one or the other.
+    """Ensures that a folder of tuned kernels exists, with the build's own copied below it if the engine reads only one.
 
     + folder: from the plan
     + build: the build's folder
@@ -87,7 +87,7 @@ mv -T "$1" "$2"; rm -rf "$1.old"
 
 
 def _write(host: Host, folder: MoeFolder, build: str) -> None:
-    """Makes the folder under another name first, and what was there gives way to it in one step."""
+    """Creates the folder under a temporary name, then replaces the old one in one step."""
     staged = f"{layout.MOE_CONFIGS}/.{folder.path.rpartition('/')[2]}"
     remote.script(host, 'rm -rf "$1" "$1.old"; install -d -m 755 "$(dirname "$1")" "$1"', staged)
     if folder.packaged:
@@ -112,37 +112,37 @@ done
 
 
 def unnamed_folders(host: Host, keep: Iterable[str]) -> dict[str, int]:
-    """The folders that no kept release of any service names, with their bytes. keep: those that a plan wants."""
+    """Folders that no retained release of any service names, with their bytes. keep: folders that a plan needs."""
     services = f"{layout.CONFIGURATION}/services"
     lines = remote.script(host, _UNNAMED, layout.MOE_CONFIGS, services, *keep).splitlines()
     return {path: int(size) for size, path in (line.split("\t", 1) for line in lines)}
 
 
 def after_start(host: Host, plan: Plan, keep: tuple[str, ...]) -> None:
-    """Once a service has answered: says which kernels it took, and clears away folders that nobody names.
+    """After a service has answered: reports which kernels it uses, and removes unneeded folders.
 
-    keep: the folders of this run's plans, of which some may not have a release yet. A service that answers is not put
-    back because one of these two failed.
+    keep: the folders of this run's plans, some of which may not have a release yet. A failure here does not roll a
+    service back.
     """
     try:
         if unnamed := unnamed_folders(host, keep):
             remote.check_output(host, "rm", "-rf", *unnamed)
-        said = kernels_in_use(host, plan) if plan.moe_folder else ""
+        kernels = kernels_in_use(host, plan) if plan.moe_folder else ""
     except (HostFailed, *remote.CONNECTION_ERRORS) as error:
-        said = f"unknown: {error}"
-    if said:
-        report(Progress(host.name, "log", text=f"{plan.service.name}: moe config: {said}"))
+        kernels = f"unknown: {error}"
+    if kernels:
+        report(Progress(host.name, "log", text=f"{plan.service.name}: moe config: {kernels}"))
 
 
 def kernels_in_use(host: Host, plan: Plan) -> str:
-    """The tuned kernels that the running service uses, by its log; see `judge`."""
+    """The tuned kernels that the running service uses, according to its log; see `judge`."""
     unit = layout.unit_name(plan.service.name)
     output = remote.run(host, "sh", "-c", _JOURNAL, "rigup", unit, str(_LINES), timeout=30)
     return judge(output.stdout.splitlines(), plan.moe_folder)
 
 
 def judge(lines: Iterable[str], folder: MoeFolder | None) -> str:
-    """From an engine's log: "ours", "engine's", "default (slower)", "not said"; two of them where cards differ."""
+    """From an engine's log: "ours", "engine's", "default (slower)" or "not said"; several if GPUs differ."""
     found: set[str] = set()
     for line in lines:
         read = _READ.search(line)

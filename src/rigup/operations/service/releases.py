@@ -1,9 +1,9 @@
-"""Numbered releases of a service. `current` points at one; a new one must answer, or the previous one comes back.
+"""Numbered releases of a service. `current` points to one; a new one must answer, or the previous one is restored.
 
-A rig whose memory holds one model cannot run old and new side by side, so the order is: everything staged, stop, start,
-ask for a real generation, and put the old release back when no answer comes. A release that has answered is marked so:
-one that was cut short before (a killed rigup, a lost connection) is started and asked again by the next run. Each notes
-which one it took over from, for the highest number need not be it: somebody may have gone back before.
+A rig with memory for one model cannot run the old and the new release at once. So the order is: stage, stop, start,
+check with a real request, and restore the old release if it does not answer. A release that has answered is marked; one
+that was interrupted before (by a killed rigup or a lost connection) is started and checked again by the next run. Each
+release records which one it replaced, which need not be the number before: a rollback may have come in between.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ from rigup.systemd.release import ServiceRelease
 KEPT = 3
 UNITS = "/etc/systemd/system"
 QUADLETS = "/etc/containers/systemd"
-LOADED = "/run/credentials"  # where systemd keeps what a running unit was given
+LOADED = "/run/credentials"  # systemd's copies of running units' credentials
 ANSWERED = "answered"
-BEFORE = "before"  # in the folder of a release: the number of the good one that ran when it was made
-# A unit that podman has made of a Quadlet file is there at every boot, if the file says so: it cannot be enabled.
+BEFORE = "before"  # file in a release's folder: the number of the healthy release that it replaced
+# podman generates a unit from a Quadlet file at every boot, if the file says so: it cannot be enabled.
 ENABLED = ("enabled", "generated")
 
 _LISTED = """
 mkdir -p "$1/releases"; cd "$1/releases"; basename "$(readlink ../current || echo none)"
 for n in [0-9]*; do
-  case "$n" in *[!0-9]*) continue ;; esac  # 2.bak is somebody's own
+  case "$n" in *[!0-9]*) continue ;; esac  # 2.bak is a copy made by hand
   [ -d "$n" ] || continue
-  if [ -e "$n/$2" ]; then said=yes; else said=no; fi; echo "$n $said $(cat "$n/$3" 2>/dev/null || true)"
+  if [ -e "$n/$2" ]; then answered=yes; else answered=no; fi; echo "$n $answered $(cat "$n/$3" 2>/dev/null || true)"
 done
 """
 
 Check = Callable[[Any], None]
-# asks an earlier release of a host, which was made of this manifest
+# checks an earlier release of a host, given its manifest
 CheckEarlier = Callable[[Any, Mapping[str, Any]], None]
 
 
@@ -69,10 +69,10 @@ class GroupMembership(Protocol):
 
 @dataclass(frozen=True)
 class Running:
-    """A service's state on the host: the current release, its texts, what is installed.
+    """A service's state on the host: the current release, its files, and the installed unit.
 
-    answered: "yes" when the current release has answered once. key: "stale" when the service runs with another API key
-    than the one that lies in its file.
+    answered: "yes" if the current release has ever answered. key: "stale" if the service runs with another API key
+    than the one in its file.
     """
 
     current: str = ""
@@ -134,14 +134,14 @@ def release(
     settle: Callable[[Any], ServiceRelease] | None = None,
     part: GroupMembership | None = None,
 ) -> Generator[FunctionCommand, None, None]:
-    """Have a service run as this release, and have it answer.
+    """Ensures that a service runs this release and answers.
 
     + wanted: the release
-    + check: called with the host once the unit is started; raises when the service does not answer
-    + check_earlier: the same of a release that was put back: it may listen elsewhere, under another name
-    + restart: make a new start even when nothing of the release changed (a secret did)
-    + settle: gives the release instead, once its turn has come: of what nobody could tell when it was compared
-    + part: this host's in a service that spans several, which change together or not at all
+    + check: called with the host after the unit is started; raises if the service does not answer
+    + check_earlier: the same for a restored release, which may have another address or model name
+    + restart: restart even if the release is unchanged (because a secret changed)
+    + settle: returns the release when it is executed, for values that were unknown at the comparison
+    + part: this host's part in a multi-host service, whose hosts change together or not at all
     """
     running = host.get_fact(CurrentRelease, service=wanted.service)
     state = service_state(host, wanted.service)
@@ -173,10 +173,10 @@ def _activate(
     existing: str | None,
     installed: bool,
 ) -> None:
-    """Stages the release (unless it is there already), switches to it, and goes back when it does not answer.
+    """Stages the release unless it exists, switches to it, and rolls back if it does not answer.
 
-    An installed release that a reboot of this run has started is fresh: it is asked, and not started once more. Unless
-    its API key was written after that.
+    An installed release that was started by a reboot in this run is checked without another start, unless its API key
+    was written after that.
     """
     wanted = release if isinstance(release, ServiceRelease) else release(host)
     number, previous = stage(host, wanted, existing)
@@ -198,10 +198,10 @@ def _fresh(host: Host, service: str) -> bool:
 
 
 def stage(host: Host, wanted: ServiceRelease, existing: str | None) -> tuple[str, str | None]:
-    """Writes the release under the next number. Returns that number and the one to go back to: it has answered once."""
+    """Writes the release under the next number. Returns that number and the release to roll back to, if any."""
     folder = layout.service_folder(wanted.service)
     current, *listed = remote.script(host, _LISTED, folder, ANSWERED, BEFORE, doing=f"listing {folder}").splitlines()
-    releases = {number: said for number, *said in (line.split() for line in listed)}
+    releases = {number: details for number, *details in (line.split() for line in listed)}
     good = [number for number in sorted(releases, key=int) if releases[number][0] == "yes" and number != existing]
     likely = (current, *releases.get(current, [])[1:], *reversed(good))
     previous = next((number for number in likely if number in good), None)
@@ -217,8 +217,8 @@ def stage(host: Host, wanted: ServiceRelease, existing: str | None) -> tuple[str
     return number, previous
 
 
-# $3 the unit, $4 where units lie, $5 the Quadlet file. One of the two kinds is installed, never both: a unit would hide
-# what podman makes of the other. What is replaced by another kind is stopped while systemd still knows how.
+# $3 the unit, $4 the folder of units, $5 the Quadlet file. Only one of the two kinds is installed: a unit would hide
+# the one that podman generates. A unit of the other kind is stopped before its file is removed.
 _INSTALL = r"""
 if grep -q '^\[Container\]$' "$1/current/unit"; then wanted="$5"; other="$4/$3"; else wanted="$4/$3"; other="$5"; fi
 if [ -e "$other" ]; then
@@ -238,7 +238,7 @@ def quadlet_file(service: str) -> str:
 
 
 def switch(host: Host, service: str, number: str) -> None:
-    """Makes a staged release the current one. Returns once systemd has started it, not when it answers."""
+    """Makes a staged release the current one. Returns once systemd has started it, before it answers."""
     folder, unit = layout.service_folder(service), layout.unit_name(service)
     point = 'rm -f "$1/.current"; ln -s "releases/$2" "$1/.current"; mv -T "$1/.current" "$1/current"\n'
     words, doing = (folder, number, unit, UNITS, quadlet_file(service)), f"switching {service} to release {number}"
@@ -249,21 +249,21 @@ def _go_back(
     host: Host, service: str, number: str, previous: str | None, error: BaseException, check_earlier: CheckEarlier
 ) -> RigupError:
     """Rolls back to the previous release, or stops one that never answered; returns the error to raise."""
-    said = error.message if isinstance(error, RigupError) else f"{host.name}: {type(error).__name__}: {error}"
+    problem = error.message if isinstance(error, RigupError) else f"{host.name}: {type(error).__name__}: {error}"
     if jobs.cancelled():
-        return jobs.Cancelled(said)
+        return jobs.Cancelled(problem)
     hint = f"on the host: journalctl -u {layout.unit_name(service)}"
     try:
         if previous is None:
             remove_unit(host, service)
-            return HostFailed(f"{said}; release {number} was stopped; no earlier release to roll back to", hint)
+            return HostFailed(f"{problem}; release {number} was stopped; no earlier release to roll back to", hint)
         report(Progress(host.name, "service", text=f"rolling back to release {previous}"))
         switch(host, service, previous)
         kept = f"{layout.service_folder(service)}/releases/{previous}/release.json"
         check_earlier(host, read_manifest(remote.check_output(host, "cat", kept), kept))
     except (RigupError, Unreadable, *remote.CONNECTION_ERRORS) as second:
-        return HostFailed(f"{said}; rolling back to release {previous or number} also failed: {second}", hint)
-    return HostFailed(f"{said}; rolled back to release {previous}, which answers", hint)
+        return HostFailed(f"{problem}; rolling back to release {previous or number} also failed: {second}", hint)
+    return HostFailed(f"{problem}; rolled back to release {previous}, which answers", hint)
 
 
 def remove_unit(host: Host, service: str) -> None:
@@ -286,7 +286,7 @@ def show_unit_log(host: Host, service: str) -> None:
         report(Progress(host.name, "log", text=line))
 
 
-# $4 how many stay: this one, those that it took over from one after the other, and then the highest numbers.
+# $4 how many to keep: this one, those that it replaced one after the other, then the highest numbers.
 _KEEP = """
 cd "$1/releases"; [ -e "$2/$3" ] || { touch "$2/$3"; sync "$2/$3"; }
 numbers=$(ls | grep -x '[0-9][0-9]*' | sort -rn)

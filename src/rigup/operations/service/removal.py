@@ -16,22 +16,22 @@ from rigup.systemd.quadlet import secret_name
 
 STOP_SECONDS = 180
 
-# $1 the service's folder, $2 its unit, $3 where units lie, $4 its Quadlet file, $5 its name, $6 podman's secret.
-# The folder goes last: as long as it is there, the service is seen, and a removal that was cut short is done again.
+# $1 the service's folder, $2 its unit, $3 the folder of units, $4 its Quadlet file, $5 its name, $6 podman's secret.
+# The folder is removed last: while it exists, rigup sees the service, and repeats an interrupted removal.
 _REMOVE = """
 systemctl stop "$2" 2>/dev/null || true; systemctl --quiet disable "$2" 2>/dev/null || true
 rm -rf "$3/$2" "$3/$2.d" "$3.control/$2.d" "$4"
 systemctl daemon-reload; systemctl reset-failed "$2" 2>/dev/null || true
 if command -v podman >/dev/null; then podman secret rm "$6" >/dev/null 2>&1 || true; fi
 rm -rf "/var/cache/rigup/$5" "/var/cache/private/rigup/$5"
-case "$(systemctl is-active "$2" || true)" in active|activating) echo "$2 still runs" >&2; exit 1;; esac
+case "$(systemctl is-active "$2" || true)" in active|activating) echo "$2 is still running" >&2; exit 1;; esac
 rm -rf "$1"
 """
 
 
 @operation()
 def removed_service(service: str) -> Generator[FunctionCommand, None, None]:
-    """Have nothing of a service except what prune removes.
+    """Ensures that nothing remains of a service except what prune removes.
 
     + service: its name
     """

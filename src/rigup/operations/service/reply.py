@@ -1,4 +1,4 @@
-"""Parses a host's reply to a service request; the only place that does."""
+"""Parses a host's reply to a service request; no other module does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_PER_SECOND = 1e12
 
 
 def shown(text: str) -> str:
-    """Without control characters: it goes to a terminal, and to pages."""
+    """Replaces control characters: the text goes to terminals and HTML pages."""
     return "".join(c if c.isprintable() or c in "\n\t" else " " for c in text)
 
 
@@ -21,7 +21,7 @@ Text = Annotated[str, Field(max_length=1 << 17), AfterValidator(shown)]
 
 
 class Reply(BaseModel):
-    """One line of `ask.py`. why: of "starting" and "failed"; the rest is of "answered".
+    """One line of `ask.py`. why: for "starting" and "failed"; the other fields are for "answered".
 
     seconds: the whole request. tokens_per_second: as the engine reports it.
     """
@@ -49,7 +49,7 @@ class Reply(BaseModel):
 
 
 def read_reply(line: str) -> Reply:
-    """The reply; one that failed, and says so, for a line that is not one."""
+    """The reply; a failed one with the reason for an invalid line."""
     if len(line) > MOST_BYTES:
         return Reply(state="failed", why="the host's reply is too long")
     try:

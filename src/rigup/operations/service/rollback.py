@@ -14,9 +14,9 @@ _THERE = '[ -d "$1" ] || echo "build $1"; [ -z "$2" ] || [ -d "$2" ] || echo "ch
 
 
 def choose(host: str, kept: tuple[KeptRelease, ...], to: int | None) -> tuple[KeptRelease | None, KeptRelease]:
-    """The current release (None where there is none) and the one to go back to: `to`, or what it took over from.
+    """The current release (or None) and the one to roll back to: `to`, or the one that the current one replaced.
 
-    Raises Refused where there is no such release, or it runs already, or never answered.
+    Raises Refused if that release does not exist, is current, or has never answered.
     """
     service = kept[0].service
     current = next((release for release in kept if release.current), None)
@@ -57,18 +57,18 @@ def roll_back(host: Host, wanted: KeptRelease, current: KeptRelease | None, chec
         switch(host, service, str(wanted.number))
         check(host)
     except (RigupError, *remote.CONNECTION_ERRORS) as error:
-        said = error.message if isinstance(error, RigupError) else f"{host.name}: {type(error).__name__}: {error}"
-        raise _again(host, current, check_current, said) from None
+        problem = error.message if isinstance(error, RigupError) else f"{host.name}: {type(error).__name__}: {error}"
+        raise _again(host, current, check_current, problem) from None
     mark_answered(host, service, str(wanted.number))
 
 
-def _again(host: Host, current: KeptRelease | None, check: Check, said: str) -> HostFailed:
+def _again(host: Host, current: KeptRelease | None, check: Check, problem: str) -> HostFailed:
     if current is None:
-        return HostFailed(said, "run rigup releases to see the other releases")
+        return HostFailed(problem, "run rigup releases to see the other releases")
     hint = f"on the host: journalctl -u {layout.unit_name(current.service)}"
     try:
         switch(host, current.service, str(current.number))
         check(host)
     except (RigupError, *remote.CONNECTION_ERRORS) as error:
-        return HostFailed(f"{said}; restoring release {current.number} also failed: {error}", hint)
-    return HostFailed(f"{said}; release {current.number} was restored and answers", hint)
+        return HostFailed(f"{problem}; restoring release {current.number} also failed: {error}", hint)
+    return HostFailed(f"{problem}; release {current.number} was restored and answers", hint)

@@ -1,4 +1,4 @@
-"""Secrets on a host: written over standard input into a file for its reader alone; compared by hash."""
+"""Secrets on a host: written over standard input into a file that only its reader can read; compared by hash."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _PROTECT = f'{remote.ROOTS_OWN}roots_own "$(dirname "$1")"; chown -h "root:$2" "
 
 @operation()
 def secret_file(path: str, value: str | None, group: str = "root") -> Generator[FunctionCommand, None, None]:
-    """Have a secret in a file with mode 0600 (0640 for a group other than root).
+    """Ensures that a file contains a secret, with mode 0600 (0640 for a group other than root).
 
-    + path: where
-    + value: the secret; None keeps what is there, or makes one, which is shown once
-    + group: who may read it besides root
+    + path: the file
+    + value: the secret; None keeps an existing one, or creates one and shows it once
+    + group: may read the file in addition to root
     """
     mode = "600" if group == "root" else "640"
     there = host.get_fact(File, path=path)
@@ -39,9 +39,9 @@ def secret_file(path: str, value: str | None, group: str = "root") -> Generator[
 
 @operation()
 def no_secret_file(path: str) -> Generator[StringCommand, None, None]:
-    """Have no secret there any more.
+    """Ensures that a secret file does not exist.
 
-    + path: where it was
+    + path: the file
     """
     if host.get_fact(File, path=path) is None:
         host.noop(f"{path} does not exist")
@@ -61,5 +61,5 @@ def _write(host: Host, path: str, value: str | None, mode: str, group: str, ther
 
 
 def _digest(value: str) -> str:
-    # what `remote.write_file` leaves: standard input ends with a newline
+    # as `remote.write_file` writes it: standard input ends with a newline
     return hashlib.sha256(f"{value}\n".encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""A checkpoint on a host: downloaded by a job that resumes, hashed before it gets its name, known by its receipt."""
+"""A checkpoint on a host: downloaded by a resumable job, hashed before it is published, identified by its receipt."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from rigup.operations.weights.sharing import SharedDownload
 
 QUIET_SECONDS = 180.0
-"""The download cuts a transfer that stalls for 30 s, waits for 30 s at most before the next try, and counts longer
-pauses down, as it counts what it hashes: it says something new several times in this time as long as it works."""
+"""The download cuts a transfer that stalls for 30 s, waits at most 30 s before the next try, and reports the progress
+of longer pauses and of hashing. So its status changes several times in this period while it works."""
 BESIDE_FILES = 2**26
-"""Bytes of what a download writes besides: states, receipts."""
+"""Bytes of other files that a download writes: states, receipts."""
 
 
 @operation()
@@ -40,16 +40,16 @@ def checkpoint_files(
     hub_bytes_per_second: int = 0,
     lan_bytes_per_second: int = 0,
 ) -> Generator[FunctionCommand, None, None]:
-    """Have every locked file of a checkpoint under the weights root, verified.
+    """Ensures that every locked file of a checkpoint is under the weights root, verified.
 
     + checkpoint: the plan's checkpoint, with its files from the lock
     + hub: address of the model hub
-    + token_file: file on the host that holds the hub's token
-    + wheelhouse: folder of the controlling machine; what lies in its `weights` is sent, the rest asked of the hub
+    + token_file: file on the host with the hub's token
+    + wheelhouse: folder on the controlling machine; files in its `weights` are sent, the rest comes from the hub
     + parallel: how many files at a time
-    + hub_bytes_per_second, lan_bytes_per_second: the most that the host takes from the hub and from other hosts; 0: all
+    + hub_bytes_per_second, lan_bytes_per_second: limits of downloads from the hub and from other hosts; 0: none
 
-    Where `weights_sharing` has given the host a part in a shared download, other hosts are asked too.
+    If `take_part` has given the host a part in a shared download, it also downloads from other hosts.
     """
     job = _job(checkpoint, hub, token_file, parallel)
     job |= {"hub_bytes_per_second": hub_bytes_per_second, "lan_bytes_per_second": lan_bytes_per_second}
@@ -67,7 +67,7 @@ def step_name(checkpoint: Checkpoint) -> str:
 
 
 def checkpoint_key(checkpoint: Checkpoint) -> str:
-    """Names a checkpoint by its files; hosts that want files of the same key want the same."""
+    """A name for a checkpoint by its files; hosts with the same key want the same files."""
     files = [[file.path, file.size, file.sha256] for file in checkpoint.files]
     return hashlib.sha256(json.dumps([checkpoint.repo, checkpoint.revision, files]).encode()).hexdigest()[:16]
 
@@ -89,12 +89,12 @@ def _job(checkpoint: Checkpoint, hub: str, token_file: str | None, parallel: int
 def _fetch(host: Host, job: dict[str, Any], wheelhouse: Path | None) -> None:
     """Runs the download under systemd and checks the result."""
     key, job = job["key"], {name: value for name, value in job.items() if name != "key"}
-    # by its files too: a job that somebody left for others of the revision is not this one
+    # includes the files: an unfinished job for other files of the same revision is another job
     revision = f"{job['repo']}-{job['revision'][:12]}".replace("/", "-").replace(".", "-")
     unit = layout.job_unit("weights", f"{revision}-{key}")
     path, folder = layout.job_file(unit), job["folder"].rpartition("/")[0]
     remote.make_folders(host, layout.JOBS, folder.rpartition("/")[0])
-    remote.make_folders(host, folder, owner=layout.WORKER_USER)  # what lies above it is root's, so it stays one
+    remote.make_folders(host, folder, owner=layout.WORKER_USER)  # its parent belongs to root, so it stays a folder
     part = _part(host, key)
     writable: tuple[str, ...] = (folder,)
     if part:
@@ -125,7 +125,7 @@ def _fetch(host: Host, job: dict[str, Any], wheelhouse: Path | None) -> None:
     except HostFailed:
         if not (part and sent):
             raise
-        _send(host, job, wheelhouse, None)  # the others did not have, or did not give, what is missing
+        _send(host, job, wheelhouse, None)  # the other hosts did not provide the missing files
         jobs.run(host, work)
     check = remote.run(host, *remote.as_worker(*command[:2], "--check", path))
     if not check.ok:
@@ -133,20 +133,20 @@ def _fetch(host: Host, job: dict[str, Any], wheelhouse: Path | None) -> None:
 
 
 def _stop_others(host: Host, units: str, work: jobs.Job) -> None:
-    """Stops what an earlier run left to get other files of the revision: the folder would be its until it has them all.
+    """Stops an earlier run's job for other files of the revision: it would hold the folder until it has them all.
 
-    units: how the names of all that get files of the revision begin. What has come stays for whoever wants it.
+    units: prefix of the names of all jobs for the revision. Downloaded files stay for later runs.
     """
     words = ("systemctl", "list-units", "--plain", "--no-legend", "--state=active,activating,deactivating")
-    said = remote.run(host, *words, f"{units}*").stdout
-    others = {line.split()[0] for line in said.splitlines() if line.strip()} - {f"{work.unit}.service"}
+    listed = remote.run(host, *words, f"{units}*").stdout
+    others = {line.split()[0] for line in listed.splitlines() if line.strip()} - {f"{work.unit}.service"}
     if others:
         report(Progress(host.name, work.step, text="stopping a download of an earlier run"))
         remote.check_output(host, "systemctl", "stop", *sorted(others), timeout=jobs.STOP_SECONDS)
 
 
 def _part(host: Host, key: str) -> SharedDownload | None:
-    """The host's part in a shared download, its server running; a host that cannot serve still takes."""
+    """The host's part in a shared download, with its server running; a host that cannot serve still downloads."""
     from rigup.operations.weights import sharing
 
     part = sharing.part_of(host, key)
@@ -156,7 +156,7 @@ def _part(host: Host, key: str) -> SharedDownload | None:
 
 
 def _send(host: Host, job: dict[str, Any], wheelhouse: Path | None, part: SharedDownload | None) -> None:
-    """Sends what the wheelhouse has: all of it, or a host's share where the hosts pass it on among themselves."""
+    """Sends files of the wheelhouse: all, or this host's share if the hosts pass them on to one another."""
     from rigup.operations.weights.upload import offered, send_weights
 
     assert wheelhouse is not None
@@ -170,10 +170,10 @@ def _send(host: Host, job: dict[str, Any], wheelhouse: Path | None, part: Shared
     send_weights(host, job, wheelhouse, share)
 
 
-def _why(said: str) -> str:
+def _why(output: str) -> str:
     """The reason in the output of the check; a download ended by a reboot leaves no error."""
     try:
-        files = [*json.loads(said)["missing"], *json.loads(said)["bad"]]
+        files = [*json.loads(output)["missing"], *json.loads(output)["bad"]]
     except (ValueError, KeyError, TypeError, RecursionError):
-        return said
+        return output
     return f"the download was interrupted, possibly by a reboot; incomplete: {', '.join(files)}"

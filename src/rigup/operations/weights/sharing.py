@@ -1,7 +1,7 @@
 """A host's part in a shared download: its server, the download's configuration, and its final report.
 
-The server is nginx, unprivileged, in a transient unit that sees the weights and nothing else of rigup's
-(docs/decisions/0005). It lives as long as somebody asks it for something, and ends with the run that needed it.
+The server is nginx, unprivileged, in a transient unit that can see the weights but nothing else of rigup
+(docs/decisions/0005). It runs while other hosts send requests, and ends with the run that needed it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rigup.operations.primitives import remote
 from rigup.operations.primitives.progress import Progress, report
 from rigup.programs import program_file
 
-UNIT = "rigup-shared_weights"  # no service can be called that
+UNIT = "rigup-shared_weights"  # not a valid name of a service
 FOLDER = f"{layout.RUNTIME}/sharing"
 CONFIGURATION = f"{layout.RUNTIME}/serve.json"
 MOST_STATE = 4_000_000
@@ -40,7 +40,7 @@ IDLE_SECONDS = 600
 MOST_ADDRESSES = 64
 STEP = "weights"
 
-# Mounts leave nothing of rigup's to be seen but weights, links and programs.
+# Of rigup's files, the mounts show only weights, links and programs.
 SANDBOX = (
     "NotifyAccess=all",
     "NoNewPrivileges=yes",
@@ -85,11 +85,11 @@ class SharingPeer:
 
 @dataclass(frozen=True)
 class WeightsServer:
-    """What a host serves to whom, at which of its own addresses.
+    """The configuration of a host's server.
 
-    allow: single addresses, of which this machine knows by itself whose they are, and the host's own.
+    allow: single addresses that may connect: those that the controlling machine has found itself, and the host's own.
 
-    complete: checkpoints that are there, each with "key", "folder" and "files".
+    complete: complete checkpoints, each with "key", "folder" and "files".
     """
 
     member: SharingPeer
@@ -100,7 +100,7 @@ class WeightsServer:
 
     @property
     def configuration(self) -> dict[str, Any]:
-        """For serve_weights.py."""
+        """The configuration of serve_weights.py."""
         return {
             "host": self.member.name,
             "folder": FOLDER,
@@ -114,9 +114,9 @@ class WeightsServer:
 
 @dataclass(frozen=True)
 class SharedDownload:
-    """A host's part in getting one checkpoint. fetchers: every host that fetches it in this run, in the run's order.
+    """A host's part in a download of one checkpoint. fetchers: all hosts that download it in this run, in order.
 
-    arrived: to be called when what this machine sends to the host is there; returns when that of all others is, too.
+    arrived: called when the files sent to this host have arrived; returns when those of all hosts have.
     """
 
     key: str
@@ -127,7 +127,7 @@ class SharedDownload:
 
     @property
     def job(self) -> dict[str, Any]:
-        """For fetch_weights.py."""
+        """The `sharing` part of fetch_weights.py's job."""
         others = [{"name": p.name, "addresses": p.addresses, "port": p.port} for p in self.peers]
         mine = {"name": self.server.member.name, "key": self.key, "folder": FOLDER}
         return {**mine, "fetchers": self.fetchers, "peers": others}
@@ -135,7 +135,7 @@ class SharedDownload:
 
 @dataclass(frozen=True)
 class SharingState:
-    """What a host says of its download. taken: bytes by source, "hub" or a host; the rest: why, by host."""
+    """A host's report on its download. taken: bytes by source, "hub" or a host; the rest: reasons by host."""
 
     taken: dict[str, int] = field(default_factory=dict)
     banned: dict[str, str] = field(default_factory=dict)
@@ -145,7 +145,7 @@ class SharingState:
 
 @dataclass
 class Sharing:
-    """What a host does in this run for the weights of others. parts: its own, by checkpoint."""
+    """A host's part in sharing weights in this run. parts: its downloads, by checkpoint key."""
 
     parts: dict[str, SharedDownload] = field(default_factory=dict)
     serves: bool = False
@@ -163,14 +163,14 @@ def part_of(host: Host, key: str) -> SharedDownload | None:
 
 
 def own_addresses(host: Host) -> tuple[str, ...]:
-    """The host's own addresses, as it says, loopback and link-local ones left out: what its server may bind."""
-    said = remote.run(host, "hostname", "-I", timeout=20).stdout.split()[:MOST_ADDRESSES]
-    return tuple(str(address) for address in map(_address, said) if address is not None)
+    """The host's own addresses that its server may bind, as it reports them, without loopback and link-local ones."""
+    reported = remote.run(host, "hostname", "-I", timeout=20).stdout.split()[:MOST_ADDRESSES]
+    return tuple(str(address) for address in map(_address, reported) if address is not None)
 
 
-def _address(said: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        address = ipaddress.ip_address(said)
+        address = ipaddress.ip_address(text)
     except ValueError:
         return None
     bad = address.is_loopback or address.is_link_local or address.is_unspecified or address.is_multicast
@@ -178,7 +178,7 @@ def _address(said: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def prepare(host: Host) -> None:
-    """The programs and folders that a part in a swarm needs, for a host that takes and for one that serves."""
+    """Installs the programs and folders for sharing, for a host that downloads or serves."""
     remote.make_folders(host, layout.PROGRAMS)
     remote.make_folders(host, FOLDER, owner=layout.WORKER_USER)
     for program in PROGRAMS:
@@ -187,7 +187,7 @@ def prepare(host: Host) -> None:
 
 
 def serve(host: Host, server: WeightsServer) -> None:
-    """Has a prepared host serve; what serves that already stays. Raises HostFailed where it cannot."""
+    """Starts the server of a prepared host, unless it runs with this configuration. Raises HostFailed if it fails."""
     _have_nginx(host)
     path, text = CONFIGURATION, json.dumps(server.configuration)
     active = remote.run(host, "systemctl", "is-active", "--quiet", f"{UNIT}.service").ok
@@ -201,15 +201,15 @@ def serve(host: Host, server: WeightsServer) -> None:
     words += [f"--property={value}" for value in (*SANDBOX, *(f"IPAddressAllow={one}" for one in server.allow))]
     if not remote.run(host, *words, "python3", f"{layout.PROGRAMS}/serve_weights.py", path).ok:
         lines = remote.run(host, "journalctl", "--no-pager", "-o", "cat", "-n", "20", "-u", UNIT).stdout.splitlines()
-        said = [line.removeprefix("error: ") for line in lines if line.startswith(("error: ", "nginx: "))]
+        errors = [line.removeprefix("error: ") for line in lines if line.startswith(("error: ", "nginx: "))]
         raise HostFailed(
-            f"{host.name}: cannot share weights: {said[-1] if said else 'the server did not start'}",
+            f"{host.name}: cannot share weights: {errors[-1] if errors else 'the server did not start'}",
             f"on the host: journalctl -u {UNIT}",
         )
 
 
 def serve_if_possible(host: Host, server: WeightsServer) -> bool:
-    """As `prepare` and `serve`; that it cannot serve is noted, and no reason to stop. Returns whether it serves."""
+    """Calls `prepare` and `serve`; stores the problem if the host cannot serve. Returns whether it serves."""
     prepare(host)
     try:
         serve(host, server)
@@ -237,33 +237,33 @@ def end(host: Host) -> None:
 
 
 def sharing_state(host: Host, key: str) -> SharingState:
-    """What the host's download of a checkpoint says of itself: the host's own word, of which nothing else depends."""
+    """The host's own report on its download of a checkpoint; only for display, as it is not verified."""
     try:
-        said = json.loads(remote.read_workers_file(host, f"{FOLDER}/state/{key}.json", MOST_STATE) or "{}")
+        state = json.loads(remote.read_workers_file(host, f"{FOLDER}/state/{key}.json", MOST_STATE) or "{}")
     except (ValueError, RecursionError, HostFailed):
         return SharingState()
-    if not isinstance(said, dict):
+    if not isinstance(state, dict):
         return SharingState()
-    taken = said.get("taken")
+    taken = state.get("taken")
     counts = taken.items() if isinstance(taken, dict) else ()
     return SharingState(
         taken={source: count for source, count in counts if type(count) is int and 0 <= count < 2**63},
-        banned=_words(said.get("banned")),
-        slow=_words(said.get("slow")),
-        unreachable=_words(said.get("unreachable")),
+        banned=_words(state.get("banned")),
+        slow=_words(state.get("slow")),
+        unreachable=_words(state.get("unreachable")),
     )
 
 
-def _words(said: Any) -> dict[str, str]:
-    items = said.items() if isinstance(said, dict) else ()
+def _words(content: Any) -> dict[str, str]:
+    items = content.items() if isinstance(content, dict) else ()
     return {name: why[:LONGEST_WORDS] for name, why in items if isinstance(why, str)}
 
 
 def _have_nginx(host: Host) -> None:
-    """Installs nginx where it is missing, without the service that Debian would start and enable."""
+    """Installs nginx if it is missing, without starting or enabling Debian's service."""
     if remote.run(host, "test", "-x", "/usr/sbin/nginx").ok:
         return
-    report(Progress(host.name, STEP, text="installing nginx, to share what arrives"))
+    report(Progress(host.name, STEP, text="installing nginx to share weights"))
     remote.run(host, "systemctl", "mask", "--quiet", "nginx.service")
     try:
         commands.update(host, STEP)

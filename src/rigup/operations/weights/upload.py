@@ -1,4 +1,4 @@
-"""Files of a checkpoint from a folder of the controlling machine, for hosts that reach no hub."""
+"""Sends files of a checkpoint from a folder of the controlling machine, for hosts without access to a hub."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from rigup.operations.primitives.progress import Progress, report
 from rigup.units import bytes_text
 
 CHUNK = 32 * 2**20
-"""What a cut transfer loses at most."""
+"""The maximum that an interrupted transfer loses."""
 APPEND_SECONDS = 600
 
 HASHING_SECONDS = 3600
 
-# How much of each file is there; its arguments after the folder: path, size and sha256 of each. One that lies in the
-# folder counts if it is right, else what has come for its replacement.
+# Prints how much of each file exists. Arguments after the folder: path, size and sha256 of each. A file in the folder
+# counts if its hash is right; otherwise the part of its replacement counts.
 _SIZES = """
 folder="$1"; shift
 while [ "$#" -gt 0 ]; do
@@ -38,28 +38,28 @@ while [ "$#" -gt 0 ]; do
 done
 """
 _PLACE = 'mkdir -p "$(dirname "$1")"; touch "$1"'
-# Only onto what it continues: a chunk that went there half before the line was cut is then continued by the next run.
+# Appends only at the expected size: if the connection broke within a chunk, the next run continues there.
 _APPEND = """
 [ "$(stat -c %s "$1")" = "$2" ] || { echo "something else has written to $1" >&2; exit 1; }
 cat >> "$1"
 """
-# A chunk arrives in a folder of root's; root opens it there, and the worker writes it where the worker may.
+# A chunk arrives in a folder owned by root; root opens it there, and the worker writes it to its own folder.
 _HAND_OVER = 'chunk="$1"; shift; trap \'rm -f "$chunk"\' EXIT; "$@" < "$chunk"'
 
 
 def offered(job: dict[str, Any], wheelhouse: Path) -> list[dict[str, Any]]:
-    """Those of a job's files that the wheelhouse has, whole."""
+    """The files of a job that the wheelhouse has completely."""
     source = _source(job, wheelhouse)
     return [file for file in job["files"] if _size(source / file["path"]) == file["size"]]
 
 
 def send_weights(host: Host, job: dict[str, Any], wheelhouse: Path, paths: Collection[str] | None = None) -> None:
-    """Sends what the host lacks of a job's files and the wheelhouse has to where the download lets them grow.
+    """Sends the files that the host lacks and the wheelhouse has, as parts that the download continues.
 
-    job: as `operations.weights` makes it; running it hashes and names these files like any other, and asks the hub for
-    those that are not whole. paths: of these files only. A file that was sent in part is continued; one that lies in
-    the folder and is damaged comes anew.
-    Raises HostFailed where they do not fit, before the first byte.
+    job: from `operations.weights`; running it verifies and publishes these files like any other, and downloads
+    incomplete ones from the hub. paths: only these files. A partly sent file is continued; a damaged one in the folder
+    is sent again from scratch.
+    Raises HostFailed before the first byte if the files do not fit.
     """
     files = [file for file in offered(job, wheelhouse) if paths is None or file["path"] in paths]
     if not files:
@@ -90,14 +90,14 @@ def send_weights(host: Host, job: dict[str, Any], wheelhouse: Path, paths: Colle
                 done += len(chunk)
 
 
-def _sizes(host: Host, said: str, files: list[dict[str, Any]]) -> list[int]:
-    """What a host says that it has of each file. Raises HostFailed."""
+def _sizes(host: Host, listing: str, files: list[dict[str, Any]]) -> list[int]:
+    """How much of each file a host has. Raises HostFailed."""
     try:
-        found = [count(size) for size in said.split()]
+        found = [count(size) for size in listing.split()]
     except ValueError as error:
-        raise HostFailed(f"{host.name}: what is there of the weights: {error}") from None
+        raise HostFailed(f"{host.name}: sizes of the weights: {error}") from None
     if len(found) != len(files):
-        raise HostFailed(f"{host.name}: what is there of the weights: {len(found)} sizes of {len(files)} files")
+        raise HostFailed(f"{host.name}: sizes of the weights: {len(found)} sizes for {len(files)} files")
     return found
 
 
@@ -113,7 +113,7 @@ def _append(host: Host, part: str, size: int, data: bytes, path: str) -> None:
 
 
 def _as_worker(script: str, *arguments: str) -> tuple[str, ...]:
-    """The command that runs a few lines of sh as the worker, whose folders these are."""
+    """The command that runs a few lines of sh as the worker, who owns these folders."""
     return remote.as_worker("sh", "-c", f"set -eu; umask 022\n{script}", "rigup", *arguments)
 
 

@@ -1,1 +1,1 @@
-"""What the planner starts from: raw values read into a rig and services, names looked up, facts from the lock."""
+"""The planner's inputs: reads raw values into a rig and services, looks up names, and adds facts from the lock."""

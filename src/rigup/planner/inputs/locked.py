@@ -1,4 +1,4 @@
-"""What the lock adds to a request: the real sizes of a checkpoint's files, and what the driver keeps of a GPU."""
+"""What the lock adds to a request: the real sizes of a checkpoint's files, and the memory that the driver reserves."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WEIGHT_FILES = (".gguf", ".safetensors")
 
 
 def planning_request(rig: Rig, service: Service, catalogue: Catalogue, lock: Lock, path: str = "") -> PlanningRequest:
-    """What is asked of the planner for a service on a rig under a lock. Raises InputError as `resolve` does."""
+    """The planner's request for a service on a rig under a lock. Raises InputError as `resolve` does."""
     resolved = with_locked_sizes(resolve(service, rig, with_chosen_versions(catalogue, lock), path), lock)
     triton: dict[tuple[str, str], str | None] = {
         (entry.engine, entry.version): triton_version(entry) for entry in lock.environments if entry.variant == "cuda"
@@ -42,7 +42,7 @@ def planning_request(rig: Rig, service: Service, catalogue: Catalogue, lock: Loc
 
 
 def with_chosen_versions(catalogue: Catalogue, lock: Lock) -> Catalogue:
-    """The catalogue with the lock's version of an engine as its default. Raises InputError for an unknown one."""
+    """The catalogue with the lock's engine versions as defaults. Raises InputError for an unknown version."""
     return _with_defaults(catalogue, tuple(sorted(lock.engines.items()))) if lock.engines else catalogue
 
 
@@ -61,7 +61,7 @@ def _with_defaults(catalogue: Catalogue, chosen: tuple[tuple[str, str], ...]) ->
 
 
 def with_locked_sizes(resolved: ResolvedNames, lock: Lock) -> ResolvedNames:
-    """The same choices, with the size of each locked checkpoint's weight files in place of the catalogue's figure."""
+    """The same choices with the locked size of each checkpoint's weight files instead of the catalogue's."""
     if not lock.checkpoints:
         return resolved
     return replace(resolved, checkpoints=tuple(_measured(entry, lock) for entry in resolved.checkpoints))
@@ -77,7 +77,7 @@ def _measured(entry: CheckpointEntry, lock: Lock) -> CheckpointEntry:
 
 
 def entry_of(entry: CheckpointEntry, locked: LockedCheckpoint | None) -> str:
-    """What the engine is pointed at: the first GGUF that the lock lists, else what the catalogue says."""
+    """The file to pass to the engine: the first GGUF in the lock, otherwise the catalogue's entry."""
     if entry.scheme != "gguf" or locked is None:
         return entry.entry
     files = sorted(file.path for file in locked.files if file.path.endswith(".gguf"))

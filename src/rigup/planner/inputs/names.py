@@ -1,4 +1,4 @@
-"""What a service names, looked up: its model, the checkpoints, engines and GPUs that its words leave open."""
+"""Looks up the names in a service: its model, and the checkpoints, engines and GPUs that it leaves open."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class NotInCatalogue(InputError):
 class ResolvedNames:
     """The choices that a service leaves open.
 
-    Each list is in the catalogue's order and never empty, but for gpu_indices.
+    Every list is in the catalogue's order and not empty, except gpu_indices.
     """
 
     model: Model
@@ -47,10 +47,10 @@ class ResolvedNames:
 
 
 def resolve(service: Service, rig: Rig, catalogue: Catalogue, path: str = "") -> ResolvedNames:
-    """Looks up every name in a service. path: the file that it was read from, for messages.
+    """Looks up every name in a service. path: the file of the service, for messages.
 
-    Raises InputError, whose message begins with `<path>: services.<name>.<key>`, for a name that the catalogue or the
-    rig does not have, and for a checkpoint that cannot be as small as the catalogue says.
+    Raises InputError, whose message begins with `<path>: services.<name>.<key>`, for a name that is not in the
+    catalogue or the rig, and for a checkpoint whose size in the catalogue is impossible.
     """
     where = f"{path}: services.{service.name}" if path else f"services.{service.name}"
     checkpoints = _checkpoints(service, catalogue, where)
@@ -154,7 +154,7 @@ def _gpu_indices(service: Service, rig: Rig, where: str) -> tuple[int, ...]:
 
 
 def _by_uuid(gpus: tuple[int | str, ...], rig: Rig, where: str) -> tuple[int, ...]:
-    """UUIDs are known to the host only: on equal GPUs any will do for planning, on unequal ones indices are needed."""
+    """GPUs by UUID, which only the host knows: planning can use any of equal GPUs, but not of unequal ones."""
     for number, gpu in enumerate(gpus):
         if not isinstance(gpu, str) or not re.fullmatch(r"GPU-[0-9A-Za-z-]{1,64}", gpu):
             raise InputError(

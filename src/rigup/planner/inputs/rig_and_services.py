@@ -1,6 +1,6 @@
-"""From raw values in a group_data file to Rig and Service.
+"""Reads raw values of a group_data file into Rig and Service.
 
-Every complaint names the file, the path to the value and a way out.
+Every error names the file, the path to the value, and what to do.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _SERVICES_EXAMPLE = 'write it like services = {"chat": {"model": "MiniMax-M2.5"}
 
 
 def read_rig(data: object, path: str, catalogue: Catalogue) -> Rig:
-    """The rig that `rig = ...` in the file `path` means.
+    """Reads the rig from `rig = ...` in the file `path`.
 
-    gpus: "4x RTX 3090", a list of names, and [] or "none" for a machine without.
+    gpus: "4x RTX 3090", a list of names, or [] or "none" for a machine without GPUs.
     Raises InputError, whose message begins with the path to the value.
     """
     if not isinstance(data, dict):
@@ -66,7 +66,7 @@ def _check_subnet(subnet: str | None, where: str) -> None:
 
 
 def _check_power_limit(limit: int | None, gpus: tuple[Gpu, ...], where: str) -> None:
-    """Raises InputError where nothing can be limited. The bounds are the boards' own: NVML on the host knows them."""
+    """Raises InputError if the GPUs have no power limit. Its range depends on the board; NVML on the host knows it."""
     if limit is not None and not gpus:
         raise InputError(f"{where}: this rig has no GPU to limit", "leave it out")
     for gpu in gpus if limit is not None else ():
@@ -116,10 +116,10 @@ def _limited(gpus: tuple[Gpu, ...], count: int, where: str) -> tuple[Gpu, ...]:
 
 
 def read_services(data: object, path: str, rig: Rig | None = None) -> tuple[Service, ...]:
-    """The services that `services = ...` in the file `path` means, in the order of the file; () for a host of none.
+    """Reads the services from `services = ...` in the file `path`, in the order of the file; () for none.
 
-    rig: where it is of several hosts, the ports that they use among themselves are checked, too.
-    Whether what they name exists is `rigup.planner.inputs.names.resolve`'s to say.
+    rig: if it spans several hosts, the ports between them are checked too.
+    `rigup.planner.inputs.names.resolve` checks that the names exist.
     Raises InputError, whose message begins with the path to the value.
     """
     if not isinstance(data, dict):
@@ -167,9 +167,9 @@ def _read_service(name: object, value: object, path: str) -> Service:
 
 
 def normalize_flags(flags: dict[str, FlagValue], where: str) -> dict[str, FlagValue]:
-    """The flags by the names that the engines list: "--max_model_len" is "--max-model-len", as in vLLM and llama.cpp.
+    """The flags in the engines' spelling: "--max_model_len" becomes "--max-model-len", as in vLLM and llama.cpp.
 
-    What follows a dot is a key of the value and stays. Raises InputError where one option is there in two spellings.
+    The part after a dot is a key of the value and stays. Raises InputError if an option occurs in two spellings.
     """
     spelled: dict[str, FlagValue] = {}
     written: dict[str, str] = {}
@@ -186,7 +186,7 @@ def normalize_flags(flags: dict[str, FlagValue], where: str) -> dict[str, FlagVa
 
 
 def is_address(text: str) -> bool:
-    """Whether a machine can have this address: a number, or localhost."""
+    """Whether a host can listen on this address: an IP address or localhost."""
     try:
         ipaddress.ip_address(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Turns pydantic's findings about raw values into one message with the path to the value, and one hint."""
+"""Turns pydantic's errors about raw values into one message with the path to the value, and one hint."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _LIMITS = {
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that looks most like this one, if any does."""
+    """The known name that is most similar to this one; None if none is."""
     folded = {item.lower(): item for item in known}
     found = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.6)
     return folded[found[0]] if found else None
@@ -48,7 +48,7 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 
 def check_keys(data: dict[Any, Any], noun: type[Frozen], where: str) -> None:
-    """Raises InputError for the first key that the noun does not have, with the nearest one that it has."""
+    """Raises InputError for the first key that the noun does not have, with the most similar one as hint."""
     known = [name for name in noun.model_fields if name != "name"]
     for key in data:
         if key not in known:
@@ -58,7 +58,7 @@ def check_keys(data: dict[Any, Any], noun: type[Frozen], where: str) -> None:
 def validated(noun: type[Noun], data: dict[str, Any], where: str) -> Noun:
     """The noun that `data` describes.
 
-    Nothing is converted: "8000" is not a port. Raises InputError for the first complaint.
+    Converts nothing: "8000" is not a port. Raises InputError for the first error.
     """
     try:
         text = json.dumps(data, allow_nan=False)
@@ -105,7 +105,7 @@ def _complaint(error: ValidationError, noun: type[Frozen], where: str) -> InputE
 
 
 def _location(loc: tuple[int | str, ...], noun: type[Frozen]) -> str:
-    """ ".gpus[2]": pydantic's location without the names of union members, which are no keys of the user's."""
+    """ ".gpus[2]": pydantic's location without the names of union members, which do not exist in the user's file."""
     text = ""
     members = {"int", "str", "bool", "float", "list[any]", "dict[str,any]", "[key]"}
     for part in loc:

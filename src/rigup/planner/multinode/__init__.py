@@ -1,1 +1,1 @@
-"""Services over several hosts: node addresses, layouts, conflicts between services."""
+"""Services that span hosts: node addresses, layouts; and conflicts between services."""

@@ -1,4 +1,4 @@
-"""Several services on one rig: whether decisions that were made one by one can be on it at the same time."""
+"""Several services on one rig: whether they fit together, although each was decided alone."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ _SOURCE = "docs/inventory.md"
 
 
 def conflicts(earlier: Sequence[Decision], decision: Decision) -> tuple[Finding, ...]:
-    """Why a service cannot run beside those decided earlier: they have its GPUs, or too much of the host's memory.
+    """Why a service cannot run beside earlier ones: they use its GPUs, or too much of the host's memory.
 
-    Two services never share a GPU, even where their memory would fit: each is planned with the whole of its cards.
+    Two services never share a GPU, even if their memory would fit, because each is planned with whole cards.
     """
     found = (_on_host(earlier, decision, rank) for rank in range(decision.candidate.hosts))
     return tuple(dict.fromkeys(finding for findings in found for finding in findings))
 
 
 def _gpus(decision: Decision, rank: int) -> tuple[int | str, ...]:
-    """The GPUs used on the host of that rank: UUIDs where the service names those, else indices."""
+    """The GPUs used on the host of a rank: UUIDs if the service names them, otherwise indices."""
     uuids = tuple(gpu for gpu in decision.candidate.service.gpus or () if isinstance(gpu, str))
     return tuple(uuids[row.gpu] if uuids else row.gpu for row in decision.candidate.memory_of(rank))
 
@@ -61,13 +61,13 @@ def _host_memory(earlier: Sequence[Decision], decision: Decision, rank: int) -> 
     if total is None or not before:
         return
     declared = rig.host_memory_gib
-    whose = f"the rig's {declared:g} GiB" if declared else f"the {total:,} MiB assumed for a rig that declares none"
+    whose = f"the rig's {declared:g} GiB" if declared else f"the {total:,} MiB that rigup assumes"
     left = total - system_mib(total) - sum(before.values())
     if needed > left:
         yield Finding(
             rule="host-memory",
-            message=f"{decision.candidate.service.name} needs {needed:,} MiB of host memory; of {whose}"
-            f" {', '.join(before)} leave{'s' if len(before) == 1 else ''} {max(0, left):,} MiB",
+            message=f"{decision.candidate.service.name} needs {needed:,} MiB of host memory, but "
+            f"{' and '.join(before)} leave{'s' if len(before) == 1 else ''} only {max(0, left):,} MiB of {whose}",
             hint="use a smaller model or context for one of them, or declare more memory: rig.host_memory_gib",
             source=_SOURCE,
         )

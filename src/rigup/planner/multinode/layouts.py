@@ -1,7 +1,7 @@
-"""How a model may be spread over the hosts of one service: tensor parallel inside a host, pipeline from host to host.
+"""How a model can be split over the hosts of a service: tensor parallel within a host, pipeline between hosts.
 
-Sources: vLLM 0.33.0 engine/arg_utils.py and v1/executor/multiproc_executor.py, SGLang 0.5.23 server_args.py: the hosts
-must divide the world size, and the ranks of a host follow each other.
+Sources: vLLM 0.33.0 engine/arg_utils.py and v1/executor/multiproc_executor.py, SGLang 0.5.23 server_args.py: the number
+of hosts must divide the world size, and the ranks of a host are consecutive.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ Layout = tuple[tuple[int, ...], Parallel]
 
 
 def join_port(service: Service) -> int:
-    """Where the head of a service waits for the others, or where the RPC servers of the others listen."""
+    """The port on which the head waits for workers, or on which the workers' RPC servers listen."""
     return service.join_port if service.join_port is not None else service.port + JOIN_PORTS_ABOVE
 
 
 def watch_port(service: Service) -> int:
-    """Where the head of a service hears whether the others are there: as far from `port` for each service."""
+    """The port on which the head watches the workers, at a fixed distance from the service's `port`."""
     above = service.port + WATCH_PORTS_APART
     return above if above <= HIGHEST_PORT else service.port - WATCH_PORTS_APART
 
 
 def devices_across_hosts(rig: Rig, indices: tuple[int, ...]) -> tuple[int, ...]:
-    """llama.cpp's devices in its own order: those of the other hosts, then the head's."""
+    """llama.cpp's devices in its own order: the workers' first, then the head's."""
     return tuple(rank * len(rig.gpus) + index for rank in (*range(1, rig.hosts_per_service), 0) for index in indices)
 
 
 def tensor_layouts_across_hosts(
     rig: Rig, service: Service, indices: tuple[int, ...], engine: EngineName
 ) -> Iterator[Layout]:
-    """Every host with as many GPUs as any other, tensor parallel inside a host unless the service says otherwise.
+    """Layouts with the same number of GPUs on every host, by default tensor parallel within a host.
 
-    GPUs that share their host's memory are one to a host, and made to be joined: there tensor parallel over all hosts
-    comes first (unslothai/unsloth#10280: 2.09 times the speed of one DGX Spark on two, 1.08 times as a pipeline).
+    Hosts whose GPU shares their memory have one GPU each and are made to be joined: for them, tensor parallel over all
+    hosts comes first (unslothai/unsloth#10280: 2.09 times the speed of one DGX Spark on two, 1.08 times as a pipeline).
 
-    What the service names is taken as it is, even if it cannot be: then the refusal can say so.
+    Takes sizes from the service even if they are impossible, so that the refusal can explain why.
 
     indices: the GPUs that the service may use on each host.
     """
@@ -72,7 +72,7 @@ def tensor_layouts_across_hosts(
 
 
 def _shared_out(rig: Rig, indices: tuple[int, ...], parallel: Parallel, service: Service, engine: EngineName) -> Layout:
-    """The sizes with the GPUs that they take of each host, and the experts spread if the service asks for it."""
+    """The sizes with the GPUs that they use on each host, and with expert parallelism if the service wants it."""
     ranks, hosts = parallel.tensor * parallel.pipeline * parallel.data, rig.hosts_per_service
     on_each = indices[: -(-ranks // hosts)]
     used = tuple(rank * len(rig.gpus) + index for rank in range(hosts) for index in on_each)
@@ -81,14 +81,14 @@ def _shared_out(rig: Rig, indices: tuple[int, ...], parallel: Parallel, service:
 
 
 def _stages(tensor: int, gpus: int, hosts: int, data: int) -> int:
-    """As many pipeline stages as there is room for: whole ones on each host, or over hosts if a stage needs several."""
+    """The largest number of pipeline stages: whole stages on each host, or across hosts if a stage needs several."""
     return max(1, gpus // tensor * hosts // data) if tensor <= gpus else max(1, gpus * hosts // (tensor * data))
 
 
 def indivisible_layout(candidate: Candidate) -> tuple[str, str, str] | None:
-    """Why the sizes cannot be shared out over the hosts, with a hint and its source; None where they can.
+    """Why the sizes cannot be divided over the hosts, with a hint and a source; None if they can.
 
-    Each host has as many ranks as any other, and a tensor parallel group has whole hosts or lies on one.
+    Every host has the same number of ranks, and a tensor parallel group fits on one host or covers whole hosts.
     """
     parallel, hosts = candidate.parallel, candidate.hosts
     ranks = parallel.tensor * parallel.pipeline * parallel.data
@@ -112,16 +112,16 @@ def indivisible_layout(candidate: Candidate) -> tuple[str, str, str] | None:
 
 
 def tensor_spans_hosts(candidate: Candidate) -> bool:
-    """Whether the ranks of one tensor parallel group are on several hosts."""
+    """Whether a tensor parallel group spans several hosts."""
     parallel = candidate.parallel
     each = parallel.tensor * parallel.pipeline * parallel.data // candidate.hosts
     return candidate.hosts > 1 and candidate.engine.name != "llama.cpp" and parallel.tensor > each
 
 
 def peer_ports(engine: EngineName, service: Service, hosts: int) -> tuple[PeerPort, ...]:
-    """The ports that the hosts of a service must reach of each other before anything starts."""
+    """The ports that the hosts of a service must reach on each other before the engine starts."""
     port, others = join_port(service), tuple(range(1, hosts))
-    if service.across_hosts == "ray":  # which watches over its hosts itself
+    if service.across_hosts == "ray":  # Ray watches its hosts itself
         return (PeerPort(rank=0, port=port, purpose="ray", callers=others),)
     watch = PeerPort(rank=0, port=watch_port(service), purpose="watch", callers=others)
     if engine == "llama.cpp":

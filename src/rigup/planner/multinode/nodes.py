@@ -1,4 +1,4 @@
-"""The hosts of a service put into its words: by what a probe told of them, or by their names while nobody has asked."""
+"""Fills in the hosts of a service in its command: from a probe, or by their names before a host was probed."""
 
 from __future__ import annotations
 
@@ -14,51 +14,51 @@ _BY_PROBE = {"interface": "<interface, by probe>", "rdma_devices": "<RDMA device
 
 
 class Words(NamedTuple):
-    """What a host runs."""
+    """The command and the variables of a host."""
 
     command: tuple[str, ...]
     environment: dict[str, str]
 
 
 def tokens_in(words: Plan | Words) -> tuple[str, ...]:
-    """What still stands for something that only a probe can tell, in the order of appearance."""
+    """The tokens for values that only a probe knows, in order of appearance."""
     texts = (*words.command, *words.environment.values())
     return tuple(dict.fromkeys(match[0].rstrip(":") for text in texts for match in _TOKEN.finditer(text)))
 
 
 def addressed(plan: Plan, nodes: Sequence[Node]) -> Words:
-    """What one host of a service runs, with `nodes`, by rank, in place of what stood for them.
+    """What one host of a service runs, with the tokens replaced by values of `nodes`, which are in order of rank.
 
-    A variable that has no value then is left out. The words of a plan for one host stay as they are.
-    Raises ValueError where there are other than the plan's nodes, or one has no address.
+    Leaves out a variable whose value is empty then. Does not change a plan for one host.
+    Raises ValueError if the nodes are not the plan's, or if one has no address.
     """
     if [node.host for node in nodes] != [node.host for node in plan.nodes]:
         raise ValueError(f"{plan.host}: these are not the hosts of the plan")
     if lacking := [node.host for node in nodes if not node.address]:
         raise ValueError(f"{plan.host}: no address for {', '.join(lacking)}")
-    return _filled(plan, lambda what, rank: _told(what, nodes[rank]))
+    return _filled(plan, lambda what, rank: _value(what, nodes[rank]))
 
 
 def named(plan: Plan) -> Words:
-    """What people are shown before any host was asked: the inventory's names in place of addresses."""
+    """What to show to people before a host was probed: names of the inventory instead of addresses."""
     return _filled(plan, lambda what, rank: plan.nodes[rank].host if what == "address" else _BY_PROBE[what])
 
 
-def _told(what: str, node: Node) -> str:
+def _value(what: str, node: Node) -> str:
     if what == "rdma_devices":
-        # Without "=" NCCL takes each name for the beginning of one: mlx5_1 would be mlx5_10 as well.
+        # Without "=", NCCL treats each name as a prefix: mlx5_1 would also match mlx5_10.
         return "=" + ",".join(node.rdma_devices) if node.rdma_devices else ""
     return node.address if what == "address" else node.interface
 
 
-def _filled(plan: Plan, told: Callable[[str, int], str]) -> Words:
-    """With the answers of told(what, rank) in place of tokens."""
+def _filled(plan: Plan, value_of: Callable[[str, int], str]) -> Words:
+    """The plan's words with value_of(what, rank) instead of tokens."""
     if not plan.nodes:
         return Words(plan.command, plan.environment)
 
     def replaced(match: re.Match[str]) -> str:
-        value = told(match["what"], int(match["rank"] or plan.rank))
-        # An IPv6 address before a port.
+        value = value_of(match["what"], int(match["rank"] or plan.rank))
+        # An IPv6 address before a port needs brackets.
         return (f"[{value}]" if match["colon"] and ":" in value else value) + match["colon"]
 
     command = tuple(_TOKEN.sub(replaced, word) for word in plan.command)

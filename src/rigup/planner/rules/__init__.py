@@ -1,4 +1,4 @@
-"""All rules, and what they say about a candidate together."""
+"""All rules, and the functions that apply them to a candidate."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ WARNING = tuple(rule for rule in RULES if rule.severity == "warns")
 
 
 class Findings(NamedTuple):
-    """What the rules say: why not, what to know, and the ids of rules that would have spoken but are silenced."""
+    """What the rules find: refusals, warnings, and the ids of rules that apply but that the service silences."""
 
     refusals: tuple[Finding, ...]
     warnings: tuple[Finding, ...]
@@ -103,13 +103,13 @@ class Findings(NamedTuple):
 
 
 def refusals(candidate: Candidate) -> tuple[Finding, ...]:
-    """Every reason why this candidate cannot be served, less those that the service allows."""
+    """Every reason to refuse this candidate, except from rules that the service silences."""
     allowed = candidate.service.allow
     return tuple(finding for rule in REFUSING if rule.id not in allowed for finding in rule(candidate))
 
 
 def check(candidate: Candidate) -> Findings:
-    """Everything that the rules say about a candidate, refusals and warnings, all of it at once."""
+    """All refusals and warnings for a candidate at once."""
     allowed = candidate.service.allow
     warnings = tuple(finding for rule in WARNING if rule.id not in allowed for finding in rule(candidate))
     silenced = tuple(rule_id for rule_id in dict.fromkeys(allowed) if _speaks(rule_id, candidate))

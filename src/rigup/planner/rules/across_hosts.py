@@ -1,4 +1,4 @@
-"""A service that spans hosts: what an engine cannot do then, and what to know about the network between them."""
+"""Services that span hosts: what an engine cannot do then, and what to know about the network between them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rigup.planner.rules.rule import Complaint, engine_name, refuses, warns
 
 _WHOLE = "rig.hosts_per_service"
 _JOINED = "across_hosts"
-# Options of the engines' own multi-node forms, by what decides them.
+# Options of the engines' own multi-node forms, and the setting that replaces each.
 JOINING = {
     "vllm": {
         "--nnodes": _WHOLE,
@@ -103,8 +103,8 @@ def one_host(candidate: Candidate) -> Iterator[Complaint]:
     """Multi-node settings have no effect on a service of one host."""
     service = candidate.service
     named = [("across_hosts", service.across_hosts != "engine"), ("join_port", service.join_port is not None)]
-    for key, said in named if candidate.hosts == 1 else ():
-        if said:
+    for key, is_set in named if candidate.hosts == 1 else ():
+        if is_set:
             yield f"{key} has no effect on a service of one host", "set rig.hosts_per_service, or leave it out"
 
 
@@ -142,7 +142,7 @@ def pipeline_across_hosts(candidate: Candidate) -> Iterator[Complaint]:
     shares = any(gpu.unified_memory for gpu in candidate.gpus)
     if candidate.hosts > 1 and shares and candidate.parallel.pipeline > 1:
         yield (
-            "two such hosts have crashed as a two-stage pipeline; where they ran, they were hardly faster than one",
+            "two DGX Sparks have crashed as a two-stage pipeline; when they ran, they were hardly faster than one",
             f"use tensor_parallel {candidate.hosts * len(candidate.local_gpus)} if the model can be split that way",
             "one report of two DGX Sparks, confidence medium; unslothai/unsloth#10280: 1.08 times the speed of one",
         )
@@ -157,7 +157,7 @@ def unified_memory_hosts(candidate: Candidate) -> Iterator[Complaint]:
     if candidate.hosts > 1 and candidate.engine.name == "vllm" and shares and candidate.memory_fraction > 0.8:
         yield (
             f"vLLM takes {candidate.memory_fraction:.2f} of the memory that it shares with the host; the head of two "
-            "such hosts has run out of memory after hours",
+            "DGX Sparks has run out of memory after hours",
             'set flags {"--gpu-memory-utilization": 0.8} or less',
         )
 

@@ -1,4 +1,4 @@
-"""What the plan counts memory from must be what the engine gets, and what it does not count must not be asked for."""
+"""Numbers from which the plan computes memory must be valid, and options must not add memory that it does not count."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from rigup.planner.rules.rule import Complaint, engine_name, refuses
 from rigup.planner.rules.uncounted import DRAFTS, UNCOUNTED
 from rigup.service import FlagValue
 
-# What an engine wants free when it starts; its own CUDA context is there by then. A judgement: 2 % of a 24 GB card are
-# 0.5 GiB, and more than 0.97 has not been seen to run.
+# The rest of a GPU must be free when an engine starts, after its own CUDA context. A judgement: 2 % of a 24 GB card are
+# 0.5 GiB, and rigup has not seen more than 0.97 work.
 MOST_OF_A_GPU = 0.98
 _CPU_CACHE = "VLLM_CPU_KVCACHE_SPACE"
 
@@ -63,7 +63,7 @@ def _variables(candidate: Candidate) -> Iterator[Complaint]:
         yield (
             f"{_CPU_CACHE} {space} cannot hold the {candidate.context:,} tokens of one request: they need {least} GiB",
             f"write {least} or more, leave it out, or use a shorter context",
-            "vLLM 0.33.0 v1/core/kv_cache_planning.py: what is needed to serve at least one request",
+            "vLLM 0.33.0 v1/core/kv_cache_planning.py: memory needed to serve at least one request",
         )
 
 
@@ -85,16 +85,16 @@ def uncounted_option(candidate: Candidate) -> Iterator[Complaint]:
 
 
 def _names_a_model(base: str, option: str, value: FlagValue) -> bool:
-    """Whether a draft option names a model: some take all there is to say as JSON."""
+    """Whether a draft option names a model: some options hold the whole configuration as JSON."""
     if base not in ("--speculative-config", "-sc"):
         return True
     if option != base:
         return option == f"{base}.model"
     try:
-        said = json.loads(value) if isinstance(value, str) else value
+        settings = json.loads(value) if isinstance(value, str) else value
     except ValueError:
         return False
-    return isinstance(said, dict) and "model" in said and said.get("method") != "ngram"
+    return isinstance(settings, dict) and "model" in settings and settings.get("method") != "ngram"
 
 
 @refuses(

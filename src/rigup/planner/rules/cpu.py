@@ -1,4 +1,4 @@
-"""What the build for CPUs of an engine that is made for GPUs cannot do."""
+"""Limits of an engine's CPU build, for engines that are made for GPUs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Options that the plan decides, each with the key of the service that asks for it.
+"""Options that the plan decides, each with the service's key that sets it.
 
-Not here: the options about memory that the planner reads from the flags itself (`rigup.planner.engine_memory`). Also
-options whose value is a secret, each with what to do instead.
+Options about memory that the planner reads from the flags are in `rigup.planner.engine_memory`. This module also lists
+options whose value is a secret, with what to do instead.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ _SOUNDS_SECRET = re.compile(r"(^|-)(api-key|token|secret|password|passwd|passphr
 
 
 def instead_of_secret(option: str, value: object) -> str | None:
-    """What to do instead, where an option's value is a secret: by its name; None for any other option."""
+    """What to do instead of an option whose value is a secret, judged by its name; None for any other option."""
     if option in _SECRET:
         return _SECRET[option]
     is_text = isinstance(value, str) and not value.isdigit()

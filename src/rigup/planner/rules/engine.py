@@ -1,4 +1,4 @@
-"""What an engine version is known to get wrong, and what it does not have: cache types and ways to split."""
+"""Known faults of an engine version, and what it lacks: cache types and ways to split."""
 
 from __future__ import annotations
 

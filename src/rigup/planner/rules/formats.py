@@ -1,4 +1,4 @@
-"""Which weights an engine version reads on which GPUs, and what it costs where cards do not compute in the format."""
+"""Which weights an engine version reads on which GPUs, and the cost if a card does not compute in the format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the host must bring: glibc, Python and a driver that the engine's build accepts."""
+"""What the engine's build needs from the host: glibc, Python and a driver."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rigup.planner.candidate import Candidate
 from rigup.planner.rules.rule import Complaint, engine_name, refuses, warns
 
-# Versions that each supported release ships: packages libc6 and python3.
+# Versions in each supported system: packages libc6 and python3.
 GLIBC = {"debian-12": (2, 36), "debian-13": (2, 41), "ubuntu-22.04": (2, 35), "ubuntu-24.04": (2, 39)}
 PYTHON = {"debian-12": "3.11", "debian-13": "3.13", "ubuntu-22.04": "3.10", "ubuntu-24.04": "3.12"}
 
@@ -57,10 +57,10 @@ def sglang_host_memory(candidate: Candidate) -> Iterator[Complaint]:
     if candidate.engine.name != "sglang" or candidate.checkpoint.scheme != "nvfp4":
         return
     if there is None or there < 128:
-        told = f"this rig declares {there:g} GiB" if there is not None else "this rig declares none"
+        declared = f"this rig declares {there:g} GiB" if there is not None else "this rig declares none"
         yield (
-            f"SGLang has been killed while loading NVFP4 on hosts with less than 128 GB of memory; {told}",
-            "declare host_memory_gib if it has more, or use vLLM",
+            f"SGLang has been killed while loading NVFP4 on hosts with less than 128 GB of memory; {declared}",
+            "set rig.host_memory_gib if the host has more, or use vLLM",
         )
 
 

@@ -1,11 +1,11 @@
-"""What a build as a container image rests on: an image that is published, and a podman that makes units of it."""
+"""What a container image build needs: a published image, and a podman that generates units from it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from rigup.artifacts import Variant
-from rigup.catalogue.containers import container_facts
+from rigup.catalogue.tools.containers import container_facts
 from rigup.planner.candidate import Candidate
 from rigup.planner.rules.rule import Complaint, engine_name, refuses
 
@@ -31,7 +31,7 @@ def quadlet(candidate: Candidate) -> Iterator[Complaint]:
 
 
 def without_quadlet(os: str) -> tuple[str, str] | None:
-    """Why an operating system cannot run an image as a unit, and what to do; None where it can."""
+    """Why an operating system cannot run an image as a unit, and what to do; None if it can."""
     podman = container_facts().podman
     if podman.has_quadlet(os):
         return None

@@ -87,11 +87,11 @@ def untuned_kernel(candidate: Candidate) -> Iterator[Complaint]:
     """No tuned kernel config exists for these experts on this card."""
     config = moe_config(candidate)
     on_sm120 = any(gpu.compute_capability.startswith("12.") for gpu in candidate.gpus)
-    # Elsewhere the engines prefer kernels that read no such file.
+    # On other cards, the engines prefer kernels that do not read such files.
     if config is not None and config.status == "missing" and on_sm120:
         yield (
             f"{candidate.engine.title} has no tuned expert kernel for this card and shape: decoding could be faster",
-            "make one on such a rig: rigup tune",
+            "tune it on a host with this card: rigup tune",
         )
 
 

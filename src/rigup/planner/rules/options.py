@@ -1,4 +1,4 @@
-"""The user's own flags and variables: known to the engine version, not decided by the plan, and of some effect."""
+"""The user's own flags and variables: the engine version must know them, and the plan must not decide them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KEY_VARIABLES = {
 _SOUNDS_SECRET = re.compile(r"(^|_)(API_KEY|ACCESS_KEY|SECRET|(?<!PER_)TOKEN|PASSWORD|PASSWD|PASSPHRASE)$")
 SPARSE_ATTENTION = ("--nsa-", "--dsa-")
 
-# What took over where a name is gone. Source: vLLM 0.24.0 and SGLang 0.5.23 against the releases before.
+# What replaced names that are gone. Source: vLLM 0.24.0 and SGLang 0.5.23, compared with earlier releases.
 SUCCESSORS = {
     "VLLM_USE_FLASHINFER_MOE_FP4": "--moe-backend",
     "VLLM_USE_FLASHINFER_MOE_FP8": "--moe-backend",
@@ -102,7 +102,7 @@ def key_in_environment(candidate: Candidate) -> Iterator[Complaint]:
     """An API key belongs in a file that only the service can read, not in its environment."""
     for name in candidate.service.environment:
         if name in KEY_VARIABLES or _SOUNDS_SECRET.search(name):
-            hint = KEY_VARIABLES.get(name, "leave it out; the only secret of a service is its key, from api_key_file")
+            hint = KEY_VARIABLES.get(name, "leave it out; a service's only secret is its API key, from api_key_file")
             yield f"{name} would put a secret in the unit, where every user of the host can read it", hint
 
 
@@ -155,12 +155,12 @@ SAMPLING_PARAMETERS = (
 
 
 def _spelled(option: str) -> str:
-    """An option as the lists have it: engines take underscores for dashes, and a member of a JSON value by a dot."""
+    """An option as in the lists: engines accept underscores for dashes, and a dot before a key of a JSON value."""
     return option.partition(".")[0].replace("_", "-")
 
 
 def _own_parser(candidate: Candidate, option: str) -> str | None:
-    """The engine's parser for the model: names are easily taken from another engine, where they differ."""
+    """The engine's parser for the model, because users easily take the name from another engine, where it differs."""
     parsers = candidate.release.parsers_of(candidate.model)
     own = {"--tool-call-parser": parsers.tool, "--reasoning-parser": parsers.reasoning}.get(option, ())
     return next(iter(own), None)

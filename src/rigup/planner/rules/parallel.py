@@ -1,4 +1,4 @@
-"""How a model may be cut: attention heads, FP8 blocks and INT4 groups must come out whole on every GPU."""
+"""How a model can be split: every GPU must get whole attention heads, FP8 blocks and INT4 groups."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rigup.planner.rules.rule import Complaint, engine_name, refuses, warns
 
 FP8_BLOCK = 128
 MARLIN_TILE = 64
-# Beyond sixteen the engines span hosts.
+# Beyond sixteen GPUs, the engines need several hosts.
 LARGEST_TENSOR_PARALLEL = 16
 BALANCE_CHECK, BALANCE = "SGLANG_ENABLE_TP_MEMORY_INBALANCE_CHECK", 0.9
 

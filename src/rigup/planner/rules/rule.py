@@ -1,4 +1,4 @@
-"""What a rule is: a named, sourced constraint that reads one candidate and says what is wrong with it, if anything."""
+"""A rule: a named constraint with a source, which reads one candidate and reports what is wrong with it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ Check = Callable[[Candidate], Iterator[Complaint]]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A constraint. `about` says in one line what it guards; `check` yields a message and a hint for each violation,
-    and a third word where that one has a source of its own.
+    """A constraint. `about` says in one line what it requires; `check` yields a message and a hint for each violation,
+    and a third text if the violation has its own source.
 
-    A rule that refuses makes the plan a refusal; one that warns informs. A service silences either by its id.
+    A rule that refuses makes the planner refuse the candidate; one that warns only informs. A service silences either
+    by its id.
     """
 
     id: str
@@ -37,12 +38,12 @@ class Rule:
 
 
 def refuses(rule_id: str, source: str) -> Callable[[Check], Rule]:
-    """Makes a generator of complaints into a rule that refuses; its docstring becomes `about`."""
+    """Turns a generator of complaints into a rule that refuses; its docstring becomes `about`."""
     return _decorator(rule_id, "refuses", source)
 
 
 def warns(rule_id: str, source: str) -> Callable[[Check], Rule]:
-    """Makes a generator of complaints into a rule that warns; its docstring becomes `about`."""
+    """Turns a generator of complaints into a rule that warns; its docstring becomes `about`."""
     return _decorator(rule_id, "warns", source)
 
 
@@ -54,5 +55,5 @@ def _decorator(rule_id: str, severity: Severity, source: str) -> Callable[[Check
 
 
 def engine_name(candidate: Candidate) -> str:
-    """The engine and its version, for messages: "vLLM 0.33.0"."""
+    """The engine and its version in messages: "vLLM 0.33.0"."""
     return f"{candidate.engine.title} {candidate.version}"

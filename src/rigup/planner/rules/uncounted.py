@@ -1,4 +1,4 @@
-"""Options that change what the GPUs and the host hold, and that the plan neither decides nor counts, with a way out."""
+"""Options that change memory use and that the plan neither decides nor counts, with what to do instead."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Uncounted(NamedTuple):
-    """hint: the way out. source: what says what the option does. harmless: values, as text, that change nothing."""
+    """hint: what to do instead. source: where the option is documented. harmless: values, as text, without effect."""
 
     hint: str
     source: str
@@ -14,7 +14,7 @@ class Uncounted(NamedTuple):
 
 
 def _each(options: str, hint: str, source: str, harmless: str = "") -> dict[str, Uncounted]:
-    """One entry for each of the options. False, which leaves an option out, is harmless for all of them."""
+    """One entry for each of the options. False, which removes an option, is harmless for all of them."""
     return dict.fromkeys(options.split(), Uncounted(hint, source, frozenset({"False", *harmless.split()})))
 
 
@@ -70,7 +70,7 @@ _SGLANG = {
     **_each(
         "--max-total-tokens",
         "leave it out, or write --mem-fraction-static, which the plan counts",
-        "SGLang 0.5.23 mem_cache/kv_cache_configurator.py: the least of it and of what fits",
+        "SGLang 0.5.23 mem_cache/kv_cache_configurator.py: the smaller of it and the size that fits",
     ),
     **_each(
         "--attn-dp-size --attention-data-parallel-size --attn-cp-size --attention-context-parallel-size --moe-dp-size "
@@ -120,13 +120,13 @@ _LLAMA_CPP = {
         "--flash-attn -fa",
         "leave it out: without flash attention the value cache cannot be quantised, and attention scores take memory",
         "llama.cpp b11434 src/llama-context.cpp: quantized V cache requires flash_attn to be enabled",
-        # what common/arg.cpp takes for yes and for auto, which is yes on these GPUs
+        # common/arg.cpp reads these as on or as auto, which means on with these GPUs
         "on enabled true 1 auto -1",
     ),
 }
 UNCOUNTED: dict[str, dict[str, Uncounted]] = {"vllm": _VLLM, "sglang": _SGLANG, "llama.cpp": _LLAMA_CPP}
 
-# Options that name a second, smaller model which drafts for the first.
+# Options that name a second, smaller model for speculative decoding.
 DRAFTS: dict[str, tuple[str, ...]] = {
     "vllm": ("--speculative-config", "-sc", "--spec-model"),
     "sglang": ("--speculative-draft-model-path", "--speculative-draft-model"),

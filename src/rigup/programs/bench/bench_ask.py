@@ -21,12 +21,12 @@ else:
     from listeners import Stranger  # type: ignore[import-not-found, no-redef]
 
 HEALTH_SECONDS = 15.0
-# of metrics and lists of models
+# for metrics and lists of models
 MOST_BODY = 1 << 24
 
 
 def ask(target: Target, path: str, body: bytes = b"", seconds: float = HEALTH_SECONDS) -> tuple[int, list[bytes]]:
-    """The status, and the events or body of the answer. Raises Unusable if there is no answer."""
+    """Returns the status, and the events or the body of the response. Raises EndpointError if none arrives."""
     try:
         with socket.create_connection((target.host, target.port), min(seconds, HEALTH_SECONDS)) as plain:
             target.check(plain)
@@ -53,9 +53,9 @@ def ask(target: Target, path: str, body: bytes = b"", seconds: float = HEALTH_SE
 
 
 def reached(target: Target) -> tuple[socket.AddressFamily, tuple[Any, ...]]:
-    """The first of the addresses of a name that takes connections, as `ask` finds it too; the first where none does.
+    """Returns the first address of a host name that accepts connections, which `ask` will use, too.
 
-    Raises Unusable where the name stands for nothing.
+    Returns the first address if none accepts. Raises EndpointError if the name cannot be resolved.
     """
     first, *others = target.addresses()
     for family, address in (first, *others) if others else ():
@@ -67,9 +67,9 @@ def reached(target: Target) -> tuple[socket.AddressFamily, tuple[Any, ...]]:
 
 
 def ask_json(target: Target, path: str, content: Any = None, seconds: float = HEALTH_SECONDS) -> tuple[int, Any]:
-    """As `ask`, with JSON in both directions; the answer is None if it is not JSON."""
-    status, said = ask(target, path, json.dumps(content).encode() if content is not None else b"", seconds)
-    return status, parsed(said[0])
+    """Like `ask`, with JSON in both directions; the content is None if the response is not JSON."""
+    status, response = ask(target, path, json.dumps(content).encode() if content is not None else b"", seconds)
+    return status, parsed(response[0])
 
 
 def parsed(text: bytes) -> Any:
@@ -83,10 +83,10 @@ def parsed(text: bytes) -> Any:
 def complaint(status: int, body: bytes) -> str:
     """An error response in a line: "HTTP 404: The model `x` does not exist."."""
     content = parsed(body)
-    said = content.get("error", content) if isinstance(content, dict) else None
-    if isinstance(said, dict):
-        said = said.get("message") or said.get("detail") or said.get("error")
-    text = printable(said or body.decode(errors="replace"), 160)
+    detail = content.get("error", content) if isinstance(content, dict) else None
+    if isinstance(detail, dict):
+        detail = detail.get("message") or detail.get("detail") or detail.get("error")
+    text = printable(detail or body.decode(errors="replace"), 160)
     return f"HTTP {status}: {text}" if text else f"HTTP {status}"
 
 

@@ -22,12 +22,12 @@ else:
     from bench_target import EndpointError, Target  # type: ignore[import-not-found, no-redef]
     from http_reader import printable  # type: ignore[import-not-found, no-redef]
 
-# what each engine calls itself in `owned_by` of /v1/models
+# each engine's value of `owned_by` in /v1/models
 ENGINES = {"vllm": "vllm", "sglang": "sglang", "llamacpp": "llama.cpp"}
 TRIAL_PROMPT = 16
 WORDS_FOR_LENGTHS = 16
 REPEATED = 32
-# random prompts out of fewer different tokens would repeat themselves too soon
+# prompts drawn from fewer distinct tokens would repeat themselves too soon
 LEAST_POOL = 16
 MOST_COUNT = 1 << 40
 LONGEST_NAME = 500
@@ -35,9 +35,9 @@ LONGEST_NAME = 500
 
 @dataclass(frozen=True)
 class Endpoint:
-    """One endpoint, ready to be measured. context: the most tokens of a request, None where it does not say.
+    """One endpoint, ready to be measured. context: the maximum tokens of a request, None if it is not reported.
 
-    lengths: how prompts get theirs: "token ids", "words counted by the engine" or "words, not counted".
+    lengths: how prompt lengths are set: "token ids", "words counted by the engine" or "words, not counted".
     """
 
     target: Target
@@ -63,9 +63,9 @@ class Endpoint:
 
 
 def open_endpoint(target: Target, model: str | None, chat: bool, seconds: float, seed: int) -> Endpoint:
-    """Queries the model, the tokenizer, and one answer. Raises Unusable.
+    """Reads the model list, the tokenizer and one answer. Raises EndpointError.
 
-    seconds: how long an answer may take.
+    seconds: the time limit of one answer.
     """
     name, entry = _model(target, model)
     engine = ENGINES.get(str(entry.get("owned_by", "")), "unknown")
@@ -92,9 +92,9 @@ def _model(target: Target, wanted: str | None) -> tuple[str, dict[str, Any]]:
     listed = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
     served = {entry["id"]: entry for entry in listed if _is_name(entry.get("id"))}
     if not served:
-        said = f"HTTP {status}" if status != 200 else "no list of models"
+        problem = f"HTTP {status}" if status != 200 else "no list of models"
         raise EndpointError(
-            "failed", f"{target.url}/v1/models: {said}", "check that the address is an OpenAI-compatible engine"
+            "failed", f"{target.url}/v1/models: {problem}", "check that the address is an OpenAI-compatible engine"
         )
     if wanted is not None and wanted not in served:
         raise EndpointError(
@@ -105,7 +105,7 @@ def _model(target: Target, wanted: str | None) -> tuple[str, dict[str, Any]]:
 
 
 def _about(target: Target, engine: str) -> tuple[str, int | None]:
-    """The engine's version, and the context of one slot where requests do not get the model's."""
+    """The engine's version, and the context of one slot if a request gets less than the model's context."""
     if engine == "llama.cpp":
         status, props = ask_json(target, "/props")
         if status == 200 and isinstance(props, dict):
@@ -113,22 +113,22 @@ def _about(target: Target, engine: str) -> tuple[str, int | None]:
             context = count(settings.get("n_ctx")) if isinstance(settings, dict) else None
             return printable(props.get("build_info", ""), 80), context or None
     path = {"vllm": "/version", "sglang": "/get_server_info"}.get(engine)
-    status, said = ask_json(target, path) if path else (0, None)
-    return (printable(said.get("version", ""), 80) if status == 200 and isinstance(said, dict) else ""), None
+    status, content = ask_json(target, path) if path else (0, None)
+    return (printable(content.get("version", ""), 80) if status == 200 and isinstance(content, dict) else ""), None
 
 
 def _pool(target: Target, engine: str, model: str, seed: int) -> list[int]:
-    """Tokens for prompts, from the engine's own tokenizer; none where it has no way to ask it."""
+    """Token ids for prompts, from the engine's tokenizer; empty if the engine does not offer one."""
     text = sample_text(seed)
     body = {"content": text} if engine == "llama.cpp" else {"model": model, "prompt": text}
-    status, said = ask_json(target, "/tokenize", {**body, "add_special": False, "add_special_tokens": False})
-    tokens = said.get("tokens") if status == 200 and isinstance(said, dict) else None
+    status, content = ask_json(target, "/tokenize", {**body, "add_special": False, "add_special_tokens": False})
+    tokens = content.get("tokens") if status == 200 and isinstance(content, dict) else None
     ids = {token for token in tokens if count(token) is not None} if isinstance(tokens, list) else set()
     return sorted(ids) if len(ids) >= LEAST_POOL else []
 
 
 def _try(target: Target, model: str, pool: list[int], chat: bool, seconds: float, seed: int) -> tuple[Form, int | None]:
-    """The first way of asking that the endpoint takes, and how many tokens it adds to a prompt, if it says so."""
+    """The first request format that the endpoint accepts, and how many tokens it adds to a prompt, if reported."""
     forms = [
         Form(model, pieces, chat, ignore_eos, usage)
         for pieces in ((pool,) if pool else ()) + (COMMON,)
@@ -137,10 +137,10 @@ def _try(target: Target, model: str, pool: list[int], chat: bool, seconds: float
     ]
     status, body = 0, b""
     for form in forms:
-        status, said = ask(target, form.path, Prompts(form, TRIAL_PROMPT, seed).body(2), seconds)
-        body = said[0]
+        status, events = ask(target, form.path, Prompts(form, TRIAL_PROMPT, seed).body(2), seconds)
+        body = events[0]
         if status == 200 and (trouble := error_in(parsed(body))) is None:
-            counted = prompt_tokens(said)
+            counted = prompt_tokens(events)
             return (form, None if counted is None else counted - TRIAL_PROMPT)
         if status == 200:
             body, status = str(trouble).encode(), 400
@@ -151,12 +151,12 @@ def _try(target: Target, model: str, pool: list[int], chat: bool, seconds: float
 
 
 def _counted_words(target: Target, form: Form, seconds: float) -> tuple[Form, str]:
-    """Words that are one token each, by the engine's own count of prompts, and how many tokens it adds to them."""
+    """Words that are one token each by the engine's own count, and how many tokens the engine adds to a prompt."""
 
     def counted(text: str) -> int | None:
         before, after = form.around()
-        status, said = ask(target, form.path, before + text.encode() + after + b"1}", seconds)
-        return prompt_tokens(said) if status == 200 else None
+        status, events = ask(target, form.path, before + text.encode() + after + b"1}", seconds)
+        return prompt_tokens(events) if status == 200 else None
 
     kept: dict[str, int] = {}
     for word in COMMON:
@@ -176,7 +176,7 @@ def _counted_words(target: Target, form: Form, seconds: float) -> tuple[Form, st
 
 
 def prompt_tokens(events: list[bytes]) -> int | None:
-    """What the engine counted in the prompt."""
+    """The number of prompt tokens that the engine counted."""
     for event in reversed(events):
         content = parsed(event)
         usage = content.get("usage") if isinstance(content, dict) else None
@@ -185,34 +185,34 @@ def prompt_tokens(events: list[bytes]) -> int | None:
     return None
 
 
-def count(said: Any) -> int | None:
-    """An integer from an endpoint; None if implausible."""
-    return said if isinstance(said, int) and not isinstance(said, bool) and 0 <= said <= MOST_COUNT else None
+def count(value: Any) -> int | None:
+    """A count from an endpoint; None if it is not a plausible integer."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_COUNT else None
 
 
-def _is_name(said: Any) -> bool:
-    return isinstance(said, str) and 0 < len(said) <= LONGEST_NAME and said.isprintable()
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= LONGEST_NAME and value.isprintable()
 
 
 def error_in(content: Any) -> str | None:
-    """The error that an event of a stream, or an answer with status 200, carries."""
-    said = content.get("error") if isinstance(content, dict) else None
-    if not said:
+    """The error in an event of a stream, or in a response with status 200."""
+    error = content.get("error") if isinstance(content, dict) else None
+    if not error:
         return None
-    text = said.get("message") if isinstance(said, dict) else said
+    text = error.get("message") if isinstance(error, dict) else error
     return printable(text, 160) or "an error without a message"
 
 
 def metric(text: str, *names: str) -> float | None:
-    """The sum of one of an engine's metrics over all its labels; None where it is not among them."""
+    """The sum of one metric of the engine over all its labels; None if the engine does not have the metric."""
     pattern = "^(?:" + "|".join(map(re.escape, names)) + r")(?:\{[^\n]*\})? ([0-9.eE+-]{1,40})(?: |$)"
-    values = [value for said in re.findall(pattern, text, re.MULTILINE) if (value := _amount(said)) is not None]
+    values = [value for digits in re.findall(pattern, text, re.MULTILINE) if (value := _amount(digits)) is not None]
     return sum(values) if values else None
 
 
-def _amount(said: str) -> float | None:
+def _amount(digits: str) -> float | None:
     try:
-        value = float(said)
+        value = float(digits)
     except ValueError:
         return None
     return value if 0 <= value <= MOST_COUNT else None

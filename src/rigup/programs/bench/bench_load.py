@@ -1,8 +1,8 @@
-"""Keeps a number of streams busy for a while and notes everything: one level of a benchmark.
+"""Keeps a number of streams busy for a while and records every request: one level of a benchmark.
 
-A level of so many seconds begins with a run-in: every stream's first answer has a random length, so that the streams
-do not march in step, and is not counted. Then comes the window. Requests that begin within it are counted, and the
-load is kept up until the last of them has ended. A level of so many requests has no run-in and counts all.
+A level with a duration begins with a run-in that is not counted: every stream's first answer has a random length, so
+that the streams do not run in step. Then the window opens. Requests that begin within it are counted, and the load
+continues until the last of them has ended. A level with a number of requests has no run-in and counts all of them.
 Python 3.10 standard library only.
 """
 
@@ -36,9 +36,9 @@ MOST_PAUSE = 2.0
 
 @dataclass(frozen=True)
 class Level:
-    """What one measurement is of. seconds: the window; or requests: how many. Lengths are tokens.
+    """The parameters of one measurement. seconds: the window; or requests: how many. Lengths are tokens.
 
-    timeout_s: how long a stream may be silent. run_in_s: how long the run-in may take at most.
+    timeout_s: how long a stream may be silent. run_in_s: the maximum duration of the run-in.
     """
 
     concurrency: int
@@ -52,7 +52,7 @@ class Level:
 
 @dataclass
 class LevelResult:
-    """What a level has left behind. begin, end: its window. late: seconds by which each packet was read late."""
+    """The result of a level. begin, end: its window. late: by how many seconds each packet was read late."""
 
     records: list[RequestRecord]
     begin: float
@@ -63,7 +63,7 @@ class LevelResult:
 
 
 class Load:
-    """One level, run once. `stopped` says whether to break off."""
+    """One level, run once. `stopped` returns whether to stop early."""
 
     def __init__(
         self,
@@ -173,7 +173,7 @@ class Load:
             self._next(stream)
 
     def _settle(self) -> None:
-        """Notes when nothing that counts is under way any more, and nothing of it will begin."""
+        """Ends the level once every counted request has ended and none will begin."""
         if self._counted:
             return
         if self._level.requests is not None:

@@ -1,11 +1,11 @@
 """Measures one endpoint: reads a request, and prints results as one JSON object per line.
 
 The request is the first line of standard input: {"url", "key", "key_file", "unit", "user", "model", "chat", "levels",
-"warmup", "timeout_s", "gpus", "leave_out", "seed"}. unit: the one to which the port must belong, null for an address
-that the user named. The end of standard input means: stop now, and tell what is known so far.
+"warmup", "timeout_s", "gpus", "leave_out", "seed"}. unit: the systemd unit that must own the port, null for an address
+from the user. End of file on standard input means: stop now and report the results so far.
 
-    {"endpoint": {...}}   what is measured            {"left_out": {...}}   a level that the endpoint has no room for
-    {"progress": {...}}   twice a second              {"level": {...}}      what one level came to
+    {"endpoint": {...}}   the endpoint being measured {"left_out": {...}}   a level that exceeds the endpoint's context
+    {"progress": {...}}   twice a second              {"level": {...}}      the result of one level
     {"end": {...}}        the last line, or           {"error": {"kind", "message", "hint"}}
 
 Python 3.10 standard library only, and nvidia-ml-py where GPUs are watched.
@@ -69,7 +69,7 @@ def main() -> int:
 
 
 def run(request: dict[str, Any], target: Target, watches: list[Watch]) -> None:
-    """Opens the endpoint, warms it up, and measures level after level. Raises Unusable."""
+    """Opens the endpoint, warms it up, and measures level after level. Raises EndpointError."""
     seed = request["seed"] if request["seed"] is not None else random.randrange(1 << 32)
     levels = [Level(**level, timeout_s=request["timeout_s"]) for level in request["levels"]]
     endpoint = open_endpoint(target, request["model"], request["chat"], request["timeout_s"], seed)
@@ -134,7 +134,7 @@ def _prepare(request: dict[str, Any]) -> Target:
 
 
 def _with_room(endpoint: Endpoint, levels: list[Level], leave_out: bool) -> list[Level]:
-    """The levels that fit into the endpoint's context. Raises Unusable if a required one does not."""
+    """The levels that fit into the endpoint's context. Raises EndpointError if a required one does not."""
     kept = []
     for level in levels:
         needed = level.input + level.output
@@ -156,7 +156,7 @@ def _with_room(endpoint: Endpoint, levels: list[Level], leave_out: bool) -> list
 
 
 def _measure(endpoint: Endpoint, level: Level, name: str, seed: int) -> LevelResult:
-    return Load(endpoint, level, name, seed, _stop.is_set, lambda said: _say("progress", said)).run()
+    return Load(endpoint, level, name, seed, _stop.is_set, lambda state: _say("progress", state)).run()
 
 
 def _told(level: Level, outcome: LevelResult, engine: Watch, gpus: Watch | None) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Random prompts of an exact length, made before they are needed. Python 3.10 standard library only.
 
-A prompt is a piece of one long random sequence. Two prompts begin at different places of it, so that none is the
-beginning of another, and no cache of an engine's helps. Cutting one costs microseconds.
+A prompt is a slice of one long random sequence. Two prompts start at different places, so that neither is a prefix of
+the other and an engine's prefix cache does not help. Cutting a slice takes microseconds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ COMMON = tuple(COMMON_TEXT.split())
 
 
 def sample_text(seed: int) -> str:
-    """Text in which a tokenizer finds some thousands of different tokens: common words, and letters at random."""
+    """Text with thousands of distinct tokens for any tokenizer: common words and random letters."""
     chance = random.Random(seed)
     letters = "abcdefghijklmnopqrstuvwxyz"
     made = ["".join(chance.choices(letters, k=chance.randint(2, 8))) for _ in range(3000)]
@@ -35,8 +35,8 @@ def sample_text(seed: int) -> str:
 class Form:
     """The request format of one endpoint.
 
-    pieces: what prompts consist of, token ids or words that are one token each. extra: tokens that the engine adds.
-    usage: whether the engine counts the tokens of a stream.
+    pieces: the parts of a prompt: token ids, or words that are one token each. extra: tokens that the engine adds.
+    usage: whether the engine reports token counts in a stream.
     """
 
     model: str
@@ -48,7 +48,7 @@ class Form:
 
     @property
     def path(self) -> str:
-        """The part of the API that is measured."""
+        """The API path that is measured."""
         return "/v1/chat/completions" if self.chat else "/v1/completions"
 
     @property
@@ -57,11 +57,11 @@ class Form:
         return isinstance(self.pieces[0], int)
 
     def with_extra(self, extra: int) -> Form:
-        """The same, with so many tokens that the engine adds."""
+        """The same form for an engine that adds this many tokens."""
         return replace(self, extra=extra)
 
     def around(self) -> tuple[bytes, bytes]:
-        """What stands before and after a prompt in a request's body; the number of tokens to make ends it."""
+        """The request body before and after a prompt; the caller appends the number of tokens to generate."""
         settings: dict[str, Any] = {"model": self.model, "temperature": 0, "stream": True}
         if self.usage:
             settings["stream_options"] = {"include_usage": True}
@@ -78,7 +78,7 @@ class Form:
 
 
 class Prompts:
-    """Request bodies with prompts of `length` tokens, no two alike."""
+    """Request bodies with prompts of `length` tokens; no two prompts are equal."""
 
     def __init__(self, form: Form, length: int, seed: int) -> None:
         self._form, self._length, self._chance = form, max(1, length - form.extra), random.Random(seed)

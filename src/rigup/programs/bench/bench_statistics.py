@@ -1,6 +1,6 @@
 """Computes the figures of one level from its request records. Python 3.10 standard library only.
 
-Each figure also comes as it was in equal parts of the level, one after the other: how far those lie apart is the noise.
+Each figure is also computed for equal parts of the level in sequence: their spread is the noise.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ else:
     from bench_stream import RequestRecord  # type: ignore[import-not-found, no-redef]
 
 PARTS = 10
-# a 99th percentile of fewer values than that is but the greatest of them
+# with fewer values than this the 99th percentile is just the maximum
 ENOUGH_FOR_P99 = 100
 MOST_LISTED = 100
 
 
 def percentile(ascending: Sequence[float], part: float) -> float:
-    """Between the two nearest values, in proportion (as numpy does)."""
+    """Interpolates between the two nearest values (as numpy does)."""
     place = (len(ascending) - 1) * part
     low = int(place)
     high = min(low + 1, len(ascending) - 1)
@@ -33,7 +33,7 @@ def percentile(ascending: Sequence[float], part: float) -> float:
 
 
 def distribution(groups: Sequence[Iterable[float]]) -> dict[str, Any] | None:
-    """Mean and percentiles of all values, which come in parts; None where there is none."""
+    """Mean and percentiles of all values; groups are the parts of a level. None if there are no values."""
     parts = [sorted(group) for group in groups]
     ascending = sorted(value for part in parts for value in part)
     if not ascending:
@@ -55,7 +55,7 @@ def distribution(groups: Sequence[Iterable[float]]) -> dict[str, Any] | None:
 
 
 def rate(times: array[float], weights: array[float], edges: Sequence[float]) -> dict[str, Any]:
-    """How much a second between the first of the edges and the last, and from each to the next."""
+    """Weight per second from the first edge to the last, and between each two edges."""
     sums = [0.0] * (len(edges) - 1)
     for time, weight in zip(times, weights, strict=True):
         if edges[0] <= time <= edges[-1]:
@@ -66,14 +66,14 @@ def rate(times: array[float], weights: array[float], edges: Sequence[float]) -> 
 
 
 def edges_of(groups: Sequence[Sequence[RequestRecord]], begin: float, end: float, evenly: bool) -> list[float]:
-    """Where the parts of a window begin and end: of equal length, or where each group of requests began."""
+    """The edges of a window's parts: of equal length, or where each group of requests began."""
     if evenly or not groups:
         return [begin + (end - begin) * n / PARTS for n in range(PARTS + 1)]
     return [begin, *(group[0].started for group in groups[1:]), end]
 
 
 def parted(records: Sequence[RequestRecord]) -> list[Sequence[RequestRecord]]:
-    """Requests in the order in which they began, in at most PARTS groups of nearly the same size."""
+    """Requests in the order in which they began, in at most PARTS groups of nearly equal size."""
     ordered = sorted(records, key=lambda record: record.started)
     count = min(PARTS, len(ordered))
     return [ordered[len(ordered) * n // count : len(ordered) * (n + 1) // count] for n in range(count)]
@@ -85,23 +85,23 @@ def tokens_of(record: RequestRecord) -> int:
 
 
 def time_per_token(record: RequestRecord) -> float | None:
-    """Milliseconds from one token to the next after the first, on average; None for less than two tokens."""
+    """Average milliseconds between tokens after the first; None for fewer than two tokens."""
     tokens = tokens_of(record)
     return (record.last - record.arrivals[0]) * 1000 / (tokens - 1) if tokens > 1 else None
 
 
 def gaps(record: RequestRecord) -> Iterable[float]:
-    """Milliseconds between one event with a piece of the answer and the next."""
+    """Milliseconds between consecutive events with a piece of the answer."""
     times = record.arrivals
     return (1000 * (times[n] - times[n - 1]) for n in range(1, len(times)))
 
 
 def figures(records: Sequence[RequestRecord], begin: float, end: float, evenly: bool) -> dict[str, Any]:
-    """All figures of a level whose window is from `begin` to `end`.
+    """All figures of a level with the window from `begin` to `end`.
 
-    records: every request of the level, those also that were sent to keep up the load, and those that were broken off.
-    Latencies are those of the counted ones alone; throughput is of all that arrived within the window, whose parts are
-    of equal length if `evenly`, else of equally many requests.
+    records: every request of the level, including uncounted and interrupted ones. Latencies cover the counted requests;
+    throughput covers everything that arrived within the window. The window's parts have equal length if `evenly`, else
+    equally many requests.
     """
     good = [record for record in records if record.counted and record.ended and not record.error]
     failed = [record for record in records if record.error]

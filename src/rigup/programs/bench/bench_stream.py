@@ -1,7 +1,7 @@
-"""One of the streams that are open side by side: sends a request, and notes when each part of the answer arrived.
+"""One of several concurrent streams: sends a request and records when each part of the answer arrived.
 
-On Linux the kernel says when a packet arrived, so that a busy client makes no latency longer than it was; how late
-the client came to read it is kept beside it. Python 3.10 standard library only.
+On Linux the kernel timestamps each packet, so that a busy client does not lengthen the latency. The delay until the
+client read the packet is recorded separately. Python 3.10 standard library only.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ else:
 
 CHUNK = 1 << 18
 CUT = "the stream was interrupted"
-# <asm-generic/socket.h>: SO_TIMESTAMPNS has another number on 64-bit only machines of neither x86 nor Arm
+# <asm-generic/socket.h>: SO_TIMESTAMPNS differs on 64-bit machines other than x86 and Arm
 TIMESTAMPS = 35 if sys.platform == "linux" else None
 STAMP = struct.Struct("qq")
 LATEST = 60.0
-# an engine sends an event for each token, some a few more; each has some hundred bytes
+# an engine sends one event per token and a few more; each has some hundred bytes
 EVENTS_PER_TOKEN, SPARE_EVENTS = 4, 64
 BYTES_PER_TOKEN, SPARE_BYTES = 1 << 14, 1 << 20
-# the slowest that an answer may come, however steadily it does
+# the slowest rate that is accepted, however steady
 SECONDS_PER_TOKEN = 10.0
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 
 class RequestRecord:
-    """One request and what came of it. Times are seconds of the monotonic clock.
+    """One request and its result. Times are seconds of the monotonic clock.
 
-    arrivals: when each event with a piece of the answer arrived. last: when the last event with a choice did.
-    asked: for how many tokens. tokens, prompt_tokens: as the engine counts them, None where it does not.
-    error: "" where all is well.
+    arrivals: when each event with a piece of the answer arrived. last: when the last event with a choice arrived.
+    asked: how many tokens were requested. tokens, prompt_tokens: the engine's counts, None if it does not report them.
+    error: "" on success.
     """
 
     __slots__ = (
@@ -65,7 +65,7 @@ class RequestRecord:
 
 
 class Stream:
-    """Holds one connection and has at most one request on it. `done` is called with each record when it has ended."""
+    """Holds one connection with at most one request. Calls `done` with each record when it has ended."""
 
     def __init__(
         self,
@@ -84,14 +84,14 @@ class Stream:
         self.heard = 0.0
 
     def begin(self, record: RequestRecord, path: str, body: bytes) -> None:
-        """Sends a request; its time counts from the first byte that leaves, not from when the connection is made."""
+        """Sends a request; its time starts with the first byte sent, not with the connection."""
         self.record, self._request = record, self._target.head(path, len(body), record.name) + body
         self._restart()
 
     def hanging(self, now: float, silence: float) -> str:
-        """Why the request that is under way is not waited for any longer; "" while it is.
+        """The reason to give up on the running request; "" to keep waiting.
 
-        silence: seconds without a piece of the answer, whatever else comes.
+        silence: seconds without a piece of the answer, even if other data arrives.
         """
         record = self.record
         if record is None:
@@ -102,7 +102,7 @@ class Stream:
         return f"not finished after {longest:.0f} s" if record.started and now - record.started > longest else ""
 
     def fail(self, why: str) -> None:
-        """Ends the request that is under way, which has failed."""
+        """Ends the running request as failed."""
         self.close()
         if record := self.record:
             record.error, record.ended = why, time.monotonic()
@@ -110,7 +110,7 @@ class Stream:
             self._done(self, record)
 
     def close(self) -> None:
-        """Gives the connection up, and with it what is under way there."""
+        """Closes the connection and drops its request."""
         if self._socket is not None:
             self._selector.unregister(self._socket)
             self._socket.close()
@@ -185,14 +185,14 @@ class Stream:
             self._selector.modify(self._socket, READ, self._readable)
 
     def _sending(self, mask: int) -> None:
-        """A long prompt does not leave at once; an endpoint that refuses it may say so before it has all of it."""
+        """Sends the rest of a long prompt; an endpoint may reject it before it has received everything."""
         if mask & READ:
             self._readable(mask)
         if self._out and self._socket is not None and self.record is not None:
             self._send()
 
     def _lost(self, why: str) -> None:
-        """A connection that was kept open may have been closed meanwhile: that is no failure of this request."""
+        """Retries if the server closed an idle connection; otherwise the request fails."""
         if self._used and not self._response.begun:
             self.close()
             assert self.record is not None
@@ -224,7 +224,7 @@ class Stream:
             else:
                 self._lost(words(error))
             return
-        if self.record is None:  # nothing is under way: the endpoint has closed a connection that it was tired of
+        if self.record is None:  # no request is running: the endpoint closed an idle connection
             self.close()
             return
         if not count:
@@ -268,8 +268,8 @@ class Stream:
         choices, usage = content.get("choices"), content.get("usage")
         if choices:
             self._take_choice(choices, arrived, record)
-        elif usage is None and (said := error_in(content)):
-            record.error = f"error in the stream: {said}"
+        elif usage is None and (message := error_in(content)):
+            record.error = f"error in the stream: {message}"
         if isinstance(usage, dict):
             record.tokens, record.prompt_tokens = (
                 count(usage.get("completion_tokens")),
@@ -306,7 +306,7 @@ class Stream:
 
 
 def _text(delta: dict[str, object]) -> object:
-    """What a chat's event adds to the answer."""
+    """The text that a chat event adds to the answer."""
     for key in ("content", "reasoning_content", "reasoning", "tool_calls"):
         if delta.get(key):
             return delta[key]

@@ -1,6 +1,6 @@
-"""The address of an endpoint that is measured or evaluated, and how requests to it begin. Python 3.11 standard library.
+"""The address of an endpoint that is measured or evaluated, and its request heads. Python 3.11 standard library.
 
-`check` is called with every new connection before a request, and with it the API key, is sent there.
+`check` is called with every new connection before a request, with the API key, is sent on it.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 
 
 class EndpointError(Exception):
-    """Raised when an endpoint cannot be measured as it was asked: a message, a hint, and of what kind it is.
+    """An endpoint cannot be measured as requested: a message, a hint, and the kind of error.
 
-    kind: "input" (what the user wrote), "unreachable" or "failed".
+    kind: "input" (the user's mistake), "unreachable" or "failed".
     """
 
     def __init__(self, kind: str, message: str, hint: str = "") -> None:
@@ -25,12 +25,12 @@ class EndpointError(Exception):
 
 
 def unchecked(_: socket.socket) -> None:
-    """For an endpoint that the user gave by address, whose unit is unknown."""
+    """Accepts any connection: used for an address from the user, whose unit is unknown."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """Where requests go. prefix: the path before /v1. key: never shown. check: raises OSError for a stranger's port."""
+    """Where requests go. prefix: the path before /v1. key: never printed. check: raises OSError for a foreign port."""
 
     host: str
     port: int
@@ -41,9 +41,9 @@ class Target:
 
     @classmethod
     def of(cls, url: str, key: str | None, check: Callable[[socket.socket], None] = unchecked) -> Target:
-        """From an address with or without /v1 at its end. Raises Unusable for what is not one.
+        """Parses an address with or without /v1 at its end. Raises EndpointError for an invalid one.
 
-        What may be a secret in it is not said again: results, logs and lists of processes have the address.
+        The error does not repeat parts that may hold a secret: results, logs and process lists show the address.
         """
         try:
             parts = urlsplit(url)
@@ -51,8 +51,8 @@ class Target:
         except ValueError:
             parts, port = urlsplit(""), 0
         if "@" in url or "?" in url or "#" in url:
-            said = "an endpoint address must not contain a user or a query"
-            raise EndpointError("input", said, "pass a key in a file: --api-key-file")
+            problem = "an endpoint address must not contain a user or a query"
+            raise EndpointError("input", problem, "pass a key in a file: --api-key-file")
         if parts.scheme not in ("http", "https") or not parts.hostname or not port:
             raise EndpointError(
                 "input", f'"{url}" is not the address of an endpoint', "use an address such as http://127.0.0.1:8000"
@@ -72,7 +72,7 @@ class Target:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     def head(self, path: str, length: int, name: str = "") -> bytes:
-        """The head of a request with a JSON body of this many bytes; 0 is a GET. name: tells requests apart."""
+        """The head of a request; length: bytes of its JSON body, 0 for GET. name: the request's id."""
         lines = [f"{'POST' if length else 'GET'} {self.prefix}{path} HTTP/1.1", f"Host: {self.netloc}"]
         lines += ["Content-Type: application/json", f"Content-Length: {length}"] if length else []
         lines += [f"Authorization: Bearer {self.key}"] if self.key else []
@@ -80,7 +80,7 @@ class Target:
         return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
     def addresses(self) -> list[tuple[socket.AddressFamily, tuple[Any, ...]]]:
-        """What the host's name stands for. Raises Unusable where it stands for nothing."""
+        """The host name's addresses. Raises EndpointError if it cannot be resolved."""
         try:
             found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
         except OSError:

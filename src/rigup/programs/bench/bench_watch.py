@@ -1,7 +1,7 @@
 """Samples the engine's running and queued requests, and the GPUs by NVML, twice a second.
 
-Processes of their own ask, since a driver in trouble may never answer. Python 3.10 standard library, and nvidia-ml-py
-where GPUs are watched.
+Separate processes take the samples, since a hanging driver may never answer. Python 3.10 standard library, and
+nvidia-ml-py where GPUs are watched.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Sample = dict[str, Any]
 
 
 class Watch:
-    """One process that takes samples. Must be started before anything starts a thread."""
+    """One process that takes samples. Must be created before any thread starts."""
 
     def __init__(self, samples: Callable[[], Iterator[Sample]]) -> None:
         reading, writing = os.pipe()
@@ -56,7 +56,7 @@ class Watch:
             self.samples.append(json.loads(line))
 
     def between(self, begin: float, end: float) -> list[Sample]:
-        """What was sampled in this time; where it was shorter than the pause between samples, what came last before."""
+        """The samples within this time; if there are none, the latest one from shortly before."""
         within = [sample for sample in self.samples if begin <= sample.get("time", 0.0) <= end]
         return within or [sample for sample in self.samples if begin - 2 <= sample.get("time", 0.0) <= end][-1:]
 
@@ -85,9 +85,9 @@ def _child(samples: Callable[[], Iterator[Sample]], reading: int, writing: int, 
 
 
 def of_engine(target: Target) -> Iterator[Sample]:
-    """How many requests the engine runs and queues, as its metrics say; nothing where it has none.
+    """How many requests the engine runs and queues, from its metrics; ends if the engine has no such metrics.
 
-    An empty sample where it does not answer.
+    Yields an empty sample while the engine does not answer.
     """
     while True:
         try:
@@ -103,7 +103,7 @@ def of_engine(target: Target) -> Iterator[Sample]:
 
 
 def of_gpus() -> Iterator[Sample]:
-    """Power, memory and temperature of every GPU; a figure that a card does not have is null."""
+    """Power, memory and temperature of every GPU; None for a value that a card does not report."""
     import pynvml
 
     def maybe(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -132,9 +132,9 @@ def of_gpus() -> Iterator[Sample]:
 
 
 def load_of_engine(samples: list[Sample], concurrency: int) -> Sample | None:
-    """What the engine did with so many requests at once; None where it does not say.
+    """The engine's load at this concurrency; None without samples.
 
-    capped: it ran less than that at any time, and half of the time or more it had some queued.
+    capped: the engine never ran all requests, and had some queued at least half of the time.
     """
     if not samples:
         return None

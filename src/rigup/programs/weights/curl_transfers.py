@@ -1,12 +1,12 @@
-"""Downloads side by side, each by a curl of its own: reported as it ends, continued where an earlier one stopped.
+"""Parallel downloads, one curl process each; a download continues where an earlier one stopped.
 
-Part of fetch_weights.py: the two lie side by side on a host. Python 3.10 standard library only; curl 7.75 or later.
+Part of fetch_weights.py, which is in the same folder on a host. Python 3.10 standard library only; curl 7.75 or later.
 
-The kernel ends a curl that writes more than its file may hold (RLIMIT_FSIZE), whoever sends it: curl's own
-`max-filesize` counts only what a server announces.
+The kernel ends a curl that writes more than its file may hold (RLIMIT_FSIZE): curl's own `max-filesize` checks only the
+size that a server announces.
 
-The configuration, with the token, goes to curl through a pipe: it is in no argv, environment or file. curl itself keeps
-an `Authorization` header from any other host that it is redirected to (since 7.58).
+curl reads the configuration, with the token, from a pipe: the token is in no argv, environment or file. curl itself
+sends an `Authorization` header to no other host after a redirect (since 7.58).
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from pathlib import Path
 
 TICK_S = 0.5
 
-# curl's exit codes. It cannot continue this part: no ranges, bad resume, larger than announced.
+# curl's exit codes. These mean that curl cannot continue this part: no ranges, bad resume, larger than announced.
 START_OVER = (33, 36, 63)
-# The kernel has ended it: more came than the file may hold.
+# The kernel ended curl because it wrote more than the file may hold.
 TOO_LARGE = -signal.SIGXFSZ
-# No second try will mend these: the disk, TLS.
+# A retry does not help: full disk, TLS errors.
 WRITE_FAILED = 23
 TLS_FAILED = (51, 58, 60, 66, 77, 83, 90)
 
@@ -54,19 +54,19 @@ connect-timeout = 20
 max-redirs = 5
 location
 """
-# No redirect is followed, which could lead anywhere, and no proxy is asked for the machine next door.
+# curl follows no redirect, which could lead anywhere, and uses no proxy for a host on the same network.
 PEER = """\
 speed-limit = 65536
 connect-timeout = 5
 noproxy = "*"
 """
 LONGEST_RETRY_AFTER_S = 600.0
-MOST_SAID = 2**16
+MOST_ERROR_BYTES = 2**16
 
 
 @dataclass(frozen=True)
 class DownloadRequest:
-    """One download: from where, to which file (continued if it is there), its size in bytes; peer: not the hub."""
+    """One download: source, target file (continued if it exists), size in bytes; peer: whether a peer is the source."""
 
     url: str
     part: Path
@@ -76,9 +76,9 @@ class DownloadRequest:
 
 @dataclass(frozen=True)
 class Transfer:
-    """How a download ended: curl's exit code and message, the last HTTP status and the host that gave it.
+    """How a download ended: curl's exit code and message, the last HTTP status and the host that sent it.
 
-    retry_after_s: how long that host wants to be left alone; 0 where it does not say, or curl is older than 7.84.
+    retry_after_s: how long that host asked to wait; 0 if it did not, or if curl is older than 7.84.
     """
 
     code: int
@@ -100,45 +100,45 @@ def configuration(wanted: DownloadRequest, stall_s: int, token: str | None, byte
 
 
 class Transfers:
-    """Downloads that begin and end one by one, each by a curl of its own; all are killed by `close`.
+    """Downloads that start and end independently, one curl process each; `close` kills all of them.
 
-    keep_open: a descriptor that every curl inherits. Each is killed when this process dies, too.
+    keep_open: a descriptor that every curl inherits. The kernel kills each curl when this process dies.
     """
 
     def __init__(self, keep_open: int) -> None:
         self.keep_open = keep_open
         self._curls: dict[str, subprocess.Popen[bytes]] = {}
-        self._said: dict[str, bytes] = {}
+        self._stderr: dict[str, bytes] = {}
         self._selector = selectors.DefaultSelector()
 
     def begin(self, key: str, config: str, size: int) -> None:
-        """Starts the download of a configuration, known as `key` from now on; its file never exceeds `size` bytes."""
+        """Starts the download of a configuration under the name `key`; its file never exceeds `size` bytes."""
         curl = self._curls[key] = _start(config, size, self.keep_open)
-        self._said[key] = b""
+        self._stderr[key] = b""
         assert curl.stderr is not None
         self._selector.register(curl.stderr, selectors.EVENT_READ, key)
 
     @property
     def running(self) -> int:
-        """How many have begun and not ended."""
+        """The number of downloads that run."""
         return len(self._curls)
 
     def ended(self, timeout_s: float) -> list[tuple[str, Transfer]]:
-        """Those that have ended since, waiting for the first of them for `timeout_s` at most."""
+        """The downloads that have ended since the last call; waits up to `timeout_s` for the first."""
         found = []
         for ready, _ in self._selector.select(timeout_s):
             data = os.read(ready.fd, 2**16)
-            self._said[ready.data] = (self._said[ready.data] + data)[-MOST_SAID:]
+            self._stderr[ready.data] = (self._stderr[ready.data] + data)[-MOST_ERROR_BYTES:]
             if not data:
                 found.append((ready.data, self._close(ready.data, wait=True)))
         return found
 
     def end(self, key: str) -> Transfer:
-        """Kills a download, unless it has ended, and says how it ended."""
+        """Kills a download unless it has ended, and returns its result."""
         return self._close(key, wait=False)
 
     def close(self) -> None:
-        """Kills what still runs."""
+        """Kills every download that still runs."""
         for key in list(self._curls):
             self.end(key)
         self._selector.close()
@@ -147,15 +147,15 @@ class Transfers:
         curl = self._curls.pop(key)
         assert curl.stderr is not None
         self._selector.unregister(curl.stderr)
-        if wait:  # it has closed its standard error, so it is about to exit: its exit status counts
+        if wait:  # curl closed standard error, so it is about to exit: use its exit status
             with contextlib.suppress(subprocess.TimeoutExpired):
                 curl.wait(timeout=1)
         curl.kill()
         curl.wait()
         curl.stderr.close()
-        said = filter(None, map(_transfer, self._said.pop(key).decode(errors="replace").splitlines()))
+        results = filter(None, map(_transfer, self._stderr.pop(key).decode(errors="replace").splitlines()))
         stopped = "sends more than the file's size" if curl.returncode == TOO_LARGE else "stopped"
-        return next(said, Transfer(curl.returncode, 0, "", stopped))
+        return next(results, Transfer(curl.returncode, 0, "", stopped))
 
 
 def _start(config: str, size: int, keep_open: int) -> subprocess.Popen[bytes]:
@@ -165,7 +165,7 @@ def _start(config: str, size: int, keep_open: int) -> subprocess.Popen[bytes]:
     pipe = subprocess.PIPE
     curl = subprocess.Popen(command, stdin=pipe, stdout=subprocess.DEVNULL, stderr=pipe, pass_fds=(keep_open,))
     assert curl.stdin is not None
-    with contextlib.suppress(ProcessLookupError):  # before it knows what to fetch, so nothing is written without it
+    with contextlib.suppress(ProcessLookupError):  # before curl has its configuration, so no write is unlimited
         resource.prlimit(curl.pid, resource.RLIMIT_CORE, (0, 0))
         resource.prlimit(curl.pid, resource.RLIMIT_FSIZE, (size, size))
     with contextlib.suppress(BrokenPipeError), curl.stdin:
@@ -176,13 +176,13 @@ def _start(config: str, size: int, keep_open: int) -> subprocess.Popen[bytes]:
 def _transfer(line: str) -> Transfer | None:
     code, *fields = line.split("\t", 4)
     if len(fields) != 4 or not code.isdigit():
-        return None  # a warning of curl's own
+        return None  # one of curl's warnings
     host = urllib.parse.urlsplit(fields[1]).netloc
     return Transfer(int(code), int(fields[0]), host, fields[3], _seconds(fields[2]))
 
 
 def _seconds(retry_after: str) -> float:
-    """A Retry-After header in seconds from now: it is a number or a date; 0 where it is neither."""
+    """A Retry-After header (a number or a date) in seconds from now; 0 if it is neither."""
     if retry_after.strip().isdigit():
         return min(float(retry_after), LONGEST_RETRY_AFTER_S)
     try:

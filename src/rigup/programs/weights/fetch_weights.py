@@ -1,16 +1,16 @@
-"""Puts the files of one checkpoint revision onto this host: every file whole and verified, or the folder is not there.
+"""Downloads the files of one checkpoint revision: the folder appears only when every file is complete and verified.
 
     fetch_weights.py JOB                   download what is missing; resumes what an earlier run left behind
     fetch_weights.py --check [--deep] JOB  print {"complete", "missing", "bad"}; --deep hashes every file
 
-JOB is a JSON file, or "-": see `Job` in weights_folder.py. Needs weights_folder.py, curl_transfers.py,
-hub_access.py and unit_status.py beside it, and for a job with `sharing`, which takes files from other hosts too,
-swarm.py, swarm_order.py, swarm_turns.py, hub_pace.py and peers.py.
+JOB is a JSON file, or "-" for standard input: see `FetchJob` in weights_folder.py. The program needs
+weights_folder.py, curl_transfers.py, hub_access.py and unit_status.py in its folder. A job with `sharing`, which also
+downloads from other hosts, needs swarm.py, swarm_order.py, swarm_turns.py, hub_pace.py and peers.py as well.
 
-The work lies beside the folder: FOLDER.incoming/parts/PATH.part grows, FOLDER.incoming/verified/PATH is whole and
-hashed, and FOLDER appears by one rename. Files that join an existing FOLDER are renamed into it one by one, each
-already verified, and its receipt is replaced last. FOLDER.lock keeps two fetchers apart: the second waits. The exit
-codes are the EXIT_ constants of weights_folder.py, and 128 + the number of the signal that stopped it.
+Work files are next to the folder: FOLDER.incoming/parts/PATH.part grows, FOLDER.incoming/verified/PATH is complete and
+hashed, and one rename creates FOLDER. Files that join an existing FOLDER are renamed into it one by one after they are
+verified, and the receipt is replaced last. FOLDER.lock lets one fetcher run at a time: the second waits. The exit
+codes are the EXIT_ constants of weights_folder.py, and 128 + the number of the signal that stopped the program.
 Python 3.10 standard library only.
 """
 
@@ -39,7 +39,7 @@ if __package__:
     from rigup.programs.weights import weights_folder as weights
     from rigup.programs.weights.hub_access import denial, read_token
     from rigup.programs.weights.weights_folder import FetchError, FetchJob, File, Receipt, size_of, sync_folder
-else:  # on a host the programs lie side by side, without rigup, and their folder is not for bytecode
+else:  # a host has the programs in one folder, without rigup, and no bytecode
     sys.dont_write_bytecode = True
     import curl_transfers as curl  # type: ignore[import-not-found, no-redef]
     import weights_folder as weights  # type: ignore[import-not-found, no-redef]
@@ -58,7 +58,7 @@ FLUSH_BYTES = 8 * 2**20
 
 
 def bytes_text(count: float) -> str:
-    """A size for people, decimal: 98362432 -> '98.4 MB'."""
+    """A size in decimal units: 98362432 -> '98.4 MB'."""
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:
             return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
@@ -69,7 +69,7 @@ def bytes_text(count: float) -> str:
 class Fetch:
     """One run of one job. `run` returns when the folder is complete, and raises FetchError otherwise.
 
-    receipt, staged: what is verified in the folder and beside it. pending: what is not whole. hashing: what is whole.
+    receipt, staged: the verified files in the folder and beside it. pending: incomplete files. hashing: complete ones.
     """
 
     def __init__(self, job: FetchJob) -> None:
@@ -89,7 +89,7 @@ class Fetch:
         self.doing = ""
 
     def run(self) -> None:
-        """Fetches everything that is missing and puts it in place."""
+        """Downloads every missing file and moves it into the folder."""
         try:
             with self.locked() as lock:
                 if self.job.sharing:
@@ -110,7 +110,7 @@ class Fetch:
             self.pool.shutdown(cancel_futures=True)
 
     def join_swarm(self, lock: int) -> PeerDownload:
-        """The job's swarm; its modules exist only on hosts that are in one."""
+        """The job's swarm; a host has its modules only if it is in one."""
         if __package__:
             from rigup.programs.weights.swarm import PeerDownload
         else:
@@ -135,14 +135,14 @@ class Fetch:
             yield lock.fileno()
 
     def part(self, file: File) -> Path:
-        """Where a file grows."""
+        """The file into which a download is written."""
         return self.incoming / "parts" / f"{file.path}.part"
 
     def survey(self) -> None:
-        """Sorts the job's files: vouched for by a receipt, there but not vouched for (to be hashed), or pending."""
+        """Sorts the job's files: verified by a receipt, complete but not verified (to be hashed), or pending."""
         self.receipt, self.staged = Receipt(self.job.folder), Receipt(self.verified)
         there = [path for path in self.staged.entries if (self.verified / path).is_file()]
-        self.staged.entries = {path: self.staged.entries[path] for path in there}  # the rest was put in place, or lost
+        self.staged.entries = {path: self.staged.entries[path] for path in there}  # the rest is in place or lost
         for file in self.job.files:
             if self.receipt.covers(file) or self.staged.covers(file):
                 self.offer(file, (self.job.folder if self.receipt.covers(file) else self.verified) / file.path)
@@ -156,17 +156,17 @@ class Fetch:
         self.take_whole_parts()
 
     def offer(self, file: File, path: Path) -> None:
-        """Offers a verified file to the peers, if there are any."""
+        """Offers a verified file to the peers, if the host is in a swarm."""
         if self.swarm:
             self.swarm.offer.add(file.sha256, path)
 
     def take_whole_parts(self) -> None:
-        """Sends parts that have reached their size to be hashed, and throws away those that have outgrown it."""
+        """Hashes parts that have reached their size, and deletes those that exceed it."""
         for file in list(self.pending.values()):
             self.take_whole_part(file)
 
     def take_whole_part(self, file: File) -> None:
-        """As `take_whole_parts`, for one that is pending."""
+        """Like `take_whole_parts`, for one pending file."""
         part = self.part(file)
         part.parent.mkdir(parents=True, exist_ok=True)
         if file.size == 0:
@@ -194,17 +194,17 @@ class Fetch:
         self.hashing[self.pool.submit(self.hash_on_disk, path)] = (file, path)
 
     def hash_on_disk(self, path: Path) -> str:
-        """The sha256 of a file that a power cut cannot take away any more."""
+        """The sha256 of a file, after the file has been synced to disk."""
         found = weights.hash_file(path, self.stop, self.count_hashed)
         weights.sync(path)
         return found
 
     def count_hashed(self, count: int) -> None:
-        """Adds to what is shown of the hashing; several threads may lose a count, which only the eye would miss."""
+        """Adds to the displayed progress; several threads may lose an update, which affects the display only."""
         self.hashed += count
 
     def settle(self, wait: bool) -> None:
-        """Accepts files with the right hash; the others are deleted and pending again, a few times."""
+        """Accepts files with the right hash; deletes the others and downloads them again, up to HASH_ATTEMPTS times."""
         for future in list(self.hashing):
             while wait and not future.done():
                 concurrent.futures.wait([future], timeout=curl.TICK_S)
@@ -217,7 +217,7 @@ class Fetch:
                     self.reject(file, path, future.result())
 
     def accept(self, file: File, path: Path) -> None:
-        """Notes a verified file in the receipt of the folder that it belongs to; a part gets its name first."""
+        """Adds a verified file to the receipt of its folder; a part is renamed first."""
         if self.job.folder in path.parents:
             self.receipt.add(file)
             self.offer(file, path)
@@ -231,10 +231,10 @@ class Fetch:
         self.offer(file, final)
 
     def reject(self, file: File, path: Path, found: str) -> None:
-        """Makes a file pending again. Raises FetchError when it came wrong too often."""
+        """Makes a file pending again. Raises FetchError after HASH_ATTEMPTS wrong downloads."""
         self.pending[file.path] = file
-        if self.job.folder in path.parents:  # a service may be reading it: it stays until its replacement is there
-            return self.take_whole_part(file)  # which may have been sent
+        if self.job.folder in path.parents:  # a service may be reading it: keep it until its replacement is complete
+            return self.take_whole_part(file)  # the replacement may be complete already
         path.unlink()
         if self.swarm and self.swarm.attribute_corruption(file, found):
             return
@@ -244,11 +244,11 @@ class Fetch:
             raise FetchError(weights.EXIT_HASH, f"{self.problem} ({times} downloads)")
 
     def missing_bytes(self) -> int:
-        """What still has to come over the network."""
+        """The bytes that are still to be downloaded."""
         return sum(file.size - (size_of(self.part(file)) or 0) for file in self.pending.values())
 
     def require_disk(self) -> None:
-        """Raises FetchError when what is missing does not fit."""
+        """Raises FetchError when the missing files do not fit."""
         job, needed = self.job, self.missing_bytes()
         free = shutil.disk_usage(job.folder.parent).free
         if needed and needed + job.reserve_bytes > free:
@@ -257,7 +257,7 @@ class Fetch:
             raise FetchError(weights.EXIT_DISK, f"{job.folder.parent}: disk full: {message}")
 
     def download(self, lock: int) -> None:
-        """Rounds of curl until nothing is pending. Its own --retry would start a broken part again at 0."""
+        """Runs curl until nothing is pending. curl's own --retry would restart a broken part from 0."""
         tries, missing = 0, self.missing_bytes()
         while self.pending or self.hashing:
             self.transfer(lock, list(self.pending.values()))
@@ -272,7 +272,7 @@ class Fetch:
             self.wait_until(time.monotonic() + self.pause(tries), f"try {tries + 1} of {self.job.attempts}")
 
     def wait_until(self, end: float, what: str) -> None:
-        """Waits, and says for what and for how long, as a pause that the hub asked for may be long."""
+        """Waits, and reports the reason and the remaining time, as the hub may ask for a long pause."""
         while (left := end - time.monotonic()) > 0:
             self.doing = f"waiting {left:.0f} s before {what}"
             self.report()
@@ -280,12 +280,12 @@ class Fetch:
         self.doing = ""
 
     def pause(self, tries: int) -> float:
-        """Seconds to leave the hub alone after so many tries without progress: as long as it said, if it said so."""
+        """Seconds to pause after this many tries without progress; at least as long as the hub asked for."""
         asked, self.retry_after_s = self.retry_after_s, 0.0
         return max(asked, min(LONGEST_PAUSE_S, 0.5 * 2.0**tries) * random.uniform(0.75, 1.25))
 
     def hub_transfer(self, file: File, part: Path | None = None) -> str:
-        """curl's configuration for a file from the hub; part: where it is to grow, if not where it belongs."""
+        """curl's configuration for a file from the hub; part: the file to write to, if not the usual one."""
         job = self.job
         url = f"{job.hub}/{job.repo}/resolve/{job.revision}/{urllib.parse.quote(file.path)}"
         token = read_token(job.token_file) if job.token_file else None
@@ -293,7 +293,7 @@ class Fetch:
         return curl.configuration(wanted, job.stall_s, token, job.hub_bytes_per_second)
 
     def transfer(self, lock: int, batch: list[File]) -> None:
-        """One round: each file of a batch once, `parallel` at a time; what ends is hashed while the rest goes on."""
+        """Downloads each file of a batch once, `hub_transfers` at a time, and hashes complete files meanwhile."""
         waiting, files = batch[::-1], {file.path: file for file in batch}
         with contextlib.closing(curl.Transfers(lock)) as transfers:
             while waiting or transfers.running:
@@ -306,7 +306,7 @@ class Fetch:
                 self.report()
 
     def judge(self, file: File, transfer: curl.Transfer) -> None:
-        """What a transfer's end means: the file is whole, to be continued, to be started over, or all is over."""
+        """Acts on the end of a transfer: verify the file, continue it, restart it, or give up with FetchError."""
         part, hub = self.part(file), urllib.parse.urlsplit(self.job.hub).netloc
         size = size_of(part) or 0
         if transfer.status in (401, 403, 404) and transfer.host == hub:
@@ -324,7 +324,7 @@ class Fetch:
             part.unlink(missing_ok=True)
 
     def put_in_place(self) -> None:
-        """Makes what was verified visible: the whole folder at once, or file by file into one that is already there."""
+        """Makes verified files visible: renames the whole folder, or each file into a folder that exists."""
         folder = self.job.folder
         if self.staged.entries and not folder.exists():
             self.verified.rename(folder)
@@ -341,7 +341,7 @@ class Fetch:
         for file in self.job.files:
             self.offer(file, folder / file.path)
         for empty, _, _ in os.walk(self.incoming, topdown=False):
-            with contextlib.suppress(OSError):  # parts that another job of this revision left keep their folder
+            with contextlib.suppress(OSError):  # a folder with parts of another job of this revision stays
                 os.rmdir(empty)
 
     def report(self, final: bool = False) -> None:
@@ -350,26 +350,26 @@ class Fetch:
         done = total - self.missing_bytes()
         now = time.monotonic()
         hashing = f"hashing, {bytes_text(self.hashed)} so far" if self.hashing else ""
-        said = ", ".join(filter(None, (self.swarm.shares() if self.swarm else "bytes", hashing, self.doing)))
-        if final or (now - self.reported[0] >= REPORT_EVERY_S and (done, said) != self.reported[1:]):
+        details = ", ".join(filter(None, (self.swarm.shares() if self.swarm else "bytes", hashing, self.doing)))
+        if final or (now - self.reported[0] >= REPORT_EVERY_S and (done, details) != self.reported[1:]):
             if done != self.reported[1] or final:
                 with contextlib.suppress(OSError):  # the reader may be gone; the download continues
                     print(f"progress {done} {total} bytes", flush=True)
-            self.reported = (now, done, said)
-            notify_status(f"{done}/{total} {said}")
+            self.reported = (now, done, details)
+            notify_status(f"{done}/{total} {details}")
 
 
 def stop_on_signal(number: int, _frame: object) -> NoReturn:
-    """Turns the first signal into the end of the run, and ignores the rest while it winds up. Parts are kept."""
+    """Ends the run at the first signal, and ignores further signals meanwhile. Parts are kept."""
     for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(each, signal.SIG_IGN)
     raise FetchError(128 + number, f"stopped by {signal.Signals(number).name}")
 
 
 def main(arguments: list[str]) -> int:
-    """The command line; returns the exit code."""
+    """Parses the command line and runs; returns the exit code."""
     parser = argparse.ArgumentParser(prog="fetch_weights.py", description="Fetch the weights of one checkpoint.")
-    parser.add_argument("--check", action="store_true", help="only say what is there")
+    parser.add_argument("--check", action="store_true", help="report which files are complete, missing or bad")
     parser.add_argument("--deep", action="store_true", help="with --check: hash every file")
     parser.add_argument("job", type=Path)
     options = parser.parse_args(arguments)

@@ -1,6 +1,6 @@
-"""The hub's token on a host, and what to do where the hub says no.
+"""The hub's token on a host, and messages for a hub that denies access.
 
-Part of fetch_weights.py: the two lie side by side on a host. Python 3.10 standard library only.
+Part of fetch_weights.py, which is in the same folder on a host. Python 3.10 standard library only.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ else:
 
 
 def denial(job: FetchJob, file: File, status: int) -> str:
-    """What to do about the hub's final no."""
+    """The message for a final denial by the hub, with what to do about it."""
     given = "the token given" if job.token_file else "no token was given"
     if status == 404:
         return f"{job.hub} has no {file.path} in {job.repo} at revision {job.revision} (404); update the lock"
@@ -24,7 +24,7 @@ def denial(job: FetchJob, file: File, status: int) -> str:
 
 
 def read_token(path: str) -> str:
-    """The hub token; it must be one printable word, because it becomes a line of curl's configuration."""
+    """Reads the hub token; it must be one printable word, because it becomes a line of curl's configuration."""
     try:
         token = Path(path).read_text().strip()
     except OSError as error:

@@ -1,6 +1,6 @@
-"""What the hub gives one host: how fast, how often in vain, and a sample of it where nothing else tells.
+"""The hub's speed and failures as seen by one host, and a sample download if nothing else measures the speed.
 
-Part of fetch_weights.py, for downloads that hosts share. Python 3.10 standard library only.
+Part of fetch_weights.py, for shared downloads. Python 3.10 standard library only.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ else:
     from weights_folder import Download, FetchError, File, size_of  # type: ignore[import-not-found, no-redef]
 
 SAMPLE = ""
-"""Its key among the transfers: no file has an empty path."""
+"""The sample's key among the transfers: no file has an empty path."""
 SAMPLE_BYTES = 16_000_000
 SAMPLE_S = 5.0
 SAMPLE_EVERY_S = 60.0
 MEASURED_S = 1.0
 MEASURED_BYTES = 1_000_000
-"""A transfer that is shorter in both tells the latency rather than the rate."""
+"""A transfer that is shorter in both measures latency rather than throughput."""
 TIMES_SLOWER = 4
-"""So many times slower than the hub may a peer be before the hub is preferred."""
+"""The hub is preferred to a peer that is this many times slower."""
 
 
 @dataclass
 class HubPace:
-    """rate: bytes a second of one transfer, as last measured; 0 where nothing is known.
+    """rate: bytes per second of one transfer, as last measured; 0 if unknown.
 
-    tries: transfers in a row that brought nothing. rests_until: when it may be asked again. error: why it never will.
+    tries: consecutive transfers without data. rests_until: when to try again. error: why it is not tried again.
     """
 
     rate: float = 0.0
@@ -43,20 +43,20 @@ class HubPace:
     part: Path | None = None
 
     def measure(self, count: int, seconds: float) -> None:
-        """Notes what a transfer brought."""
+        """Records the rate of a transfer: bytes and seconds."""
         if seconds > 0 and (seconds >= MEASURED_S or count >= MEASURED_BYTES):
             self.rate = count / seconds
 
     def gives(self, count: int, seconds: float) -> bool:
-        """Whether it will give so many bytes in that time."""
+        """Whether the hub delivers this many bytes within this time."""
         return bool(self.rate) and count / self.rate < seconds
 
     def allows(self, count: int) -> float:
-        """Seconds that a peer may take for so many bytes."""
+        """Seconds that a peer may take for this many bytes."""
         return TIMES_SLOWER * count / self.rate if self.rate else 0.0
 
     def sample(self, curls: curl.Transfers, fetch: Download, file: File, part: Path) -> None:
-        """Begins to fetch the beginning of a file, beside the download, unless that was tried a short while ago."""
+        """Starts a sample download of a file's beginning, unless one ran within SAMPLE_EVERY_S."""
         now = time.monotonic()
         if self.part or self.error or now < self.rests_until or now - self.sampled < SAMPLE_EVERY_S:
             return
@@ -67,18 +67,18 @@ class HubPace:
 
     @property
     def has_lasted(self) -> bool:
-        """Whether a sample has gone on for long enough."""
+        """Whether the sample has run for long enough."""
         return self.part is not None and time.monotonic() - self.sampled > SAMPLE_S
 
     def end_sample(self) -> int:
-        """Notes what a sample that has ended brought, and returns its bytes."""
+        """Records the rate of a sample that has ended, and returns its bytes."""
         count = size_of(self.part) or 0 if self.part else 0
         self.rate = count / max(1e-3, time.monotonic() - self.sampled)
         self.clear()
         return count
 
     def clear(self) -> None:
-        """Removes a sample."""
+        """Deletes the sample."""
         if self.part:
             self.part.unlink(missing_ok=True)
         self.part = None

@@ -1,8 +1,8 @@
-"""What a host tells its peers of a checkpoint, and what they tell it: who has which file, who is getting it.
+"""The states that a host exchanges with its peers: which host has which file, and which host is downloading it.
 
 Each host of a swarm offers FOLDER/files/SHA256 (links to verified files) and FOLDER/state/KEY.json; serve_weights.py
-serves them. What peers say only decides whom to ask and whom to wait for, within what the files' sizes and the hub's
-pace allow; a file counts when its hash is right, whoever sent it.
+serves them. States of peers only decide which peer to ask and which to wait for, within limits from the files' sizes
+and the hub's speed; a file is accepted only if its hash is right.
 Part of fetch_weights.py. Python 3.10 standard library only.
 """
 
@@ -29,7 +29,7 @@ else:
     from weights_folder import EXIT_INPUT, FetchError  # type: ignore[import-not-found, no-redef]
 
 ASK_TIMEOUT_S = 3.0
-"""For one answer at one address, all of it."""
+"""For one complete response from one address."""
 FIRST_LOOK_S = 4.0
 ASKED_AT_ONCE = 128
 SILENT_AT_ONCE = 64
@@ -38,14 +38,14 @@ LONGEST_REST_S = 60.0
 LONGEST_BUSY_S = 600.0
 MOST_LACKS = 3
 HASHED_PER_S = 50e6
-"""Bytes; what a host that takes longer is not waited for."""
+"""Bytes per second; a host that hashes more slowly is not waited for."""
 MOST_REPEATED = 10
-"""So many times all files' bytes a peer may have got from the hub: more than its tries allow."""
+"""A peer may claim at most this many times the size of all files from the hub: more than its tries allow."""
 
 
 @dataclass(frozen=True)
 class Peer:
-    """Another host of the swarm, and the addresses at which it may be found."""
+    """Another host of the swarm, and its possible addresses."""
 
     name: str
     addresses: tuple[str, ...]
@@ -54,9 +54,9 @@ class Peer:
 
 @dataclass(frozen=True)
 class PeerSharing:
-    """A host's part in a swarm. key: of the checkpoint. fetchers: every host that fetches, in an order that all share.
+    """A host's part in a swarm. key: the checkpoint's. fetchers: all hosts that download, in an order that all share.
 
-    patience_s: how long a file may lie still at whoever is to get it from the hub before the next one does.
+    patience_s: how long a file may make no progress on the host whose turn it is before the next host takes over.
     """
 
     name: str
@@ -68,7 +68,7 @@ class PeerSharing:
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> PeerSharing:
-        """From a job. Raises FetchError where it is not as described."""
+        """Reads the `sharing` part of a job. Raises FetchError if it is invalid."""
         try:
             peers = tuple(
                 Peer(str(each["name"]), tuple(map(str, each["addresses"])), int(each["port"])) for each in data["peers"]
@@ -82,17 +82,17 @@ class PeerSharing:
 
     @property
     def poll_s(self) -> float:
-        """How often peers are asked: more rarely where they are many."""
+        """Seconds between requests to a peer: longer with many peers."""
         return max(min(0.5, self.patience_s / 4), min(self.patience_s / 4, len(self.peers) / 10))
 
 
 class PeerLies(ValueError):
-    """A peer says what cannot be; the message continues "it ..."."""
+    """A peer's state is impossible; the message continues "it ..."."""
 
 
 @dataclass
 class Deferral:
-    """Since when a peer says that it is getting a file, and what its count of bytes from the hub was then."""
+    """Since when a peer has claimed to be getting a file, and its count of bytes from the hub at that time."""
 
     since: float
     hub_bytes: int
@@ -100,16 +100,16 @@ class Deferral:
 
 @dataclass
 class PeerView:
-    """One peer as it is seen from here. Times are `time.monotonic`.
+    """One peer as this host sees it. Times are `time.monotonic`.
 
-    address: where it answered. seen: when it did. have: sha256 of what it offers. fetching: bytes so far of what it
-    gets from the hub. claims: what it will get from there. hashing: what it checks that came whole. deferrals: of
-    all of these, by sha256, and checked: since when it hashes; kept for good, so that nobody begins again by saying
-    nothing for a while. most: the most that it has said of each file. moved: when that last grew. waiting: until
-    when it is left alone. busy: since when it has turned us away. absent: what it said that it has and had not: how
-    often, and until when it is not asked for it; lacks: how often in all, so that no host says again and again that
-    it has it. offences: corrupt files that it had a part in. slow: why the hub is preferred to it. unheeded: why
-    what it gets is not waited for. banned: why it is left alone for good.
+    address: where it answered. seen: when it last answered. have: sha256 of the files that it offers. fetching: bytes
+    received so far of each file that it gets from the hub. claims: files that it will get from the hub. hashing:
+    complete files that it verifies. deferrals: when each of these claims began, by sha256; checked: when hashing began.
+    Both are kept, so that a peer cannot restart the clock by pausing. most: the largest count claimed for each file.
+    moved: when that count last grew. waiting: when to ask it again. busy: since when it has refused requests. absent:
+    files that it claimed to have but did not: how often, and when to ask again; lacks: the total count for each file,
+    so that a peer cannot claim it forever. offences: corrupt files that it contributed to. slow: why the hub is
+    preferred to it. unheeded: why its downloads are not waited for. banned: why it is never asked again.
     """
 
     peer: Peer
@@ -142,10 +142,10 @@ class PeerView:
         return self.peer.name
 
     def take(self, state: Mapping[str, Any], now: float, sizes: Mapping[str, int]) -> None:
-        """Takes in what it said: all of it, or nothing and ValueError and the like where that makes no sense.
+        """Applies a peer's state. Raises ValueError, KeyError or TypeError, and changes nothing, if it is invalid.
 
-        sizes: of the checkpoint's files, by sha256; what it says of others is passed over. Raises PeerLies for counts
-        that no file has.
+        sizes: of the checkpoint's files, by sha256; other files in the state are ignored. Raises PeerLies for counts
+        that are larger than the file.
         """
         fetching = {sha256: _count(state["fetching"][sha256]) for sha256 in sizes if sha256 in state["fetching"]}
         have, claims, hashing = (_known(state[key], sizes) for key in ("have", "claims", "hashing"))
@@ -169,37 +169,37 @@ class PeerView:
         self.seen, self.problem = now, ""
 
     def is_getting(self, sha256: str) -> bool:
-        """Whether it says that it is about to have a file."""
+        """Whether the peer claims that it will soon have a file."""
         return sha256 in self.fetching or sha256 in self.claims or sha256 in self.hashing
 
     def keeps_waiting(self, sha256: str, size: int, now: float, opened: float, patience_s: float, hub: HubPace) -> bool:
-        """Whether it has been getting a file for longer than the hub would take for what it says to have got since.
+        """Whether the peer has been getting a file for longer than the hub would need for the bytes that it claims.
 
-        opened: since when it may be got from there. Never where it is not known what the hub gives here. What
-        has come it may also hash.
+        opened: since when the file may be downloaded from the hub. False while this host does not know the hub's speed.
+        The peer also gets time to hash a complete file.
         """
         if not self.is_getting(sha256) or not hub.rate:
             return False
-        said = self.deferrals[sha256]
-        came = max(self.most.get(sha256, 0), self.hub_bytes - said.hub_bytes)
+        claim = self.deferrals[sha256]
+        came = max(self.most.get(sha256, 0), self.hub_bytes - claim.hub_bytes)
         hashing_s = size / HASHED_PER_S if self.most.get(sha256, 0) == size or sha256 in self.hashing else 0.0
-        return now - max(opened, said.since) > patience_s + hashing_s + hub.allows(came)
+        return now - max(opened, claim.since) > patience_s + hashing_s + hub.allows(came)
 
     def makes_wait(self, sha256: str, now: float, opened: float, patience_s: float) -> bool:
-        """Whether it has been getting a file for so long that it is to be compared with the hub."""
+        """Whether the peer has been getting a file for so long that it must be compared with the hub."""
         return self.is_getting(sha256) and now - max(opened, self.deferrals[sha256].since) > patience_s
 
     def answers(self, now: float, poll_s: float) -> bool:
-        """Whether it has been heard of lately."""
+        """Whether the peer has answered recently."""
         return now - self.seen < 4 * poll_s + 2 * ASK_TIMEOUT_S
 
     def offers(self, sha256: str, now: float) -> bool:
-        """Whether to ask it for a file now."""
+        """Whether to ask the peer for a file now."""
         _, again = self.absent.get(sha256, (0, 0.0))
         return sha256 in self.have and now >= max(self.waiting, again) and not self.banned
 
     def is_trusted_with(self, sha256: str) -> bool:
-        """Whether the hub can be left alone for a file that it offers, though it may be busy now."""
+        """Whether to leave a file to this peer rather than the hub, even if the peer is busy now."""
         return (
             sha256 in self.have
             and sha256 not in self.absent
@@ -207,21 +207,21 @@ class PeerView:
         )
 
     def rest(self, seconds: float) -> None:
-        """Leaves it alone for a while."""
+        """Asks the peer for nothing during this time."""
         self.waiting = time.monotonic() + seconds
 
     def lacked(self, sha256: str) -> None:
-        """It says that it has a file and has not: it is asked for it more and more rarely, for others as before."""
+        """The peer offered a file that it did not have: ask it less and less often for this file."""
         self.lacks[sha256] += 1
         times = self.absent.get(sha256, (0, 0.0))[0] + 1
         self.absent[sha256] = (times, time.monotonic() + _pause(times))
 
     def worked(self) -> None:
-        """It did what it said."""
+        """The peer delivered a file."""
         self.failures, self.busy = 0, 0.0
 
     def turned_away(self) -> None:
-        """It has as much to do as it takes on: soon again, unless it has been saying so for long."""
+        """The peer is busy: ask it again soon, unless it has been busy for LONGEST_BUSY_S."""
         now = time.monotonic()
         self.busy = self.busy or now
         if now - self.busy > LONGEST_BUSY_S:
@@ -230,29 +230,29 @@ class PeerView:
             self.rest(random.uniform(0.3, 0.8))
 
     def failed(self, problem: str) -> None:
-        """It did not do what it said: it is left alone, longer each time."""
+        """The peer failed to deliver: ask it again later, with a longer pause each time."""
         self.failures += 1
         self.problem = problem
         self.rest(_pause(self.failures))
 
 
 def _pause(times: int) -> float:
-    """Seconds to wait after something has gone wrong so many times."""
+    """Seconds to wait after this many failures in a row."""
     return min(LONGEST_REST_S, 2.0 ** min(times, 10)) * random.uniform(0.75, 1.25)
 
 
-def _count(said: Any) -> int:
-    if isinstance(said, bool) or not isinstance(said, int) or said < 0:
-        raise ValueError(f"{str(said)[:20]!r} is not a number of bytes")
-    return said
+def _count(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(f"{str(value)[:20]!r} is not a number of bytes")
+    return value
 
 
-def _known(said: Any, sizes: Mapping[str, int]) -> frozenset[str]:
-    return frozenset(sha256 for sha256 in said if isinstance(sha256, str) and sha256 in sizes)
+def _known(value: Any, sizes: Mapping[str, int]) -> frozenset[str]:
+    return frozenset(sha256 for sha256 in value if isinstance(sha256, str) and sha256 in sizes)
 
 
 class Peers:
-    """All of them, asked in the background from `begin` to `end`, each by its own clock: none waits for others."""
+    """All peers; from `begin` to `end` a background thread asks each one independently for its state."""
 
     def __init__(self, sharing: PeerSharing, sizes: Mapping[str, int]) -> None:
         """sizes: of the checkpoint's files, by sha256."""
@@ -263,9 +263,9 @@ class Peers:
         self._thread = threading.Thread(target=lambda: asyncio.run(self._ask_all()), daemon=True)
 
     def begin(self) -> bool:
-        """Starts to ask; returns when everyone has been asked once, after a while in any case.
+        """Starts asking; returns when every peer has been asked once, or after FIRST_LOOK_S.
 
-        Returns whether it has: not where they are being asked already.
+        Returns whether it started: False if the peers are being asked already or there are none.
         """
         if not self.views or self._thread.ident is not None:
             return False
@@ -282,7 +282,7 @@ class Peers:
         await asyncio.gather(*(self._ask_on(view, rooms) for view in self.views))
 
     async def _ask_on(self, view: PeerView, rooms: Mapping[bool, asyncio.Semaphore]) -> None:
-        """Asks one again and again. Those who did not answer last time take no room from those who did."""
+        """Asks one peer repeatedly. Peers that did not answer last time have a limit of their own."""
         answered = True
         while not self._stop.is_set():
             async with rooms[answered]:
@@ -293,20 +293,20 @@ class Peers:
             await asyncio.sleep(self.sharing.poll_s * random.uniform(0.75, 1.25))
 
     async def _ask(self, view: PeerView) -> bool:
-        """Whether it answered; what it said is in the view then, else why not."""
+        """Asks one peer once; returns whether it answered. Its view holds the state, or else the problem."""
         known = (view.address,) if view.address else view.peer.addresses
         for address in known:
             try:
                 state = await asyncio.wait_for(ask(address, view.peer.port, self.sharing.key), ASK_TIMEOUT_S)
                 if state["host"] != view.name:
-                    raise OSError("another host answers")  # it has this address too, or it is this one itself
+                    raise OSError("another host answers")  # a host with the same address, or this host itself
                 view.take(state, time.monotonic(), self.sizes)
                 view.address = address
                 return True
             except PeerLies as error:
                 view.banned = str(error)
                 break
-            except Exception as error:  # whatever it sends, only it is to suffer
+            except Exception as error:  # a faulty response must not affect other peers
                 view.problem = f"{address} port {view.peer.port}: {_reason(error)}"
         view.address = ""
         return False
@@ -320,7 +320,7 @@ def _reason(error: Exception) -> str:
 
 
 async def ask(address: str, port: int, key: str) -> dict[str, Any]:
-    """What a peer says of a checkpoint. Raises OSError and the like where it does not answer well."""
+    """A peer's state of a checkpoint. Raises OSError, ValueError and the like if the response is not valid."""
     reader, writer = await asyncio.open_connection(address, port)
     try:
         host = f"[{address}]" if ":" in address else address
@@ -341,7 +341,7 @@ async def ask(address: str, port: int, key: str) -> dict[str, Any]:
 
 
 class Offer:
-    """What this host offers its peers: links to verified files, and its state."""
+    """The files and the state that this host offers to its peers."""
 
     def __init__(self, sharing: PeerSharing) -> None:
         self.sharing = sharing
@@ -350,7 +350,7 @@ class Offer:
         self.written = ""
 
     def add(self, sha256: str, path: Path) -> None:
-        """Offers a verified file, where it lies now; a disk that has no room for the link costs the offer alone."""
+        """Offers a verified file at its current path; if the link cannot be written, only the offer is lost."""
         with contextlib.suppress(OSError):
             self.files.mkdir(parents=True, exist_ok=True)
             new = self.files / f".{sha256}.{os.getpid()}"
@@ -360,13 +360,13 @@ class Offer:
             self.have.add(sha256)
 
     def remove(self, sha256: str) -> None:
-        """Offers it no more."""
+        """Stops offering a file."""
         self.have.discard(sha256)
         with contextlib.suppress(OSError):
             (self.files / sha256).unlink(missing_ok=True)
 
     def tell(self, **more: Any) -> None:
-        """Writes the state, where it is another than last time."""
+        """Writes the state if it has changed."""
         text = json.dumps({"host": self.sharing.name, "have": sorted(self.have), **more})
         if text == self.written:
             return

@@ -1,12 +1,12 @@
-"""Serves verified files of checkpoints to the other hosts of the fleet, by nginx, for as long as anybody asks for them.
+"""Serves verified files of checkpoints to other hosts of the fleet, with nginx, until no requests arrive.
 
     serve_weights.py CONFIG    CONFIG is a JSON file, see `Config`
 
-What is served is what lies in FOLDER/files (links, by sha256) and FOLDER/state, to the addresses in `allow` and nobody
-else, read-only. Files of checkpoints that are complete are put there at the start; what a running fetch_weights.py
-verifies, it puts there itself. Ends, and takes the links away, when nobody has asked for anything for `idle_s` seconds.
-Needs weights_folder.py, peers.py, hub_pace.py, curl_transfers.py and unit_status.py beside it. Python 3.10 standard
-library only; nginx 1.18 or later.
+nginx serves FOLDER/files (links, by sha256) and FOLDER/state, read-only, to the addresses in `allow` only. At the start
+this program adds the files of complete checkpoints; a running fetch_weights.py adds the files that it verifies. The
+program ends, and removes the links, when no request has arrived for `idle_s` seconds.
+It needs weights_folder.py, peers.py, hub_pace.py, curl_transfers.py and unit_status.py in its folder. Python 3.10
+standard library only; nginx 1.18 or later.
 """
 
 from __future__ import annotations
@@ -84,10 +84,10 @@ http {{
 
 @dataclass(frozen=True)
 class Config:
-    """host: this one's name in the swarm. listen: its own addresses. allow: single addresses that may ask.
+    """host: this host's name in the swarm. listen: its own addresses. allow: single addresses that may send requests.
 
-    checkpoints: complete ones, each with "key", "folder" and "files". idle_s: 0 to serve until it is ended.
-    connections: how many files at a time; who is turned away asks somebody else, so files spread as a tree.
+    checkpoints: complete ones, each with "key", "folder" and "files". idle_s: 0 to serve until stopped.
+    connections: concurrent file requests; a host that gets 503 asks another peer, so that files spread as a tree.
     """
 
     host: str
@@ -101,7 +101,7 @@ class Config:
 
 
 def load(path: Path) -> Config:
-    """Reads a configuration. Raises FetchError where it is none."""
+    """Reads a configuration. Raises FetchError if it is invalid."""
     try:
         data = json.loads(path.read_text())
         lists = {key: tuple(data.get(key, ())) for key in ("listen", "allow", "checkpoints")}
@@ -126,7 +126,7 @@ def nginx_configuration(config: Config) -> str:
 
 
 def offer(config: Config) -> None:
-    """Puts the complete checkpoints there, as far as their receipts vouch for them."""
+    """Offers the files of complete checkpoints that their receipts verify."""
     for checkpoint in config.checkpoints:
         folder = Path(checkpoint["folder"])
         receipt = Receipt(folder)
@@ -140,15 +140,15 @@ def offer(config: Config) -> None:
 
 @contextlib.contextmanager
 def served(config: Config) -> Iterator[tuple[subprocess.Popen[bytes], socket.socket]]:
-    """nginx at work, and the socket to which it tells every request. Raises FetchError where it does not start."""
+    """Runs nginx; yields it and the socket that receives its access log. Raises FetchError if it does not start."""
     log = config.folder / "log"
     log.unlink(missing_ok=True)
     for name in ("files", "state", "temporary"):
         (config.folder / name).mkdir(parents=True, exist_ok=True)
     (config.folder / "nginx.conf").write_text(nginx_configuration(config))
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told:
-        told.bind(str(log))
-        log.chmod(0o622)  # run as root, by hand, nginx's workers are somebody else
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as access_log:
+        access_log.bind(str(log))
+        log.chmod(0o622)  # if root started this by hand, nginx's workers have another user
         program = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin") or "nginx"
         try:
             nginx = subprocess.Popen([program, "-p", str(config.folder), "-c", str(config.folder / "nginx.conf")])
@@ -156,7 +156,7 @@ def served(config: Config) -> Iterator[tuple[subprocess.Popen[bytes], socket.soc
             raise FetchError(EXIT_FAILED, f"nginx: {error.strerror}") from None
         try:
             wait_for(nginx, config)
-            yield nginx, told
+            yield nginx, access_log
         finally:
             nginx.terminate()
             nginx.wait()
@@ -164,7 +164,7 @@ def served(config: Config) -> Iterator[tuple[subprocess.Popen[bytes], socket.soc
 
 
 def wait_for(nginx: subprocess.Popen[bytes], config: Config) -> None:
-    """Returns when every address takes connections."""
+    """Returns when nginx accepts connections on every address. Raises FetchError if it does not."""
     deadline = time.monotonic() + START_S
     for address in config.listen:
         while True:
@@ -181,13 +181,13 @@ def wait_for(nginx: subprocess.Popen[bytes], config: Config) -> None:
 
 def serve(config: Config) -> None:
     """Serves until no more requests arrive. Raises FetchError if nginx exits by itself."""
-    with served(config) as (nginx, told):
+    with served(config) as (nginx, access_log):
         notify(f"READY=1\nSTATUS=serving on port {config.port}")
-        told.settimeout(1.0)
+        access_log.settimeout(1.0)
         asked = time.monotonic()
         while nginx.poll() is None:
             try:
-                told.recv(2**16)
+                access_log.recv(2**16)
                 asked = time.monotonic()
             except TimeoutError:
                 if config.idle_s and time.monotonic() - asked > config.idle_s:
@@ -198,14 +198,14 @@ def serve(config: Config) -> None:
 
 
 def stop_on_signal(number: int, _frame: object) -> NoReturn:
-    """Turns the first signal into the end."""
+    """Ends the program at the first signal."""
     for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(each, signal.SIG_IGN)
     raise FetchError(128 + number, f"stopped by {signal.Signals(number).name}")
 
 
 def main(arguments: list[str]) -> int:
-    """The command line; returns the exit code."""
+    """Parses the command line and runs; returns the exit code."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, stop_on_signal)
     os.umask(0o022)

@@ -1,9 +1,9 @@
-"""A download in which hosts of a fleet share: each file comes from the hub once, and from peers everywhere else.
+"""A download shared by the hosts of a fleet: one host gets each file from the hub, all others get it from peers.
 
-Nobody is in charge. Each host takes from its peers what they have, and from the hub what is its turn by `swarm_order`;
-where the peer whose turn it is makes no progress, the next one takes over. Every host ends with all files as long as
-the hub or any peers that together have them can be reached. What a peer says or sends slows a download down by a
-bounded time: it is compared with what the hub gives here. Part of fetch_weights.py.
+No host coordinates. Each host downloads from its peers what they have, and from the hub the files whose turn it has by
+`swarm_order`; if the peer whose turn it is makes no progress, the next one takes over. Every host gets all files as
+long as it can reach the hub, or peers that together have all of them. A faulty peer delays a download by a bounded
+time only, as rigup compares it with the hub. Part of fetch_weights.py.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ BUSY = 503
 
 @dataclass
 class Active:
-    """A transfer that runs. view: the peer that it comes from, None for the hub. before: the part's size then.
+    """A running transfer. view: the peer that it comes from, None for the hub. before: the part's size at the start.
 
-    mark: when its pace was last measured, and the part's size then.
+    mark: the time and the part's size when its speed was last measured.
     """
 
     file: File
@@ -60,12 +60,12 @@ class Active:
 
     @property
     def source(self) -> str:
-        """Where it comes from, by name."""
+        """The name of the source."""
         return self.view.name if self.view else HUB
 
 
 class PeerDownload:
-    """One host's side of it, for the files of one `Download`."""
+    """One host's side of a shared download, for the files of one `Download`."""
 
     def __init__(self, fetch: Download, lock: int) -> None:
         job = fetch.job
@@ -78,19 +78,19 @@ class PeerDownload:
         self.active: dict[str, Active] = {}
         self.taken: Counter[str] = Counter()
         self.moved = time.monotonic()
-        self.told, self.begun = 0.0, 0
+        self.state_written, self.begun = 0.0, 0
         self.banned: set[str] = set()
         self.lan_transfers = 1 if job.lan_bytes_per_second else job.parallel
 
     def close(self) -> None:
-        """Kills what runs, and tells the peers no more."""
+        """Kills running transfers, and stops updating peers."""
         self.curls.close()
         self.hub.clear()
         self.peers.end()
         self.tell(final=True)
 
     def download(self) -> None:
-        """Returns when nothing is pending and everything is verified. Raises FetchError where that cannot be."""
+        """Returns when every file is verified. Raises FetchError if that is impossible."""
         fetch = self.fetch
         for file in fetch.job.files:
             self.turns.files[file.path].sources = {EARLIER} if size_of(fetch.part(file)) else set()
@@ -116,7 +116,7 @@ class PeerDownload:
         self.tell(final=True)
 
     def look(self) -> None:
-        """Notes which peers answer, and names those that said what cannot be."""
+        """Updates which peers answer, and bans those with an impossible state."""
         now = time.monotonic()
         for view in self.peers.views:
             if view.banned and view.name not in self.banned:
@@ -126,16 +126,16 @@ class PeerDownload:
         ]
 
     def open_files(self) -> list[File]:
-        """What is pending and not on its way."""
+        """The pending files without a transfer."""
         return [file for path, file in self.fetch.pending.items() if path not in self.active]
 
     @property
     def hub_is_useless(self) -> bool:
-        """Whether nothing comes from the hub: slow peers are better then."""
+        """Whether the hub delivers nothing: then slow peers are better."""
         return bool(self.hub.error or self.hub.tries)
 
     def begin_from_peers(self) -> None:
-        """Takes what peers have, what fewest have first, each from the peer that is asked for least."""
+        """Starts transfers from peers: the rarest files first, each from the peer with the fewest transfers."""
         loads = Counter(active.source for active in self.active.values() if active.view)
         files = {file.path: file for file in self.open_files()}
         sources = {path: self.turns.sources_of(file, self.hub_is_useless) for path, file in files.items()}
@@ -149,7 +149,7 @@ class PeerDownload:
             loads[view.name] += 1
 
     def begin_from_hub(self) -> None:
-        """Takes what is this host's turn, and what no peer has or makes progress with."""
+        """Starts transfers from the hub for files whose turn this host has and that no peer can deliver."""
         now = time.monotonic()
         if self.hub.error or now < self.hub.rests_until:
             return
@@ -172,7 +172,7 @@ class PeerDownload:
                 running += 1
 
     def begin(self, file: File, view: PeerView | None) -> None:
-        """Starts a transfer."""
+        """Starts a transfer; view: the peer, None for the hub."""
         fetch, job, part = self.fetch, self.fetch.job, self.fetch.part(file)
         part.parent.mkdir(parents=True, exist_ok=True)
         size = size_of(part) or 0
@@ -187,9 +187,9 @@ class PeerDownload:
         self.curls.begin(file.path, config, file.size)
 
     def leave_hub(self) -> None:
-        """Ends transfers from the hub of what a peer has by now, or gets from there and is further with.
+        """Stops hub transfers of files that a peer has, or that a peer gets from the hub and is further with.
 
-        What the hub will have given in a moment is waited for, whatever a peer says.
+        A transfer that will soon be complete continues in any case.
         """
         for path, active in list(self.active.items()):
             if active.view is not None:
@@ -207,9 +207,9 @@ class PeerDownload:
                     self.stop(path)
 
     def compare_with_hub(self) -> None:
-        """Leaves peers for the hub that give, or say that they get, far less than it gives here; samples it if need be.
+        """Switches from peers to the hub if they are, or claim to be, far slower; samples the hub's speed if needed.
 
-        Each of them is named. Without a hub nobody is too slow.
+        Each such peer is reported. If the hub is unusable, no peer is too slow.
         """
         now, patience_s = time.monotonic(), self.turns.patience_s
         unmeasured: File | None = None
@@ -241,19 +241,19 @@ class PeerDownload:
             self.end_sample()
 
     def end_sample(self) -> None:
-        """Notes what a sample of the hub brought, which counts as taken from it."""
+        """Records a sample of the hub, whose bytes count as taken from the hub."""
         if count := self.hub.end_sample():
             self.taken[HUB] += count
 
     def stop(self, path: str) -> None:
-        """Ends a transfer; what came stays. It may have become whole before it could be ended."""
+        """Stops a transfer and keeps its part. The part may have become complete meanwhile."""
         active = self.active.pop(path)
         self.curls.end(path)
         if self.count(active) == active.file.size:
             self.fetch.verify(active.file, self.fetch.part(active.file))
 
     def count(self, active: Active) -> int:
-        """Notes what a transfer has brought; returns the part's size."""
+        """Records how much a transfer has delivered; returns the part's size."""
         size = size_of(self.fetch.part(active.file)) or 0
         if size > active.before:
             self.taken[active.source] += size - active.before
@@ -265,7 +265,7 @@ class PeerDownload:
         return size
 
     def judge(self, active: Active, transfer: curl.Transfer) -> None:
-        """What a transfer's end means."""
+        """Acts on the end of a transfer."""
         size = self.count(active)
         if active.view is not None:
             return self.judge_peer(active.file, active.view, transfer, size)
@@ -283,7 +283,7 @@ class PeerDownload:
             self.hub.tries += 1
 
     def judge_peer(self, file: File, view: PeerView, transfer: curl.Transfer, size: int) -> None:
-        """What the end of a transfer from a peer means for the file, and for the peer."""
+        """Acts on the end of a transfer from a peer, for the file and for the peer."""
         part, reason = self.fetch.part(file), transfer.message or f"{size} bytes instead of {file.size}"
         if transfer.code == 0 and size == file.size:
             view.worked()
@@ -305,7 +305,7 @@ class PeerDownload:
                 self.turns.files[file.path].sources.clear()
 
     def attribute_corruption(self, file: File, found: str) -> bool:
-        """Whether a wrong hash may be a peer's doing. One that sent all of it is banned; others are suspected."""
+        """Whether a peer may have caused a wrong hash. The only source of a file is banned; several are suspected."""
         entry = self.turns.files[file.path]
         sources, entry.sources = entry.sources, set()
         views = [view for view in self.peers.views if view.name in sources]
@@ -317,26 +317,28 @@ class PeerDownload:
         return bool(views)
 
     def ban(self, view: PeerView, why: str) -> None:
-        """Takes nothing more from a peer, and believes nothing that it says."""
+        """Takes nothing more from a peer, and ignores its state."""
         view.banned = why
         self.banned.add(view.name)
         self.say(f"{view.name} is banned: it {why}")
 
     def say(self, words: str) -> None:
-        """A line for the journal."""
+        """Prints a line for the journal."""
         print(words, file=sys.stderr, flush=True)
 
     def waits_for(self) -> str:
-        """What happens while nothing comes, in words that change as long as anything does."""
+        """The text shown while no data arrives; it changes as long as there is any progress."""
         if self.active or not self.fetch.pending:
             return ""
         if (left := self.hub.rests_until - time.monotonic()) > 0:
             return f"retrying the hub in {left:.0f} s"
-        said = sum(max((v.most.get(file.sha256, 0) for v in self.turns.live), default=0) for file in self.open_files())
-        return f"waiting for peers, which have {_megabytes(said)} of what is missing, after {self.begun} requests"
+        claimed = sum(
+            max((view.most.get(file.sha256, 0) for view in self.turns.live), default=0) for file in self.open_files()
+        )
+        return f"waiting for peers, which have {_megabytes(claimed)} of what is missing, after {self.begun} requests"
 
     def give_up_in_the_end(self) -> None:
-        """Raises FetchError when the hub is of no use, and no peer has or makes progress with what is missing."""
+        """Raises FetchError when the hub is unusable, and no peer has the missing files or makes progress with them."""
         if self.active or self.fetch.hashing or not self.fetch.pending:
             return
         if any(
@@ -348,16 +350,16 @@ class PeerDownload:
         if self.hub.error:
             raise self.hub.error
         if self.hub.tries >= self.fetch.job.attempts:
-            said = f"gave up after {self.hub.tries} tries without progress: {self.fetch.problem}"
-            raise FetchError(EXIT_FAILED, f"{said}; no peer has the missing parts")
+            problem = f"gave up after {self.hub.tries} tries without progress: {self.fetch.problem}"
+            raise FetchError(EXIT_FAILED, f"{problem}; no peer has the missing parts")
 
     def hub_bytes(self) -> int:
-        """What came from the hub so far."""
+        """The bytes received from the hub so far."""
         growing = (active for active in self.active.values() if active.view is None)
         return self.taken[HUB] + sum((size_of(self.fetch.part(a.file)) or 0) - a.before for a in growing)
 
     def shares(self) -> str:
-        """Where the bytes came from, in words."""
+        """A text that says how many bytes came from the hub and from peers."""
         growing = (active for active in self.active.values() if active.view)
         lan = sum(count for name, count in self.taken.items() if name != HUB)
         lan += sum((size_of(self.fetch.part(a.file)) or 0) - a.before for a in growing)
@@ -366,9 +368,9 @@ class PeerDownload:
     def tell(self, final: bool = False) -> None:
         """Writes the state, for the peers and for rigup."""
         now, fetch = time.monotonic(), self.fetch
-        if not final and now - self.told < TELL_S:
+        if not final and now - self.state_written < TELL_S:
             return
-        self.told = now
+        self.state_written = now
         growing = {a.file.sha256: size_of(fetch.part(a.file)) or 0 for a in self.active.values() if a.view is None}
         claimed = (
             []

@@ -1,6 +1,6 @@
-"""Whose turn it is to ask the hub for a file, as one host sees its peers: who has it, who is getting it, who is quiet.
+"""Which host may ask the hub for a file, as one host sees its peers: which has it, is getting it, or is quiet.
 
-Part of fetch_weights.py, for downloads that hosts share. Python 3.10 standard library only.
+Part of fetch_weights.py, for shared downloads. Python 3.10 standard library only.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ else:
 
 @dataclass
 class Entry:
-    """One file as this host sees it. rank: how many hosts' turn at the hub comes before; place: in its own order.
+    """One file as this host sees it. rank: how many hosts come first at the hub; place: position in this host's order.
 
-    sources: where the bytes came from, by name. avoided: peers that may have sent wrong ones. opened: since when it may
-    come from the hub. grew: when it last did here.
+    sources: names of the bytes' sources. avoided: peers that may have sent corrupt bytes. opened: since when the file
+    may come from the hub. grew: when its part last grew on this host.
     """
 
     rank: int
@@ -36,7 +36,7 @@ class Entry:
 
 
 class Turns:
-    """What one host knows of its peers and of each file.
+    """What one host knows about its peers and each file.
 
     live: the peers that answer. began: when all of them had been asked once.
     """
@@ -52,11 +52,11 @@ class Turns:
 
     @property
     def patience_s(self) -> float:
-        """How long a file may lie still before the next host's turn comes."""
+        """How long a file may make no progress before the next host takes over."""
         return self.sharing.patience_s
 
     def turn(self, file: File) -> int:
-        """How many come first: those with an earlier turn that answer; all others together count as one."""
+        """How many hosts come first: those earlier in the order that answer; all that do not answer count as one."""
         count, mine = len(self.sharing.fetchers), self.sharing.fetchers.index(self.sharing.name)
         first = self.files[file.path].rank
         earlier = {self.sharing.fetchers[(mine - step) % count] for step in range(1, first + 1)}
@@ -64,12 +64,12 @@ class Turns:
         return len(answering) + (1 if earlier - answering else 0)
 
     def offered(self, file: File) -> bool:
-        """Whether a peer that can be trusted with it has it, though it may be busy now."""
+        """Whether a trusted peer has the file, even if the peer is busy now."""
         avoided = self.files[file.path].avoided
         return any(view.is_trusted_with(file.sha256) and view.name not in avoided for view in self.live)
 
     def ahead(self, file: File, count: int) -> bool:
-        """Whether a peer that makes progress with this file at the hub is to have it, rather than this host."""
+        """Whether a peer gets this file from the hub, makes progress, and takes precedence over this host."""
         now, rank = time.monotonic(), self.files[file.path].rank
         fetchers = self.sharing.fetchers
         own = fetchers.index(self.sharing.name)
@@ -84,7 +84,7 @@ class Turns:
         return order.gives_way((count, rank), others)
 
     def quiet_s(self, file: File, since: float = 0.0) -> float:
-        """Seconds without progress with a file, counted from `since` at the earliest."""
+        """Seconds without progress with a file on any host, counted from `since` at the earliest."""
         now, most = time.monotonic(), self.patience_s + file.size / HASHED_PER_S
         moved = [self.began, since, self.files[file.path].grew]
         for view in self.live:
@@ -98,13 +98,13 @@ class Turns:
         return now - max(moved)
 
     def sources_of(self, file: File, slow_too: bool) -> list[PeerView]:
-        """The peers that a file can be taken from now; slow_too: where the hub is of no use."""
+        """The peers that offer a file now; slow_too: include slow ones, if the hub is unusable."""
         now, avoided = time.monotonic(), self.files[file.path].avoided
         views = [view for view in self.live if view.offers(file.sha256, now) and view.name not in avoided]
         return [view for view in views if slow_too or not view.slow]
 
     def is_next(self, file: File, count: int) -> bool:
-        """Whether it is this host that is to ask the hub for a file now, of which it has so many bytes."""
+        """Whether this host must ask the hub for a file now; count: bytes of it that this host has."""
         quiet_s = self.quiet_s(file, self.files[file.path].opened)
         if self.offered(file) or not order.may_ask_hub(self.turn(file), quiet_s, self.patience_s):
             return False

@@ -1,7 +1,7 @@
-"""What a folder of weights should hold (the job), what it was found to hold (the receipt), and whether the two agree.
+"""The job (which files a folder of weights should hold), the receipt (which were verified), and the comparison.
 
-Part of fetch_weights.py: the two lie side by side on a host. By itself it reads a job from standard input and says what
-`fetch_weights.py --check` says, in half the time. Python 3.10 standard library only.
+Part of fetch_weights.py, which is in the same folder on a host. As a program it reads a job from standard input and
+prints the same as `fetch_weights.py --check`, in half the time. Python 3.10 standard library only.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ BLOCK = 2**20
 
 
 class FetchError(Exception):
-    """The program ends: one message for the last line of output, and the exit code."""
+    """Ends the program: one message for the last line of output, and the exit code."""
 
     def __init__(self, exit_code: int, message: str) -> None:
         super().__init__(message)
@@ -51,11 +51,11 @@ class File:
 
 @dataclass(frozen=True)
 class FetchJob:
-    """What to fetch from where, as read from the job file. A check needs no more than `folder` and `files`.
+    """What to download from where, as read from the job file. A check needs only `folder` and `files`.
 
-    reserve_bytes: what must stay free on the disk. attempts: tries without progress before giving up.
+    reserve_bytes: how much must stay free on the disk. attempts: tries without progress before giving up.
     stall_s: seconds without data before a transfer is cut. sharing: the host's part in a swarm, see peers.py.
-    hub_bytes_per_second, lan_bytes_per_second: of all transfers together from there, 0 for no limit.
+    hub_bytes_per_second, lan_bytes_per_second: the limit of all transfers from there together, 0 for no limit.
     """
 
     folder: Path
@@ -74,12 +74,12 @@ class FetchJob:
 
     @property
     def hub_transfers(self) -> int:
-        """How many files at a time come from the hub: each transfer is limited alone, so that a limit allows one."""
+        """How many files come from the hub at a time: a limit applies to each transfer, so with a limit only one."""
         return 1 if self.hub_bytes_per_second else max(1, min(16, self.parallel))
 
 
 class Download(Protocol):
-    """One run of a job, as the code sees it that takes files from peers. fetch_weights.py has it."""
+    """One run of a job, as the code for shared downloads uses it. fetch_weights.py implements it."""
 
     job: FetchJob
     pending: dict[str, File]
@@ -88,32 +88,32 @@ class Download(Protocol):
     doing: str
 
     def part(self, file: File) -> Path:
-        """Where a file grows."""
+        """The file into which a download is written."""
 
     def hub_transfer(self, file: File, part: Path | None = None) -> str:
-        """curl's configuration for a file from the hub; part: where it is to grow, if not where it belongs."""
+        """curl's configuration for a file from the hub; part: the file to write to, if not the usual one."""
 
     def verify(self, file: File, path: Path) -> None:
         """Hashes a file of the right size in the background."""
 
     def judge(self, file: File, transfer: Any) -> None:
-        """What the end of a transfer from the hub means."""
+        """Acts on the end of a transfer from the hub."""
 
     def settle(self, wait: bool) -> None:
-        """Accepts or rejects what was hashed."""
+        """Accepts or rejects hashed files."""
 
     def pause(self, tries: int) -> float:
-        """Seconds to leave the hub alone after so many tries without progress."""
+        """Seconds to pause after this many tries without progress."""
 
     def require_disk(self) -> None:
-        """Raises FetchError when what is missing does not fit."""
+        """Raises FetchError when the missing files do not fit."""
 
     def report(self, final: bool = False) -> None:
-        """Says how far it is."""
+        """Reports the progress."""
 
 
 def load_job(path: Path) -> FetchJob:
-    """Reads a job file ("-": standard input). Raises FetchError where it is none or a path would leave the folder."""
+    """Reads a job file ("-": standard input). Raises FetchError if it is invalid or a path would leave the folder."""
     try:
         data: dict[str, Any] = json.loads(sys.stdin.read() if str(path) == "-" else path.read_text())
         files = tuple(File(str(f["path"]), int(f["size"]), str(f["sha256"])) for f in data["files"])
@@ -135,7 +135,7 @@ def sync_folder(path: Path) -> None:
 
 
 def sync(path: Path, flags: int = 0) -> None:
-    """Returns when what a file or folder holds is on the disk."""
+    """Syncs a file's or folder's content to disk."""
     descriptor = os.open(path, os.O_RDONLY | flags)
     try:
         os.fsync(descriptor)
@@ -153,7 +153,7 @@ def hash_file(
 ) -> str:
     """The sha256 of a file, as hex. Raises InterruptedError soon after `stop` is set.
 
-    count_hashed: told of the bytes of each block.
+    count_hashed: called with the number of bytes of each block.
     """
     digest, buffer = hashlib.sha256(), memoryview(bytearray(BLOCK))
     with path.open("rb", buffering=0) as file:
@@ -167,27 +167,27 @@ def hash_file(
 
 
 class Receipt:
-    """What a folder holds, as verified: each file's size, sha256, mtime and inode, so that none is hashed again."""
+    """The verified files of a folder: size, sha256, mtime and inode of each, so that none is hashed again."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.entries: dict[str, dict[str, Any]] = {}
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # no receipt vouches for nothing
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # an invalid receipt is empty
             self.entries = {entry["path"]: entry for entry in json.loads((folder / RECEIPT).read_text())["files"]}
 
     def add(self, file: File) -> None:
-        """Notes a file that was just verified under its final name."""
+        """Adds a file that was just verified under its final name."""
         self.entries[file.path] = self._entry(file)
 
     def covers(self, file: File) -> bool:
-        """True when the file is there, is what the job wants, and nothing has touched it since it was verified."""
+        """True when the file exists, is the one that the job wants, and has not changed since it was verified."""
         try:
             return self.entries.get(file.path) == self._entry(file) and size_of(self.folder / file.path) == file.size
         except OSError:
             return False
 
     def write(self, job: FetchJob) -> None:
-        """Replaces the receipt on disk, in one step."""
+        """Replaces the receipt on disk atomically."""
         content = {"schema": 1, "repo": job.repo, "revision": job.revision}
         temporary = self.folder / (RECEIPT + ".new")
         with temporary.open("w") as file:
@@ -206,7 +206,7 @@ class Receipt:
 def check(job: FetchJob, deep: bool) -> dict[str, Any]:
     """Whether the folder holds the job's files, by the receipt; with `deep`, every file is hashed as well, in parallel.
 
-    deep: a file that was touched and is still right counts as right.
+    deep: a file that was touched but is still right counts as right.
     """
     receipt = Receipt(job.folder)
     there = [file for file in job.files if (job.folder / file.path).is_file()]

@@ -1,7 +1,7 @@
 """Node groups in a run: their plans bound to addresses, and their hosts kept in step.
 
-Hosts work at their own pace, each in its own greenlet. The hosts of a group wait for one another before any of them
-changes what all depend on. A group is not started if one of its hosts cannot take part.
+Each host works at its own pace in its own greenlet. The hosts of a group wait for one another before any of them makes
+a change that all depend on. A group is not started if one of its hosts cannot take part.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class GroupCoordinator:
         return list(zip(*(self.context.plans[name] for name in group.hosts), strict=True))
 
     def bound_nodes(self, host: str) -> dict[str, BoundNodes]:
-        """By service, the hosts of a host's node group with addresses; none before it is bound, or without a group."""
+        """The nodes of a host's group by service, with addresses; {} before binding, or without a group."""
         of = self.context.groups.of
         return self._bound.get(of[host].hosts, {}) if host in of else {}
 
@@ -101,7 +101,7 @@ class GroupCoordinator:
         return ()
 
     def _not_started(self, group: NodeGroup, absent: Mapping[str, str]) -> None:
-        """Fails the other hosts of a group of which some cannot take part."""
+        """Fails the other hosts of a group if some cannot take part."""
         for name in group.hosts:
             result = self.context.results[name]
             if result.state in TAKES_PART:
@@ -155,10 +155,10 @@ class GroupCoordinator:
         )
 
     def answer(self, host: Host, plan: Plan, ask: Callable[[Host, Plan], Answer]) -> Answer | None:
-        """The answer of the head, by `ask`; None for a worker whose part runs and whose head has answered.
+        """The head's answer, by `ask`; None for a worker whose part runs and whose head has answered.
 
-        Records the health of each worker. Raises HostFailed: for the head with the workers that are missing, for a
-        worker with what is wrong with it or with its head.
+        Records the health of each worker. Raises HostFailed: for the head with the missing workers, for a worker with
+        its own problem or its head's.
         """
         group, name = self.context.groups.of[host.name], plan.service.name
         group.changing.leave(host.name)
@@ -167,9 +167,9 @@ class GroupCoordinator:
             return None
         health = self.context.results[host.name].worker_health
         problem = self._problem(host, plan)
-        told = group.asking.meet(host.name, f"{name}: runs", "", group.hosts)
-        missing = {other: said for other, said in told.said.items() if said}
-        missing |= {other: self.context.results[other].state for other in told.gone}
+        state = group.asking.meet(host.name, f"{name}: runs", "", group.hosts)
+        missing = {other: reason for other, reason in state.said.items() if reason}
+        missing |= {other: self.context.results[other].state for other in state.gone}
         try:
             answer = _ask_briefly(host, plan) if missing else ask(host, plan)
         except HostFailed as error:
@@ -185,21 +185,21 @@ class GroupCoordinator:
         return answer
 
     def _check_worker(self, host: Host, plan: Plan, group: NodeGroup) -> None:
-        """Whether a worker's part runs and its head answers. Raises HostFailed."""
+        """Checks that a worker's part runs and its head answers. Raises HostFailed."""
         name, head, health = plan.service.name, group.hosts[0], self.context.results[host.name].worker_health
         problem = self._problem(host, plan)
         group.asking.say(host.name, f"{name}: runs", problem)
-        told = group.asking.meet(host.name, f"{name}: answers", problem, (head, host.name))
+        state = group.asking.meet(host.name, f"{name}: answers", problem, (head, host.name))
         if problem:
             health[name] = problem
             raise HostFailed(f"{host.name}: {name}: {problem}", f"on the host: journalctl -u {unit_name(name)}")
-        if head in told.gone or told.said[head]:
+        if head in state.gone or state.said[head]:
             health[name] = f"{NO_ANSWER} of {head}"
             raise HostFailed(f"{host.name}: {name}: its head {head} does not answer")
         health[name] = WORKER_READY
 
     def _problem(self, host: Host, plan: Plan) -> str:
-        """Why this host's part does not run, as far as its probe shows; "" if it was started in this run."""
+        """The problem of this host's part, from its probe; "" if this run has started it."""
         probe, name = self.context.results[host.name].probe, plan.service.name
         if name in state_of(host, Joined).services or probe is None:
             return ""
@@ -212,12 +212,12 @@ class GroupCoordinator:
 
 
 def _ask_briefly(host: Host, plan: Plan) -> Answer:
-    """The answer of a head whose workers are missing; it may never come."""
+    """The answer of a head whose workers are missing; it may never arrive."""
     return ask_service(host, plan, max_tokens=1, wait_s=WITHOUT_WORKERS_SECONDS, timeout_s=WITHOUT_WORKERS_SECONDS)
 
 
 def check_earlier_release(
     host: Host, manifest: Mapping[str, Any], service: str, wait_s: float = RELEASE_SECONDS
 ) -> None:
-    """Sends a request to a release that was put back, at the address that its argv names."""
+    """Sends a request to a restored release, at the address in its argv."""
     ask_release(host, service, manifest.get("command") or (), wait_s)

@@ -1,4 +1,4 @@
-"""The node groups of a run: which hosts serve together, and where they wait for one another."""
+"""The node groups of a run: which hosts serve together, and the barriers at which they wait for one another."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rigup.run.result import TAKES_PART, HostResult
 class NodeGroup:
     """Hosts that serve together, by rank: the head, then the workers.
 
-    changing, asking: where they wait for one another to change, and to be asked.
+    changing, asking: the barriers for changes and for requests.
     """
 
     hosts: tuple[str, ...]
@@ -48,7 +48,7 @@ class NodeGroups:
     def begin(self, results: Mapping[str, HostResult], hosts: list[Host]) -> list[Host]:
         """Starts a new phase with these hosts. Returns them with the hosts of each group next to each other.
 
-        Otherwise the first hosts of many groups could fill the pool, each waiting for a host that cannot begin.
+        Otherwise the first hosts of many groups could fill the pool, each waiting for a host that cannot start.
         """
         names = {host.name for host in hosts}
         for group in self.all:
@@ -63,7 +63,7 @@ class NodeGroups:
             self.of[name].leave(name, absence(result))
 
     def units(self, names: Collection[str]) -> list[list[str]]:
-        """These hosts, in order, those of one group together."""
+        """These hosts in order, with those of one group together."""
         units: dict[str, list[str]] = {}
         for name in names:
             units.setdefault(self.of[name].hosts[0] if name in self.of else name, []).append(name)
@@ -71,7 +71,7 @@ class NodeGroups:
 
 
 def node_groups_in(plans: Mapping[str, Sequence[Plan]]) -> list[tuple[str, ...]]:
-    """The hosts of each service that spans several, by rank."""
+    """The hosts of each multi-host service, by rank."""
     return list(dict.fromkeys(tuple(n.host for n in plan.nodes) for of in plans.values() for plan in of if plan.nodes))
 
 

@@ -26,17 +26,17 @@ from rigup.run.context import RunContext
 LISTEN_SECONDS = 30
 CONNECT_SECONDS = 3
 ANY = 0
-"""A port that the kernel chooses, as engines open more of them while they run."""
+"""A port that the kernel chooses, as engines open such ports while they run."""
 
-# $1 seconds; then address and port in turn, tried side by side. bash is there on every Debian; nothing is sent.
+# $1 seconds; then addresses and ports, tried concurrently. Every Debian has bash; no data is sent.
 _CONNECT = r"""
 seconds=$1; shift
 try() {
-  said=$(timeout "$seconds" bash -c ': 3<>"/dev/tcp/$0/$1"' "$1" "$2" 2>&1) && status=0 || status=$?
+  output=$(timeout "$seconds" bash -c ': 3<>"/dev/tcp/$0/$1"' "$1" "$2" 2>&1) && status=0 || status=$?
   case $status in
     0) echo "$1 $2 ok";;
     124) echo "$1 $2 no answer within $seconds s";;
-    *) echo "$1 $2 $(printf '%s' "$said" | head -n 1 | sed 's/.*: //')";;
+    *) echo "$1 $2 $(printf '%s' "$output" | head -n 1 | sed 's/.*: //')";;
   esac
 }
 while [ $# -gt 1 ]; do try "$1" "$2" & shift 2; done
@@ -46,7 +46,7 @@ wait
 
 @dataclass(frozen=True)
 class Need:
-    """A port of `owner` that `caller` has to reach. what: its purpose. port: ANY until something listens there."""
+    """A port of `owner` that `caller` must reach. what: its purpose. port: ANY for one that the kernel chooses."""
 
     owner: str
     caller: str
@@ -67,7 +67,7 @@ def check_reachable(
 ) -> dict[str, tuple[Finding, ...]]:
     """The ports that hosts of a node group cannot reach on one another; by host, without hosts that reach all.
 
-    hosts: by rank, connected. addresses: of each. Does not raise: a host that is lost meanwhile has a finding.
+    hosts: by rank, connected. addresses: of each. Does not raise: a host that is lost meanwhile gets a finding.
     """
     trial = _Trial(context, hosts, addresses)
     try:
@@ -102,15 +102,15 @@ class _Trial:
         self.findings: dict[str, list[Finding]] = {name: [] for name in hosts}
 
     def each(self, step: Callable[[str], None]) -> None:
-        """Does a step for every host, side by side."""
+        """Does a step for every host concurrently."""
 
         def guarded(name: str) -> None:
             try:
                 with read_only():
                     step(name)
             except (HostFailed, ValueError, *CONNECTION_ERRORS) as error:
-                said = error.message if isinstance(error, HostFailed) else f"{type(error).__name__}: {error}"
-                self._find(name, f"its network could not be tested: {said}", "run the same command again")
+                problem = error.message if isinstance(error, HostFailed) else f"{type(error).__name__}: {error}"
+                self._find(name, f"its network could not be tested: {problem}", "run the same command again")
 
         gevent.joinall([gevent.spawn(guarded, name) for name in self.hosts], raise_error=True)
 
@@ -127,15 +127,15 @@ class _Trial:
             return
         program = program_file("listen_briefly.py").read_text()
         words = ("python3", "-IS", "-", str(LISTEN_SECONDS), self.addresses[name], *map(str, todo))
-        said = remote.run(self.hosts[name], *words, stdin=program)
-        lines = [line.partition(" ") for line in said.stdout.splitlines()]
+        output = remote.run(self.hosts[name], *words, stdin=program)
+        lines = [line.partition(" ") for line in output.stdout.splitlines()]
         process = next((rest for key, _, rest in lines if key == "pid"), "")
-        if not process.isdigit():  # it is killed in the end
-            raise HostFailed(said.last_line)
+        if not process.isdigit():  # the number is passed to kill at the end
+            raise HostFailed(output.last_line)
         ports_there = dict(self.listening[name].ports)
-        for asked, (said_port, _, what) in zip(todo, lines, strict=False):
+        for asked, (printed_port, _, what) in zip(todo, lines, strict=False):
             if what == "ok":
-                ports_there[asked] = count(said_port, 65535)
+                ports_there[asked] = count(printed_port, 65535)
             else:
                 self._find(name, f"cannot listen on port {asked}: {what}", "on the host: ss -ltnp")
         self.listening[name] = Listening(ports_there, process)
@@ -146,10 +146,10 @@ class _Trial:
         words = [word for owner, port in wanted for word in (self.addresses[owner], str(port))]
         if not words:
             return
-        said = remote.script(self.hosts[name], _CONNECT, str(CONNECT_SECONDS), *words, timeout=CONNECT_SECONDS + 60)
+        output = remote.script(self.hosts[name], _CONNECT, str(CONNECT_SECONDS), *words, timeout=CONNECT_SECONDS + 60)
         answers = {
             (words[0], words[1]): words[2]
-            for words in (line.split(" ", 2) for line in said.splitlines())
+            for words in (line.split(" ", 2) for line in output.splitlines())
             if len(words) == 3
         }
         for (owner, port), what in wanted.items():
@@ -167,7 +167,7 @@ class _Trial:
             remote.run(self.hosts[name], "kill", "-KILL", self.listening[name].process)
 
     def _taken(self, name: str, ports: list[int]) -> tuple[set[int], dict[int, str]]:
-        """Of these ports, those on which rigup's own services listen, and those in use otherwise, with the user."""
+        """Splits these ports into those of rigup's own services, and those that others use, with the program's name."""
         probe = self.probes[name]
         units = {layout.unit_name(service) for service in probe.current}
         there = [each for each in probe.listeners if each.port in ports]
@@ -176,7 +176,7 @@ class _Trial:
         return own, others
 
     def _wanted(self, name: str) -> dict[tuple[str, int], str]:
-        """The hosts and actual ports that a host has to reach, with their purpose."""
+        """The hosts and actual ports that a host must reach, with their purpose."""
         wanted: dict[tuple[str, int], str] = {}
         for need in self.needs:
             there = self.listening.get(need.owner, Listening({})).ports

@@ -1,6 +1,6 @@
-"""Weights that the hosts of a run download together: who takes part is set up before, and cleared away after.
+"""Weights that the hosts of a run download together: prepared before the download, cleaned up after it.
 
-While it runs the hosts manage by themselves (programs/weights/swarm.py), also without the controlling machine.
+During the download the hosts work on their own (programs/weights/swarm.py), even without the controlling machine.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ STARTED = ("failed", "unreachable", "refused", "cancelled", "changed", "unchange
 
 @dataclass
 class TransferSummary:
-    """What came of one group. taken: bytes by host and by source, "hub" or another host. told: what went wrong."""
+    """The result of one group. taken: bytes by host and by source, "hub" or another host. messages: problems."""
 
     repo: str
     quant: str
@@ -48,24 +48,24 @@ class TransferSummary:
 
     @property
     def hub_bytes(self) -> int:
-        """What all hosts together took from the hub."""
+        """The bytes that all hosts together took from the hub."""
         return sum(sources.get(HUB, 0) for sources in self.taken.values())
 
     @property
     def lan_bytes(self) -> int:
-        """What they took from one another."""
+        """The bytes that the hosts took from one another."""
         return sum(sum(sources.values()) for sources in self.taken.values()) - self.hub_bytes
 
 
 def planned_sharing(context: RunContext) -> tuple[DownloadGroup, ...]:
-    """The swarms of a run that was compared. Nobody is asked."""
-    settings = {name: said.weights or WeightsSettings() for name, said in context.settings.items()}
+    """The download groups of a run after its comparison. Runs nothing on hosts."""
+    settings = {name: of_host.weights or WeightsSettings() for name, of_host in context.settings.items()}
     names = set(context.results)
     return download_groups(context.plans, settings, _lacking(context, names), _ready(context, names))
 
 
 def _lacking(context: RunContext, names: Collection[str]) -> dict[str, set[str]]:
-    """The checkpoints that each of these hosts is about to get."""
+    """The checkpoints that each of these hosts is about to download."""
     found: dict[str, set[str]] = {}
     for name in names:
         steps = {change.step for change in context.results[name].changes if change.role == "weights"}
@@ -76,7 +76,7 @@ def _lacking(context: RunContext, names: Collection[str]) -> dict[str, set[str]]
 
 
 def _ready(context: RunContext, names: Collection[str]) -> set[str]:
-    """The hosts that have what they are not about to get, now that it is these hosts' turn."""
+    """The hosts that have all their other checkpoints, when it is the turn of `names`."""
     results = context.results
     waiting = {name for name, result in results.items() if result.state == "differs" and name not in names}
     fetching = {name for name in waiting if any(change.role == "weights" for change in results[name].changes)}
@@ -85,13 +85,13 @@ def _ready(context: RunContext, names: Collection[str]) -> set[str]:
 
 
 class WeightsDistribution:
-    """The swarms of one stretch of a context. A context manager around it; `tallies` are there afterwards."""
+    """A context manager around one execution of a run, for its download groups; it adds to `summaries` at the end."""
 
     def __init__(self, context: RunContext, names: Collection[str] | None, summaries: list[TransferSummary]) -> None:
         self.context = context
         self.summaries = summaries
         self.names = set(context.results if names is None else names)
-        self.settings = {name: said.weights or WeightsSettings() for name, said in context.settings.items()}
+        self.settings = {name: of_host.weights or WeightsSettings() for name, of_host in context.settings.items()}
         self.hosts = {host.name: host for host in context.state.inventory}
         self.found: tuple[DownloadGroup, ...] = ()
         self.groups: tuple[DownloadGroup, ...] = ()
@@ -133,29 +133,29 @@ class WeightsDistribution:
         for group in self.groups:
             self.summaries.append(self._summary(group))
         fetchers = {name for group in self.groups for name in group.fetchers}
-        # a lost connection leaves a download behind that goes on and needs the others: their servers end when idle
+        # after a lost connection a download continues and needs the other hosts: their servers end when idle
         if all(self._fetched(name) for name in fetchers) or jobs.cancelled():
             ending = {name for group in self.groups for name in group.members if not self.settings[name].keep}
             self._on_each({name for name in ending if sharing.serves(self.hosts[name])}, sharing.end)
 
     def _known_address(self, name: str) -> str | None:
-        """Where other hosts find one, as the inventory or this machine's own connection to it says.
+        """A host's address for other hosts, from the inventory or from this machine's connection to it.
 
-        Never as the host says: the others' servers answer this address.
+        Never from the host itself: the others' servers accept this address.
         """
         return self.settings[name].lan_address or ssh_address(self.hosts[name])
 
     def _unknown(self, group: DownloadGroup) -> list[str]:
-        """Why hosts that could take part in a group do not."""
+        """Messages about hosts that cannot take part in a group because their address is unknown."""
         return [
-            f"{name}: shares no weights, as no address is known at which other hosts can reach it; "
-            f'set one in the inventory: ("{name}", {{"lan_address": "192.168.1.10"}})'
+            f"{name}: shares no weights: its address for other hosts is unknown; "
+            f'set it in the inventory: ("{name}", {{"lan_address": "192.168.1.10"}})'
             for name in self.unknown
             if name in group.members
         ]
 
     def _not_shared(self, group: DownloadGroup) -> list[TransferSummary]:
-        """What is told of a group that is none, as too few of its hosts can be found."""
+        """Summaries with only messages, for a group that is not formed because too few addresses are known."""
         messages = self._unknown(group)
         if not messages:
             return []
@@ -165,16 +165,16 @@ class WeightsDistribution:
 
     @staticmethod
     def _without(group: DownloadGroup, found: Collection[str]) -> DownloadGroup:
-        """The group without hosts that nobody finds."""
+        """The group without hosts that were not found."""
         fetchers, complete = (
             tuple(name for name in names if name in found) for names in (group.fetchers, group.complete)
         )
         return DownloadGroup(group.key, group.checkpoint, fetchers, complete)
 
     def _servers(self, addresses: dict[str, str], own: dict[str, tuple[str, ...]]) -> dict[str, WeightsServer]:
-        """What each member serves to whom: the other members of its swarms, and itself, which looks whether it does.
+        """Each member's server: it allows the other members of its groups, and itself for the check after the start.
 
-        own: what hosts say of themselves: what their own servers bind.
+        own: addresses reported by the hosts themselves, used only to bind their own servers.
         """
         friends: dict[str, set[str]] = {}
         complete: dict[str, list[dict[str, Any]]] = {}
@@ -196,17 +196,17 @@ class WeightsDistribution:
         return found
 
     def _arriving(self, group: DownloadGroup, name: str) -> Callable[[], None]:
-        """What a host calls when all that this machine sends to it is there; it then waits for the others."""
+        """A function that a host calls when all uploads to it have finished; it waits for those of other hosts."""
 
         def arrived() -> None:
             there = self.arrived.setdefault(group.key, set())
             there.add(name)
-            # of more hosts than are worked on at a time, some would wait for others whose turn never comes
+            # if there are more hosts than run concurrently, some would wait for hosts that cannot start
             sending = (
                 self.context.settings[name].packages.wheelhouse is not None and len(group.fetchers) <= PARALLEL_HOSTS
             )
             while sending and not jobs.cancelled():
-                later = self.context.changed_elsewhere  # whose turn comes when this one's has ended
+                later = self.context.changed_elsewhere  # these hosts start only after this one has ended
                 late = [other for other in group.fetchers if other not in there and other not in later]
                 if all(self.context.results[other].state in STARTED for other in late):
                     return
@@ -216,7 +216,7 @@ class WeightsDistribution:
         return arrived
 
     def _on_each(self, names: Iterable[str], work: Callable[[Any], Any]) -> dict[str, Any]:
-        """What `work` returns on each of these hosts; those where it fails are left out, for they are no loss."""
+        """The results of `work` on each of these hosts, without hosts where it fails, as sharing is optional."""
 
         def quietly(host: Host) -> Any:
             try:
@@ -230,7 +230,7 @@ class WeightsDistribution:
         return {name: greenlet.value for name, greenlet in begun.items() if greenlet.value is not None}
 
     def _fetched(self, name: str) -> bool:
-        """Whether a host is through with its weights, in whatever way: none goes on by itself."""
+        """Whether a host has ended its download; after a lost connection it may continue by itself."""
         result = self.context.results[name]
         return result.ok or not any("connection lost" in error.message for error in result.errors)
 
@@ -238,7 +238,7 @@ class WeightsDistribution:
         size = sum(file.size for file in group.checkpoint.files)
         repo, quant = group.checkpoint.repo, group.checkpoint.quant
         summary = TransferSummary(repo, str(quant), group.fetchers, group.complete, size)
-        summary.messages += [said for found in self.found if found.key == group.key for said in self._unknown(found)]
+        summary.messages += [text for found in self.found if found.key == group.key for text in self._unknown(found)]
         states = self._on_each(group.fetchers, lambda host: sharing.sharing_state(host, group.key))
         for name in group.members:
             if problem := sharing.problem_of(self.hosts[name]):
@@ -252,12 +252,12 @@ class WeightsDistribution:
                     summary.messages.append(f"{name}: {other} could not serve weights: {why}")
         return summary
 
-    def _show_total(self, said: Progress) -> None:
-        """Adds up how far all hosts are, and says so."""
+    def _show_total(self, latest: Progress) -> None:
+        """Reports the total progress of all hosts."""
         fetchers = {name for group in self.groups for name in group.fetchers}
-        if self.over or said.host not in fetchers or said.step != "weights" or not said.total:
+        if self.over or latest.host not in fetchers or latest.step != "weights" or not latest.total:
             return
-        self.done[said.host] = (said.done, said.total)
+        self.done[latest.host] = (latest.done, latest.total)
         now = time.monotonic()
         if now - self.shown >= TOTAL_EVERY_SECONDS and len(self.done) > 1:
             self.shown = now

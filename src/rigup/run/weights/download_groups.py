@@ -1,4 +1,4 @@
-"""Which hosts of a run download the same checkpoint together, as far as the plans and probes tell."""
+"""Which hosts of a run download the same checkpoint together, according to plans and probes."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def download_groups(
     """
     found: dict[tuple[str, str], dict[str, Checkpoint]] = {}
     for name, of_host in plans.items():
-        said = settings[name]
+        own = settings[name]
         for plan in of_host:
             checkpoint = plan.checkpoint
-            if checkpoint is None or checkpoint.revision is None or not said.share:
+            if checkpoint is None or checkpoint.revision is None or not own.share:
                 continue
-            if sum(file.size for file in checkpoint.files) >= said.from_bytes:
-                found.setdefault((said.lan, checkpoint_key(checkpoint)), {})[name] = checkpoint
+            if sum(file.size for file in checkpoint.files) >= own.from_bytes:
+                found.setdefault((own.lan, checkpoint_key(checkpoint)), {})[name] = checkpoint
     made = []
     for (_, key), hosts in found.items():
         fetchers = tuple(name for name in hosts if key in lacking.get(name, ()))
@@ -55,6 +55,6 @@ def download_groups(
 
 
 def distinct(addresses: Mapping[str, str]) -> dict[str, str]:
-    """The addresses that only one host has: an address of several leads to one of them, as behind a router."""
+    """The addresses that belong to one host only: several hosts with one address are behind a router, for example."""
     owners = Counter(addresses.values())
     return {name: address for name, address in addresses.items() if owners[address] == 1}

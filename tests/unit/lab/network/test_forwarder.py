@@ -80,4 +80,4 @@ def test_a_port_that_another_server_has_is_said(
         taken = other.getsockname()[1]
         monkeypatch.setattr(addresses, "FORWARDED_PORTS", (taken,))
         asyncio.run(offer())
-    assert capsys.readouterr().out.startswith(f"127.77.254.11:{taken} is not b1's: ")
+    assert capsys.readouterr().out.startswith(f"127.77.254.11:{taken} is not forwarded to b1: ")

@@ -28,7 +28,7 @@ def test_what_is_no_size_is_that_hosts_failure(monkeypatch: pytest.MonkeyPatch, 
     with pytest.raises(HostFailed, match=r"^box: df /opt: ") as caught:
         remote.free_bytes(BOX, "/opt")
     assert len(caught.value.message) < 200
-    with pytest.raises(HostFailed, match=r"^box: what is there of the weights: "):
+    with pytest.raises(HostFailed, match=r"^box: sizes of the weights: "):
         upload._sizes(BOX, said, [{}])
 
 

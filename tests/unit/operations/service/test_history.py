@@ -51,7 +51,7 @@ def test_every_kind_of_difference_is_said() -> None:
         "+ B 2",
         "gpus changed",
     )
-    assert differences(kept(1), kept(2)) == ("the unit around it",)
+    assert differences(kept(1), kept(2)) == ("the unit file",)
 
 
 def test_the_one_before_that_answered_is_the_one_to_go_back_to() -> None:

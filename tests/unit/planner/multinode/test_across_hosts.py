@@ -321,7 +321,7 @@ WARNED: dict[str, tuple[object, dict[str, Any], str, str, str]] = {
         "1x GB10",
         VLLM,
         "unified-memory-hosts",
-        "vLLM takes 0.90 of the memory that it shares with the host; the head of two such hosts has run out of "
+        "vLLM takes 0.90 of the memory that it shares with the host; the head of two DGX Sparks has run out of "
         "memory after hours",
         'set flags {"--gpu-memory-utilization": 0.8} or less',
     ),

@@ -77,12 +77,13 @@ def test_host_memory_is_summed() -> None:
     assert first.verdict == "ok"
     (finding,) = second.refusals
     assert finding.rule == "host-memory"
-    assert finding.message.startswith(f"b needs {alone:,} MiB of host memory; of the rig's {short:g} GiB a leaves ")
+    assert finding.message.startswith(f"b needs {alone:,} MiB of host memory, but a leaves only ")
+    assert finding.message.endswith(f" MiB of the rig's {short:g} GiB")
 
 
 @pytest.mark.parametrize(
     ("memory", "whose"),
-    [(4, "the rig's 4 GiB"), (None, "the 4,096 MiB assumed for a rig that declares none")],
+    [(4, "the rig's 4 GiB"), (None, "the 4,096 MiB that rigup assumes")],
 )
 def test_what_a_machine_without_gpus_is_taken_to_have_is_shared_too(memory: float | None, whose: str) -> None:
     many = {"concurrency": 8}
@@ -91,7 +92,7 @@ def test_what_a_machine_without_gpus_is_taken_to_have_is_shared_too(memory: floa
     (finding,) = second.refusals
     left = 4096 - 512 - first.host_memory_mib
     needed = f"{first.host_memory_mib:,} MiB of host memory"
-    assert finding.message == f"b needs {needed}; of {whose} a leaves {left:,} MiB"
+    assert finding.message == f"b needs {needed}, but a leaves only {left:,} MiB of {whose}"
 
 
 def test_a_refused_plan_takes_nothing_from_the_others() -> None:

@@ -71,7 +71,7 @@ def test_a_pipeline_over_two_dgx_sparks_is_warned_of() -> None:
         if finding.rule == "pipeline-across-hosts"
     )
     assert found.message == (
-        "two such hosts have crashed as a two-stage pipeline; where they ran, they were hardly faster than one"
+        "two DGX Sparks have crashed as a two-stage pipeline; when they ran, they were hardly faster than one"
     )
     assert found.hint == "use tensor_parallel 2 if the model can be split that way"
     assert "unslothai/unsloth#10280" in found.source

@@ -131,8 +131,8 @@ def test_a_host_whose_address_nobody_knows_is_left_out_and_told(hosts: Hosts, mo
     (summary,) = hosts.summaries
     assert summary.fetchers == ("a",)
     assert summary.messages == [
-        "b: shares no weights, as no address is known at which other hosts can reach it; "
-        'set one in the inventory: ("b", {"lan_address": "192.168.1.10"})'
+        "b: shares no weights: its address for other hosts is unknown; "
+        'set it in the inventory: ("b", {"lan_address": "192.168.1.10"})'
     ]
 
 

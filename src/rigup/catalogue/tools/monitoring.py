@@ -1,4 +1,4 @@
-"""Exporters as facts: their names, matching versions, and which metrics need a key.
+"""Facts about exporters: their names, matching versions, and which metrics need a key.
 
 The figures live in `data/monitoring/exporters.toml`, each with its source.
 """
@@ -11,11 +11,11 @@ from pathlib import Path
 
 from rigup.units import Frozen
 
-FILE = Path(__file__).parent / "data" / "monitoring" / "exporters.toml"
+FILE = Path(__file__).parents[1] / "data" / "monitoring" / "exporters.toml"
 
 
 class NodeExporter(Frozen):
-    """Debian's exporter of a machine."""
+    """Debian's exporter for a machine."""
 
     package: str
     program: str
@@ -23,9 +23,9 @@ class NodeExporter(Frozen):
 
 
 class GpuExporter(Frozen):
-    """NVIDIA's exporter of GPUs.
+    """NVIDIA's exporter for GPUs.
 
-    listen_variable: of its environment, ADDRESS:PORT. systems: for which it is packaged, as `rig.os` has them.
+    listen_variable: the environment variable with ADDRESS:PORT. systems: those with a package, as in `rig.os`.
     versions: by package, with the epoch and without the package's revision.
     """
 
@@ -36,14 +36,14 @@ class GpuExporter(Frozen):
 
 
 class EngineMetrics(Frozen):
-    """key_wanted: the engines whose /metrics wants the API key that the service has."""
+    """key_wanted: the engines whose /metrics requires the service's API key."""
 
     key_wanted: tuple[str, ...]
     sources: dict[str, str]
 
 
 class ExporterFacts(Frozen):
-    """Everything that is known about exporters."""
+    """All facts about exporters."""
 
     node_exporter: NodeExporter
     gpu_exporter: GpuExporter

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from rigup.units import Frozen
 
-FILE = Path(__file__).parent / "data" / "evaluation.toml"
+FILE = Path(__file__).parents[1] / "data" / "evaluation.toml"
 
 
 class Evaluation(Frozen):
-    """project, extra: on the package index. excludes: packages that are left out. limit: questions of each task."""
+    """project, extra: on the package index. excludes: packages to leave out. limit: number of questions per task."""
 
     project: str
     extra: str

@@ -1,4 +1,4 @@
-"""The source of each engine's own tuner of fused-MoE kernels."""
+"""The source of each engine's tuner of fused-MoE kernels."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 
 from rigup.units import Frozen
 
-FILE = Path(__file__).parent / "data" / "tuners.toml"
+FILE = Path(__file__).parents[1] / "data" / "tuners.toml"
 
 
 class Tuner(Frozen):
     """One engine's tuner.
 
-    archive, root: of the source archive that holds it, as `lock.LockedSource` has them; {version} stands for the
-    release. files: below the root, the program first, then the modules that it imports.
+    archive, root: address and folder of the source archive, as in `lock.LockedSource`; {version} stands for the
+    release. files: paths below the root, the program first, then the modules that it imports.
     """
 
     archive: str

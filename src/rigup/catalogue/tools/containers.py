@@ -1,4 +1,4 @@
-"""Containers as facts: which podman each operating system has, and where NVIDIA's container toolkit comes from.
+"""Facts about containers: each operating system's podman, and the repository of NVIDIA's container toolkit.
 
 The figures live in `data/containers/podman.toml`, each with its source.
 """
@@ -15,7 +15,7 @@ from pydantic import Field
 from rigup.catalogue.drivers import Fingerprint
 from rigup.units import Frozen
 
-FILE = Path(__file__).parent / "data" / "containers" / "podman.toml"
+FILE = Path(__file__).parents[1] / "data" / "containers" / "podman.toml"
 
 
 class Podman(Frozen):
@@ -27,18 +27,18 @@ class Podman(Frozen):
     source: str
 
     def has_quadlet(self, os: str) -> bool:
-        """Whether the operating system's podman makes units of `.container` files; a system unknown here has none."""
-        from packaging.version import Version  # a run without images does not pay for it
+        """Whether the system's podman generates units from `.container` files; False for an unknown system."""
+        from packaging.version import Version  # imported only by runs with images
 
         there = self.versions.get(os)
         return there is not None and Version(there) >= Version(self.quadlet_since)
 
 
 class Toolkit(Frozen):
-    """NVIDIA's container toolkit: its repository, the key that signs it, and the one package and version of it.
+    """NVIDIA's container toolkit: its repository, its signing key, its package and the version that rigup installs.
 
-    address: of flat repositories, one folder for each Debian architecture. key_file: below it.
-    refresh_unit: rewrites the description of the GPUs; it runs by itself when driver or toolkit change.
+    address: of flat repositories, with one folder for each Debian architecture. key_file: path below the address.
+    refresh_unit: updates the description of the GPUs; it also runs by itself when the driver or the toolkit changes.
     """
 
     address: Annotated[str, Field(pattern=r"^https?://[^\s@]+$")]
@@ -51,7 +51,7 @@ class Toolkit(Frozen):
 
 
 class ContainerFacts(Frozen):
-    """Everything that is known about containers."""
+    """All facts about containers."""
 
     podman: Podman
     toolkit: Toolkit

@@ -24,9 +24,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "src"))
 
-from rigup.bench.client import BenchRequest, LevelWanted  # noqa: E402
+from rigup.bench.client import BenchRequest, LevelRequest  # noqa: E402
 from rigup.bench.local import follow_here  # noqa: E402
-from rigup.bench.result import Collected  # noqa: E402
+from rigup.bench.result import LineCollector  # noqa: E402
 
 MOCK = ROOT / "tests/unit/bench/mock_endpoint.py"
 STREAMS, REQUESTS, INPUT, OUTPUT = 1024, 4096, 128, 128
@@ -94,8 +94,8 @@ def measure_ours(requests: int) -> tuple[float, int]:
         most = max(most, said.get("open", 0))
 
     with Mock() as url:
-        wanted = BenchRequest((LevelWanted(STREAMS, INPUT, OUTPUT, requests=requests),), warmup=0)
-        collected = Collected("", watch)
+        wanted = BenchRequest((LevelRequest(STREAMS, INPUT, OUTPUT, requests=requests),), warmup=0)
+        collected = LineCollector("", watch)
         follow_here(wanted.request(url), collected)
     (level,) = collected.levels
     assert level["requests"]["counted"] == requests, level["failures"]

@@ -46,7 +46,7 @@ def driver(
         packages=packages,
         repository=repository,
         problem=problem,
-        strays=tuple(unpinned_packages(probe, plan)),
+        unpinned=tuple(unpinned_packages(probe, plan)),
     )
     problem = loading_problem(probe, plan)
     loaded = loaded_driver(

@@ -56,6 +56,6 @@ def service(
         check=check,
         check_earlier=check_earlier,
         restart=restart,
-        settle=(lambda host: release_of(rebind(host), build_name)) if rebind else None,
+        rebind=(lambda host: release_of(rebind(host), build_name)) if rebind else None,
         part=membership,
     )

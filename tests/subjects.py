@@ -128,8 +128,8 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
         "src/rigup/bench/store.py",
         "tests/lab/gpu_fleet.py",
         "tests/slow/chromium.py",
-        "tests/unit/cli/page_content.py",
-        "tests/unit/cli/test_page.py",
+        "tests/unit/cli/page/page_content.py",
+        "tests/unit/cli/page/test_document.py",
         *_MACHINES,
     ),
     "monitoring": (

@@ -58,7 +58,7 @@ def layers_text(numbers: Iterable[int]) -> str:
 
 
 def _run(numbers: list[int]) -> int:
-    """How many numbers, from the first on, have one distance; two alone are no run, unless they are neighbours."""
+    """How many numbers, from the first on, have one distance; two alone form a run only if they are neighbours."""
     length = min(2, len(numbers))
     while length < len(numbers) and numbers[length] - numbers[length - 1] == numbers[1] - numbers[0]:
         length += 1

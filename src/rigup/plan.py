@@ -223,6 +223,7 @@ class Plan(Frozen):
     """The decision for one service on one host. `verdict` "refused" leaves everything after `service` at its default.
 
     context: tokens. kv_tokens: how many tokens fit into the KV cache. host_memory_mib: host memory used.
+    runtime_mib: what of each GPU is counted for the engine's own process, so that a start can be held against it.
     command: argv[0] is relative to the build's folder, or the name of an image's program; paths under the weights root
     are absolute.
     driver: None if rigup does not manage the host's driver. driver_floor: the lowest branch that engine and cards
@@ -246,6 +247,7 @@ class Plan(Frozen):
     kv_cache_type: str | None = None
     kv_tokens: int | None = None
     memory: tuple[GpuMemory, ...] = ()
+    runtime_mib: int = 0
     host_memory_mib: int | None = None
     decode_tokens_per_second: Speed | None = None
     decode_at_concurrency: Speed | None = None

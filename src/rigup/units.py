@@ -48,9 +48,9 @@ def uptime_text(seconds: int | None) -> str:
     return f"{seconds}s"
 
 
-def time_text(moment: float) -> str:
+def time_text(timestamp: float) -> str:
     """A moment for people, from seconds since 1970: 2026-11-21 20:15:00 UTC."""
-    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(moment))
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(timestamp))
 
 
 def compute_capability(text: str) -> tuple[int, int]:

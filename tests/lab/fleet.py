@@ -232,5 +232,5 @@ class Fleet:
         """What a plain apply must do after anything: end well, the service answering and nothing else left running."""
         self.apply()
         assert self.host.answers()
-        assert self.host.jobs() == []
+        wait_for(lambda: self.host.jobs() == [], "the end of every job")
         assert self.host.part_bytes() == 0

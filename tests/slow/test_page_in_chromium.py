@@ -19,8 +19,8 @@ from rigup.lab.gpus.simulated import SimulatedGpus
 from tests.lab.fleet_fixtures import made_site
 from tests.lab.gpu_fleet import NEW, RIG, GpuFleet
 from tests.slow.chromium import Browser, browser, installed
-from tests.unit.cli.page_content import results
-from tests.unit.cli.test_page import FLEETS
+from tests.unit.cli.page.page_content import results
+from tests.unit.cli.page.test_document import FLEETS
 
 pytestmark = [pytest.mark.slow, pytest.mark.rests_on("the pages")]
 

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyinfra.context import ctx_host
 
-from rigup.connection import connections, handshake, lease, pyinfra_internals
+from rigup.connection import connections, handshake, lease
 from rigup.project.inventory import HostEntry, Project
 from rigup.run import runner
 from rigup.run.runner import Run
@@ -33,7 +34,7 @@ def local_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
 
     def make(roles: dict[str, Callable[[Path], None]]) -> Run:
         def provision(*_: Any) -> None:
-            name = pyinfra_internals.current_host().name
+            name = ctx_host.get().name
             roles[name](tmp_path / name)
 
         for name in roles:

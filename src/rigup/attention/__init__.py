@@ -11,6 +11,7 @@ from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Annotated, Union
 
 from pydantic import Field
+from pydantic_core import PydanticUndefined
 
 from rigup.attention.attention_class import AttentionClass
 
@@ -22,7 +23,7 @@ def _kinds() -> dict[str, type[AttentionClass]]:
     while left:
         for kind in left.pop().__subclasses__():
             left.append(kind)
-            if "kind" in kind.model_fields:
+            if kind.model_fields["kind"].default is not PydanticUndefined:
                 found[kind.model_fields["kind"].default] = kind
     return dict(sorted(found.items()))
 

@@ -52,6 +52,7 @@ class LayerCache:
 class AttentionClass(Frozen):
     """Layers of a model that are equal in what they keep. A subclass has `kind`, a literal with its own default."""
 
+    kind: str
     layers: LayerRange
 
     @abstractmethod

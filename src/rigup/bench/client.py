@@ -39,7 +39,7 @@ KINDS: dict[str, type[RigupError]] = {"input": InputError, "unreachable": Unreac
 
 
 @dataclass(frozen=True)
-class LevelWanted:
+class LevelRequest:
     """One level: concurrency, tokens of prompt and answer, and duration or number of requests."""
 
     concurrency: int
@@ -53,7 +53,7 @@ class LevelWanted:
 class BenchRequest:
     """What to measure. model: None for the endpoint's first. leave_out: skip levels that exceed the context."""
 
-    levels: tuple[LevelWanted, ...]
+    levels: tuple[LevelRequest, ...]
     model: str | None = None
     chat: bool = False
     warmup: int = 1

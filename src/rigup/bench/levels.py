@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
-from rigup.bench.client import LevelWanted
+from rigup.bench.client import LevelRequest
 from rigup.errors import InputError
 
 # by default 28,232 ports are available for connections between two addresses, and each may linger for a minute
@@ -64,10 +64,10 @@ def chosen(
     return replace(made, leave_out=made.leave_out and input is None)
 
 
-def levels(preset: Preset) -> tuple[LevelWanted, ...]:
+def levels(preset: Preset) -> tuple[LevelRequest, ...]:
     """The levels: every concurrency with the first length, then with the next one."""
     return tuple(
-        LevelWanted(concurrency, length, preset.output, preset.seconds, preset.requests)
+        LevelRequest(concurrency, length, preset.output, preset.seconds, preset.requests)
         for length, concurrency in product(preset.input, preset.concurrency)
     )
 

@@ -25,11 +25,11 @@ Number = Annotated[int | float, Field(ge=-1e15, le=1e15, allow_inf_nan=False)]
 Numbers = Annotated[list[Number], Field(max_length=MOST_PARTS)]
 
 
-class _Said(BaseModel):
+class _BenchOutput(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
 
-class EndpointLine(_Said):
+class EndpointLine(_BenchOutput):
     """The measured endpoint."""
 
     url: Text
@@ -43,7 +43,7 @@ class EndpointLine(_Said):
     counts_tokens: bool
 
 
-class ProgressLine(_Said):
+class ProgressLine(_BenchOutput):
     """Progress of a level."""
 
     concurrency: Count
@@ -59,7 +59,7 @@ class ProgressLine(_Said):
     tokens: Count
 
 
-class SkippedLine(_Said):
+class SkippedLine(_BenchOutput):
     """A level that exceeds the endpoint's context."""
 
     input: Count
@@ -67,7 +67,7 @@ class SkippedLine(_Said):
     why: Text
 
 
-class Requests(_Said):
+class RequestCounts(_BenchOutput):
     """Numbers of requests of a level."""
 
     counted: Count
@@ -76,14 +76,14 @@ class Requests(_Said):
     broken_off: Count
 
 
-class Rate(_Said):
+class Rate(_BenchOutput):
     """A rate per second, for the level and for parts of it."""
 
     mean: Number
     parts: Numbers
 
 
-class PartsLine(_Said):
+class PartsLine(_BenchOutput):
     """A distribution in parts of the level."""
 
     mean: Numbers
@@ -91,7 +91,7 @@ class PartsLine(_Said):
     p99: Numbers
 
 
-class LatencyLine(_Said):
+class LatencyLine(_BenchOutput):
     """A latency distribution in milliseconds."""
 
     count: Count
@@ -103,14 +103,14 @@ class LatencyLine(_Said):
     parts: PartsLine
 
 
-class Bounds(_Said):
+class Bounds(_BenchOutput):
     """Minimum and maximum."""
 
     least: Count
     most: Count
 
 
-class RequestLine(_Said):
+class RequestLine(_BenchOutput):
     """One request."""
 
     name: Text
@@ -122,7 +122,7 @@ class RequestLine(_Said):
     prompt_tokens: Count | None
 
 
-class EngineLoad(_Said):
+class EngineLoad(_BenchOutput):
     """The engine's load during the level, from its metrics."""
 
     running_most: Count
@@ -133,7 +133,7 @@ class EngineLoad(_Said):
     samples: Count
 
 
-class GpuLoad(_Said):
+class GpuLoad(_BenchOutput):
     """A GPU's load during the level."""
 
     gpu: Count
@@ -144,7 +144,7 @@ class GpuLoad(_Said):
     temperature_most_c: Number | None
 
 
-class Late(_Said):
+class Lateness(_BenchOutput):
     """How late packets were read, in milliseconds."""
 
     p50: Number
@@ -152,21 +152,21 @@ class Late(_Said):
     most: Number
 
 
-class ClientLoad(_Said):
+class ClientLoad(_BenchOutput):
     """Load of the client itself."""
 
     busy: Number
-    late_ms: Late | None
+    late_ms: Lateness | None
 
 
-class LevelLine(_Said):
+class LevelLine(_BenchOutput):
     """The result of one level."""
 
     concurrency: Count
     input: Count
     output: Count
     complete: bool
-    requests: Requests
+    requests: RequestCounts
     failures: Annotated[dict[Text, Count], Field(max_length=MOST_FAILURES)]
     window_s: Number
     output_tokens_per_second: Rate
@@ -185,22 +185,22 @@ class LevelLine(_Said):
     client: ClientLoad
 
 
-class Client(_Said):
+class ClientMachine(_BenchOutput):
     """The machine that ran the client."""
 
     python: Text
     machine: Text
 
 
-class End(_Said):
+class EndLine(_BenchOutput):
     """The last line."""
 
     complete: bool
     why: Text
-    client: Client
+    client: ClientMachine
 
 
-class Failure(_Said):
+class FailureLine(_BenchOutput):
     """The last line if the client failed."""
 
     kind: Literal["input", "unreachable", "failed"]
@@ -208,15 +208,15 @@ class Failure(_Said):
     hint: Text
 
 
-class Line(_Said):
+class Line(_BenchOutput):
     """One line: exactly one of these fields."""
 
     endpoint: EndpointLine | None = None
     progress: ProgressLine | None = None
     left_out: SkippedLine | None = None
     level: LevelLine | None = None
-    end: End | None = None
-    error: Failure | None = None
+    end: EndLine | None = None
+    error: FailureLine | None = None
 
 
 def read_line(line: str | bytes) -> Line | None:

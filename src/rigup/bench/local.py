@@ -10,13 +10,13 @@ import threading
 from typing import Any
 
 from rigup.bench.client import BOOT, program
-from rigup.bench.result import Collected
+from rigup.bench.result import LineCollector
 
 STOP_SECONDS = 30.0
 STOPPING = b"\nstopping: measured results are kept (press Ctrl-C again to quit at once)\n"
 
 
-def follow_here(request: dict[str, Any], collected: Collected) -> str:
+def follow_here(request: dict[str, Any], collected: LineCollector) -> str:
     """Runs the client; returns its last output if it ends early. The first Ctrl-C asks it for partial results."""
     with subprocess.Popen(
         [sys.executable, "-I", "-c", BOOT],
@@ -43,7 +43,7 @@ def follow_here(request: dict[str, Any], collected: Collected) -> str:
     return lines[-1] if lines else ""
 
 
-def _read(process: subprocess.Popen[str], collected: Collected) -> None:
+def _read(process: subprocess.Popen[str], collected: LineCollector) -> None:
     """Takes every line. A handler takes Ctrl-C: an exception could interrupt the processing of a line."""
     assert process.stdin and process.stdout
     to_program = process.stdin

@@ -16,7 +16,7 @@ LATE_MS = 20.0
 BUSY = 0.9
 
 
-class Collected:
+class LineCollector:
     """Takes lines as they arrive. where: prefix of messages, "gpu1.lan: chat: ". show: called with progress."""
 
     def __init__(self, where: str, show: Callable[[dict[str, Any]], None]) -> None:

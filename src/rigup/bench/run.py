@@ -15,7 +15,7 @@ from rigup import layout
 from rigup.bench.client import BOOT, BenchRequest, program
 from rigup.bench.lines import MOST_BYTES
 from rigup.bench.progress import show
-from rigup.bench.result import Collected
+from rigup.bench.result import LineCollector
 from rigup.errors import HostFailed
 from rigup.facts.probe import Probe
 from rigup.host import Host
@@ -35,7 +35,7 @@ MOST_SAID = 1 << 30
 def bench_service(host: Host, plan: BoundPlan, probe: Probe, wanted: BenchRequest) -> dict[str, Any]:
     """Measures one service of a host. Raises HostFailed, InputError or Unreachable on failure."""
     name = plan.service.name
-    collected = Collected(f"{host.name}: {name}: ", lambda state: show(host.name, name, state))
+    collected = LineCollector(f"{host.name}: {name}: ", lambda state: show(host.name, name, state))
     request = wanted.request(
         endpoint(plan),
         key_file=f"{layout.service_folder(name)}/api-key" if wants_key(plan.service) else None,
@@ -48,7 +48,7 @@ def bench_service(host: Host, plan: BoundPlan, probe: Probe, wanted: BenchReques
     return collected.result(wanted, about(host.name, plan, probe), last_words)
 
 
-def _follow(host: Host, request: dict[str, Any], collected: Collected) -> str:
+def _follow(host: Host, request: dict[str, Any], collected: LineCollector) -> str:
     """Runs the client on the host; returns its error output. Ctrl-C and a lost connection end it early."""
     command = StringCommand("python3", "-I", "-c", QuoteString(BOOT))
     sudo = bool(getattr(host.data, "_sudo", None) or host.state.config.SUDO)

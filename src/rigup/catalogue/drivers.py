@@ -58,7 +58,7 @@ class Packages(Frozen):
     sources: dict[str, str]
 
 
-class Held(Frozen):
+class HeldPackages(Frozen):
     """Patterns of packages to hold at the locked version, for apt's preferences and for unattended-upgrades."""
 
     patterns: tuple[str, ...]
@@ -89,7 +89,7 @@ class DriverFacts(Frozen):
     repository: NvidiaRepository
     distributions: tuple[SupportedSystem, ...]
     packages: Packages
-    held: Held
+    held: HeldPackages
     modules: Modules
     reserves: tuple[Reserve, ...]
 

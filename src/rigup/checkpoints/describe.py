@@ -136,8 +136,7 @@ def _safetensors(repository: Repository, name: str | None) -> tuple[Model, Check
     described = _count(paths)
     model = model_of(name or model_name(repository.name), config, sums, origin, described, extras)
     files = Files(sum(repository.files[path] for path in paths), len(paths), described=described)
-    method = said.get("quant_method", "") if said else ""
-    return model, _entry(repository, quant_name(scheme), model.name, scheme, files, sums, origin, extras, str(method))
+    return model, _entry(repository, quant_name(scheme), model.name, scheme, files, sums, origin, extras)
 
 
 def _gguf(repository: Repository, quant: str | None, name: str | None) -> tuple[Model, CheckpointEntry]:
@@ -163,7 +162,7 @@ def _gguf(repository: Repository, quant: str | None, name: str | None) -> tuple[
     model = model_of(name or model_name(repository.name), config, sums, origin, described, extras)
     size = sum(repository.files[path] for path in paths)
     files = Files(size, len(paths), paths[0], described)
-    return model, _entry(repository, quant, model.name, Gguf(), files, sums, origin, extras, "")
+    return model, _entry(repository, quant, model.name, Gguf(), files, sums, origin, extras)
 
 
 def _entry(
@@ -175,9 +174,8 @@ def _entry(
     sums: CheckpointSums,
     origin: Origin,
     extras: Extras,
-    method: str,
 ) -> CheckpointEntry:
-    more: dict[str, Any] = {"revision_seen": repository.revision, "quant_method": method, "notes": extras.notes}
+    more: dict[str, Any] = {"revision_seen": repository.revision, "notes": extras.notes}
     if extras.license:
         more["license"] = extras.license
     return checkpoint_of(repository.name, quant, model, scheme.catalogue, files, sums, origin, **more)

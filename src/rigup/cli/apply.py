@@ -8,7 +8,7 @@ import select
 import sys
 from typing import TYPE_CHECKING, Any
 
-from rigup.cli.output.typed_words import whole_number
+from rigup.cli.output.typed_words import add_number
 from rigup.cli.sessions import session as hosts
 from rigup.errors import InputError
 
@@ -35,7 +35,7 @@ Ctrl-C stops the long steps on the hosts; press it again to leave at once.
 exit codes: 0 every service is healthy, 1 a host failed, or declined, 2 usage error or no host reachable, 130 cancelled
 """
 
-LOOK_SECONDS = 0.2
+POLL_SECONDS = 0.2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,18 +54,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--break-lease", action="store_true", help="override another run's lease on a host")
     rolling = parser.add_argument_group("rolling changes")
-    rolling.add_argument(
-        "--rolling",
-        type=whole_number("--rolling"),
-        metavar="N",
-        help="change one host first, then N at a time, once the previous are healthy",
-    )
-    rolling.add_argument(
-        "--max-failures",
-        type=whole_number("--max-failures"),
-        metavar="M",
-        help="continue until more than M hosts have failed (default 0)",
-    )
+    add_number(rolling, "--rolling", "change one host first, then N at a time, once the previous are healthy")
+    add_number(rolling, "--max-failures", "continue until more than M hosts have failed (default 0)", metavar="M")
     rolling.add_argument("--resume", action="store_true", help="continue the rollout that stopped")
 
 
@@ -103,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
             if rollout:
                 rollout.rolling.end()
             if args.json:
-                _tell(results, rollout)
+                _show_results(results, rollout)
             return 1
         if args.reboot or not args.yes:
             reboots.permit()  # the confirmed list of changes names the steps that may reboot
@@ -113,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
             with view:
                 run.execute()
     if args.json:
-        _tell(results, rollout, _shares(run))
+        _show_results(results, rollout, _shares(run))
     else:
         summary.show_answers(results, QUESTION, console)
         _how_to_look_around(results, run.plans, console)
@@ -124,7 +114,9 @@ def run(args: argparse.Namespace) -> int:
     return 130 if rollout and jobs.cancelled() else exit_code(results)
 
 
-def _tell(results: list[HostResult], rollout: RollingApply | None, shares: dict[str, Any] | None = None) -> None:
+def _show_results(
+    results: list[HostResult], rollout: RollingApply | None, shares: dict[str, Any] | None = None
+) -> None:
     """Prints the results as JSON. If the user declined, hosts have the state "differs" or "not begun"."""
     from rigup.cli.output import results as summary
 
@@ -189,7 +181,7 @@ def says_yes(console: Any, question: str) -> bool:
     from rigup.operations.primitives import jobs
 
     console.print(f"{question} [y/N] ", end="", markup=False, highlight=False)
-    while not select.select([sys.stdin], [], [], LOOK_SECONDS)[0]:  # unlike input(), leases are renewed meanwhile
+    while not select.select([sys.stdin], [], [], POLL_SECONDS)[0]:  # unlike input(), leases are renewed meanwhile
         if jobs.cancelled():
             raise jobs.Cancelled("cancelled; nothing was changed")
     return sys.stdin.readline().strip().lower() in ("y", "yes")

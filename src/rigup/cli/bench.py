@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rigup.cli.output.typed_words import decimal_number, whole_number
+from rigup.cli.output.typed_words import add_number, decimal_number
 from rigup.cli.sessions import service_run
 from rigup.errors import InputError
 
@@ -43,23 +43,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--concurrency", metavar="N,N,...", help="set the numbers of concurrent requests, one level each"
     )
     parser.add_argument("--input", metavar="N,N,...", help="set the prompt lengths in tokens")
-    parser.add_argument("--output", type=whole_number("--output"), metavar="N", help="set the answer length in tokens")
+    add_number(parser, "--output", "set the answer length in tokens")
     parser.add_argument(
         "--seconds", type=decimal_number("--seconds"), metavar="S", help="measure each level for this long"
     )
-    parser.add_argument(
-        "--requests",
-        type=whole_number("--requests"),
-        metavar="N",
-        help="send this many requests per level instead of --seconds",
-    )
-    parser.add_argument(
-        "--warmup",
-        type=whole_number("--warmup"),
-        default=1,
-        metavar="N",
-        help="send N requests before the first level (default 1)",
-    )
+    add_number(parser, "--requests", "send this many requests per level instead of --seconds")
+    add_number(parser, "--warmup", "send N requests before the first level (default 1)", 1, 0, 1000)
     parser.add_argument(
         "--timeout",
         type=decimal_number("--timeout"),
@@ -90,9 +79,8 @@ def _check(args: argparse.Namespace) -> None:
     if args.csv == "-" and args.json:
         raise InputError("--csv - and --json both write to standard output", "name a file for the CSV")
     service_run.check(args)
-    for flag, value, least, most in (("--warmup", args.warmup, 0, 1000), ("--timeout", args.timeout, 1, 86_400)):
-        if not least <= value <= most:
-            raise InputError(f"{flag}: {value:g} is not between {least} and {most}", "omit it to use the default")
+    if not 1 <= args.timeout <= 86_400:
+        raise InputError(f"--timeout: {args.timeout:g} is not between 1 and 86,400", "omit it to use the default")
     if args.csv:
         check_writable(args.csv, "--csv")  # a measurement may take an hour
 
@@ -110,18 +98,18 @@ def _wanted(args: argparse.Namespace) -> BenchRequest:
 def _of_url(args: argparse.Namespace, wanted: BenchRequest) -> int:
     from rigup.bench.local import about_url, follow_here
     from rigup.bench.progress import show
-    from rigup.bench.result import Collected
+    from rigup.bench.result import LineCollector
     from rigup.cli.output import progress as live
     from rigup.operations.primitives import progress
 
     key = service_run.key_of(args)
     where = about_url(args.url, "")["host"]
-    collected = Collected("", lambda state: show(where, "", state))
+    collected = LineCollector("", lambda state: show(where, "", state))
     with live.view() as view:
         progress.listen(view.show)
         last_words = follow_here(wanted.request(args.url, key), collected)
     result = collected.result(wanted, about_url(args.url, collected.endpoint.get("model", "")), last_words)
-    return _tell(args, Path(), [result], [])
+    return _show_results(args, Path(), [result], [])
 
 
 def _of_inventory(args: argparse.Namespace, wanted: BenchRequest) -> int:
@@ -130,10 +118,10 @@ def _of_inventory(args: argparse.Namespace, wanted: BenchRequest) -> int:
 
         return partial(bench_service, wanted=wanted)
 
-    return _tell(args, *service_run.ask_services(args, prepare))
+    return _show_results(args, *service_run.ask_services(args, prepare))
 
 
-def _tell(args: argparse.Namespace, root: Path, measured: list[dict[str, Any]], results: list[Any]) -> int:
+def _show_results(args: argparse.Namespace, root: Path, measured: list[dict[str, Any]], results: list[Any]) -> int:
     """Stores and shows the measurements and the hosts that failed."""
     from rigup.bench.store import store
     from rigup.cli.output.bench import as_csv, show_result
@@ -143,15 +131,15 @@ def _tell(args: argparse.Namespace, root: Path, measured: list[dict[str, Any]], 
     from rigup.run.result import exit_code
 
     console = Console(stderr=args.json or args.csv == "-")
-    not_kept = service_run.tell(measured, results, show_result, partial(store, root), console, args.json)
+    failure = service_run.store_and_show(measured, results, show_result, partial(store, root), console, args.json)
     if args.csv:
         try:
             write_page(args.csv, as_csv(measured), "--csv")
         except InputError as error:  # the disk has filled up; the results are on standard output already
             show_error(error, as_json=False)
-            not_kept = error.exit_code
-    if not_kept:
-        return not_kept
+            failure = error.exit_code
+    if failure:
+        return failure
     if any(result["why"] == "stopped" for result in measured):
         return 130
     silent = any(

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rigup.cli.output.typed_words import whole_number
+from rigup.cli.output.typed_words import add_number
 from rigup.cli.sessions import service_run
 from rigup.cli.sessions import session as hosts
 from rigup.errors import InputError
@@ -33,7 +33,6 @@ exit codes: 0 evaluated (--compare: nothing significantly worse), 1 a host or th
 2 usage error or no host reachable, 130 cancelled
 """
 TASK = re.compile(r"[\w.+*-]+")
-NUMBERS = {"--few-shot": (0, 100), "--max-tokens": (1, 1_000_000), "--concurrency": (1, 1024), "--timeout": (1, 86_400)}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,32 +42,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--questions", metavar="N", help='ask N questions per task, or "all" (default 200)')
     parser.add_argument("--include-path", metavar="DIR", help="also look for tasks in this folder")
     parser.add_argument("--completions", action="store_true", help="send plain prompts without the chat template")
-    parser.add_argument(
-        "--few-shot",
-        type=whole_number("--few-shot"),
-        metavar="N",
-        help="put N examples before each question (default: the task's)",
-    )
-    parser.add_argument(
-        "--max-tokens",
-        type=whole_number("--max-tokens"),
-        metavar="N",
-        help="limit answers to N tokens (default: the task's)",
-    )
-    parser.add_argument(
-        "--concurrency",
-        type=whole_number("--concurrency"),
-        default=8,
-        metavar="N",
-        help="send N questions at once (default 8)",
-    )
-    parser.add_argument(
-        "--timeout",
-        type=whole_number("--timeout"),
-        default=600,
-        metavar="S",
-        help="fail an answer that takes longer (default 600)",
-    )
+    add_number(parser, "--few-shot", "put N examples before each question (default: the task's)", None, 0, 100)
+    add_number(parser, "--max-tokens", "limit answers to N tokens (default: the task's)", None, 1, 1_000_000)
+    add_number(parser, "--concurrency", "send N questions at once (default 8)", 8, 1, 1024)
+    add_number(parser, "--timeout", "fail an answer that takes longer (default 600)", 600, 1, 86_400, metavar="S")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -84,10 +61,6 @@ def _wanted(args: argparse.Namespace) -> EvaluationRequest:
     from rigup.evaluation.harness import EvaluationRequest
 
     service_run.check(args)
-    for flag, (least, most) in NUMBERS.items():
-        value = getattr(args, flag.removeprefix("--").replace("-", "_"))
-        if value is not None and not least <= value <= most:
-            raise InputError(f"{flag}: {value} is not between {least} and {most:,}", "omit it to use the default")
     tasks = tuple(args.tasks.split(",")) if args.tasks is not None else evaluation().tasks
     for task in tasks:
         if not TASK.fullmatch(task):
@@ -122,10 +95,10 @@ def _harness(root: Path) -> tuple[Path, str]:
     """Returns the Python of the locked harness, installed if needed, and the harness version."""
     from rigup.lock import load_lock
     from rigup.project.inventory import LOCK
-    from rigup.sources.evaluation_environment import locked_harness, made_harness
+    from rigup.sources.evaluation_environment import install_harness, locked_harness
 
     locked, uv = locked_harness(load_lock(root / LOCK))
-    return made_harness(locked, uv, lambda line: print(line, file=sys.stderr)), locked.version
+    return install_harness(locked, uv, lambda line: print(line, file=sys.stderr)), locked.version
 
 
 def _of_url(args: argparse.Namespace, wanted: EvaluationRequest) -> int:
@@ -143,7 +116,7 @@ def _of_url(args: argparse.Namespace, wanted: EvaluationRequest) -> int:
     with stop_on_signals(), live.view() as view:
         progress.listen(view.show)
         result = evaluated(args.url, key, about, python, version, wanted)
-    return _tell(args, Path(), [result], [])
+    return _show_results(args, Path(), [result], [])
 
 
 def _of_inventory(args: argparse.Namespace, wanted: EvaluationRequest) -> int:
@@ -153,18 +126,18 @@ def _of_inventory(args: argparse.Namespace, wanted: EvaluationRequest) -> int:
         python, version = _harness(root)
         return partial(evaluate_service, python=python, version=version, wanted=wanted)
 
-    return _tell(args, *service_run.ask_services(args, prepare))
+    return _show_results(args, *service_run.ask_services(args, prepare))
 
 
-def _tell(args: argparse.Namespace, root: Path, found: list[dict[str, Any]], results: list[Any]) -> int:
+def _show_results(args: argparse.Namespace, root: Path, found: list[dict[str, Any]], results: list[Any]) -> int:
     """Stores and shows the scores and the hosts that failed."""
     from rigup.cli.output.console import Console
     from rigup.cli.output.evaluation import show_result
     from rigup.evaluation.store import store
 
     console = Console(stderr=args.json, highlight=False)
-    not_kept = service_run.tell(found, results, show_result, partial(store, root), console, args.json)
-    return not_kept or ended(found, results)
+    failure = service_run.store_and_show(found, results, show_result, partial(store, root), console, args.json)
+    return failure or ended(found, results)
 
 
 def ended(found: list[dict[str, Any]], results: list[HostResult]) -> int:

@@ -95,14 +95,14 @@ def _verb(parser: argparse.ArgumentParser, function: object) -> None:
     parser.set_defaults(lab_run=function)
 
 
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
 def _up(args: argparse.Namespace) -> int:
     from rigup.lab.lab import Lab
 
-    lab = Lab.up(args.name, args.hosts, args.suite, args.disk, lab_gpu.rig_of(args.rig), say=_say)
+    lab = Lab.up(args.name, args.hosts, args.suite, args.disk, lab_gpu.rig_of(args.rig), log=_print)
     _show([lab], args.json)
     return 0
 
@@ -110,7 +110,7 @@ def _up(args: argparse.Namespace) -> int:
 def _list(args: argparse.Namespace) -> int:
     from rigup.lab.lab import Lab
 
-    _show(Lab.all(_say), args.json)
+    _show(Lab.all(_print), args.json)
     return 0
 
 
@@ -126,7 +126,7 @@ def _down(args: argparse.Namespace) -> int:
         raise InputError(f"lab down: several labs exist ({', '.join(names)})", "name one, or pass --all")
     for name in names:
         take_down(name)
-        _say(f"removed lab {name}")
+        _print(f"removed lab {name}")
     if args.json:
         print(json.dumps({"schema": 1, "down": names}))
     return 0
@@ -136,7 +136,7 @@ def _base(args: argparse.Namespace) -> int:
     from rigup.lab import base, prerequisites
 
     prerequisites.check()
-    path = base.image(base.ensure(args.suite, _say, args.fresh))
+    path = base.image(base.ensure(args.suite, _print, args.fresh))
     print(json.dumps({"schema": 1, "image": str(path)}) if args.json else path)
     return 0
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rigup.lockfile.entries import EntryChange
     from rigup.lockfile.lock import ResolvedLock
     from rigup.lockfile.resolver import Resolver
-    from rigup.lockfile.vendor import Vendored
+    from rigup.lockfile.vendor import VendoredFiles
 
 SCHEMA = 1
 SIGNS = {"added": "+", "moved": "~", "dropped": "-"}
@@ -88,8 +88,8 @@ def run(args: argparse.Namespace) -> int:
     if args.check:
         return _show_check(locking.stale(project, catalogue, whole), args.json)
     upgrade = Upgrade.read(args.upgrade) if args.upgrade else None
-    resolver = Resolver(project, catalogue, say=lambda line: print(line, file=sys.stderr))
-    resolver.catalogue = with_named_models(project, catalogue, resolver.hub, resolver.say)
+    resolver = Resolver(project, catalogue, log=lambda line: print(line, file=sys.stderr))
+    resolver.catalogue = with_named_models(project, catalogue, resolver.hub, resolver.log)
     resolved = locking.resolve_lock(project, resolver, upgrade, args.prune, whole)
     written = locking.write(resolved)
     if not args.json:
@@ -110,13 +110,13 @@ def run(args: argparse.Namespace) -> int:
     return failed.exit_code
 
 
-def vendored(args: argparse.Namespace, resolved: ResolvedLock, resolver: Resolver) -> Vendored:
+def vendored(args: argparse.Namespace, resolved: ResolvedLock, resolver: Resolver) -> VendoredFiles:
     """Downloads what the lock pins; prints a warning for each optional file that is missing."""
     from rigup.lockfile.vendor import vendor
 
     plans = {name[0]: plan for name, plan in resolved.needs.checkpoints.items()}
     hub_of = (lambda repo: resolver.hub_of(plans.get(repo))) if args.with_weights else None
-    done = vendor(resolved.after, args.vendor, resolver.say, hub_of)
+    done = vendor(resolved.after, args.vendor, resolver.log, hub_of)
     for line in done.beside:
         print(f"warning: {line}", file=sys.stderr)
     return done
@@ -142,7 +142,7 @@ def as_json(
     resolved: ResolvedLock,
     warnings: list[str],
     written: bool,
-    done: Vendored | None = None,
+    done: VendoredFiles | None = None,
     failed: RigupError | None = None,
 ) -> dict[str, Any]:
     """The result for scripts. Within a schema, keys are only added."""

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from rigup import layout
-from rigup.cli.output.typed_words import whole_number
+from rigup.cli.output.typed_words import add_number
 from rigup.cli.sessions import session as hosts
 
 if TYPE_CHECKING:
@@ -30,13 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--inventory", metavar="INVENTORY", help="inventory file (default: the only file in inventories/)"
     )
-    parser.add_argument(
-        "--last",
-        type=whole_number("--last", 1, 100_000),
-        default=10,
-        metavar="N",
-        help="show the last N applies (default 10)",
-    )
+    add_number(parser, "--last", "show the last N applies (default 10)", 10, 1, 100_000)
     parser.add_argument("--here", action="store_true", help="read this machine's records; do not contact the host")
     parser.add_argument("--json", action="store_true", help="print the records as JSON")
     hosts.add_sudo_password(parser)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rigup.cli.sessions import session as hosts
 
 if TYPE_CHECKING:
-    from rigup.monitoring.scrape_config import Scraping
+    from rigup.monitoring.scrape_config import ScrapeConfig
 
 EPILOG = """\
 examples:
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     return 0 if scraped.targets else 1
 
 
-def as_json(scraped: Scraping, written: list[Path]) -> dict[str, Any]:
+def as_json(scraped: ScrapeConfig, written: list[Path]) -> dict[str, Any]:
     """The targets for scripts; schema 1."""
     from dataclasses import asdict
 
@@ -78,7 +78,7 @@ def as_json(scraped: Scraping, written: list[Path]) -> dict[str, Any]:
     }
 
 
-def _write(folder: Path, scraped: Scraping, source: str, interval: int) -> list[Path]:
+def _write(folder: Path, scraped: ScrapeConfig, source: str, interval: int) -> list[Path]:
     from rigup.errors import InputError
     from rigup.monitoring.alerts import alerts_yml
     from rigup.monitoring.dashboard import dashboard
@@ -100,7 +100,7 @@ def _write(folder: Path, scraped: Scraping, source: str, interval: int) -> list[
     return [folder / name for name in files]
 
 
-def _warn(scraped: Scraping, folder: Path | None) -> None:
+def _warn(scraped: ScrapeConfig, folder: Path | None) -> None:
     """Prints manual steps to standard error: API keys to install, targets left out."""
     for target in scraped.targets:
         if target.key_file:

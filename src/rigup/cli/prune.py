@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rigup.cli.sessions import session as hosts
 
 if TYPE_CHECKING:
-    from rigup.run.prune import Pruning
+    from rigup.run.prune import PruneRun
 
 EPILOG = """\
 examples:
@@ -42,38 +42,38 @@ def run(args: argparse.Namespace) -> int:
     from rigup.cli.output.console import Console
     from rigup.connection.signals import stop_on_signals
     from rigup.operations.primitives import progress
-    from rigup.run.prune import Pruning
+    from rigup.run.prune import PruneRun
     from rigup.run.result import exit_code
 
-    _, opened = hosts.open_run(args, Pruning)
-    assert isinstance(opened, Pruning)
+    _, opened = hosts.open_run(args, PruneRun)
+    assert isinstance(opened, PruneRun)
     console = Console(stderr=args.json)
     pruning = opened
     with pruning, stop_on_signals():
         view = live.view()
         progress.listen(view.show)
         with view:
-            pruning.look(args.weights)
+            pruning.find_removals(args.weights)
         results = list(pruning.results.values())
         if summary.show_changes(results, console) and not args.yes and not agreed(console, "prune", "Remove these?"):
             if args.json:
-                _tell(pruning)
+                _show_results(pruning)
             return 1
         with view:
             pruning.remove()
     if args.json:
-        _tell(pruning)
+        _show_results(pruning)
     else:
         summary.show_results(results, console)
     return exit_code(results)
 
 
-def _tell(pruning: Pruning) -> None:
+def _show_results(pruning: PruneRun) -> None:
     json.dump(as_json(pruning), sys.stdout, indent=1)
     print()
 
 
-def as_json(pruning: Pruning) -> dict[str, Any]:
+def as_json(pruning: PruneRun) -> dict[str, Any]:
     """What was removed and what can still be removed, for scripts. Within a schema, keys are only added."""
     rows = []
     for name, result in pruning.results.items():

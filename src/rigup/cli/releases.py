@@ -12,8 +12,8 @@ from rigup.cli.sessions import session as hosts
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from rigup.operations.service.history import KeptRelease
-    from rigup.run.rollback import RollingBack
+    from rigup.operations.service.history import RetainedRelease
+    from rigup.run.rollback import RollbackRun
 
 EPILOG = """\
 examples:
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Reads and shows the releases; changes nothing."""
-    with open_rolling_back(args) as run:
+    with open_rollback_run(args) as run:
         run.connect(take_lease=False)
         run.read()
     from rigup.cli.output import results as summary
@@ -58,13 +58,13 @@ def run(args: argparse.Namespace) -> int:
     return exit_code(results)
 
 
-def open_rolling_back(args: argparse.Namespace) -> RollingBack:
+def open_rollback_run(args: argparse.Namespace) -> RollbackRun:
     """Opens a run over the selected hosts, without their plans."""
     hosts.patch_for_many_hosts()
     from rigup.connection.connections import Connections
     from rigup.project.inventory import load_project
     from rigup.project.node_groups import with_whole_groups
-    from rigup.run.rollback import RollingBack
+    from rigup.run.rollback import RollbackRun
     from rigup.settings import HostSettings
 
     project = with_whole_groups(load_project(args.inventory, args.limit))
@@ -72,10 +72,10 @@ def open_rolling_back(args: argparse.Namespace) -> RollingBack:
     names = [host.name for host in project.hosts]
     contact = Connections(project.data_by_host, password)
     contact.begin()
-    return RollingBack(project, dict.fromkeys(names, ()), dict.fromkeys(names, HostSettings()), password, contact)
+    return RollbackRun(project, dict.fromkeys(names, ()), dict.fromkeys(names, HostSettings()), password, contact)
 
 
-def show(host: str, found: dict[str, tuple[KeptRelease, ...]], console: Console) -> None:
+def show(host: str, found: dict[str, tuple[RetainedRelease, ...]], console: Console) -> None:
     """Prints a line per release, newest first, and its changes."""
     from rich.markup import escape
 
@@ -98,7 +98,7 @@ def show(host: str, found: dict[str, tuple[KeptRelease, ...]], console: Console)
                 console.print(f"       {escape(change)}", soft_wrap=True)
 
 
-def _json(kept: tuple[KeptRelease, ...]) -> list[dict[str, Any]]:
+def _json(kept: tuple[RetainedRelease, ...]) -> list[dict[str, Any]]:
     from rigup.operations.service.history import differences
     from rigup.units import time_text
 

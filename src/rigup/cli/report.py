@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rigup.plan import Plan
     from rigup.project.inventory import HostEntry, Project
     from rigup.report.redaction import Redactor
-    from rigup.run.inspection import Examination
+    from rigup.run.inspection import Inspection
 
 EPILOG = """\
 examples:
@@ -83,7 +83,7 @@ def _gathered(
 ) -> tuple[dict[str, Any], list[str], bool]:
     """The sections, the host's secrets, and whether the report is complete."""
     from rigup.cli.output.plan_json import plan_as_json
-    from rigup.cli.sessions.inspection import examination
+    from rigup.cli.sessions.inspection import open_inspection
 
     sections: dict[str, Any] = {
         "versions": _versions(project),
@@ -92,20 +92,20 @@ def _gathered(
         "last record here": _last_record(entry.name),
     }
     try:
-        with examination(args, lambda found: _examine(found)) as examined:
-            result, asked = examined.results[entry.name], examined.asked.get(entry.name)
+        with open_inspection(args, lambda found: _examine(found)) as inspected:
+            result, asked = inspected.results[entry.name], inspected.reports.get(entry.name)
             sections |= {
                 "errors": [{"message": error.message, "hint": error.hint} for error in result.errors],
                 "differs": {
                     "state": result.state,
                     "changes": [f"{change.role}: {change.step}" for change in result.changes],
-                    "drift": [drift.as_json() for drift in examined.drift[entry.name]],
+                    "drift": [drift.as_json() for drift in inspected.drift[entry.name]],
                 },
                 "probe": result.probe.as_json() if result.probe else None,
                 "last record there": asked.record if asked else "",
                 "journals": asked.journal if asked else "",
             }
-            secrets = [*(asked.secrets if asked else ()), examined.context.connections.sudo_password or ""]
+            secrets = [*(asked.secrets if asked else ()), inspected.context.connections.sudo_password or ""]
             return sections, secrets, asked is not None and not result.errors
     except RigupError as error:
         return sections | {"errors": [{"message": error.message, "hint": error.hint}]}, [], False
@@ -121,9 +121,9 @@ def _last_record(host: str) -> list[dict[str, Any]] | str:
         return error.message
 
 
-def _examine(examined: Examination) -> None:
-    examined.compare_all()
-    examined.ask_for_report()
+def _examine(inspected: Inspection) -> None:
+    inspected.compare_all()
+    inspected.ask_for_report()
 
 
 def _versions(project: Project) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from rigup.cli.sessions import session as hosts
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from rigup.run.rollback import RollingBack
+    from rigup.run.rollback import RollbackRun
 
 EPILOG = """\
 examples:
@@ -42,9 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Shows the steps, asks for confirmation, and rolls back."""
-    from rigup.cli.releases import open_rolling_back
+    from rigup.cli.releases import open_rollback_run
 
-    opened = open_rolling_back(args)
+    opened = open_rollback_run(args)
     from rigup.cli.apply import agreed
     from rigup.cli.output import progress as live
     from rigup.cli.output import results as summary
@@ -64,20 +64,20 @@ def run(args: argparse.Namespace) -> int:
         show_steps(run, console)
         if any(run.steps.values()) and not args.yes and not agreed(console, "rollback", "Roll back?"):
             if args.json:
-                _tell(run)
+                _show_results(run)
             return 1
         with view:
             run.go_back()
     results = list(run.results.values())
     if args.json:
-        _tell(run)
+        _show_results(run)
     else:
         summary.show_answers(results, QUESTION, console)
         summary.show_results(results, console)
     return exit_code(results)
 
 
-def _tell(run: RollingBack) -> None:
+def _show_results(run: RollbackRun) -> None:
     """Prints the results as JSON. If the user declined, hosts have the pending steps and the state "differs"."""
     from rigup.cli.output import results as summary
 
@@ -85,7 +85,7 @@ def _tell(run: RollingBack) -> None:
     print()
 
 
-def show_steps(run: RollingBack, console: Console) -> None:
+def show_steps(run: RollbackRun, console: Console) -> None:
     """Prints the steps by host and what each changes."""
     from rich.markup import escape
 

@@ -13,7 +13,7 @@ from rigup.cli.sessions import session as hosts
 from rigup.errors import InputError
 
 if TYPE_CHECKING:
-    from rigup.run.inspection import Examination
+    from rigup.run.inspection import Inspection
     from rigup.run.result import HostResult
 
 EPILOG = """\
@@ -61,7 +61,7 @@ def _seconds(text: str) -> float | str:
 
 def run(args: argparse.Namespace) -> int:
     """Asks every host and shows a line per service; repeats with --watch."""
-    from rigup.cli.sessions.inspection import examination
+    from rigup.cli.sessions.inspection import open_inspection
 
     if isinstance(args.watch, str):
         if args.inventory is not None:
@@ -71,18 +71,18 @@ def run(args: argparse.Namespace) -> int:
         from rigup.cli.page import status_page
 
         status_page.check(args)
-    with examination(args, lambda found: found.verify()) as examined:
+    with open_inspection(args, lambda found: found.verify()) as inspected:
         if args.watch is not None:
-            _watch(examined, args.watch, args.json)
+            _watch(inspected, args.watch, args.json)
             return 0
-        rows, results = _rows(examined)
-        page = status_page.page_of(examined, rows, args.limit) if args.html is not None else ""
+        rows, results = _rows(inspected)
+        page = status_page.page_of(inspected, rows, args.limit) if args.html is not None else ""
     from rigup.cli.output import results as summary
     from rigup.cli.output.console import Console
     from rigup.run.result import exit_code
 
     if args.json:
-        json.dump(said_as_json(rows, results), sys.stdout, indent=1)
+        json.dump(status_as_json(rows, results), sys.stdout, indent=1)
         print()
     else:
         page_on_stdout = args.html == "-"
@@ -95,28 +95,28 @@ def run(args: argparse.Namespace) -> int:
     return exit_code(results)
 
 
-def _rows(examined: Examination) -> tuple[list[dict[str, Any]], list[HostResult]]:
-    from rigup.cli.output.status_rows import left_over_row, row, settle, with_kernels
+def _rows(inspected: Inspection) -> tuple[list[dict[str, Any]], list[HostResult]]:
+    from rigup.cli.output.status_rows import left_over_row, row, set_states, with_kernels
     from rigup.run.kernel_status import kernels_of
     from rigup.run.measured_memory import memory_of
 
-    examined.note_drift()
-    kernels, memory = kernels_of(examined.context), memory_of(examined.context)
-    results = list(examined.results.values())
+    inspected.note_drift()
+    kernels, memory = kernels_of(inspected.context), memory_of(inspected.context)
+    results = list(inspected.results.values())
     rows: list[dict[str, Any]] = []
     for result in results:
-        drift = examined.drift[result.host]
-        for plan in examined.plans[result.host]:
+        drift = inspected.drift[result.host]
+        for plan in inspected.plans[result.host]:
             kernel = kernels.get((result.host, plan.service.name))
             measured = {"memory": memory.get((result.host, plan.service.name), [])}
             rows.append(with_kernels(row(result, plan, drift) | measured, plan, kernel))
         rows += [left_over_row(result, found) for found in drift if found.what == "not in the inventory"]
-    settle(results, rows)
-    examined.note_damage()
+    set_states(results, rows)
+    inspected.note_damage()
     return rows, results
 
 
-def said_as_json(rows: list[dict[str, Any]], results: list[HostResult]) -> dict[str, Any]:
+def status_as_json(rows: list[dict[str, Any]], results: list[HostResult]) -> dict[str, Any]:
     """The rows for scripts; schema 1. Errors are listed per host."""
     hosts = [
         {
@@ -129,7 +129,7 @@ def said_as_json(rows: list[dict[str, Any]], results: list[HostResult]) -> dict[
     return {"schema": 1, "hosts": hosts, "services": rows}
 
 
-def _watch(examined: Examination, seconds: float, as_json: bool) -> None:
+def _watch(inspected: Inspection, seconds: float, as_json: bool) -> None:
     """Refreshes until Ctrl-C. If piped, prints each refresh below the last."""
     from rich.console import Group
     from rich.live import Live
@@ -141,9 +141,9 @@ def _watch(examined: Examination, seconds: float, as_json: bool) -> None:
     console = Console(width=None if sys.stdout.isatty() else PIPED_WIDTH)
     with Live(console=console, auto_refresh=False, screen=False) as shown, ended_by_signals() as ended:
         while True:
-            rows, results = _rows(examined)
+            rows, results = _rows(inspected)
             if as_json:
-                print(json.dumps(said_as_json(rows, results) | {"time": int(time.time())}), flush=True)
+                print(json.dumps(status_as_json(rows, results) | {"time": int(time.time())}), flush=True)
             else:
                 errors = [error.message for result in results for error in result.errors]
                 when = time.strftime(f"%H:%M:%S, refreshed every {seconds:g} s, press Ctrl-C to stop")
@@ -151,7 +151,7 @@ def _watch(examined: Examination, seconds: float, as_json: bool) -> None:
                 shown.update(view, refresh=True) if console.is_terminal else console.print(view)
             if ended.wait(seconds):
                 return
-            examined.refresh()
+            inspected.refresh()
 
 
 def table(rows: list[dict[str, Any]]) -> Any:

@@ -8,7 +8,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
-from rigup.cli.output.typed_words import whole_number
+from rigup.cli.output.typed_words import add_number
 from rigup.cli.sessions import session as hosts
 from rigup.errors import InputError, Refused
 
@@ -42,13 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--service", metavar="NAME", help="tune the kernel of this service, if several have one")
     parser.add_argument("--tokens", metavar="N,N,...", help="tune for these numbers of tokens (default: the tuner's)")
-    parser.add_argument(
-        "--runs",
-        type=whole_number("--runs", 1, 1000),
-        default=RUNS,
-        metavar="N",
-        help=f"measure each side N times, at least {LEAST_RUNS} (default {RUNS})",
-    )
+    add_number(parser, "--runs", f"measure each side N times, at least {LEAST_RUNS} (default {RUNS})", RUNS, 1, 1000)
     parser.add_argument("--yes", "-y", action="store_true", help="stop running services without confirmation")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     hosts.add_sudo_password(parser)
@@ -61,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     from rigup.cli.output.console import Console
     from rigup.connection.signals import stop_on_signals
     from rigup.operations.primitives import progress
-    from rigup.tuning.run import Request, TuningRun, tuner_files
+    from rigup.tuning.run import TuningRequest, TuningRun, tuner_files
 
     tokens = _tokens(args)
     group = _group(args)
@@ -79,12 +73,12 @@ def run(args: argparse.Namespace) -> int:
             run.connect(take_lease=False)
         name = run.idle_host()
         if name is None or not _agreed(name, run.serving(name), args.yes, console):
-            return _tell(args, project, None, list(run.results.values()), console)
+            return _show_results(args, project, None, list(run.results.values()), console)
         with view:
             own = next(each for each in run.plans[name] if each.service.name == plan.service.name)
-            run.tune(name, Request(own, source, files, tokens, args.runs))
+            run.tune(name, TuningRequest(own, source, files, tokens, args.runs))
         results, outcome = list(run.results.values()), run.outcome
-    return _tell(args, project, outcome, results, console)
+    return _show_results(args, project, outcome, results, console)
 
 
 def _tokens(args: argparse.Namespace) -> tuple[int, ...]:
@@ -199,7 +193,7 @@ def _agreed(name: str, serving: tuple[str, ...], yes: bool, console: Any) -> boo
     return says_yes(console, f"{what}. This may take hours. Continue?")
 
 
-def _tell(
+def _show_results(
     args: argparse.Namespace, project: Project, outcome: TuningResult | None, results: list[Any], console: Any
 ) -> int:
     """Keeps a faster kernel, shows the outcome, and returns the exit code."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from rigup.commands.options import Options
 from rigup.node import OWN_ADDRESS, OWN_INTERFACE, OWN_RDMA_DEVICES, address_of
 from rigup.planner.candidate import Candidate
-from rigup.planner.multinode.layouts import join_port
+from rigup.planner.multinode.ports import join_port
 
 
 def multinode_options(candidate: Candidate, rank: int) -> Options:

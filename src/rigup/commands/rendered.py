@@ -10,8 +10,9 @@ from rigup.commands.moe_configs import moe_folder, variables
 from rigup.commands.option_check import unknown_options
 from rigup.node import Node
 from rigup.plan import MoeFolder, Plan
+from rigup.planner.candidate import mib
 from rigup.planner.decision import Decision, Refusal
-from rigup.planner.multinode.layouts import peer_ports
+from rigup.planner.multinode.ports import peer_ports
 
 
 class Rendered(NamedTuple):
@@ -69,6 +70,7 @@ def plan_of(outcome: Rendered | Refusal, group: str, hosts: Sequence[str], rank:
         kv_cache_type=candidate.kv_cache_type,
         kv_tokens=candidate.kv_tokens,
         memory=candidate.memory_of(rank),
+        runtime_mib=mib(candidate.runtime_bytes) if candidate.usage else 0,
         host_memory_mib=candidate.host_memory_of(rank),
         decode_tokens_per_second=decision.decode_tokens_per_second,
         decode_at_concurrency=decision.decode_at_concurrency,

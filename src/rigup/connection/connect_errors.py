@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from rigup.connection import host_keys
 from rigup.errors import Unreachable
 
 _NAME_THE_KEY = "set the key: IdentityFile in ssh_config, or ssh_key"
@@ -16,21 +17,7 @@ _REASONS = (
         "the host name does not resolve ({})",
         "check the name in the inventory, or set ssh_hostname",
     ),
-    (
-        r"Host key for (\S+) does not match",
-        "the host key of {} does not match known_hosts",
-        "if you know why it changed, remove the old key: ssh-keygen -R '{}'",
-    ),
-    (
-        r"No host key for \[(\S+)\]:(\d+) found",
-        "the host key of [{}]:{} is not known",
-        "log in once with ssh, or list its keys: ssh-keyscan -p {1} {0}",
-    ),
-    (
-        r"No host key for (\S+) found",
-        "the host key of {} is not known",
-        "log in once with ssh, or list its keys: ssh-keyscan {}",
-    ),
+    *host_keys.REASONS,
     (r"Authentication error \(([^()]+)\)", "the host accepts none of the offered keys ({})", _NAME_THE_KEY),
     (r"Authentication error|Authentication failed", "the host accepts none of the offered keys", _NAME_THE_KEY),
     (r"No authentication methods", "no SSH key to offer", _NAME_THE_KEY),

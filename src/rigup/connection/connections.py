@@ -14,7 +14,7 @@ import gevent
 from gevent.event import Event
 from gevent.lock import Semaphore
 
-from rigup.connection import pyinfra_internals
+from rigup.connection import host_keys, pyinfra_internals
 from rigup.connection.connect_errors import connect_error
 from rigup.connection.connector import RigupSSHConnector
 from rigup.connection.handshake import Handshake
@@ -37,10 +37,9 @@ class Connections:
         logging.getLogger("pyinfra").addHandler(logging.NullHandler())
         logging.getLogger("pyinfra").propagate = False
         logging.getLogger("paramiko").setLevel(logging.CRITICAL)
-        pyinfra_internals.check_host_keys_without_asking()
-        pyinfra_internals.name_jump_hosts_as_ssh_does()
+        host_keys.check_host_keys()
         self.sudo_password = sudo_password
-        names = [(name, connection_data(name, data)) for name, data in hosts.items()]
+        names = [(name, host_keys.with_policy(name, connection_data(name, data))) for name, data in hosts.items()]
         parallel = min(PARALLEL_HOSTS, len(names))
         self.state = pyinfra_internals.new_state(
             names, RigupSSHConnector, CONNECT_TIMEOUT_SECONDS, parallel, toolkit_root()
@@ -62,7 +61,7 @@ class Connections:
     def handshake(self, host: Host) -> Handshake:
         """What the greeting brings back: of the one that was begun, else of one that is said now.
 
-        Raises Unreachable, or one of LOST if the connection is lost meanwhile.
+        Raises Unreachable, or one of CONNECTION_ERRORS if the connection is lost meanwhile.
         """
         begun = self._begun.pop(host.name, None)
         outcome: Handshake | Exception = begun.get() if begun is not None else self._outcome(host)

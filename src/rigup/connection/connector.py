@@ -12,10 +12,9 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
-from paramiko import BadHostKeyException
 from pyinfra.api.command import StringCommand
 
-from rigup.connection import pyinfra_internals
+from rigup.connection import host_keys, pyinfra_internals
 from rigup.connection.command_channel import (
     QUIET_SECONDS,
     Limits,
@@ -27,7 +26,7 @@ from rigup.connection.command_channel import (
     run,
     send,
 )
-from rigup.connection.fact_cache import FactReader, asking, is_read_only
+from rigup.connection.fact_cache import FactReader, current_reader, is_read_only
 from rigup.connection.login_shell import for_any_shell, reading, strip_preamble, with_marker, writing
 from rigup.connection.pyinfra_internals import CommandOutput, ConnectError, SSHConnector, get_file_io
 from rigup.connection.ssh_config import ssh_config
@@ -63,9 +62,8 @@ class RigupSSHConnector(SSHConnector):
         try:
             super().connect()
         except (ConnectError, AttributeError) as error:  # the latter where it is a jump host's key: pyinfra stumbles
-            if isinstance(error.__context__, BadHostKeyException):
-                name = self._known_as(error.__context__.hostname)
-                raise ConnectError(f"Host key for {name} does not match.") from None
+            if text := host_keys.mismatch(error, self.client):
+                raise ConnectError(text) from None
             raise
         transport = self.client.get_transport()
         transport.set_keepalive(KEEPALIVE_SECONDS)
@@ -73,7 +71,7 @@ class RigupSSHConnector(SSHConnector):
 
     def run_shell_command(self, command: StringCommand, **arguments: Any) -> tuple[bool, CommandOutput]:
         """Like `_run`; the fact reader may answer a fact's command, and any other command clears its cache."""
-        reader = asking()
+        reader = current_reader()
         if reader is not None and reader.host is self.host:
             return reader.answer(command, arguments, self._run)
         with self._changing():
@@ -136,11 +134,6 @@ class RigupSSHConnector(SSHConnector):
         if transport is None:
             raise ConnectionError("not connected")
         return self.sessions.open(transport)
-
-    def _known_as(self, hostname: str) -> str:
-        """The host as known_hosts has it: with its port where that is not 22."""
-        port = pyinfra_internals.port_of(self.client)
-        return hostname if port == 22 else f"[{hostname}]:{port}"
 
     def _line(self, command: StringCommand, arguments: dict[str, Any]) -> tuple[str, SudoPassword | None]:
         """The line for the login shell, and the password for sudo if it asks."""

@@ -117,7 +117,7 @@ _asking: ContextVar[FactReader | None] = ContextVar("rigup_asking", default=None
 _harmless: ContextVar[bool] = ContextVar("rigup_harmless", default=False)
 
 
-def asking() -> FactReader | None:
+def current_reader() -> FactReader | None:
     """The reader for which a fact is being read in this greenlet."""
     return _asking.get()
 

@@ -1,7 +1,7 @@
 """The first command on a host: the remote user, the probe, and the facts of the last run. It only reads.
 
 All in one command, since each costs two round trips. The part that needs root runs as root, or is skipped if sudo needs
-a password; the handshake is then repeated (`sudo.settle`).
+a password; the handshake is then repeated (`sudo.shake_hands_as_root`).
 
 The questions of the last run are on the host itself, as a script, so that any controlling machine can use them, and
 only root on the host can decide what root runs there.
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 FILE = f"{layout.CACHE}/.questions"
 SECONDS = PROBE_SECONDS + 60
 
-MARKS = _LEASE, _WHO, _SUDO = "##rigup-lease##", "##rigup-who##", "##rigup-sudo##"
+_LEASE, _WHO, _SUDO = "##rigup-lease##", "##rigup-who##", "##rigup-sudo##"
 
 # The script itself comes over standard input, and the process that becomes root reads it. sudo is tried with the very
 # program that every later command runs in: sudoers may name sh alone.

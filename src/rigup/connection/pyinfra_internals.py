@@ -23,10 +23,21 @@ from pyinfra.api.state import StateStage
 from pyinfra.api.util import get_file_io
 from pyinfra.connectors.ssh import SSHConnector
 from pyinfra.connectors.sshuserclient import client as ssh_client
+from pyinfra.connectors.sshuserclient.client import AcceptNewPolicy, StrictPolicy, WarningPolicy
 from pyinfra.connectors.util import CommandOutput, OutputLine, make_unix_command, make_unix_command_for_host
 from pyinfra.context import ctx_config, ctx_host, ctx_state
 
-__all__ = ["CommandOutput", "ConnectError", "OutputLine", "SSHConnector", "State", "get_file_io"]
+__all__ = [
+    "AcceptNewPolicy",
+    "CommandOutput",
+    "ConnectError",
+    "OutputLine",
+    "SSHConnector",
+    "State",
+    "StrictPolicy",
+    "WarningPolicy",
+    "get_file_io",
+]
 
 STAGES = {"connect": StateStage.Connect, "compare": StateStage.Prepare, "execute": StateStage.Execute}
 
@@ -87,11 +98,6 @@ def at_work_on(state: State, host: Any) -> Iterator[None]:
             yield
     finally:
         ctx_host.reset()
-
-
-def current_host() -> Any:
-    """The host that this greenlet is at work on."""
-    return ctx_host.get()
 
 
 def reach(state: State, host: Any) -> None:
@@ -236,24 +242,19 @@ def looked_up(file: str | None, hostname: str) -> Mapping[str, str]:
     return dict(config.lookup(hostname)) if config else {}
 
 
-class AcceptNew(ssh_client.AcceptNewPolicy):
-    """Records an unknown host key, as pyinfra does, and holds the host to it for the rest of this run too."""
-
-    def missing_host_key(self, client: Any, hostname: str, key: Any) -> None:
-        """Takes the key, on disk (whose folder need not be there yet) and in memory."""
-        Path(client._host_keys_filename).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        super().missing_host_key(client, hostname, key)
-        client._host_keys.add(hostname, key.get_name(), key)
+def replace_host_key_policies(choose: Callable[[str | None], Any]) -> None:
+    """Clients take what `choose` returns for a value of StrictHostKeyChecking; None where nothing gives one."""
+    ssh_client.get_missing_host_key_policy = choose
 
 
-def check_host_keys_without_asking() -> None:
-    """Host keys are checked, those of jump hosts too, and nobody is asked about one in the middle of a run.
+def known_hosts_file(client: Any) -> Path:
+    """The file in which a client looks for host keys."""
+    return Path(client._host_keys_filename)
 
-    pyinfra asks on the terminal about an unknown jump host: rigup refuses it like any other host. Its own default,
-    accept-new, would override the user's ssh_config.
-    """
-    policies = {"accept-new": AcceptNew, "no": ssh_client.WarningPolicy, "off": ssh_client.WarningPolicy}
-    ssh_client.get_missing_host_key_policy = lambda value: policies.get(value, ssh_client.StrictPolicy)()
+
+def trust_host_key(client: Any, hostname: str, key: Any) -> None:
+    """A client knows this key of a host from now on, as if it had read it."""
+    client._host_keys.add(hostname, key.get_name(), key)
 
 
 def name_jump_hosts_as_ssh_does() -> None:

@@ -12,19 +12,10 @@ from rigup.errors import InputError
 from rigup.regular_files import user_path
 
 
-def host_key_policy(name: str, data: dict[str, Any]) -> str:
-    """What to do with an unknown host key: what the inventory says, else what ssh_config says, else refuse it."""
-    if said := data.get("ssh_strict_host_key_checking"):
-        return str(said)
-    config = ssh_config(data.get("ssh_config_file"), data.get("ssh_hostname") or name)
-    said = config.get("stricthostkeychecking")
-    return str(said) if said in ("yes", "no", "off", "accept-new") else "yes"
-
-
 def connection_data(name: str, data: dict[str, Any]) -> dict[str, Any]:
-    """The inventory's data with what the name says ("ada@gpu1.lan") and a host key policy that is never a default.
+    """The inventory's data with what the name says ("ada@gpu1.lan").
 
-    Raises InputError when the ssh_config that is named does not exist, or the one that counts cannot be read.
+    Raises InputError when the ssh_config that is named does not exist.
     """
     user, _, hostname = name.rpartition("@")
     said = {"ssh_hostname": hostname, "ssh_user": user} if user else {}
@@ -35,7 +26,7 @@ def connection_data(name: str, data: dict[str, Any]) -> dict[str, Any]:
             raise InputError(
                 f"{name}: ssh_config_file: {file} does not exist", "name an OpenSSH client configuration file"
             )
-    return {**merged, "ssh_strict_host_key_checking": host_key_policy(hostname, merged)}
+    return merged
 
 
 def ssh_config(file: str | None, hostname: str) -> dict[str, str]:

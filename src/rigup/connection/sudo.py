@@ -12,31 +12,31 @@ ANSWER_SECONDS = 30
 
 
 def shake_hands_as_root(host: Host, password: str | None) -> Handshake:
-    """The greeting, from somebody who is root: already, by sudo without a password, or by sudo with the one given.
+    """The handshake as root: already, by sudo without a password, or by sudo with the one given.
 
     Raises Unreachable when none of them works.
     """
     password = password or getattr(host.data, "_sudo_password", None)
     host.data._sudo_password = None  # pyinfra would put it where ps shows it
-    password = password or host.connector.sudo_password  # of an earlier greeting
-    greeting = shake_hands(host)
-    if not greeting.uid:
+    password = password or host.connector.sudo_password  # of an earlier handshake
+    handshake = shake_hands(host)
+    if not handshake.uid:
         raise Unreachable(
             f"{host.name}: could not determine the remote user: its login shell does not run commands",
             f"check its output: ssh {host.name} id",
         )
-    if greeting.uid == "0":
-        return greeting
-    if greeting.sudo == "none":
+    if handshake.uid == "0":
+        return handshake
+    if handshake.sudo == "none":
         raise Unreachable(
-            f"{host.name}: {greeting.user} is not root and sudo is not installed", "log in as root, or install sudo"
+            f"{host.name}: {handshake.user} is not root and sudo is not installed", "log in as root, or install sudo"
         )
-    if greeting.sudo == "tty":
-        raise _wants_terminal(host, greeting.user)
+    if handshake.sudo == "tty":
+        raise _wants_terminal(host, handshake.user)
     host.data._sudo = True
-    if greeting.is_root:
-        return greeting
-    _try_password(host, greeting.user, password)
+    if handshake.is_root:
+        return handshake
+    _try_password(host, handshake.user, password)
     return shake_hands(host, _sudo=True)
 
 

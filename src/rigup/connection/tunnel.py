@@ -31,7 +31,7 @@ FORBIDDEN = 1
 OURS, SILENT = "ok", "the host does not report which service owns the port"
 
 
-class Door:
+class OpenTunnel:
     """One that stands open. url: of the endpoint, as seen from here. refusal: why something was not let through."""
 
     def __init__(self, host: Host, address: str, unit: str, where: str) -> None:
@@ -42,7 +42,7 @@ class Door:
         self._guard = _PortGuard(host, unit, self._there)
         self._server = StreamServer(("127.0.0.1", 0), self._serve)
 
-    def __enter__(self) -> Door:
+    def __enter__(self) -> OpenTunnel:
         if self._guard.first != OURS:
             self.refusal = self._guard.first
             self._guard.close()
@@ -84,13 +84,13 @@ class Door:
 
 
 @contextmanager
-def tunnel(host: Host, address: str, unit: str, where: str) -> Iterator[Door]:
+def tunnel(host: Host, address: str, unit: str, where: str) -> Iterator[OpenTunnel]:
     """The way from here to an endpoint there, "http://127.0.0.1:8000" as the host itself would say it.
 
     unit: to which it must belong. where: in front of messages. Raises HostFailed where the host's SSH server forwards
     nothing, or something was not let through; Unreachable where nothing listens there.
     """
-    with Door(host, address, unit, where) as door:
+    with OpenTunnel(host, address, unit, where) as door:
         try:
             yield door
         except RigupError:

@@ -31,7 +31,7 @@ _SHOWN = 60
 _DIGITS = re.compile(r"[0-9]{1,16}")
 
 
-class Said(BaseModel):
+class HostOutput(BaseModel):
     """The base class for output of a host: types are strict, unknown keys are ignored."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore", defer_build=True, allow_inf_nan=False)
@@ -55,7 +55,7 @@ Line = Annotated[str, AfterValidator(line)]
 Count = Annotated[int, Field(ge=0, le=MOST_COUNT)]
 Figure = Annotated[float, Field(ge=0, le=1e12, strict=True)]
 
-_Model = TypeVar("_Model", bound=Said)
+_Model = TypeVar("_Model", bound=HostOutput)
 
 
 def json_of(text: str, document: str) -> Any:

@@ -6,13 +6,13 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from rigup.facts.bounds import Line, Said, checked, json_of
+from rigup.facts.bounds import HostOutput, Line, checked, json_of
 from rigup.node import Node
 
 _MOST_GPUS, _MOST_NODES = 256, 256
 
 
-class _Checkpoint(Said):
+class _CheckpointRecord(HostOutput):
     repo: Line
     quant: Line = ""
     revision: Line | None = None
@@ -21,18 +21,18 @@ class _Checkpoint(Said):
 _Gpu = Annotated[tuple[Annotated[int, Field(ge=0, lt=_MOST_GPUS, strict=True)], Line], Field(strict=False)]
 
 
-class _Whole(Said):
+class _GroupRecord(HostOutput):
     id: Line
     nodes: Annotated[list[Node], Field(max_length=_MOST_NODES)]
 
 
-class _Manifest(Said):
+class _ManifestRecord(HostOutput):
     build: Line | None = None
-    checkpoint: _Checkpoint | None = None
+    checkpoint: _CheckpointRecord | None = None
     command: Annotated[list[str], Field(max_length=2000)] | None = None
     environment: dict[str, str] | None = None
     gpus: Annotated[list[_Gpu], Field(max_length=_MOST_GPUS)] | None = None
-    set: _Whole | None = None
+    set: _GroupRecord | None = None
 
 
 def read_manifest(text: str, path: str) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def read_manifest(text: str, path: str) -> dict[str, Any]:
     path: the file's path, for messages.
     """
     value = json_of(text, path)
-    checked(_Manifest, value, path)
+    checked(_ManifestRecord, value, path)
     found: dict[str, Any] = value
     if checkpoint := found.get("checkpoint"):
         found["checkpoint"] = {"quant": "", "revision": None, **checkpoint}

@@ -13,7 +13,7 @@ from typing import Annotated
 from pydantic import Field
 from pyinfra.api import FactBase
 
-from rigup.facts.bounds import Line, Said, checked, count, json_of, shown
+from rigup.facts.bounds import HostOutput, Line, checked, count, json_of, shown
 from rigup.facts.unreadable import Unreadable
 
 ACTIVE = "ACTIVE"
@@ -48,23 +48,23 @@ done
 true"""
 
 
-class _AddressSaid(Said):
+class _AddressOutput(HostOutput):
     """One address in the output of `ip -json addr`; `local` is missing for an address of the other side."""
 
     local: Line | None = None
     prefixlen: Annotated[int, Field(ge=0, le=128, strict=False)] = 0
 
 
-class _Link(Said):
+class _LinkOutput(HostOutput):
     ifname: Line = ""
     flags: Annotated[list[Line], Field(max_length=100)] = []
     operstate: Line = ""
     mtu: Annotated[int, Field(ge=0, le=2**32)] = 0
-    addr_info: Annotated[list[_AddressSaid], Field(max_length=10_000)] = []
+    addr_info: Annotated[list[_AddressOutput], Field(max_length=10_000)] = []
 
 
-class _Links(Said):
-    links: Annotated[list[_Link], Field(max_length=10_000)]
+class _LinksOutput(HostOutput):
+    links: Annotated[list[_LinkOutput], Field(max_length=10_000)]
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ def parse(output: list[str]) -> HostNetwork:
     speeds = dict(words[:2] for words in (line.split() for line in by_key.get("speed", ())) if len(words) > 1)
     if not listed.startswith("["):  # an error message, for example that ip is not installed
         return HostNetwork(error=shown(listed) or "the list of interfaces is missing")
-    found = checked(_Links, {"links": json_of(listed, _ADDRESSES)}, _ADDRESSES)
+    found = checked(_LinksOutput, {"links": json_of(listed, _ADDRESSES)}, _ADDRESSES)
     interfaces = tuple(_interface(each, speeds) for each in found.links if each.ifname)
     try:
         return HostNetwork(interfaces, _rdma(by_key), shown(connection[2]) if len(connection) == 4 else "")
@@ -158,7 +158,7 @@ def parse(output: list[str]) -> HostNetwork:
         raise Unreadable(f"its RDMA devices: {error}") from None
 
 
-def _interface(link: _Link, speeds: dict[str, str]) -> Interface:
+def _interface(link: _LinkOutput, speeds: dict[str, str]) -> Interface:
     speed = speeds.get(link.ifname, "")
     return Interface(
         link.ifname,

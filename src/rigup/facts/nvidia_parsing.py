@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from rigup.facts.bounds import Count, Figure, Line, Said, checked, count, kind, literal_of
+from rigup.facts.bounds import Count, Figure, HostOutput, Line, checked, count, kind, literal_of
 from rigup.facts.gpus import FabricManager, GpuPair, Nvidia, PcieLink, PciGpu, PowerLimits, ProbedGpu
 from rigup.facts.unreadable import Unreadable
 
@@ -20,14 +20,14 @@ MOST_GPUS = 256
 _Index = Annotated[int, Field(ge=0, lt=MOST_GPUS)]
 
 
-class _System(Said):
+class _DriverOutput(HostOutput):
     """The driver; `programs/probe_gpus.py` explains each field."""
 
     driver: Line | None = None
     cuda: Annotated[str, Field(pattern=r"^[0-9]{1,3}(\.[0-9]{1,3}){0,2}$")] | None = None
 
 
-class _GpuSaid(Said):
+class _GpuOutput(HostOutput):
     """A GPU that responds."""
 
     gpu: _Index
@@ -55,22 +55,22 @@ class _GpuSaid(Said):
     fabric: Line | None = None
 
 
-class _Lost(Said):
+class _LostGpu(HostOutput):
     """A GPU that does not respond, and why."""
 
     gpu: _Index
     error: Line
 
 
-class _PairSaid(Said):
+class _PairOutput(HostOutput):
     pair: Annotated[list[_Index], Field(min_length=2, max_length=2)]
     path: Line | None = None
     peer: bool | None = None
     nvlink: bool | None = None
 
 
-class _Answer(Said):
-    system: _System | None = None
+class _NvidiaOutput(HostOutput):
+    system: _DriverOutput | None = None
     error: Line | None = None
 
 
@@ -88,8 +88,8 @@ class NvidiaLines:
     cards: dict[str, tuple[str, str]] = field(default_factory=dict)
     fabric: dict[str, str] = field(default_factory=dict)
     error: str = ""
-    system: _System = field(default_factory=_System)
-    answers: dict[int, _GpuSaid | _Lost] = field(default_factory=dict)
+    system: _DriverOutput = field(default_factory=_DriverOutput)
+    answers: dict[int, _GpuOutput | _LostGpu] = field(default_factory=dict)
     pairs: dict[tuple[int, int], GpuPair] = field(default_factory=dict)
 
     def take(self, key: str, rest: str) -> None:
@@ -111,7 +111,7 @@ class NvidiaLines:
             bus, uuid, name = rest.split(None, 2)
             self.cards[_bus(bus)] = (uuid, name)
         elif key == "nvml":
-            self._take_answer(literal_of(rest, _NVML))
+            self._take_line(literal_of(rest, _NVML))
 
     def _take_device(self, bus: str, kind: str, device: str, node: str) -> None:
         if kind.startswith(_DISPLAY):
@@ -119,18 +119,18 @@ class NvidiaLines:
         elif kind.startswith(_BRIDGE):
             self.bridges += 1
 
-    def _take_answer(self, answer: object) -> None:
+    def _take_line(self, answer: object) -> None:
         if not isinstance(answer, dict):
             raise Unreadable(f"{_NVML}: expected an object, found {kind(answer)}")
         if "gpu" in answer:
-            gpu = checked(_Lost, answer, _NVML) if "error" in answer else checked(_GpuSaid, answer, _NVML)
+            gpu = checked(_LostGpu, answer, _NVML) if "error" in answer else checked(_GpuOutput, answer, _NVML)
             self.answers[gpu.gpu] = gpu
         elif "pair" in answer:
-            pair = checked(_PairSaid, answer, _NVML)
+            pair = checked(_PairOutput, answer, _NVML)
             first, second = pair.pair
             self.pairs[first, second] = GpuPair(first, second, pair.path or "", pair.peer, pair.nvlink)
         else:
-            general = checked(_Answer, answer, _NVML)
+            general = checked(_NvidiaOutput, answer, _NVML)
             self.system = general.system or self.system
             self.error = general.error or self.error
 
@@ -163,11 +163,11 @@ class NvidiaLines:
                 ProbedGpu(name, index=index, uuid=uuid, bus=bus, numa_node=nodes.get(bus))
                 for index, (bus, (uuid, name)) in enumerate(sorted(self.cards.items()))
             )
-        answering = {_bus(answer.bus or "") for answer in self.answers.values() if isinstance(answer, _GpuSaid)}
+        answering = {_bus(answer.bus or "") for answer in self.answers.values() if isinstance(answer, _GpuOutput)}
         missing = iter(sorted(set(self.cards) - answering))
         gpus: list[ProbedGpu] = []
         for index, answer in sorted(self.answers.items()):
-            if isinstance(answer, _Lost):
+            if isinstance(answer, _LostGpu):
                 # NVML gives only the index of a lost card; the kernel module still knows which bus stopped responding
                 bus = next(missing, "")
                 uuid, name = self.cards.get(bus, ("", ""))
@@ -179,7 +179,7 @@ class NvidiaLines:
         return tuple(gpus)
 
 
-def _gpu(gpu: _GpuSaid, nodes: dict[str, int | None], memory_kib: int) -> ProbedGpu:
+def _gpu(gpu: _GpuOutput, nodes: dict[str, int | None], memory_kib: int) -> ProbedGpu:
     bus, total = _bus(gpu.bus or ""), gpu.memory_total_mib
     return ProbedGpu(
         name=gpu.name,

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from rigup import layout
-from rigup.facts.bounds import Said, checked, count, json_of, line, shown
+from rigup.facts.bounds import HostOutput, checked, count, json_of, line, shown
 from rigup.facts.host import BuiltFor, Disk, Listener, NumaNode, Probe, UnattendedUpgrades, UnitState
 from rigup.facts.manifest import read_manifest
 from rigup.facts.nvidia_parsing import NvidiaLines
@@ -49,7 +49,7 @@ _MOST_KIB = 2**50
 _NUMBERS = {"clock": _LAST_SECOND, "cpus": 1_000_000, "memory_kib": _MOST_KIB}
 
 
-class _MadeFor(Said):
+class _BuildTargetOutput(HostOutput):
     cuda: Annotated[str, Field(pattern=r"^\d{1,3}(\.\d{1,3}){0,2}$")]
     compute_capabilities: list[Annotated[str, Field(pattern=r"^\d{1,3}\.\d{1,3}$")]]
 
@@ -151,7 +151,7 @@ def _incoming(found: _Found, rest: str) -> None:
 def _built_for(found: _Found, rest: str) -> None:
     name, _, text = rest.partition(" ")
     try:
-        made = checked(_MadeFor, json_of(text, name), name)
+        made = checked(_BuildTargetOutput, json_of(text, name), name)
     except Unreadable as error:  # treat it like a build that does not state this
         raise ValueError(str(error)) from None
     found.values.setdefault("built_for", {})[name] = BuiltFor(made.cuda, tuple(made.compute_capabilities))

@@ -19,7 +19,7 @@ from rigup.units import seconds_text
 
 SUITES = ("bookworm", "trixie")
 RECIPE = Path(__file__).parent / "recipe"
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 def image_name(suite: str, recipe: Path = RECIPE) -> str:
@@ -36,7 +36,7 @@ def image(name: str) -> Path:
     return lab_root() / "base" / name
 
 
-def ensure(suite: str, say: Say, fresh: bool = False) -> str:
+def ensure(suite: str, log: Log, fresh: bool = False) -> str:
     """Builds the image of a suite if missing, and removes older ones that no lab uses.
 
     fresh: build it again even if it exists, because its packages are outdated.
@@ -54,9 +54,9 @@ def ensure(suite: str, say: Say, fresh: bool = False) -> str:
                 raise Refused(f"{name}: lab {lab} uses this image", f"rigup lab down {lab}")
         _remove(path for path in image(name).parent.iterdir() if path.name.startswith(".") and path.is_dir())
         started = time.monotonic()
-        say(f"building the {suite} image (once, about a minute)")
+        log(f"building the {suite} image (once, about a minute)")
         _build(suite, name)
-        say(f"built the {suite} image in {seconds_text(time.monotonic() - started)}")
+        log(f"built the {suite} image in {seconds_text(time.monotonic() - started)}")
         others = {path for path in image(name).parent.glob(f"{suite}-*") if path.name not in {name, *_in_use()}}
         _remove(others)
     return name
@@ -105,7 +105,7 @@ def _alone() -> Iterator[None]:
 
 def _in_use() -> dict[str, str]:
     """The images in use, each with a lab that uses it."""
-    return {str(folder.said().get("base")): folder.name for folder in lab_folders()}
+    return {str(folder.fields().get("base")): folder.name for folder in lab_folders()}
 
 
 def _remove(images: Iterator[Path] | set[Path]) -> None:

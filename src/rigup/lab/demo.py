@@ -21,7 +21,7 @@ THROUGH_SUDO = "sudo env -u SUDO_UID "
 """Under sudo the lab is in root's cache, while rigup uses the caller's cache."""
 
 
-def say(text: str) -> None:
+def log(text: str) -> None:
     """Prints a line of the demo."""
     print(f"\n── {text}", flush=True)
 
@@ -58,8 +58,8 @@ def show(keep: bool, prefix: str) -> None:
 
     prefix: precedes every command that is printed, so that a user without root can run it.
     """
-    say("boot a bare Debian machine, reachable only over SSH, and start a hub with a small real model")
-    lab = Lab.up(NAME, hosts=1, say=lambda line: print(f"   {line}", flush=True))
+    log("boot a bare Debian machine, reachable only over SSH, and start a hub with a small real model")
+    lab = Lab.up(NAME, hosts=1, log=lambda line: print(f"   {line}", flush=True))
     try:
         StandInHub.start(demo_model.provide(), lab=NAME)
         run_it()
@@ -72,18 +72,18 @@ def show(keep: bool, prefix: str) -> None:
             print(f"  take it down:  {prefix}.venv/bin/rigup lab down {NAME}")
         else:
             lab.down()
-            say("removed the machine; builds and downloads are kept for the next run")
+            log("removed the machine; builds and downloads are kept for the next run")
 
 
 def run_it() -> None:
     """The part that is the same on a real host."""
-    say("plan what this machine will serve")
+    log("plan what this machine will serve")
     rigup("plan", INVENTORY)
-    say("apply the plan")
+    log("apply the plan")
     began = time.monotonic()
     rigup("apply", INVENTORY, "--yes")
     print(f"first apply: {seconds_text(time.monotonic() - began)}")
-    say("apply again: nothing to do")
+    log("apply again: nothing to do")
     began = time.monotonic()
     rigup("apply", INVENTORY, "--yes")
     print(f"second apply: {seconds_text(time.monotonic() - began)}")
@@ -93,7 +93,7 @@ def run_it() -> None:
 def look_around(prefix: str) -> None:
     """Prints commands to inspect the machine."""
     ssh = f"{prefix}ssh -F {LabFolder(NAME).ssh_config} {NAME}1"
-    say("inspect the machine from another terminal")
+    log("inspect the machine from another terminal")
     print(f"  log in:        {ssh}")
     print(f"  the unit:      {ssh} systemctl status rigup-chat")
     print(f"  its sandbox:   {ssh} systemd-analyze security rigup-chat")

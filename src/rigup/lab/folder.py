@@ -159,7 +159,7 @@ class LabFolder:
                 f"{file}: the lab was created by another version of rigup", f"rigup lab down {self.name}"
             ) from None
 
-    def said(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, Any]:
         """The record's fields, of any version; empty if unreadable."""
         try:
             fields = json.loads((self.path / "lab.json").read_text())

@@ -8,14 +8,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from rigup.errors import MissingTool
-from rigup.lab.base import Say
+from rigup.lab.base import Log
 
 LIMIT = Path("/proc/sys/fs/inotify/max_user_instances")
 A_MACHINE = 10  # 7 on Debian 12, and installed programs may need more
 OTHERS = 100
 
 
-def make_room(machines: int, say: Say) -> None:
+def make_room(machines: int, log: Log) -> None:
     """Raises the limit until the next boot of this machine if it is too low for these machines, and reports it.
 
     Raises MissingTool if the limit cannot be raised.
@@ -28,4 +28,4 @@ def make_room(machines: int, say: Say) -> None:
             message = f"{machines} machines require fs.inotify.max_user_instances = {wanted}, but it is {limit}"
             hint = f"run sysctl -w fs.inotify.max_user_instances={wanted} on the machine that runs the lab"
             raise MissingTool(f"{message}: {error.strerror}", hint) from None
-        say(f"raised fs.inotify.max_user_instances from {limit} to {wanted} for {machines} machines")
+        log(f"raised fs.inotify.max_user_instances from {limit} to {wanted} for {machines} machines")

@@ -12,7 +12,7 @@ from typing import Any
 
 from rigup.errors import HostFailed, InputError
 from rigup.lab import access, base, inotify, prerequisites, process
-from rigup.lab.base import Say
+from rigup.lab.base import Log
 from rigup.lab.folder import LabFolder, LabRecord, lab_folders, make_folder, remove_tree, write
 from rigup.lab.gpus import setup
 from rigup.lab.gpus.description import rig_data
@@ -45,7 +45,7 @@ class Lab:
         suite: str = "bookworm",
         disk: str = "4g",
         rig: str | Mapping[str, Any] | None = None,
-        say: Say = _silent,
+        log: Log = _silent,
     ) -> Lab:
         """Starts a lab and waits until every machine answers SSH; running machines are left alone.
 
@@ -68,23 +68,23 @@ class Lab:
             if old and network.up(old):
                 record = _larger(old, hosts, suite, disk, wanted)
                 try:
-                    cls(record)._bring_up(say)
+                    cls(record)._bring_up(log)
                 except BaseException:
                     cls(record)._take_back(old)
                     raise
             else:
-                record = _new(folder, old, hosts, suite, disk, wanted, say)
+                record = _new(folder, old, hosts, suite, disk, wanted, log)
                 try:
-                    cls(record)._bring_up(say, overwrite=old is None or old.rig != record.rig)
+                    cls(record)._bring_up(log, overwrite=old is None or old.rig != record.rig)
                 except BaseException:
                     _dismantle(folder)
                     raise
         return cls(record)
 
-    def _bring_up(self, say: Say, overwrite: bool = False) -> None:
+    def _bring_up(self, log: Log, overwrite: bool = False) -> None:
         """Starts everything in the lab that does not run. overwrite: write group_data even if it exists."""
         record, folder = self.record, self.folder
-        inotify.make_room(sum(lab.record.hosts for lab in Lab.all()), say)
+        inotify.make_room(sum(lab.record.hosts for lab in Lab.all()), log)
         access.make_key(folder.key)
         for machine in self.machines:
             make_folder(machine.folder)
@@ -101,9 +101,9 @@ class Lab:
         for machine in self.machines:
             if machine.cable.plugged:
                 machine.wait_for_ssh()
-                say(f"{machine.name} answers SSH at {machine.address}")
+                log(f"{machine.name} answers SSH at {machine.address}")
             else:
-                say(f"not waiting for {machine.name}: its cable is cut")
+                log(f"not waiting for {machine.name}: its cable is cut")
 
     def _take_back(self, old: LabRecord) -> None:
         """Restores the lab as it was before machines were added."""
@@ -128,14 +128,14 @@ class Lab:
         return cls(LabFolder(name).existing())
 
     @classmethod
-    def all(cls, say: Say = _silent) -> list[Lab]:
+    def all(cls, log: Log = _silent) -> list[Lab]:
         """Every lab of this user; reports and skips those with an unreadable record."""
         labs = []
         for folder in lab_folders():
             try:
                 labs.append(cls(folder.existing()))
             except InputError as error:
-                say(f"{error.message} ({error.hint})")
+                log(f"{error.message} ({error.hint})")
         return labs
 
     @property
@@ -175,7 +175,7 @@ def _dismantle(folder: LabFolder) -> None:
     """Ends every process with a pid file in a lab's folder, the machines, and the network."""
     for pid_file in folder.path.rglob("*.pid"):
         process.stop(pid_file)
-    fields = folder.said()
+    fields = folder.fields()
     number = fields.get("number")
     # If this lab's network is gone, another lab may have its number: then nothing under it belongs to this lab.
     if isinstance(number, int) and network.identity(number) in (fields.get("network"), 0):
@@ -222,13 +222,13 @@ def _larger(old: LabRecord, hosts: int, suite: str, disk: str, rig: dict[str, An
 
 
 def _new(
-    folder: LabFolder, old: LabRecord | None, hosts: int, suite: str, disk: str, rig: dict[str, Any] | None, say: Say
+    folder: LabFolder, old: LabRecord | None, hosts: int, suite: str, disk: str, rig: dict[str, Any] | None, log: Log
 ) -> LabRecord:
     """The record of a new lab, saved, and its network; `old` is a record of a lab that is no longer up."""
     _check_names(folder.name, hosts)
     if old:
         _dismantle(folder)  # its network is gone, but parts of it may remain
-    image = base.ensure(suite, say)
+    image = base.ensure(suite, log)
     number = network.allocate()
     try:
         record = LabRecord(

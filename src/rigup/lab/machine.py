@@ -189,7 +189,8 @@ class Machine:
     def fill_disk(self, leave_mib: int = 0) -> None:
         """Fills the disk except for `leave_mib` MiB; `ssh("rm /var/filler")` frees it again."""
         free = f"$(($(df --output=avail --block-size=1 / | tail -1) - {leave_mib} * 1048576))"
-        self.ssh(f"fallocate --length {free} /var/filler", check=True)
+        fill = f"fallocate --length {free} /var/filler"
+        self.ssh(f"{fill} || {fill} || {fill}", check=True)  # what else writes may take the room in between
 
     def _check_network(self) -> None:
         """Raises InputError if the lab's network is gone: another lab may have its number since a restart."""

@@ -46,7 +46,7 @@ def write_entries(root: Path, edits: list[FileEdit]) -> Catalogue:
 
 
 def with_named_models(
-    project: Project, catalogue: Catalogue, hub_of: Callable[[HostEntry], Hub], say: Callable[[str], None]
+    project: Project, catalogue: Catalogue, hub_of: Callable[[HostEntry], Hub], log: Callable[[str], None]
 ) -> Catalogue:
     """The catalogue with every repository that a service names as its model and that was not in it.
 
@@ -55,7 +55,7 @@ def with_named_models(
     for host in project.hosts:
         while missing := _missing(host, catalogue):
             hub = hub_of(host)
-            say(f"reading {missing.repo} from {hub.name}")
+            log(f"reading {missing.repo} from {hub.name}")
             try:
                 repository = hub_repository(hub, missing.repo, "main")
                 found = describe(repository, missing.quant, catalogue.models_by_name)
@@ -64,7 +64,7 @@ def with_named_models(
             except InputError as error:
                 raise InputError(f"{missing.where}: {error.message}", error.hint) from None
             for edit in edits:
-                say(f"{edit.path.relative_to(project.root)}: {edit.action}")
+                log(f"{edit.path.relative_to(project.root)}: {edit.action}")
             if not any(entry.repo == found.checkpoint.repo for entry in catalogue.checkpoints):
                 raise InputError(f"{missing.where}: {missing.repo} cannot be added", "add it: rigup model add")
     return catalogue

@@ -49,11 +49,11 @@ class Resolver:
         self,
         project: Project,
         catalogue: Catalogue,
-        say: Callable[[str], None],
+        log: Callable[[str], None],
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self.catalogue = catalogue
-        self.say = say
+        self.log = log
         self.warnings: list[str] = []
         self._project = project
         self._pause = pause
@@ -70,7 +70,7 @@ class Resolver:
         repo, quant = name
         host = self._hosts[plan.host]
         hub = self.hub(host)
-        self.say(f"querying {hub.name} for {repo} {quant}")
+        self.log(f"querying {hub.name} for {repo} {quant}")
         try:
             return self._locked(hub, self._entry(name), revision)
         except InputError as error:
@@ -86,15 +86,15 @@ class Resolver:
                 f"{engine} {version}: the catalogue has no source archive for it",
                 "set archive and archive_root in the engine's file",
             )
-        self.say(f"downloading {engine} {version}: {release.archive}")
+        self.log(f"downloading {engine} {version}: {release.archive}")
         source = pin_source(engine, version, release.archive, release.archive_root, cache_folder() / "sources")
-        lists = abilities_with_archive(self.catalogue.ability_lists, source, self.say)
+        lists = abilities_with_archive(self.catalogue.ability_lists, source, self.log)
         self.catalogue = self.catalogue.with_ability_lists(lists)
         return source
 
     def uv(self, version: str | None = None, asked: str = "uv") -> LockedUv:
         """A release of uv, by default the newest. Raises InputError and Unreachable."""
-        self.say("querying the package index for uv")
+        self.log("querying the package index for uv")
         return pin_uv(version, asked)
 
     def environment(self, name: BuildName, plan: Plan, uv: LockedUv, asked: str | None = None) -> LockedEnvironment:
@@ -108,13 +108,13 @@ class Resolver:
             raise InputError(
                 f"{engine} {version}: this release is not in the catalogue", "choose another release: rigup plan"
             )
-        self.say(f"resolving the packages of {build_label(name)} with uv {uv.version}")
+        self.log(f"resolving the packages of {build_label(name)} with uv {uv.version}")
         try:
             found = resolve_environment(uv_program(uv), release, variant, architecture, ray=plan.on_ray)
         except (InputError, Unreachable) as error:
             raise type(error)(f"{asked}: {error.message}" if asked else error.message, error.hint) from None
-        names = names_with(self.catalogue.name_lists, found, self.say)
-        lists = abilities_with_wheel(self.catalogue.ability_lists, found, self.say)
+        names = names_with(self.catalogue.name_lists, found, self.log)
+        lists = abilities_with_wheel(self.catalogue.ability_lists, found, self.log)
         self.catalogue = replace(self.catalogue, name_lists=names).with_ability_lists(lists)
         for file in found.local:
             self.warnings.append(
@@ -127,7 +127,7 @@ class Resolver:
         """The evaluation harness for this machine, by default the newest. Raises InputError and Unreachable."""
         from rigup.sources.evaluation_environment import resolve_harness
 
-        self.say(f"resolving the packages of the evaluation harness with uv {uv.version}")
+        self.log(f"resolving the packages of the evaluation harness with uv {uv.version}")
         return resolve_harness(uv_program(uv), version)
 
     def image(self, name: BuildName, plan: Plan) -> LockedImage:
@@ -142,7 +142,7 @@ class Resolver:
             raise InputError(
                 f"{build_label(name)}: the catalogue has no image of it", "set images in the engine's file"
             )
-        self.say(f"querying the registry for {image.repository}:{image.tag}")
+        self.log(f"querying the registry for {image.repository}:{image.tag}")
         host = self._hosts[plan.host]
         mirrors = read_settings(host.data, (), self._project.root, host.origins).image_mirrors
         digest, size = Registry(mirrors, self._pause).digest(image.repository, image.tag, architecture)

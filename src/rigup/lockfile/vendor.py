@@ -51,7 +51,7 @@ class PinnedFile:
 
 
 @dataclass
-class Vendored:
+class VendoredFiles:
     """The contents of the folder. fetched: how many files are new. beside: messages about Pythons that are missing."""
 
     folder: Path
@@ -66,25 +66,25 @@ class Vendored:
 
 
 def vendor(
-    lock: Lock, folder: Path, say: Callable[[str], None], hub_of: Callable[[str], Hub] | None = None
-) -> Vendored:
+    lock: Lock, folder: Path, log: Callable[[str], None], hub_of: Callable[[str], Hub] | None = None
+) -> VendoredFiles:
     """Downloads everything that a lock pins; checks and keeps files that are already there.
 
     hub_of: returns the hub of a repository; None leaves weights out. Raises Unreachable for a failed download, after
     trying all other files; HostFailed if a sha256 is wrong; InputError if the folder cannot be written.
     """
-    done = Vendored(folder)
+    done = VendoredFiles(folder)
     failed: list[RigupError] = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for wanted in wanted_files(lock, hub_of):
             try:
-                done.fetched += _have(wanted, folder, say)
+                done.fetched += _have(wanted, folder, log)
             except (Unreachable, InputError, HostFailed) as error:
                 failed.append(error)
                 continue
             done.files[wanted.path] = {"sha256": wanted.sha256, "size": (folder / wanted.path).stat().st_size}
-        _pythons(lock, done, say)
+        _pythons(lock, done, log)
         manifest = {"schema": SCHEMA, "files": dict(sorted(done.files.items()))}
         (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
     except OSError as error:
@@ -129,13 +129,13 @@ def _weights(checkpoint: LockedCheckpoint, hub: Hub) -> Iterator[PinnedFile]:
         yield PinnedFile(path, file.sha256, functools.partial(str, url), hub.auth, file.size)
 
 
-def _have(wanted: PinnedFile, folder: Path, say: Callable[[str], None]) -> bool:
+def _have(wanted: PinnedFile, folder: Path, log: Callable[[str], None]) -> bool:
     """Ensures that the pinned file is there; returns whether it had to be copied or downloaded."""
     target = folder / wanted.path
     if target.exists():
         if sha256_of(target) == wanted.sha256:
             return False
-        say(f"{wanted.name}: does not match rigup.lock; downloading it again")
+        log(f"{wanted.name}: does not match rigup.lock; downloading it again")
         target.unlink()
     target.parent.mkdir(parents=True, exist_ok=True)
     near = [place / wanted.name for place in find_links()] + [cache_folder() / "sources" / wanted.sha256]
@@ -145,13 +145,13 @@ def _have(wanted: PinnedFile, folder: Path, say: Callable[[str], None]) -> bool:
             shutil.copyfile(place, part)
             part.replace(target)
             return True
-    say(f"fetching {wanted.name}")
+    log(f"fetching {wanted.name}")
     fetch(wanted.find_url, wanted.name, wanted.sha256, target, auth=wanted.auth, most_bytes=wanted.most_bytes)
     target.with_name(f"{target.name}.lock").unlink(missing_ok=True)
     return True
 
 
-def _pythons(lock: Lock, done: Vendored, say: Callable[[str], None]) -> None:
+def _pythons(lock: Lock, done: VendoredFiles, log: Callable[[str], None]) -> None:
     """Downloads the Pythons of the environments; uv checks them. A failed download only adds a message."""
     pythons = {(e.python, e.architecture) for e in lock.environments if e.python_from == "uv"}
     for version, architecture in sorted(pythons) if lock.uv else ():
@@ -163,7 +163,7 @@ def _pythons(lock: Lock, done: Vendored, say: Callable[[str], None]) -> None:
             unchecked, path = done.folder / "python" / UNCHECKED, "/".join(("python", *parts))
             target = done.folder / path
             if not target.exists():
-                say(f"fetching Python {version} for {architecture}")
+                log(f"fetching Python {version} for {architecture}")
                 found = unchecked.joinpath(*parts)
                 found.parent.mkdir(parents=True, exist_ok=True)
                 download(url, f"Python {version}", found)

@@ -15,7 +15,7 @@ from rigup.sources.remote_wheel import open_wheel
 Names = tuple[NameList, ...]
 
 
-def names_with(there: Names, resolved: Resolution, say: Callable[[str], None]) -> Names:
+def names_with(there: Names, resolved: Resolution, log: Callable[[str], None]) -> Names:
     """A fleet's name lists plus that of a newly locked engine wheel, unless the toolkit has it; replaces its old lists.
 
     Writes nothing. Raises InputError if the names cannot be read.
@@ -25,7 +25,7 @@ def names_with(there: Names, resolved: Resolution, say: Callable[[str], None]) -
     known = any(names.kind == environment.name for names in kept)
     if known or wheel.sha256 == package(environment.engine, environment.version).get("sha256"):
         return kept
-    say(f"reading the options of {environment.engine} {environment.version} from {wheel.name}")
+    log(f"reading the options of {environment.engine} {environment.version} from {wheel.name}")
     return (*kept, _read(resolved))
 
 

@@ -50,17 +50,17 @@ class SkippedTarget:
 
 
 @dataclass(frozen=True)
-class Scraping:
+class ScrapeConfig:
     """The targets of a fleet. left_out: targets that Prometheus cannot scrape."""
 
     targets: tuple[ScrapeTarget, ...] = ()
     left_out: tuple[SkippedTarget, ...] = ()
 
 
-def scraping(hosts: Iterable[ScrapedHost]) -> Scraping:
+def scrape_config_of(hosts: Iterable[ScrapedHost]) -> ScrapeConfig:
     """The targets of these hosts, and those that Prometheus cannot scrape."""
     found = [part for host in hosts for part in (*_engines(host), *_exporters(host))]
-    return Scraping(
+    return ScrapeConfig(
         tuple(part for part in found if isinstance(part, ScrapeTarget)),
         tuple(part for part in found if isinstance(part, SkippedTarget)),
     )
@@ -106,7 +106,7 @@ def _target(
     return ScrapeTarget(job, address(reached, port), labels, key_file)
 
 
-def prometheus_yml(scraped: Scraping, source: str, interval_s: int = 15, rules: str = "alerts.yml") -> str:
+def prometheus_yml(scraped: ScrapeConfig, source: str, interval_s: int = 15, rules: str = "alerts.yml") -> str:
     """The text of the configuration. source: what it was made from, for the first line. rules: a file beside it.
 
     A target with a key gets its own job, because a key belongs to a job; the label `job` stays the same.

@@ -12,7 +12,7 @@ from rigup.catalogue.model import Model
 from rigup.catalogue.option_names import PARSER_OPTIONS, known_options, known_values, known_variables
 from rigup.catalogue.overheads import MeasuredOverhead, measured_overhead
 from rigup.plan import GpuMemory, Parallel
-from rigup.planner.memory.overhead import MARGIN_MIB, RUNTIME
+from rigup.planner.memory.overhead import MARGIN_MIB, Runtime, standard_runtime
 from rigup.rig import Gpu, Rig
 from rigup.service import BuildMethod, Service
 from rigup.units import MIB
@@ -189,9 +189,25 @@ class Candidate:
     @property
     def runtime_bytes(self) -> float:
         """Bytes that the engine's own process needs on each GPU; the maximum over the kinds of GPU."""
+        return self.runtime.total
+
+    @property
+    def runtime(self) -> Runtime:
+        """The same by when it is taken; all of what a fleet has measured is counted as taken first."""
+        memory = [gpu.memory_mib or (self.rig.host_memory_gib or 0.0) * 1024 for gpu in self.gpus]
+        parallel, sequences = self.parallel, 0 if self.eager else self.sequences
+        standard = standard_runtime(
+            self.engine.name,
+            self.version,
+            self.model,
+            parallel.tensor,
+            parallel.tensor * parallel.pipeline,
+            sequences,
+            max(memory, default=0.0) * MIB,
+        )
         measured = self.measured_overheads.values() if self.overheads else ()
-        standard = RUNTIME[self.engine.name]
-        return max((found.runtime_mib * MIB if found else standard for found in measured), default=standard)
+        known = (Runtime(found.runtime_mib * MIB) if found else standard for found in measured)
+        return max(known, default=standard, key=lambda one: one.total)
 
     @property
     def version(self) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from rigup.planner.candidate import Candidate
-from rigup.planner.judgement import is_refused
 from rigup.planner.memory.fit import Shortfall, place_in_memory
 from rigup.planner.memory.weights import bits_per_weight
+from rigup.planner.rules import is_refused
 from rigup.planner.speed import decode_speed
 
 CONTEXT_STEP = 1024

@@ -34,7 +34,7 @@ _MOST_GIB = 65_536
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class MemoryOption:
     """A number among the flags that memory is counted from. names: one option in all its spellings.
 
     lowest, highest: of whole numbers; without them it is a part of a GPU, above 0 and up to 1.
@@ -54,22 +54,22 @@ class Counted:
 
 FRACTION, TOKENS, SEQUENCES, OFFLOAD = 0, 1, 2, 3
 PROMPT_CACHE = 2  # of llama.cpp: MiB, -1 for no limit
-COUNTED = {
+MEMORY_OPTIONS = {
     "vllm": (
-        Counted(("--gpu-memory-utilization",)),
-        Counted(("--max-num-batched-tokens",), 1, _MOST_TOKENS),
-        Counted(("--max-num-seqs",), 1, _MOST_SEQUENCES),
-        Counted(("--cpu-offload-gb",), 0, _MOST_GIB),
+        MemoryOption(("--gpu-memory-utilization",)),
+        MemoryOption(("--max-num-batched-tokens",), 1, _MOST_TOKENS),
+        MemoryOption(("--max-num-seqs",), 1, _MOST_SEQUENCES),
+        MemoryOption(("--cpu-offload-gb",), 0, _MOST_GIB),
     ),
     "sglang": (
-        Counted(("--mem-fraction-static",)),
-        Counted(("--chunked-prefill-size",), 1, _MOST_TOKENS),
-        Counted(("--max-running-requests",), 1, _MOST_SEQUENCES),
+        MemoryOption(("--mem-fraction-static",)),
+        MemoryOption(("--chunked-prefill-size",), 1, _MOST_TOKENS),
+        MemoryOption(("--max-running-requests",), 1, _MOST_SEQUENCES),
     ),
     "llama.cpp": (
-        Counted(("--ubatch-size", "-ub"), 1, _MOST_TOKENS),
-        Counted(("--parallel", "-np"), 1, _MOST_SEQUENCES),
-        Counted(("--cache-ram", "-cram"), -1, _MOST_GIB * 1024),
+        MemoryOption(("--ubatch-size", "-ub"), 1, _MOST_TOKENS),
+        MemoryOption(("--parallel", "-np"), 1, _MOST_SEQUENCES),
+        MemoryOption(("--cache-ram", "-cram"), -1, _MOST_GIB * 1024),
     ),
 }
 _EAGER = {"vllm": "--enforce-eager", "sglang": "--disable-cuda-graph"}
@@ -95,7 +95,7 @@ class MemorySettings:
 
 def settings_of(engine: Engine, service: Service, rig: Rig, gpu_indices: Sequence[int]) -> MemorySettings:
     """The settings for one engine: the service's flags where it gives them."""
-    given = [_given(service, counted) for counted in COUNTED[engine.name]]
+    given = [_given(service, counted) for counted in MEMORY_OPTIONS[engine.name]]
     if engine.name == "llama.cpp":
         micro_batch, slots = int(given[0] or _MICRO_BATCH), int(given[1] or service.concurrency)
         return MemorySettings(attempts=((0.0, micro_batch, slots),))
@@ -135,7 +135,7 @@ def _overridden(attempt: Attempt, given: Attempt) -> Attempt:
     return given[0] or fraction, given[1] or tokens, given[2] or sequences
 
 
-def _given(service: Service, counted: Counted) -> float:
+def _given(service: Service, counted: MemoryOption) -> float:
     """The number that the flags give, 0 for none; one that is out of range is the rules' business."""
     values = (counted.value(service.flags.get(name)) for name in counted.names)
     return next((value for value in values if value), 0)

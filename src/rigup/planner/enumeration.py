@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.catalogue.drivers import Reserve
@@ -13,10 +13,10 @@ from rigup.catalogue.option_names import NameList
 from rigup.catalogue.overheads import MeasuredOverhead
 from rigup.catalogue.versions import version_key
 from rigup.plan import Parallel
-from rigup.planner.candidate import Candidate, expert_ranks
+from rigup.planner.candidate import Candidate
 from rigup.planner.engine_memory import MemorySettings, settings_of
 from rigup.planner.inputs.names import ResolvedNames
-from rigup.planner.multinode.layouts import TENSOR_SIZES, devices_across_hosts, tensor_layouts_across_hosts
+from rigup.planner.parallelism import layouts
 from rigup.rig import Rig
 from rigup.service import Service
 from rigup.units import compute_capability
@@ -81,8 +81,7 @@ def _spread(
     request: PlanningRequest, checkpoint: CheckpointEntry, engine: Engine, release: EngineVersion
 ) -> Iterator[Candidate]:
     service = request.service
-    layouts = _layouts(request, engine, release)
-    for gpus, parallel in layouts:
+    for gpus, parallel in layouts(request.rig, service, request.resolved.gpu_indices, engine, release):
         on_a_host = tuple(index for index in gpus if index < len(request.rig.gpus))
         settings = settings_of(engine, service, request.rig, on_a_host)
         for kv_cache_type in kv_cache_types(request, engine, on_a_host):
@@ -139,83 +138,3 @@ def kv_cache_types(request: PlanningRequest, engine: Engine, gpus: tuple[int, ..
     capabilities = (request.rig.gpus[index].compute_capability for index in gpus)
     old = not gpus or any(compute_capability(capability) < _FP8_CAPABILITY for capability in capabilities)
     return tuple(kind for kind in _KV_TYPES[engine.name] if not (kind == "fp8" and old))
-
-
-def _layouts(
-    request: PlanningRequest, engine: Engine, release: EngineVersion
-) -> Iterator[tuple[tuple[int, ...], Parallel]]:
-    """How the model may be spread. An engine made for GPUs comes without one only if it is named and built for CPUs."""
-    if engine.name == "llama.cpp":
-        yield from _llama_cpp_layouts(request)
-    elif request.rig.hosts_per_service > 1:
-        if request.rig.gpus or (request.service.engine == engine.name and release.environment("cpu") is not None):
-            yield from tensor_layouts_across_hosts(
-                request.rig, request.service, request.resolved.gpu_indices, engine.name
-            )
-    elif request.rig.gpus:
-        yield from _tensor_layouts(request, engine)
-    elif request.service.engine == engine.name and release.environment("cpu") is not None:
-        asked = request.service
-        sizes = {"tensor": asked.tensor_parallel, "pipeline": asked.pipeline_parallel, "data": asked.data_parallel}
-        yield (), Parallel(**{name: size for name, size in sizes.items() if size})
-
-
-def _llama_cpp_layouts(request: PlanningRequest) -> Iterator[tuple[tuple[int, ...], Parallel]]:
-    """All GPUs by layer split, and the first alone unless the service names its GPUs."""
-    indices = request.resolved.gpu_indices
-    if request.rig.hosts_per_service > 1:
-        yield devices_across_hosts(request.rig, indices), Parallel()
-        return
-    yield indices, Parallel()
-    if len(indices) > 1 and request.service.gpus is None:
-        yield indices[:1], Parallel()
-
-
-def _tensor_layouts(request: PlanningRequest, engine: Engine) -> Iterator[tuple[tuple[int, ...], Parallel]]:
-    """Tensor sizes, each with as many pipeline stages as there are GPUs for, and one GPU alone.
-
-    What the service names is taken as it is, even if there are too few GPUs: then the refusal can say so. Of unequal
-    GPUs, those with most memory are tried by themselves as well, unless the service names its GPUs.
-    """
-    service, indices = request.service, request.resolved.gpu_indices
-    if not indices:
-        return
-    groups = dict.fromkeys((indices,) if service.gpus is not None else (indices, _largest(request.rig, indices)))
-    found = False
-    for group in groups:
-        for parallel in _sizes(service, len(group), engine):
-            ranks = parallel.tensor * parallel.pipeline * parallel.data
-            if ranks <= len(group) or (service.tensor_parallel and group == indices):
-                found = True
-                yield group[:ranks], parallel
-    if not found:
-        yield indices, next(_sizes(service, len(indices), engine))
-
-
-def _largest(rig: Rig, indices: tuple[int, ...]) -> tuple[int, ...]:
-    memory = {index: rig.gpus[index].memory_mib or 0 for index in indices}
-    return tuple(index for index in indices if memory[index] == max(memory.values()))
-
-
-def _sizes(service: Service, gpus: int, engine: Engine) -> Iterator[Parallel]:
-    """The sizes for so many GPUs, those included that are too large for them."""
-    data = service.data_parallel or 1
-    for tensor in (service.tensor_parallel,) if service.tensor_parallel else TENSOR_SIZES:
-        most = max(1, gpus // (tensor * data))
-        pipelines = (service.pipeline_parallel,) if service.pipeline_parallel else (most, 1) if tensor == 1 else (most,)
-        expert = expert_ranks(engine.name, tensor, data) if service.expert_parallel else 1
-        for pipeline in dict.fromkeys(pipelines):
-            yield Parallel(tensor=tensor, pipeline=pipeline, data=data, expert=expert)
-
-
-def with_expert_parallel(candidate: Candidate) -> Candidate | None:
-    """The same with whole experts spread over the GPUs; None if the service or the model does not allow it.
-
-    vLLM spreads them over the data parallel ranks as well.
-    """
-    parallel = candidate.parallel
-    size = expert_ranks(candidate.engine.name, parallel.tensor, parallel.data)
-    open_to_it = candidate.service.expert_parallel is None and candidate.engine.name != "llama.cpp"
-    if size == 1 or not open_to_it or not candidate.model.experts:
-        return None
-    return replace(candidate, parallel=parallel.model_copy(update={"expert": size}))

@@ -10,7 +10,7 @@ from rigup.plain_values import quoted
 from rigup.plan import Monitoring
 from rigup.planner.inputs.rig_and_services import is_address
 from rigup.planner.inputs.validation import check_keys, validated
-from rigup.planner.multinode.layouts import join_port, watch_port
+from rigup.planner.multinode.ports import join_port, watch_port
 from rigup.rig import Rig
 from rigup.service import Service
 

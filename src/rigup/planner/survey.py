@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from rigup.plan import Finding
 from rigup.planner.candidate import Candidate
 from rigup.planner.engine_memory import Attempt
-from rigup.planner.enumeration import PlanningRequest, candidates, with_expert_parallel
-from rigup.planner.judgement import is_refused
+from rigup.planner.enumeration import PlanningRequest, candidates
 from rigup.planner.memory.fit import Shortfall, place_in_memory
 from rigup.planner.memory.weights import weights_of
 from rigup.planner.multinode.layouts import indivisible_layout
-from rigup.planner.rules import refusals
+from rigup.planner.parallelism import with_expert_parallel
+from rigup.planner.rules import is_refused, refusals
 from rigup.units import GIB, MIB
 
 _MEMORY_SOURCE = "docs/memory.md"

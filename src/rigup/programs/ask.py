@@ -22,12 +22,12 @@ from typing import Any
 
 if __package__:
     from rigup.programs.http_reader import exchange, parsed, printable
-    from rigup.programs.listeners import Stranger, UnitPort
+    from rigup.programs.listeners import ForeignPort, UnitPort
     from rigup.programs.unprivileged import output_of
 else:
     sys.dont_write_bytecode = True
     from http_reader import exchange, parsed, printable  # type: ignore[import-not-found, no-redef]
-    from listeners import Stranger, UnitPort  # type: ignore[import-not-found, no-redef]
+    from listeners import ForeignPort, UnitPort  # type: ignore[import-not-found, no-redef]
     from unprivileged import output_of  # type: ignore[import-not-found, no-redef]
 
 COMPLETIONS = "/v1/chat/completions"
@@ -43,7 +43,7 @@ MOST_TOKENS = 1 << 40
 Reply = dict[str, Any]
 
 
-class Asking:
+class HealthTarget:
     """One service of this host. url: "http://host:port". unit: the systemd unit that must own that port."""
 
     def __init__(self, url: str, unit: str) -> None:
@@ -55,8 +55,10 @@ class Asking:
     def healthy(self, path: str) -> bool:
         """Whether /health returns 200; necessary but not sufficient. Raises Stranger."""
         try:
-            reply = self._say(self._request("GET", path), HEALTH_SECONDS, lambda status, body, _: {"status": status})
-        except Stranger:
+            reply = self._exchange(
+                self._request("GET", path), HEALTH_SECONDS, lambda status, body, _: {"status": status}
+            )
+        except ForeignPort:
             raise
         except OSError:
             return False
@@ -67,16 +69,16 @@ class Asking:
         try:
             headers = [f"Authorization: Bearer {_key(key_file)}"] if key_file else []
             request = self._request("POST", COMPLETIONS, *headers, body=body)
-            return self._say(request, seconds, reply_to)
+            return self._exchange(request, seconds, reply_to)
         except (OSError, ValueError) as error:
-            return _failed(str(error) if isinstance(error, Stranger) else f"unexpected response: {error}")
+            return _failed(str(error) if isinstance(error, ForeignPort) else f"unexpected response: {error}")
 
     def _request(self, method: str, path: str, *headers: str, body: bytes = b"") -> bytes:
         lines = [f"{method} {path} HTTP/1.1", f"Host: {self._netloc}", "Connection: close", *headers]
         lines += ["Content-Type: application/json", f"Content-Length: {len(body)}"] if body else []
         return "\r\n".join([*lines, "", ""]).encode() + body
 
-    def _say(self, request: bytes, seconds: float, read: Any) -> Reply:
+    def _exchange(self, request: bytes, seconds: float, read: Any) -> Reply:
         """Sends a request; `read` makes a reply from status, body and seconds. Raises OSError."""
         with self._port.connect(self._host, self._number, min(seconds, CONNECT_SECONDS)) as connection:
 
@@ -170,10 +172,10 @@ def _text(message: dict[str, Any], name: str) -> str:
 
 def ask(request: dict[str, Any]) -> Reply:
     """Waits up to wait_s for the endpoint, then sends the request."""
-    asking = Asking(request["url"], request["unit"])
+    target = HealthTarget(request["url"], request["unit"])
     deadline = time.monotonic() + request["wait_s"]
     try:
-        while not asking.healthy(request["health"]):
+        while not target.healthy(request["health"]):
             state, restarts = unit_state(request["unit"])
             if state in ("failed", "inactive"):
                 return _failed(f"the unit is {state}")
@@ -182,9 +184,9 @@ def ask(request: dict[str, Any]) -> Reply:
             if time.monotonic() > deadline:
                 return {"state": "starting", "why": "/health does not return 200 yet"}
             time.sleep(0.2)
-    except Stranger as error:
+    except ForeignPort as error:
         return _failed(str(error))
-    return asking.complete(request["key_file"], _body(request), request["timeout_s"])
+    return target.complete(request["key_file"], _body(request), request["timeout_s"])
 
 
 def main(source: str = "-") -> None:

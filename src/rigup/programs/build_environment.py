@@ -36,7 +36,7 @@ CHECK_SECONDS = 600
 MARGIN = 1.05
 
 
-def say(status: str) -> None:
+def log(status: str) -> None:
     """Reports progress to the journal and to systemd."""
     print(status, flush=True)
     notify_status(status)
@@ -90,7 +90,7 @@ def check_wheels(folder: Path, files: dict[str, str], result: Path) -> None:
     """Verifies every wheel and checks that there is room to unpack them; exits with the file's name or both sizes."""
     unpacked = 0
     for number, (wheel, sha256) in enumerate(sorted(files.items()), start=1):
-        say(f"{number}/{len(files)} verifying wheels")
+        log(f"{number}/{len(files)} verifying wheels")
         if not (folder / wheel).is_file():
             sys.exit(f"{wheel}: missing in {folder}")
         verify(folder / wheel, sha256)
@@ -135,7 +135,7 @@ def run(words: list[str], variables: dict[str, str], files: dict[str, str]) -> N
             lines.append(line.rstrip())
             print(lines[-1], flush=True)
             if lines[-1].lstrip().startswith(("Downloading", "Downloaded", "Prepared", "Installed", "Bytecode")):
-                say(lines[-1].strip())
+                log(lines[-1].strip())
     if process.returncode:
         sys.exit(reason("\n".join(lines), files) or f"uv {words[1]}: exit status {process.returncode}")
 
@@ -158,7 +158,7 @@ def make(job: dict[str, Any], uv: Path) -> None:
     result, work, variables = Path(job["result"]), Path(job["work"]), environment(job)
     python = job["python"]
     if job["python_from"] == "uv":
-        say(f"getting Python {python}")
+        log(f"getting Python {python}")
         run([str(uv), "python", "install", "--no-bin", "--managed-python", python], variables, {})
         choice = ["--managed-python", "--no-python-downloads", "--python", python]
     else:
@@ -173,7 +173,7 @@ def make(job: dict[str, Any], uv: Path) -> None:
     where = ["--offline", "--no-index", "--find-links", job["wheels"]] if job["wheels"] else []
     where += ["--default-index", job["index"]] if job["index"] and not job["wheels"] else []
     fixed = ["--no-deps", "--require-hashes", "--only-binary", ":all:", "--compile-bytecode"]
-    say(f"installing {len(job['files'])} packages")
+    log(f"installing {len(job['files'])} packages")
     run([str(uv), "pip", "install", "--python", f"{result}/bin/python", *fixed, *where, "-r", str(listed)],
         variables, job["files"])  # fmt: skip
     shutil.rmtree(result / ".cache", ignore_errors=True)
@@ -212,7 +212,7 @@ def check_runs(job: dict[str, Any]) -> list[str]:
     """Runs each check; exits if one fails or its output lacks the expected text."""
     answers = []
     for words, expected in job["checks"]:
-        say(f"checking: {' '.join(words)[:60]}")
+        log(f"checking: {' '.join(words)[:60]}")
         done = subprocess.run(
             [f"{job['result']}/{words[0]}", *words[1:]],
             capture_output=True,

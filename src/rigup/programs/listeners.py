@@ -29,11 +29,11 @@ LISTEN = "0A"
 MAPPED = b"\0" * 10 + b"\xff\xff"
 
 
-class Stranger(OSError):
+class ForeignPort(OSError):
     """A port does not provably belong to the unit; the message names its owner."""
 
 
-class Changed(OSError):
+class SocketsChanged(OSError):
     """The listening sockets changed before the connection was made; the caller should retry."""
 
 
@@ -57,7 +57,7 @@ class UnitPort:
                 return connection
             except OSError as error:
                 connection.close()
-                if isinstance(error, Stranger):
+                if isinstance(error, ForeignPort):
                     raise
                 failed = error
         raise failed
@@ -80,16 +80,16 @@ class UnitPort:
         """Like `check`, for a connection that another process has made to this address."""
         found = listening(address)
         if not found:
-            raise Changed(f"nothing listens on port {address[1]} any more")
+            raise SocketsChanged(f"nothing listens on port {address[1]} any more")
         if not found.keys() <= self._own:
-            raise Changed(f"port {address[1]} now belongs to user {_user(next(iter(found.values())))}")
+            raise SocketsChanged(f"port {address[1]} now belongs to user {_user(next(iter(found.values())))}")
 
     def _of_unit(self, address: tuple[Any, ...], found: dict[int, int]) -> set[int]:
         """The socket numbers, after checking that the unit holds them; found: number to user. Raises Stranger."""
         unknown = found.keys() - self._own
         if unknown and not unknown <= set(_held(unknown, self.unit)):
             owner = next(iter(found.values()))
-            raise Stranger(f"port {address[1]} belongs to {_holder(unknown, owner)}, not to {self.unit}")
+            raise ForeignPort(f"port {address[1]} belongs to {_holder(unknown, owner)}, not to {self.unit}")
         return {*found}
 
 
@@ -228,23 +228,23 @@ class _Guard:
     def _taken(self) -> list[tuple[Any, ...]]:
         taken = [address for address in self._addresses if listening(address)]
         if not taken:
-            raise Changed(f"nothing listens on port {self._port}")
+            raise SocketsChanged(f"nothing listens on port {self._port}")
         return taken
 
 
 def main(unit: str, host: str, port: str) -> None:
     """Answers until standard input ends. Only sockets that listen at the start can count as the unit's."""
     guard = _Guard(unit, host, port)
-    _say(guard.learn)
+    _print_result(guard.learn)
     for _ in sys.stdin:
-        _say(guard.check)
+        _print_result(guard.check)
 
 
-def _say(check: Callable[[], None]) -> None:
+def _print_result(check: Callable[[], None]) -> None:
     try:
         check()
         print("ok", flush=True)
-    except (Stranger, Changed) as error:
+    except (ForeignPort, SocketsChanged) as error:
         print(error, flush=True)
 
 

@@ -53,7 +53,7 @@ class NVMLError(Exception):
         self.value = value
 
     def __str__(self) -> str:
-        return _TEXTS.get(self.value) or _told(self.value)
+        return _TEXTS.get(self.value) or _error_text(self.value)
 
 
 class PciInfo(ctypes.Structure):
@@ -236,7 +236,7 @@ def _text(name: str, size: int, *arguments: Any) -> str:
     return found.value.decode(errors="replace")
 
 
-def _told(code: int) -> str:
+def _error_text(code: int) -> str:
     try:
         function = _library.nvmlErrorString
         function.restype = ctypes.c_char_p

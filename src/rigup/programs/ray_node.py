@@ -28,14 +28,14 @@ ADDRESS = "RAY_ADDRESS"
 MISSING = 3
 CONNECT_SECONDS = 3.0
 ASK_SECONDS = 10.0
-LOOK_SECONDS = 2.0
+POLL_SECONDS = 2.0
 SILENT_LOOKS = 5
 STOP_SECONDS = 25.0
 SAY_SECONDS = 60.0
 ALIVE = 0
 
 
-class Lost(Exception):
+class ClusterLost(Exception):
     """Ray, the engine or a host is lost; the message names it."""
 
 
@@ -58,10 +58,10 @@ class Cluster:
 
     def missing(self) -> list[str]:
         """The hosts that are not part of the cluster now, as messages name them; all if the head does not respond."""
-        found = self.look()
+        found = self.absent_hosts()
         return self._named(set()) if found is None else found
 
-    def look(self) -> list[str] | None:
+    def absent_hosts(self) -> list[str] | None:
         """The hosts that are not part of the cluster according to its head; None if the head does not respond."""
         if not answers(self.address):  # Ray itself would wait for almost a minute
             self._client = None
@@ -85,7 +85,7 @@ class Cluster:
 
 
 def head(cluster: Cluster, seconds: float, ray: Sequence[str], engine: Sequence[str]) -> int:
-    """Runs Ray, then the engine; returns the engine's exit status. Raises Lost if Ray, the engine or a host is lost."""
+    """Runs Ray, then the engine; returns the engine's exit status. Raises ClusterLost if either or a host is lost."""
     started = [subprocess.Popen(ray, env=without_address())]
     try:
         wait_for_all(cluster, seconds, started[0])
@@ -97,32 +97,32 @@ def head(cluster: Cluster, seconds: float, ray: Sequence[str], engine: Sequence[
 
 
 def wait_for_all(cluster: Cluster, seconds: float, ray: subprocess.Popen[bytes]) -> None:
-    """Returns once the cluster is complete. Raises Lost, naming the missing hosts, after `seconds`."""
+    """Returns once the cluster is complete. Raises ClusterLost, naming the missing hosts, after `seconds`."""
     deadline, reported = time.monotonic() + seconds, None
     while missing := cluster.missing():
         if ray.poll() is not None:
-            raise Lost(f"Ray exited with {ray.returncode} before the cluster was complete")
+            raise ClusterLost(f"Ray exited with {ray.returncode} before the cluster was complete")
         if time.monotonic() > deadline:
-            raise Lost(f"Ray cluster incomplete after {seconds:.0f} s: {', '.join(missing)} did not join")
+            raise ClusterLost(f"Ray cluster incomplete after {seconds:.0f} s: {', '.join(missing)} did not join")
         if missing != reported:
             print(f"Ray: waiting for {', '.join(missing)}", flush=True)
             reported = missing
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
     print(f"Ray: complete, {len(cluster.hosts)} hosts", flush=True)
 
 
 def watch(cluster: Cluster, ray: subprocess.Popen[bytes], engine: subprocess.Popen[bytes]) -> int:
-    """Returns the engine's exit status when it ends; raises Lost if Ray or a host is lost before that."""
+    """Returns the engine's exit status when it ends; raises ClusterLost if Ray or a host is lost before that."""
     silent = 0
     while (status := engine.poll()) is None:
         if ray.poll() is not None:
-            raise Lost(f"Ray exited with {ray.returncode}")
-        if missing := cluster.look():
-            raise Lost(f"{', '.join(missing)} left the Ray cluster")
+            raise ClusterLost(f"Ray exited with {ray.returncode}")
+        if missing := cluster.absent_hosts():
+            raise ClusterLost(f"{', '.join(missing)} left the Ray cluster")
         silent = silent + 1 if missing is None else 0
         if silent == SILENT_LOOKS:
-            raise Lost(f"Ray at {cluster.address} did not respond {silent} times in a row")
-        time.sleep(LOOK_SECONDS)
+            raise ClusterLost(f"Ray at {cluster.address} did not respond {silent} times in a row")
+        time.sleep(POLL_SECONDS)
     return status if status >= 0 else 128 - status
 
 
@@ -145,7 +145,7 @@ def worker(address: str, ray: Sequence[str]) -> None:
         if time.monotonic() - reported > SAY_SECONDS:
             print(f"Ray: waiting for its head at {address}", flush=True)
             reported = time.monotonic()
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
     os.execve(ray[0], list(ray), without_address())  # noqa: S606  needs no shell
 
 
@@ -172,7 +172,7 @@ def main(words: Sequence[str]) -> int:
     _ends_in_order()
     try:
         return head(Cluster(address, _hosts(settings[1:])), float(settings[0]), commands[0], commands[1])
-    except Lost as lost:
+    except ClusterLost as lost:
         print(lost, file=sys.stderr, flush=True)
         return MISSING
 

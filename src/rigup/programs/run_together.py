@@ -39,7 +39,7 @@ START, HERE = b"S", b"."
 Address = tuple[str, int]
 
 
-def say(text: str) -> None:
+def log(text: str) -> None:
     """Prints a line to the journal."""
     print(f"run_together: {text}", file=sys.stderr, flush=True)
 
@@ -57,7 +57,7 @@ class EngineProcess:
     def check(self) -> None:
         """Ends this program if the engine has ended by itself."""
         if self.process is not None and (status := self.process.poll()) is not None:
-            say(f"the engine exited with {status}")
+            log(f"the engine exited with {status}")
             self._kill(signal.SIGKILL)
             sys.exit(1)
 
@@ -84,15 +84,15 @@ class NodeConnection:
     def __init__(self, connection: socket.socket) -> None:
         connection.setblocking(False)
         self.connection = connection
-        self.began = self.heard = time.monotonic()
+        self.began = self.last_heard = time.monotonic()
         self.got = b""
-        self.gone = False
+        self.closed = False
 
     def send(self, what: bytes) -> None:
         try:
             self.connection.send(what)
         except OSError:
-            self.gone = True
+            self.closed = True
 
     def read(self) -> None:
         """Reads what has arrived, up to a limit, so that other connections get their turn."""
@@ -102,13 +102,13 @@ class NodeConnection:
             return
         except OSError:
             some = b""
-        self.heard = time.monotonic()
+        self.last_heard = time.monotonic()
         self.got += some
-        self.gone = not some or len(self.got) > MOST_SAID
+        self.closed = not some or len(self.got) > MOST_SAID
 
     @property
     def lost(self) -> bool:
-        return self.gone or time.monotonic() - self.heard > SILENCE
+        return self.closed or time.monotonic() - self.last_heard > SILENCE
 
 
 def wait_for(connections: list[socket.socket]) -> None:
@@ -143,19 +143,19 @@ class Head:
         family = socket.AF_INET6 if ":" in addresses[0] else socket.AF_INET
         self.listener = socket.create_server((addresses[0], port), family=family, backlog=16)
         self.listener.setblocking(False)
-        self.strangers: list[NodeConnection] = []
+        self.newcomers: list[NodeConnection] = []
         self.peers: dict[int, NodeConnection] = {}
         self.last_beat = 0.0
 
     def run(self) -> NoReturn:
         self._report_missing()
         while True:
-            known = [*self.strangers, *self.peers.values()]
+            known = [*self.newcomers, *self.peers.values()]
             wait_for([self.listener, *(peer.connection for peer in known)])
             self._accept()
             for peer in known:
                 peer.read()
-            self._greet()
+            self._admit()
             self._beat()
             self.engine.check()
             self._drop([rank for rank, peer in self.peers.items() if peer.lost])
@@ -165,42 +165,42 @@ class Head:
     def _start(self) -> None:
         """Tells the others to start, then starts this engine as soon as the required ports are listening."""
         if not self.start_sent:
-            say("all hosts joined; starting the engines")
+            log("all hosts joined; starting the engines")
             for peer in self.peers.values():
                 peer.send(START)
             self.start_sent, self.start_sent_at = True, time.monotonic()
         if all(listened_at(address) for address in self.after):
             self.engine.start()
         elif time.monotonic() - self.start_sent_at > LISTEN_SECONDS:
-            say("not every required port is listening; restarting all hosts")
+            log("not every required port is listening; restarting all hosts")
             self._drop(list(self.peers))
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
-            self.strangers.append(NodeConnection(self.listener.accept()[0]))
-        if len(self.strangers) > MOST_STRANGERS:
-            self.strangers.pop(0).connection.close()
+            self.newcomers.append(NodeConnection(self.listener.accept()[0]))
+        if len(self.newcomers) > MOST_STRANGERS:
+            self.newcomers.pop(0).connection.close()
 
-    def _greet(self) -> None:
+    def _admit(self) -> None:
         """Turns each connection that has sent its rank into a peer. A rank that connects again was restarted."""
-        for stranger in list(self.strangers):
-            line, ended, _ = stranger.got.partition(b"\n")
+        for newcomer in list(self.newcomers):
+            line, ended, _ = newcomer.got.partition(b"\n")
             word, _, rank = line.partition(b" ")
-            if ended and word == HELLO and self._is_from(rank, stranger):
+            if ended and word == HELLO and self._is_from(rank, newcomer):
                 self._drop([int(rank)] if int(rank) in self.peers else [])
-                say(f"host {int(rank)} joined")
-                self.peers[int(rank)] = stranger
-            elif not (stranger.lost or ended or time.monotonic() - stranger.began > SILENCE):
+                log(f"host {int(rank)} joined")
+                self.peers[int(rank)] = newcomer
+            elif not (newcomer.lost or ended or time.monotonic() - newcomer.began > SILENCE):
                 continue
             else:
-                stranger.connection.close()
-            self.strangers.remove(stranger)
+                newcomer.connection.close()
+            self.newcomers.remove(newcomer)
 
-    def _is_from(self, rank: bytes, stranger: NodeConnection) -> bool:
+    def _is_from(self, rank: bytes, newcomer: NodeConnection) -> bool:
         if len(rank) > MOST_RANK or not rank.isdigit() or int(rank) not in self.others:
             return False
         try:
-            return bool(stranger.connection.getpeername()[0] == self.addresses[int(rank)])
+            return bool(newcomer.connection.getpeername()[0] == self.addresses[int(rank)])
         except OSError:
             return False
 
@@ -215,7 +215,7 @@ class Head:
         """Drops lost hosts; if the engines were started, all hosts end theirs and gather again."""
         if not ranks:
             return
-        say(f"host {', '.join(map(str, ranks))} is lost")
+        log(f"host {', '.join(map(str, ranks))} is lost")
         for rank in list(self.peers) if self.start_sent else ranks:
             self.peers.pop(rank).connection.close()
         self.engine.end()
@@ -223,17 +223,17 @@ class Head:
         self._report_missing()
 
     def _report_missing(self) -> None:
-        say(f"waiting for host {', '.join(str(rank) for rank in sorted(self.others - self.peers.keys()))}")
+        log(f"waiting for host {', '.join(str(rank) for rank in sorted(self.others - self.peers.keys()))}")
 
 
-class Other:
+class WorkerConnection:
     """Any other rank: connected to the head, or trying to connect."""
 
     def __init__(self, rank: int, own: str, address: Address, engine: EngineProcess) -> None:
         self.rank, self.own, self.address, self.engine = rank, own, address, engine
 
     def run(self) -> NoReturn:
-        say(f"waiting for host 0 at {self.address[0]}, port {self.address[1]}")
+        log(f"waiting for host 0 at {self.address[0]}, port {self.address[1]}")
         while True:
             try:
                 connection = socket.create_connection(self.address, SILENCE, source_address=(self.own, 0))
@@ -243,17 +243,17 @@ class Other:
                 continue
             with connection:
                 self._stay(NodeConnection(connection))
-            say("host 0 is lost")
+            log("host 0 is lost")
             self.engine.end()
-            say(f"waiting for host 0 at {self.address[0]}, port {self.address[1]}")
+            log(f"waiting for host 0 at {self.address[0]}, port {self.address[1]}")
 
     def _stay(self, head: NodeConnection) -> None:
         """Stays connected until the head is lost."""
         while not head.lost:
             wait_for([head.connection])
             head.read()
-            if START in head.got and self.engine.process is None and not head.gone:
-                say("all hosts joined; starting the engine")
+            if START in head.got and self.engine.process is None and not head.closed:
+                log("all hosts joined; starting the engine")
                 self.engine.start()
             head.got = b""
             head.send(HERE)
@@ -273,7 +273,7 @@ def main() -> NoReturn:
     signal.signal(signal.SIGTERM, stop)
     if int(rank) == 0:
         Head(addresses, int(port), [address_of(text) for text in after], engine).run()
-    Other(int(rank), addresses[int(rank)], (addresses[0], int(port)), engine).run()
+    WorkerConnection(int(rank), addresses[int(rank)], (addresses[0], int(port)), engine).run()
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ else:
     from unit_status import notify_status  # type: ignore[import-not-found, no-redef]
 
 TIMES = re.compile(r"Batch size: (\d+), config: .*?Kernel time: ([\d.]+) us", re.DOTALL)
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 
 
 class TuningError(Exception):
@@ -78,7 +78,7 @@ def tune(job: dict[str, Any], work: Path) -> None:
     while any(thread.is_alive() for thread in threads):
         notify_status(how_far(work, len(job["tune"])))
         for thread in threads:
-            thread.join(LOOK_SECONDS / len(threads))
+            thread.join(POLL_SECONDS / len(threads))
     if failures:
         raise failures[0]
 

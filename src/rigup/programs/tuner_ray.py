@@ -43,11 +43,11 @@ class _RemoteClass:
     def __init__(self, cls: type) -> None:
         self._cls = cls
 
-    def remote(self, *arguments: Any) -> _Worker:
-        return _Worker(self._cls(*arguments))
+    def remote(self, *arguments: Any) -> _RayWorker:
+        return _RayWorker(self._cls(*arguments))
 
 
-class _Worker:
+class _RayWorker:
     def __init__(self, instance: Any) -> None:
         self._instance = instance
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rigup.catalogue.catalogue import load_catalogue
 from rigup.errors import InputError
-from rigup.monitoring.scrape_config import ScrapedHost, Scraping, scraping
+from rigup.monitoring.scrape_config import ScrapeConfig, ScrapedHost, scrape_config_of
 from rigup.plan import Plan, plans_by_host
 from rigup.planner.inputs.rig_and_services import read_rig
 from rigup.planner.monitoring import read_monitoring
@@ -12,7 +12,7 @@ from rigup.project.inventory import HostEntry, Project
 from rigup.project.planning import plan_project
 
 
-def scraping_of(project: Project, here: str | None) -> Scraping:
+def scraping_of(project: Project, here: str | None) -> ScrapeConfig:
     """What is to be asked of a project's hosts. here: the host that Prometheus runs on, where it is one of them.
 
     Raises InputError where that is none of them.
@@ -21,7 +21,7 @@ def scraping_of(project: Project, here: str | None) -> Scraping:
     if here is not None and bare_name(here) not in names:
         raise InputError(f'--from: "{here}" is not a host of this inventory', f"hosts: {', '.join(names)}")
     plans = plans_by_host(plan_project(project))
-    return scraping(_scraped(project, host, plans.get(host.name, ()), here) for host in project.hosts)
+    return scrape_config_of(_scraped(project, host, plans.get(host.name, ()), here) for host in project.hosts)
 
 
 def bare_name(host: str) -> str:

@@ -33,7 +33,7 @@ SECRETS = 'for file in "$1"/services/*/api-key "$1"/hub-token; do [ -f "$file" ]
 
 
 @dataclass
-class Asked:
+class HostReport:
     """The data of one host. record: of the last apply. secrets: only for the redaction."""
 
     journal: str = ""
@@ -41,9 +41,9 @@ class Asked:
     secrets: list[str] = field(default_factory=list, repr=False)
 
 
-def asked_for_report(host: Host) -> Asked:
+def collect_report(host: Host) -> HostReport:
     """Collects the data from a connected host; raises HostFailed if the host does not respond."""
     secrets = remote.script(host, SECRETS, layout.CONFIGURATION, timeout=SECONDS).split("\n")
     journal = remote.script(host, _JOURNAL, str(JOURNAL_LINES), str(KERNEL_LINES), timeout=SECONDS)
     record = remote.run(host, "tail", "-n", "1", layout.APPLY_RECORDS, timeout=SECONDS).stdout
-    return Asked(journal, record.strip(), [secret for secret in secrets if secret])
+    return HostReport(journal, record.strip(), [secret for secret in secrets if secret])

@@ -21,7 +21,7 @@ from pydantic import Field
 
 from rigup import __version__, layout
 from rigup.errors import InputError
-from rigup.facts.bounds import Figure, Line, Said, checked, json_of
+from rigup.facts.bounds import Figure, HostOutput, Line, checked, json_of
 from rigup.facts.unreadable import Unreadable
 from rigup.plan import Plan
 from rigup.project.inventory import Project
@@ -74,16 +74,16 @@ class ApplyRecord:
         return values if self.memory else {key: value for key, value in values.items() if key != "memory"}
 
 
-class _RecordedGpu(Said):
+class _RecordedGpu(HostOutput):
     measured_mib: Figure | None = None
     planned_mib: Figure
 
 
-class _MemorySaid(Said):
+class _SavedMemory(HostOutput):
     gpus: list[_RecordedGpu]
 
 
-class RecordSaid(Said):
+class SavedRecord(HostOutput):
     """A record as stored in a file, on this machine or on a host."""
 
     schema_: Literal[1] = Field(alias="schema")
@@ -99,7 +99,7 @@ class RecordSaid(Said):
     services: dict[str, str]
     changes: list[str]
     errors: list[str]
-    memory: dict[str, _MemorySaid] = {}
+    memory: dict[str, _SavedMemory] = {}
 
 
 class Recorder:
@@ -183,7 +183,7 @@ def parse(text: str) -> list[dict[str, Any]]:
     for line in text.split("\n")[-MOST_LINES:]:
         with suppress(Unreadable):
             record = json_of(line, "record")
-            checked(RecordSaid, record, "record")
+            checked(SavedRecord, record, "record")
             found.append(record)
     return found
 

@@ -71,7 +71,7 @@ def drift_of(
     )
 
 
-def driver_standing(nvidia: Nvidia, planned: DriverPlan | None) -> tuple[str, ...]:
+def driver_differences(nvidia: Nvidia, planned: DriverPlan | None) -> tuple[str, ...]:
     """The driver that the kernel runs, then the differences: another one on disk, another one in the lock.
 
     planned: None if rigup does not manage the driver. () if no driver runs and none is planned.
@@ -88,9 +88,9 @@ def _machine(probe: Probe, plan: Plan) -> Iterator[Drift]:
         yield Drift("gpus" if finding.rule.startswith("host-gpu") else "host", finding.message, hint=finding.hint)
     if plan.rig.gpus and (booting := booting_kernel(probe)) != probe.kernel:
         yield Drift("kernel", f"runs {probe.kernel}, the next boot starts {booting}", hint="reboot when convenient")
-    standing = driver_standing(probe.nvidia, plan.driver)
-    if len(standing) > 1:
-        yield Drift("driver", ", ".join(standing))
+    differing = driver_differences(probe.nvidia, plan.driver)
+    if len(differing) > 1:
+        yield Drift("driver", ", ".join(differing))
     if plan.driver and (others := unpinned_packages(probe, plan.driver)):
         yield Drift("packages", _listed([f"{name} {version}" for name, version in others.items()]))
     limit = plan.rig.power_limit_w

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from rigup import layout
 from rigup.errors import HostFailed
-from rigup.facts.bounds import Line, Said, checked, json_of
+from rigup.facts.bounds import HostOutput, Line, checked, json_of
 from rigup.facts.unreadable import Unreadable
 from rigup.host import Host
 from rigup.operations.primitives import remote
@@ -25,17 +25,17 @@ ASKED_ROLES = frozenset(("service", "weights"))
 _MOST_NAMED = 4
 
 
-class Checked(Said):
+class WeightsCheck(HostOutput):
     """The output of `fetch_weights.py --check`: names of missing files, and of files that differ from the lock."""
 
     missing: list[Line]
     bad: list[Line]
 
 
-def read_check(text: str, what: str) -> Checked:
+def read_check(text: str, what: str) -> WeightsCheck:
     """Parses the last line of the output. Raises HostFailed, beginning with `what`, if it is invalid."""
     try:
-        return checked(Checked, json_of(text, "its answer"), "its answer")
+        return checked(WeightsCheck, json_of(text, "its answer"), "its answer")
     except Unreadable as error:
         raise HostFailed(f"{what}: {error}") from None
 

@@ -14,7 +14,7 @@ from rigup.errors import HostFailed
 from rigup.facts.unreadable import Unreadable
 from rigup.host import Host
 from rigup.operations.primitives import remote
-from rigup.operations.service.history import LIST, KeptRelease, parse_kept
+from rigup.operations.service.history import LIST, RetainedRelease, parse_kept
 from rigup.operations.service.releases import ANSWERED
 from rigup.report.collect import SECRETS
 from rigup.run.context import RunContext
@@ -26,7 +26,7 @@ _BETWEEN = "==== releases ===="
 class ReleaseHistory:
     """The releases of one host. kept: by service, oldest first. secrets: only for the redaction."""
 
-    kept: dict[str, tuple[KeptRelease, ...]]
+    kept: dict[str, tuple[RetainedRelease, ...]]
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
 

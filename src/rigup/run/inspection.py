@@ -15,7 +15,7 @@ from rigup.operations.service.history import damage_hint
 from rigup.plan import BoundPlan, Finding
 from rigup.preflight.checks import unsupported_host_findings
 from rigup.preflight.rig import differences
-from rigup.report.collect import Asked, asked_for_report
+from rigup.report.collect import HostReport, collect_report
 from rigup.run.drift import Drift, What, drift_of
 from rigup.run.drift_probe import ASKED_ROLES, asked_drift
 from rigup.run.result import HostResult
@@ -23,7 +23,7 @@ from rigup.run.runner import Run
 from rigup.systemd.release import release_of
 
 
-class Examination(Run):
+class Inspection(Run):
     """A run that never takes a lease. drift: the differences by host, after `compare_all` or `note_drift`.
 
     apply_blockers: the reasons against an apply, by host. asked: the data for a report, by host.
@@ -32,12 +32,12 @@ class Examination(Run):
     read_only = True
     drift: dict[str, tuple[Drift, ...]]
     apply_blockers: dict[str, tuple[Finding, ...]]
-    asked: dict[str, Asked]
+    reports: dict[str, HostReport]
 
-    def look(self) -> None:
+    def connect_and_probe(self) -> None:
         """Connects to every host and probes it. A reason against an apply counts as drift."""
         self.drift = {name: () for name in self.results}
-        self.apply_blockers, self.asked = {}, {}
+        self.apply_blockers, self.reports = {}, {}
         self.connect(take_lease=False)
 
     def _blocking_findings(self, name: str, probe: Probe) -> tuple[Finding, ...]:
@@ -91,12 +91,12 @@ class Examination(Run):
     def refresh(self) -> None:
         """Probes and verifies again, over the connections that are still open."""
         for host in self.context.state.inventory:
-            if host.connected and not _stands(host):
+            if host.connected and not _is_open(host):
                 host.connected = False
                 host.connector.disconnect()
             state_of(host, Answers).by_service.clear()
             self.results[host.name] = HostResult(host.name)
-        self.look()
+        self.connect_and_probe()
         self.verify()
 
     def _ask(self, host: Host, deep: bool) -> None:
@@ -105,7 +105,7 @@ class Examination(Run):
             self.drift[host.name] += tuple(asked_drift(host, self.plans[host.name], differing, deep))
 
     def _ask_for_report(self, host: Host) -> None:
-        self.asked[host.name] = asked_for_report(host)
+        self.reports[host.name] = collect_report(host)
 
     def _manifest(self, result: HostResult, plan: BoundPlan) -> dict[str, Any]:
         assert plan.build is not None and result.probe is not None
@@ -118,7 +118,7 @@ def _as_drift(found: Finding) -> Drift:
     return Drift(what, found.message, hint=found.hint)
 
 
-def _stands(host: Host) -> bool:
+def _is_open(host: Host) -> bool:
     """Whether the connection to a host is open, as far as this machine can tell."""
     transport = host.connector.client.get_transport() if host.connector.client else None
     return bool(transport and transport.is_active())

@@ -8,15 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import gevent
 
 from rigup import layout
-from rigup.catalogue.catalogue import load_catalogue
 from rigup.catalogue.drivers import driver_facts
-from rigup.catalogue.overheads import MeasuredOverhead, measured_overhead
 from rigup.errors import RigupError
 from rigup.facts.engine_memory import WORDS, Parts, read_log
 from rigup.facts.probe import Probe, ProbedGpu, parse
@@ -26,8 +23,6 @@ from rigup.operations.primitives import remote
 from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.service.gpu_binding import VISIBLE
 from rigup.plan import Parallel, Plan
-from rigup.planner.candidate import mib
-from rigup.planner.memory.overhead import RUNTIME
 from rigup.run.context import RunContext
 from rigup.systemd.release import GPUS_KEY
 
@@ -145,15 +140,15 @@ def in_words(rows: Iterable[dict[str, Any]]) -> str:
     )
 
 
-def after_start(host: Host, plan: Plan, root: Path) -> dict[str, Any] | None:
+def after_start(host: Host, plan: Plan) -> dict[str, Any] | None:
     """The memory measurement of a service that this apply has started; None if nothing could be measured.
 
-    Sends two commands to the host. root: the fleet's folder. A failure here does not roll the service back.
+    Sends two commands to the host. A failure here does not roll the service back.
     """
     try:
         output = remote.run(host, "sh", "-s", stdin=script(), timeout=_PROBE_SECONDS)
         probe = parse(output.stdout.splitlines())
-        found = kept(plan, probe, _asked(host, plan), load_catalogue(root).overheads)
+        found = kept(plan, probe, _asked(host, plan))
     except (RigupError, *remote.CONNECTION_ERRORS, ValueError, KeyError):
         return None
     if found:
@@ -161,13 +156,8 @@ def after_start(host: Host, plan: Plan, root: Path) -> dict[str, Any] | None:
     return found
 
 
-def kept(
-    plan: Plan, probe: Probe, lines: list[str], overheads: tuple[MeasuredOverhead, ...] = ()
-) -> dict[str, Any] | None:
-    """The measurement of one start, with the plan's values for a calibration; None if NVML reports nothing.
-
-    overheads: those that the plan was made with.
-    """
+def kept(plan: Plan, probe: Probe, lines: list[str]) -> dict[str, Any] | None:
+    """The measurement of one start, with the plan's values for a calibration; None if NVML reports nothing."""
     if plan.build is None or plan.checkpoint is None:
         return None
     found = rows(plan, probe, lines)
@@ -185,20 +175,10 @@ def kept(
         "parallel": parallel.model_dump(),
         "kv_tokens": plan.kv_tokens,
         "fraction": _fraction(plan),
-        "runtime_mib": _runtime(plan, overheads),
+        "runtime_mib": plan.runtime_mib,
         "driver_mib": _driver(plan),
         "gpus": gpus,
     }
-
-
-def _runtime(plan: Plan, overheads: tuple[MeasuredOverhead, ...]) -> int:
-    """The runtime constant that the plan was made with, in MiB."""
-    assert plan.build is not None
-    build, parallel = plan.build, plan.parallel or Parallel()
-    standard = mib(RUNTIME[build.engine])
-    names = {plan.rig.gpus[memory.gpu].name for memory in plan.memory}
-    known = [measured_overhead(overheads, build.engine, build.version, n, len(plan.memory), parallel) for n in names]
-    return max((entry.runtime_mib if entry else standard for entry in known), default=standard)
 
 
 def _driver(plan: Plan) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 from rigup import layout
 from rigup.connection.lease import OURS
 from rigup.errors import HostFailed
-from rigup.facts.bounds import Count, Line, Said, checked, json_of
+from rigup.facts.bounds import Count, HostOutput, Line, checked, json_of
 from rigup.facts.probe import Probe
 from rigup.host import Host
 from rigup.operations.builds.source import name_of
@@ -23,7 +23,7 @@ from rigup.run.runner import Run
 from rigup.units import bytes_text
 
 
-class _Build(Said):
+class _LeftoverBuild(HostOutput):
     bytes: Count
     image: Line = ""
 
@@ -83,27 +83,27 @@ def _weights(found: dict[str, Any], planned: Iterable[str] | None) -> Iterator[R
             yield Removal(f"weights {folder.removeprefix(f'{layout.WEIGHTS}/')}", folder, size)
 
 
-class Pruning(Run):
-    """A run that removes. found: removable things by host, after `look`. weights: whether to remove checkpoints."""
+class PruneRun(Run):
+    """A run that removes. found: by host, after `find_removals`. weights: whether to remove checkpoints."""
 
     found: dict[str, tuple[Removal, ...]]
     weights = False
 
-    def look(self, weights: bool) -> None:
+    def find_removals(self, weights: bool) -> None:
         """Connects, takes the leases and finds out what can be removed. weights: whether to include checkpoints."""
         self.found, self.weights = {}, weights
         self.connect(take_lease=True)
-        self.context.each(self._look)
+        self.context.each(self._find_removals)
 
     def remove(self) -> None:
-        """Removes what `look` found."""
+        """Removes what `find_removals` found."""
         self.context.each(self._remove)
 
     def _blocking_findings(self, name: str, probe: Probe) -> tuple[Finding, ...]:
         """None: prune must work on a full disk."""
         return ()
 
-    def _look(self, host: Host) -> None:
+    def _find_removals(self, host: Host) -> None:
         result = self.results[host.name]
         self.found[host.name] = self._removals(host)
         result.changes = [Change("prune", removal.text) for removal in self.found[host.name]]
@@ -156,10 +156,10 @@ def _list(host: Host) -> dict[str, Any]:
     return read_leftovers(output.stdout)
 
 
-class Leftovers(Said):
+class Leftovers(HostOutput):
     """The output of `leftovers.py`, which describes the fields; sizes in bytes."""
 
-    builds: dict[str, _Build]
+    builds: dict[str, _LeftoverBuild]
     unfinished: dict[str, Count]
     packages: Count
     weights: dict[str, Count]

@@ -17,7 +17,7 @@ from rigup.layout import CONFIGURATION
 from rigup.operations.multinode.releases import GroupMember
 from rigup.operations.primitives import jobs
 from rigup.operations.service.health import Answers, ask_release
-from rigup.operations.service.history import KeptRelease, differences, group_digest_of, hosts_of, newest, read_kept
+from rigup.operations.service.history import RetainedRelease, differences, group_digest_of, hosts_of, newest, read_kept
 from rigup.operations.service.rollback import check_there, choose, roll_back
 from rigup.plan import Finding
 from rigup.run.audit_log import Recorder
@@ -32,8 +32,8 @@ from rigup.systemd.release import GROUP_KEY
 class Step:
     """The rollback of one service on one host."""
 
-    current: KeptRelease | None
-    wanted: KeptRelease
+    current: RetainedRelease | None
+    wanted: RetainedRelease
 
     @property
     def name(self) -> str:
@@ -47,10 +47,10 @@ class Step:
         return differences(self.current, self.wanted) if self.current else ()
 
 
-class RollingBack(Run):
+class RollbackRun(Run):
     """A run with the steps connect, `read` or `plan_rollback`, then `go_back`. kept, steps: by host."""
 
-    kept: dict[str, dict[str, tuple[KeptRelease, ...]]]
+    kept: dict[str, dict[str, tuple[RetainedRelease, ...]]]
     steps: dict[str, tuple[Step, ...]]
 
     def read(self) -> None:
@@ -105,7 +105,7 @@ class RollingBack(Run):
         self.results[host.name].changes = [Change("service", step.name) for step in steps]
         self.results[host.name].state = "differs"
 
-    def _step(self, name: str, kept: tuple[KeptRelease, ...], to: int | None) -> Step:
+    def _step(self, name: str, kept: tuple[RetainedRelease, ...], to: int | None) -> Step:
         """A worker goes back to the release with the same group digest as the head's; `to` is the head's number."""
         hosts, service = hosts_of(newest(kept).manifest), kept[-1].service
         if absent := [other for other in hosts if other not in self.results]:
@@ -164,5 +164,5 @@ class RollingBack(Run):
         check = partial(self._check(step.wanted), given_up=part.given_up)
         part.change(host, str(step.wanted.number), check, f"rolling {service} back to release {step.wanted.number}")
 
-    def _check(self, release: KeptRelease) -> Any:
+    def _check(self, release: RetainedRelease) -> Any:
         return partial(ask_release, service=release.service, command=release.manifest.get("command") or ())

@@ -14,7 +14,7 @@ from typing import TypeVar
 from rigup.errors import InputError
 from rigup.operations.primitives import jobs
 from rigup.run.result import HostResult
-from rigup.run.rollout_state import HostState, KeptRollout
+from rigup.run.rollout_state import HostState, SavedRollout
 from rigup.run.runner import Run
 
 Unit = TypeVar("Unit")
@@ -27,7 +27,7 @@ def batches(units: Sequence[Unit], size: int) -> list[list[Unit]]:
 
 
 @dataclass
-class Rolling:
+class RolloutBatches:
     """The changes of a run whose hosts were compared, in batches.
 
     batches: of the hosts with changes. begun: the batches that were started. not_kept: the error of the last attempt to
@@ -36,16 +36,16 @@ class Rolling:
     """
 
     run: Run
-    kept: KeptRollout
+    saved: SavedRollout
     size: int
     max_failures: int
     batches: list[list[str]] = field(init=False)
     begun: list[list[str]] = field(init=False, default_factory=list)
-    not_kept: InputError | None = field(init=False, default=None)
+    not_saved: InputError | None = field(init=False, default=None)
     stopped_by: InputError | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
-        names = self.kept.first(self._in("differs"))
+        names = self.saved.in_order(self._in("differs"))
         units = self.run.context.groups.units(names)
         self.batches = [[name for unit in batch for name in unit] for batch in batches(units, self.size)]
 
@@ -55,7 +55,7 @@ class Rolling:
         if asked:
             self.run.execute(asked)
         if self.batches and not self.stopped:
-            self._note(list(self.run.results))
+            self._save(list(self.run.results))
 
     def due(self) -> Iterator[list[str]]:
         """Each batch at its turn; none after too many failures, after Ctrl-C, or if its start cannot be saved.
@@ -63,7 +63,7 @@ class Rolling:
         Raises InputError if the start of the first batch cannot be saved.
         """
         for batch in self.batches:
-            if self.stopped or not self._noted(batch, "begun"):
+            if self.stopped or not self._saved(batch, "begun"):
                 return
             self.begun.append(batch)
             yield batch
@@ -71,14 +71,14 @@ class Rolling:
     def carry_out(self, batch: list[str]) -> None:
         """Changes these hosts concurrently, and checks that their services answer."""
         self.run.execute(batch)
-        self._note(batch)
+        self._save(batch)
 
     def end(self) -> None:
         """Marks the remaining hosts as not begun."""
         for name in self._in("differs", "pending"):
             self.run.results[name].state = "not begun"
         if self.begun or not self.batches:
-            self._note(list(self.run.results))
+            self._save(list(self.run.results))
 
     @property
     def failed(self) -> list[str]:
@@ -93,24 +93,24 @@ class Rolling:
     def _in(self, *states: str) -> list[str]:
         return [name for name, result in self.run.results.items() if result.state in states]
 
-    def _note(self, names: list[str]) -> None:
+    def _save(self, names: list[str]) -> None:
         results = self.run.results
-        self._noted([name for name in names if results[name].ok], "done")
+        self._saved([name for name in names if results[name].ok], "done")
         bad = [name for name in names if name in self.failed]
-        self._noted(bad, "failed", {name: why(results[name]) for name in bad})
+        self._saved(bad, "failed", {name: why(results[name]) for name in bad})
 
-    def _noted(self, names: list[str], state: HostState, why: Mapping[str, str] | None = None) -> bool:
+    def _saved(self, names: list[str], state: HostState, why: Mapping[str, str] | None = None) -> bool:
         """Whether the progress could be saved. After the first change, a failure to save no longer stops the run."""
         try:
-            self.kept.note(names, state, why)
+            self.saved.save(names, state, why)
         except InputError as error:
             if state == "begun":
                 if not self.begun:
                     raise
                 self.stopped_by = error
-            self.not_kept = error
+            self.not_saved = error
             return False
-        self.not_kept = self.stopped_by
+        self.not_saved = self.stopped_by
         return True
 
 

@@ -29,7 +29,7 @@ class HostProgress(Frozen):
     """The progress of one host. plans: sha256 of its plans. why: the reason if it failed."""
 
     plans: str
-    fate: HostState = "not begun"
+    state: HostState = "not begun"
     why: str = ""
 
 
@@ -42,13 +42,13 @@ class Rollout(Frozen):
     hosts: dict[str, HostProgress]
 
 
-class KeptRollout:
-    """A rollout and its file, which is always complete. waits: whether the file exists."""
+class SavedRollout:
+    """A rollout and its file, which is always complete. exists: whether the file does."""
 
-    def __init__(self, path: Path, rollout: Rollout, waits: bool = False) -> None:
-        self.path, self.rollout, self.waits = path, rollout, waits
+    def __init__(self, path: Path, rollout: Rollout, exists: bool = False) -> None:
+        self.path, self.rollout, self.exists = path, rollout, exists
 
-    def note(self, hosts: Iterable[str], state: HostState, why: Mapping[str, str] | None = None) -> None:
+    def save(self, hosts: Iterable[str], state: HostState, why: Mapping[str, str] | None = None) -> None:
         """Saves the progress of these hosts; once all are done, the file is deleted.
 
         Raises InputError if it cannot be saved. This object keeps the progress, and saves it with the next one; a host
@@ -57,9 +57,9 @@ class KeptRollout:
         before = dict(self.rollout.hosts)
         for name in hosts:
             self.rollout.hosts[name] = HostProgress(
-                plans=self.rollout.hosts[name].plans, fate=state, why=(why or {}).get(name, "")
+                plans=self.rollout.hosts[name].plans, state=state, why=(why or {}).get(name, "")
             )
-        all_done = all(part.fate == "done" for part in self.rollout.hosts.values())
+        all_done = all(part.state == "done" for part in self.rollout.hosts.values())
         try:
             if all_done:
                 self.path.unlink(missing_ok=True)
@@ -72,11 +72,11 @@ class KeptRollout:
                 f"{self.path}: {error.strerror}: cannot save the progress of the rollout",
                 "free disk space, or set XDG_STATE_HOME to another folder",
             ) from None
-        self.waits = not all_done
+        self.exists = not all_done
 
-    def first(self, names: Iterable[str]) -> list[str]:
+    def in_order(self, names: Iterable[str]) -> list[str]:
         """These hosts in the order of their changes: those that failed or were interrupted first."""
-        cut_short = [name for name, part in self.rollout.hosts.items() if part.fate in ("begun", "failed")]
+        cut_short = [name for name, part in self.rollout.hosts.items() if part.state in ("begun", "failed")]
         return sorted(names, key=lambda name: name not in cut_short)
 
     def _write(self) -> None:
@@ -94,18 +94,18 @@ class KeptRollout:
             raise
 
 
-def start(project: Project, plans: Mapping[str, Sequence[Plan]]) -> KeptRollout:
+def start(project: Project, plans: Mapping[str, Sequence[Plan]]) -> SavedRollout:
     """Starts a rollout of these plans; it replaces an earlier one on disk with its first progress."""
     hosts = {name: HostProgress(plans=_digest(of_host)) for name, of_host in plans.items()}
     began = time_text(time.time())
-    return KeptRollout(
-        place(project), Rollout(inventory=str(project.inventory), began=began, lock=_lock(project), hosts=hosts)
+    return SavedRollout(
+        state_file(project), Rollout(inventory=str(project.inventory), began=began, lock=_lock(project), hosts=hosts)
     )
 
 
 def unfinished(project: Project) -> Rollout | None:
     """The unfinished rollout of this inventory. Raises InputError if its file cannot be read."""
-    path = place(project)
+    path = state_file(project)
     try:
         return Rollout.model_validate_json(path.read_bytes())
     except FileNotFoundError:
@@ -117,7 +117,7 @@ def unfinished(project: Project) -> Rollout | None:
         ) from None
 
 
-def resume(project: Project, plans: Mapping[str, Sequence[Plan]]) -> KeptRollout:
+def resume(project: Project, plans: Mapping[str, Sequence[Plan]]) -> SavedRollout:
     """The unfinished rollout of this inventory, to resume it.
 
     Raises InputError if there is none, Refused if it started with another lock or other plans.
@@ -133,9 +133,9 @@ def resume(project: Project, plans: Mapping[str, Sequence[Plan]]) -> KeptRollout
             f"{prefix} started with another rigup.lock: sha256 {then} then, {now} now",
             "restore that lock, or omit --resume to start again",
         )
-    if strangers := [name for name in plans if name not in rollout.hosts]:
+    if added := [name for name in plans if name not in rollout.hosts]:
         raise Refused(
-            f"{prefix} started without {', '.join(strangers)}",
+            f"{prefix} started without {', '.join(added)}",
             "exclude them with --limit, or omit --resume to start again",
         )
     if others := [name for name, of_host in plans.items() if _digest(of_host) != rollout.hosts[name].plans]:
@@ -143,10 +143,10 @@ def resume(project: Project, plans: Mapping[str, Sequence[Plan]]) -> KeptRollout
             f"{prefix} started with another plan for {', '.join(others)}",
             "restore group_data, or omit --resume to start again",
         )
-    return KeptRollout(place(project), rollout, waits=True)
+    return SavedRollout(state_file(project), rollout, exists=True)
 
 
-def place(project: Project) -> Path:
+def state_file(project: Project) -> Path:
     """The file on this machine with the progress of an inventory's rollout."""
     state = os.environ.get("XDG_STATE_HOME") or str(home_folder() / ".local/state")
     digest = hashlib.sha256(str(project.inventory.resolve()).encode()).hexdigest()

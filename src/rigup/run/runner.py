@@ -322,7 +322,7 @@ class Run:
 
     def _measure(self, host: Host, plan: Plan) -> None:
         """Records how much GPU memory a service uses that this run has started."""
-        if plan.memory and (found := after_start(host, plan, self.context.project.root)):
+        if plan.memory and (found := after_start(host, plan)):
             self.results[host.name].memory[plan.service.name] = found
 
     def _changing(self, host: Host) -> list[str]:

@@ -25,7 +25,7 @@ BESIDE_THE_PLAN = {"host", "warnings", "refusals", "silenced", "alternatives", "
 Ask = Callable[[Any, BoundPlan, Probe], dict[str, Any]]
 
 
-class AskingRun(Run):
+class ServiceRun(Run):
     """A run that sends requests to services; on a host it changes only the lease."""
 
     def ask(self, service: str | None, ask: Ask) -> list[dict[str, Any]]:

@@ -148,7 +148,7 @@ class _TlsPool(HTTPSConnectionPool):
     ConnectionCls = _TlsConnection
 
 
-class _Body:
+class _BoundedBody:
     """A urllib3 response that raises BoundExceeded once more than `most_bytes` were read."""
 
     def __init__(self, raw: Any, most_bytes: int) -> None:
@@ -194,5 +194,5 @@ class _Adapter(HTTPAdapter):
 
     def send(self, *args: Any, **kwargs: Any) -> requests.Response:
         answer = super().send(*args, **kwargs)
-        answer.raw = _Body(answer.raw, self._most_bytes)
+        answer.raw = _BoundedBody(answer.raw, self._most_bytes)
         return answer

@@ -96,14 +96,14 @@ def locked_harness(lock: Lock) -> tuple[LockedHarness, LockedUv]:
     raise MissingTool(f"{WHAT} {problem}", LOCK_HINT)
 
 
-def made_harness(locked: LockedHarness, uv: LockedUv, say: Callable[[str], None]) -> Path:
+def install_harness(locked: LockedHarness, uv: LockedUv, log: Callable[[str], None]) -> Path:
     """The path of a Python with the harness; installs the locked wheels first if necessary. Raises HostFailed."""
     content = json.dumps([locked.model_dump(), uv.version, sys.base_prefix], sort_keys=True)
     folder = cache_folder() / "eval" / hashlib.sha256(content.encode()).hexdigest()[:16]
     with _alone(folder):
         if not (folder / WHOLE).exists():
             shutil.rmtree(folder, ignore_errors=True)
-            say(f"installing lm_eval {locked.version}: {len(locked.files)} packages")
+            log(f"installing lm_eval {locked.version}: {len(locked.files)} packages")
             _make(folder, locked, uv_program(uv))
             (folder / WHOLE).touch()
     return folder / "bin/python"

@@ -92,7 +92,7 @@ class Registry:
             answer = get_with_retry(lambda: self._asked(url, repository), self.pause)
         except RetriesExhausted as problem:
             message = f"{name}: the registry at {name_of(base)} {problem}"
-            raise Unreachable(message, _reach_hint(base, host)) from None
+            raise Unreachable(message, _reach_hint(host)) from None
         return _accepted(answer, name, base)
 
     def _asked(self, url: str, repository: str) -> requests.Response:
@@ -192,5 +192,5 @@ def _malformed_response(name: str) -> RigupError:
     return Unreachable(f"{name}: the server is not a container registry", "check image_mirrors in group_data")
 
 
-def _reach_hint(base: str, host: str) -> str:
+def _reach_hint(host: str) -> str:
     return f'check that this machine is online; image_mirrors = {{"{host}": "https://..."}} in group_data sets a mirror'

@@ -53,7 +53,7 @@ BASELINES = {
 
 
 @dataclass(frozen=True)
-class Request:
+class TuningRequest:
     """What to tune: a plan's kernel, with the tuner from a pinned archive. files: the tuner's, text by name."""
 
     plan: Plan
@@ -111,7 +111,7 @@ class TuningRun(Run):
         running = ("active", "activating", "reloading")
         return tuple(name for name, unit in probe.units.items() if unit.active in running) if probe else ()
 
-    def tune(self, name: str, request: Request) -> None:
+    def tune(self, name: str, request: TuningRequest) -> None:
         """Tunes on this host; the others take no further part. The result is in `outcome`."""
         self.context.results = {name: self.results[name]}
         self._each_of(name, lambda host: self._tune(host, request))
@@ -124,7 +124,7 @@ class TuningRun(Run):
         host = self.context.state.inventory.get_host(name)
         self.context.guarded(work, host)
 
-    def _tune(self, host: Host, request: Request) -> None:
+    def _tune(self, host: Host, request: TuningRequest) -> None:
         result, shown = self.results[host.name], self.serving(host.name)
         self._lease(host)
         if not self._handshake(host):  # services may have changed while the confirmation was pending
@@ -149,7 +149,7 @@ class TuningRun(Run):
                 ask_service(host, plan, max_tokens=1)
 
 
-def _tuned(host: Host, request: Request, probe: Probe, paused: tuple[str, ...], lease: Lease) -> TuningResult:
+def _tuned(host: Host, request: TuningRequest, probe: Probe, paused: tuple[str, ...], lease: Lease) -> TuningResult:
     """Stages the tuner, runs it under systemd, and reads its result.
 
     Raises Refused if another run takes the lease; the result stays on the host for the next run.
@@ -223,7 +223,7 @@ def _require(host: Host, plan: Plan, probe: Probe) -> str:
     return f"{layout.BUILDS}/{name}"
 
 
-def _digest(request: Request, build: str) -> str:
+def _digest(request: TuningRequest, build: str) -> str:
     assert request.plan.moe_config is not None
     config = request.plan.moe_config
     asked = [build, config.file, config.pins, list(request.tokens), request.runs, dict(request.files)]
@@ -243,7 +243,7 @@ def _stage(host: Host, work: str, files: Mapping[str, str], job: Mapping[str, An
     remote.check_output(host, "chown", "-R", "-P", f"{layout.WORKER_USER}:{layout.WORKER_USER}", work)
 
 
-def _read(host: Host, request: Request, result: dict[str, Any], probe: Probe) -> tuple[TunedKernel, Gain]:
+def _read(host: Host, request: TuningRequest, result: dict[str, Any], probe: Probe) -> tuple[TunedKernel, Gain]:
     """The kernel with its provenance. Raises HostFailed if the tuner produced another kernel than the plan's."""
     plan, config = request.plan, request.plan.moe_config
     assert plan.build is not None and config is not None

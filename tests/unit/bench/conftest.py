@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from rigup.bench.client import BenchRequest, LevelWanted
+from rigup.bench.client import BenchRequest, LevelRequest
 from rigup.bench.local import follow_here
-from rigup.bench.result import Collected
+from rigup.bench.result import LineCollector
 
 PROGRAM = Path(__file__).with_name("mock_endpoint.py")
 
@@ -56,9 +56,9 @@ def engine() -> Iterator[Callable[..., Engine]]:
         each.stop()
 
 
-def measure(url: str, *levels: LevelWanted, key: str | None = None, **wanted: Any) -> dict[str, Any]:
+def measure(url: str, *levels: LevelRequest, key: str | None = None, **wanted: Any) -> dict[str, Any]:
     """Runs the measuring program as `rigup bench --url` does."""
     asked = BenchRequest(levels, **{"warmup": 0, **wanted})
-    collected = Collected("", lambda said: None)
+    collected = LineCollector("", lambda said: None)
     last_words = follow_here(asked.request(url, key), collected)
     return collected.result(asked, {"host": "here", "service": "mock", "plan": None}, last_words)

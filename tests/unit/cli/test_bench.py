@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from rigup.cli.bench import _tell
+from rigup.cli.bench import _show_results
 from rigup.cli.main import main
 from tests.unit.bench.conftest import Engine
 from tests.unit.bench.conftest import engine as engine
@@ -62,8 +62,8 @@ BAD = {
         "--concurrency 1024 with --input 1000000 needs 1024000000 prompt tokens at once",
         "use at most 50000000 in total",
     ),
-    ("--warmup", "-1"): ("--warmup: -1 is not between 0 and 1000", "omit it to use the default"),
-    ("--timeout", "0"): ("--timeout: 0 is not between 1 and 86400", "omit it to use the default"),
+    ("--warmup", "-1"): ("--warmup: -1 is not between 0 and 1,000", "omit it to use the default"),
+    ("--timeout", "0"): ("--timeout: 0 is not between 1 and 86,400", "omit it to use the default"),
     ("--service", "chat"): ("--url cannot be combined with INVENTORY, --limit or --service", "omit one of them"),
     ("--csv", "-", "--json"): ("--csv - and --json both write to standard output", "name a file for the CSV"),
     ("--csv", "nowhere/a.csv", "--json"): (
@@ -152,7 +152,7 @@ def test_what_cannot_be_kept_is_one_document_and_a_table_for_scripts(
 def test_a_csv_that_cannot_be_written_any_more_leaves_the_results_one_document(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert _tell(Namespace(csv="gone/a.csv", json=True), folder, [], []) == 2
+    assert _show_results(Namespace(csv="gone/a.csv", json=True), folder, [], []) == 2
     out, err = capsys.readouterr()
     assert json.loads(out)["results"] == []
     assert err.startswith("rigup: --csv: gone/a.csv: No such file or directory\nhint: ")

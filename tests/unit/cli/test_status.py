@@ -11,10 +11,10 @@ from rich.console import Console
 
 from rigup.catalogue.driver_versions import locked_driver
 from rigup.cli.main import main
-from rigup.cli.output.status_rows import left_over_row, settle, up_seconds
+from rigup.cli.output.status_rows import left_over_row, set_states, up_seconds
 from rigup.cli.output.status_rows import row as row_with
 from rigup.cli.sessions import inspection
-from rigup.cli.status import said_as_json, table
+from rigup.cli.status import status_as_json, table
 from rigup.errors import InputError, Unreachable
 from rigup.facts.probe import Nvidia, Probe, ProbedGpu, UnitState
 from rigup.lock import Lock
@@ -23,7 +23,7 @@ from rigup.operations.service.health import Answer
 from rigup.plan import DriverPlan, Plan
 from rigup.planner.inputs.rig_and_services import read_rig, read_services
 from rigup.project.planning import plan_service
-from rigup.run.drift import drift_of, driver_standing
+from rigup.run.drift import drift_of, driver_differences
 from rigup.run.result import HostResult, exit_code
 from rigup.systemd.release import release_of
 from tests.nodes import unbound
@@ -72,7 +72,7 @@ def asked(plan: Plan, nvidia: Nvidia) -> tuple[dict[str, Any], int]:
     """The row, and the exit code."""
     result = result_of(plan, nvidia)
     found = row(result, plan)
-    settle([result], [found])
+    set_states([result], [found])
     return found, exit_code([result])
 
 
@@ -107,7 +107,7 @@ def test_a_driver_that_rigup_leaves_alone_is_only_told() -> None:
 def test_a_host_without_gpus_has_none() -> None:
     found, code = asked(planned([]), having(""))
     assert (found["driver"], found["drift"], code) == (None, "none", 0)
-    assert driver_standing(having(""), PLANNED) == ("none", "lock 580.178.04")
+    assert driver_differences(having(""), PLANNED) == ("none", "lock 580.178.04")
 
 
 def test_the_driver_is_named_beside_what_else_drifted() -> None:
@@ -123,7 +123,7 @@ def test_the_driver_is_named_beside_what_else_drifted() -> None:
 def test_a_host_that_failed_stays_failed() -> None:
     result = HostResult("gpu1", state="unreachable")
     found = row(result, planned())
-    settle([result], [found])
+    set_states([result], [found])
     assert (found["health"], found["drift"], result.state) == ("unreachable", "unknown", "unreachable")
 
 
@@ -162,7 +162,7 @@ def test_a_service_that_no_plan_names_has_a_line() -> None:
     (drift,) = drift_of(result.probe, (plan,), {"chat": manifest(plan)})
     found = left_over_row(result, drift)
     assert (found["service"], found["unit"], found["drift"]) == ("old", "active", "not in the inventory")
-    settle([result], [found])
+    set_states([result], [found])
     assert exit_code([result]) == 1
 
 
@@ -170,7 +170,7 @@ def test_scripts_hear_why_a_host_says_nothing() -> None:
     gone, fine = HostResult("gpu1"), HostResult("gpu2", "unchanged")
     gone.fail("unreachable", Unreachable("gpu1: no response in time", "is it on?"))
     rows = [row(gone, planned())]
-    assert said_as_json(rows, [gone, fine]) == {
+    assert status_as_json(rows, [gone, fine]) == {
         "schema": 1,
         "hosts": [
             {
@@ -205,11 +205,11 @@ def test_an_inventory_may_stand_before_or_after_watch(
 ) -> None:
     asked: list[tuple[str | None, float | None]] = []
 
-    def examination(args: Namespace, *_: object, **__: object) -> None:
+    def open_inspection(args: Namespace, *_: object, **__: object) -> None:
         asked.append((args.inventory, args.watch))
         raise InputError("far enough")
 
-    monkeypatch.setattr(inspection, "examination", examination)
+    monkeypatch.setattr(inspection, "open_inspection", open_inspection)
     assert main(["status", *words]) == 2
     assert asked == [(inventory, watch)]
 

@@ -155,7 +155,7 @@ def test_the_socket_of_a_connection_can_be_replaced() -> None:
 def test_a_client_keeps_host_keys_where_they_are_looked_for() -> None:
     client = CLIENT.SSHClient()
     for name in ("_host_keys", "_host_keys_filename"):
-        assert hasattr(client, name), f"paramiko {version('paramiko')} has no {name}: AcceptNew has to follow it"
+        assert hasattr(client, name), f"paramiko {version('paramiko')} has no {name}: host keys have to follow it"
 
 
 def test_nothing_else_in_rigup_knows_these_insides() -> None:

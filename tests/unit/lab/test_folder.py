@@ -92,9 +92,9 @@ def test_a_record_of_another_version_is_one_message(monkeypatch: pytest.MonkeyPa
     ) as raised:
         LabFolder("b").record()
     assert raised.value.hint == "rigup lab down b"
-    assert LabFolder("b").said() == {"name": "b", "shape": "round"}
+    assert LabFolder("b").fields() == {"name": "b", "shape": "round"}
     (path / "lab.json").write_text('{"name": "b", ')
-    assert LabFolder("b").said() == {}
+    assert LabFolder("b").fields() == {}
 
 
 def test_an_up_that_failed_early_leaves_no_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -51,10 +51,10 @@ def resolution(index: StandInIndex, sha256: str) -> Resolution:
     return Resolution(environment, (), IndexFile(NAME, f"{index.url}/simple/files/{NAME}", sha256))
 
 
-def keep_names(folder: Path, resolved: Resolution, say: Callable[[str], None]) -> None:
+def keep_names(folder: Path, resolved: Resolution, log: Callable[[str], None]) -> None:
     """As `rigup lock` does it, which writes when all else is known."""
     there = load_name_lists(folder)
-    names = names_with(there, resolved, say)
+    names = names_with(there, resolved, log)
     assert load_name_lists(folder) == there
     write_names(folder, names)
 

@@ -11,7 +11,7 @@ from rigup.lock import Lock
 from rigup.monitoring.alerts import ALERTS, alerts_yml
 from rigup.monitoring.exporters import exporter_files
 from rigup.monitoring.paths import GPU_FILES, NODE_FILES, TIMER
-from rigup.monitoring.scrape_config import ScrapedHost, prometheus_yml, scraping
+from rigup.monitoring.scrape_config import ScrapedHost, prometheus_yml, scrape_config_of
 from rigup.plan import Monitoring, Plan
 from rigup.planner.inputs.rig_and_services import read_rig, read_services
 from rigup.project.planning import plan_service
@@ -60,7 +60,7 @@ def test_a_fleet_as_prometheus_scrapes_it() -> None:
         ScrapedHost("alone", "alone", "boxes", planned("alone", "boxes", chat=SMALL), Monitoring()),
         ScrapedHost("plain", "plain", "boxes", planned("plain", "boxes", chat=SMALL), None),
     )
-    scraped = scraping(hosts)
+    scraped = scrape_config_of(hosts)
     assert [target.key_file for target in scraped.targets if target.key_file] == ["keys/box.chat.key"]
     assert_golden("monitoring/prometheus.yml", prometheus_yml(scraped, "homelab.py"))
 
@@ -69,14 +69,14 @@ def test_a_prometheus_on_the_host_reaches_its_loopback() -> None:
     plans = planned(
         "alone", "boxes", chat=SMALL, open={**SMALL, "listen": "0.0.0.0", "port": 8001, "api_key_file": "k"}
     )
-    scraped = scraping([ScrapedHost("alone", "alone", "boxes", plans, Monitoring(), here=True)])
+    scraped = scrape_config_of([ScrapedHost("alone", "alone", "boxes", plans, Monitoring(), here=True)])
     assert [target.address for target in scraped.targets] == ["127.0.0.1:8000", "127.0.0.1:8001", "127.0.0.1:9100"]
     assert scraped.left_out == ()
 
 
 def test_a_refused_service_is_named_and_left_out() -> None:
     plans = planned("small", "boxes", "RTX 3090", large={"model": "MiniMax-M2.5", "offload": "none"})
-    (out,) = scraping([ScrapedHost("small", "small", "boxes", plans, Monitoring(listen="0.0.0.0"))]).left_out
+    (out,) = scrape_config_of([ScrapedHost("small", "small", "boxes", plans, Monitoring(listen="0.0.0.0"))]).left_out
     assert (out.what, out.why, out.hint) == ("large", "its plan is refused", "see why: rigup plan")
 
 
@@ -85,11 +85,11 @@ def test_of_a_service_that_spans_hosts_the_first_answers_for_all() -> None:
     second = first.model_copy(update={"host": "gpu2", "rank": 1})
     exporter = Monitoring(listen="0.0.0.0")
     hosts = [ScrapedHost(plan.host, plan.host, "pair", (plan,), exporter) for plan in (first, second)]
-    assert [target.address for target in scraping(hosts).targets] == ["gpu1:8000", "gpu1:9100", "gpu2:9100"]
+    assert [target.address for target in scrape_config_of(hosts).targets] == ["gpu1:8000", "gpu1:9100", "gpu2:9100"]
 
 
 def test_nothing_to_scrape_is_a_configuration_all_the_same() -> None:
-    assert prometheus_yml(scraping([]), "fleet.py").endswith("scrape_configs: []\n")
+    assert prometheus_yml(scrape_config_of([]), "fleet.py").endswith("scrape_configs: []\n")
 
 
 def test_every_engine_of_the_catalogue_shows_its_metrics() -> None:

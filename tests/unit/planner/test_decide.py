@@ -179,7 +179,7 @@ def test_sglangs_part_is_of_what_is_free_before_loading() -> None:
         plan = refused("8x RTX 5090", {**short, "engine": engine})
         assert rules(plan.refusals) == {"gpu-memory"}
     found = served(f"2x {PRO_6000}", {"checkpoint": NVFP4, "engine": "sglang", "tensor_parallel": 2})
-    before_loading = found.memory[0].capacity_mib - found.runtime_bytes / 2**20
+    before_loading = found.memory[0].capacity_mib - found.runtime.before / 2**20
     static = found.memory[0].weights_mib + found.memory[0].kv_cache_mib
     assert static == pytest.approx(before_loading * found.memory_fraction, abs=2)
 
@@ -240,7 +240,7 @@ def test_too_few_gpus_for_the_asked_sizes_are_refused() -> None:
 
 
 def test_unequal_cards_get_a_partition_that_fits_each_and_the_least_offload() -> None:
-    asked = {"checkpoint": "mconcat/MiniMax-M2.5-NVFP4", "engine": "vllm", "pipeline_parallel": 3, "context": 4096}
+    asked = {"checkpoint": "mconcat/MiniMax-M2.5-NVFP4", "engine": "vllm", "pipeline_parallel": 3, "context": 16_384}
     found = served(UNEQUAL, asked, host_memory_gib=128)
     assert sum(found.pipeline_partition) == 62
     assert found.pipeline_partition[0] > 3 * found.pipeline_partition[1]
@@ -294,10 +294,10 @@ def test_a_gpu_that_shares_the_hosts_memory_needs_the_rig_to_declare_it() -> Non
     assert found.memory[0].capacity_mib == 119 * 1024
 
 
-@pytest.mark.parametrize("context", [180_000, 196_608])
-def test_a_gpu_that_shares_the_hosts_memory_gets_fewer_sequences_before_none(context: int) -> None:
+@pytest.mark.parametrize(("context", "memory_gib"), [(180_000, 116), (196_608, 119)])
+def test_a_gpu_that_shares_the_hosts_memory_gets_fewer_sequences_before_none(context: int, memory_gib: int) -> None:
     """A larger part of it would be the host's, so that the default part has to do: with 1,024 sequences it does not."""
-    found = served("GB10", {"checkpoint": REAP, "engine": "vllm", "context": context}, host_memory_gib=119.7)
+    found = served("GB10", {"checkpoint": REAP, "engine": "vllm", "context": context}, host_memory_gib=memory_gib)
     assert (found.memory_fraction, found.sequences) == (0.90, 16)
     assert not found.is_tight
 

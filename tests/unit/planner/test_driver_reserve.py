@@ -13,7 +13,7 @@ from rigup.catalogue.drivers import driver_facts
 from rigup.lock import Lock
 from rigup.plan import Plan
 from tests.unit.planner.asking import FP8, PRO_6000, decided
-from tests.unit.planner.inputs.test_properties import gpus, host_memory, plan_of, rig_of, services, with_more_memory
+from tests.unit.planner.test_decide_properties import gpus, host_memory, plan_of, rig_of, services, with_more_memory
 
 CALIBRATED, LATER = Lock(driver=locked_driver("580.178.04")), Lock(driver=locked_driver("595.71.05"))
 IQ2_M = {"checkpoint": "unsloth/MiniMax-M2.1-GGUF", "quant": "UD-IQ2_M", "engine": "llama.cpp"}

@@ -25,6 +25,7 @@ import rigup.programs
 from rigup.operations.service.reply import read_reply
 from rigup.programs import ask as program
 from rigup.programs import http_reader
+from tests.serving import answering
 
 PROGRAMS = Path(rigup.programs.__file__).parent
 UNIT = "rigup-chat.service"
@@ -240,16 +241,8 @@ def dribbling(first: bytes, pause: float) -> Iterator[str]:
                 connection.sendall(b" ")
                 time.sleep(pause)
 
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def accept() -> None:
-            with suppress(OSError):
-                while True:
-                    threading.Thread(target=serve, args=(server.accept()[0],), daemon=True).start()
-
-        threading.Thread(target=accept, daemon=True).start()
-        yield f"http://127.0.0.1:{server.getsockname()[1]}"
-        server.shutdown(socket.SHUT_RDWR)
+    with answering(serve) as url:
+        yield url
 
 
 def test_a_body_that_drips_ends_with_the_time_there_is() -> None:

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from rigup.programs import listeners, program_file
-from rigup.programs.listeners import Changed, Stranger, UnitPort, listening
+from rigup.programs.listeners import ForeignPort, SocketsChanged, UnitPort, listening
 
 PROGRAM = program_file("listeners.py")
 UNIT = "rigup-chat.service"
@@ -56,7 +56,7 @@ def test_another_address_or_port_is_another_listener() -> None:
 
 
 def test_the_port_of_another_process_is_not_the_unit_s() -> None:
-    with listener() as (host, port), pytest.raises(Stranger) as refused:
+    with listener() as (host, port), pytest.raises(ForeignPort) as refused:
         UnitPort(UNIT).connect(host, port, 5)
     assert f"(pid {os.getpid()}, " in str(refused.value) and str(refused.value).endswith(f"), not to {UNIT}")
 
@@ -71,7 +71,11 @@ def test_where_nobody_listens_there_is_no_connection(own: UnitPort) -> None:
 def test_a_connection_made_after_a_port_changed_hands_is_refused(own: UnitPort) -> None:
     with listener() as (host, port):
         own.learn((host, port))
-    with listener(host, port), socket.create_connection((host, port)) as connection, pytest.raises(Changed) as refused:
+    with (
+        listener(host, port),
+        socket.create_connection((host, port)) as connection,
+        pytest.raises(SocketsChanged) as refused,
+    ):
         own.check(connection)
     assert "now belongs to" in str(refused.value)
 
@@ -155,5 +159,5 @@ def test_a_service_that_begins_to_listen_meanwhile_is_asked_again(
     with listener() as (host, port):
         # nobody listened yet when it was looked at
         monkeypatch.setattr(UnitPort, "learn", lambda self, address: None)
-        with pytest.raises(Changed):
+        with pytest.raises(SocketsChanged):
             own.connect(host, port, 5)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rigup.programs import program_file, ray_node
-from rigup.programs.ray_node import Cluster, Lost
+from rigup.programs.ray_node import Cluster, ClusterLost
 
 PROGRAM = str(program_file("ray_node.py"))
 HOSTS = {"gpu1": "192.168.100.1", "gpu2": "192.168.100.2"}
@@ -26,13 +26,13 @@ class Scripted(Cluster):
         super().__init__("192.168.100.1:18000", HOSTS)
         self.looks = list(missing)
 
-    def look(self) -> list[str] | None:
+    def absent_hosts(self) -> list[str] | None:
         return self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray_node, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(ray_node, "POLL_SECONDS", 0.01)
 
 
 def test_the_engine_starts_once_all_are_there_and_its_end_is_the_end(
@@ -48,7 +48,7 @@ def test_the_engine_starts_once_all_are_there_and_its_end_is_the_end(
 
 def test_who_does_not_join_in_time_is_named(tmp_path: Path) -> None:
     engine = ("touch", str(tmp_path / "started"))
-    with pytest.raises(Lost) as lost:
+    with pytest.raises(ClusterLost) as lost:
         ray_node.head(Scripted(["gpu2 (192.168.100.2)"]), 0, FOREVER, engine)
     assert str(lost.value) == "Ray cluster incomplete after 0 s: gpu2 (192.168.100.2) did not join"
     assert not (tmp_path / "started").exists()
@@ -67,7 +67,7 @@ def test_who_does_not_join_in_time_is_named(tmp_path: Path) -> None:
 )
 def test_what_is_lost_ends_the_engine(cluster: Cluster, ray: tuple[str, ...], said: str, tmp_path: Path) -> None:
     pid = tmp_path / "pid"
-    with pytest.raises(Lost) as lost:
+    with pytest.raises(ClusterLost) as lost:
         ray_node.head(cluster, 10, ray, ("sh", "-c", f"echo $$ > {pid}; exec sleep 60"))
     assert str(lost.value) == said
     if pid.exists() and pid.read_text():
@@ -79,16 +79,16 @@ def test_a_head_that_is_slow_to_answer_now_and_then_is_not_lost(tmp_path: Path) 
     cluster, over = Scripted([], *slow, [], *slow, []), tmp_path / "over"
 
     class Ending(Scripted):
-        def look(self) -> list[str] | None:
+        def absent_hosts(self) -> list[str] | None:
             over.touch() if len(cluster.looks) == 1 else None
-            return cluster.look()
+            return cluster.absent_hosts()
 
     engine = ("sh", "-c", f"until [ -e {over} ]; do sleep 0.02; done; exit 5")
     assert ray_node.head(Ending(), 10, FOREVER, engine) == 5
 
 
 def test_nobody_joins_a_head_that_does_not_answer() -> None:
-    with pytest.raises(Lost) as lost:
+    with pytest.raises(ClusterLost) as lost:
         ray_node.head(Scripted(None), 0, FOREVER, ("true",))
     everybody = "gpu1 (192.168.100.1), gpu2 (192.168.100.2)"
     assert str(lost.value) == f"Ray cluster incomplete after 0 s: {everybody} did not join"

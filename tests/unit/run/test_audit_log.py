@@ -19,7 +19,7 @@ from rigup.errors import InputError
 from rigup.run import audit_log
 from rigup.run.audit_log import kept_here, parse
 from rigup.run.runner import Run
-from tests.unit.connection.test_runs import broken, compared, three_folders
+from tests.unit.run.test_runner import broken, compared, three_folders
 
 Make = Callable[..., Run]
 

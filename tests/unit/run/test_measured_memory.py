@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from rigup.catalogue.overheads import MeasuredOverhead
 from rigup.cli.status import table
 from rigup.facts.probe import Probe, ProbedGpu
 from rigup.lock import load_lock
@@ -92,14 +91,10 @@ def test_a_start_is_kept_with_what_its_plan_was_made_with() -> None:
     assert gpu["planned_mib"] == gpu["weights_mib"] + gpu["kv_cache_mib"] + gpu["overhead_mib"]
 
 
-def test_the_constant_is_the_fleets_own_where_it_has_one() -> None:
-    own = MeasuredOverhead(
-        engine="llama.cpp", version="b11434", gpu="NVIDIA GeForce RTX 3090", gpus=2, runtime_mib=1234, sources={}
-    )
-    probe = probed(card(0, 1500), card(1, 1700))
-    for overheads, runtime in (((own,), 1234), ((own.model_copy(update={"gpus": 4}),), 900)):
-        found = kept(planned(), probe, LOG, overheads)
-        assert found is not None and found["runtime_mib"] == runtime
+def test_the_constant_is_the_one_that_the_plan_counted() -> None:
+    plan = planned().model_copy(update={"runtime_mib": 1234})
+    found = kept(plan, probed(card(0, 1500), card(1, 1700)), LOG)
+    assert found is not None and found["runtime_mib"] == 1234
 
 
 def test_vllms_fraction_is_kept_unless_the_cache_has_a_size_of_its_own() -> None:

@@ -27,7 +27,7 @@ from rigup.project.inventory import HostEntry, Project
 from rigup.run import audit_log, rollout_state
 from rigup.run.multinode.groups import NodeGroups
 from rigup.run.result import Change, HostResult, State, exit_code
-from rigup.run.rollout import Rolling, batches
+from rigup.run.rollout import RolloutBatches, batches
 from rigup.run.runner import Run
 from tests.unit.connection.local_connector import LocalConnector
 
@@ -73,12 +73,12 @@ class Hosts:
                 self.results[name].state = "changed" if self.results[name].state == DIFFERS else "unchanged"
 
 
-class InMemory(rollout_state.KeptRollout):
+class InMemory(rollout_state.SavedRollout):
     """What is noted, without a disk."""
 
-    def __init__(self, names: Collection[str], fates: dict[str, rollout_state.Fate] | None = None) -> None:
+    def __init__(self, names: Collection[str], states: dict[str, rollout_state.HostState] | None = None) -> None:
         parts = {
-            name: rollout_state.HostProgress(plans="", fate=(fates or {}).get(name, "not begun")) for name in names
+            name: rollout_state.HostProgress(plans="", state=(states or {}).get(name, "not begun")) for name in names
         }
         super().__init__(Path("/nowhere"), rollout_state.Rollout(inventory="", began="", lock="", hosts=parts))
         self.path = Path("/nowhere/at/all")
@@ -86,11 +86,11 @@ class InMemory(rollout_state.KeptRollout):
     def _write(self) -> None: ...
 
     @property
-    def fates(self) -> dict[str, str]:
-        return {name: part.fate for name, part in self.rollout.hosts.items()}
+    def states(self) -> dict[str, str]:
+        return {name: part.state for name, part in self.rollout.hosts.items()}
 
 
-def rolled(rolling: Rolling) -> Rolling:
+def rolled(rolling: RolloutBatches) -> RolloutBatches:
     """A rollout carried out as far as it goes."""
     rolling.ask_the_rest()
     for batch in rolling.due():
@@ -111,7 +111,7 @@ def test_the_canary_is_alone_and_nobody_comes_twice(names: list[str], size: int)
 def test_hosts_that_serve_together_are_changed_in_one_batch() -> None:
     run = Hosts(dict.fromkeys(("a1", "b1", "a2", "c", "b2", "d"), DIFFERS))  # type: ignore[arg-type]
     run.context.groups = NodeGroups([("a1", "a2"), ("b1", "b2")])
-    rolling = Rolling(run, InMemory(run.results), 2, 0)  # type: ignore[arg-type]
+    rolling = RolloutBatches(run, InMemory(run.results), 2, 0)  # type: ignore[arg-type]
     assert rolling.batches == [["a1", "a2"], ["b1", "b2", "c"], ["d"]]
 
 
@@ -129,7 +129,7 @@ def test_no_batch_begins_after_more_failures_than_may_be(
     run = Hosts({name: found for name, (found, _) in hosts.items()}, {name for name, (_, bad) in hosts.items() if bad})
     kept = InMemory(run.results)
     failures_before: list[int] = []
-    rolling = Rolling(run, kept, size, max_failures)  # type: ignore[arg-type]
+    rolling = RolloutBatches(run, kept, size, max_failures)  # type: ignore[arg-type]
     rolling.ask_the_rest()
     for batch in rolling.due():
         failures_before.append(len(rolling.failed))
@@ -148,22 +148,22 @@ def test_no_batch_begins_after_more_failures_than_may_be(
     assert all(result.state not in (DIFFERS, PENDING) for result in run.results.values())
     if rolling.begun:
         expected = {name: "done" if result.ok else "failed" for name, result in run.results.items()}
-        assert kept.fates == expected | dict.fromkeys(not_begun, "not begun")
+        assert kept.states == expected | dict.fromkeys(not_begun, "not begun")
 
 
 @given(NAMES, st.data())
 def test_resuming_begins_where_it_went_wrong(names: list[str], data: st.DataObject) -> None:
-    fates = data.draw(
+    states = data.draw(
         st.fixed_dictionaries({n: st.sampled_from(["not begun", "begun", "done", "failed"]) for n in names})
     )
-    ordered = InMemory(names, fates).first(names)
-    cut_short = [name for name in names if fates[name] in ("begun", "failed")]
+    ordered = InMemory(names, states).in_order(names)
+    cut_short = [name for name in names if states[name] in ("begun", "failed")]
     assert ordered == cut_short + [name for name in names if name not in cut_short]
 
 
 def test_ctrl_c_begins_no_other_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     run = Hosts(dict.fromkeys(("a", "b", "c"), DIFFERS))  # type: ignore[arg-type]
-    rolling = Rolling(run, InMemory(run.results), 1, 0)  # type: ignore[arg-type]
+    rolling = RolloutBatches(run, InMemory(run.results), 1, 0)  # type: ignore[arg-type]
     for batch in rolling.due():
         rolling.carry_out(batch)
         monkeypatch.setattr(jobs, "_cancelled", True)
@@ -180,26 +180,26 @@ def test_what_is_kept_is_read_again_until_all_are_done(tmp_path: Path, state: Pa
     fleet = project(tmp_path, "a", "b")
     plans: dict[str, tuple[Any, ...]] = {"a": (), "b": ()}
     kept = rollout_state.start(fleet, plans)
-    assert not kept.waits and rollout_state.unfinished(fleet) is None
-    kept.note(["a"], "done")
-    kept.note(["b"], "failed", {"b": "b: it does not start"})
+    assert not kept.exists and rollout_state.unfinished(fleet) is None
+    kept.save(["a"], "done")
+    kept.save(["b"], "failed", {"b": "b: it does not start"})
     (path,) = state.iterdir()
     assert (path.stat().st_mode & 0o077, path.parent.stat().st_mode & 0o077) == (0, 0)
 
     resumed = rollout_state.resume(fleet, plans)
-    assert {name: (part.fate, part.why) for name, part in resumed.rollout.hosts.items()} == {
+    assert {name: (part.state, part.why) for name, part in resumed.rollout.hosts.items()} == {
         "a": ("done", ""),
         "b": ("failed", "b: it does not start"),
     }
-    assert resumed.first(["a", "b"]) == ["b", "a"]
-    resumed.note(["b"], "done")
+    assert resumed.in_order(["a", "b"]) == ["b", "a"]
+    resumed.save(["b"], "done")
     assert list(state.iterdir()) == []
     with pytest.raises(InputError) as caught:
         rollout_state.resume(fleet, plans)
     assert caught.value.message == f"--resume: no rollout of {fleet.inventory} is unfinished"
 
 
-class Words:
+class NodeCommand:
     """Stands for a plan, of which a rollout knows no more than that it is the same or not."""
 
     def __init__(self, words: str) -> None:
@@ -213,14 +213,14 @@ def test_another_lock_another_plan_or_another_host_is_another_rollout(tmp_path: 
     fleet = project(tmp_path, "a", "b")
     lock = tmp_path / "rigup.lock"
     lock.write_text("schema = 1\n")
-    plans: dict[str, Any] = {"a": [Words("one")], "b": [Words("one")]}
+    plans: dict[str, Any] = {"a": [NodeCommand("one")], "b": [NodeCommand("one")]}
     kept = rollout_state.start(fleet, plans)
-    kept.note(["a"], "begun")
+    kept.save(["a"], "begun")
     said = f"--resume: the rollout of {kept.rollout.began} started"
 
     assert rollout_state.resume(fleet, {"b": plans["b"]}).rollout == kept.rollout, "--limit may leave hosts out"
     for changed, expected in (
-        ({**plans, "b": [Words("two")]}, f"{said} with another plan for b"),
+        ({**plans, "b": [NodeCommand("two")]}, f"{said} with another plan for b"),
         ({**plans, "c": []}, f"{said} without c"),
     ):
         with pytest.raises(Refused) as caught:
@@ -236,14 +236,14 @@ def test_another_lock_another_plan_or_another_host_is_another_rollout(tmp_path: 
 def test_a_file_that_is_no_rollout_and_a_folder_that_cannot_be_written_are_said(tmp_path: Path, state: Path) -> None:
     fleet = project(tmp_path, "a")
     state.mkdir(parents=True)
-    rollout_state.place(fleet).write_text('{"half')
+    rollout_state.state_file(fleet).write_text('{"half')
     with pytest.raises(InputError, match="not a valid rollout state file"):
         rollout_state.unfinished(fleet)
-    rollout_state.place(fleet).unlink()
+    rollout_state.state_file(fleet).unlink()
     state.rmdir()
     state.write_text("a file where the folder should be")
     with pytest.raises(InputError, match="cannot save the progress of the rollout"):
-        rollout_state.start(fleet, {"a": ()}).note(["a"], "begun")
+        rollout_state.start(fleet, {"a": ()}).save(["a"], "begun")
 
 
 class Full(InMemory):
@@ -264,10 +264,10 @@ FULL = "/nowhere/at/all: No space left on device: cannot save the progress of th
 
 def test_a_full_disk_lets_no_batch_begin_and_hides_nothing_that_was_changed() -> None:
     run = Hosts(dict.fromkeys(("a", "b", "c"), DIFFERS))  # type: ignore[arg-type]
-    rolling = rolled(Rolling(run, Full(run.results, 3), 1, 0))  # type: ignore[arg-type]
+    rolling = rolled(RolloutBatches(run, Full(run.results, 3), 1, 0))  # type: ignore[arg-type]
     assert run.executed == [["a"]]
     assert [result.state for result in run.results.values()] == ["changed", "not begun", "not begun"]
-    assert rolling.not_kept is not None and rolling.not_kept.message == FULL
+    assert rolling.not_saved is not None and rolling.not_saved.message == FULL
 
 
 class FullOnce(InMemory):
@@ -286,25 +286,25 @@ class FullOnce(InMemory):
 def test_why_a_rollout_stopped_is_told_although_there_is_room_again() -> None:
     run = Hosts(dict.fromkeys(("a", "b", "c"), DIFFERS))  # type: ignore[arg-type]
     kept = FullOnce(run.results, 6)  # with the beginning of the second batch
-    rolling = rolled(Rolling(run, kept, 2, 0))  # type: ignore[arg-type]
+    rolling = rolled(RolloutBatches(run, kept, 2, 0))  # type: ignore[arg-type]
     assert (run.executed, rolling.failed) == ([["a"]], [])
-    assert rolling.not_kept is not None and rolling.not_kept.message == FULL
-    assert kept.fates == {"a": "done", "b": "not begun", "c": "not begun"}
-    assert kept.first(["a", "b", "c"]) == ["a", "b", "c"], "none of them was cut short"
+    assert rolling.not_saved is not None and rolling.not_saved.message == FULL
+    assert kept.states == {"a": "done", "b": "not begun", "c": "not begun"}
+    assert kept.in_order(["a", "b", "c"]) == ["a", "b", "c"], "none of them was cut short"
 
 
 def test_what_could_not_be_kept_and_then_was_stops_nothing() -> None:
     run = Hosts(dict.fromkeys(("a", "b", "c"), DIFFERS))  # type: ignore[arg-type]
     kept = FullOnce(run.results, 4)  # with what came of the first batch
-    rolling = rolled(Rolling(run, kept, 2, 0))  # type: ignore[arg-type]
-    assert (run.executed, rolling.not_kept) == ([["a"], ["b", "c"]], None)
-    assert set(kept.fates.values()) == {"done"}
+    rolling = rolled(RolloutBatches(run, kept, 2, 0))  # type: ignore[arg-type]
+    assert (run.executed, rolling.not_saved) == ([["a"], ["b", "c"]], None)
+    assert set(kept.states.values()) == {"done"}
 
 
 def test_on_a_disk_that_is_full_from_the_beginning_nothing_is_changed() -> None:
     run = Hosts(dict.fromkeys(("a", "b"), DIFFERS))  # type: ignore[arg-type]
     with pytest.raises(InputError) as caught:
-        rolled(Rolling(run, Full(run.results, 0), 1, 0))  # type: ignore[arg-type]
+        rolled(RolloutBatches(run, Full(run.results, 0), 1, 0))  # type: ignore[arg-type]
     assert caught.value.message == FULL
     assert run.executed == []
 
@@ -320,7 +320,7 @@ def test_what_could_not_be_kept_is_said_with_what_was_changed(
     run = local_run({"one": role, "two": role})
     rolling, said = applied(run, run.context.project)
     assert [result.state for result in run.results.values()] == ["changed", "not begun"]
-    path = rollout_state.place(run.context.project)
+    path = rollout_state.state_file(run.context.project)
     message = f"{path}: No space left on device: cannot save the progress of the rollout"
     assert said.splitlines()[-6:] == [
         f"{message}; free disk space, or set XDG_STATE_HOME to another folder",

@@ -13,7 +13,7 @@ from rigup.operations.builds.source import name_of
 from rigup.operations.service.gpu_binding import bind
 from rigup.plan import BoundPlan, Build, Checkpoint, GpuMemory, Parallel, Plan
 from rigup.run.runner import Run, load_provision
-from rigup.run.service_run import AskingRun, about, plan_digest
+from rigup.run.service_run import ServiceRun, about, plan_digest
 from rigup.service import Service
 from rigup.tuning.run import TuningRun
 from tests.unit.preflight.test_checks import CARDS, FOUR, PLAN
@@ -34,8 +34,8 @@ def connected(local_run: Make, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
         run.__class__ = kind
         run.context.plans = {"box": (plan,)}
         with run:
-            run.connect(take_lease=kind is AskingRun)
-            if isinstance(run, AskingRun):
+            run.connect(take_lease=kind is ServiceRun)
+            if isinstance(run, ServiceRun):
                 run.found = run.ask(None, lambda host, plan, probe: {"service": plan.service.name})  # type: ignore[attr-defined]
         return run
 
@@ -44,7 +44,7 @@ def connected(local_run: Make, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
 
 @pytest.mark.parametrize("probe", [FULL, LATE, READ_ONLY, TAKEN, FAULTY])
 def test_a_service_is_asked_where_an_apply_would_be_refused(connected: Callable[..., Any], probe: Probe) -> None:
-    run = connected(AskingRun, probe, FOUR)
+    run = connected(ServiceRun, probe, FOUR)
     assert run.found == [{"service": "chat"}]
     assert run.results["box"].errors == []
 
@@ -79,12 +79,12 @@ def test_what_runs_as_planned_on_some_of_the_cards_has_not_drifted() -> None:
 
 
 def test_services_are_asked_by_plans_with_their_cards(connected: Callable[..., Any]) -> None:
-    run = connected(AskingRun, SERVED, FOUR)
+    run = connected(ServiceRun, SERVED, FOUR)
     run.results["box"].state = "pending"
     assert run.ask(None, lambda host, plan, probe: {"kind": type(plan)}) == [{"kind": BoundPlan}]
 
 
-@pytest.mark.parametrize("kind", [AskingRun, TuningRun])
+@pytest.mark.parametrize("kind", [ServiceRun, TuningRun])
 def test_a_host_of_no_known_kind_is_not_asked(connected: Callable[..., Any], kind: type[Run]) -> None:
     run = connected(kind, replace(SERVED, init="runit"))
     assert [error.message for error in run.results["box"].errors] == ["box: process 1 is runit, not systemd"]

@@ -13,7 +13,7 @@ from rigup.errors import HostFailed, InputError, MissingTool
 from rigup.lock import Lock, load_lock
 from rigup.lockfile.text import lock_text
 from rigup.sources import evaluation_environment
-from rigup.sources.evaluation_environment import locked_harness, made_harness, resolve_harness, this_python
+from rigup.sources.evaluation_environment import install_harness, locked_harness, resolve_harness, this_python
 from tests.unit.sources.local_uv import UV, local_uv
 from tests.unit.sources.stand_in_index import StandInIndex, index_of_pip
 
@@ -46,14 +46,14 @@ def test_the_newest_release_is_locked_and_made_once_without_what_has_no_wheel(in
     locked = resolve_harness(local_uv())
     assert (locked.version, locked.python) == ("0.4.13", this_python())
     assert sorted(locked.files) == ["for_api-1.0-py3-none-any.whl", HARNESS, "pure-1.2-py3-none-any.whl"]
-    python = made_harness(locked, UV, said.append)
+    python = install_harness(locked, UV, said.append)
     ask = [str(python), "-I", "-c", "import lm_eval, pure; print(pure.value)"]
     assert subprocess.run(ask, capture_output=True, text=True, check=True).stdout == "1\n"
-    assert made_harness(locked, UV, said.append) == python
+    assert install_harness(locked, UV, said.append) == python
     assert said == ["installing lm_eval 0.4.13: 3 packages"]
     # one that was cut short does not count
     (python.parent.parent / "whole").unlink()
-    assert made_harness(locked, UV, said.append) == python
+    assert install_harness(locked, UV, said.append) == python
     assert len(said) == 2
 
 
@@ -61,7 +61,7 @@ def test_another_file_under_a_locked_name_is_not_installed(index: StandInIndex) 
     locked = resolve_harness(local_uv())
     index.hold("pure-1.2-py3-none-any.whl", members={"pure.py": b"value = 2\n"})
     with pytest.raises(HostFailed) as caught:
-        made_harness(locked, UV, lambda line: None)
+        install_harness(locked, UV, lambda line: None)
     assert caught.value.message.startswith("cannot install the evaluation harness: ")
     assert "\n" not in caught.value.message
 

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from rigup.cli.output.memory_bars import bars
 from rigup.plan import Alternative, Finding, Plan
-from rigup.planner.multinode.nodes import Words, named
+from rigup.planner.multinode.nodes import NodeCommand, named
 from rigup.units import bytes_text
 
 SHOWN_HOSTS = 3
@@ -171,7 +171,7 @@ def speed_text(plan: Plan) -> str:
     return f"{text}, {together.low:.0f} to {together.high:.0f} for {plan.service.concurrency} together"
 
 
-def _show_command(words: Words, console: Console) -> None:
+def _show_command(words: NodeCommand, console: Console) -> None:
     variables = [f"{name}={shlex.quote(value)}" for name, value in words.environment.items()]
     argv = [shlex.quote(word) for word in words.command]
     for line in command_lines([*variables, *argv], console.width - 4):

@@ -9,7 +9,7 @@ from typing import Any
 
 from rigup.facts.probe import Probe, ProbedGpu
 from rigup.plan import Plan
-from rigup.run.drift import Drift, driver_standing
+from rigup.run.drift import Drift, driver_differences
 from rigup.run.kernel_status import runs_without_ours
 from rigup.run.result import NO_ANSWER, HostResult
 
@@ -28,11 +28,11 @@ def row(result: HostResult, plan: Plan, drift: tuple[Drift, ...]) -> dict[str, A
         return known | {"health": result.state}
     unit, release = probe.units.get(name), probe.releases.get(name)
     answer = next((a for a in result.answers if a.service == name), None)
-    standing = driver_standing(probe.nvidia, plan.driver)
+    differing = driver_differences(probe.nvidia, plan.driver)
     own = [found.what for service in (name, "") for found in drift if found.service == service]
     return known | {
         "os": probe.os,
-        "driver": ", ".join(standing) or None,
+        "driver": ", ".join(differing) or None,
         "gpus": [asdict(gpu) for gpu in probe.gpus],
         **gpu_figures(probe, plan),
         "release": probe.current.get(name),
@@ -100,7 +100,7 @@ def up_seconds(since: str, clock: int) -> int | None:
     return max(0, clock - int(began.timestamp()))
 
 
-def settle(results: Iterable[HostResult], rows: Iterable[dict[str, Any]]) -> None:
+def set_states(results: Iterable[HostResult], rows: Iterable[dict[str, Any]]) -> None:
     """Sets the state of every host without failures: in sync unless a service has drifted."""
     drifted = {found["host"] for found in rows if found["drift"] != "none"}
     for result in results:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any, TextIO, cast
 
 
-class Unread:
+class DiscardingStream:
     """A text stream that discards output after a write fails with one of `errors`."""
 
     def __init__(self, stream: TextIO, errors: tuple[type[OSError], ...]) -> None:
@@ -59,9 +59,9 @@ def steady(only_tells: bool) -> Iterator[None]:
     only_tells: the verb is read-only, so BrokenPipeError on standard output ends it.
     """
     before = sys.stdout, sys.stderr
-    sys.stderr = cast(TextIO, Unread(sys.stderr, (OSError,)))
+    sys.stderr = cast(TextIO, DiscardingStream(sys.stderr, (OSError,)))
     if not only_tells:
-        sys.stdout = cast(TextIO, Unread(sys.stdout, (BrokenPipeError,)))
+        sys.stdout = cast(TextIO, DiscardingStream(sys.stdout, (BrokenPipeError,)))
     try:
         yield
         sys.stderr.flush()

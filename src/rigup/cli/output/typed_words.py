@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
@@ -41,6 +42,18 @@ def whole_number(flag: str, least: int = -(10**15), most: int = 10**15) -> Calla
         return int(text)
 
     return read
+
+
+def add_number(
+    parser: argparse._ActionsContainer,
+    flag: str,
+    text: str,
+    default: int | None = None,
+    *bounds: int,
+    metavar: str = "N",
+) -> None:
+    """Adds an option that takes a whole number; bounds: the least and the most, none for any. text: its help."""
+    parser.add_argument(flag, type=whole_number(flag, *bounds), default=default, metavar=metavar, help=text)
 
 
 def decimal_number(flag: str) -> Callable[[str], float]:

@@ -1,4 +1,4 @@
-"""The content of a fleet's page as frozen values; `gathering.py` collects it, `document.py` draws it. Pure."""
+"""The content of a fleet's page as frozen values; `collect.py` collects it, `document.py` draws it. Pure."""
 
 from __future__ import annotations
 

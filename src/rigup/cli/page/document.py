@@ -8,9 +8,9 @@ from functools import cache
 from pathlib import Path
 
 from rigup.cli.page.content import FleetContent, Origin
-from rigup.cli.page.host_part import host_part
+from rigup.cli.page.host_section import host_section
 from rigup.cli.page.markup import Child, Markup, anchors, element, joined
-from rigup.cli.page.overview_part import overview_part
+from rigup.cli.page.overview_section import overview_section
 
 # up to this many hosts are all unfolded at first; otherwise only those that need attention
 MOST_UNFOLDED = 6
@@ -26,7 +26,7 @@ def fleet_page(fleet: FleetContent) -> str:
     where = anchors((host.name for host in fleet.hosts), "host")
     few = len(fleet.hosts) <= MOST_UNFOLDED
     hosts = [
-        host_part(host, where[host.name], number, few or host.state != "in order")
+        host_section(host, where[host.name], number, few or host.state != "in order")
         for number, host in enumerate(fleet.worst_first)
     ]
     drift = element(
@@ -34,7 +34,7 @@ def fleet_page(fleet: FleetContent) -> str:
     )
     listed = element("section", element("h2", "Hosts", id="hosts"), drift, hosts, aria_labelledby="hosts")
     title = f"{fleet.origin.fleet}: status of {len(fleet.hosts):,} host{'s' * (len(fleet.hosts) != 1)}"
-    return document(title, fleet.origin, [overview_part(fleet, where), listed])
+    return document(title, fleet.origin, [overview_section(fleet, where), listed])
 
 
 def document(title: str, origin: Origin, content: Child) -> str:

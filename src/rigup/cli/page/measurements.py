@@ -26,7 +26,7 @@ class Sweep:
 
 
 @dataclass(frozen=True)
-class Moment:
+class RunRate:
     """One figure of one run: seconds since 1970, output tokens per second, the service's release ("" if unknown)."""
 
     time: float
@@ -39,7 +39,7 @@ class LevelHistory:
     """The same level over several runs, oldest first."""
 
     key: Key
-    moments: tuple[Moment, ...]
+    rates: tuple[RunRate, ...]
 
 
 def usable(result: Any) -> bool:
@@ -100,19 +100,19 @@ def singles(results: Sequence[Result]) -> tuple[Result, tuple[Level, ...]] | Non
 
 def histories(results: Sequence[Result], most: int = 2) -> list[LevelHistory]:
     """The levels measured in more than one run: the one with the most runs, then the fastest with three or more."""
-    found: dict[Key, list[Moment]] = {}
+    found: dict[Key, list[RunRate]] = {}
     for result in sorted(results, key=lambda one: str(one["began"])):
         for level in result["levels"]:
             if level["complete"] and level["output_tokens_per_second"]["mean"] > 0:
                 rate = float(level["output_tokens_per_second"]["mean"])
-                moment = Moment(began(result), rate, str(result.get("release") or ""))
-                found.setdefault(key_of(level), []).append(moment)
-    all_of_them = [LevelHistory(key, tuple(moments)) for key, moments in found.items() if len(moments) > 1]
+                run_rate = RunRate(began(result), rate, str(result.get("release") or ""))
+                found.setdefault(key_of(level), []).append(run_rate)
+    all_of_them = [LevelHistory(key, tuple(rates)) for key, rates in found.items() if len(rates) > 1]
     if not all_of_them:
         return []
-    first = max(all_of_them, key=lambda history: len(history.moments))
-    others = [history for history in all_of_them if history is not first and len(history.moments) > 2]
-    return [first, *sorted(others, key=lambda history: history.moments[-1].rate, reverse=True)][:most]
+    first = max(all_of_them, key=lambda history: len(history.rates))
+    others = [history for history in all_of_them if history is not first and len(history.rates) > 2]
+    return [first, *sorted(others, key=lambda history: history.rates[-1].rate, reverse=True)][:most]
 
 
 def began(result: Result) -> float:

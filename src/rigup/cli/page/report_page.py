@@ -9,10 +9,10 @@ from typing import Any
 
 from rigup.cli.page.content import DriftItem, Error, Origin
 from rigup.cli.page.document import document
-from rigup.cli.page.host_part import memory
+from rigup.cli.page.host_section import memory
 from rigup.cli.page.markup import Child, Markup, element
 from rigup.cli.page.memory_bar import GpuUse, in_use
-from rigup.cli.page.parts import differences, errors, facts, scrolled, table, tag
+from rigup.cli.page.widgets import differences, errors, facts, scrolled, table, tag
 from rigup.facts.bounds import json_of
 from rigup.facts.unreadable import Unreadable
 

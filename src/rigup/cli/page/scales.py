@@ -77,7 +77,7 @@ def times(values: Sequence[float], begin: float, end: float, most_ticks: int = 4
         step, form = math.ceil((high - low) / DAY / most_ticks) * DAY, "%-d %b"
     first = math.ceil(low / step) * step
     ticks = tuple(float(first + step * n) for n in range(most_ticks + 1) if first + step * n <= high)
-    return Scale(low, high, begin, end, ticks or (low,), lambda moment: _moment(moment, form))
+    return Scale(low, high, begin, end, ticks or (low,), lambda timestamp: _timestamp_text(timestamp, form))
 
 
 def short(value: float) -> str:
@@ -111,5 +111,5 @@ def _at_least(least: float, steps: Sequence[int]) -> int:
     return next((step for step in steps if step >= least), steps[-1])
 
 
-def _moment(moment: float, form: str) -> str:
-    return datetime.fromtimestamp(moment, UTC).strftime(form)
+def _timestamp_text(timestamp: float, form: str) -> str:
+    return datetime.fromtimestamp(timestamp, UTC).strftime(form)

@@ -11,7 +11,7 @@ from rigup.cli.page.writing import STANDARD_OUTPUT, check_writable, write_page
 from rigup.errors import InputError
 
 if TYPE_CHECKING:
-    from rigup.run.inspection import Examination
+    from rigup.run.inspection import Inspection
 
 FLAG = "--html"
 
@@ -25,17 +25,17 @@ def check(args: argparse.Namespace) -> None:
     check_writable(args.html, FLAG)
 
 
-def page_of(examined: Examination, rows: Sequence[dict[str, Any]], limit: str | None) -> str:
+def page_of(inspected: Inspection, rows: Sequence[dict[str, Any]], limit: str | None) -> str:
     """The page without secrets: those of hosts, releases and the inventory are redacted."""
+    from rigup.cli.page.collect import fleet_content
     from rigup.cli.page.document import fleet_page
-    from rigup.cli.page.gathering import fleet_content
     from rigup.report.inventory_secrets import inventory_secrets
     from rigup.report.redaction import Redactor
 
-    content, secrets = fleet_content(examined, rows, limit)
-    project = examined.context.project
+    content, secrets = fleet_content(inspected, rows, limit)
+    project = inspected.context.project
     secrets += [secret for entry in project.hosts for secret in inventory_secrets(project.root, entry.data)]
-    secrets.append(examined.context.connections.sudo_password or "")
+    secrets.append(inspected.context.connections.sudo_password or "")
     return fleet_page(Redactor(secrets).value(content))
 
 

@@ -12,35 +12,35 @@ from rigup.cli.sessions import session as hosts
 if TYPE_CHECKING:
     from rigup.cli.output.progress import ProgressView
     from rigup.operations.primitives.progress import Progress
-    from rigup.run.inspection import Examination
+    from rigup.run.inspection import Inspection
 
 
 @contextmanager
-def examination(args: argparse.Namespace, then: Callable[[Examination], None]) -> Iterator[Examination]:
+def open_inspection(args: argparse.Namespace, then: Callable[[Inspection], None]) -> Iterator[Inspection]:
     """Opens an inspection, runs `then` under the same live view, and closes it at the end."""
     hosts.patch_for_many_hosts()
-    _, opened = hosts.open_run(args, found_later=_examination)
+    _, opened = hosts.open_run(args, lazy_run_class=_inspection)
     from rigup.cli.output import progress as live
     from rigup.operations.primitives import progress
 
     with opened as run:
-        found = cast("Examination", run)
+        found = cast("Inspection", run)
         with live.view() as view:
-            shown = _While(view)
+            shown = _OptionalView(view)
             progress.listen(shown)
-            found.look()
+            found.connect_and_probe()
             then(found)
         shown.view = None
         yield found
 
 
-def _examination() -> type[Examination]:
-    from rigup.run.inspection import Examination
+def _inspection() -> type[Inspection]:
+    from rigup.run.inspection import Inspection
 
-    return Examination
+    return Inspection
 
 
-class _While:
+class _OptionalView:
     """Forwards reports while there is a view; listeners cannot be removed."""
 
     def __init__(self, view: ProgressView) -> None:

@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from rigup.cli.output.progress import ProgressView
 from rigup.run import rollout_state
-from rigup.run.rollout import Rolling, why
+from rigup.run.rollout import RolloutBatches, why
 from rigup.units import seconds_text
 
 if TYPE_CHECKING:
@@ -22,25 +22,25 @@ if TYPE_CHECKING:
 class RollingApply:
     """The command-line view of a rollout. Reads the rollout to resume; raises like `rollout_state.resume`."""
 
-    rolling: Rolling
+    rolling: RolloutBatches
 
     def __init__(self, args: argparse.Namespace, project: Project, run: Run, console: Console) -> None:
         self.args, self.run, self.console = args, run, console
         if args.resume:
-            self.kept = rollout_state.resume(project, run.plans)
+            self.saved = rollout_state.resume(project, run.plans)
             return
         if earlier := rollout_state.unfinished(project):
             began = escape(earlier.began)
-            self._say(f"[yellow]replacing the unfinished rollout of {began} (--resume would continue it)[/]")
-        self.kept = rollout_state.start(project, run.plans)
+            self._print(f"[yellow]replacing the unfinished rollout of {began} (--resume would continue it)[/]")
+        self.saved = rollout_state.start(project, run.plans)
 
     def begins(self) -> bool:
         """Shows the batches after the comparison. Returns whether there is any."""
-        self.rolling = Rolling(self.run, self.kept, self.args.rolling, self.args.max_failures or 0)
+        self.rolling = RolloutBatches(self.run, self.saved, self.args.rolling, self.args.max_failures or 0)
         if self.rolling.stopped:
             return False
         for number, batch in enumerate(self.rolling.batches):
-            self._say(f"{_title(number)}: {escape(', '.join(batch))}")
+            self._print(f"{_title(number)}: {escape(', '.join(batch))}")
         return bool(self.rolling.batches)
 
     def carry_out(self, view: ProgressView) -> None:
@@ -50,34 +50,34 @@ class RollingApply:
             rolling.ask_the_rest()
         for number, batch in enumerate(rolling.due()):
             of = f" of {len(rolling.batches) - 1}" if number else ""
-            self._say(f"[bold]{_title(number)}{of}[/]: {escape(', '.join(batch))}")
+            self._print(f"[bold]{_title(number)}{of}[/]: {escape(', '.join(batch))}")
             with view:
                 rolling.carry_out(batch)
             for name in batch:
                 result = self.run.results[name]
                 outcome = "[green]answers[/]" if result.ok else f"[red]{result.state}[/]"
-                self._say(f"  {escape(name)}: {outcome} after {seconds_text(result.seconds)}")
+                self._print(f"  {escape(name)}: {outcome} after {seconds_text(result.seconds)}")
         rolling.end()
 
     def show_end(self) -> None:
         """Shows done, failed and not begun hosts and the next command; nothing if all went well."""
         outcome = self.outcome()
         failed, not_begun = outcome["failed"], outcome["not_begun"]
-        if problem := self.rolling.not_kept:
-            self._say(f"[yellow]{escape(problem.message)}[/]; {escape(problem.hint or '')}")
+        if problem := self.rolling.not_saved:
+            self._print(f"[yellow]{escape(problem.message)}[/]; {escape(problem.hint or '')}")
         if outcome["next"] is None:
             return
         allowed = self.rolling.max_failures or "none"
         words = f"{len(failed)} host{'' if len(failed) == 1 else 's'} failed, {allowed} allowed"
-        self._say(f"\n[bold]rollout {'stopped' if not_begun else 'ended'}[/]: {words}")
+        self._print(f"\n[bold]rollout {'stopped' if not_begun else 'ended'}[/]: {words}")
         rows = [("done", ", ".join(outcome["done"]))]
         rows += [("failed", f"{name}: {reason.removeprefix(f'{name}: ')}") for name, reason in failed.items()]
         rows += [("not begun", ", ".join(not_begun))]
         for title, text in rows:
             if text:
-                self._say(f"  {title:<10} {escape(text)}")
+                self._print(f"  {title:<10} {escape(text)}")
         repair = f"repair {', '.join(failed)}, then run: " if failed else ""
-        self._say(f"next: {escape(repair + outcome['next'])}")
+        self._print(f"next: {escape(repair + outcome['next'])}")
 
     def outcome(self) -> dict[str, Any]:
         """The rollout for scripts: batches begun, hosts done, failed and not begun, and the next command."""
@@ -90,11 +90,11 @@ class RollingApply:
             "done": [name for name, result in results.items() if result.ok],
             "failed": {name: why(results[name]) for name in self.rolling.failed},
             "not_begun": not_begun,
-            "not_kept": self.rolling.not_kept.message if self.rolling.not_kept else None,
-            "next": command(self.args, self.kept.waits) if not_begun or self.rolling.failed else None,
+            "not_kept": self.rolling.not_saved.message if self.rolling.not_saved else None,
+            "next": command(self.args, self.saved.exists) if not_begun or self.rolling.failed else None,
         }
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         self.console.print(text, highlight=False, soft_wrap=True)
 
 

@@ -64,11 +64,11 @@ def ask_services(
     from rigup.cli.output import progress as live
     from rigup.connection.signals import stop_on_signals
     from rigup.operations.primitives import progress
-    from rigup.run.service_run import AskingRun, check_service
+    from rigup.run.service_run import ServiceRun, check_service
 
-    project, opened = hosts.open_run(args, AskingRun)
+    project, opened = hosts.open_run(args, ServiceRun)
     with opened as run, stop_on_signals():
-        assert isinstance(run, AskingRun)
+        assert isinstance(run, ServiceRun)
         check_service(run.plans, args.service)
         ask = prepare(project.root)
         with live.view() as view:
@@ -78,7 +78,7 @@ def ask_services(
     return project.root, found, list(run.results.values())
 
 
-def tell(
+def store_and_show(
     found: Sequence[dict[str, Any]],
     results: Sequence[HostResult],
     show: Callable[[dict[str, Any], Console], None],

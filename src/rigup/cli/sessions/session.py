@@ -60,15 +60,15 @@ def patch_for_many_hosts() -> None:
 
 def open_run(
     args: argparse.Namespace,
-    kind: type[Run] | None = None,
-    found_later: Callable[[], type[Run]] | None = None,
+    run_class: type[Run] | None = None,
+    lazy_run_class: Callable[[], type[Run]] | None = None,
     service: str | None = None,
 ) -> tuple[Project, Run]:
     """Reads the fleet, plans it, and prepares the run. Raises InputError before anything is changed.
 
     The handshakes with the hosts run meanwhile; they are read-only.
 
-    kind: class of the run, default Run. found_later: returns the class once the handshakes have started, to import it
+    run_class: class of the run, default Run. lazy_run_class: returns it once the handshakes have started, to import it
     late. service: the run is about this service; refused plans of others do not stop it.
     """
     from rigup.connection.connections import Connections
@@ -79,7 +79,7 @@ def open_run(
     contact = Connections(project.data_by_host, password)
     contact.begin()
     try:
-        found = found_later() if found_later else kind
+        found = lazy_run_class() if lazy_run_class else run_class
         return project, _planned(args, project, found, password, contact, service)
     except BaseException:
         contact.leave()
@@ -89,7 +89,7 @@ def open_run(
 def _planned(
     args: argparse.Namespace,
     project: Project,
-    kind: type[Run] | None,
+    run_class: type[Run] | None,
     password: str | None,
     contact: Connections,
     service: str | None,
@@ -111,7 +111,7 @@ def _planned(
         from rigup.project.build_settings import check_builders
 
         check_builders(project, settings)
-    return (kind or Run)(project, plans, settings, password, contact)
+    return (run_class or Run)(project, plans, settings, password, contact)
 
 
 def sudo_password(args: argparse.Namespace) -> str | None:

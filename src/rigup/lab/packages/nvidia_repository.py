@@ -23,7 +23,7 @@ from rigup.errors import MissingTool
 from rigup.lab import process
 from rigup.lab.folder import lab_folders, lab_root, make_folder, remove_tree, write
 from rigup.lab.gpus.description import NVML
-from rigup.lab.packages.nvidia_repository_packages import Built, Site, build
+from rigup.lab.packages.nvidia_repository_packages import BuiltPackage, Site, build
 from rigup.lab.process import environment, run
 
 PORT = 8091
@@ -138,7 +138,7 @@ def _make(packages: str, repository: AptRepository, distribution: str, part: Pat
     run([*sign, "--armor", "--detach-sign", "--output", folder / "Release.gpg", folder / "Release"])
 
 
-def _stanza(package: Built) -> str:
+def _stanza(package: BuiltPackage) -> str:
     content = package.path.read_bytes()
     md5 = hashlib.md5(content, usedforsecurity=False).hexdigest()
     return (

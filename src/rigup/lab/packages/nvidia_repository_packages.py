@@ -38,7 +38,7 @@ class PackageEntry(Frozen):
 
 
 @dataclass(frozen=True)
-class Built:
+class BuiltPackage:
     """One package file and its control fields."""
 
     path: Path
@@ -54,7 +54,7 @@ class Site:
     source: str
 
 
-def build(repository: str, site: Site, folder: Path) -> list[Built]:
+def build(repository: str, site: Site, folder: Path) -> list[BuiltPackage]:
     """Builds every package of a repository ("nvidia" or "debian") in a folder; needs gcc and dpkg-deb."""
     with tempfile.TemporaryDirectory() as scratch:
         return [
@@ -79,7 +79,7 @@ def _versions(entry: PackageEntry) -> Iterator[str]:
         yield from entry.versions
 
 
-def _package(entry: PackageEntry, full: str, site: Site, scratch: Path, folder: Path) -> Built:
+def _package(entry: PackageEntry, full: str, site: Site, scratch: Path, folder: Path) -> BuiltPackage:
     version = full.rpartition("-")[0] or full
     words = {"version": version, "full": full, "distribution": site.distribution}
     tree = scratch / "tree"
@@ -102,7 +102,7 @@ def _package(entry: PackageEntry, full: str, site: Site, scratch: Path, folder: 
     path = folder / f"{name}_{full.rpartition(':')[2]}_{entry.architecture}.deb"
     run(["dpkg-deb", "--root-owner-group", "-Zgzip", "--build", tree, path])
     shutil.rmtree(tree)
-    return Built(path, control)
+    return BuiltPackage(path, control)
 
 
 def _control(entry: PackageEntry, name: str, full: str, words: dict[str, str]) -> str:

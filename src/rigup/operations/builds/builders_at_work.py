@@ -23,7 +23,7 @@ def expect(host: str, build: str) -> None:
     _expected.add((host, build))
 
 
-def settle(host: str, build: str) -> None:
+def finish(host: str, build: str) -> None:
     """Records that a host has compiled a build or failed to."""
     _expected.discard((host, build))
 

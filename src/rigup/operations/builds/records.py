@@ -46,7 +46,7 @@ class BuildRecord(Frozen):
         return "".join(f"{sha256}  {path}\n" for path, sha256 in self.files.items())
 
 
-class Arriving(io.FileIO):
+class ReceivedArchive(io.FileIO):
     """The file that an arriving archive is written to, with a limit on its size."""
 
     def write(self, block: Any) -> int:
@@ -56,7 +56,7 @@ class Arriving(io.FileIO):
         return super().write(block)
 
 
-class _Member(tarfile.TarInfo):
+class _ShortMember(tarfile.TarInfo):
     """A tar member; it limits the length of names before they are read into memory."""
 
     def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
@@ -93,7 +93,7 @@ def _files(archive: Path, build: str, builder: str) -> dict[str, str]:
     found: dict[str, str] = {}
     total, manifest = 0, b""
     try:
-        with tarfile.open(archive, "r|gz", tarinfo=_Member) as packed:
+        with tarfile.open(archive, "r|gz", tarinfo=_ShortMember) as packed:
             for number, member in enumerate(packed):
                 if number > 2 * MOST_FILES:
                     raise _unfit(build, builder, f"it contains more than {2 * MOST_FILES} entries")

@@ -27,7 +27,7 @@ from rigup.host import Host
 from rigup.lock import LockedSource
 from rigup.operations.apt.packages import debian_packages
 from rigup.operations.builds import builders_at_work, controller
-from rigup.operations.builds.records import Arriving, BuildRecord, keep_archive, read_record
+from rigup.operations.builds.records import BuildRecord, ReceivedArchive, keep_archive, read_record
 from rigup.operations.driver import cuda_packages
 from rigup.operations.primitives import jobs, remote
 from rigup.operations.primitives.progress import Progress, report
@@ -106,7 +106,7 @@ def _provide(host: Host, build: Build, name: str, check: tuple[str, ...], expect
             if builder and builder.name == host.name:
                 _record(host, builder, name)
     finally:
-        builders_at_work.settle(host.name, name)
+        builders_at_work.finish(host.name, name)
 
 
 def refuse_noexec(host: Host) -> None:
@@ -212,7 +212,7 @@ def _record(host: Host, builder: Builder, name: str) -> None:
         builder.folder.mkdir(parents=True, exist_ok=True)
         pack = 'rm -f "$2"; tar -C "$1" -czf "$2" "$3"; chmod 644 "$2"'
         remote.script(host, pack, layout.BUILDS, packed, name, doing=f"packing {name}", timeout=SEND_SECONDS)
-        with Arriving(part, "wb") as file:
+        with ReceivedArchive(part, "wb") as file:
             if not host.get_file(packed, file):
                 raise HostFailed(f"{host.name}: {packed} could not be read")
         keep_archive(builder, name, part)

@@ -146,7 +146,7 @@ def _check(name: str, path: Path, sha256: str) -> None:
 def _send_one(host: Host, name: str, path: Path, sha256: str) -> None:
     part = f"{STORE}/{name}.part"
     send_file(host, path, part)
-    settle = 'echo "$3  $1" | sha256sum --check --status; chmod 644 "$1"; chown root:root "$1"; mv -fT "$1" "$2"'
-    if not remote.run(host, "sh", "-ec", settle, "rigup", part, f"{STORE}/{name}", sha256, timeout=HASHING_SECONDS).ok:
+    finish = 'echo "$3  $1" | sha256sum --check --status; chmod 644 "$1"; chown root:root "$1"; mv -fT "$1" "$2"'
+    if not remote.run(host, "sh", "-ec", finish, "rigup", part, f"{STORE}/{name}", sha256, timeout=HASHING_SECONDS).ok:
         remote.run(host, "rm", "-f", part)
         raise HostFailed(f"{host.name}: {name} was damaged in transfer", "run the same command again")

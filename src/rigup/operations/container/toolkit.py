@@ -28,7 +28,7 @@ _MARK = "##rigup-part##"
 
 
 @dataclass(frozen=True)
-class Standing:
+class ToolkitState:
     """The toolkit's version on a host without revision, its key, and the drivers that the CDI description names.
 
     others: path and text of each apt source file that names the toolkit's repository, except rigup's own.
@@ -40,12 +40,12 @@ class Standing:
     others: tuple[tuple[str, str], ...] = ()
 
 
-class ToolkitStanding(FactBase[Standing]):
-    """Reads a `Standing` in one command."""
+class ToolkitStateFact(FactBase[ToolkitState]):
+    """Reads a `ToolkitState` in one command."""
 
     @staticmethod
-    def default() -> Standing:
-        return Standing()
+    def default() -> ToolkitState:
+        return ToolkitState()
 
     def command(self, package: str, named: str) -> str:
         parts = (
@@ -56,7 +56,7 @@ class ToolkitStanding(FactBase[Standing]):
         )
         return "; ".join(f"{{ {part}; }} 2>/dev/null; echo; echo '{_MARK}'" for part in parts)
 
-    def process(self, output: list[str]) -> Standing:
+    def process(self, output: list[str]) -> ToolkitState:
         parts: list[list[str]] = [[]]
         for line in output:
             if line == _MARK:
@@ -67,7 +67,7 @@ class ToolkitStanding(FactBase[Standing]):
         version, keyring, described = ([line.strip() for line in part if line.strip()] for part in words)
         others = foreign_sources.answer(files)
         others.pop(SOURCE, None)
-        return Standing(
+        return ToolkitState(
             commands.upstream(version[0]) if version else "",
             base64.b64decode(keyring[0]) if keyring else b"",
             tuple(sorted({name.removeprefix("libcuda.so.") for name in described} - {"1"})),
@@ -84,7 +84,7 @@ def container_toolkit(repository: DriverRepository, driver: str) -> Generator[Fu
     """
     toolkit = container_facts().toolkit
     named = named_in(repository)
-    there = host.get_fact(ToolkitStanding, package=toolkit.package, named=named)
+    there = host.get_fact(ToolkitStateFact, package=toolkit.package, named=named)
     others = dict(there.others)
     installed = there.version == toolkit.version and _trusts(there.keyring, repository)
     installed = installed and not foreign_sources.naming(others, named)
@@ -114,7 +114,7 @@ def _have(host: Host, repository: DriverRepository, driver: str, installed: bool
         _install(host, repository)
     # The unit also starts when a driver is installed, but then the driver may not be loaded yet.
     restarted = remote.run(host, "systemctl", "restart", toolkit.refresh_unit, timeout=REFRESH_SECONDS)
-    described = host.get_fact(ToolkitStanding, package=toolkit.package, named=named_in(repository)).described
+    described = host.get_fact(ToolkitStateFact, package=toolkit.package, named=named_in(repository)).described
     if described != (driver,):
         what = f"driver {', '.join(described)}" if described else "no driver"
         raise HostFailed(
@@ -127,7 +127,7 @@ def _have(host: Host, repository: DriverRepository, driver: str, installed: bool
 def _install(host: Host, repository: DriverRepository) -> None:
     toolkit = container_facts().toolkit
     key, named = fetched_key(host, repository, SETTING), named_in(repository)
-    others = host.get_fact(ToolkitStanding, package=toolkit.package, named=named).others
+    others = host.get_fact(ToolkitStateFact, package=toolkit.package, named=named).others
     foreign_sources.put_aside(host, dict(others), named, SOURCE)
     remote.make_folders(host, KEYRING.rpartition("/")[0])
     remote.write_file(host, KEYRING, key)

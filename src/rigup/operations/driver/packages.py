@@ -40,26 +40,26 @@ def driver_packages(
     packages: DriverPackages,
     repository: DriverRepository,
     problem: str,
-    strays: tuple[str, ...] = (),
+    unpinned: tuple[str, ...] = (),
 ) -> Generator[FunctionCommand, None, None]:
     """Ensures that the driver is installed at its exact version.
 
     + driver, packages, repository: from the plan
     + problem: the current problem, from `package_problem` of the driver's state; "" for none
-    + strays: packages of the driver that have another version
+    + unpinned: packages of the driver that have another version
     """
     if not problem:
         host.noop(f"driver {driver.version} is installed")
         return
-    yield step(_install, driver, packages, repository, strays)
+    yield step(_install, driver, packages, repository, unpinned)
 
 
 def _install(
-    host: Host, driver: DriverPlan, packages: DriverPackages, repository: DriverRepository, strays: tuple[str, ...]
+    host: Host, driver: DriverPlan, packages: DriverPackages, repository: DriverRepository, unpinned: tuple[str, ...]
 ) -> None:
     refresh(host, STEP, repository)
     before = (packages.pin, *packages.headers, *packages.beside)
-    wanted = tuple(dict.fromkeys((*packages.at_version, *strays)))
+    wanted = tuple(dict.fromkeys((*packages.at_version, *unpinned)))
     there = commands.versions(host, (*before, *wanted))
     if any(name not in there for name in before):
         commands.update(host, STEP)

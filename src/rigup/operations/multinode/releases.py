@@ -22,11 +22,11 @@ from rigup.operations.multinode.barrier import Barrier, BarrierState
 from rigup.operations.multinode.peers import restarted, trouble, without_connection
 from rigup.operations.primitives import jobs, remote
 from rigup.operations.primitives.progress import Progress, report
-from rigup.operations.service.history import KeptRelease, earlier, group_digest_of, read_kept
+from rigup.operations.service.history import RetainedRelease, earlier, group_digest_of, read_kept
 from rigup.operations.service.releases import (
     Check,
     CheckEarlier,
-    mark_answered,
+    mark_healthy,
     remove_unit,
     show_unit_log,
     stage,
@@ -35,13 +35,13 @@ from rigup.operations.service.releases import (
 from rigup.systemd.release import ServiceRelease
 
 ANSWERED, ANSWERED_AGAIN = "answered", "answered again"
-LOOK_SECONDS = 2.0
+POLL_SECONDS = 2.0
 LOST_SECONDS = 60.0
 STOP_SECONDS = 120
 
 
 @dataclass
-class Joined:
+class StartedServices:
     """The services that this run has started on a host."""
 
     services: set[str] = field(default_factory=set)
@@ -91,17 +91,17 @@ class GroupMember:
     """A host's part. hosts: of the service, by rank; rank: this host's. addresses: of the other hosts, by name.
 
     watch_port: the port on which the head listens for the others; None if it does not listen.
-    check_earlier: checks a restored release. looking: compares only, so that lost hosts are not an error.
+    check_earlier: checks a restored release. read_only: compares only, so that lost hosts are not an error.
     """
 
     service: str
-    rendezvous: Barrier
+    barrier: Barrier
     hosts: tuple[str, ...]
     rank: int
     addresses: Mapping[str, str]
     watch_port: int | None
     check_earlier: CheckEarlier
-    looking: bool = False
+    read_only: bool = False
 
     @property
     def named(self) -> str:
@@ -110,16 +110,16 @@ class GroupMember:
 
     def agreed(self, host: Host, needed: bool) -> bool:
         """See `GroupMembership`. Raises HostFailed if a host has failed, or has finished without a change."""
-        state = self.rendezvous.meet(host.name, self._step("needed"), needed, self.hosts)
-        failed = {name: why for name, why in state.gone.items() if why}
-        if failed and not self.looking:
+        state = self.barrier.wait(host.name, self._step("needed"), needed, self.hosts)
+        failed = {name: why for name, why in state.left.items() if why}
+        if failed and not self.read_only:
             raise self.not_begun(host.name, failed)
-        if any(state.said.values()) and state.gone and not self.looking:
+        if any(state.values.values()) and state.left and not self.read_only:
             raise HostFailed(
                 f"{host.name}: {self.named}, but changed after the comparison",
                 "run the same command again",
             )
-        return any(state.said.values())
+        return any(state.values.values())
 
     def activate(
         self, host: Host, release: ServiceRelease | Callable[[Any], ServiceRelease], check: Check, existing: str | None
@@ -136,37 +136,37 @@ class GroupMember:
 
         words: the progress text. Raises HostFailed with the outcome, on every host, if any host fails.
         """
-        state = self.meet(host.name, "staged", _state_of(host, self.service, number))
-        if state.gone:
+        state = self.wait(host.name, "staged", _state_of(host, self.service, number))
+        if state.left:
             raise self.not_begun(
-                host.name, {name: why or f"{name}: no longer takes part" for name, why in state.gone.items()}
+                host.name, {name: why or f"{name}: no longer takes part" for name, why in state.left.items()}
             )
         if jobs.cancelled():
             raise jobs.Cancelled(f"{host.name}: cancelled before {words}")
         report(Progress(host.name, "service", text=words))
-        switching = _GroupSwitch(self, host, belonging_together(state.said), state.said)
+        switching = _GroupSwitch(self, host, belonging_together(state.values), state.values)
         failed = switching.forward(number, check)
         if not failed:
-            mark_answered(host, self.service, number)
-            state_of(host, Joined).services.add(self.service)
+            mark_healthy(host, self.service, number)
+            state_of(host, StartedServices).services.add(self.service)
             return
         if jobs.cancelled():
             raise jobs.Cancelled(f"{host.name}: {self.service}: cancelled during the health check")
         show_unit_log(host, self.service)
         raise switching.back(failed)
 
-    def meet(self, host: str, step: str, what: Any) -> BarrierState:
+    def wait(self, host: str, step: str, what: Any) -> BarrierState:
         """Publishes a value for a step of this service and waits for the other hosts."""
-        return self.rendezvous.meet(host, self._step(step), what, self.hosts)
+        return self.barrier.wait(host, self._step(step), what, self.hosts)
 
-    def heard(self, step: str) -> BarrierState:
+    def peek(self, step: str) -> BarrierState:
         """The values published for a step of this service so far."""
-        return self.rendezvous.heard(self._step(step))
+        return self.barrier.peek(self._step(step))
 
     def given_up(self) -> str:
         """See `GroupMembership`: the failures of other hosts since all were started."""
-        states = [self.heard(step) for step in (ANSWERED, ANSWERED_AGAIN)]
-        return listed([why for each in states for why in (*each.said.values(), *each.gone.values()) if why])
+        states = [self.peek(step) for step in (ANSWERED, ANSWERED_AGAIN)]
+        return listed([why for each in states for why in (*each.values.values(), *each.left.values()) if why])
 
     def not_begun(self, host: str, failed: Mapping[str, str]) -> HostFailed:
         """The error of a healthy host if others failed before anything was stopped."""
@@ -178,7 +178,7 @@ class GroupMember:
 
 
 def _state_of(host: Host, service: str, number: str) -> MemberState:
-    kept: tuple[KeptRelease, ...] = read_kept(host).get(service, ())
+    kept: tuple[RetainedRelease, ...] = read_kept(host).get(service, ())
     now = next((release.number for release in kept if release.current), None)
     likely = earlier(kept, now)
     good = [*(r for r in kept if r.answered and r not in likely and r.number != now), *likely]
@@ -229,9 +229,9 @@ class _GroupSwitch:
             work()
         except (RigupError, *remote.CONNECTION_ERRORS) as error:
             why = _words(self.host.name, error)
-        state = self.part.meet(self.host.name, step, why)
-        failed = {name: problem for name, problem in state.said.items() if problem}
-        return failed | {name: problem or f"{name}: no longer takes part" for name, problem in state.gone.items()}
+        state = self.part.wait(self.host.name, step, why)
+        failed = {name: problem for name, problem in state.values.items() if problem}
+        return failed | {name: problem or f"{name}: no longer takes part" for name, problem in state.left.items()}
 
     def _stop(self) -> None:
         unit = layout.unit_name(self.part.service)  # a unit that does not exist yet needs no stop
@@ -268,7 +268,7 @@ class _GroupSwitch:
         """Watches this host's unit until the head's health check ends. A short connection loss is tolerated."""
         unit, responded = layout.unit_name(self.part.service), time.monotonic()
         head = self.part.hosts[0]
-        while head not in (state := self.part.heard(step)).said and head not in state.gone:
+        while head not in (state := self.part.peek(step)).values and head not in state.left:
             try:
                 why = trouble(self.host, unit)
                 responded = time.monotonic()
@@ -279,7 +279,7 @@ class _GroupSwitch:
                 why = f"no response for {LOST_SECONDS:.0f} s"
             if why:
                 raise HostFailed(f"{self.host.name}: {self.part.service}: {why}")
-            gevent.sleep(LOOK_SECONDS)
+            gevent.sleep(POLL_SECONDS)
 
     def _answer_again(self, number: str | None) -> None:
         """Checks restored releases: the head's for the whole group, or each host's own if it serves alone."""

@@ -70,7 +70,7 @@ class Job:
 
 
 @dataclass
-class _Progress:
+class _LastSign:
     """A job's last progress: when it was seen, its status, and the CPU time used by then in nanoseconds."""
 
     seen: float
@@ -192,7 +192,7 @@ def _shown(job: Job) -> tuple[str, ...]:
 
 def _follow(host: Host, job: Job) -> None:
     lost_since: float | None = None
-    progress: _Progress | None = None
+    progress: _LastSign | None = None
     while not _cancelled:
         try:
             state = _state(host, job)
@@ -228,10 +228,10 @@ def _follow(host: Host, job: Job) -> None:
     raise Cancelled(f"{host.name}: {job.step}: cancelled")
 
 
-def _progress(job: Job, state: dict[str, str], last: _Progress | None) -> _Progress:
+def _progress(job: Job, state: dict[str, str], last: _LastSign | None) -> _LastSign:
     """Updates the job's last progress from this state."""
     used = state.get("CPUUsageNSec", "")
-    now = _Progress(time.monotonic(), state["StatusText"], int(used) if _COUNT.fullmatch(used) else 0)
+    now = _LastSign(time.monotonic(), state["StatusText"], int(used) if _COUNT.fullmatch(used) else 0)
     if last is None or now.status != last.status or (job.computes and now.cpu_ns - last.cpu_ns >= WORKED_NS):
         return now
     return last

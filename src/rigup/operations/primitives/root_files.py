@@ -36,7 +36,7 @@ class FileModes(FactBase[dict[str, str]]):
         return {path: _plain(status) for status, _, path in (line.rpartition("|") for line in output) if status}
 
 
-class Loose(FactBase[tuple[str, ...]]):
+class LooseFiles(FactBase[tuple[str, ...]]):
     """The given folders that contain an entry, at any depth, that root does not own or others can write to."""
 
     @staticmethod
@@ -95,7 +95,7 @@ def folders(
     """
     there = host.get_fact(FileModes, paths=(*paths, *absent))
     wrong = tuple(path for path in paths if there.get(path) != _FOLDER)
-    loose = host.get_fact(Loose, folders=closed) if closed else ()
+    loose = host.get_fact(LooseFiles, folders=closed) if closed else ()
     unwanted = tuple(path for path in absent if path in there)
     if not (wrong or loose or unwanted):
         host.noop("the folders are up to date")

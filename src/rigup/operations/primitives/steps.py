@@ -13,7 +13,7 @@ from rigup.host import Host, state_of
 
 
 @dataclass
-class _Failure:
+class _LastError:
     """The error of a host's last failed step."""
 
     error: Exception | None = None
@@ -23,7 +23,7 @@ def step(function: Callable[..., None], *arguments: Any) -> FunctionCommand:
     """A command that calls `function(host, *arguments)`; if that raises, the operation fails; see `error_of`."""
 
     def run(state: Any, host: Host) -> bool:
-        failure = state_of(host, _Failure)
+        failure = state_of(host, _LastError)
         failure.error = None
         try:
             function(host, *arguments)
@@ -41,4 +41,4 @@ def step(function: Callable[..., None], *arguments: Any) -> FunctionCommand:
 
 def error_of(host: Host) -> Exception | None:
     """The error of this host's last failed step."""
-    return state_of(host, _Failure).error
+    return state_of(host, _LastError).error

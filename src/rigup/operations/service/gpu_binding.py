@@ -15,7 +15,7 @@ from typing import NamedTuple
 from rigup.facts.probe import Probe, ProbedGpu
 from rigup.node import Node
 from rigup.plan import BoundPlan, Plan
-from rigup.planner.multinode.nodes import Words, addressed
+from rigup.planner.multinode.nodes import NodeCommand, addressed
 from rigup.systemd.release import GPUS_KEY
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -32,7 +32,7 @@ def bound_nodes(plans: Sequence[Plan], nodes: tuple[Node, ...]) -> BoundNodes:
     """plans: of all hosts of the service, by rank. nodes: with addresses; () while they are unknown."""
     parts = []
     for plan in plans:
-        words = addressed(plan, nodes) if nodes else Words(plan.command, plan.environment)
+        words = addressed(plan, nodes) if nodes else NodeCommand(plan.command, plan.environment)
         parts.append(plan.model_dump(mode="json", include={"build", "checkpoint"}) | words._asdict())
     text = json.dumps(parts, sort_keys=True)
     return BoundNodes(nodes or plans[0].nodes, hashlib.sha256(text.encode()).hexdigest()[:16])

@@ -43,7 +43,7 @@ done
 
 
 @dataclass(frozen=True)
-class KeptRelease:
+class RetainedRelease:
     """A retained release. made: when it was written, in seconds since 1970. answered: whether it has ever answered.
 
     before: the number of the answering release that it replaced, if any; None also for releases of older rigups.
@@ -67,17 +67,17 @@ _LAST_SECOND = 253_402_300_799
 _MOST_RELEASES = 10_000
 
 
-def read_kept(host: Host) -> dict[str, tuple[KeptRelease, ...]]:
+def read_kept(host: Host) -> dict[str, tuple[RetainedRelease, ...]]:
     """The retained releases of each service, oldest first. Raises HostFailed, or one of CONNECTION_ERRORS."""
     return parse_kept(remote.script(host, LIST, layout.CONFIGURATION, ANSWERED))
 
 
-def parse_kept(text: str) -> dict[str, tuple[KeptRelease, ...]]:
+def parse_kept(text: str) -> dict[str, tuple[RetainedRelease, ...]]:
     """Parses the output of LIST: the releases of each service, oldest first. Ignores other lines.
 
     Raises Unreadable for more than _MOST_RELEASES lines.
     """
-    found: dict[str, list[KeptRelease]] = {}
+    found: dict[str, list[RetainedRelease]] = {}
     for number, listed in enumerate(text.split("\n")):
         if number > _MOST_RELEASES:
             raise Unreadable(f"more than {_MOST_RELEASES:,} releases")
@@ -87,7 +87,7 @@ def parse_kept(text: str) -> dict[str, tuple[KeptRelease, ...]]:
     return {service: tuple(sorted(kept, key=lambda release: release.number)) for service, kept in found.items()}
 
 
-def _kept(listed: str) -> KeptRelease:
+def _kept(listed: str) -> RetainedRelease:
     """Parses one line of LIST. Raises ValueError if it is invalid."""
     _, name, number, made, now, answered, before, built_by, text = listed.split(" ", 8)
     service, manifest, damage = line(name), {}, ""
@@ -95,7 +95,7 @@ def _kept(listed: str) -> KeptRelease:
         manifest = read_manifest(text, f"{layout.service_folder(service)}/releases/{count(number)}/release.json")
     except Unreadable as error:
         damage = str(error)
-    return KeptRelease(
+    return RetainedRelease(
         service,
         count(number),
         count(made, _LAST_SECOND),
@@ -108,7 +108,7 @@ def _kept(listed: str) -> KeptRelease:
     )
 
 
-def damage_of(host: str, kept: Mapping[str, tuple[KeptRelease, ...]]) -> tuple[HostFailed, ...]:
+def damage_of(host: str, kept: Mapping[str, tuple[RetainedRelease, ...]]) -> tuple[HostFailed, ...]:
     """An error for each release of a host with an unreadable manifest."""
     return tuple(
         HostFailed(f"{host}: {release.damage}", damage_hint(release.service, release.current))
@@ -125,18 +125,18 @@ def damage_hint(service: str, current: bool) -> str:
     return "remove the folder of that release on the host; it cannot be rolled back to"
 
 
-def newest(kept: tuple[KeptRelease, ...]) -> KeptRelease:
+def newest(kept: tuple[RetainedRelease, ...]) -> RetainedRelease:
     """The last release with a readable manifest, else the last. kept: not empty, oldest first."""
     return next((release for release in reversed(kept) if not release.damage), kept[-1])
 
 
-def earlier(kept: tuple[KeptRelease, ...], number: int | None) -> tuple[KeptRelease, ...]:
+def earlier(kept: tuple[RetainedRelease, ...], number: int | None) -> tuple[RetainedRelease, ...]:
     """The releases that have answered and that release `number` may roll back to, best last: those that it replaced.
 
     kept: of a service, oldest first. Without a record of these, those with a lower number; all if `number` is None.
     """
     by_number = {release.number: release for release in kept}
-    line: list[KeptRelease] = []
+    line: list[RetainedRelease] = []
     at = by_number.get(number) if number is not None else None
     while at is not None and at.before is not None and at.before < at.number:
         at = by_number.get(at.before)
@@ -146,7 +146,7 @@ def earlier(kept: tuple[KeptRelease, ...], number: int | None) -> tuple[KeptRele
     return (*rest, *reversed(line))
 
 
-def differences(old: KeptRelease, new: KeptRelease) -> tuple[str, ...]:
+def differences(old: RetainedRelease, new: RetainedRelease) -> tuple[str, ...]:
     """Text of each change of the newer release."""
     if damage := new.damage or old.damage:
         return (damage,)

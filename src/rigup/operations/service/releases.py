@@ -131,7 +131,7 @@ def release(
     check: Check,
     check_earlier: CheckEarlier,
     restart: bool = False,
-    settle: Callable[[Any], ServiceRelease] | None = None,
+    rebind: Callable[[Any], ServiceRelease] | None = None,
     part: GroupMembership | None = None,
 ) -> Generator[FunctionCommand, None, None]:
     """Ensures that a service runs this release and answers.
@@ -156,9 +156,9 @@ def release(
         return
     existing = running.current if same else None
     if part is not None:
-        yield step(part.activate, settle or wanted, check, existing)
+        yield step(part.activate, rebind or wanted, check, existing)
     else:
-        yield step(_activate, settle or wanted, check, check_earlier, existing, same and installed)
+        yield step(_activate, rebind or wanted, check, check_earlier, existing, same and installed)
 
 
 def _manifest(wanted: ServiceRelease) -> str:
@@ -188,7 +188,7 @@ def _activate(
     except (RigupError, *remote.CONNECTION_ERRORS) as error:
         show_unit_log(host, wanted.service)
         raise _go_back(host, wanted.service, number, previous, error, check_earlier) from None
-    mark_answered(host, wanted.service, number)
+    mark_healthy(host, wanted.service, number)
 
 
 def _fresh(host: Host, service: str) -> bool:
@@ -303,7 +303,7 @@ done
 """
 
 
-def mark_answered(host: Host, service: str, number: str) -> None:
+def mark_healthy(host: Host, service: str, number: str) -> None:
     """Marks the current release as healthy, keeps a few such releases, and removes those that never answered."""
     words = (layout.service_folder(service), number, ANSWERED, str(KEPT), BEFORE)
     remote.script(host, _KEEP, *words, doing=f"marking release {number} of {service} as healthy")

@@ -7,13 +7,15 @@ from rigup.errors import HostFailed, Refused, RigupError
 from rigup.host import Host
 from rigup.operations.primitives import remote
 from rigup.operations.primitives.progress import Progress, report
-from rigup.operations.service.history import KeptRelease, earlier
-from rigup.operations.service.releases import Check, mark_answered, switch
+from rigup.operations.service.history import RetainedRelease, earlier
+from rigup.operations.service.releases import Check, mark_healthy, switch
 
 _THERE = '[ -d "$1" ] || echo "build $1"; [ -z "$2" ] || [ -d "$2" ] || echo "checkpoint $2"'
 
 
-def choose(host: str, kept: tuple[KeptRelease, ...], to: int | None) -> tuple[KeptRelease | None, KeptRelease]:
+def choose(
+    host: str, kept: tuple[RetainedRelease, ...], to: int | None
+) -> tuple[RetainedRelease | None, RetainedRelease]:
     """The current release (or None) and the one to roll back to: `to`, or the one that the current one replaced.
 
     Raises Refused if that release does not exist, is current, or has never answered.
@@ -37,7 +39,7 @@ def choose(host: str, kept: tuple[KeptRelease, ...], to: int | None) -> tuple[Ke
     return current, wanted
 
 
-def check_there(host: Host, release: KeptRelease) -> None:
+def check_there(host: Host, release: RetainedRelease) -> None:
     """Raises Refused if the release's build or checkpoint no longer exists on the host."""
     build, checkpoint = release.manifest.get("build"), release.manifest.get("checkpoint") or {}
     weights = layout.weights_folder(checkpoint["repo"], checkpoint["revision"]) if checkpoint.get("revision") else ""
@@ -49,7 +51,9 @@ def check_there(host: Host, release: KeptRelease) -> None:
         )
 
 
-def roll_back(host: Host, wanted: KeptRelease, current: KeptRelease | None, check: Check, check_current: Check) -> None:
+def roll_back(
+    host: Host, wanted: RetainedRelease, current: RetainedRelease | None, check: Check, check_current: Check
+) -> None:
     """Switches to `wanted` and checks it; if it does not answer, restores `current` and raises HostFailed."""
     service = wanted.service
     report(Progress(host.name, "service", text=f"rolling {service} back to release {wanted.number}"))
@@ -59,10 +63,10 @@ def roll_back(host: Host, wanted: KeptRelease, current: KeptRelease | None, chec
     except (RigupError, *remote.CONNECTION_ERRORS) as error:
         problem = error.message if isinstance(error, RigupError) else f"{host.name}: {type(error).__name__}: {error}"
         raise _again(host, current, check_current, problem) from None
-    mark_answered(host, service, str(wanted.number))
+    mark_healthy(host, service, str(wanted.number))
 
 
-def _again(host: Host, current: KeptRelease | None, check: Check, problem: str) -> HostFailed:
+def _again(host: Host, current: RetainedRelease | None, check: Check, problem: str) -> HostFailed:
     if current is None:
         return HostFailed(problem, "run rigup releases to see the other releases")
     hint = f"on the host: journalctl -u {layout.unit_name(current.service)}"

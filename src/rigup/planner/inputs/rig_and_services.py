@@ -15,7 +15,7 @@ from rigup.errors import InputError
 from rigup.node import Network
 from rigup.plain_values import quoted
 from rigup.planner.inputs.validation import check_keys, validated
-from rigup.planner.multinode.layouts import JOIN_PORTS_ABOVE, join_port, watch_port
+from rigup.planner.multinode.ports import JOIN_PORTS_ABOVE, join_port, watch_port
 from rigup.rig import SUPPORTED_OS, Gpu, Rig, RigInput
 from rigup.service import FlagValue, Service
 

@@ -85,10 +85,10 @@ def _is_plain(value: object) -> bool:
 def _complaint(error: ValidationError, noun: type[Frozen], where: str) -> InputError:
     found = error.errors()
     first = found[0]
-    location = _location(first["loc"], noun)
+    location = _location(first["loc"])
     value, kind, context = first["input"], first["type"], first.get("ctx", {})
     path = where + location
-    several = [entry for entry in found if _location(entry["loc"], noun) == location]
+    several = [entry for entry in found if _location(entry["loc"]) == location]
     if len(several) > 1:
         return InputError(f"{path}: {quoted(value)} cannot be used here", "use " + _alternatives(several))
     if kind == "literal_error":
@@ -104,7 +104,7 @@ def _complaint(error: ValidationError, noun: type[Frozen], where: str) -> InputE
     return InputError(f"{path}: {message}, not {quoted(value)}", "correct the type of the value")
 
 
-def _location(loc: tuple[int | str, ...], noun: type[Frozen]) -> str:
+def _location(loc: tuple[int | str, ...]) -> str:
     """ ".gpus[2]": pydantic's location without the names of union members, which do not exist in the user's file."""
     text = ""
     members = {"int", "str", "bool", "float", "list[any]", "dict[str,any]", "[key]"}

@@ -25,13 +25,13 @@ LEAST_MARGIN_MIB = 128
 Engine = Literal["vllm", "sglang", "llama.cpp"]
 
 
-class _Kept(BaseModel):
+class _RecordModel(BaseModel):
     """What a record holds; keys of a later rigup are passed over."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-class LogParts(_Kept):
+class LogParts(_RecordModel):
     """What the engine's log said of one GPU, MiB; None for what it did not say."""
 
     weights_mib: float | None = None
@@ -39,7 +39,7 @@ class LogParts(_Kept):
     graphs_mib: float | None = None
 
 
-class StartedGpu(_Kept):
+class StartedGpu(_RecordModel):
     """One GPU of a start, MiB: as planned, and `measured_mib` as NVML had it, with what the driver reserves."""
 
     name: str
@@ -57,7 +57,7 @@ class StartedGpu(_Kept):
         return self.weights_mib + self.kv_cache_mib + self.overhead_mib
 
 
-class Start(_Kept):
+class StartRecord(_RecordModel):
     """One start of a service. runtime_mib: the constant that its plan counted; driver_mib: for the driver's branch.
 
     fraction: the part of a GPU that vLLM took at most; None elsewhere, and where the cache was given its size.
@@ -145,7 +145,7 @@ class Calibration:
         )
 
 
-def read_starts(records: Iterable[dict[str, Any]]) -> list[Start]:
+def read_starts(records: Iterable[dict[str, Any]]) -> list[StartRecord]:
     """The starts that records of applies hold; what is not as rigup keeps it is passed over."""
     found = []
     for record in records:
@@ -155,15 +155,15 @@ def read_starts(records: Iterable[dict[str, Any]]) -> list[Start]:
                 continue
             about = {"host": record.get("host"), "service": service, "when": record.get("when")}
             try:
-                found.append(Start.model_validate(kept | about))
+                found.append(StartRecord.model_validate(kept | about))
             except ValidationError:
                 continue
     return found
 
 
-def calibrate(starts: Iterable[Start]) -> list[Calibration]:
+def calibrate(starts: Iterable[StartRecord]) -> list[Calibration]:
     """One calibration for each kind of GPU in each kind of start, in a fixed order."""
-    kinds: dict[Kind, list[Start]] = {}
+    kinds: dict[Kind, list[StartRecord]] = {}
     for start in starts:
         for name in {gpu.name for gpu in start.gpus}:
             kind = start.engine, start.version, name, len(start.gpus), start.parallel
@@ -172,7 +172,7 @@ def calibrate(starts: Iterable[Start]) -> list[Calibration]:
     return [_calibration(kind, sorted(found, key=lambda start: start.when)) for kind, found in ordered]
 
 
-def _calibration(kind: Kind, starts: Sequence[Start]) -> Calibration:
+def _calibration(kind: Kind, starts: Sequence[StartRecord]) -> Calibration:
     used, left_out, needs = [], [], []
     for start in starts:
         gpus = [gpu for gpu in start.gpus if gpu.name == kind[2]]
@@ -207,7 +207,7 @@ def with_margin(needed: int) -> int:
     return needed + max(LEAST_MARGIN_MIB, math.ceil(MARGIN * needed))
 
 
-def runtime_needed(start: Start, gpu: StartedGpu) -> float:
+def runtime_needed(start: StartRecord, gpu: StartedGpu) -> float:
     """MiB that the constant had to be for this GPU. The less of two figures for weights counts, so that it is enough.
 
     llama.cpp takes the buffers of a step when it starts, so they are in what was measured. vLLM and SGLang give most of
@@ -226,7 +226,7 @@ def runtime_needed(start: Start, gpu: StartedGpu) -> float:
     return needed
 
 
-def _unusable(start: Start, gpu: StartedGpu) -> str:
+def _unusable(start: StartRecord, gpu: StartedGpu) -> str:
     """Why a GPU of a start says nothing of the constant; "" where it does."""
     if start.engine != "llama.cpp" and gpu.parts.kv_cache_mib is None:
         return "the engine's log does not say how large its KV cache is"
@@ -240,7 +240,7 @@ def _weights(gpu: StartedGpu) -> float:
     return gpu.weights_mib if said is None else min(said, gpu.weights_mib)
 
 
-def _cache(start: Start, gpu: StartedGpu) -> float:
+def _cache(start: StartRecord, gpu: StartedGpu) -> float:
     """vLLM and SGLang take what is left, so that only their logs know; llama.cpp takes what it is told to."""
     said = gpu.parts.kv_cache_mib
     if said is None:

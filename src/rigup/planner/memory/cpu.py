@@ -24,7 +24,7 @@ def place_on_cpu(candidate: Candidate) -> Placement:
     held += (weights.vision if loads_vision(candidate) else 0.0) + (weights.mtp / tensor if drafts(candidate) else 0.0)
     shards = candidate.expert_shards
     activations = tensor_engine_activations(model, shards, tensor, candidate.batched_tokens)
-    activations += sampler(model, candidate.sequences)
+    activations += sampler("vllm", candidate.version, model, candidate.sequences)
     cache = cache_gib(candidate) * GIB
     host = held + activations + cache + TENSOR_ENGINE_HOST
     peer = host if candidate.hosts > 1 else 0.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rigup.planner.candidate import Candidate
-from rigup.planner.engine_memory import COUNTED, PROMPT_CACHE
+from rigup.planner.engine_memory import MEMORY_OPTIONS, PROMPT_CACHE
 from rigup.rig import Rig
 from rigup.units import GIB, MIB
 
@@ -80,7 +80,7 @@ def prompt_cache_mib(candidate: Candidate) -> int | None:
         return None
     for name in PROMPT_CACHE_OPTIONS:
         if name in candidate.service.flags:
-            asked = COUNTED["llama.cpp"][PROMPT_CACHE].value(candidate.service.flags[name])
+            asked = MEMORY_OPTIONS["llama.cpp"][PROMPT_CACHE].value(candidate.service.flags[name])
             return int(asked) if asked is not None and asked >= 0 else PROMPT_CACHE_MIB
     total = total_mib(candidate)
     if total is None:

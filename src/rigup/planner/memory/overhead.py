@@ -6,18 +6,18 @@ fitted to measurements.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import lru_cache
+
 from rigup.attention.attention_class import Storage
 from rigup.catalogue.model import Model
+from rigup.catalogue.runtimes import runtimes
 from rigup.planner.memory.kv_cache import layer_token_bytes
+from rigup.service import EngineName
 from rigup.units import GIB, MIB
 
-# Driver reserve, CUDA context, NCCL and all-reduce buffers, attention workspaces, CUDA graphs of one vLLM or
-# SGLang rank.
-TENSOR_ENGINE_RUNTIME = 3.3 * GIB
 # Driver reserve and the CUDA context with all of ggml-cuda's kernels loaded.
 LLAMA_CPP_RUNTIME = 900 * MIB
-# What a plan counts for the engine's own process where a fleet has measured nothing else (catalogue/overheads/).
-RUNTIME = {"vllm": TENSOR_ENGINE_RUNTIME, "sglang": TENSOR_ENGINE_RUNTIME, "llama.cpp": LLAMA_CPP_RUNTIME}
 # Part of each GPU that a llama.cpp plan leaves free: the figures here are no better than that.
 LLAMA_CPP_RESERVE = 0.01
 # What a plan keeps free on each GPU beyond what it counts, MiB, wherever that is its own choice; less is warned of. A
@@ -26,10 +26,10 @@ LLAMA_CPP_RESERVE = 0.01
 MARGIN_MIB = 1024
 # The same of a GPU that shares the host's memory, where the operating system needs some of it: assumed, not measured.
 UNIFIED_MEMORY_RESERVE = 0.05
-# vLLM's sampler at start: logits, probabilities and sorted values in float32 and the sort's int64 indices.
-SAMPLER_BYTES = 20
 # ggml_backend_sched keeps four copies of a step's inputs when it pipelines over several GPUs (GGML_SCHED_MAX_COPIES).
 PIPELINE_COPIES = 4
+# NCCL between stages of one GPU each: what two ranks take beyond one before other buffers came (catalogue/runtimes).
+_PIPELINE_NCCL = 450 * MIB
 # What a server process takes of host memory before any weights: llama-server; one Python rank of vLLM or SGLang.
 LLAMA_CPP_HOST = 300 * MIB
 TENSOR_ENGINE_HOST = 5 * GIB
@@ -49,9 +49,46 @@ def tensor_engine_activations(model: Model, experts_cut: int, tensor: int, batch
     return 2.0 * batched_tokens * (max(moe, dense) + attention + 6 * model.hidden)
 
 
-def sampler(model: Model, sequences: int) -> float:
+def sampler(engine: EngineName, version: str, model: Model, sequences: int) -> float:
     """Bytes that sampling for `sequences` requests needs on the ranks that hold the output head."""
-    return float(SAMPLER_BYTES * sequences * model.vocab)
+    return runtimes()[engine].sampler_bytes(version) * sequences * model.vocab
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """Bytes of a GPU that an engine's process takes: before it loads weights, and after its caches have their size.
+
+    reserve: what of `before` is the driver's own, which CUDA does not see; 0 where that is not known.
+    """
+
+    before: float
+    after: float = 0.0
+    reserve: float = 0.0
+
+    @property
+    def total(self) -> float:
+        """Both."""
+        return self.before + self.after
+
+
+@lru_cache(maxsize=4096)
+def standard_runtime(
+    engine: EngineName, version: str, model: Model, tensor: int, ranks: int, sequences: int, memory: float
+) -> Runtime:
+    """What is counted where a fleet has measured nothing else (catalogue/overheads/).
+
+    ranks: all processes of a replica. sequences: of the largest batch with a CUDA graph, 0 for none. memory: bytes of
+    the largest GPU.
+    """
+    if engine == "llama.cpp":
+        return Runtime(LLAMA_CPP_RUNTIME)
+    figures = runtimes()[engine]
+    kinds, experts = frozenset(entry.kind for entry in model.attention), model.experts > 0
+    reserve = figures.reserve_bytes(memory)
+    before = reserve + figures.process_bytes(version, kinds, experts, tensor)
+    if ranks > tensor == 1:
+        before += _PIPELINE_NCCL
+    return Runtime(before, figures.graph_bytes(version, kinds, experts, tensor, sequences), reserve)
 
 
 def request_table(sequences: int, context: int) -> float:

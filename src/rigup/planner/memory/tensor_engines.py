@@ -16,7 +16,7 @@ from typing import Literal
 from rigup.planner.candidate import Candidate, GpuUsage, expert_ranks, stage_ranks
 from rigup.planner.memory.cache_pool import CachePool
 from rigup.planner.memory.loading import drafts, loads_vision
-from rigup.planner.memory.overhead import TENSOR_ENGINE_HOST, request_table, sampler, tensor_engine_activations
+from rigup.planner.memory.overhead import TENSOR_ENGINE_HOST, Runtime, request_table, sampler, tensor_engine_activations
 from rigup.planner.memory.placement import fits, partition
 from rigup.planner.memory.sglang_caches import sglang_pool
 from rigup.planner.memory.usage import Placement
@@ -26,7 +26,7 @@ from rigup.units import GIB
 
 
 @dataclass(frozen=True, slots=True)
-class _Shape:
+class _RankBytes:
     """Bytes on one rank: of each layer's weights, also added up, and of each stage beside layers; and the caches."""
 
     layers: tuple[float, ...]
@@ -34,6 +34,8 @@ class _Shape:
     pool: CachePool
     extras: tuple[float, ...]
     overheads: tuple[float, ...]
+    runtime: Runtime
+    draft_layers: int
 
     def weights(self, first: int, end: int) -> float:
         """The layers from `first` on and before `end`."""
@@ -51,7 +53,7 @@ def place_tensor_engine(candidate: Candidate, rooms: Sequence[float]) -> Placeme
     counts = _counts(candidate, shape, stages)
     if counts is None:
         return _not_placed(candidate, shape, stages)
-    runs = list(_runs(candidate, counts))
+    runs = list(_runs(counts, shape.draft_layers))
     held = [shape.weights(first, min(end, candidate.model.layers)) for first, end in runs]
     # At most the whole budget: weights that are not there cannot be offloaded.
     left = [min(budget, stage - taken) for budget, stage, taken in zip(budgets, stages, held, strict=True)]
@@ -73,20 +75,16 @@ def place_tensor_engine(candidate: Candidate, rooms: Sequence[float]) -> Placeme
     )
 
 
-def _runs(candidate: Candidate, counts: Sequence[int]) -> Iterator[tuple[int, int]]:
+def _runs(counts: Sequence[int], draft_layers: int) -> Iterator[tuple[int, int]]:
     """The first layer of each stage and the one behind its last; built-in draft layers are on the last stage."""
     first = 0
     for count in counts[:-1]:
         yield first, first + count
         first += count
-    yield first, first + counts[-1] + (_draft_layers(candidate) if drafts(candidate) else 0)
+    yield first, first + counts[-1] + draft_layers
 
 
-def _draft_layers(candidate: Candidate) -> int:
-    return sum(len(entry.layers) for entry in candidate.model.mtp_attention)
-
-
-def _shape(candidate: Candidate) -> _Shape:
+def _shape(candidate: Candidate) -> _RankBytes:
     model, parallel = candidate.model, candidate.parallel
     weights = weights_of(candidate.checkpoint, model)
     tensor, stages, drafting = parallel.tensor, parallel.pipeline, drafts(candidate)
@@ -97,22 +95,27 @@ def _shape(candidate: Candidate) -> _Shape:
     extras[-1] += weights.mtp / sharing if drafting else 0.0
     activations = tensor_engine_activations(model, candidate.expert_shards, tensor, candidate.batched_tokens)
     table = request_table(candidate.sequences, candidate.context) if candidate.engine.name == "sglang" else 0.0
-    overheads = [candidate.runtime_bytes + candidate.driver_bytes + activations + table] * stages
-    overheads[-1] += sampler(model, candidate.sequences)
+    steps = [activations + table] * stages
+    sampling = sampler(candidate.engine.name, candidate.version, model, candidate.sequences)
+    # vLLM measures the peak of a start profile that samples after the model has run.
+    steps[-1] = max(activations, sampling) if candidate.engine.name == "vllm" else steps[-1] + sampling
+    runtime = candidate.runtime
+    process = runtime.total + candidate.driver_bytes
+    overheads = [process + step for step in steps]
     if candidate.engine.name == "vllm":
         pool = vllm_pool(model, candidate.storage, candidate.batched_tokens, drafting)
     else:
         pool = sglang_pool(candidate, drafting)
     layers = rank_layers(candidate.checkpoint, model, tensor, sharing, candidate.expert_shards)
     totals = rank_totals(candidate.checkpoint, model, tensor, sharing, candidate.expert_shards)
-    return _Shape(layers, totals, pool, tuple(extras), tuple(overheads))
+    drafted = sum(len(entry.layers) for entry in model.mtp_attention) if drafting else 0
+    return _RankBytes(layers, totals, pool, tuple(extras), tuple(overheads), runtime, drafted)
 
 
-def _fraction(candidate: Candidate, shape: _Shape, room: float) -> float:
+def _fraction(candidate: Candidate, shape: _RankBytes, room: float) -> float:
     """The part of the GPUs in use. SGLang's does not cover the overhead, so that there must be room beside it.
 
-    How much of the runtime comes before SGLang measures, and how much (CUDA graphs) after, nobody has published:
-    `_budgets` takes all of it to come before, and here all of it comes after.
+    How much comes before SGLang measures is known of two logs only: here all of it is counted as coming after.
     """
     fraction = candidate.memory_fraction
     if candidate.engine.name == "vllm" or candidate.fraction_given:
@@ -120,26 +123,28 @@ def _fraction(candidate: Candidate, shape: _Shape, room: float) -> float:
     return max(0.01, min(fraction, int(100 * (1 - max(shape.overheads) / room)) / 100))
 
 
-def _budgets(candidate: Candidate, rooms: Sequence[float], shape: _Shape, fraction: float) -> list[float]:
+def _budgets(candidate: Candidate, rooms: Sequence[float], shape: _RankBytes, fraction: float) -> list[float]:
     """Bytes for weights and KV cache on the poorest GPU of each stage.
 
     SGLang leaves the same on each GPU, a part of the smallest (0.5.23, `_profile_available_bytes` of
     kv_cache_configurator.py and `measure_pre_model_load_memory` of bootstrap.py: the least of all ranks).
     """
     parallel = candidate.parallel
-    before_weights = candidate.runtime_bytes + candidate.driver_bytes
+    before_weights = shape.runtime.before + candidate.driver_bytes
     slack = (min(rooms) - before_weights) * (1 - fraction)
     budgets = []
     for stage in range(parallel.pipeline):
         room = min(rooms[rank] for rank in stage_ranks(parallel, stage))
         if candidate.engine.name == "vllm":
-            budgets.append(room * fraction - shape.overheads[stage])
+            # The fraction is one of what CUDA sees.
+            unseen = shape.runtime.reserve
+            budgets.append((room - unseen) * fraction - (shape.overheads[stage] - unseen))
         else:
             budgets.append(room - before_weights - slack)
     return budgets
 
 
-def _counts(candidate: Candidate, shape: _Shape, stages: Sequence[float]) -> tuple[int, ...] | None:
+def _counts(candidate: Candidate, shape: _RankBytes, stages: Sequence[float]) -> tuple[int, ...] | None:
     """Layers of each stage: what the service asks for, or what leaves the fullest stage most room."""
     layers = candidate.model.layers
     if candidate.asked_partition:
@@ -149,7 +154,7 @@ def _counts(candidate: Candidate, shape: _Shape, stages: Sequence[float]) -> tup
     return partition(_costs(candidate, shape), stages)
 
 
-def _costs(candidate: Candidate, shape: _Shape) -> list[float]:
+def _costs(candidate: Candidate, shape: _RankBytes) -> list[float]:
     """Each layer's weights and its part of one request's cache; the last one has the draft layers' as well."""
     cache = shape.pool.layer_bytes(candidate.context)
     costs = [layer + kept for layer, kept in zip(shape.layers, cache, strict=False)]
@@ -157,7 +162,7 @@ def _costs(candidate: Candidate, shape: _Shape) -> list[float]:
     return costs
 
 
-def _not_placed(candidate: Candidate, shape: _Shape, stages: Sequence[float]) -> Placement:
+def _not_placed(candidate: Candidate, shape: _RankBytes, stages: Sequence[float]) -> Placement:
     """What the stages lack together, and a layer at least."""
     whole, largest = shape.totals[-1] - sum(stages), max(shape.layers)
     if not fits(shape.layers, stages):
@@ -166,7 +171,9 @@ def _not_placed(candidate: Candidate, shape: _Shape, stages: Sequence[float]) ->
     return Placement(missing=max(whole, largest), kind="context")
 
 
-def _lacking(candidate: Candidate, shape: _Shape, left: Sequence[float], runs: Sequence[tuple[int, int]]) -> Placement:
+def _lacking(
+    candidate: Candidate, shape: _RankBytes, left: Sequence[float], runs: Sequence[tuple[int, int]]
+) -> Placement:
     """What the poorest stage lacks; a block of tokens at least, as the cache is given out in blocks."""
     pool, context = shape.pool, candidate.context
     missing = (pool.needed_bytes(context, *run) - rest for rest, run in zip(left, runs, strict=True))
@@ -176,7 +183,7 @@ def _lacking(candidate: Candidate, shape: _Shape, left: Sequence[float], runs: S
 
 def _usage(
     candidate: Candidate,
-    shape: _Shape,
+    shape: _RankBytes,
     runs: Sequence[tuple[int, int]],
     left: Sequence[float],
     tokens: int,

@@ -1,1 +1,1 @@
-"""Services that span hosts: node addresses, layouts; and conflicts between services."""
+"""Services over several hosts: node addresses, ports, layouts, conflicts between services."""

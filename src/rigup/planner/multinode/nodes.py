@@ -13,20 +13,14 @@ _TOKEN = re.compile(r"\{node(?P<rank>\d*)\.(?P<what>address|interface|rdma_devic
 _BY_PROBE = {"interface": "<interface, by probe>", "rdma_devices": "<RDMA devices, by probe>"}
 
 
-class Words(NamedTuple):
+class NodeCommand(NamedTuple):
     """The command and the variables of a host."""
 
     command: tuple[str, ...]
     environment: dict[str, str]
 
 
-def tokens_in(words: Plan | Words) -> tuple[str, ...]:
-    """The tokens for values that only a probe knows, in order of appearance."""
-    texts = (*words.command, *words.environment.values())
-    return tuple(dict.fromkeys(match[0].rstrip(":") for text in texts for match in _TOKEN.finditer(text)))
-
-
-def addressed(plan: Plan, nodes: Sequence[Node]) -> Words:
+def addressed(plan: Plan, nodes: Sequence[Node]) -> NodeCommand:
     """What one host of a service runs, with the tokens replaced by values of `nodes`, which are in order of rank.
 
     Leaves out a variable whose value is empty then. Does not change a plan for one host.
@@ -39,7 +33,7 @@ def addressed(plan: Plan, nodes: Sequence[Node]) -> Words:
     return _filled(plan, lambda what, rank: _value(what, nodes[rank]))
 
 
-def named(plan: Plan) -> Words:
+def named(plan: Plan) -> NodeCommand:
     """What to show to people before a host was probed: names of the inventory instead of addresses."""
     return _filled(plan, lambda what, rank: plan.nodes[rank].host if what == "address" else _BY_PROBE[what])
 
@@ -51,10 +45,10 @@ def _value(what: str, node: Node) -> str:
     return node.address if what == "address" else node.interface
 
 
-def _filled(plan: Plan, value_of: Callable[[str, int], str]) -> Words:
+def _filled(plan: Plan, value_of: Callable[[str, int], str]) -> NodeCommand:
     """The plan's words with value_of(what, rank) instead of tokens."""
     if not plan.nodes:
-        return Words(plan.command, plan.environment)
+        return NodeCommand(plan.command, plan.environment)
 
     def replaced(match: re.Match[str]) -> str:
         value = value_of(match["what"], int(match["rank"] or plan.rank))
@@ -64,4 +58,4 @@ def _filled(plan: Plan, value_of: Callable[[str, int], str]) -> Words:
     command = tuple(_TOKEN.sub(replaced, word) for word in plan.command)
     variables = {name: (text, _TOKEN.sub(replaced, text)) for name, text in plan.environment.items()}
     kept = {name: value for name, (text, value) in variables.items() if value or not text}
-    return Words(command, kept)
+    return NodeCommand(command, kept)

@@ -10,12 +10,12 @@ from rigup.planner.candidate import Candidate
 from rigup.planner.rules import (
     abilities,
     across_hosts,
-    counted,
     cpu,
     engine,
     formats,
     host,
     images,
+    memory_options,
     notes,
     options,
     parallel,
@@ -55,9 +55,9 @@ RULES: tuple[Rule, ...] = (
     options.unknown_value,
     options.unknown_sampling,
     options.decided_option,
-    counted.counted_number,
-    counted.uncounted_option,
-    counted.decided_variable,
+    memory_options.counted_number,
+    memory_options.uncounted_option,
+    memory_options.decided_variable,
     options.secret_in_command,
     options.key_in_environment,
     engine.known_flaw,
@@ -100,6 +100,12 @@ class Findings(NamedTuple):
     refusals: tuple[Finding, ...]
     warnings: tuple[Finding, ...]
     silenced: tuple[str, ...]
+
+
+def is_refused(candidate: Candidate) -> bool:
+    """Whether any rule refuses this candidate; quicker than `refusals`, as it stops at the first."""
+    allowed = candidate.service.allow
+    return any(rule.id not in allowed and next(iter(rule.check(candidate)), None) for rule in REFUSING)
 
 
 def refusals(candidate: Candidate) -> tuple[Finding, ...]:

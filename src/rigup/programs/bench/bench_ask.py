@@ -12,13 +12,13 @@ if __package__:
     from rigup.programs.bench.bench_target import EndpointError, Target
     from rigup.programs.http_reader import exchange, printable
     from rigup.programs.http_reader import parsed as strictly_parsed
-    from rigup.programs.listeners import Stranger
+    from rigup.programs.listeners import ForeignPort
 else:
     sys.dont_write_bytecode = True
     from bench_target import EndpointError, Target  # type: ignore[import-not-found, no-redef]
     from http_reader import exchange, printable  # type: ignore[import-not-found, no-redef]
     from http_reader import parsed as strictly_parsed  # type: ignore[no-redef]
-    from listeners import Stranger  # type: ignore[import-not-found, no-redef]
+    from listeners import ForeignPort  # type: ignore[import-not-found, no-redef]
 
 HEALTH_SECONDS = 15.0
 # for metrics and lists of models
@@ -33,7 +33,7 @@ def ask(target: Target, path: str, body: bytes = b"", seconds: float = HEALTH_SE
             plain.settimeout(seconds)
             with target.tls.wrap_socket(plain, server_hostname=target.host) if target.tls else plain as connection:
                 response, events = exchange(connection, target.head(path, len(body)) + body, seconds, most=MOST_BODY)
-    except Stranger as error:
+    except ForeignPort as error:
         raise EndpointError("failed", str(error), "check the service with rigup status") from None
     except TimeoutError:
         raise EndpointError(

@@ -47,7 +47,7 @@ class Endpoint:
     context: int | None
     lengths: str
 
-    def told(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """The part that results store."""
         return {
             "url": self.target.url,

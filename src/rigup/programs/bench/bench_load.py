@@ -124,7 +124,7 @@ class Load:
                 self._each_tick(streams, began, now)
             if now - shown >= REPORT_SECONDS:
                 shown = now
-                self._tell(began, now)
+                self._report_progress(began, now)
 
     def _each_tick(self, streams: list[Stream], began: float, now: float) -> None:
         due = [stream for when, stream in self._waiting if when <= now]
@@ -138,7 +138,7 @@ class Load:
             self._running_in.clear()
             self._open_window(now)
         if self._begin and now >= self._until:
-            self._settle()
+            self._check_over()
 
     def _open_window(self, now: float) -> None:
         self._begin = now
@@ -162,7 +162,7 @@ class Load:
             self._running_in.discard(stream)
             if not self._running_in and not self._begin:
                 self._open_window(record.ended)
-        self._settle()
+        self._check_over()
         if self._over:
             return
         if record.error:  # do not flood a failing endpoint
@@ -172,7 +172,7 @@ class Load:
             self._failures[stream] = 0
             self._next(stream)
 
-    def _settle(self) -> None:
+    def _check_over(self) -> None:
         """Ends the level once every counted request has ended and none will begin."""
         if self._counted:
             return
@@ -181,7 +181,7 @@ class Load:
         else:
             self._over = bool(self._begin) and time.monotonic() >= self._until
 
-    def _tell(self, began: float, now: float) -> None:
+    def _report_progress(self, began: float, now: float) -> None:
         ended = [record for record in self._records if record.ended]
         self._report(
             {

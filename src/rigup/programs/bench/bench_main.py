@@ -30,7 +30,7 @@ if __package__:
     from rigup.programs.bench.bench_statistics import distribution, figures
     from rigup.programs.bench.bench_target import EndpointError, Target
     from rigup.programs.bench.bench_watch import Watch, load_of_engine, load_of_gpus, of_engine, of_gpus
-    from rigup.programs.listeners import Stranger, UnitPort
+    from rigup.programs.listeners import ForeignPort, UnitPort
     from rigup.programs.unprivileged import give_up_root
 else:
     sys.dont_write_bytecode = True
@@ -45,7 +45,7 @@ else:
         of_engine,
         of_gpus,
     )
-    from listeners import Stranger, UnitPort  # type: ignore[import-not-found, no-redef]
+    from listeners import ForeignPort, UnitPort  # type: ignore[import-not-found, no-redef]
     from unprivileged import give_up_root  # type: ignore[import-not-found, no-redef]
 
 SPARE_FILES = 64
@@ -60,7 +60,7 @@ def main() -> int:
     try:
         run(request, _prepare(request), watches)
     except EndpointError as error:
-        _say("error", {"kind": error.kind, "message": error.message, "hint": error.hint})
+        _emit("error", {"kind": error.kind, "message": error.message, "hint": error.hint})
     finally:
         for watch in watches:
             watch.stop()
@@ -73,7 +73,7 @@ def run(request: dict[str, Any], target: Target, watches: list[Watch]) -> None:
     seed = request["seed"] if request["seed"] is not None else random.randrange(1 << 32)
     levels = [Level(**level, timeout_s=request["timeout_s"]) for level in request["levels"]]
     endpoint = open_endpoint(target, request["model"], request["chat"], request["timeout_s"], seed)
-    _say("endpoint", endpoint.told())
+    _emit("endpoint", endpoint.as_json())
     levels = _with_room(endpoint, levels, request["leave_out"])
     engine = Watch(lambda: of_engine(target))
     watches.append(engine)
@@ -88,15 +88,15 @@ def run(request: dict[str, Any], target: Target, watches: list[Watch]) -> None:
             warm = Level(1, level.input, level.output, requests=request["warmup"], timeout_s=level.timeout_s)
             _measure(endpoint, warm, f"warm{number}", seed + 2 * number + 1)
         outcome = _measure(endpoint, level, f"level{number}", seed + 2 * number)
-        found = _told(level, outcome, engine, gpus)
-        _say("level", found)
+        found = _level_json(level, outcome, engine, gpus)
+        _emit("level", found)
         if not outcome.complete:
             why = "stopped"
         elif not found["requests"]["all"]:
             why = f"no answer at concurrency {level.concurrency}"
         if why:
             break
-    _say("end", {"complete": not why, "why": why, "client": client})
+    _emit("end", {"complete": not why, "why": why, "client": client})
 
 
 def _prepare(request: dict[str, Any]) -> Target:
@@ -125,7 +125,7 @@ def _prepare(request: dict[str, Any]) -> Target:
         for _, address in target.addresses():
             try:
                 port.learn(address)
-            except Stranger as error:
+            except ForeignPort as error:
                 raise EndpointError("failed", str(error), "check the service with rigup status") from None
         target = replace(target, check=port.check)
     if request["user"]:
@@ -147,7 +147,7 @@ def _with_room(endpoint: Endpoint, levels: list[Level], leave_out: bool) -> list
         )
         if not leave_out:
             raise EndpointError("input", why, "reduce --input or --output")
-        _say("left_out", {"input": level.input, "output": level.output, "why": why})
+        _emit("left_out", {"input": level.input, "output": level.output, "why": why})
     if not kept:
         raise EndpointError(
             "input", f"{endpoint.form.model} accepts {endpoint.context} tokens; no level of this preset fits", ""
@@ -156,10 +156,10 @@ def _with_room(endpoint: Endpoint, levels: list[Level], leave_out: bool) -> list
 
 
 def _measure(endpoint: Endpoint, level: Level, name: str, seed: int) -> LevelResult:
-    return Load(endpoint, level, name, seed, _stop.is_set, lambda state: _say("progress", state)).run()
+    return Load(endpoint, level, name, seed, _stop.is_set, lambda state: _emit("progress", state)).run()
 
 
-def _told(level: Level, outcome: LevelResult, engine: Watch, gpus: Watch | None) -> dict[str, Any]:
+def _level_json(level: Level, outcome: LevelResult, engine: Watch, gpus: Watch | None) -> dict[str, Any]:
     late = distribution([[1000 * seconds for seconds in outcome.late]])
     return {
         "concurrency": level.concurrency,
@@ -182,7 +182,7 @@ def _wait_for_the_end_of_input() -> None:
     _stop.set()
 
 
-def _say(kind: str, content: dict[str, Any]) -> None:
+def _emit(kind: str, content: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps({kind: content}) + "\n")
     sys.stdout.flush()
 

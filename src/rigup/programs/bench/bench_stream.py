@@ -81,7 +81,7 @@ class Stream:
         self._view = memoryview(self._buffer)
         self._used = False
         self.record: RequestRecord | None = None
-        self.heard = 0.0
+        self.last_data = 0.0
 
     def begin(self, record: RequestRecord, path: str, body: bytes) -> None:
         """Sends a request; its time starts with the first byte sent, not with the connection."""
@@ -96,7 +96,7 @@ class Stream:
         record = self.record
         if record is None:
             return ""
-        if now - self.heard > silence:
+        if now - self.last_data > silence:
             return f"no data for {silence:.0f} s"
         longest = silence + SECONDS_PER_TOKEN * record.asked
         return f"not finished after {longest:.0f} s" if record.started and now - record.started > longest else ""
@@ -120,7 +120,7 @@ class Stream:
         self._out = memoryview(self._request)
         assert self.record is not None
         self._response, self._finished = Response(SPARE_BYTES + BYTES_PER_TOKEN * self.record.asked), False
-        self.heard = time.monotonic()
+        self.last_data = time.monotonic()
         self._used = self._socket is not None
         if self._socket is None:
             self._connect()
@@ -282,7 +282,7 @@ class Stream:
         if not isinstance(choice, dict) or not isinstance(delta, dict | None):
             record.error = "an event without a usable choice"
             return
-        record.last = self.heard = arrived
+        record.last = self.last_data = arrived
         text = choice.get("text") if delta is None else _text(delta)
         over = choice.get("finish_reason")
         if text or not (over or (delta and "role" in delta)):

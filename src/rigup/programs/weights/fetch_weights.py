@@ -24,14 +24,13 @@ import json
 import os
 import random
 import shutil
-import signal
 import sys
 import threading
 import time
 import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 if __package__:
     from rigup.programs.unit_status import notify_status
@@ -189,7 +188,7 @@ class Fetch:
                         weights.sync(part)
 
     def verify(self, file: File, path: Path) -> None:
-        """Hashes a file of the right size in the background; `settle` takes the result."""
+        """Hashes a file of the right size in the background; `take_hashes` takes the result."""
         self.pending.pop(file.path, None)
         self.hashing[self.pool.submit(self.hash_on_disk, path)] = (file, path)
 
@@ -203,7 +202,7 @@ class Fetch:
         """Adds to the displayed progress; several threads may lose an update, which affects the display only."""
         self.hashed += count
 
-    def settle(self, wait: bool) -> None:
+    def take_hashes(self, wait: bool) -> None:
         """Accepts files with the right hash; deletes the others and downloads them again, up to HASH_ATTEMPTS times."""
         for future in list(self.hashing):
             while wait and not future.done():
@@ -261,7 +260,7 @@ class Fetch:
         tries, missing = 0, self.missing_bytes()
         while self.pending or self.hashing:
             self.transfer(lock, list(self.pending.values()))
-            self.settle(wait=True)
+            self.take_hashes(wait=True)
             self.take_whole_parts()
             if not self.pending:
                 continue
@@ -302,7 +301,7 @@ class Fetch:
                     transfers.begin(file.path, self.hub_transfer(file), file.size)
                 for path, transfer in transfers.ended(curl.TICK_S):
                     self.judge(files[path], transfer)
-                self.settle(wait=False)
+                self.take_hashes(wait=False)
                 self.report()
 
     def judge(self, file: File, transfer: curl.Transfer) -> None:
@@ -359,13 +358,6 @@ class Fetch:
             notify_status(f"{done}/{total} {details}")
 
 
-def stop_on_signal(number: int, _frame: object) -> NoReturn:
-    """Ends the run at the first signal, and ignores further signals meanwhile. Parts are kept."""
-    for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(each, signal.SIG_IGN)
-    raise FetchError(128 + number, f"stopped by {signal.Signals(number).name}")
-
-
 def main(arguments: list[str]) -> int:
     """Parses the command line and runs; returns the exit code."""
     parser = argparse.ArgumentParser(prog="fetch_weights.py", description="Fetch the weights of one checkpoint.")
@@ -373,8 +365,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--deep", action="store_true", help="with --check: hash every file")
     parser.add_argument("job", type=Path)
     options = parser.parse_args(arguments)
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, stop_on_signal)
+    weights.end_on_signals()
     os.umask(0o022)
     try:
         job = weights.load_job(options.job)

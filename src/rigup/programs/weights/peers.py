@@ -86,7 +86,7 @@ class PeerSharing:
         return max(min(0.5, self.patience_s / 4), min(self.patience_s / 4, len(self.peers) / 10))
 
 
-class PeerLies(ValueError):
+class FalsePeerClaim(ValueError):
     """A peer's state is impossible; the message continues "it ..."."""
 
 
@@ -152,9 +152,9 @@ class PeerView:
         hub_bytes = _count(state["hub_bytes"])
         for sha256, count in fetching.items():
             if count > sizes[sha256]:
-                raise PeerLies(f"says that it has {count} bytes of a file of {sizes[sha256]}")
+                raise FalsePeerClaim(f"says that it has {count} bytes of a file of {sizes[sha256]}")
         if hub_bytes > MOST_REPEATED * sum(sizes.values()):
-            raise PeerLies(f"says that it got {hub_bytes} bytes from the hub, of files of {sum(sizes.values())}")
+            raise FalsePeerClaim(f"says that it got {hub_bytes} bytes from the hub, of files of {sum(sizes.values())}")
         for sha256, count in fetching.items():
             if count > self.most.get(sha256, -1):
                 self.most[sha256], self.moved[sha256] = count, now
@@ -303,7 +303,7 @@ class Peers:
                 view.take(state, time.monotonic(), self.sizes)
                 view.address = address
                 return True
-            except PeerLies as error:
+            except FalsePeerClaim as error:
                 view.banned = str(error)
                 break
             except Exception as error:  # a faulty response must not affect other peers
@@ -365,7 +365,7 @@ class Offer:
         with contextlib.suppress(OSError):
             (self.files / sha256).unlink(missing_ok=True)
 
-    def tell(self, **more: Any) -> None:
+    def publish(self, **more: Any) -> None:
         """Writes the state if it has changed."""
         text = json.dumps({"host": self.sharing.name, "have": sorted(self.have), **more})
         if text == self.written:

@@ -24,12 +24,12 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 if __package__:
     from rigup.programs.unit_status import notify
     from rigup.programs.weights.peers import Offer, PeerSharing
-    from rigup.programs.weights.weights_folder import EXIT_FAILED, EXIT_INPUT, FetchError, File, Receipt
+    from rigup.programs.weights.weights_folder import EXIT_FAILED, EXIT_INPUT, FetchError, File, Receipt, end_on_signals
 else:
     sys.dont_write_bytecode = True
     from peers import Offer, PeerSharing  # type: ignore[import-not-found, no-redef]
@@ -40,6 +40,7 @@ else:
         FetchError,
         File,
         Receipt,
+        end_on_signals,
     )
 
 START_S = 10.0
@@ -135,7 +136,7 @@ def offer(config: Config) -> None:
             file = File(str(each["path"]), int(each["size"]), str(each["sha256"]))
             if receipt.covers(file):
                 mine.add(file.sha256, folder / file.path)
-        mine.tell(fetching={}, hashing=[], claims=[], hub_bytes=0)
+        mine.publish(fetching={}, hashing=[], claims=[], hub_bytes=0)
 
 
 @contextlib.contextmanager
@@ -197,17 +198,9 @@ def serve(config: Config) -> None:
         raise FetchError(EXIT_FAILED, f"nginx ended with {nginx.returncode}")
 
 
-def stop_on_signal(number: int, _frame: object) -> NoReturn:
-    """Ends the program at the first signal."""
-    for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(each, signal.SIG_IGN)
-    raise FetchError(128 + number, f"stopped by {signal.Signals(number).name}")
-
-
 def main(arguments: list[str]) -> int:
     """Parses the command line and runs; returns the exit code."""
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, stop_on_signal)
+    end_on_signals()
     os.umask(0o022)
     try:
         config = load(Path(arguments[0] if arguments else "/dev/null"))

@@ -38,7 +38,7 @@ else:
     )
 
 TICK_S = 0.2
-TELL_S = 0.5
+PUBLISH_S = 0.5
 LAN_STALL_S = 10
 HUB = "hub"
 EARLIER = "an earlier run"
@@ -47,7 +47,7 @@ BUSY = 503
 
 
 @dataclass
-class Active:
+class ActiveTransfer:
     """A running transfer. view: the peer that it comes from, None for the hub. before: the part's size at the start.
 
     mark: the time and the part's size when its speed was last measured.
@@ -75,7 +75,7 @@ class PeerDownload:
         self.turns = Turns(self.sharing, job.files)
         self.offer, self.hub = Offer(self.sharing), HubPace()
         self.curls = curl.Transfers(lock)
-        self.active: dict[str, Active] = {}
+        self.active: dict[str, ActiveTransfer] = {}
         self.taken: Counter[str] = Counter()
         self.moved = time.monotonic()
         self.state_written, self.begun = 0.0, 0
@@ -87,18 +87,18 @@ class PeerDownload:
         self.curls.close()
         self.hub.clear()
         self.peers.end()
-        self.tell(final=True)
+        self.publish(final=True)
 
     def download(self) -> None:
         """Returns when every file is verified. Raises FetchError if that is impossible."""
         fetch = self.fetch
         for file in fetch.job.files:
             self.turns.files[file.path].sources = {EARLIER} if size_of(fetch.part(file)) else set()
-        self.tell(final=True)
+        self.publish(final=True)
         while fetch.pending or fetch.hashing:
             if fetch.pending and self.peers.begin():
                 self.turns.began = self.moved = time.monotonic()
-            self.look()
+            self.note_peers()
             self.leave_hub()
             self.compare_with_hub()
             self.begin_from_peers()
@@ -108,14 +108,14 @@ class PeerDownload:
                     self.judge(self.active.pop(path), transfer)
                 else:
                     self.end_sample()
-            fetch.settle(wait=False)
+            fetch.take_hashes(wait=False)
             fetch.doing = self.waits_for()
             fetch.report()
-            self.tell()
+            self.publish()
             self.give_up_in_the_end()
-        self.tell(final=True)
+        self.publish(final=True)
 
-    def look(self) -> None:
+    def note_peers(self) -> None:
         """Updates which peers answer, and bans those with an impossible state."""
         now = time.monotonic()
         for view in self.peers.views:
@@ -177,7 +177,7 @@ class PeerDownload:
         part.parent.mkdir(parents=True, exist_ok=True)
         size = size_of(part) or 0
         self.begun += 1
-        self.active[file.path] = Active(file, view, size, (time.monotonic(), size))
+        self.active[file.path] = ActiveTransfer(file, view, size, (time.monotonic(), size))
         if view is None:
             config = fetch.hub_transfer(file)
         else:
@@ -221,7 +221,7 @@ class PeerDownload:
                 unmeasured = active.file if not self.hub.rate else unmeasured
                 if rate * TIMES_SLOWER < most and not self.hub_is_useless:
                     active.view.slow = f"gives {_rate(rate)}, the hub {_rate(self.hub.rate)}"
-                    self.say(f"switching from {active.view.name} to the hub: it {active.view.slow}")
+                    self.log(f"switching from {active.view.name} to the hub: it {active.view.slow}")
                     self.stop(path)
         for file in (file for file in self.open_files() if self.turns.files[file.path].opened):
             opened = self.turns.files[file.path].opened
@@ -233,7 +233,7 @@ class PeerDownload:
                     view.unheeded = (
                         f"says for {waited:.0f} s that it gets {file.path}, the hub gives {_rate(self.hub.rate)}"
                     )
-                    self.say(f"no longer waiting for {view.name}: it {view.unheeded}")
+                    self.log(f"no longer waiting for {view.name}: it {view.unheeded}")
         if unmeasured and not any(active.view is None for active in self.active.values()):
             self.hub.sample(self.curls, self.fetch, unmeasured, Path(f"{self.fetch.job.folder}.incoming/sample"))
         if self.hub.has_lasted:
@@ -252,7 +252,7 @@ class PeerDownload:
         if self.count(active) == active.file.size:
             self.fetch.verify(active.file, self.fetch.part(active.file))
 
-    def count(self, active: Active) -> int:
+    def count(self, active: ActiveTransfer) -> int:
         """Records how much a transfer has delivered; returns the part's size."""
         size = size_of(self.fetch.part(active.file)) or 0
         if size > active.before:
@@ -264,7 +264,7 @@ class PeerDownload:
                 self.hub.measure(size - active.before, self.moved - active.mark[0])
         return size
 
-    def judge(self, active: Active, transfer: curl.Transfer) -> None:
+    def judge(self, active: ActiveTransfer, transfer: curl.Transfer) -> None:
         """Acts on the end of a transfer."""
         size = self.count(active)
         if active.view is not None:
@@ -320,9 +320,9 @@ class PeerDownload:
         """Takes nothing more from a peer, and ignores its state."""
         view.banned = why
         self.banned.add(view.name)
-        self.say(f"{view.name} is banned: it {why}")
+        self.log(f"{view.name} is banned: it {why}")
 
-    def say(self, words: str) -> None:
+    def log(self, words: str) -> None:
         """Prints a line for the journal."""
         print(words, file=sys.stderr, flush=True)
 
@@ -365,10 +365,10 @@ class PeerDownload:
         lan += sum((size_of(self.fetch.part(a.file)) or 0) - a.before for a in growing)
         return f"bytes, {_megabytes(self.hub_bytes())} from the hub, {_megabytes(lan)} from peers"
 
-    def tell(self, final: bool = False) -> None:
+    def publish(self, final: bool = False) -> None:
         """Writes the state, for the peers and for rigup."""
         now, fetch = time.monotonic(), self.fetch
-        if not final and now - self.state_written < TELL_S:
+        if not final and now - self.state_written < PUBLISH_S:
             return
         self.state_written = now
         growing = {a.file.sha256: size_of(fetch.part(a.file)) or 0 for a in self.active.values() if a.view is None}
@@ -378,7 +378,7 @@ class PeerDownload:
             else [f for f in self.open_files() if not self.turns.files[f.path].rank]
         )
         views = self.peers.views
-        self.offer.tell(
+        self.offer.publish(
             fetching=growing,
             hashing=[file.sha256 for file, _ in fetch.hashing.values()],
             claims=[file.sha256 for file in claimed],

@@ -10,12 +10,13 @@ import contextlib
 import hashlib
 import json
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -38,6 +39,19 @@ class FetchError(Exception):
     def __init__(self, exit_code: int, message: str) -> None:
         super().__init__(message)
         self.exit_code = exit_code
+
+
+def end_on_signals() -> None:
+    """Turns the first signal into a FetchError, and ignores the rest while the program ends. Parts are kept."""
+    signals = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+    def end(number: int, _frame: object) -> NoReturn:
+        for each in signals:
+            signal.signal(each, signal.SIG_IGN)
+        raise FetchError(128 + number, f"stopped by {signal.Signals(number).name}")
+
+    for each in signals:
+        signal.signal(each, end)
 
 
 @dataclass(frozen=True)
@@ -99,7 +113,7 @@ class Download(Protocol):
     def judge(self, file: File, transfer: Any) -> None:
         """Acts on the end of a transfer from the hub."""
 
-    def settle(self, wait: bool) -> None:
+    def take_hashes(self, wait: bool) -> None:
         """Accepts or rejects hashed files."""
 
     def pause(self, tries: int) -> float:

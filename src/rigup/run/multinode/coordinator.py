@@ -16,7 +16,7 @@ from rigup.host import Host, state_of
 from rigup.layout import unit_name
 from rigup.node import Node
 from rigup.operations.multinode.node_binding import NodeBinding, bind_nodes
-from rigup.operations.multinode.releases import GroupMember, Joined, listed
+from rigup.operations.multinode.releases import GroupMember, StartedServices, listed
 from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.service.gpu_binding import BoundNodes, bound_nodes
 from rigup.operations.service.health import RELEASE_SECONDS, Answer, ask_release, ask_service
@@ -167,20 +167,20 @@ class GroupCoordinator:
             return None
         health = self.context.results[host.name].worker_health
         problem = self._problem(host, plan)
-        state = group.asking.meet(host.name, f"{name}: runs", "", group.hosts)
-        missing = {other: reason for other, reason in state.said.items() if reason}
-        missing |= {other: self.context.results[other].state for other in state.gone}
+        state = group.checking.wait(host.name, f"{name}: runs", "", group.hosts)
+        missing = {other: reason for other, reason in state.values.items() if reason}
+        missing |= {other: self.context.results[other].state for other in state.left}
         try:
             answer = _ask_briefly(host, plan) if missing else ask(host, plan)
         except HostFailed as error:
-            group.asking.say(host.name, f"{name}: answers", error.message)
+            group.checking.post(host.name, f"{name}: answers", error.message)
             health[name] = problem or NO_ANSWER
             if not missing:
                 raise
             health[name] = f"{NO_ANSWER}: waiting for {listed(missing)}"
             waits = listed([f"{other} ({why})" for other, why in missing.items()])
             raise HostFailed(f"{host.name}: {name}: no answer: waiting for {waits}", error.hint) from None
-        group.asking.say(host.name, f"{name}: answers", "")
+        group.checking.post(host.name, f"{name}: answers", "")
         health.pop(name, None)
         return answer
 
@@ -188,12 +188,12 @@ class GroupCoordinator:
         """Checks that a worker's part runs and its head answers. Raises HostFailed."""
         name, head, health = plan.service.name, group.hosts[0], self.context.results[host.name].worker_health
         problem = self._problem(host, plan)
-        group.asking.say(host.name, f"{name}: runs", problem)
-        state = group.asking.meet(host.name, f"{name}: answers", problem, (head, host.name))
+        group.checking.post(host.name, f"{name}: runs", problem)
+        state = group.checking.wait(host.name, f"{name}: answers", problem, (head, host.name))
         if problem:
             health[name] = problem
             raise HostFailed(f"{host.name}: {name}: {problem}", f"on the host: journalctl -u {unit_name(name)}")
-        if head in state.gone or state.said[head]:
+        if head in state.left or state.values[head]:
             health[name] = f"{NO_ANSWER} of {head}"
             raise HostFailed(f"{host.name}: {name}: its head {head} does not answer")
         health[name] = WORKER_READY
@@ -201,7 +201,7 @@ class GroupCoordinator:
     def _problem(self, host: Host, plan: Plan) -> str:
         """The problem of this host's part, from its probe; "" if this run has started it."""
         probe, name = self.context.results[host.name].probe, plan.service.name
-        if name in state_of(host, Joined).services or probe is None:
+        if name in state_of(host, StartedServices).services or probe is None:
             return ""
         if name in probe.damaged:
             return f"its release cannot be read: {probe.damaged[name]}"

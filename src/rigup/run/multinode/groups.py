@@ -15,26 +15,26 @@ from rigup.run.result import TAKES_PART, HostResult
 class NodeGroup:
     """Hosts that serve together, by rank: the head, then the workers.
 
-    changing, asking: the barriers for changes and for requests.
+    changing, checking: the barriers for changes and for health checks.
     """
 
     hosts: tuple[str, ...]
     changing: Barrier = field(init=False)
-    asking: Barrier = field(init=False)
+    checking: Barrier = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "changing", Barrier(self.hosts))
-        object.__setattr__(self, "asking", Barrier(self.hosts))
+        object.__setattr__(self, "checking", Barrier(self.hosts))
 
     def begin(self, gone: Mapping[str, str]) -> None:
         """Starts a new phase of the run. gone: hosts that do not take part in it, with the reason."""
         self.changing.begin(gone)
-        self.asking.begin(gone)
+        self.checking.begin(gone)
 
     def leave(self, host: str, why: str) -> None:
         """Marks a host as done with this phase, or as failed if there is a reason."""
         self.changing.leave(host, why)
-        self.asking.leave(host, why)
+        self.checking.leave(host, why)
 
 
 class NodeGroups:

@@ -45,7 +45,7 @@ wait
 
 
 @dataclass(frozen=True)
-class Need:
+class PortNeed:
     """A port of `owner` that `caller` must reach. what: its purpose. port: ANY for one that the kernel chooses."""
 
     owner: str
@@ -55,7 +55,7 @@ class Need:
 
 
 @dataclass(frozen=True)
-class Listening:
+class ListeningPorts:
     """The ports of a host that can be tested. ports: actual port by needed port. process: id of the listener."""
 
     ports: dict[int, int]
@@ -78,15 +78,15 @@ def check_reachable(
     return {name: tuple(findings) for name, findings in trial.findings.items() if findings}
 
 
-def needed(plan: Plan) -> Iterator[Need]:
+def needed(plan: Plan) -> Iterator[PortNeed]:
     """The ports that the hosts of a service must reach on one another, by the plan of any of them."""
     name = [node.host for node in plan.nodes]
     for peer in plan.peer_ports:
         for caller in peer.callers:
-            yield Need(name[peer.rank], name[caller], peer.port, peer.purpose)
+            yield PortNeed(name[peer.rank], name[caller], peer.port, peer.purpose)
     if plan.peer_traffic:
         for owner, other in permutations(name, 2):
-            yield Need(owner, other, ANY, "opened while it runs")
+            yield PortNeed(owner, other, ANY, "opened while it runs")
 
 
 class _Trial:
@@ -98,7 +98,7 @@ class _Trial:
         self.probes = {name: context.results[name].probe or Probe() for name in hosts}
         self.addresses = addresses
         self.needs = [need for plan in services for need in needed(plan)]
-        self.listening: dict[str, Listening] = {}
+        self.listening: dict[str, ListeningPorts] = {}
         self.findings: dict[str, list[Finding]] = {name: [] for name in hosts}
 
     def each(self, step: Callable[[str], None]) -> None:
@@ -122,7 +122,7 @@ class _Trial:
             what = f"port {port}, which the other hosts must reach, is in use by {holder}"
             self._find(name, what, f"stop {holder}, or set join_port of the service")
         todo = [port for port in ports if port not in own and port not in others]
-        self.listening[name] = Listening({port: port for port in own})
+        self.listening[name] = ListeningPorts({port: port for port in own})
         if not todo:
             return
         program = program_file("listen_briefly.py").read_text()
@@ -138,7 +138,7 @@ class _Trial:
                 ports_there[asked] = count(printed_port, 65535)
             else:
                 self._find(name, f"cannot listen on port {asked}: {what}", "on the host: ss -ltnp")
-        self.listening[name] = Listening(ports_there, process)
+        self.listening[name] = ListeningPorts(ports_there, process)
 
     def connect(self, name: str) -> None:
         """Makes a host connect to the ports that it needs on the others."""
@@ -179,7 +179,7 @@ class _Trial:
         """The hosts and actual ports that a host must reach, with their purpose."""
         wanted: dict[tuple[str, int], str] = {}
         for need in self.needs:
-            there = self.listening.get(need.owner, Listening({})).ports
+            there = self.listening.get(need.owner, ListeningPorts({})).ports
             if need.caller == name and need.port in there:
                 wanted.setdefault((need.owner, there[need.port]), need.what)
         return wanted

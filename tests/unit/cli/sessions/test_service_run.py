@@ -27,7 +27,7 @@ def test_one_result_that_cannot_be_kept_costs_no_other(as_json: bool, capsys: py
     said = io.StringIO()
     console = Console(file=said, width=160)
     found = [{"number": number} for number in (1, 2, 3)]
-    assert service_run.tell(found, [], lambda one, console: console.print(one), keep, console, as_json) == 2
+    assert service_run.store_and_show(found, [], lambda one, console: console.print(one), keep, console, as_json) == 2
     assert tried == [1, 2, 3]
     assert said.getvalue() == "{'number': 1}\n{'number': 2}\n{'number': 3}\nstored in results/2.json\n"
     out, err = capsys.readouterr()
@@ -40,7 +40,7 @@ def test_one_result_that_cannot_be_kept_costs_no_other(as_json: bool, capsys: py
 
 def test_where_all_was_kept_nothing_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
     console = Console(file=io.StringIO())
-    assert service_run.tell([{}], [], lambda *_: None, lambda one: Path("a.json"), console, True) == 0
+    assert service_run.store_and_show([{}], [], lambda *_: None, lambda one: Path("a.json"), console, True) == 0
     assert capsys.readouterr() == (
         '{\n "schema": 1,\n "results": [\n  {\n   "file": "a.json"\n  }\n ],\n "failed": []\n}\n',
         "",

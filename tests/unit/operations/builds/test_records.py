@@ -14,7 +14,7 @@ import pytest
 
 from rigup.errors import HostFailed
 from rigup.operations.builds import records
-from rigup.operations.builds.records import Arriving, keep_archive, read_record
+from rigup.operations.builds.records import ReceivedArchive, keep_archive, read_record
 from rigup.settings import Builder
 from tests.hostile import bounded
 
@@ -155,7 +155,7 @@ def test_what_cannot_be_read_or_is_too_large_is_not_kept(
         with pytest.raises(HostFailed):
             keep_archive(builder, NAME, tmp_path / "arrived")
     monkeypatch.setattr(records, "MOST_BYTES", 10)
-    with Arriving(tmp_path / "arriving", "wb") as file:
+    with ReceivedArchive(tmp_path / "arriving", "wb") as file:
         file.write(b"0123456789")
         with pytest.raises(OSError, match="received more than 10 B"):
             file.write(b"0")

@@ -16,7 +16,7 @@ from rigup.errors import HostFailed
 from rigup.operations.apt import foreign_sources
 from rigup.operations.builds.source import name_of
 from rigup.operations.container import toolkit
-from rigup.operations.container.toolkit import ToolkitStanding
+from rigup.operations.container.toolkit import ToolkitStateFact
 from rigup.plan import Build
 from rigup.programs import program_file
 from rigup.systemd.container_files import mirrors, toolkit_files, toolkit_repository
@@ -65,7 +65,7 @@ def test_apt_keeps_the_toolkit_at_the_pinned_version() -> None:
 
 
 def test_what_a_host_says_of_its_toolkit() -> None:
-    fact = ToolkitStanding()
+    fact = ToolkitStateFact()
     described = ["1.20.1-1", "", "##rigup-part##", "QUJD", "##rigup-part##", "libcuda.so.580.178.04", "libcuda.so.1"]
     standing = fact.process([*described, "libcuda.so.580.178.04", "", "##rigup-part##"])
     assert (standing.version, standing.keyring, standing.described) == ("1.20.1", b"ABC", ("580.178.04",))
@@ -81,7 +81,7 @@ def test_a_source_of_the_toolkit_as_nvidias_guide_writes_it_is_put_aside_before_
     line = f"deb [signed-by=/usr/share/keyrings/nvidia.gpg] {toolkit.named_in(repository)}$(ARCH) /"
     mark = foreign_sources.MARK
     files = [f"{mark} {path}", line, "", f"{mark} {toolkit.SOURCE}", *"Types: deb\n\nURIs: x".splitlines()]
-    standing = ToolkitStanding().process(["1-1", "##rigup-part##", "##rigup-part##", "##rigup-part##", *files])
+    standing = ToolkitStateFact().process(["1-1", "##rigup-part##", "##rigup-part##", "##rigup-part##", *files])
     assert standing.others == ((path, line),)
 
     sent: list[tuple[str, ...]] = []

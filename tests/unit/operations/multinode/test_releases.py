@@ -57,32 +57,32 @@ def test_those_who_meet_go_on_when_all_have_said_something() -> None:
     def late() -> BarrierState:
         gevent.sleep(0)
         order.append("b arrives")
-        return place.meet("b", "step", 2)
+        return place.wait("b", "step", 2)
 
     def early() -> BarrierState:
-        told = place.meet("a", "step", 1)
+        told = place.wait("a", "step", 1)
         order.append("a goes on")
         return told
 
-    assert [told.said for told in both(early, late)] == [{"a": 1, "b": 2}] * 2
+    assert [told.values for told in both(early, late)] == [{"a": 1, "b": 2}] * 2
     assert order == ["b arrives", "a goes on"]
 
 
 def test_who_has_left_keeps_nobody_waiting() -> None:
     place = Barrier(HOSTS)
-    told, _ = both(lambda: place.meet("a", "step", 1), lambda: place.leave("b", "b: its disk is full"))
+    told, _ = both(lambda: place.wait("a", "step", 1), lambda: place.leave("b", "b: its disk is full"))
     assert told == BarrierState({"a": 1}, {"b": "b: its disk is full"})
     place.begin({})
     with pytest.raises(gevent.Timeout), gevent.Timeout(0.05):
-        place.meet("a", "step", 1)
+        place.wait("a", "step", 1)
 
 
 def test_what_was_said_before_leaving_counts() -> None:
     place = Barrier(HOSTS)
-    place.say("b", "step", 2)
+    place.post("b", "step", 2)
     place.leave("b", "b: failed later")
-    assert place.meet("a", "step", 1) == BarrierState({"a": 1, "b": 2}, {})
-    assert place.meet("a", "next", 1) == BarrierState({"a": 1}, {"b": "b: failed later"})
+    assert place.wait("a", "step", 1) == BarrierState({"a": 1, "b": 2}, {})
+    assert place.wait("a", "next", 1) == BarrierState({"a": 1}, {"b": "b: failed later"})
 
 
 def part(place: Barrier, rank: int) -> GroupMember:
@@ -116,7 +116,7 @@ def test_one_that_failed_before_keeps_the_other_from_stopping() -> None:
 def test_who_only_looks_goes_on_without_one_that_failed() -> None:
     place = Barrier(HOSTS)
     place.leave("b", "b: it is unreachable")
-    assert replace(part(place, 0), looking=True).agreed(Host("a"), True) is True
+    assert replace(part(place, 0), read_only=True).agreed(Host("a"), True) is True
 
 
 def test_one_that_was_right_and_is_done_is_not_changed_behind_its_back() -> None:
@@ -133,5 +133,5 @@ def test_the_head_gives_up_once_another_host_has_failed() -> None:
     place = Barrier(HOSTS)
     head = part(place, 0)
     assert head.given_up() == ""
-    place.say("b", "chat: answered", "b: chat: rigup-chat.service is failed")
+    place.post("b", "chat: answered", "b: chat: rigup-chat.service is failed")
     assert head.given_up() == "b: chat: rigup-chat.service is failed"

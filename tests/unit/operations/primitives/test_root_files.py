@@ -15,7 +15,7 @@ import pytest
 
 from rigup.facts.verified_files import VerifiedFiles
 from rigup.operations.primitives import root_files
-from rigup.operations.primitives.root_files import FileDigests, FileModes, Loose
+from rigup.operations.primitives.root_files import FileDigests, FileModes, LooseFiles
 from rigup.programs.weights.weights_folder import FetchJob, File, Receipt
 from tests.unit.local_host import LocalHost
 
@@ -61,15 +61,15 @@ def test_what_others_can_change_is_found_and_put_right_and_no_link_is_followed(t
     (closed / "a").mkdir(parents=True)
     theirs.mkdir()
     os.chown(theirs, 1, 1)
-    assert asked(Loose(), (str(closed),)) == ()
+    assert asked(LooseFiles(), (str(closed),)) == ()
     (closed / "a/link").symlink_to(victim)
-    assert asked(Loose(), (str(closed),)) == ()
+    assert asked(LooseFiles(), (str(closed),)) == ()
     (closed / "a").chmod(0o777)
     os.chown(closed / "a/link", 1, 1, follow_symlinks=False)
-    assert asked(Loose(), (str(closed),)) == (str(closed),)
+    assert asked(LooseFiles(), (str(closed),)) == (str(closed),)
 
     root_files._make(LocalHost(), (str(theirs),), (str(closed),), (str(closed / "a/absent"),))
-    assert asked(Loose(), (str(closed),)) == ()
+    assert asked(LooseFiles(), (str(closed),)) == ()
     assert asked(FileModes(), (str(theirs), str(closed / "a"))) == {
         str(theirs): "directory|755|root:root",
         str(closed / "a"): "directory|755|root:root",

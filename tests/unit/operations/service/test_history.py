@@ -13,8 +13,8 @@ from rigup import layout
 from rigup.errors import Refused
 from rigup.operations.multinode.releases import _state_of
 from rigup.operations.service import history as kept_releases
-from rigup.operations.service.history import KeptRelease, differences, read_kept
-from rigup.operations.service.releases import mark_answered, stage
+from rigup.operations.service.history import RetainedRelease, differences, read_kept
+from rigup.operations.service.releases import mark_healthy, stage
 from rigup.operations.service.rollback import choose
 from rigup.systemd.release import ServiceRelease
 from tests.unit.local_host import LocalHost
@@ -27,8 +27,8 @@ MANIFEST: dict[str, Any] = {
 }
 
 
-def kept(number: int, current: bool = False, answered: bool = True, **manifest: Any) -> KeptRelease:
-    return KeptRelease("chat", number, 1000 + number, current, answered, {**MANIFEST, **manifest})
+def kept(number: int, current: bool = False, answered: bool = True, **manifest: Any) -> RetainedRelease:
+    return RetainedRelease("chat", number, 1000 + number, current, answered, {**MANIFEST, **manifest})
 
 
 def test_every_kind_of_difference_is_said() -> None:
@@ -73,7 +73,7 @@ def test_the_one_before_that_answered_is_the_one_to_go_back_to() -> None:
     ids=["none", "never answered", "current", "unknown"],
 )
 def test_what_cannot_be_gone_back_to_is_refused(
-    releases: tuple[KeptRelease, ...], to: int | None, message: str
+    releases: tuple[RetainedRelease, ...], to: int | None, message: str
 ) -> None:
     with pytest.raises(Refused) as caught:
         choose("box", releases, to)
@@ -126,13 +126,13 @@ def made(service: Path, answers: bool = True) -> tuple[str, str | None]:
     number, previous = stage(LocalHost(), ServiceRelease("chat", "[Service]", {}), None)
     point_at(service, number)
     if answers:
-        mark_answered(LocalHost(), "chat", number)
+        mark_healthy(LocalHost(), "chat", number)
     return number, previous
 
 
 def back_to(service: Path, number: str) -> None:
     point_at(service, number)
-    mark_answered(LocalHost(), "chat", number)
+    mark_healthy(LocalHost(), "chat", number)
 
 
 def kept_numbers(service: Path) -> list[int]:
@@ -188,6 +188,6 @@ def test_a_folder_whose_name_is_not_a_number_is_left_alone(service: Path) -> Non
     number, _ = stage(LocalHost(), ServiceRelease("chat", "[Service]", {}), None)
     assert number == "2"
     back_to(service, number)
-    mark_answered(LocalHost(), "chat", number)
+    mark_healthy(LocalHost(), "chat", number)
     assert sorted(path.name for path in (service / "releases").iterdir()) == ["1", "2", "2.bak", "old"]
     assert [release.number for release in read_kept(LocalHost())["chat"]] == [1, 2]

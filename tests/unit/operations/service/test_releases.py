@@ -14,7 +14,7 @@ from rigup.errors import HostFailed
 from rigup.host import state_of
 from rigup.operations.driver import reboots
 from rigup.operations.service import releases
-from rigup.operations.service.releases import mark_answered, stage
+from rigup.operations.service.releases import mark_healthy, stage
 from rigup.systemd.release import ServiceRelease
 from tests.unit.local_host import LocalHost
 
@@ -45,7 +45,7 @@ def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Box:
     (tmp_path / "etc/services/chat").mkdir(parents=True)
     number, _ = stage(box, ServiceRelease("chat", UNIT, {"command": ["llama-server", "--port", "8000"]}), None)
     (tmp_path / "etc/services/chat/current").symlink_to(f"releases/{number}")
-    mark_answered(box, "chat", number)
+    mark_healthy(box, "chat", number)
     (tmp_path / "units").mkdir()
     (tmp_path / "units/rigup-chat.service").write_text(UNIT)
     return box

@@ -15,8 +15,8 @@ from rigup.planner.memory.calibration import (
     LEAST_MARGIN_MIB,
     LEAST_STARTS,
     Calibration,
-    Start,
     StartedGpu,
+    StartRecord,
     calibrate,
     read_starts,
     runtime_needed,
@@ -44,7 +44,7 @@ def one(*records: dict[str, Any]) -> Calibration:
     return found
 
 
-def started(found: dict[str, Any]) -> tuple[Start, StartedGpu]:
+def started(found: dict[str, Any]) -> tuple[StartRecord, StartedGpu]:
     (start,) = read_starts([found])
     return start, start.gpus[0]
 

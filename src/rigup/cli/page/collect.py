@@ -1,0 +1,231 @@
+"""Collects the content of a fleet's page: from a finished inspection, and from the files in the fleet's folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rigup.bench.store import kept_results
+from rigup.cli.page.content import (
+    DriftItem,
+    Error,
+    FleetContent,
+    HostContent,
+    ReleaseItem,
+    ServiceContent,
+    State,
+    Version,
+)
+from rigup.cli.page.measurements import usable
+from rigup.cli.page.memory_bar import GpuUse, in_use
+from rigup.cli.page.origin import origin_of
+from rigup.cli.page.redacting import secrets_of
+from rigup.operations.builds.source import name_of
+from rigup.operations.service.history import RetainedRelease
+from rigup.operations.service.history import differences as changes_between
+from rigup.plan import Plan
+from rigup.run.history import ReleaseHistory, histories_of
+from rigup.run.result import unanswered
+from rigup.units import time_text, uptime_text
+
+if TYPE_CHECKING:
+    from rigup.facts.probe import Probe
+    from rigup.project.inventory import HostEntry
+    from rigup.run.drift import Drift
+    from rigup.run.inspection import Inspection
+    from rigup.run.result import HostResult
+
+Row = dict[str, Any]
+
+
+def fleet_content(inspected: Inspection, rows: Sequence[Row], limit: str | None) -> tuple[FleetContent, list[str]]:
+    """The whole content, and the secrets of hosts and releases to redact. Sends one more command to each host.
+
+    rows: of `rigup status`, for these hosts.
+    """
+    histories = histories_of(inspected.context)
+    entries = {entry.name: entry for entry in inspected.context.project.hosts}
+    hosts = [
+        _host(inspected, entries[name], [row for row in rows if row["host"] == name], histories.get(name))
+        for name in inspected.results
+    ]
+    secrets = [secret for history in histories.values() for secret in _secrets(history)]
+    return FleetContent(origin_of(inspected.context.project, limit), tuple(hosts)), secrets
+
+
+def _secrets(history: ReleaseHistory) -> Iterator[str]:
+    yield from history.secrets
+    for kept in history.kept.values():
+        for release in kept:
+            yield from secrets_of(release.manifest)
+
+
+def _host(inspected: Inspection, entry: HostEntry, rows: Sequence[Row], history: ReleaseHistory | None) -> HostContent:
+    result, drift = inspected.results[entry.name], inspected.drift[entry.name]
+    plans = {plan.service.name: plan for plan in inspected.plans[entry.name]}
+    services = [
+        _service(inspected, result, row, plans.get(row["service"]), drift, history)
+        for row in rows
+        if result.probe is not None or row["service"] in plans
+    ]
+    return HostContent(
+        entry.name,
+        entry.group,
+        state_of(result, rows),
+        tuple(Error(error.message, error.hint or "") for error in result.errors),
+        tuple(_facts(result.probe)) if result.probe else (),
+        tuple(_versions(result.probe, tuple(plans.values()))) if result.probe else (),
+        _differences(drift, ""),
+        tuple(services),
+    )
+
+
+def state_of(result: HostResult, rows: Iterable[Row]) -> State:
+    """The state of a host in one word."""
+    if result.state == "unreachable":
+        return "unreachable"
+    if any(unanswered(row["health"]) for row in rows):
+        return "no answer"
+    if result.state not in ("unchanged", "differs"):
+        return "failed"
+    return "drifted" if result.state == "differs" else "in order"
+
+
+def _service(
+    inspected: Inspection,
+    result: HostResult,
+    row: Row,
+    plan: Plan | None,
+    drift: Sequence[Drift],
+    history: ReleaseHistory | None,
+) -> ServiceContent:
+    name = row["service"]
+    releases = None if history is None else _releases(history.kept.get(name, ()))
+    found = _differences(drift, name)
+    named = {one.what for one in found}
+    # drift in the row beyond the probe's, such as tuned kernels
+    if plan is not None and "moe config" in row["drift"] and "moe config" not in named:
+        found += (DriftItem("moe config", str(row.get("moe_config") or "")),)
+    if plan is None or plan.build is None or plan.checkpoint is None:
+        return ServiceContent(name, row, planned=plan is not None, drift=found, releases=releases)
+    results = kept_results(inspected.context.project.root, result.host, name)
+    return ServiceContent(
+        name,
+        row,
+        f"{plan.checkpoint.repo.rpartition('/')[2]} {plan.checkpoint.quant}",
+        f"{plan.build.engine} {plan.build.version}",
+        True,
+        tuple(_service_facts(plan, row)),
+        memory_of(plan, row),
+        found,
+        releases,
+        tuple(_without_requests(one) for one in results if usable(one)),
+    )
+
+
+def _facts(probe: Probe) -> Iterator[tuple[str, str]]:
+    names = [gpu.name.removeprefix("NVIDIA ").removeprefix("GeForce ") for gpu in probe.gpus]
+    if names:
+        yield "GPUs", ", ".join(f"{names.count(name)} × {name}" for name in dict.fromkeys(names))  # noqa: RUF001
+    warm = [gpu.temperature_c for gpu in probe.gpus if gpu.temperature_c is not None]
+    if warm:
+        yield "hottest GPU", f"{max(warm)} °C"
+    limits = {gpu.power.limit_w for gpu in probe.gpus if gpu.power.limit_w is not None}
+    if limits:
+        yield "power limit", ", ".join(f"{watts:g} W" for watts in sorted(limits))
+    slow = [f"GPU {gpu.index}: {', '.join(gpu.throttled)}" for gpu in probe.gpus if gpu.throttled]
+    if slow:
+        yield "throttled", "; ".join(slow)
+    if probe.memory_kib:
+        yield "host memory", f"{probe.memory_kib / 2**20:.1f} GiB"
+    yield "system", probe.os_name or probe.os
+    yield "kernel", probe.kernel
+
+
+def _versions(probe: Probe, plans: Sequence[Plan]) -> Iterator[Version]:
+    for plan in plans[:1]:
+        if plan.rig.gpus or probe.nvidia.loaded:
+            yield Version("driver", probe.nvidia.loaded, plan.driver.version if plan.driver else "")
+        yield Version("system", probe.os, plan.rig.os or "")
+    pinned = {name: pin for p in plans if p.build for name, pin in p.build.pinned_runtime_packages.items()}
+    for name, pin in pinned.items():
+        there = probe.nvidia.packages.get(name, "")
+        yield Version(name, pin if there.rpartition("-")[0] == pin else there, pin)
+    for plan in plans:
+        release = probe.releases.get(plan.service.name) or {}
+        what = f"{plan.service.name}: " if len(plans) > 1 else ""
+        if plan.build:
+            yield Version(
+                f"{what}build", str(release.get("build") or ""), name_of(plan.build, probe.architecture, probe.os)
+            )
+        if plan.checkpoint:
+            runs = release.get("checkpoint") or {}
+            current = _checkpoint(runs.get("repo"), runs.get("quant"), runs.get("revision"))
+            wanted = _checkpoint(plan.checkpoint.repo, plan.checkpoint.quant, plan.checkpoint.revision)
+            yield Version(f"{what}checkpoint", current, wanted)
+
+
+def _checkpoint(repo: Any, quant: Any, revision: Any) -> str:
+    parts = (repo, quant, f"at {str(revision)[:12]}" if revision else "")
+    return " ".join(str(part) for part in parts if part)
+
+
+def _service_facts(plan: Plan, row: Row) -> Iterator[tuple[str, str]]:
+    release = row.get("release")
+    unit = f"{row.get('unit') or 'unknown'}{f', release {release}' if release else ''}"
+    yield "unit", unit
+    if row.get("up_seconds") is not None:
+        yield "up", uptime_text(row["up_seconds"])
+    if row.get("restarts"):
+        yield "restarts", str(row["restarts"])
+    if plan.context:
+        yield "context", f"{plan.context:,} tokens"
+    if plan.kv_tokens:
+        yield "KV cache", f"{plan.kv_tokens:,} tokens, {plan.kv_cache_type}"
+    if speed := plan.decode_tokens_per_second:
+        yield "estimate", f"{speed.low:,.0f} to {speed.high:,.0f} tokens/s for one request"
+    if row.get("moe_config"):
+        yield "MoE kernels", str(row["moe_config"])
+
+
+def memory_of(plan: Plan, row: Row) -> tuple[GpuUse, ...]:
+    """The planned and measured memory of each GPU of a service.
+
+    Uses the row's own `memory` if present; otherwise the memory in use on each card of the service.
+    """
+    names = {index: gpu.name.removeprefix("NVIDIA ") for index, gpu in enumerate(plan.rig.gpus)}
+    measured = {gpu["index"]: in_use(gpu) for gpu in row.get("gpus") or ()}
+    reported = {one["gpu"]: one for one in row.get("memory") or ()}
+    found = []
+    for gpu in plan.memory:
+        own = reported.get(gpu.gpu, {})
+        parts = gpu.weights_mib, gpu.kv_cache_mib, gpu.overhead_mib
+        planned = own.get("planned_mib", sum(parts))
+        known = parts if planned == sum(parts) else (None, None, None)
+        capacity = own.get("capacity_mib") or gpu.capacity_mib
+        use = own["measured_mib"] if own else measured.get(gpu.gpu)
+        found.append(GpuUse(gpu.gpu, names.get(gpu.gpu, ""), capacity, planned, use, *known))
+    return tuple(found)
+
+
+def _releases(kept: Sequence[RetainedRelease]) -> tuple[ReleaseItem, ...]:
+    found = [
+        ReleaseItem(
+            release.number,
+            time_text(release.made),
+            release.current,
+            release.answered,
+            changes_between(older, release) if older else tuple(filter(None, (release.damage,))),
+        )
+        for older, release in zip((None, *kept), kept, strict=False)
+    ]
+    return tuple(reversed(found))
+
+
+def _differences(drift: Iterable[Drift], service: str) -> tuple[DriftItem, ...]:
+    return tuple(DriftItem(one.what, one.message, one.hint) for one in drift if one.service == service)
+
+
+def _without_requests(result: dict[str, Any]) -> dict[str, Any]:
+    """A result without its single requests, which are many and not drawn."""
+    return {**result, "levels": [{**level, "each": []} for level in result["levels"]]}

@@ -1,0 +1,100 @@
+"""The top of the page: the number of hosts in each state, and a row per service, worst first. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rigup.cli.page.content import STATES, FleetContent, HostContent, ServiceContent
+from rigup.cli.page.markup import Child, Markup, element
+from rigup.cli.page.measurements import best_rate
+from rigup.cli.page.scales import short
+from rigup.cli.page.widgets import badge, scrolled
+
+# more hosts in order than this are folded
+MOST_IN_ORDER = 40
+HEADS = (
+    ("State", ""),
+    ("Host", ""),
+    ("Service", "wide"),
+    ("Health", "wide"),
+    ("Serves", "wide"),
+    ("GPU memory", "wide"),
+    ("tok/s", "wide figure"),
+    ("Problem", "wrong"),
+)
+
+
+def overview_section(fleet: FleetContent, anchors: dict[str, str]) -> Markup:
+    """Counts, then the hosts. anchors: by host name."""
+    wrong = [host for host in fleet.worst_first if host.state != "in order"]
+    right = [host for host in fleet.worst_first if host.state == "in order"]
+    parts: list[Child] = [element("h2", "Overview", id="overview"), counts(fleet)]
+    if wrong:
+        parts += [element("h3", "Needs attention"), _table(wrong, anchors, "Hosts that need attention")]
+    if right:
+        listed = _table(right, anchors, "Hosts in order")
+        if len(right) > MOST_IN_ORDER:
+            listed = element("details", element("summary", f"{len(right)} hosts in order"), listed)
+        parts += [element("h3", "In order"), listed]
+    return element("section", parts, aria_labelledby="overview")
+
+
+def counts(fleet: FleetContent) -> Markup:
+    """The number of hosts, in all and in each state."""
+    total = len(fleet.hosts)
+    tiles = [element("li", element("strong", f"{total:,}"), element("span", "host" if total == 1 else "hosts"))]
+    for state, count in fleet.counts.items():
+        words, kind, sign = STATES[state]
+        tiles.append(
+            element(
+                "li",
+                element("strong", element("span", sign, aria_hidden="true", class_="sign"), f"{count:,}"),
+                element("span", words),
+                class_=kind,
+            )
+        )
+    return element("ul", tiles, class_="counts")
+
+
+def _table(hosts: Sequence[HostContent], anchors: dict[str, str], caption: str) -> Markup:
+    head = element("tr", [element("th", text, scope="col", class_=look or None) for text, look in HEADS])
+    rows = [row for host in hosts for row in _rows(host, anchors[host.name])]
+    drawn = element(
+        "table",
+        element("caption", caption, class_="aside"),
+        element("thead", head),
+        element("tbody", rows),
+        class_="overview",
+    )
+    return scrolled(drawn, caption)
+
+
+def _rows(host: HostContent, anchor: str) -> list[Markup]:
+    """One row per service; a host without services also has a row."""
+    services: Sequence[ServiceContent | None] = host.services or (None,)
+    return [_row(host, service, anchor, not number) for number, service in enumerate(services)]
+
+
+def _row(host: HostContent, service: ServiceContent | None, anchor: str, first: bool) -> Markup:
+    rate = best_rate(service.results) if service else None
+    drift = [one.what for one in (*(host.drift if first else ()), *(service.drift if service else ()))]
+    problems = [error.message.removeprefix(f"{host.name}: ") for error in host.errors[:1] if first]
+    whose = f"{service.name}: " if service and len(host.services) > 1 else ""
+    problems += [f"{whose}drift: {', '.join(dict.fromkeys(drift))}"] if drift else []
+    return element(
+        "tr",
+        element("td", badge(host.state) if first else ""),
+        element("th", element("a", host.name, href=f"#{anchor}"), scope="row"),
+        element("td", service.name if service else "-", class_="wide"),
+        element("td", service.row["health"] if service else "-", class_="wide"),
+        element("td", service.serves or "-" if service else "-", class_="wide"),
+        element("td", _memory(service), class_="wide"),
+        element("td", "-" if rate is None else short(rate), class_="wide figure"),
+        element("td", "; ".join(problems) or "-", class_="wrong"),
+    )
+
+
+def _memory(service: ServiceContent | None) -> str:
+    row = service.row if service else {}
+    used, there = row.get("gpu_memory_used_mib"), row.get("gpu_memory_mib")
+    return f"{(used or 0) / 1024:.1f} of {there / 1024:.1f} GiB" if there else "-"

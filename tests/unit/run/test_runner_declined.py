@@ -1,0 +1,94 @@
+"""A verb that is answered with "no": nothing is changed, and a script hears what would have been."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyinfra.api import deploy
+from pyinfra.operations import files
+
+from rigup.cli import apply, prune, releases, rollback
+from rigup.cli.sessions import session as hosts
+from rigup.connection import signals
+from rigup.operations.service.history import RetainedRelease
+from rigup.run import rollback as rolling_back
+from rigup.run.prune import PruneRun, Removal
+from rigup.run.rollback import RollbackRun
+from rigup.run.runner import Run
+
+
+@deploy("service")
+def role(root: Path) -> None:
+    files.directory(name="release of chat", path=str(root / "a"))
+
+
+def answered(run: Run, monkeypatch: pytest.MonkeyPatch, *words: str, verb: Any = apply) -> int:
+    """`rigup apply words` (or another verb's) over this run, and a person who says no."""
+    monkeypatch.setattr(hosts, "patch_for_many_hosts", lambda: None)
+    monkeypatch.setattr(hosts, "open_run", lambda *_, **__: (run.context.project, run))
+    monkeypatch.setattr(releases, "open_rollback_run", lambda args: run)
+    monkeypatch.setattr(signals, "stop_on_signals", nullcontext)
+    monkeypatch.setattr(apply, "agreed", lambda *_: False)
+    parser = argparse.ArgumentParser()
+    verb.add_arguments(parser)
+    return int(verb.run(parser.parse_args([*words])))
+
+
+def test_a_script_hears_what_would_have_changed(
+    local_run: Callable[..., Run],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    change: dict[str, Any] = {"role": "service", "step": "release of chat"}
+    assert answered(local_run({"box": role}), monkeypatch, "--json") == 1
+    (box,) = json.loads(capsys.readouterr().out)["hosts"]
+    assert (box["state"], box["changes"], box["errors"]) == ("differs", [change], [])
+
+    assert answered(local_run({"box": role}), monkeypatch, "--json", "--rolling", "2") == 1
+    said = json.loads(capsys.readouterr().out)
+    assert (said["hosts"][0]["state"], said["hosts"][0]["changes"]) == ("not begun", [change])
+    assert (said["rollout"]["batches"], said["rollout"]["next"]) == ([], "rigup apply --rolling 2")
+    assert not (tmp_path / "box/a").exists()
+
+    assert answered(local_run({"box": role}), monkeypatch) == 1
+    assert "differs" not in capsys.readouterr().out
+
+
+def test_a_script_hears_what_prune_would_have_taken_away(
+    local_run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    removal = Removal("build vllm-1", "/opt/rigup/builds/vllm-1", 9)
+    run = local_run({"box": role})
+    run.__class__ = PruneRun
+    monkeypatch.setattr(PruneRun, "_removals", lambda *_: (removal,))
+    assert answered(run, monkeypatch, "--json", verb=prune) == 1
+    assert json.loads(capsys.readouterr().out)["hosts"] == [
+        {
+            "host": "box",
+            "state": "differs",
+            "removed": [],
+            "removable": [{"what": removal.what, "path": removal.path, "bytes": 9}],
+            "errors": [],
+        }
+    ]
+
+
+def test_a_script_hears_what_rollback_would_have_put_back(
+    local_run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = tuple(RetainedRelease("chat", number, 0, number == 2, True, {}) for number in (1, 2))
+    run = local_run({"box": role})
+    run.__class__ = RollbackRun
+    monkeypatch.setattr(rolling_back, "read_kept", lambda host: {"chat": kept})
+    monkeypatch.setattr(rolling_back, "check_there", lambda *_: None)
+    assert answered(run, monkeypatch, "--json", verb=rollback) == 1
+    (box,) = json.loads(capsys.readouterr().out)["hosts"]
+    assert (box["state"], box["changes"]) == ("differs", [{"role": "service", "step": "release 1 of chat (now 2)"}])

@@ -24,7 +24,7 @@ def read_extras(repository: Repository) -> Extras:
     content = repository.small(GENERATION, LARGEST_JSON)
     if content is not None:
         said = read_config(content, f"{repository.where}: {GENERATION}").data
-        sampling = {key: value for key in SAMPLING if _is_sampling(value := said.get(key))}
+        sampling = {key: said[key] for key in SAMPLING if _is_sampling(said.get(key))}
         if sampling:
             sources["sampling"] = f"{repository.label}: {GENERATION}"
     license_name = _license(repository)

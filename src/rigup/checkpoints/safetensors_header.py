@@ -86,8 +86,10 @@ def _entry(source: ByteSource, name: str, entry: Any) -> tuple[int, Tensor]:
     """One line of the header: where the tensor begins, and the tensor."""
     if not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
         raise source.damaged(f"{cut(ascii(name))} is not a tensor's name")
-    fields = entry if isinstance(entry, dict) else {}
-    dtype, shape, offsets = fields.get("dtype"), fields.get("shape"), fields.get("data_offsets")
+    fields: dict[str, Any] = entry if isinstance(entry, dict) else {}
+    dtype: Any = fields.get("dtype")
+    shape: Any = fields.get("shape")
+    offsets: Any = fields.get("data_offsets")
     if not isinstance(dtype, str) or dtype not in DTYPE_BITS:
         raise source.damaged(f"{cut(name)}: unknown dtype {cut(ascii(dtype))}")
     if not _sizes(shape) or len(shape) > MOST_DIMENSIONS:

@@ -31,7 +31,7 @@ def read_scheme(config: Mapping[str, Any] | None, where: str) -> Scheme:
     if not config:
         return Unquantised()
     try:
-        found = next((scheme for reader in READERS if (scheme := reader(config)) is not None), None)
+        found: Scheme | None = next((scheme for reader in READERS if (scheme := reader(config)) is not None), None)
     except ValueError as error:
         raise InputError(f"{where}: {error}", "choose another checkpoint of the model") from None
     if found is None:

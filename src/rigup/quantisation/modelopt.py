@@ -68,15 +68,19 @@ class Modelopt(Scheme):
                 StoredPart(".weight", "F8_E4M3", (rows, columns)),
                 StoredPart(".weight_scale", "U8", (rows, count)),
             )
+        inputs = StoredPart(".input_scale", "F32", ())
         if kind == "fp8":
-            weight = (StoredPart(".weight", "F8_E4M3", (rows, columns)), StoredPart(".weight_scale", "F32", ()))
-        else:
-            weight = (
-                StoredPart(".weight", "U8", (rows, columns // 2)),
-                StoredPart(".weight_scale", "F8_E4M3", (rows, count)),
+            return (
+                StoredPart(".weight", "F8_E4M3", (rows, columns)),
+                StoredPart(".weight_scale", "F32", ()),
+                inputs,
             )
-            weight = (*weight, StoredPart(".weight_scale_2", "F32", ()))
-        return (*weight, StoredPart(".input_scale", "F32", ()))
+        return (
+            StoredPart(".weight", "U8", (rows, columns // 2)),
+            StoredPart(".weight_scale", "F8_E4M3", (rows, count)),
+            StoredPart(".weight_scale_2", "F32", ()),
+            inputs,
+        )
 
     def weights(self, name: str, dtype: str, elements: int) -> int:
         """Two to a byte of NVFP4."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rigup.checkpoints.config import Config
 from rigup.checkpoints.layers.latent import latent
 from rigup.checkpoints.layers.layer import Layer, state_bits
@@ -12,7 +14,7 @@ def read(config: Config) -> list[Layer] | None:
     if not config.has("linear_attn_config"):
         return None
     linear, layers = config.table("linear_attn_config"), config.layers
-    listed = {key: linear.data.get(key) for key in ("full_attn_layers", "kda_layers")}
+    listed: dict[str, Any] = {key: linear.data.get(key) for key in ("full_attn_layers", "kda_layers")}
     for key, numbers in listed.items():
         if not isinstance(numbers, list) or not all(type(n) is int and 0 < n <= layers for n in numbers):
             raise linear.wrong(key, f"must be a list of layers from 1 to {layers}")

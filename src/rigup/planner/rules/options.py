@@ -121,7 +121,9 @@ def unread_version(candidate: Candidate) -> Iterator[Complaint]:
 def sparse_attention(candidate: Candidate) -> Iterator[Complaint]:
     """Flags for DeepSeek's sparse attention have no effect on a model with full attention."""
     for option in candidate.service.flags:
-        if option.startswith(SPARSE_ATTENTION) and not candidate.model.index_layers:
+        if option.startswith(SPARSE_ATTENTION) and not any(
+            getattr(entry, "index_dim", 0) for entry in candidate.model.attention
+        ):
             yield f"{option} has no effect: {candidate.model.name} has no sparse attention", "leave it out"
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from rigup.catalogue.checkpoint import CheckpointEntry
+from rigup.catalogue.known_parsers import parsers_of
 from rigup.catalogue.model import Model
 from rigup.checkpoints.config import HINT, Config
 from rigup.checkpoints.layers import read_layers
@@ -52,7 +53,7 @@ def model_of(name: str, config: Config, sums: CheckpointSums, origin: Origin, fi
 
     Raises InputError naming the key of the configuration that is missing or cannot be right.
     """
-    text = config.text_model
+    text, known = config.text_model, parsers_of(name)
     feed_forward = mixture(text)
     tied = is_tied(config)
     weights = sums.weights
@@ -72,6 +73,7 @@ def model_of(name: str, config: Config, sums: CheckpointSums, origin: Origin, fi
         "license": extras.license,
         "commercial": not NON_COMMERCIAL.search(extras.license),
         "sampling": extras.sampling,
+        "parsers": known.by_engine if known else {},
     }
     read = origin.headers(files)
     fields["sources"] = {
@@ -82,6 +84,7 @@ def model_of(name: str, config: Config, sums: CheckpointSums, origin: Origin, fi
         "active_parameters": f"{read}: {feed_forward.get('experts_per_token', 'all')} experts, without the embeddings"
         if feed_forward.get("experts")
         else f"{read}: without the embeddings",
+        **({"parsers": "; ".join(known.sources.values())} if known else {}),
         **extras.sources,
     }
     try:

@@ -81,31 +81,31 @@ def test_a_checkpoint_of_a_terabyte(
     sampling = json.dumps({"temperature": 1.0, "top_p": 0.95, "do_sample": True})
     card = "---\nlicense: mit\n---\n# GLM\n"
     write(
-        root / "zai-org/GLM-5.2-FP8",
+        root / "org/Huge-FP8",
         entry,
         read_shapes()["zai-org/GLM-5.2"],
         generation_config__json=sampling,
         README__md=card,
     )
-    assert main.main(["model", "add", "zai-org/GLM-5.2-FP8", "--json"]) == 0
+    assert main.main(["model", "add", "org/Huge-FP8", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert [file["action"] for file in said["files"]] == ["new", "new"]
     assert said["bytes_read"] < 40_000_000 < 745_000_000_000 < said["checkpoint"]["bytes"]
 
     catalogue = load_catalogue(fleet)
-    model = catalogue.models_by_name["GLM-5.2"]
+    model = catalogue.models_by_name["Huge"]
     assert (model.parameters, model.experts, model.license) == (743_377_019_904, 256, "mit")
     assert model.sampling == {"temperature": 1.0, "top_p": 0.95}
     assert {attention.kind for attention in model.attention} == {"latent_indexed"}
-    (found,) = catalogue.checkpoints_by_model["GLM-5.2"]
+    (found,) = catalogue.checkpoints_by_model["Huge"]
     assert (found.quant, found.scheme, found.scope) == ("FP8", "fp8_block128", "linear")
     assert found.tensors is not None
     assert found.bytes - found.tensors.total < 20_000_000
-    assert found.revision_seen and f"zai-org/GLM-5.2-FP8@{found.revision_seen[:12]}" in found.sources["tensors"]
+    assert found.revision_seen and f"org/Huge-FP8@{found.revision_seen[:12]}" in found.sources["tensors"]
     downloaded = sum(each["bytes"] for each in hub.log())
     assert downloaded < 60_000_000
 
-    assert main.main(["model", "add", "zai-org/GLM-5.2-FP8"]) == 0
+    assert main.main(["model", "add", "org/Huge-FP8"]) == 0
     assert "catalogue/: nothing to change" in capsys.readouterr().out
 
 

@@ -25,6 +25,9 @@ from tests.published.collect import read_configs, read_shapes
 CONFIGS, SHAPES = read_configs(), read_shapes()
 REFUSED = {
     "ibm-granite/granite-4.0-h-small.partial": "layer_types: missing: which layers keep a state cannot be known",
+    "zai-org/GLM-5.3-Flash": (
+        "text_config: layer_types: rigup does not know layers of type 'linear_attention' beside latent attention"
+    ),
     "moonshotai/Kimi-Linear-48B-A3B-Instruct.partial": "linear_attn_config: num_heads: missing",
 }
 # weights of the matrices, weights that a token goes through, bytes of full layers' KV a token in bf16, norms apart

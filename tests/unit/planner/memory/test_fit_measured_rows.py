@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rigup.catalogue.engines import Ranged
 from rigup.catalogue.runtimes import runtimes
+from rigup.catalogue.versions import Ranged
 from rigup.planner.memory.llama_cpp_caches import layer_cells
 from rigup.planner.memory.loading import drafts
 from rigup.planner.memory.sglang_caches import StatePool, sglang_pool

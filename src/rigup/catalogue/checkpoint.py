@@ -11,7 +11,10 @@ from rigup.service import EngineName
 from rigup.tensor_bytes import TensorBytes
 from rigup.units import Frozen
 
-Scheme = Literal["gguf", "bf16", "fp8_block128", "nvfp4", "mxfp8", "int4_g32", "int4_g64", "int4_g128", "mxfp4"]
+Scheme = Annotated[
+    str,
+    Field(pattern=r"^(gguf|bf16|nvfp4|mxfp4|mxfp8|fp8_(tensor|channel|block[0-9]+)|int[2348]_(channel|g[0-9]+))$"),
+]
 Scope = Literal["all", "linear", "experts"]
 
 

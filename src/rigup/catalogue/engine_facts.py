@@ -10,7 +10,7 @@ from rigup.artifacts import Variant
 from rigup.catalogue.versions import Ranged
 from rigup.units import Frozen, compute_capability
 
-WeightFormat = Literal["bf16", "fp8", "mxfp8", "nvfp4", "int4", "gguf"]
+WeightFormat = Literal["bf16", "fp8", "mxfp8", "nvfp4", "mxfp4", "int4", "gguf"]
 Capability = Annotated[str, Field(pattern=r"^\d+\.\d+$")]
 
 

@@ -67,6 +67,7 @@ def run(args: argparse.Namespace) -> int:
     from rigup.cli.output.error import show_error
     from rigup.errors import InputError, RigupError
     from rigup.lockfile import lock as locking
+    from rigup.lockfile.catalogue_files import with_named_models
     from rigup.lockfile.resolver import Resolver
     from rigup.lockfile.upgrade import Upgrade
     from rigup.project.inventory import load_project
@@ -88,6 +89,7 @@ def run(args: argparse.Namespace) -> int:
         return _show_check(locking.stale(project, catalogue, whole), args.json)
     upgrade = Upgrade.read(args.upgrade) if args.upgrade else None
     resolver = Resolver(project, catalogue, log=lambda line: print(line, file=sys.stderr))
+    resolver.catalogue = with_named_models(project, catalogue, resolver.hub, resolver.log)
     resolved = locking.resolve_lock(project, resolver, upgrade, args.prune, whole)
     written = locking.write(resolved)
     if not args.json:

@@ -23,6 +23,7 @@ from rigup.errors import InputError, RigupError
 VERBS = {
     "init": "probe a host and write its inventory entry and group_data file",
     "plan": "show offline what each rig will serve: memory per GPU, command line, refusals and alternatives",
+    "model": "read a checkpoint's own files and write its model and checkpoint into the fleet's catalogue",
     "lock": "resolve and pin what the plans need: checkpoints, Python packages, archives, images, driver",
     "diff": "show what apply would change and any other drift from the plan (over SSH, read-only)",
     "apply": "apply the plan: install, start, and verify each service with a real request",
@@ -45,6 +46,7 @@ EPILOG = """\
 examples:
   rigup init ada@gpu1.lan                     describe a host as rigup finds it
   rigup plan inventories/homelab.py           show what each rig would serve, and why not
+  rigup model add Qwen/Qwen3-8B                add a model of the hub to the fleet's catalogue
   rigup lock inventories/homelab.py           pin revisions, files and hashes in rigup.lock
   rigup apply inventories/homelab.py          show the changes, confirm, make them, send a test request
   rigup apply --limit gpu1.lan --yes          change one host of the only inventory, without confirmation

@@ -69,7 +69,7 @@ class Resolver:
         """
         repo, quant = name
         host = self._hosts[plan.host]
-        hub = self._hub(host)
+        hub = self.hub(host)
         self.log(f"querying {hub.name} for {repo} {quant}")
         try:
             return self._locked(hub, self._entry(name), revision)
@@ -199,9 +199,9 @@ class Resolver:
 
     def hub_of(self, plan: Plan | None) -> Hub:
         """The hub that a plan's host downloads weights from; without a plan, the first host's."""
-        return self._hub(self._hosts[plan.host] if plan else self._project.hosts[0])
+        return self.hub(self._hosts[plan.host] if plan else self._project.hosts[0])
 
-    def _hub(self, host: HostEntry) -> Hub:
+    def hub(self, host: HostEntry) -> Hub:
         """The hub of a host: its own `hub` setting, then the environment variable, then the public one."""
         settings = read_settings(host.data, (), self._project.root, host.origins)
         named = None if "hub" in host.data else os.environ.get(HUB_VARIABLE)

@@ -66,6 +66,11 @@ def gguf_files(repo: str, quant: str, entry: str, paths: Iterable[str]) -> tuple
     return chosen.paths
 
 
+def gguf_quants(paths: Iterable[str]) -> tuple[str, ...]:
+    """The quantisations among the paths of a repository."""
+    return tuple(sorted({candidate.quant for candidate in _sets(paths)}))
+
+
 def _refuse_incomplete(repo: str, quant: str, chosen: GgufSet, there: set[str]) -> None:
     missing = [path for path in chosen.paths if path not in there]
     if missing:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import re
+import threading
 import time
 import urllib.parse
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import httpx2
 import requests
@@ -24,7 +25,7 @@ from requests.auth import AuthBase
 from rigup import __version__
 from rigup.errors import InputError, Unreachable
 from rigup.lock import LARGEST_FILE
-from rigup.sources.bounded_http import BoundedSession, read_json, time_limit
+from rigup.sources.bounded_http import BoundedSession, BoundExceeded, read_json, time_limit
 from rigup.sources.http_retry import ATTEMPTS, TIMEOUT_S, RetriesExhausted, backoff, get_with_retry, name_of
 
 MOST_PAGES = 1000
@@ -34,6 +35,8 @@ LARGEST_PAGE = 2**23
 LARGEST_ERROR = 2**16
 VALUES_OF_A_PAGE = 500_000
 LISTING_S = 600.0
+LARGEST_PART = 2**22
+RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
 COMMIT = re.compile(r"[0-9a-f]{40}")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 LONGEST_PATH = 4096
@@ -69,6 +72,7 @@ class Hub:
         self.pause = pause
         # An auth object, because requests replaces a plain header with the login from ~/.netrc.
         self.auth = _Bearer(self.address, token) if token is not None else None
+        self._kept = threading.local()
 
     @property
     def name(self) -> str:
@@ -105,6 +109,39 @@ class Hub:
             f"{repo}: {file.path} from {self.name} does not match its checksum after {ATTEMPTS} attempts",
             "bypass any proxy that may alter downloads",
         )
+
+    def part(self, repo: str, commit: str, file: HubFile, start: int, count: int) -> bytes:
+        """`count` bytes of a file from `start`, `LARGEST_PART` at most. Each thread keeps its connection."""
+        if not hasattr(self._kept, "session"):
+            self._kept.session = self._session(LARGEST_PART)
+        session, url = self._kept.session, self.url(repo, commit, file.path)
+
+        def ask() -> requests.Response:
+            wanted = {"Range": f"bytes={start}-{start + count - 1}"}
+            with session.get(url, headers=wanted, timeout=TIMEOUT_S, stream=True) as answer:
+                if answer.status_code == 200 and (start, count) != (0, file.size):
+                    raise BoundExceeded("sends whole files where a part is requested")
+                answer.content  # noqa: B018  read here, so that a failure is tried again
+                return cast(requests.Response, answer)
+
+        try:
+            answer = get_with_retry(ask, self.pause)
+        except RetriesExhausted as problem:
+            raise self._unreachable(repo, problem) from None
+        if not answer.ok:
+            raise self._refusal(answer, repo, commit, file.path)
+        if answer.status_code == 206:
+            sent = RANGE.fullmatch(answer.headers.get("Content-Range", ""))
+            right = sent and (int(sent[1]), int(sent[2]), sent[3]) in (
+                (start, start + count - 1, total) for total in (str(file.size), "*")
+            )
+        else:
+            right = answer.status_code == 200
+        if not right or len(answer.content) != count:
+            raise Unreachable(
+                f"{repo}: {file.path}: the hub at {self.name} sent a different part than requested", self._reach_hint()
+            )
+        return answer.content
 
     def url(self, repo: str, commit: str, path: str) -> str:
         """The download URL of a file."""

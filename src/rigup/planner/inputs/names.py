@@ -16,6 +16,22 @@ from rigup.planner.memory.weights import check_size
 from rigup.rig import Rig
 from rigup.service import Service
 
+_REPO = re.compile(r"(?P<repo>[A-Za-z0-9_][\w.-]*/[A-Za-z0-9_][\w.-]*)(?::(?P<quant>[\w.-]{1,64}))?")
+
+
+class NotInCatalogue(InputError):
+    """Raised for a model that is named by its repository and was not read yet: `rigup lock` does it.
+
+    where: the path to the service's key. repo, quant: as the service names them.
+    """
+
+    def __init__(self, where: str, repo: str, quant: str | None) -> None:
+        super().__init__(
+            f"{where}: {repo} is not in the catalogue yet",
+            "read it from the hub: rigup lock, or rigup model add " + repo,
+        )
+        self.where, self.repo, self.quant = where, repo, quant
+
 
 @dataclass(frozen=True)
 class ResolvedNames:
@@ -58,9 +74,21 @@ def _checkpoints(service: Service, catalogue: Catalogue, where: str) -> tuple[Ch
                 f"{where}.checkpoint: {found[0].repo} holds {found[0].model}, not {service.model}",
                 "name the model or the checkpoint, not both",
             )
+    elif named := _REPO.fullmatch(service.model or ""):
+        return _of_repo(named["repo"], named["quant"] or service.quant, catalogue, where)
     else:
         found = _checkpoints_of_model(service.model or "", catalogue, where)
     return _of_quant(found, service.quant, where)
+
+
+def _of_repo(repo: str, quant: str | None, catalogue: Catalogue, where: str) -> tuple[CheckpointEntry, ...]:
+    """The checkpoints of a repository that a service names in place of a model."""
+    found = tuple(entry for entry in catalogue.checkpoints if entry.repo.lower() == repo.lower())
+    if quant is not None:
+        found = tuple(entry for entry in found if entry.quant.lower() == quant.lower())
+    if not found:
+        raise NotInCatalogue(f"{where}.model", repo, quant)
+    return found
 
 
 def _checkpoints_of_model(name: str, catalogue: Catalogue, where: str) -> tuple[CheckpointEntry, ...]:

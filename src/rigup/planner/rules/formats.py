@@ -10,7 +10,9 @@ from rigup.planner.rules.rule import Complaint, engine_name, refuses, warns
 from rigup.rig import Gpu
 from rigup.units import compute_capability
 
-SCHEME_NAMES = {"gguf": "GGUF", "nvfp4": "NVFP4", "mxfp8": "MXFP8", "bf16": "BF16", "fp8": "FP8", "int4": "INT4"}
+SCHEME_NAMES = {
+    name: name.upper() for name in ("gguf", "nvfp4", "mxfp4", "mxfp8", "bf16", "fp8", "int8", "int4", "int3", "int2")
+}
 
 
 @refuses("weight-format", "the engines' own loaders; GGUF on vLLM: vllm#33229, whose loader was removed in 0.24.0")

@@ -52,7 +52,7 @@ def model(kind: str, share: int) -> Model:
     return Model.model_validate(
         {
             "name": f"{kind} {share}",
-            "architectures": ("Any",),
+            "architectures": ("AnyForCausalLM",),
             "layers": LAYERS,
             "hidden": 4096,
             "attention": entries,

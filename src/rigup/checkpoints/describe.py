@@ -1,0 +1,253 @@
+"""Everything that `rigup model add` finds out about a checkpoint: its model and its entry for the catalogue."""
+
+from __future__ import annotations
+
+import contextvars
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from rigup.catalogue.checkpoint import CheckpointEntry
+from rigup.catalogue.model import Model
+from rigup.checkpoints.byte_source import ByteSource
+from rigup.checkpoints.config import LARGEST, read_config
+from rigup.checkpoints.facts import Extras, Files, Origin, checkpoint_of, is_tied, model_of
+from rigup.checkpoints.gguf_config import gguf_config
+from rigup.checkpoints.gguf_header import GgufHeader, read_gguf_header
+from rigup.checkpoints.maker import read_extras
+from rigup.checkpoints.part_sums import CheckpointSums, sums_of
+from rigup.checkpoints.repository import Repository
+from rigup.checkpoints.safetensors_header import read_safetensors_header
+from rigup.checkpoints.tensor import Tensor
+from rigup.errors import InputError
+from rigup.quantisation import read_scheme
+from rigup.quantisation.gguf import Gguf
+from rigup.quantisation.scheme import Scheme
+from rigup.sources.bounded_http import time_limit
+from rigup.sources.gguf_files import gguf_files, gguf_quants
+from rigup.sources.safetensors_files import INDEX, safetensors_files
+
+CONFIG = "config.json"
+QUANTISATION = "hf_quant_config.json"
+LARGEST_INDEX = 2**26
+MOST_TENSORS = 2_000_000
+READERS = 8
+HEADERS_S = 900.0
+# What repositories put behind the name of a model to say how it is stored.
+STORED = re.compile(
+    r"[-_.]((quantized|dynamic|gguf|gptq|awq|autoround|auto-round|nvfp4|mxfp4|mxfp8|fp4|fp8|bf16|fp16|int4|int8|4bit|8bit"
+    r"|w4a16|w8a8|w8a16|g32|g64|g128|mixed|mix|i1|ud|hf|block|static|pertensor|kv|fp8kv)([-_.]|$))+$",
+    re.IGNORECASE,
+)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Described:
+    """A checkpoint's entry and its model. known: whether the catalogue has the model already."""
+
+    model: Model
+    checkpoint: CheckpointEntry
+    known: bool
+    bytes_read: int
+
+
+def describe(
+    repository: Repository, quant: str | None, models: Mapping[str, Model], name: str | None = None
+) -> Described:
+    """Reads configuration and headers. quant: which GGUF of several. name: of the model, where it is not the
+    repository's without what says how it is stored. models: those of the catalogue, which are kept as they are.
+
+    Raises InputError for what is missing or cannot be right, and Unreachable.
+    """
+    counted = _Counted(repository)
+    weights = any(path.endswith(".safetensors") for path in repository.files)
+    if quant is None and weights:
+        found = _safetensors(counted.repository, name)
+    else:
+        found = _gguf(counted.repository, quant, name)
+    model, checkpoint = found
+    same = next((known for key, known in models.items() if key.lower() == model.name.lower()), None)
+    if same is not None:
+        _check_same(repository, model, same)
+        pruned = same.experts and model.experts < same.experts
+        fewer = {"experts": model.experts, "parameters": model.parameters} if pruned else {}
+        checkpoint = checkpoint.model_copy(update={"model": same.name, **fewer})
+    return Described(same or model, checkpoint, same is not None, counted.bytes)
+
+
+class _Counted:
+    """A repository that counts the bytes read of weight files."""
+
+    def __init__(self, repository: Repository) -> None:
+        self.bytes = 0
+        self.repository = replace(repository, source=self._source)
+        self._of = repository.source
+
+    def _source(self, path: str) -> ByteSource:
+        source = self._of(path)
+
+        def fetch(start: int, count: int) -> bytes:
+            content = source.fetch(start, count)
+            self.bytes += len(content)
+            return content
+
+        return replace(source, fetch=fetch)
+
+
+def _check_same(repository: Repository, model: Model, known: Model) -> None:
+    """Raises InputError where a checkpoint is of another model than its name says."""
+    for key in ("layers", "hidden", "vocab"):
+        ours, theirs = getattr(model, key), getattr(known, key)
+        if ours != theirs:
+            raise InputError(
+                f"{repository.where}: {key} is {ours:,}, but {known.name} of the catalogue has {theirs:,}",
+                "name the model that it is: --model NAME",
+            )
+
+
+def _safetensors(repository: Repository, name: str | None) -> tuple[Model, CheckpointEntry]:
+    index = repository.small(INDEX, LARGEST_INDEX)
+    paths = [path for path in safetensors_files(repository.where, repository.files, index) if _is_weights(path)]
+    content = repository.small(CONFIG, LARGEST)
+    if content is None:
+        raise InputError(
+            f"{repository.where}: weights without a {CONFIG}",
+            "choose a repository that has both: weights and config.json",
+        )
+    config = read_config(content, f"{repository.where}: {CONFIG}")
+    said, where = config.data.get("quantization_config"), config.where
+    said = said or config.text_model.data.get("quantization_config")
+    if not said and (beside := repository.small(QUANTISATION, LARGEST)) is not None:
+        where = f"{repository.where}: {QUANTISATION}"
+        said = read_config(beside, where).data.get("quantization")
+    if said is not None and not isinstance(said, dict):
+        raise InputError(f"{where}: quantization_config: must be a table", "choose another checkpoint of the model")
+    if said and (experts := config.text_model.data.get("expert_dtype")) is not None:
+        said = {**said, "expert_dtype": experts}
+    scheme = read_scheme(said, f"{where}: quantization_config")
+    headers = _each(repository, paths, read_safetensors_header)
+    tensors = [tensor for header in headers for tensor in header]
+    _check_count(repository, tensors)
+    sums = sums_of(repository.where, tensors, config.text_model.layers, scheme, is_tied(config))
+    origin, extras = Origin(repository.label), read_extras(repository)
+    described = _count(paths)
+    model = model_of(name or model_name(repository.name), config, sums, origin, described, extras)
+    files = Files(sum(repository.files[path] for path in paths), len(paths), described=described)
+    return model, _entry(repository, quant_name(scheme), model.name, scheme, files, sums, origin, extras)
+
+
+def _gguf(repository: Repository, quant: str | None, name: str | None) -> tuple[Model, CheckpointEntry]:
+    quant = quant or _only_quant(repository)
+    paths = gguf_files(repository.where, quant, "", repository.files)
+    quant = gguf_quants(paths)[0]
+    headers = _each(repository, paths, read_gguf_header)
+    first = headers[0]
+    tensors = [tensor for header in headers for tensor in header.tensors]
+    _check_count(repository, tensors)
+    _check_split(repository, first, paths, len(tensors))
+    whole = replace(first, tensors=tuple(tensors))
+    from_file = gguf_config(whole, f"{repository.where}: {paths[0]}")
+    content = repository.small(CONFIG, LARGEST)
+    # A config.json of the repository says more than the file: state types, draft layers.
+    beside = read_config(content, f"{repository.where}: {CONFIG}") if content is not None else None
+    config = from_file if beside is None or not beside.text_model.has("hidden_size") else beside
+    layers = from_file.layers
+    sums = sums_of(repository.where, tensors, layers, Gguf(), tied=False)
+    origin = Origin(repository.label, CONFIG if config is beside else f"{paths[0]}: metadata")
+    extras = read_extras(repository)
+    described = paths[0] if len(paths) == 1 else _count(paths)
+    model = model_of(name or model_name(repository.name), config, sums, origin, described, extras)
+    size = sum(repository.files[path] for path in paths)
+    files = Files(size, len(paths), paths[0], described)
+    return model, _entry(repository, quant, model.name, Gguf(), files, sums, origin, extras)
+
+
+def _entry(
+    repository: Repository,
+    quant: str,
+    model: str,
+    scheme: Scheme,
+    files: Files,
+    sums: CheckpointSums,
+    origin: Origin,
+    extras: Extras,
+) -> CheckpointEntry:
+    more: dict[str, Any] = {"revision_seen": repository.revision, "notes": extras.notes}
+    if extras.license:
+        more["license"] = extras.license
+    return checkpoint_of(repository.name, quant, model, scheme.catalogue, files, sums, origin, **more)
+
+
+def _each(repository: Repository, paths: Sequence[str], read: Callable[[ByteSource], T]) -> list[T]:
+    """What is read of each file, some of them at once, within a time limit for all."""
+    with time_limit(HEADERS_S), ThreadPoolExecutor(READERS) as pool:
+        waiting = [pool.submit(contextvars.copy_context().run, read, repository.source(path)) for path in paths]
+        try:
+            return [each.result() for each in waiting]
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _check_count(repository: Repository, tensors: Sequence[Tensor]) -> None:
+    if len(tensors) > MOST_TENSORS:
+        raise InputError(f"{repository.where}: more than {MOST_TENSORS:,} tensors", "choose another checkpoint")
+    names: set[str] = set()
+    for tensor in tensors:
+        if tensor.name in names:
+            raise InputError(f"{repository.where}: {tensor.name[:80]} is in two files", "choose another checkpoint")
+        names.add(tensor.name)
+
+
+def _check_split(repository: Repository, first: GgufHeader, paths: Sequence[str], count: int) -> None:
+    """Raises InputError where the first shard names another count of tensors than all shards have."""
+    said = first.metadata.get("split.tensors.count")
+    if len(paths) > 1 and said is not None and said != count:
+        raise InputError(
+            f"{repository.where}: {paths[0]}: split.tensors.count is {said}, but the shards have {count:,} tensors",
+            "choose another revision: this one is damaged",
+        )
+
+
+def _only_quant(repository: Repository) -> str:
+    quants = gguf_quants(repository.files)
+    if len(quants) == 1:
+        return quants[0]
+    if quants:
+        raise InputError(
+            f"{repository.where}: {len(quants)} quantisations; name one",
+            f"rigup model add {repository.name}:{quants[0]}; choose from: {', '.join(quants[:30])}",
+        )
+    if CONFIG in repository.files:
+        raise InputError(
+            f"{repository.where}: a {CONFIG} without weights", "choose a repository with safetensors or GGUF"
+        )
+    raise InputError(
+        f"{repository.where}: neither safetensors nor GGUF weights", "choose a repository with safetensors or GGUF"
+    )
+
+
+def _is_weights(path: str) -> bool:
+    return path.endswith(".safetensors")
+
+
+def _count(paths: Iterable[str]) -> str:
+    names = list(paths)
+    return names[0] if len(names) == 1 else f"{len(names)} files"
+
+
+def model_name(repo: str) -> str:
+    """The name of the model in a repository's name: without its owner and without how it is stored."""
+    name = repo.rpartition("/")[2]
+    return STORED.sub("", name) or name
+
+
+def quant_name(scheme: Scheme) -> str:
+    """What users call the quantisation: BF16, FP8, NVFP4, GPTQ-INT4-g128."""
+    kind, _, rest = scheme.catalogue.partition("_")
+    group = f"-{rest}" if rest.startswith("g") and rest[1:].isdigit() else ""
+    method = {"gptq": "GPTQ-", "awq": "AWQ-", "auto-round": "AutoRound-"}.get(scheme.engine_name, "")
+    return f"{method}{kind.upper()}{group}"

@@ -1,0 +1,166 @@
+"""From what a repository says to the catalogue's entries: a Model, and a CheckpointEntry with its table of bytes."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import ValidationError
+
+from rigup.catalogue.checkpoint import CheckpointEntry
+from rigup.catalogue.known_parsers import parsers_of
+from rigup.catalogue.model import Model
+from rigup.checkpoints.config import HINT, Config
+from rigup.checkpoints.layers import read_layers
+from rigup.checkpoints.mixture import mixture
+from rigup.checkpoints.part_sums import CheckpointSums, PartSums, tensor_bytes
+from rigup.errors import InputError
+
+SAMPLING = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
+NON_COMMERCIAL = re.compile(r"non-?commercial|\bnc\b|research-only|cc-by-nc", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where figures are from, for `sources`: "Qwen/Qwen3-8B@0123456789ab"; name: of the model, by default."""
+
+    label: str
+    config_file: str = "config.json"
+
+    @property
+    def config(self) -> str:
+        """The configuration."""
+        return f"{self.label}: {self.config_file}"
+
+    def headers(self, what: str) -> str:
+        """The headers of weight files."""
+        return f"{self.label}: headers of {what}"
+
+
+@dataclass(frozen=True)
+class Extras:
+    """What other files say: the maker's sampling, the licence, what to watch for."""
+
+    sampling: dict[str, float] = field(default_factory=dict)
+    license: str = ""
+    sources: dict[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def model_of(name: str, config: Config, sums: CheckpointSums, origin: Origin, files: str, extras: Extras) -> Model:
+    """The model that a configuration and the headers of its weights describe.
+
+    Raises InputError naming the key of the configuration that is missing or cannot be right.
+    """
+    text, known = config.text_model, parsers_of(name)
+    feed_forward = mixture(text)
+    tied = is_tied(config)
+    weights = sums.weights
+    fields: dict[str, Any] = {
+        "name": name,
+        **_identity(config, text),
+        "layers": text.layers,
+        "hidden": text.hidden,
+        "attention": read_layers(text),
+        "vocab": text.number("vocab_size"),
+        "context": text.number("max_position_embeddings", "n_positions", "max_sequence_length"),
+        **feed_forward,
+        "tied_embeddings": tied,
+        "parameters": weights.body,
+        "active_parameters": active(weights, feed_forward),
+        "reference_bits": 16,
+        "license": extras.license,
+        "commercial": not NON_COMMERCIAL.search(extras.license),
+        "sampling": extras.sampling,
+        "parsers": known.by_engine if known else {},
+    }
+    read = origin.headers(files)
+    fields["sources"] = {
+        "layers": f"{origin.config}, which gives the other sizes too",
+        "attention": origin.config,
+        "context": f"{origin.config}: max_position_embeddings",
+        "parameters": f"{read}: without draft layers and vision",
+        "active_parameters": f"{read}: {feed_forward.get('experts_per_token', 'all')} experts, without the embeddings"
+        if feed_forward.get("experts")
+        else f"{read}: without the embeddings",
+        **({"parsers": "; ".join(known.sources.values())} if known else {}),
+        **extras.sources,
+    }
+    try:
+        return Model(**fields)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        raise InputError(f"{config.where}: {key}: {first['msg'][:160]}", HINT) from None
+
+
+def is_tied(config: Config) -> bool:
+    """Whether the output head is the embeddings."""
+    text = config.text_model
+    default = config.flag("tie_word_embeddings", default=text.text("model_type").startswith("gemma"))
+    return text.flag("tie_word_embeddings", default=default)
+
+
+def active(weights: PartSums, feed_forward: dict[str, int]) -> int:
+    """Weights that one token goes through: a share of the experts, all else, and the output head, tied or not."""
+    idle = 0.0
+    if experts := feed_forward.get("experts"):
+        idle = weights.of("experts") * (1 - feed_forward["experts_per_token"] / experts)
+    embedding = weights.whole["embedding"] if weights.whole["head"] else 0
+    return max(1, round(weights.body - idle - embedding))
+
+
+def _identity(config: Config, text: Config) -> dict[str, Any]:
+    """What engines are asked for."""
+    named = _architecture(config, text)
+    return {"architectures": (named,)} if named else {"gguf_architecture": text.text("model_type")}
+
+
+def _architecture(config: Config, text: Config) -> str:
+    for table in (config, text):
+        named = table.data.get("architectures")
+        if isinstance(named, list) and named and isinstance(named[0], str) and len(named[0]) < 100:
+            return named[0]
+    return ""
+
+
+@dataclass(frozen=True)
+class Files:
+    """The weight files of a checkpoint: their bytes in all, how many, and the one that an engine is pointed at."""
+
+    bytes: int
+    count: int
+    entry: str = ""
+    described: str = "the weight files"
+
+
+def checkpoint_of(
+    repo: str, quant: str, model: str, scheme: str, files: Files, sums: CheckpointSums, origin: Origin, **more: Any
+) -> CheckpointEntry:
+    """The entry of the catalogue, with its bytes by tensor. scheme: as the catalogue names it.
+
+    more: further fields. Raises InputError for a name that a catalogue cannot have.
+    """
+    scope = "all" if scheme in ("gguf", "bf16") else "experts" if sums.experts_only else "linear"
+    fields: dict[str, Any] = {
+        "repo": repo,
+        "model": model,
+        "quant": quant,
+        "scheme": scheme,
+        "scope": scope,
+        "bytes": files.bytes,
+        "bytes_exact": True,
+        "shards": files.count,
+        "entry": files.entry,
+        "tensors": tensor_bytes(sums.bytes),
+        **more,
+    }
+    sources = {"bytes": f"{origin.label}: sizes of {files.described}", "tensors": origin.headers(files.described)}
+    fields["sources"] = {**sources, **more.get("sources", {})}
+    try:
+        return CheckpointEntry(**fields)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        raise InputError(f"{repo} {quant}: {key}: {first['msg'][:160]}", "rename it, or choose another one") from None

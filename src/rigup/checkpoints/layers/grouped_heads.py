@@ -1,0 +1,82 @@
+"""Full, sliding and chunked attention with grouped heads, as most models say it: layer_types, or keys of the family.
+
+Sources: transformers 5.23.0, the configuration classes of the families named here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rigup.checkpoints.config import Config
+from rigup.checkpoints.layers.layer import Layer
+
+FULL, SLIDING, CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
+ALIASES = {"attention": FULL, "global": FULL, "global_attention": FULL, "local": SLIDING, "local_attention": SLIDING}
+# Where transformers' class has a pattern of its own: every n-th layer is full.
+PATTERNS = {"gemma2": 2, "gemma2_text": 2, "gemma3_text": 6, "gemma3": 6, "cohere2": 4}
+CHUNKED_EVERY = 4
+# Families whose class always has an output gate.
+GATED = ("qwen3_next", "muse_glimmer_text")
+
+
+def read(config: Config) -> list[Layer]:
+    """Every layer."""
+    return [layer(config, kind, number) for number, kind in enumerate(kinds(config))]
+
+
+def kinds(config: Config) -> list[str]:
+    """What each layer is."""
+    layers = config.layers
+    if config.has("layer_types"):
+        return [ALIASES.get(kind, kind) for kind in config.each_layer("layer_types", str)[:layers]]
+    if config.has("hybrid_layer_pattern"):  # MiMo V2: 1 is a window
+        pattern = config.each_layer("hybrid_layer_pattern", int)[:layers]
+        return [SLIDING if value == 1 else FULL for value in pattern]
+    if config.has("attention_chunk_size") and not config.has("sliding_window"):  # Llama 4
+        every = config.number("no_rope_layer_interval", default=CHUNKED_EVERY)
+        return [FULL if (number + 1) % every == 0 else CHUNKED for number in range(layers)]
+    if not config.has("sliding_window") or not config.flag("use_sliding_window", default=True):
+        return [FULL] * layers
+    every = config.number("sliding_window_pattern", default=PATTERNS.get(config.text("model_type"), 0), least=0)
+    if not every:
+        return [SLIDING] * layers
+    return [FULL if (number + 1) % every == 0 else SLIDING for number in range(layers)]
+
+
+def layer(config: Config, kind: str, number: int) -> Layer:
+    """One layer of a kind."""
+    if config.has("num_kv_shared_layers") and config.number("num_kv_shared_layers", least=0):
+        raise config.wrong("num_kv_shared_layers", "rigup cannot count layers that use the cache of another layer")
+    if kind == FULL:
+        return "full", heads(config, number)
+    if kind == SLIDING:
+        return "sliding_window", {**heads(config, number, sliding=True), "window": config.number("sliding_window")}
+    if kind == CHUNKED:
+        return "chunked_local", {**heads(config, number), "chunk": config.number("attention_chunk_size")}
+    raise config.wrong("layer_types", f"rigup does not know layers of type {kind[:40]!r}")
+
+
+def heads(config: Config, number: int, sliding: bool = False) -> dict[str, Any]:
+    """Heads and their widths; some families have others in their windows, or in their full layers."""
+    count = config.number("num_attention_heads", "n_head", "n_heads")
+    if config.has("num_attention_heads_per_layer"):
+        count = config.each_layer("num_attention_heads_per_layer", int)[number]
+    kv_heads = config.number("num_key_value_heads", "num_kv_heads", "n_head_kv", default=count)
+    width = config.number("head_dim", "attention_head_dim", default=config.hidden // count)
+    value = config.number("v_head_dim", default=width)
+    if sliding:
+        count = config.number("swa_num_attention_heads", default=count)
+        kv_heads = config.number("swa_num_key_value_heads", default=kv_heads)
+        width = config.number("swa_head_dim", default=width)
+        value = config.number("swa_v_head_dim", default=value)
+    elif config.has("global_head_dim"):  # Gemma 4
+        width = value = config.number("global_head_dim")
+        kv_heads = config.number("num_global_key_value_heads", default=kv_heads)
+    found: dict[str, Any] = {"heads": count, "kv_heads": kv_heads, "head_dim": width}
+    if value != width:
+        found["value_dim"] = value
+    if not sliding and config.flag("attention_k_eq_v"):
+        found["keys_are_values"] = True
+    if config.flag("attn_output_gate") or config.text("model_type") in GATED:
+        found["gated"] = True
+    return found

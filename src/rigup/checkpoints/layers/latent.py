@@ -1,0 +1,42 @@
+"""Multi-head latent attention, with or without an indexer: DeepSeek V2 to V3.2, GLM 5, Kimi K2, Mistral 4."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rigup.checkpoints.config import Config
+from rigup.checkpoints.layers.layer import Layer
+
+
+def read(config: Config) -> list[Layer] | None:
+    """Every layer, where the model compresses keys and values and has no other kind of layer."""
+    if not config.has("kv_lora_rank") or config.has("linear_attn_config"):
+        return None
+    if config.has("layer_types") and (other := [kind for kind in config.data["layer_types"] if "linear" in str(kind)]):
+        raise config.wrong(
+            "layer_types", f"rigup does not know layers of type {other[0][:40]!r} beside latent attention"
+        )
+    fields = latent(config)
+    if not config.has("index_head_dim"):
+        return [("latent", fields)] * config.layers
+    indexer = {
+        "index_heads": config.number("index_n_heads"),
+        "index_dim": config.number("index_head_dim"),
+    }
+    own: Layer = ("latent_indexed", {**fields, **indexer})
+    shared: Layer = ("latent_indexed", {**fields, **indexer, "index_shared": True})
+    if not config.has("indexer_types"):
+        return [own] * config.layers
+    return [shared if kind == "shared" else own for kind in config.each_layer("indexer_types", str)[: config.layers]]
+
+
+def latent(config: Config) -> dict[str, Any]:
+    """The ranks and widths."""
+    return {
+        "heads": config.number("num_attention_heads"),
+        "kv_rank": config.number("kv_lora_rank"),
+        "rope_dim": config.number("qk_rope_head_dim", least=0),
+        "query_rank": config.number("q_lora_rank", default=0),
+        "nope_dim": config.number("qk_nope_head_dim"),
+        "value_dim": config.number("v_head_dim"),
+    }

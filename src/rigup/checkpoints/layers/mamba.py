@@ -1,0 +1,68 @@
+"""State space layers beside attention: Nemotron-H (a pattern of letters, or a list), Granite 4, Jamba (periods)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rigup.checkpoints.config import Config
+from rigup.checkpoints.layers.grouped_heads import heads
+from rigup.checkpoints.layers.layer import Layer, state_bits
+
+LETTERS = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
+
+
+def read(config: Config) -> list[Layer] | None:
+    """Every layer, where the model has state space layers."""
+    if config.has("attn_layer_period"):
+        return _jamba(config)
+    if not config.has("hybrid_override_pattern", "layers_block_type", "mamba_d_state", "mamba_n_heads"):
+        return None
+    return [_layer(config, kind, number) for number, kind in enumerate(kinds(config))]
+
+
+def kinds(config: Config) -> list[str]:
+    """What each layer is: mamba, attention, mlp or moe."""
+    layers = config.layers
+    if config.has("hybrid_override_pattern"):
+        return [LETTERS.get(letter, letter) for letter in config.each_layer("hybrid_override_pattern", str)[:layers]]
+    key = "layers_block_type" if config.has("layers_block_type") else "layer_types"
+    if not config.has(key):
+        raise config.wrong(key, "missing: which layers keep a state cannot be known")
+    return [kind.removesuffix("_attention") for kind in config.each_layer(key, str)[:layers]]
+
+
+def _layer(config: Config, kind: str, number: int) -> Layer:
+    if kind in ("attention", "full"):
+        return "full", heads(config, number)
+    if kind in ("mlp", "moe"):
+        return "none", {}
+    if kind in ("mamba", "mamba2"):
+        return "mamba2", _mamba2(config)
+    raise config.wrong("layers_block_type", f"rigup does not know layers of type {kind[:40]!r}")
+
+
+def _mamba2(config: Config) -> dict[str, Any]:
+    return {
+        "heads": config.number("mamba_num_heads", "mamba_n_heads"),
+        "head_dim": config.number("mamba_head_dim", "mamba_d_head"),
+        "state": config.number("ssm_state_size", "mamba_d_state"),
+        "groups": config.number("n_groups", "mamba_n_groups"),
+        "convolution": config.number("conv_kernel", "mamba_d_conv"),
+        "state_bits": state_bits(config, "mamba_ssm_cache_dtype"),
+    }
+
+
+def _jamba(config: Config) -> list[Layer]:
+    rank = config.data.get("mamba_dt_rank")
+    step = -(-config.hidden // 16) if rank in (None, "auto") else config.number("mamba_dt_rank")
+    mamba: Layer = (
+        "mamba",
+        {
+            "channels": config.hidden * config.number("mamba_expand"),
+            "state": config.number("mamba_d_state"),
+            "step_rank": step,
+            "convolution": config.number("mamba_d_conv"),
+        },
+    )
+    period, offset = config.number("attn_layer_period"), config.number("attn_layer_offset", least=0)
+    return [("full", heads(config, number)) if number % period == offset else mamba for number in range(config.layers)]

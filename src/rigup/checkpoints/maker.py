@@ -1,0 +1,56 @@
+"""What a maker says besides the shapes: advice on sampling, the licence, whether there is a chat template."""
+
+from __future__ import annotations
+
+import re
+
+from rigup.checkpoints.config import read_config
+from rigup.checkpoints.facts import SAMPLING, Extras
+from rigup.checkpoints.repository import Repository
+
+GENERATION = "generation_config.json"
+CARD = "README.md"
+LARGEST_CARD = 2**20
+LARGEST_JSON = 2**22
+FRONT = re.compile(r"\A---\s*\n(.{0,20000}?)\n---", re.DOTALL)
+LICENSE = re.compile(r"^license(?:_name)?:[ \t]*['\"]?([A-Za-z0-9][\w.+ -]{0,60})", re.MULTILINE)
+TEMPLATES = ("chat_template.jinja", "chat_template.json")
+
+
+def read_extras(repository: Repository) -> Extras:
+    """Sampling and licence where they are said, each with its source. Raises InputError for a file that is damaged."""
+    sampling: dict[str, float] = {}
+    sources: dict[str, str] = {}
+    content = repository.small(GENERATION, LARGEST_JSON)
+    if content is not None:
+        said = read_config(content, f"{repository.where}: {GENERATION}").data
+        sampling = {key: said[key] for key in SAMPLING if _is_sampling(said.get(key))}
+        if sampling:
+            sources["sampling"] = f"{repository.label}: {GENERATION}"
+    license_name = _license(repository)
+    if license_name:
+        sources["license"] = f"{repository.label}: {CARD}"
+    return Extras(sampling, license_name, sources, _notes(repository))
+
+
+def _is_sampling(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 1000
+
+
+def _license(repository: Repository) -> str:
+    """The licence of the model card; a name of the maker's own goes before "other"."""
+    if repository.files.get(CARD, LARGEST_CARD + 1) > LARGEST_CARD:
+        return ""
+    front = FRONT.match(repository.content(CARD).decode(errors="replace").replace("\r\n", "\n"))
+    names = LICENSE.findall(front[1]) if front else []
+    return next((name.strip() for name in reversed(names) if name.strip() != "other"), "")
+
+
+def _notes(repository: Repository) -> tuple[str, ...]:
+    """What to watch for: without a template there are no chat requests."""
+    tokenizer = "tokenizer_config.json"
+    if tokenizer not in repository.files or any(path in repository.files for path in TEMPLATES):
+        return ()
+    if repository.files[tokenizer] <= LARGEST_JSON and b'"chat_template"' in repository.content(tokenizer):
+        return ()
+    return ("there is no chat template: engines answer completions, not chat requests",)

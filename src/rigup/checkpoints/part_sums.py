@@ -1,0 +1,87 @@
+"""Sums over the tensors of a checkpoint, by the part of the model that they belong to: bytes, and weights."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from rigup.checkpoints.places import WHOLE, place_of
+from rigup.checkpoints.tensor import Tensor
+from rigup.errors import InputError
+from rigup.quantisation.scheme import Scheme
+from rigup.tensor_bytes import LayerTensors, TensorBytes
+
+WIDE = frozenset(("BF16", "F16", "F32", "F64"))
+
+
+@dataclass
+class PartSums:
+    """Of one quantity. whole: by part outside of layers. layers: by part, for each layer."""
+
+    whole: Counter[str] = field(default_factory=Counter)
+    layers: list[Counter[str]] = field(default_factory=list)
+
+    @property
+    def body(self) -> int:
+        """Everything that an engine loads for text: neither draft layers nor vision."""
+        outside = self.whole["embedding"] + self.whole["head"] + self.whole["norms"]
+        return outside + sum(sum(layer.values()) for layer in self.layers)
+
+    def of(self, part: str) -> int:
+        """One part in all layers."""
+        return sum(layer[part] for layer in self.layers)
+
+
+@dataclass(frozen=True)
+class CheckpointSums:
+    """Bytes and weights of a checkpoint. experts_only: whether attention is kept in 16 bits or more."""
+
+    bytes: PartSums
+    weights: PartSums
+    experts_only: bool
+
+
+def sums_of(where: str, tensors: Iterable[Tensor], layers: int, scheme: Scheme, tied: bool) -> CheckpointSums:
+    """The sums. layers: of the model, without draft layers. tied: whether a head of its own is not loaded.
+
+    Raises InputError, beginning with `where`, where a layer has no tensors, or there are no embeddings.
+    """
+    sizes = PartSums(Counter(), [Counter() for _ in range(layers)])
+    weights = PartSums(Counter(), [Counter() for _ in range(layers)])
+    narrow = 0
+    for tensor in tensors:
+        place = place_of(tensor.name, layers)
+        if place.part == "head" and tied:
+            continue
+        counts = (
+            (sizes.whole, weights.whole)
+            if place.layer is None
+            else (sizes.layers[place.layer], weights.layers[place.layer])
+        )
+        counts[0][place.part] += tensor.bytes
+        counts[1][place.part] += scheme.weights(tensor.name, tensor.dtype, tensor.elements)
+        narrow += place.part == "attention" and len(tensor.shape) == 2 and tensor.dtype not in WIDE
+    empty = [number for number, layer in enumerate(sizes.layers) if not layer]
+    if empty:
+        raise InputError(
+            f"{where}: layer {empty[0]} of {layers} has no tensors", "choose a checkpoint with all of its weights"
+        )
+    if not sizes.whole["embedding"]:
+        raise InputError(f"{where}: there are no embeddings", "choose a checkpoint with all of its weights")
+    return CheckpointSums(sizes, weights, not narrow)
+
+
+def tensor_bytes(sums: PartSums) -> TensorBytes:
+    """The table of a checkpoint's entry: equal layers together."""
+    alike: dict[tuple[tuple[str, int], ...], list[int]] = {}
+    for number, layer in enumerate(sums.layers):
+        alike.setdefault(tuple(sorted(layer.items())), []).append(number)
+    entries = tuple(_entry(parts, numbers) for parts, numbers in alike.items())
+    return TensorBytes(**{part: sums.whole[part] for part in WHOLE}, layers=entries)
+
+
+def _entry(parts: tuple[tuple[str, int], ...], numbers: list[int]) -> LayerTensors:
+    fields: dict[str, Any] = {part: count for part, count in parts if count}
+    return LayerTensors(layers=tuple(numbers), **fields)

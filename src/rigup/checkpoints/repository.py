@@ -1,0 +1,105 @@
+"""A repository of a checkpoint: on a hub at one commit, or a folder or a GGUF file on this machine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rigup.checkpoints.byte_source import ByteSource, hub_file, local_file
+from rigup.errors import InputError
+from rigup.plain_values import quoted
+from rigup.regular_files import MAY_READ, is_absent, read_bytes
+from rigup.sources.gguf_files import SPLIT
+from rigup.sources.hub import Hub
+from rigup.units import bytes_text
+
+MOST_FILES = 10_000
+REPO = re.compile(r"[A-Za-z0-9_][\w.-]*/[A-Za-z0-9_][\w.-]*")
+LOCAL = "local"
+
+
+@dataclass(frozen=True)
+class Repository:
+    """name: "org/model", as the catalogue has it. where: how messages begin. label: in sources, with the revision.
+
+    files: size in bytes by path. content: of a small file. source: a file to read parts of.
+    """
+
+    name: str
+    where: str
+    label: str
+    revision: str | None
+    files: Mapping[str, int]
+    content: Callable[[str], bytes]
+    source: Callable[[str], ByteSource]
+
+    def small(self, path: str, most: int) -> bytes | None:
+        """The content of a file that may be absent. Raises InputError for one that is larger than `most` bytes."""
+        if path not in self.files:
+            return None
+        if self.files[path] > most:
+            size = bytes_text(self.files[path])
+            raise InputError(
+                f"{self.where}: {path}: {size} are more than the limit of {bytes_text(most)}",
+                "choose another revision: this one is damaged",
+            )
+        return self.content(path)
+
+
+def hub_repository(hub: Hub, repo: str, revision: str) -> Repository:
+    """A repository of a hub. Raises InputError for one that is missing or gated, and Unreachable."""
+    commit = hub.commit(repo, revision)
+    files = hub.files(repo, commit)
+    return Repository(
+        repo,
+        repo,
+        f"{repo}@{commit[:12]}",
+        commit,
+        {path: file.size for path, file in files.items()},
+        lambda path: hub.content(repo, commit, files[path]),
+        lambda path: hub_file(hub, repo, commit, files[path]),
+    )
+
+
+def local_repository(path: Path, repo: str | None) -> Repository:
+    """A folder, or one GGUF file and the shards beside it. repo: the name in the catalogue, by default local/NAME.
+
+    Raises InputError where it cannot be read.
+    """
+    if is_absent(path):
+        raise InputError(f"{path}: does not exist", "check the path; a repository of the hub is written org/name")
+    folder = path if path.is_dir() else path.parent
+    name = re.sub(r"[^\w.-]+", "-", path.resolve().name.removesuffix(".gguf")).lstrip("-.")
+    try:
+        found = sorted(each for each in folder.iterdir() if each.is_file())
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}", MAY_READ) from None
+    if path != folder:
+        split = SPLIT.fullmatch(path.name.removesuffix(".gguf"))
+        stem = split["stem"] if split else None
+        found = [each for each in found if each == path or (stem and each.name.startswith(f"{stem}-"))]
+        name = stem or name
+    if len(found) > MOST_FILES:
+        raise InputError(f"{path}: more than {MOST_FILES:,} files", "name the folder of one checkpoint")
+    return Repository(
+        repo or f"{LOCAL}/{name or 'model'}",
+        str(path),
+        str(path),
+        None,
+        {each.name: each.stat().st_size for each in found},
+        lambda file: read_bytes(folder / file),
+        lambda file: local_file(folder / file),
+    )
+
+
+def repo_and_quant(text: str) -> tuple[str, str | None]:
+    """The parts of "org/model:Q8_0". Raises InputError for what is not a name of a repository."""
+    repo, colon, quant = text.partition(":")
+    if not REPO.fullmatch(repo) or ".." in repo or (colon and not re.fullmatch(r"[\w.-]{1,64}", quant)):
+        raise InputError(
+            f"{quoted(text)} is neither a repository nor a file or folder here",
+            "write org/name or org/name:QUANTISATION, or the path of a folder or a .gguf file",
+        )
+    return repo, quant or None

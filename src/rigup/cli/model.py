@@ -1,0 +1,143 @@
+"""`rigup model`: reads a checkpoint's own files and writes its model and checkpoint into the fleet's catalogue."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rigup.errors import InputError
+
+if TYPE_CHECKING:
+    from rigup.checkpoints.describe import Described
+    from rigup.checkpoints.repository import Repository
+    from rigup.project.inventory_edit import FileEdit
+
+SCHEMA = 1
+
+EPILOG = """\
+examples:
+  rigup model add Qwen/Qwen3-235B-A22B-GPTQ-Int4
+  rigup model add unsloth/gpt-oss-120b-GGUF:Q8_0      one quantisation of several
+  rigup model add ~/models/my-finetune --repo me/my-finetune
+  rigup model add /models/x-Q4_K_M.gguf --model Qwen3-8B
+  rigup model add org/name --revision v1.1 --json
+
+`add` reads config.json and the headers of the weight files, a few MB in all; no weights are downloaded. The hub is
+HF_ENDPOINT, or the public one. Then `rigup plan` knows the model, and `rigup lock` pins its files.
+
+exit codes: 0 written or unchanged, 2 usage error or a checkpoint that cannot be read, 130 cancelled
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the subcommands of `rigup model`."""
+    verbs = parser.add_subparsers(dest="model_verb", metavar="add", required=True)
+    add = verbs.add_parser(
+        "add",
+        help="write the model and the checkpoint of a repository, folder or GGUF file into catalogue/",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add.add_argument("checkpoint", metavar="REPO[:QUANT]|FOLDER|FILE.gguf", help="read this checkpoint")
+    add.add_argument("--model", metavar="NAME", help="name the model (default: from the repository's name)")
+    add.add_argument("--repo", metavar="ORG/NAME", help="name the repository that a folder or file is from")
+    add.add_argument("--revision", metavar="REV", default="main", help="read this branch, tag or commit (default main)")
+    add.add_argument("--fleet", metavar="DIR", default=".", help="write to catalogue/ in DIR (default .)")
+    add.add_argument("--hub-token-file", metavar="FILE", help="send the token in FILE to the hub")
+    add.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Reads the checkpoint and writes what is new."""
+    from rigup.catalogue.catalogue import load_catalogue
+    from rigup.checkpoints.describe import describe
+    from rigup.lockfile.catalogue_files import catalogue_edits, write_entries
+    from rigup.regular_files import user_path
+
+    root = user_path(args.fleet, "--fleet")
+    if not root.is_dir():
+        raise InputError(f"--fleet: {args.fleet}: not a folder", "name the folder of your fleet")
+    catalogue = load_catalogue(root)
+    _check_name(args.model)
+    repository, quant = _repository(args)
+    found = describe(repository, quant, catalogue.models_by_name, args.model)
+    changes = catalogue_edits(root, found)
+    write_entries(root, changes)
+    _show(args, root, found, changes)
+    return 0
+
+
+def _check_name(name: str | None) -> None:
+    if name is not None and (not name.isprintable() or not 0 < len(name) <= 120 or name.strip() != name):
+        raise InputError("--model: not a name", "write a short name in printable characters")
+
+
+def _repository(args: argparse.Namespace) -> tuple[Repository, str | None]:
+    """What is read, and which quantisation of it; a path that exists goes before a repository of that name."""
+    import os
+
+    from rigup.checkpoints.repository import REPO, hub_repository, local_repository, repo_and_quant
+    from rigup.project.settings import hub_address, read_secret
+    from rigup.regular_files import user_path
+    from rigup.settings import HUB
+    from rigup.sources.hub import Hub
+
+    if args.repo is not None and not REPO.fullmatch(args.repo):
+        raise InputError(f"--repo: {args.repo[:60]!r} is not a repository", "write org/name")
+    path = user_path(args.checkpoint, "checkpoint")
+    looks_local = args.checkpoint.startswith((".", "/", "~")) or args.checkpoint.endswith(".gguf")
+    if looks_local or path.is_dir():
+        return local_repository(path, args.repo), _quant_of(path)
+    repo, quant = repo_and_quant(args.checkpoint)
+    token = read_secret(Path.cwd(), "--hub-token-file", args.hub_token_file) if args.hub_token_file else None
+    address = hub_address("HF_ENDPOINT", os.environ.get("HF_ENDPOINT") or HUB)
+    hub = Hub(address, token)
+    print(f"querying {hub.name} for {repo}", file=sys.stderr)
+    return hub_repository(hub, repo, args.revision), quant
+
+
+def _quant_of(path: Path) -> str | None:
+    """The quantisation that the name of a GGUF file says."""
+    from rigup.sources.gguf_files import gguf_quants
+
+    return gguf_quants([path.name])[0] if path.name.endswith(".gguf") else None
+
+
+def as_json(root: Path, found: Described, changes: list[FileEdit]) -> dict[str, Any]:
+    """The result for scripts. Within a schema, keys are only added."""
+    from rigup.checkpoints.entry_text import plain_values
+
+    return {
+        "schema": SCHEMA,
+        "model": plain_values(found.model),
+        "model_known": found.known,
+        "checkpoint": plain_values(found.checkpoint),
+        "bytes_read": found.bytes_read,
+        "files": [{"path": str(change.path.relative_to(root)), "action": change.action} for change in changes],
+    }
+
+
+def _show(args: argparse.Namespace, root: Path, found: Described, changes: list[FileEdit]) -> None:
+    from rigup.units import bytes_text
+
+    if args.json:
+        print(json.dumps(as_json(root, found, changes), indent=1))
+        return
+    model, entry = found.model, found.checkpoint
+    print(f"{model.name}: {_billions(model.parameters)} parameters, {_billions(model.active_parameters)} active")
+    print(f"  {model.attention_shape}; context {model.context:,}")
+    print(f"{entry.label}: {bytes_text(entry.bytes)} in {entry.shards} file{'' if entry.shards == 1 else 's'}")
+    print(f"  read {bytes_text(found.bytes_read)} of headers")
+    for note in entry.notes:
+        print(f"  note: {note}")
+    for change in changes:
+        print(f"{change.path}: {change.action}")
+    if not changes:
+        print("catalogue/: nothing to change")
+
+
+def _billions(count: int) -> str:
+    return f"{count / 1e9:,.1f} billion"

@@ -1,0 +1,33 @@
+"""AWQ: "quant_method": "awq" with bits and group_size. Source: vLLM 0.33.0 quantization/awq.py, awq_marlin.py."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from rigup.quantisation.grouped_integers import BITS, GROUPS, GroupedIntegers, unquantised
+from rigup.quantisation.scheme import StoredPart, exclusions, number, plain
+
+
+@dataclass(frozen=True)
+class Awq(GroupedIntegers):
+    """Packed by outputs."""
+
+    engine_name: ClassVar[str] = "awq"
+
+    def stored(self, module: str, rows: int, columns: int) -> tuple[StoredPart, ...]:
+        """Words along the outputs, without an index of groups."""
+        if unquantised(module) or module in self.excluded:
+            return plain(rows, columns)
+        return self.packed_by_outputs(rows, columns)
+
+
+def read(config: Mapping[str, Any]) -> Awq | None:
+    """The scheme, where the configuration is of it; older ones write w_bit and q_group_size."""
+    if config.get("quant_method") != "awq":
+        return None
+    named = {"bits": config.get("bits", config.get("w_bit"))}
+    named["group_size"] = config.get("group_size", config.get("q_group_size"))
+    excluded = exclusions(config.get("modules_to_not_convert"), anywhere=True)
+    return Awq(number(named, "bits", BITS), number(named, "group_size", GROUPS), excluded)

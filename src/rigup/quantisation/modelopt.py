@@ -1,0 +1,113 @@
+"""What NVIDIA's ModelOpt writes, into quantization_config or hf_quant_config.json: NVFP4, FP8, MXFP8, or a mix.
+
+NVFP4: two weights a byte, an FP8 scale for each 16 of them, a float32 scale for the matrix and one for its inputs. FP8:
+one scale for the matrix and one for its inputs. MXFP8: an exponent for each 32. Sources: vLLM 0.33.0
+quantization/modelopt.py; the configurations of nvidia's repositories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from rigup.quantisation.scheme import BESIDE, Exclusions, Scheme, StoredPart, exclusions, groups, plain
+
+MIXED = "MIXED_PRECISION"
+KINDS = {
+    "NVFP4": "nvfp4",
+    "W4A16_NVFP4": "nvfp4",
+    "W4A8_NVFP4_FP8": "nvfp4",
+    "FP8": "fp8",
+    "FP8_PER_CHANNEL_PER_TOKEN": "fp8",
+    "FP8_PB_WO": "fp8",
+    "MXFP8": "mxfp8",
+}
+GROUPS = {"nvfp4": 16, "mxfp8": 32}
+NAMES = {"nvfp4": "modelopt_fp4", "fp8": "modelopt", "mxfp8": "modelopt_mxfp8"}
+MOST_LAYERS = 500_000
+
+
+@dataclass(frozen=True)
+class Modelopt(Scheme):
+    """kind: that of every quantised module, or of most of them. layers: kinds by module where they differ."""
+
+    engine_name: ClassVar[str] = "modelopt"
+    kind: str = "nvfp4"
+    excluded: Exclusions = field(default_factory=lambda: exclusions(None))
+    layers: Mapping[str, str] | None = None
+
+    @property
+    def catalogue(self) -> str:
+        """nvfp4, fp8_tensor or mxfp8."""
+        return "fp8_tensor" if self.kind == "fp8" else self.kind
+
+    @property
+    def bits(self) -> float:
+        """4 or 8."""
+        return 4.0 if self.kind == "nvfp4" else 8.0
+
+    def kind_of(self, module: str) -> str | None:
+        """How a module is quantised; None where it is not."""
+        if module in self.excluded:
+            return None
+        if self.layers is None:
+            return self.kind
+        parts = module.split(".")
+        names = (".".join(parts[:count]) for count in range(len(parts), 0, -1))
+        return next((self.layers[name] for name in names if name in self.layers), None)
+
+    def stored(self, module: str, rows: int, columns: int) -> tuple[StoredPart, ...]:
+        """The weights, their scales, and that of the inputs."""
+        kind = self.kind_of(module)
+        if kind is None:
+            return plain(rows, columns)
+        count = groups(columns, GROUPS.get(kind, 1))
+        if kind == "mxfp8":
+            return (
+                StoredPart(".weight", "F8_E4M3", (rows, columns)),
+                StoredPart(".weight_scale", "U8", (rows, count)),
+            )
+        inputs = StoredPart(".input_scale", "F32", ())
+        if kind == "fp8":
+            return (
+                StoredPart(".weight", "F8_E4M3", (rows, columns)),
+                StoredPart(".weight_scale", "F32", ()),
+                inputs,
+            )
+        return (
+            StoredPart(".weight", "U8", (rows, columns // 2)),
+            StoredPart(".weight_scale", "F8_E4M3", (rows, count)),
+            StoredPart(".weight_scale_2", "F32", ()),
+            inputs,
+        )
+
+    def weights(self, name: str, dtype: str, elements: int) -> int:
+        """Two to a byte of NVFP4."""
+        if name.endswith(BESIDE):
+            return 0
+        return elements * 2 if dtype == "U8" else elements
+
+
+def read(config: Mapping[str, Any]) -> Modelopt | None:
+    """The scheme, where the configuration is of it. FP8's own form with NVFP4 experts (DeepSeek V4) counts, too."""
+    algorithm = config.get("quant_algo")
+    if algorithm is None:
+        return None
+    excluded = exclusions(config.get("exclude_modules", config.get("ignore")))
+    if algorithm != MIXED:
+        return Modelopt(_kind(algorithm), excluded)
+    layers = config.get("quantized_layers")
+    if not isinstance(layers, dict) or not 0 < len(layers) <= MOST_LAYERS:
+        raise ValueError("quantized_layers: must be a table of modules")
+    kinds = {name: _kind(layer.get("quant_algo")) for name, layer in layers.items() if isinstance(layer, dict)}
+    found = list(kinds.values())
+    # four bits where any module has them: what an engine must be able to do for the checkpoint
+    main = "nvfp4" if "nvfp4" in found else max(set(found), key=found.count, default="fp8")
+    return Modelopt(main, excluded, kinds)
+
+
+def _kind(algorithm: Any) -> str:
+    if not isinstance(algorithm, str) or algorithm not in KINDS:
+        raise ValueError(f"quant_algo: must be one of {', '.join(sorted((*KINDS, MIXED)))}")
+    return KINDS[algorithm]

@@ -1,0 +1,502 @@
+"""Writes the toolkit's catalogue of models that people run: each entry as `rigup model add` makes it.
+
+    python -m tests.published.catalogue
+
+Each checkpoint is made as sparse files (checkpoint.py), described by the command's own code, and written to
+src/rigup/catalogue/data/. What was not read from a hub says so in its source: the shapes follow the configuration, the
+bytes are computed, and `rigup lock` takes the sizes of the files. GGUF: the types that llama.cpp's quantize gives
+each tensor (src/llama-quant.cpp of b11434), without what a publisher changes.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from rigup.catalogue.checkpoint import CheckpointEntry
+from rigup.catalogue.model import Model
+from rigup.checkpoints.config import Config
+from rigup.checkpoints.describe import describe
+from rigup.checkpoints.entry_text import checkpoint_text, model_text
+from rigup.checkpoints.facts import is_tied
+from rigup.checkpoints.part_sums import sums_of, tensor_bytes
+from rigup.checkpoints.places import place_of
+from rigup.checkpoints.repository import local_repository
+from rigup.checkpoints.tensor import Tensor
+from rigup.quantisation.ggml_types import GGML_TYPES
+from rigup.quantisation.gguf import Gguf
+from tests.published.checkpoint import layers_of, write
+from tests.published.collect import read_configs, read_shapes
+
+DATA = Path(__file__).parents[2] / "src/rigup/catalogue/data"
+COMMENT = "Written by python -m tests.published.catalogue from published configurations."
+BLOCK_FP8 = {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}
+FILES = re.compile(r"headers of (\d+ files|model\.safetensors)")
+TYPES = {kind.name: kind for kind in GGML_TYPES.values()}
+RECIPES = "vllm-project/recipes@8959cf6"
+
+
+@dataclass(frozen=True)
+class Published:
+    """One model. config, shapes: repositories in configs.json and shapes.json that its shapes are of.
+
+    checkpoints: repository to the repository whose configuration says how it is stored; "bf16", "fp8" for those of that
+    kind whose own configuration nobody has stored. gguf: repository. context, context_source: where another than in the
+    configuration is published. draft: weights of built-in draft layers. bytes: published sizes. quants: of the GGUF
+    repository. experts: the type that experts keep in each of them. also_known_as: the class in vLLM and SGLang, where
+    the configuration names another.
+    """
+
+    name: str
+    shapes: str
+    config: str
+    checkpoints: dict[str, str]
+    gguf: str = ""
+    gguf_architecture: str = ""
+    context: int = 0
+    context_source: str = ""
+    draft: int = 0
+    versions: dict[str, str] = field(default_factory=dict)
+    bytes: dict[str, tuple[int, str]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    quants: tuple[str, ...] = ("BF16", "Q8_0", "Q4_K_M")
+    experts: str = ""
+    also_known_as: tuple[str, ...] = ()
+
+
+def from_recipe(path: str) -> str:
+    return f"{RECIPES} models/{path}.yaml"
+
+
+MODELS = (
+    Published(
+        "Qwen3.8-27B",
+        "Qwen/Qwen3.5-27B",
+        "Qwen/Qwen3.5-27B",
+        {"Qwen/Qwen3.8-27B": "bf16", "Qwen/Qwen3.8-27B-FP8": "fp8"},
+        "unsloth/Qwen3.8-27B-GGUF",
+        "qwen35",
+        draft=424_673_280,
+        versions={"vllm": "0.17.0", "sglang": "0.5.9"},
+        bytes={
+            "Qwen/Qwen3.8-27B": (55_563_006_776, f"{from_recipe('Qwen/Qwen3.8-27B')}, a comment"),
+            "Qwen/Qwen3.8-27B-FP8": (30_866_866_928, f"{from_recipe('Qwen/Qwen3.8-27B')}, a comment"),
+        },
+        notes=("shapes of Qwen3.5-27B: the same class and as many linear layers; its own configuration was not read",),
+    ),
+    Published(
+        "Qwen3.6-27B",
+        "Qwen/Qwen3.5-27B",
+        "nvidia/Qwen3.6-27B-NVFP4",
+        {
+            "Qwen/Qwen3.6-27B": "bf16",
+            "Qwen/Qwen3.6-27B-FP8": "fp8",
+            "nvidia/Qwen3.6-27B-NVFP4": "nvidia/Qwen3.6-27B-NVFP4",
+        },
+        "unsloth/Qwen3.6-27B-GGUF",
+        "qwen35",
+        draft=424_673_280,
+        versions={"vllm": "0.17.0", "sglang": "0.5.9"},
+    ),
+    Published(
+        "Qwen3.6-35B-A3B",
+        "Qwen/Qwen3.6-35B-A3B",
+        "Qwen/Qwen3.6-35B-A3B",
+        {
+            "Qwen/Qwen3.6-35B-A3B": "bf16",
+            "Qwen/Qwen3.6-35B-A3B-FP8": "fp8",
+            "nvidia/Qwen3.6-35B-A3B-NVFP4": "nvidia/Qwen3.6-35B-A3B-NVFP4",
+        },
+        "unsloth/Qwen3.6-35B-A3B-GGUF",
+        "qwen35moe",
+        draft=844_630_016,
+        versions={"vllm": "0.17.0", "sglang": "0.5.9"},
+    ),
+    Published(
+        "Qwen3.5-122B-A10B",
+        "Qwen/Qwen3.5-122B-A10B",
+        "Qwen/Qwen3.5-122B-A10B",
+        {
+            "Qwen/Qwen3.5-122B-A10B": "bf16",
+            "Qwen/Qwen3.5-122B-A10B-FP8": "fp8",
+            "nvidia/Qwen3.5-122B-A10B-NVFP4": "nvidia/Qwen3.5-122B-A10B-NVFP4",
+        },
+        "unsloth/Qwen3.5-122B-A10B-GGUF",
+        "qwen35moe",
+        draft=2_523_663_360,
+        versions={"vllm": "0.17.0", "sglang": "0.5.9"},
+    ),
+    Published(
+        "Qwen3.5-397B-A17B",
+        "Qwen/Qwen3.5-397B-A17B",
+        "Qwen/Qwen3.5-397B-A17B",
+        {"Qwen/Qwen3.5-397B-A17B": "bf16", "nvidia/Qwen3.5-397B-A17B-NVFP4": "nvidia/Qwen3.5-397B-A17B-NVFP4"},
+        "unsloth/Qwen3.5-397B-A17B-GGUF",
+        "qwen35moe",
+        draft=6_595_547_136,
+        versions={"vllm": "0.17.0", "sglang": "0.5.9"},
+    ),
+    Published(
+        "Qwen3-235B-A22B-Instruct-2507",
+        "Qwen/Qwen3-235B-A22B",
+        "Qwen/Qwen3-235B-A22B",
+        {
+            "Qwen/Qwen3-235B-A22B-Instruct-2507": "bf16",
+            "nvidia/Qwen3-235B-A22B-Instruct-2507-NVFP4": "nvidia/Qwen3-235B-A22B-NVFP4",
+        },
+        "unsloth/Qwen3-235B-A22B-Instruct-2507-GGUF",
+        "qwen3moe",
+        262_144,
+        from_recipe("Qwen/Qwen3-235B-A22B-Instruct-2507"),
+        versions={"vllm": "0.12.0", "sglang": "0.5.9"},
+    ),
+    Published(
+        "Qwen3-Coder-480B-A35B-Instruct",
+        "Qwen/Qwen3-Coder-480B-A35B-Instruct",
+        "Qwen/Qwen3-Coder-480B-A35B-Instruct",
+        {"Qwen/Qwen3-Coder-480B-A35B-Instruct": "bf16", "Qwen/Qwen3-Coder-480B-A35B-Instruct-FP8": "fp8"},
+        "unsloth/Qwen3-Coder-480B-A35B-Instruct-GGUF",
+        "qwen3moe",
+        versions={"vllm": "0.12.0", "sglang": "0.5.9"},
+    ),
+    Published(
+        "gpt-oss-120b",
+        "openai/gpt-oss-120b",
+        "openai/gpt-oss-120b",
+        {"openai/gpt-oss-120b": "openai/gpt-oss-120b"},
+        "unsloth/gpt-oss-120b-GGUF",
+        "gpt-oss",
+        versions={"vllm": "0.12.0", "sglang": "0.5.9"},
+        quants=("Q8_0", "Q4_K_M"),
+        experts="MXFP4",
+        notes=("the repository also has original/ and metal/, 196 GB in all; rigup takes the weights alone",),
+    ),
+    Published(
+        "gpt-oss-20b",
+        "openai/gpt-oss-20b",
+        "openai/gpt-oss-20b",
+        {"openai/gpt-oss-20b": "openai/gpt-oss-20b"},
+        "unsloth/gpt-oss-20b-GGUF",
+        "gpt-oss",
+        versions={"vllm": "0.12.0", "sglang": "0.5.9"},
+        quants=("Q8_0", "Q4_K_M"),
+        experts="MXFP4",
+    ),
+    Published(
+        "GLM-4.7",
+        "zai-org/GLM-4.7-FP8",
+        "zai-org/GLM-4.7-FP8",
+        {"zai-org/GLM-4.7": "bf16", "zai-org/GLM-4.7-FP8": "fp8"},
+        "unsloth/GLM-4.7-GGUF",
+        "glm4moe",
+        versions={"vllm": "0.12.0", "sglang": "0.5.9"},
+    ),
+    Published(
+        "Hy3",
+        "tencent/Hy3",
+        "tencent/Hy3",
+        {"tencent/Hy3": "bf16", "tencent/Hy3-FP8": "fp8"},
+        "AngelSlim/Hy3-GGUF",
+        "hy_v3",
+        262_144,
+        from_recipe("tencent/Hy3"),
+        versions={"vllm": "0.26.0", "sglang": "0.5.11"},
+    ),
+    Published(
+        "Step-3.7-Flash",
+        "stepfun-ai/Step-3.7-Flash.defaults",
+        "stepfun-ai/Step-3.7-Flash",
+        {"stepfun-ai/Step-3.7-Flash": "bf16", "stepfun-ai/Step-3.7-Flash-FP8": "stepfun-ai/Step-3.7-Flash-FP8"},
+        "unsloth/Step-3.7-Flash-GGUF",
+        "step35",
+        262_144,
+        from_recipe("stepfun-ai/Step-3.7-Flash"),
+        versions={"vllm": "0.23.0", "sglang": "0.5.13"},
+        also_known_as=("Step3p7ForConditionalGeneration",),
+        notes=("its config.json says 65,536 tokens, the recipe 262,144",),
+    ),
+    Published(
+        "Llama-3.3-70B-Instruct",
+        "meta-llama/Llama-3.1-70B-Instruct",
+        "meta-llama/Llama-3.1-70B-Instruct",
+        {
+            "meta-llama/Llama-3.3-70B-Instruct": "bf16",
+            "nvidia/Llama-3.3-70B-Instruct-FP8": "nvidia/Llama-3.1-70B-Instruct-FP8",
+        },
+        "unsloth/Llama-3.3-70B-Instruct-GGUF",
+        "llama",
+        versions={"vllm": "0.12.0", "sglang": "0.5.9"},
+    ),
+    Published(
+        "gemma-4-31B-it",
+        "nvidia/Gemma-4-31B-IT-NVFP4",
+        "nvidia/Gemma-4-31B-IT-NVFP4",
+        {"google/gemma-4-31B-it": "bf16", "nvidia/gemma-4-31B-it-NVFP4": "nvidia/Gemma-4-31B-IT-NVFP4"},
+        "unsloth/gemma-4-31B-it-GGUF",
+        "gemma4",
+        versions={"vllm": "0.19.1", "sglang": "0.5.11"},
+    ),
+    Published(
+        "gemma-4-26B-A4B-it",
+        "google/gemma-4-26B-A4B",
+        "google/gemma-4-26B-A4B",
+        {"google/gemma-4-26B-A4B-it": "bf16", "nvidia/Gemma-4-26B-A4B-NVFP4": "nvidia/Gemma-4-26B-A4B-NVFP4"},
+        "unsloth/gemma-4-26B-A4B-it-GGUF",
+        "gemma4",
+        versions={"vllm": "0.19.1", "sglang": "0.5.11"},
+    ),
+    Published(
+        "DeepSeek-V3.2",
+        "deepseek-ai/DeepSeek-V3.2",
+        "deepseek-ai/DeepSeek-V3.2",
+        {
+            "deepseek-ai/DeepSeek-V3.2": "deepseek-ai/DeepSeek-V3.2",
+            "nvidia/DeepSeek-V3.2-NVFP4": "nvidia/DeepSeek-V3.2-NVFP4",
+        },
+        "unsloth/DeepSeek-V3.2-GGUF",
+        "deepseek32",
+        draft=11_610_030_080,
+        versions={"vllm": "0.18.0", "sglang": "0.5.9"},
+    ),
+    Published(
+        "GLM-5.2",
+        "zai-org/GLM-5.2",
+        "zai-org/GLM-5.2",
+        {
+            "zai-org/GLM-5.2-FP8": "zai-org/GLM-5.2-FP8",
+            "zai-org/GLM-5.2": "bf16",
+            "nvidia/GLM-5.2-NVFP4": "nvidia/GLM-5.2-NVFP4",
+        },
+        "unsloth/GLM-5.2-GGUF",
+        "glm-dsa",
+        draft=9_943_515_136,
+        versions={"vllm": "0.23.0"},
+    ),
+    Published(
+        "Kimi-K2.6",
+        "moonshotai/Kimi-K2.5",
+        "moonshotai/Kimi-K2.5",
+        {"moonshotai/Kimi-K2.6": "moonshotai/Kimi-K2.5"},
+        "unsloth/Kimi-K2.6-GGUF",
+        "deepseek2",
+        versions={"vllm": "0.25.0", "sglang": "0.5.9"},
+    ),
+    Published(
+        "Mistral-Small-4-119B-2603",
+        "mistralai/Mistral-Small-4-119B-2603",
+        "mistralai/Mistral-Small-4-119B-2603",
+        {"mistralai/Mistral-Small-4-119B-2603": "fp8_tensor"},
+        "unsloth/Mistral-Small-4-119B-2603-GGUF",
+        "mistral4",
+        262_144,
+        from_recipe("mistralai/Mistral-Small-4-119B-2603"),
+        draft=3_308_519_424,
+        versions={"vllm": "0.20.0"},
+    ),
+    Published(
+        "DeepSeek-V4-Flash-0731",
+        "deepseek-ai/DeepSeek-V4-Flash",
+        "deepseek-ai/DeepSeek-V4-Flash",
+        {"deepseek-ai/DeepSeek-V4-Flash-0731": "deepseek-ai/DeepSeek-V4-Flash"},
+        "unsloth/DeepSeek-V4-Flash-0731-GGUF",
+        "deepseek4",
+        versions={"vllm": "0.25.0", "sglang": "0.5.12"},
+        quants=("Q4_K_M",),
+    ),
+    Published(
+        "DeepSeek-V4-Pro-0813",
+        "deepseek-ai/DeepSeek-V4-Pro",
+        "deepseek-ai/DeepSeek-V4-Pro",
+        {"deepseek-ai/DeepSeek-V4-Pro-0813": "deepseek-ai/DeepSeek-V4-Pro"},
+        "",
+        "deepseek4",
+        versions={"vllm": "0.25.0", "sglang": "0.5.12"},
+    ),
+    Published(
+        "NVIDIA-Nemotron-3-Super-120B-A12B",
+        "nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-FP8",
+        "nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-FP8",
+        {
+            "nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-BF16": "bf16",
+            "nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-FP8": "nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-FP8",
+            "nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-NVFP4": "nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-NVFP4",
+        },
+        "unsloth/NVIDIA-Nemotron-3-Super-120B-A12B-GGUF",
+        "nemotron_h_moe",
+        versions={"vllm": "0.17.1", "sglang": "0.5.9"},
+    ),
+    Published(
+        "NVIDIA-Nemotron-3-Ultra-550B-A55B",
+        "nvidia/NVIDIA-Nemotron-3-Ultra-550B-A55B-BF16",
+        "nvidia/NVIDIA-Nemotron-3-Ultra-550B-A55B-BF16",
+        {
+            "nvidia/NVIDIA-Nemotron-3-Ultra-550B-A55B-BF16": "bf16",
+            "nvidia/NVIDIA-Nemotron-3-Ultra-550B-A55B-NVFP4": "nvidia/NVIDIA-Nemotron-3-Ultra-550B-A55B-NVFP4",
+        },
+        "",
+        "nemotron_h_moe",
+        versions={"vllm": "0.22.0", "sglang": "0.5.9"},
+    ),
+    Published(
+        "NVIDIA-Nemotron-3.5-Lightning-30B-A3B",
+        "nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-NVFP4",
+        "nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-NVFP4",
+        {
+            "nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-NVFP4": "nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-NVFP4",
+            "nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-BF16": "bf16",
+        },
+        "ggml-org/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-GGUF",
+        "nemotron_h_moe",
+        versions={"vllm": "0.27.1", "sglang": "0.5.9"},
+    ),
+    Published(
+        "MiMo-V2.5",
+        "XiaomiMiMo/MiMo-V2-Flash",
+        "XiaomiMiMo/MiMo-V2-Flash",
+        {"XiaomiMiMo/MiMo-V2.5": "XiaomiMiMo/MiMo-V2-Flash"},
+        "unsloth/MiMo-V2.5-GGUF",
+        "mimo2",
+        1_048_576,
+        from_recipe("XiaomiMiMo/MiMo-V2.5"),
+        versions={"vllm": "0.21.0", "sglang": "0.5.11"},
+        notes=(
+            "shapes of MiMo-V2-Flash, near the 311 billion that the recipe names; its own configuration was not read",
+        ),
+    ),
+)
+
+CONFIGS, SHAPES = read_configs(), read_shapes()
+
+
+def safetensors(published: Published, repo: str, stored_as: str) -> tuple[Model, CheckpointEntry]:
+    """One checkpoint, through the command's own code."""
+    entry: dict[str, Any] = {"config": {**CONFIGS[published.config]["config"]}}
+    of = CONFIGS.get(stored_as)
+    assumed = {"fp8": BLOCK_FP8, "fp8_tensor": {"quant_method": "fp8", "activation_scheme": "static"}}.get(stored_as)
+    entry["config"].pop("quantization_config", None)
+    if of is not None:
+        entry = {key: value for key, value in of.items() if key != "source"}
+    elif assumed:
+        entry["config"]["quantization_config"] = assumed
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / repo.rpartition("/")[2]
+        write(path, entry, SHAPES[published.shapes])
+        label = f"{CONFIGS[published.config]['source']}; shapes by transformers 5.23.0"
+        repository = replace(local_repository(path, repo), label=label, where=repo)
+        found = describe(repository, None, {}, published.name)
+    told = of["source"] if of else f"assumed for {stored_as}" if assumed else "unquantised"
+    return found.model, completed(published, repo, found.checkpoint, f"computed from the shapes, stored as: {told}")
+
+
+def completed(published: Published, repo: str, entry: CheckpointEntry, computed: str) -> CheckpointEntry:
+    """The entry with draft layers, what is published of its size, and true sources."""
+    table, size = entry.tensors, entry.bytes
+    assert table is not None
+    if published.draft:
+        draft = published.draft * (1 if entry.scheme.startswith("fp8") else 2)
+        table, size = table.model_copy(update={"mtp": draft}), size + draft
+    known = published.bytes.get(repo)
+    why = known[1] if known else f"{computed}; rigup lock takes the sizes of the files"
+    ggml = entry.scheme == "gguf"
+    oldest = f"{RECIPES} and SGLang's wheels; not below the oldest release that rigup supports"
+    versions = {"llama.cpp": "b11434"} if ggml else published.versions
+    return entry.model_copy(
+        update={
+            "tensors": table,
+            "bytes": known[0] if known else size,
+            "bytes_exact": bool(known),
+            "shards": None,
+            "entry": "",
+            "minimum_versions": versions,
+            "notes": published.notes,
+            "sources": {
+                "bytes": why,
+                "tensors": computed,
+                "minimum_versions": "the release that rigup supports" if ggml else oldest,
+            },
+        }
+    )
+
+
+def gguf(published: Published, quant: str) -> CheckpointEntry:
+    """One quantisation in GGUF, computed."""
+    entry = CONFIGS[published.config]
+    config = Config(entry["config"], published.config)
+    layers, tied = layers_of(entry), is_tied(config)
+    tensors = list(gguf_tensors(SHAPES[published.shapes], layers, quant, tied, published.experts))
+    sums = sums_of(published.gguf, tensors, layers, Gguf(), tied=False)
+    table = tensor_bytes(sums.bytes)
+    how = f"computed from the shapes: {quant} as llama.cpp's quantize makes it"
+    found = CheckpointEntry(
+        repo=published.gguf, model=published.name, quant=quant, scheme="gguf", bytes=table.total, tensors=table
+    )
+    return completed(replace(published, draft=0), published.gguf, found, how)
+
+
+def gguf_tensors(
+    shapes: list[tuple[str, tuple[int, ...]]], layers: int, quant: str, tied: bool, experts: str = ""
+) -> Iterator[Tensor]:
+    """Tensors with the types of a quantisation. Vision goes to a file of its own and is left out.
+
+    A row that is not whole blocks takes the next type with smaller blocks.
+    """
+    for name, shape in shapes:
+        place = place_of(name, layers)
+        elements = math.prod(shape)
+        if place.part == "vision":
+            continue
+        kind = _type(name, place, layers, quant, tied)
+        if len(shape) == 1 or place.part in ("router", "norms") or "conv1d" in name:
+            kind = "F32"
+        elif place.part == "experts" and experts and "bias" not in name:
+            kind = experts
+        block = TYPES[kind]
+        if shape and shape[-1] % block.elements:
+            block = TYPES["Q8_0"] if shape[-1] % TYPES["Q8_0"].elements == 0 else TYPES["F16"]
+        yield Tensor(name, block.name, shape, elements // block.elements * block.bytes)
+
+
+def _type(name: str, place: Any, layers: int, quant: str, tied: bool) -> str:
+    if quant != "Q4_K_M":
+        return quant
+    if place.part == "head" or (tied and place.part == "embedding"):
+        return "Q6_K"
+    number = place.layer or 0
+    more = number < layers // 8 or number >= 7 * layers // 8 or (number - layers // 8) % 3 == 2
+    return "Q6_K" if more and ("v_proj" in name or "down_proj" in name) else "Q4_K"
+
+
+def main() -> None:
+    """Writes every file."""
+    for published in MODELS:
+        pairs = [safetensors(published, repo, kind) for repo, kind in published.checkpoints.items()]
+        model = pairs[0][0]
+        entries = [entry for _, entry in pairs]
+        if published.gguf:
+            entries += [gguf(published, quant) for quant in published.quants]
+        update: dict[str, Any] = {"gguf_architecture": published.gguf_architecture}
+        sources = {**model.sources, "gguf_architecture": "names in xllamacpp 2026.10.11549"}
+        if published.also_known_as:
+            update["architectures"] = (*model.architectures, *published.also_known_as)
+        if published.context:
+            update["context"] = published.context
+            sources["context"] = published.context_source
+        widest = max(entry.bytes * 8 / model.parameters for entry in (pair[1] for pair in pairs))
+        update["reference_bits"] = 16 if widest > 12 else 8 if widest > 7 else 4.5
+        sources = {key: FILES.sub("sum over the tensors", text) for key, text in sources.items()}
+        model = model.model_copy(update={**update, "sources": sources})
+        stem = published.name.lower().replace(".", "_").replace("-", "_")
+        (DATA / "models" / f"{stem}.toml").write_text(model_text(model, COMMENT))
+        texts = [checkpoint_text(entry.model_copy(update={"model": model.name}), COMMENT) for entry in entries]
+        whole = "\n".join([texts[0], *(text.partition("\n\n")[2] for text in texts[1:])])
+        (DATA / "checkpoints" / f"{stem}.toml").write_text(whole)
+        print(f"{model.name}: {len(entries)} checkpoints")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+"""Real configurations and real shapes: every one is read or refused, and the figures are the published ones.
+
+Counts of weights and bytes of KV cache: sums over the tensors of each config, checked against what the makers publish
+(vllm-project/recipes, model cards); figures without norms, biases and small vectors, which are the difference allowed.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import pytest
+
+from rigup.attention.attention_class import Storage
+from rigup.checkpoints.config import Config
+from rigup.checkpoints.facts import Extras, Origin, is_tied, model_of
+from rigup.checkpoints.layers import read_layers
+from rigup.checkpoints.mixture import mixture
+from rigup.checkpoints.part_sums import CheckpointSums, sums_of, tensor_bytes
+from rigup.errors import InputError
+from rigup.quantisation import read_scheme
+from tests.published.checkpoint import layers_of, quantisation, stored
+from tests.published.collect import read_configs, read_shapes
+
+CONFIGS, SHAPES = read_configs(), read_shapes()
+REFUSED = {
+    "ibm-granite/granite-4.0-h-small.partial": "layer_types: missing: which layers keep a state cannot be known",
+    "zai-org/GLM-5.3-Flash": (
+        "text_config: layer_types: rigup does not know layers of type 'linear_attention' beside latent attention"
+    ),
+    "moonshotai/Kimi-Linear-48B-A3B-Instruct.partial": "linear_attn_config: num_heads: missing",
+}
+# weights of the matrices, weights that a token goes through, bytes of full layers' KV a token in bf16, norms apart
+PUBLISHED = {
+    "Qwen/Qwen3.5-122B-A10B": (122_111_222_784, 9_007_997_952, 24_576),
+    "Qwen/Qwen3.5-397B-A17B": (396_345_847_040, 16_331_173_120, 30_720),
+    "Qwen/Qwen3.6-35B-A3B": (34_660_439_680, 2_946_176_640, 20_480),
+    "Qwen/Qwen3.5-27B": (26_895_329_792, 25_623_931_392, 65_536),
+    "Qwen/Qwen3-235B-A22B": (235_092_836_352, 21_567_635_456, 192_512),
+    "Qwen/Qwen3-Coder-480B-A35B-Instruct": (480_154_091_520, 34_540_486_656, 253_952),
+    "openai/gpt-oss-120b": (116_788_838_400, 5_131_100_160, 36_864),
+    "openai/gpt-oss-20b": (20_907_786_240, 3_607_142_400, 24_576),
+    "MiniMaxAI/MiniMax-M2.7": (228_688_920_576, 10_415_112_192, 253_952),
+    "zai-org/GLM-4.7-FP8": (352_795_525_120, 32_854_016_000, 376_832),
+    "meta-llama/Llama-3.1-70B-Instruct": (70_552_387_584, 69_501_714_432, 327_680),
+    "nvidia/Gemma-4-31B-IT-NVFP4": (30_696_013_824, 30_696_013_824, 81_920),
+    "google/gemma-4-26B-A4B": (25_232_441_344, 3_821_830_144, 20_480),
+    "deepseek-ai/DeepSeek-V3.2": (671_876_907_008, 37_476_106_240, 70_272),
+    "zai-org/GLM-5.2": (743_375_831_040, 40_297_758_720, 89_856),
+    "nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-FP8": (120_667_913_216, 12_232_571_904, 8_192),
+    "nvidia/NVIDIA-Nemotron-3-Ultra-550B-A55B-BF16": (549_307_191_296, 54_983_299_072, 12_288),
+    "nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-NVFP4": (31_577_653_568, 3_227_468_096, 6_144),
+    "XiaomiMiMo/MiMo-V2-Flash": (308_778_369_024, 14_820_573_184, 23_040),
+}
+SMALL = 0.0004  # of the weights are norms, biases, convolutions and the like
+
+
+@lru_cache
+def sums(repo: str, shapes: str = "") -> CheckpointSums:
+    entry = CONFIGS[repo]
+    scheme = read_scheme(quantisation(entry), repo)
+    tensors = stored(SHAPES[shapes or repo], scheme, entry["config"]["model_type"])
+    return sums_of(repo, tensors, layers_of(entry), scheme, is_tied(Config(entry["config"], repo)))
+
+
+@pytest.mark.parametrize("repo", [repo for repo, entry in CONFIGS.items() if "config" in entry])
+def test_every_configuration_is_read_or_refused(repo: str) -> None:
+    config = Config(CONFIGS[repo]["config"], repo)
+    text = config.text_model
+
+    def read() -> Any:
+        read_scheme(quantisation(CONFIGS[repo]), repo)
+        return read_layers(text), mixture(text), text.number("max_position_embeddings"), text.number("vocab_size")
+
+    if repo in REFUSED:
+        with pytest.raises(InputError) as error:
+            read()
+        assert error.value.message == f"{repo}: {REFUSED[repo]}"
+        return
+    attention, *_ = read()
+    assert sorted(number for entry in attention for number in entry.layers) == list(range(text.layers))
+
+
+@pytest.mark.parametrize("repo", PUBLISHED)
+def test_weights_and_cache_are_as_published(repo: str) -> None:
+    weights, active, kv = PUBLISHED[repo]
+    model = model_of(
+        repo.rpartition("/")[2], Config(CONFIGS[repo]["config"], repo), sums(repo), Origin(""), "", Extras()
+    )
+    assert 0 <= model.parameters - weights < SMALL * weights
+    assert model.active_parameters == pytest.approx(active, rel=SMALL)
+    caches = [
+        (cache.token_bytes, len(entry.layers))
+        for entry in model.attention
+        for cache in entry.caches(Storage("vllm", "bf16"))[:1]
+        if cache.window is None
+    ]
+    assert sum(size * layers for size, layers in caches) == kv
+
+
+def test_the_sum_of_minimax_is_the_published_count_to_the_weight() -> None:
+    """facts: llama.cpp and the hub's metadata name 228,689,764,864 weights; FP8 tensors take 230,121,630,720 bytes."""
+    found = sums("MiniMaxAI/MiniMax-M2.7")
+    assert found.weights.body == 228_689_764_864
+    assert tensor_bytes(found.bytes).total == 230_121_630_720
+    assert not found.experts_only
+
+
+def test_attention_formulas_are_the_tensors() -> None:
+    """One class of attention says how many weights it has, the tensors say the same; biases and gates a head apart."""
+    for repo in PUBLISHED:
+        model = model_of("x", Config(CONFIGS[repo]["config"], repo), sums(repo), Origin(""), "", Extras())
+        found = sums(repo).weights
+        there = found.of("attention") + found.of("key_value") + found.of("replicated")
+        said = sum(entry.parameters(model.hidden) * len(entry.layers) for entry in model.attention)
+        assert there == pytest.approx(said, rel=0.0005), repo
+
+
+@pytest.mark.parametrize(
+    ("repo", "shapes", "gigabytes"),
+    [
+        ("nvidia/Qwen3-235B-A22B-NVFP4", "Qwen/Qwen3-235B-A22B", 134.1),
+        ("zai-org/GLM-5.2-FP8", "zai-org/GLM-5.2", 745.6),
+        ("nvidia/Qwen3.6-27B-NVFP4", "Qwen/Qwen3.5-27B", 21.1),
+        ("deepseek-ai/DeepSeek-V4-Pro", "deepseek-ai/DeepSeek-V4-Pro", 851.0),
+        ("openai/gpt-oss-120b", "openai/gpt-oss-120b", 65.2),
+    ],
+)
+def test_quantised_checkpoints_hold_the_same_weights(repo: str, shapes: str, gigabytes: float) -> None:
+    entry = CONFIGS[repo]
+    found = sums(repo, shapes)
+    plain = sums_of(
+        repo,
+        stored(SHAPES[shapes], read_scheme(None, repo), entry["config"]["model_type"]),
+        layers_of(entry),
+        read_scheme(None, repo),
+        is_tied(Config(entry["config"], repo)),
+    )
+    assert found.weights.body == pytest.approx(plain.weights.body, rel=1e-8)
+    assert tensor_bytes(found.bytes).total / 1e9 == pytest.approx(gigabytes, abs=0.05)

@@ -1,0 +1,67 @@
+"""A service that names a repository as its model: `rigup plan` says that it is to be read, `rigup lock` reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rigup.lab.hub.server_process import StandInHub
+from rigup.lock import load_lock
+from rigup.lockfile.text import lock_text
+from tests.command_line import CommandLine
+from tests.unit.checkpoints.test_model_add import tiny
+from tests.unit.lockfile.test_lock_at_the_stand_in import WITH_PACKAGES
+
+GROUP_DATA = """\
+rig = {"gpus": "RTX 3090", "host_memory_gib": 64}
+services = {"chat": {"model": "%s", "engine": "vllm", "context": 2048}}
+"""
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[StandInHub]:
+    tiny(tmp_path / "root/org/Tiny-Llama")
+    hub = StandInHub.start(tmp_path / "root", tmp_path / "state")
+    yield hub
+    hub.stop()
+
+
+def fleet(tmp_path: Path, hub: StandInHub, model: str) -> CommandLine:
+    made = CommandLine(tmp_path)
+    made.describe(["a.example"], GROUP_DATA % model + f'hub = "{hub.url}"\n')
+    made.write("rigup.lock", lock_text(WITH_PACKAGES))
+    return made
+
+
+def test_lock_reads_the_model_and_pins_its_files(tmp_path: Path, hub: StandInHub) -> None:
+    line = fleet(tmp_path, hub, "org/Tiny-Llama")
+    before = line.run("plan")
+    assert (before.code, before.err.splitlines()) == (
+        2,
+        [
+            "rigup: group_data/boxes.py: services.chat.model: org/Tiny-Llama is not in the catalogue yet",
+            "hint: read it from the hub: rigup lock, or rigup model add org/Tiny-Llama",
+        ],
+    )
+    locked = line.run("lock")
+    assert locked.code == 0, locked.err
+    assert "catalogue/models/Tiny-Llama.toml: new" in locked.err
+    (entry,) = load_lock(line.fleet / "rigup.lock").checkpoints
+    assert (entry.repo, entry.quant) == ("org/Tiny-Llama", "BF16")
+    (plan,) = line.run("plan", "--json").json["hosts"]
+    assert (plan["verdict"], plan["checkpoint"]["repo"]) == ("ok", "org/Tiny-Llama")
+    again = line.run("lock")
+    assert again.code == 0 and "catalogue/" not in again.err
+
+
+def test_what_the_hub_does_not_have_is_said_of_the_service(tmp_path: Path, hub: StandInHub) -> None:
+    line = fleet(tmp_path, hub, "org/none:Q8_0")
+    done = line.run("lock")
+    assert done.code == 2
+    name = hub.url.partition("//")[2]
+    assert done.err.splitlines()[-2] == (
+        f"rigup: group_data/boxes.py: services.chat.model: org/none: the hub at {name} has no such repository"
+    )
+    assert not (line.fleet / "catalogue").exists()

@@ -431,7 +431,7 @@ def gguf(published: Published, quant: str) -> CheckpointEntry:
     tensors = list(gguf_tensors(SHAPES[published.shapes], layers, quant, tied, published.experts))
     sums = sums_of(published.gguf, tensors, layers, Gguf(), tied=False)
     table = tensor_bytes(sums.bytes)
-    how = f"computed from the shapes: {quant} as llama.cpp's quantize makes it"
+    how = f"computed from the shapes: {quant} by the rules of llama.cpp b11434, src/llama-quant.cpp"
     found = CheckpointEntry(
         repo=published.gguf, model=published.name, quant=quant, scheme="gguf", bytes=table.total, tensors=table
     )

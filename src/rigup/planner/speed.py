@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from rigup.plan import Speed
 from rigup.planner.candidate import Candidate, stage_ranks
-from rigup.planner.memory.kv_cache import token_bytes
+from rigup.planner.memory.kv_cache import sequence_bytes
 from rigup.planner.memory.weights import active_bytes, weights_of
 from rigup.planner.moe_config import moe_config
 from rigup.units import GIB
@@ -84,8 +84,8 @@ def _tensor_engine_step(candidate: Candidate, sequences: int, end: _Efficiency) 
     if not candidate.gpu_indices:
         return end.step_s + end.sequence_s * sequences + _host_step(candidate, sequences, end)
     weights = active_bytes(candidate.checkpoint, model, sequences)
-    tokens = min(candidate.context * sequences, candidate.kv_tokens // parallel.data) * end.filled
-    cache = token_bytes(model, candidate.storage) * tokens
+    tokens = min(candidate.context, candidate.kv_tokens // parallel.data / sequences) * end.filled
+    cache = sequence_bytes(model, candidate.storage, int(tokens)) * sequences
     shares = candidate.pipeline_partition or (model.layers,)
     seconds = end.step_s + end.sequence_s * sequences
     # Faster host memory does not help: PCIe is the narrower.
@@ -110,7 +110,7 @@ def _llama_cpp_step(candidate: Candidate, sequences: int, end: _Efficiency) -> f
     """GPUs work one after the other; experts on the host are read at the host's pace."""
     model = candidate.model
     total = active_bytes(candidate.checkpoint, model, sequences)
-    cache = token_bytes(model, candidate.storage) * candidate.context * end.filled * sequences
+    cache = sequence_bytes(model, candidate.storage, int(candidate.context * end.filled)) * sequences
     if not candidate.gpu_indices:
         return _host_step(candidate, sequences, end)
     experts = weights_of(candidate.checkpoint, model).experts_on_host(candidate.host_expert_shares)
@@ -127,7 +127,7 @@ def _llama_cpp_step(candidate: Candidate, sequences: int, end: _Efficiency) -> f
 def _host_step(candidate: Candidate, sequences: int, end: _Efficiency) -> float:
     """Everything is read from host memory and computed there."""
     model = candidate.model
-    cache = token_bytes(model, candidate.storage) * candidate.context * end.filled * sequences
+    cache = sequence_bytes(model, candidate.storage, int(candidate.context * end.filled)) * sequences
     flops = 2.0 * model.active_parameters * sequences
     read = active_bytes(candidate.checkpoint, model, sequences) + cache
     return read / end.host_bytes_per_s + flops / end.host_flops_per_s

@@ -11,7 +11,7 @@ from rigup.lab.hub.server_process import StandInHub
 from rigup.lock import load_lock
 from rigup.lockfile.text import lock_text
 from tests.command_line import CommandLine
-from tests.unit.checkpoints.test_model_add import tiny
+from tests.unit.cli.test_model_add import tiny
 from tests.unit.lockfile.test_lock_at_the_stand_in import WITH_PACKAGES
 
 GROUP_DATA = """\

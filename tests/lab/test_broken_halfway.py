@@ -141,7 +141,7 @@ def test_ctrl_c_at_the_question_changes_nothing(built: Fleet) -> None:
 
 
 def test_kill_9_while_downloading(built: Fleet) -> None:
-    built.hub.faults(bytes_per_second=SLOW)
+    built.hub.faults(bytes_per_second=SLOW // 8)
     run = built.start("apply", "--yes")
     wait_for(lambda: downloading(built), "a download")
     run.kill()
@@ -150,6 +150,10 @@ def test_kill_9_while_downloading(built: Fleet) -> None:
     built.host.tell(f"systemd-run --quiet --unit={other} sleep infinity")
     before = len(built.hub.log())
 
+    again = built.start("apply", "--yes")
+    again.wait_to_say("stopping a download of an earlier run")
+    built.hub.faults()
+    assert again.wait() == 0, again.text
     built.converges()
     assert not built.host.says(f"systemctl is-active {other}")
     whole = [entry for entry in built.hub.log()[before:] if entry["status"] == 200 and entry["bytes"] == FILE_BYTES]

@@ -208,8 +208,12 @@ def test_a_cluster_forms_breaks_and_heals(hosts: list[Host], tmp_path: Path) -> 
     wait_for(lambda: f"{told} left the Ray cluster" in _journal(head), "the head's word on who is lost", NOTICE_SECONDS)
     noticed = time.monotonic()
     wait_for(lambda: f"Ray: waiting for {told}" in _journal(head), "the head waiting", HEAL_SECONDS)
-    answer = head.machine.ssh(missing)
-    assert (answer.returncode, answer.stdout.strip()) == (3, told)
+
+    def only_the_lost_one_is_missing() -> bool:
+        answer = head.machine.ssh(missing)
+        return (answer.returncode, answer.stdout.strip()) == (3, told)
+
+    wait_for(only_the_lost_one_is_missing, "the other worker to join again", HEAL_SECONDS)
     assert not head.says(asked)
 
     lost.machine.power_on()

@@ -152,6 +152,13 @@ def test_the_rigs_of_a_model(said: Any, elsewhere: Path) -> None:
     assert counts == sorted(counts)
 
 
+def test_hosts_that_serve_together_are_one_rig(said: Any, elsewhere: Path) -> None:
+    write_fleet(elsewhere, pair={"gpus": "1x GB10", "host_memory_gib": 119, "hosts_per_service": 2})
+    _, out, _ = said("fit")
+    assert out.startswith("pair: 2 hosts, each 1x NVIDIA GB10, 119 GiB host memory\n")
+    assert " TP2 " in out
+
+
 def test_exit_code_1_where_nothing_fits(said: Any) -> None:
     code, out, _ = said("fit", "1x RTX 3090", "--min-speed", "100000")
     assert code == 1 and f"\n0 of {len(MODELS)} models listed, " in out
@@ -162,6 +169,8 @@ REFUSED = [
     (["8x RTX 3900"], 'INVENTORY_OR_RIG: rig.gpus: unknown GPU "RTX 3900"', 'try "RTX 3090"'),
     (["1x RTX 3090, 1x RTX 4080x"], 'INVENTORY_OR_RIG: rig.gpus[1]: unknown GPU "RTX 4080x"', None),
     (["0x RTX 3090"], 'INVENTORY_OR_RIG: rig.gpus: "0x RTX 3090" asks for no GPU', None),
+    (["RTX PRO 6000"], 'INVENTORY_OR_RIG: rig.gpus: "RTX PRO 6000" is ambiguous', None),
+    (["x" * 5000], 'INVENTORY_OR_RIG: rig.gpus: unknown GPU "xxx', None),
     (["nowhere.py"], "nowhere.py: inventory does not exist", None),
     ([], "inventories/: no inventory found", 'name one, or a rig: rigup fit "4x RTX 3090"'),
     (["--model", "GLM-5.1"], '--model: unknown model "GLM-5.1"', 'try "GLM-5.2"'),

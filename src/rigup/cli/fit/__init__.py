@@ -125,7 +125,12 @@ def _show_model(
 
 
 def _is_path(text: str) -> bool:
-    return text.endswith(".py") or "/" in text or Path(text).exists()
+    if text.endswith(".py") or "/" in text:
+        return True
+    try:
+        return Path(text).exists()
+    except OSError:  # longer than a name may be
+        return False
 
 
 def _check_numbers(args: argparse.Namespace, names_rig: bool) -> None:

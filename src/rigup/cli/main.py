@@ -23,6 +23,7 @@ from rigup.errors import InputError, RigupError
 VERBS = {
     "init": "probe a host and write its inventory entry and group_data file",
     "plan": "show offline what each rig will serve: memory per GPU, command line, refusals and alternatives",
+    "fit": "list every model that a rig can serve, at its best; or the rigs that can serve one model",
     "model": "read a checkpoint's own files and write its model and checkpoint into the fleet's catalogue",
     "lock": "resolve and pin what the plans need: checkpoints, Python packages, archives, images, driver",
     "diff": "show what apply would change and any other drift from the plan (over SSH, read-only)",
@@ -40,7 +41,7 @@ VERBS = {
     "lab": "boot disposable machines to rehearse on",
 }
 
-ONLY_TELL = ("plan", "diff", "status", "releases", "log")
+ONLY_TELL = ("plan", "fit", "diff", "status", "releases", "log")
 
 EPILOG = """\
 examples:

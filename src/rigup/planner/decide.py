@@ -21,12 +21,15 @@ from rigup.planner.survey import Rejected, Survey, survey
 from rigup.planner.trade import traded
 
 
-def decide(request: PlanningRequest, catalogue: Catalogue, lock: Lock) -> Decision | Refusal:
-    """Decides for one service on one rig. Equal input gives an equal decision."""
+def decide(request: PlanningRequest, catalogue: Catalogue, lock: Lock, advise: bool = True) -> Decision | Refusal:
+    """Decides for one service on one rig. Equal input gives an equal decision.
+
+    advise: whether a refusal says what would fit instead, which takes longer than the decision.
+    """
     rig, service = request.rig, request.service
     found = survey(request)
     if not found.fitting:
-        return _refusal(request, found, catalogue, lock)
+        return _refusal(request, found, catalogue, lock) if advise else Refusal(rig, service, _findings(request, found))
     order = ranked(found.fitting)
     winner = with_most_context(order)
     needs = winner.release.cuda_needs

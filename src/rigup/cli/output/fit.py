@@ -1,0 +1,216 @@
+"""Shows which models fit a rig, and which rigs hold a model: as tables of 80 columns, or as JSON."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from rigup.catalogue.gpu_names import short_name
+from rigup.catalogue.model import Model
+from rigup.project.fit_table import Fit, Wanted
+from rigup.rig import Rig
+
+SCHEMA = 1
+ON_HOST = "* keeps weights in host memory"
+_HEADS = ("quality", "quant", "engine", "spread", "context", "tokens/s")
+_LEFT = 4
+"""The first of these columns are aligned left, the others right."""
+
+
+def show_rigs(tables: Sequence[tuple[str, Rig, list[Fit]]], wanted: Wanted, console: Console, everything: bool) -> None:
+    """Prints a table for each rig. tables: groups, rig, and its models in order. everything: what does not fit, too."""
+    for index, (groups, rig, fits) in enumerate(tables):
+        if index:
+            console.print()
+        _print_wrapped(f"{groups}: {_rig_text(rig)}" if groups else _rig_text(rig), console, "bold")
+        listed = [fit for fit in fits if wanted.accepts(fit)]
+        if listed:
+            console.print()
+            _show_table("model", [(fit.model.name, fit) for fit in listed], console)
+        console.print()
+        lacking = [fit for fit in fits if fit.decision is None]
+        if everything:
+            _show_reasons([(fit.model.name, fit) for fit in lacking], console)
+        unlicensed = sum(fit.decision is not None and not fit.model.license for fit in fits) if wanted.commercial else 0
+        _print_wrapped(_count(len(listed), len(lacking), len(fits), unlicensed, everything), console)
+
+
+def show_model(
+    model: Model,
+    named: Sequence[tuple[str, Fit]],
+    found: Sequence[Fit],
+    wanted: Wanted,
+    console: Console,
+    everything: bool,
+) -> None:
+    """Prints the rigs that serve a model: those of the inventory, then the least of each GPU that does.
+
+    named: groups and the model on their rig. found: the model on the smallest rig of each GPU, or on the largest.
+    """
+    console.print(Text(f"{model.name}: {_license(model)}", "bold"))
+    own = [(name or _rig_text(fit.rig), fit) for name, fit in named]
+    for head, pairs in (("rig", own), ("the least of each GPU", [(_gpus_text(fit.rig), fit) for fit in found])):
+        if not pairs:
+            continue
+        console.print()
+        if listed := [(name, fit) for name, fit in pairs if wanted.accepts(fit)]:
+            _show_table(head, listed, console)
+        lacking = [(name, fit) for name, fit in pairs if not wanted.accepts(fit)]
+        if lacking and (everything or pairs is own):
+            _show_reasons(lacking, console)
+        elif lacking:
+            console.print(
+                f"\n{len(lacking)} of {len(pairs)} GPUs do not hold it, up to 8 of them: list them with --all"
+            )
+
+
+def rigs_as_json(
+    tables: Sequence[tuple[str, Rig, list[Fit]]], wanted: Wanted, everything: bool = False
+) -> dict[str, Any]:
+    """The same as data. docs/fit.md lists the keys."""
+    return {
+        "schema": SCHEMA,
+        "rigs": [
+            {
+                "groups": groups.split(", ") if groups else [],
+                "rig": rig.text,
+                "models": [_row(fit) for fit in fits if wanted.accepts(fit) or (everything and fit.decision is None)],
+                "do_not_fit": sum(fit.decision is None for fit in fits),
+                "filtered": sum(fit.decision is not None and not wanted.accepts(fit) for fit in fits),
+            }
+            for groups, rig, fits in tables
+        ],
+    }
+
+
+def model_as_json(
+    model: Model, named: Sequence[tuple[str, Fit]], found: Sequence[Fit], wanted: Wanted
+) -> dict[str, Any]:
+    """The rigs of one model as data. docs/fit.md lists the keys."""
+
+    def rows(pairs: Iterable[tuple[str, Fit]]) -> list[dict[str, Any]]:
+        return [
+            {
+                "groups": name.split(", ") if name else [],
+                "rig": fit.rig.text,
+                "gpus": fit.gpu_count,
+                "hosts": fit.rig.hosts_per_service,
+                "accepted": wanted.accepts(fit),
+                **_row(fit),
+            }
+            for name, fit in pairs
+        ]
+
+    return {"schema": SCHEMA, "model": model.name, "rigs": rows(named), "least": rows(("", fit) for fit in found)}
+
+
+def _row(fit: Fit) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "model": fit.model.name,
+        "fits": fit.decision is not None,
+        "reason": fit.reason,
+        "license": fit.model.license,
+        "commercial": fit.model.commercial,
+    }
+    if fit.decision is None:
+        return found
+    candidate = fit.decision.candidate
+    return found | {
+        "quality": fit.quality.level if fit.quality else None,
+        "checkpoint": candidate.checkpoint.model_dump(include={"repo", "quant", "bytes"}),
+        "engine": {"name": candidate.engine.name, "version": candidate.version},
+        "parallel": candidate.parallel.model_dump(),
+        "gpus_used": len(candidate.gpu_indices),
+        "context": fit.context,
+        "kv_cache_type": candidate.kv_cache_type,
+        "decode_tokens_per_second": fit.speed.model_dump(),
+        "weights_in_host_memory": fit.needs_host_memory,
+    }
+
+
+def _show_table(head: str, pairs: Sequence[tuple[str, Fit]], console: Console) -> None:
+    """Prints one line for each pair of name and fit; a name too long for its column gets a line of its own."""
+    rows = [_cells(fit) for _, fit in pairs]
+    widths = [max(len(row[column]) for row in (_HEADS, *rows)) for column in range(len(_HEADS))]
+    rest = sum(widths) + len(widths)
+    first = min(max(len(head), *(len(name) for name, _ in pairs)), max(len(head), console.width - rest))
+    gap = 2 if first + rest + len(widths) <= console.width else 1
+    console.print(Text(_line(head, first, _HEADS, widths, gap), "bold"), soft_wrap=True)
+    for (name, _), row in zip(pairs, rows, strict=True):
+        if len(name) > first:
+            console.print(Text(name), soft_wrap=True)
+        console.print(Text(_line("" if len(name) > first else name, first, row, widths, gap)), soft_wrap=True)
+    if any(fit.needs_host_memory for _, fit in pairs):
+        console.print(Text(ON_HOST), soft_wrap=True)
+
+
+def _cells(fit: Fit) -> tuple[str, ...]:
+    assert fit.decision is not None and fit.quality is not None
+    candidate = fit.decision.candidate
+    return (
+        fit.quality.level,
+        candidate.checkpoint.quant,
+        candidate.engine.name,
+        fit.spread + "*" * fit.needs_host_memory,
+        f"{fit.context:,}",
+        f"{fit.speed.low:.0f}-{fit.speed.high:.0f}",
+    )
+
+
+def _line(name: str, width: int, cells: Sequence[str], widths: Sequence[int], gap: int) -> str:
+    aligned = [
+        cell.ljust(size) if column < _LEFT else cell.rjust(size)
+        for column, (cell, size) in enumerate(zip(cells, widths, strict=True))
+    ]
+    return (" " * gap).join([name.ljust(width), *aligned]).rstrip()
+
+
+def _show_reasons(pairs: Sequence[tuple[str, Fit]], console: Console) -> None:
+    for name, fit in pairs:
+        why = fit.reason or "fits, but not what the options ask for"
+        _print_wrapped(f"{name}: {why}", console)
+    if pairs:
+        console.print()
+
+
+def _print_wrapped(text: str, console: Console, style: str = "") -> None:
+    lines = textwrap.wrap(text, console.width, subsequent_indent="  ", break_on_hyphens=False)
+    console.print(Text("\n".join(lines), style), soft_wrap=True)
+
+
+def _count(listed: int, lacking: int, models: int, unlicensed: int, everything: bool) -> str:
+    filtered = models - listed - lacking
+    parts = [f"{listed} of {models} models listed"]
+    why = f" ({unlicensed} have no license in the catalogue)" if unlicensed else ""
+    parts += (
+        [f"{filtered} fit{'s' if filtered == 1 else ''} but {'are' if filtered > 1 else 'is'} filtered out{why}"]
+        if filtered
+        else []
+    )
+    parts += (
+        [f"{lacking} {'do' if lacking > 1 else 'does'} not fit" + ("" if everything else ": list them with --all")]
+        if lacking
+        else []
+    )
+    return ", ".join(parts)
+
+
+def _license(model: Model) -> str:
+    return (model.license or "license not known") + ("" if model.commercial else ", not for commercial use")
+
+
+def _rig_text(rig: Rig) -> str:
+    return rig.text if rig.hosts_per_service == 1 else f"{rig.hosts_per_service} hosts, each {rig.text}"
+
+
+def _gpus_text(rig: Rig) -> str:
+    """ "4x RTX 3090"; of GPUs on hosts of their own "2x GB10 (2 hosts)"."""
+    counts = Counter(short_name(gpu.name) for gpu in rig.gpus)
+    hosts = rig.hosts_per_service
+    text = ", ".join(f"{count * hosts}x {name}" for name, count in counts.items())
+    return f"{text} ({hosts} hosts)" if hosts > 1 else text

@@ -147,7 +147,8 @@ def test_a_host_that_says_nothing_any_more_is_lost(hosts: Hosts) -> None:
 def test_an_engine_that_ends_by_itself_even_well_ends_the_program_with_an_error(hosts: Hosts) -> None:
     hosts.start(0)
     hosts.start(1)
-    ending = hosts.start(2, 'echo "$$" >> "$0"; exit 0')
+    others_run = '[ -s "${0%2}0" ] && [ -s "${0%2}1" ]'
+    ending = hosts.start(2, f'echo "$$" >> "$0"; until {others_run}; do sleep 0.02; done; exit 0')
     assert ending.wait(15) == 1
     assert hosts.said(2)[-1] == "the engine exited with 0"
     wait_for(lambda: len(hosts.engines(0)) == 1 and not hosts.runs(0) and not hosts.runs(1))

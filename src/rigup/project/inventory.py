@@ -135,6 +135,8 @@ def _shown(path: Path) -> str:
 def _execute(path: Path) -> dict[str, Any]:
     names: dict[str, Any] = {"__file__": str(path)}
     text = read_text(path, _shown(path))
+    if "\0" in text:
+        raise InputError(f"{_shown(path)}: contains a null byte", "remove it: inventory files are Python")
     try:
         exec(compile(text, str(path), "exec"), names)  # noqa: S102  Python of the user's own, as for pyinfra
     except SyntaxError as error:

@@ -118,7 +118,7 @@ def test_what_is_not_a_host(fleet: Path, entry: str, shown: str) -> None:
 
 def test_a_null_byte_has_no_line(fleet: Path) -> None:
     (fleet / "inventories/a.py").write_bytes(b"box = ['gpu1.lan']\0\n")
-    assert refused(plan)[0] == "inventories/a.py: source code string cannot contain null bytes"
+    assert refused(plan)[0] == "inventories/a.py: contains a null byte"
 
 
 @pytest.mark.parametrize(

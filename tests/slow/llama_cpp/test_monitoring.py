@@ -30,7 +30,7 @@ pytestmark = [
 
 METRICS = Path(__file__).parents[2] / "stand_in_metrics"
 STAND_INS = {8001: "vllm.txt", 8002: "sglang.txt", 9400: "dcgm.txt"}
-SECONDS = 500
+SECONDS = 2400
 KEY = "a-key-that-only-the-service-and-prometheus-know"
 TEMPLATE = "{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}assistant:"
 CARDS = "4x RTX PRO 6000 Blackwell Workstation Edition"
@@ -69,7 +69,7 @@ class Site:
         files = {
             "inventories/rehearsal.py": f"boxes = {[host]!r}\ncards = {stand_ins[:1]!r}\nothers = {stand_ins[1:]!r}\n",
             "group_data/boxes.py": f'rig = {{"gpus": []}}\nservices = {{"chat": {service!r}}}\n'
-            f"hub = {self.fleet.hub.url!r}\n{said}",
+            f"hub = {self.fleet.hub.url!r}\nbuilder = {self.fleet.builder!r}\n{said}",
             "group_data/cards.py": f'rig = {{"gpus": "{CARDS}"}}\n'
             f"services = {{'large': { ({**cards, 'engine': 'vllm', 'port': 8001})!r}}}\n"
             "monitoring = {'node_exporter': False, 'dcgm_exporter': True, 'listen': '0.0.0.0'}\n",

@@ -15,6 +15,7 @@ from rigup.host import Host
 from rigup.operations.apt import commands, foreign_sources, openpgp
 from rigup.operations.apt.nvidia_repository import fetched_key
 from rigup.operations.primitives import remote
+from rigup.operations.primitives.command_parts import PART_END, parts_of
 from rigup.operations.primitives.steps import step
 from rigup.plan import DriverRepository
 from rigup.systemd.container_files import KEYRING, SOURCE, toolkit_files
@@ -24,7 +25,6 @@ SETTING = "container_toolkit"
 # Possible places of a description; the toolkit's own unit writes the first. Source: NVIDIA's CDI support page.
 DESCRIPTIONS = "/run/cdi/nvidia.yaml /etc/cdi/nvidia.yaml"
 REFRESH_SECONDS = 120
-_MARK = "##rigup-part##"
 
 
 @dataclass(frozen=True)
@@ -54,16 +54,10 @@ class ToolkitStateFact(FactBase[ToolkitState]):
             rf"grep -hoE 'libcuda\.so\.[0-9.]+' {DESCRIPTIONS}",
             foreign_sources.question(named),
         )
-        return "; ".join(f"{{ {part}; }} 2>/dev/null; echo; echo '{_MARK}'" for part in parts)
+        return "; ".join(f"{{ {part}; }} 2>/dev/null; echo; echo '{PART_END}'" for part in parts)
 
     def process(self, output: list[str]) -> ToolkitState:
-        parts: list[list[str]] = [[]]
-        for line in output:
-            if line == _MARK:
-                parts.append([])
-            else:
-                parts[-1].append(line)
-        *words, files = [*parts, [], [], [], []][:4]
+        *words, files = [*parts_of(output), [], [], [], []][:4]
         version, keyring, described = ([line.strip() for line in part if line.strip()] for part in words)
         others = foreign_sources.answer(files)
         others.pop(SOURCE, None)

@@ -23,6 +23,7 @@ from rigup.facts.unreadable import Unreadable
 from rigup.host import Host
 from rigup.operations.driver import reboots
 from rigup.operations.primitives import jobs, remote
+from rigup.operations.primitives.command_parts import PART_END, parts_of
 from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.primitives.steps import step
 from rigup.operations.primitives.units import service_state
@@ -83,9 +84,6 @@ class Running:
     key: str = ""
 
 
-_MARK = "##rigup-part##"
-
-
 class CurrentRelease(FactBase[Running]):
     """Reads a `Running` in one command."""
 
@@ -103,16 +101,12 @@ class CurrentRelease(FactBase[Running]):
             f"test -e {folder}/current/{ANSWERED} && echo yes",
             f"{_stale(service)} && echo stale",
         )
-        return "; ".join(f"{{ {part}; }} 2>/dev/null; echo '{_MARK}'" for part in parts)
+        return "; ".join(f"{{ {part}; }} 2>/dev/null; echo '{PART_END}'" for part in parts)
 
     def process(self, output: list[str]) -> Running:
-        parts: list[list[str]] = [[]]
-        for line in output:
-            if line == _MARK:
-                parts.append([])
-            else:
-                parts[-1].append(line)
-        current, unit, manifest, installed, answered, key = ("\n".join(part) for part in (*parts, *[[]] * 6)[:6])
+        current, unit, manifest, installed, answered, key = (
+            "\n".join(part) for part in (*parts_of(output), *[[]] * 6)[:6]
+        )
         return Running(current.strip().rpartition("/")[2], unit, manifest, installed, answered.strip(), key.strip())
 
 

@@ -66,17 +66,24 @@ def matching(name: str, gpus: Iterable[Gpu]) -> tuple[Gpu, ...]:
 
 
 def nearest(name: str, gpus: Iterable[Gpu]) -> str | None:
-    """The known short name that is most similar and has the same digits: another number means another card."""
+    """The known short name that is most similar, with a number that may be meant: another number is another card."""
     names = [short_name(gpu.name) for gpu in gpus]
-    folded = {known.lower(): known for known in names if _digits(known) == _digits(name) or not _digits(name)}
+    folded = {known.lower(): known for known in names if _may_mean(_number(name), _number(known))}
     found = difflib.get_close_matches(short_name(name).lower(), folded, n=1, cutoff=0.7)
     return folded[found[0]] if found else None
 
 
-def _digits(name: str) -> list[str]:
-    """The digits of a name's first number, in order of size: "3900" is a slip of "3090", "3060" is not."""
+def _may_mean(typed: str, known: str) -> bool:
+    """Whether a number is a slip of another: "3900" and "309" of "3090"; "3060" is not, nor "10" of "100"."""
+    short, long = sorted((typed, known), key=len)
+    one_missing = len(short) > 2 and any(short == long[:at] + long[at + 1 :] for at in range(len(long)))
+    return not typed or sorted(typed) == sorted(known) or one_missing
+
+
+def _number(name: str) -> str:
+    """The digits of a name's first number."""
     found = re.search(r"\d+", name)
-    return sorted(found[0]) if found else []
+    return found[0] if found else ""
 
 
 def _words(name: str) -> tuple[str, ...]:

@@ -39,7 +39,9 @@ def test_an_unknown_name_means_none(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "near"), [("RTX 3900", "RTX 3090"), ("RTX 3060", None), ("A10", None), ("Voodoo", None)]
+    ("name", "near"),
+    [("RTX 3900", "RTX 3090"), ("RTX 309", "RTX 3090"), ("RTX 30900", "RTX 3090")]
+    + [(name, None) for name in ("RTX 3060", "RTX 4", "A10", "H10", "Voodoo")],
 )
 def test_the_nearest_name_is_suggested(name: str, near: str | None) -> None:
     assert nearest(name, GPUS) == near

@@ -41,6 +41,7 @@ from rigup.lockfile.upgrade import (
 )
 from rigup.lockfile.wheel_options import write_names
 from rigup.plan import Plan
+from rigup.planner.inputs.names import NotInCatalogue
 from rigup.project.inventory import LOCK, Project, load_project
 from rigup.project.planning import plan_project
 
@@ -245,7 +246,10 @@ def stale(project: Project, catalogue: Catalogue, whole: bool = True) -> tuple[s
     if not path.exists():
         return (f"{LOCK} does not exist",)
     lock = load_lock(path)
-    needs = needs_of(plan_project(project, lock, catalogue))
+    try:
+        needs = needs_of(plan_project(project, lock, catalogue))
+    except NotInCatalogue as missing:
+        return (f"{missing.message}, so nothing of it is pinned",)
     found = [f"{name} is missing" for name in needs.missing(lock).names]
     found += _refused(needs)
     key = inventory_key(project)

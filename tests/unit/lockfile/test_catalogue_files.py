@@ -45,8 +45,12 @@ def test_lock_reads_the_model_and_pins_its_files(tmp_path: Path, hub: StandInHub
             "hint: read it from the hub: rigup lock, or rigup model add org/Tiny-Llama",
         ],
     )
+    stale = line.run("lock", "--check")
+    assert (stale.code, stale.err) == (1, "hint: rigup lock\n")
+    assert "services.chat.model: org/Tiny-Llama is not in the catalogue yet, so nothing of it is pinned" in stale.out
     locked = line.run("lock")
     assert locked.code == 0, locked.err
+    assert line.run("lock", "--check").code == 0
     assert "catalogue/models/Tiny-Llama.toml: new" in locked.err
     (entry,) = load_lock(line.fleet / "rigup.lock").checkpoints
     assert (entry.repo, entry.quant) == ("org/Tiny-Llama", "BF16")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rigup.facts.probe import Probe, ProbedGpu
 from rigup.plan import Finding
-from rigup.rig import Gpu, Rig
+from rigup.rig import Gpu, HostMemory, Rig
 from rigup.units import MIB
 
 # The kernel reserves part of the installed memory, and people round the number.
@@ -24,6 +24,18 @@ def differences(rig: Rig, probe: Probe) -> tuple[Finding, ...]:
     """
     gpus = _gpus(rig, probe) if rig.gpus or probe.nvidia.cuda else ()
     return (*_operating_system(rig, probe), *_host_memory(rig, probe), *gpus)
+
+
+def memory_speed_note(rig: Rig, probe: Probe) -> str:
+    """What is to be said where the host's memory is not as fast as declared; "" where it is, or nobody tells.
+
+    The plan still runs there, but its speed is estimated, and its choice made, for other memory.
+    """
+    found = HostMemory.read(probe.host_memory)
+    if rig.host_memory is None or found is None or found == rig.host_memory:
+        return ""
+    shown = [f"{memory.text} ({memory.bandwidth_gbs:,.0f} GB/s)" for memory in (rig.host_memory, found)]
+    return f'warning: declared: host memory of {shown[0]}; found: {shown[1]}: set rig.host_memory to "{found.text}"'
 
 
 def _operating_system(rig: Rig, probe: Probe) -> Iterator[Finding]:

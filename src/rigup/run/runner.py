@@ -27,6 +27,7 @@ from rigup.operations.service.gpu_binding import bind
 from rigup.operations.service.health import Answer, Answers, ask_service
 from rigup.plan import BoundPlan, Finding, Plan
 from rigup.preflight.checks import preflight
+from rigup.preflight.rig import memory_speed_note
 from rigup.project.inventory import Project
 from rigup.run.audit_log import Recorder
 from rigup.run.context import RunContext
@@ -145,13 +146,20 @@ class Run:
         if not handshake.probe.os:
             check = f"check that 'ssh {host.name} true' works"
             raise HostFailed(f"{host.name}: no response from the host probe", check)
+        again = host.name in self.context.handshakes
         self.context.handshakes[host.name], result.probe = handshake, handshake.probe
         reader = FactReader(host)
         reader.learn(handshake.answers)
         host.connector.facts = reader
         if found := self._blocking_findings(host.name, handshake.probe):
             result.fail("refused", *(InputError(f"{host.name}: {f.message}", f.hint) for f in found))
+        elif not again:
+            self._note_memory_speed(host.name, handshake.probe)
         return not found
+
+    def _note_memory_speed(self, name: str, probe: Probe) -> None:
+        if self.plans[name] and (note := memory_speed_note(self.plans[name][0].rig, probe)):
+            report(Progress(name, "log", text=note))
 
     def _blocking_findings(self, name: str, probe: Probe) -> tuple[Finding, ...]:
         """The findings for which the run refuses a host."""

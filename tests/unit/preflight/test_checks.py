@@ -11,8 +11,9 @@ from rigup.node import Node
 from rigup.operations.builds.source import name_of
 from rigup.plan import Build, Checkpoint, Plan
 from rigup.preflight.checks import preflight
+from rigup.preflight.rig import memory_speed_note
 from rigup.rig import Gpu as RigGpu
-from rigup.rig import Rig
+from rigup.rig import HostMemory, Rig
 from rigup.service import Service
 
 NOW = 1_800_000_000
@@ -285,3 +286,24 @@ def test_a_rig_without_gpus_minds_only_those_that_a_driver_drives() -> None:
     assert messages(replace(GOOD, pci_gpus=BUS)) == []
     driven = replace(GOOD, gpus=CARDS, nvidia=Nvidia(loaded="580.95.05", cuda="13.0"))
     assert messages(driven) == ["declared: no GPU; found: 4x NVIDIA GeForce RTX 3090"]
+
+
+@pytest.mark.parametrize(
+    ("declared", "found", "says"),
+    [
+        ("8x DDR5-4800", "8x DDR5-4800", ""),
+        ("8x DDR5-4800", "", ""),
+        (None, "2x DDR4-2666", ""),
+        (
+            "8x DDR5-4800",
+            "4x DDR5-4800",
+            "warning: declared: host memory of 8x DDR5-4800 (307 GB/s); found: 4x DDR5-4800 (154 GB/s): "
+            'set rig.host_memory to "4x DDR5-4800"',
+        ),
+    ],
+)
+def test_host_memory_that_is_not_as_fast_as_declared(declared: str | None, found: str, says: str) -> None:
+    plan = declaring(host_memory_gib=64, host_memory=HostMemory.read(declared) if declared else None)
+    probe = replace(GOOD, memory_kib=64 * 2**20, host_memory=found)
+    assert memory_speed_note(plan.rig, probe) == says
+    assert messages(replace(probe, gpus=CARDS), plan) == []

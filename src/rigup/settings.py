@@ -7,8 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
 
 from rigup.plan import Monitoring
+from rigup.units import Frozen
 
 HUB = "https://huggingface.co"
 CONTROLLER = "controller"
@@ -62,6 +66,98 @@ class WeightsSettings:
     lan_address: str | None = None
 
 
+_Port = Annotated[int, Field(ge=1, le=65535)]
+_Limit = Annotated[int, Field(ge=1, le=1_000_000)]
+
+
+class Certificate(Frozen):
+    """`gateway.tls`: files of the user's, in PEM: the certificate with its chain, and its private key."""
+
+    certificate_file: str
+    key_file: str
+
+
+class GatewayClient(Frozen):
+    """Who may use a gateway. models: the only names that it may ask for; None for all. Limits: None for none."""
+
+    key_file: str
+    requests_per_minute: _Limit | None = None
+    concurrency: _Limit | None = None
+    models: tuple[str, ...] | None = None
+
+
+class Gateway(Frozen):
+    """`gateway` in group_data: one address for services of the fleet.
+
+    services: those that it offers, each "GROUP" or "GROUP/SERVICE"; None for all. weights: by the same names; 1 where
+    nothing is said, and 0 takes no new requests. hold: seconds for which a request waits while no engine can take it.
+    body_limit_mib: the largest request. metrics_port: of HAProxy's exporter, on loopback.
+    """
+
+    listen: str = "127.0.0.1"
+    port: _Port = 8080
+    tls: Certificate | None = None
+    clients: dict[str, GatewayClient] = {}
+    services: tuple[str, ...] | None = None
+    weights: dict[str, Annotated[int, Field(ge=0, le=256)]] = {}
+    hold: Annotated[int, Field(ge=0, le=3600)] = 0
+    body_limit_mib: Annotated[int, Field(ge=1, le=64)] = 8
+    metrics_port: _Port = 8405
+
+
+class Backend(Frozen):
+    """A service on a host, behind a gateway. A service over several hosts is one: its head.
+
+    address: where the gateway reaches it. engine: with version and quantisation, for people. wants_key: whether
+    requests to it need the route's key.
+    """
+
+    host: str
+    group: str
+    service: str
+    address: str
+    port: _Port
+    health_path: str
+    weight: int
+    engine: str
+    wants_key: bool
+
+
+class Route(Frozen):
+    """A model's name, and the backends that serve it. key_file: of the key that they all take; None for none."""
+
+    model: str
+    backends: tuple[Backend, ...]
+    key_file: str | None = None
+
+
+class GatewayPlan(Frozen):
+    """What a gateway does on one host. Holds no secret. routes: in the order of the inventory."""
+
+    host: str
+    group: str
+    gateway: Gateway
+    routes: tuple[Route, ...]
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The names that clients may ask for."""
+        return tuple(route.model for route in self.routes)
+
+
+@dataclass(frozen=True)
+class GatewaySettings:
+    """A gateway with its secrets.
+
+    client_digests: sha256 of each client's key, by client. backend_keys: by model. certificate: chain and key, in PEM.
+    """
+
+    plan: GatewayPlan
+    client_digests: dict[str, str] = field(default_factory=dict, repr=False)
+    backend_keys: dict[str, str] = field(default_factory=dict, repr=False)
+    certificate: str | None = field(default=None, repr=False)
+
+
 @dataclass(frozen=True)
 class HostSettings:
     """Everything that the roles need to know of a host beside its plans.
@@ -74,6 +170,7 @@ class HostSettings:
     monitoring: which exporters run; None for none.
     weights: how weights travel; None for the defaults.
     builder: whose builds from source the host takes; None if it builds for itself.
+    gateway: what the host offers as a gateway; None for none.
     remove: whether services that are no longer in the inventory are removed; set by a command-line option only.
     """
 
@@ -89,6 +186,7 @@ class HostSettings:
     monitoring: Monitoring | None = None
     weights: WeightsSettings | None = None
     builder: Builder | None = None
+    gateway: GatewaySettings | None = None
     remove: bool = False
 
     @property

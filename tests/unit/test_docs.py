@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from rigup.cli.main import VERBS, build_parser
 from rigup.rig import Rig
 from rigup.service import Service
+from rigup.settings import Certificate, Gateway, GatewayClient
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "rigup"
@@ -123,6 +124,14 @@ def test_every_key_of_an_inventory_is_explained(part: str, model: type[BaseModel
     text = (ROOT / "docs" / "inventory.md").read_text().partition(f"## `{part}`\n")[2].partition("\n## ")[0]
     cells = re.findall(r"^\| (`[^|]*) \|", text, re.MULTILINE)
     assert set(re.findall(r"`([a-z_]+)`", " ".join(cells))) == model.model_fields.keys() - {"name"}
+
+
+def test_every_key_of_a_gateway_is_explained() -> None:
+    text = (ROOT / "docs" / "gateway.md").read_text()
+    cells = re.findall(r"^\| (`[^|]*) \|", text, re.MULTILINE)
+    assert set(re.findall(r"`([a-z_]+)`", " ".join(cells))) == set(Gateway.model_fields)
+    inner = {*GatewayClient.model_fields, *Certificate.model_fields}
+    assert {key for key in inner if f"`{key}`" not in text} == set()
 
 
 def test_what_does_not_exist_is_found(tmp_path: Path) -> None:

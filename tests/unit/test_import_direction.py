@@ -25,6 +25,7 @@ LAYERS = (
     "sources",
     "checkpoints",
     "monitoring",
+    "gateway",
     "operations.primitives",
     "operations.apt",
     "operations.driver",

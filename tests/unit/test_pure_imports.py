@@ -16,6 +16,7 @@ PURE = (
     "commands",
     "systemd",
     "monitoring",
+    "gateway",
     "lock",
     "plan",
     "plain_values",

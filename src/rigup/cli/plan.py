@@ -5,10 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 from rigup.cli.sessions import session as hosts
 from rigup.service import Preference
+
+if TYPE_CHECKING:
+    from rigup.plan import Plan
+    from rigup.project.inventory import Project
+    from rigup.settings import GatewayPlan
 
 EPILOG = """\
 examples:
@@ -60,17 +65,26 @@ def run(args: argparse.Namespace) -> int:
 
     project = load_project(args.inventory, args.limit)
     plans = plan_project(project, prefer=args.prefer)
-    serving = {plan.host for plan in plans}
+    gateways = _gateways(project, plans)
+    serving = {plan.host for plan in plans} | {gateway.host for gateway in gateways}
     idle = tuple(host for host in project.hosts if host.name not in serving)
     if args.json:
         from rigup.cli.output.plan_json import as_json
 
-        json.dump(as_json(plans, idle), sys.stdout, indent=1)
+        json.dump(as_json(plans, idle, gateways), sys.stdout, indent=1)
         print()
     else:
         from rigup.cli.output.console import Console
         from rigup.cli.output.plan import show
 
         names = tuple(host.name for host in idle)
-        show(plans, Console(highlight=False), explain=args.explain, idle=names)
+        show(plans, Console(highlight=False), explain=args.explain, idle=names, gateways=gateways)
     return 1 if any(plan.verdict == "refused" for plan in plans) else 0
+
+
+def _gateways(project: Project, plans: tuple[Plan, ...]) -> tuple[GatewayPlan, ...]:
+    if not any("gateway" in host.data for host in project.hosts):
+        return ()
+    from rigup.project.gateways import plan_gateways
+
+    return plan_gateways(project, plans)

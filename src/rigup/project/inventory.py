@@ -25,6 +25,7 @@ SETTINGS = {
     *("rig", "services", "monitoring", "hub", "hub_token_file", "nvidia_repository", "nvidia_key_fingerprint"),
     *("container_toolkit_repository", "container_toolkit_key_fingerprint", "image_mirrors", "package_index"),
     *("python_mirror", "wheelhouse", "weights_sharing", "weights_mb_per_s", "lan", "lan_address", "builder"),
+    "gateway",
 }
 LONGEST_COMPLAINT = 400
 LONGEST_GROUP = 100
@@ -233,6 +234,9 @@ def _entry(
                 rig_group = group
     merged.update(own)
     origins.update(dict.fromkeys(own, _shown(inventory)))
+    if "gateway" in merged:  # a host that is a gateway and nothing else need not say so twice
+        origins = {"rig": origins["gateway"], "services": origins["gateway"], **origins}
+        merged = {"rig": {"gpus": []}, "services": {}, **merged}
     if "rig" not in merged:
         raise InputError(
             f'{_shown(inventory)}: group "{rig_group}" has no rig',

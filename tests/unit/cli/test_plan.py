@@ -91,8 +91,8 @@ def test_json_is_the_contract(fleet: Any, capsys: pytest.CaptureFixture[str]) ->
     fleet(quad=(["a"], FOUR_3090))
     assert main(["plan", "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
-    assert list(data) == ["schema", "hosts", "idle"]
-    assert (data["schema"], data["idle"]) == (1, [])
+    assert list(data) == ["schema", "hosts", "idle", "gateways"]
+    assert (data["schema"], data["idle"], data["gateways"]) == (1, [], [])
     (host,) = data["hosts"]
     assert list(host) == KEYS
     assert (host["host"], host["group"], host["verdict"]) == ("a", "quad", "ok")

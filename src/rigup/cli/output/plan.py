@@ -8,18 +8,26 @@ from collections.abc import Iterable, Sequence
 from rich.console import Console
 from rich.text import Text
 
+from rigup.cli.output.gateways import show_gateways
 from rigup.cli.output.memory_bars import bars
 from rigup.plan import Alternative, Finding, Plan
 from rigup.planner.multinode.nodes import NodeCommand, named
+from rigup.settings import GatewayPlan
 from rigup.units import bytes_text
 
 SHOWN_HOSTS = 3
 
 
-def show(plans: Iterable[Plan], console: Console, explain: bool = False, idle: Sequence[str] = ()) -> None:
-    """Prints every plan once, with equal hosts of a group together, and a final count.
+def show(
+    plans: Iterable[Plan],
+    console: Console,
+    explain: bool = False,
+    idle: Sequence[str] = (),
+    gateways: Sequence[GatewayPlan] = (),
+) -> None:
+    """Prints every plan once, with equal hosts of a group together, what gateways offer, and a final count.
 
-    idle: hosts without services.
+    idle: hosts that neither serve anything nor are gateways.
     """
     plans = tuple(plans)
     for index, (plan, hosts) in enumerate(_alike(plans)):
@@ -35,6 +43,8 @@ def show(plans: Iterable[Plan], console: Console, explain: bool = False, idle: S
         _show_alternatives(plan, console)
         if explain:
             _show_figures(plan, console)
+    if gateways:
+        show_gateways(gateways, console)
     if idle:
         console.print("\n" * bool(plans) + f"{', '.join(idle)}: serves nothing (services is empty)", soft_wrap=True)
         console.print("  rigup apply --remove removes earlier services", soft_wrap=True)

@@ -8,6 +8,7 @@ from typing import Any
 from rigup.plan import Plan
 from rigup.planner.multinode.nodes import named
 from rigup.project.inventory import HostEntry
+from rigup.settings import GatewayPlan
 from rigup.units import Frozen
 
 SCHEMA = 1
@@ -30,12 +31,35 @@ NOTHING_DECIDED = (
 )
 
 
-def as_json(plans: Iterable[Plan], idle: Iterable[HostEntry]) -> dict[str, Any]:
-    """All plans, one entry per service and host, and the hosts without services."""
+def as_json(plans: Iterable[Plan], idle: Iterable[HostEntry], gateways: Iterable[GatewayPlan] = ()) -> dict[str, Any]:
+    """All plans, one entry per service and host, the hosts without services, and what gateways offer."""
     return {
         "schema": SCHEMA,
         "hosts": [plan_as_json(plan) for plan in plans],
         "idle": [{"host": entry.name, "group": entry.group} for entry in idle],
+        "gateways": [gateway_as_json(gateway) for gateway in gateways],
+    }
+
+
+def gateway_as_json(plan: GatewayPlan) -> dict[str, Any]:
+    """What one gateway offers. Paths of key files are left out."""
+    routes = [
+        {
+            "model": route.model,
+            "backends": [backend.model_dump(exclude={"health_path", "wants_key"}) for backend in route.backends],
+        }
+        for route in plan.routes
+    ]
+    gateway = plan.gateway
+    return {
+        "host": plan.host,
+        "group": plan.group,
+        "listen": gateway.listen,
+        "port": gateway.port,
+        "tls": gateway.tls is not None,
+        "clients": {name: client.model_dump(exclude={"key_file"}) for name, client in gateway.clients.items()},
+        "hold": gateway.hold,
+        "routes": routes,
     }
 
 

@@ -107,6 +107,10 @@ def _planned(
     gevent.sleep(0)
     plans = plans_to_apply(project, service)
     settings = settings_by_host(project, plans, getattr(args, "source", None), bool(getattr(args, "remove", False)))
+    if any("gateway" in host.data for host in project.hosts):
+        from rigup.project.gateways import with_gateways
+
+        settings = with_gateways(project, plans, settings)
     if any(one.builder for one in settings.values()):
         from rigup.project.build_settings import check_builders
 

@@ -1,0 +1,267 @@
+"""HAProxy's configuration for a gateway, for version 2.6 and later. Pure.
+
+Of 3.x it uses nothing, such as the JSON encoding of logs (3.0). What names a client is in map files, so that keys and
+limits change without a reload.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from rigup.gateway import responses
+from rigup.gateway.paths import ADMIN_SOCKET, CERTIFICATE_FILE, CLIENTS_FILE, HOLD_SOCKET, KEYS_FILE, MODELS_FILE
+from rigup.gateway.responses import RETRY_SECONDS
+from rigup.settings import Backend, Gateway, GatewayPlan, Route
+from rigup.units import MIB
+
+# Endpoints whose body names the model. Others of an engine manage it, and stay behind the gateway.
+ENDPOINTS = (
+    "/v1/chat/completions",
+    "/v1/classify",
+    "/v1/completions",
+    "/v1/embeddings",
+    "/v1/messages",
+    "/v1/messages/count_tokens",
+    "/v1/rerank",
+    "/v1/responses",
+    "/v1/score",
+)
+MOST_CONNECTIONS = 10_000
+LONGEST_MODEL = 200
+LIMITS = "stick-table type string len 32 size 10k expire 2m store gpc0_rate(1m),conn_cur"
+# What a buffer holds beside the body: headers, and HAProxy's own list of parts.
+BESIDE_BODY = 65_536
+LOG_FORMAT = (
+    '{"client":"%[var(txn.client)]","model":"%[var(txn.model),json(utf8ps)]","backend":"%s","status":%ST,"bytes_in":%U,'
+    '"bytes_out":%B,"queue_ms":%Tw,"first_byte_ms":%Tr,"total_ms":%Ta,"tries":"%rc","end":"%ts","from":"%ci"}'
+)
+
+
+def configuration(plan: GatewayPlan) -> str:
+    """The whole file, for one host; ends with a newline. Holds no key, and no hash of one."""
+    text = _sections(plan, "@@")
+    return text.replace("@@", hashlib.sha256(text.encode()).hexdigest()[:16])
+
+
+def digest_of(text: str) -> str:
+    """What the running gateway says on /release of its metrics port, from its configuration file."""
+    found = re.search(r"string ([0-9a-f]{16}) if", text)
+    return found[1] if found else ""
+
+
+def backend_name(plan: GatewayPlan, model: str) -> str:
+    """The name of a route's section: the model's, as far as HAProxy's names may be."""
+    return f"{plan.models.index(model) + 1}-{re.sub('[^A-Za-z0-9._-]', '-', model)}"
+
+
+def server_name(backend: Backend) -> str:
+    """The name of a backend in its section."""
+    return re.sub("[^A-Za-z0-9._-]", "-", f"{backend.host.rpartition('@')[2]}.{backend.service}")
+
+
+def _sections(plan: GatewayPlan, digest: str) -> str:
+    gateway = plan.gateway
+    sections = [
+        ("global", _global(gateway)),
+        ("defaults", _defaults()),
+        ("frontend api", _frontend(plan)),
+        *((f"backend {backend_name(plan, route.model)}", _backend(gateway, route)) for route in plan.routes),
+    ]
+    if gateway.clients:
+        sections.append(("backend clients", [LIMITS]))
+    if gateway.hold:
+        sections.append(("frontend hold", _hold()))
+    sections.append(("frontend metrics", _metrics(gateway, digest)))
+    return "# Written by rigup: gateway in group_data\n" + "\n".join(
+        f"{name}\n" + "".join(f"  {line}\n" for line in lines) for name, lines in sections
+    )
+
+
+def _global(gateway: Gateway) -> list[str]:
+    return [
+        f"stats socket {ADMIN_SOCKET} mode 660 level admin expose-fd listeners",
+        "log stdout len 4096 format raw daemon",
+        f"maxconn {MOST_CONNECTIONS}",
+        # the whole body must fit, because clients write the model after the messages
+        f"tune.bufsize {gateway.body_limit_mib * MIB + BESIDE_BODY}",
+        "ssl-default-bind-options ssl-min-ver TLSv1.2",
+        # how long a replaced process may finish its streams
+        "hard-stop-after 1h",
+    ]
+
+
+def _defaults() -> list[str]:
+    return [
+        "mode http",
+        "log global",
+        f"log-format {_quoted(LOG_FORMAT)}",
+        "option dontlognull",
+        # without it, each event of a stream waits for up to 0.1 s
+        "option http-no-delay",
+        # a reload lets an idle client ask once more, and then tells it to connect again
+        "option idle-close-on-response",
+        # engines close idle connections at times of their own; a request on one would be lost
+        "option http-server-close",
+        "option abortonclose",
+        "timeout connect 1s",
+        "timeout check 5s",
+        "timeout http-request 10s",
+        "timeout http-keep-alive 5m",
+        "timeout queue 60s",
+        "timeout client 1h",
+        "timeout server 1h",
+        *(_own_error(status, text) for status, text in responses.OWN.items()),
+    ]
+
+
+def _own_error(status: int, text: str) -> str:
+    later = f" hdr retry-after {RETRY_SECONDS}" if status == 503 else ""
+    return f"http-error status {status} content-type application/json{later} string {_quoted(text)}"
+
+
+def _frontend(plan: GatewayPlan) -> list[str]:
+    gateway = plan.gateway
+    address = f"[{gateway.listen}]" if ":" in gateway.listen else gateway.listen
+    tls = f" ssl crt {CERTIFICATE_FILE} alpn h2,http/1.1" if gateway.tls else ""
+    largest = gateway.body_limit_mib * MIB
+    return [
+        f"bind {address}:{gateway.port}{tls}",
+        'http-request return status 200 content-type text/plain string "ok" if { method GET } { path /health }',
+        *_clients(gateway),
+        *_models(plan),
+        f"acl endpoint path {' '.join(ENDPOINTS)}",
+        _answer(404, responses.NOT_FOUND, "unless { method POST } endpoint"),
+        *(_rates() if gateway.clients else ()),
+        _answer(413, responses.TOO_LARGE, f"if {{ req.body_size gt {largest} }}"),
+        "http-request wait-for-body time 60s",
+        _answer(413, responses.TOO_LARGE, f"if {{ req.body_size gt {largest} }}"),
+        f"http-request set-var(txn.model) req.body,json_query('$.model'),bytes(0,{LONGEST_MODEL})",
+        _answer(400, responses.NO_MODEL, "unless { var(txn.model) -m found } { var(txn.model) -m len gt 0 }"),
+        *_known(plan),
+        *(
+            f"use_backend {backend_name(plan, route.model)} if {{ var(txn.model) -m str {route.model} }}"
+            for route in plan.routes
+        ),
+    ]
+
+
+def _clients(gateway: Gateway) -> list[str]:
+    if not gateway.clients:
+        return []
+    found = f"sha2(256),hex,lower,map_str({CLIENTS_FILE})"
+    return [
+        f"http-request set-var(txn.found) req.hdr(authorization),word(2,' '),{found} "
+        "if { req.hdr(authorization) -m beg -i bearer }",
+        _answer(401, responses.NO_KEY, "unless { var(txn.found) -m found }", "www-authenticate Bearer"),
+        "http-request set-var(txn.client) var(txn.found),json_query('$.name')",
+        "http-request set-var(txn.models) var(txn.found),json_query('$.models')",
+    ]
+
+
+def _models(plan: GatewayPlan) -> list[str]:
+    asked = "if { method GET } { path /v1/models }"
+    if plan.gateway.clients:
+        return [
+            "http-request return status 200 content-type application/json "
+            f'lf-string "%[var(txn.client),map_str({MODELS_FILE})]" {asked}'
+        ]
+    text = _quoted(responses.model_list(plan.models))
+    return [f"http-request return status 200 content-type application/json string {text} {asked}"]
+
+
+def _rates() -> list[str]:
+    """Limits by client. A refused request does not count, or a client that keeps asking would never be let in."""
+    per_minute, together = "requests_per_minute", "concurrency"
+    return [
+        "http-request track-sc0 var(txn.client) table clients",
+        *(
+            f"http-request set-var(txn.{limit}) var(txn.found),json_query('$.{limit}','int')"
+            for limit in (per_minute, together)
+        ),
+        _answer(
+            429,
+            responses.TOO_MANY,
+            f"if {{ var(txn.{per_minute}) -m found }} {{ sc_gpc0_rate(0),sub(txn.{per_minute}) -m int ge 0 }}",
+            f"retry-after {RETRY_SECONDS}",
+        ),
+        _answer(
+            429,
+            responses.TOO_BUSY,
+            f"if {{ var(txn.{together}) -m found }} {{ sc_conn_cur(0),sub(txn.{together}) -m int gt 0 }}",
+            "retry-after 1",
+        ),
+        "http-request sc-inc-gpc0(0)",
+    ]
+
+
+def _known(plan: GatewayPlan) -> list[str]:
+    """A model that nobody serves, and one that the client may not use."""
+    names = "%[var(txn.models)]" if plan.gateway.clients else ", ".join(plan.models)
+    text = _quoted(responses.unknown_model(names))
+    unless = f" unless {{ var(txn.model) -m str {' '.join(plan.models)} }}" if plan.models else ""
+    lines = [f"http-request return status 404 content-type application/json lf-string {text}{unless}"]
+    if plan.gateway.clients:
+        may = f"var(txn.client),concat(/,txn.model),map_str({MODELS_FILE})"
+        lines.append(_answer(403, responses.NOT_YOURS, f"unless {{ {may} -m found }}"))
+    return lines
+
+
+def _backend(gateway: Gateway, route: Route) -> list[str]:
+    key = f'http-request set-header authorization "Bearer %[var(txn.model),map_str({KEYS_FILE})]"'
+    check = "default-server check inter 500ms fastinter 250ms downinter 500ms fall 2 rise 1 init-addr libc,none"
+    # A crash must not send a request to engine after engine, so an unanswered one is tried once elsewhere. A held one
+    # comes back each second, and only if no engine ever had it.
+    again, on = (gateway.hold, "conn-failure 503") if gateway.hold else (1, "conn-failure empty-response 503")
+    return [
+        "balance leastconn",
+        "option redispatch 1",
+        f"retries {again}",
+        f"retry-on {on}",
+        # the key of the client goes no further
+        "http-request del-header authorization",
+        *((key,) if route.key_file else ()),
+        f"option httpchk GET {route.backends[0].health_path}",
+        "http-check expect status 200",
+        check + (" observe layer4 error-limit 1 on-error mark-down" if gateway.hold else ""),
+        *(
+            f"server {server_name(one)} {f'[{one.address}]' if ':' in one.address else one.address}:{one.port} "
+            f"weight {one.weight}"
+            for one in route.backends
+        ),
+        # where requests wait while no engine is up
+        *((f"server held unix@{HOLD_SOCKET} backup no-check",) if gateway.hold else ()),
+    ]
+
+
+def _hold() -> list[str]:
+    """Answers 503 after a second, which makes the backend try again: on an engine if one is up by then."""
+    return [
+        f"bind unix@{HOLD_SOCKET} mode 600",
+        "http-request set-log-level silent",
+        "timeout tarpit 1s",
+        "http-request tarpit deny_status 503",
+    ]
+
+
+def _metrics(gateway: Gateway, digest: str) -> list[str]:
+    return [
+        f"bind 127.0.0.1:{gateway.metrics_port}",
+        "http-request set-log-level silent",
+        "http-request use-service prometheus-exporter if { method GET } { path /metrics }",
+        f"http-request return status 200 content-type text/plain string {digest} if {{ path /release }}",
+        _answer(404, responses.NOT_FOUND),
+    ]
+
+
+def _answer(status: int, text: str, condition: str = "", header: str = "") -> str:
+    more = f" hdr {header}" if header else ""
+    line = f"http-request return status {status} content-type application/json{more} string {_quoted(text)}"
+    return f"{line} {condition}".rstrip()
+
+
+def _quoted(text: str) -> str:
+    """A word for HAProxy."""
+    if "'" in text:
+        raise ValueError(f"a single quote in {text}")
+    return f"'{text}'"

@@ -1,0 +1,94 @@
+"""Reads `gateway = ...` from group_data. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from rigup.errors import InputError
+from rigup.plain_values import quoted
+from rigup.plan import Monitoring
+from rigup.planner.inputs.rig_and_services import is_address
+from rigup.planner.inputs.validation import check_keys, validated
+from rigup.service import Service
+from rigup.settings import Certificate, Gateway, GatewayClient
+from rigup.systemd.api_key import is_loopback
+
+# The first HAProxy that has all that the configuration uses is 2.6; Ubuntu 22.04 has 2.4.
+UNSUPPORTED_OS = ("ubuntu-22.04",)
+_EXAMPLE = 'write gateway = {}, or with settings: gateway = {"listen": "10.0.0.2", "clients": {...}}'
+_CLIENT = 'write it like clients = {"team-a": {"key_file": "secrets/team-a.key"}}'
+_CERTIFICATE = 'write it like tls = {"certificate_file": "secrets/gateway.crt", "key_file": "secrets/gateway.key"}'
+
+
+def read_gateway(data: object, where: str, os: str | None = None) -> Gateway:
+    """Reads `gateway = ...`. where: the path to it, for messages. os: of its host, if the rig says it.
+
+    Raises InputError, whose message begins with the path to the value.
+    """
+    if not isinstance(data, dict):
+        raise InputError(f"{where}: must be a table, not {quoted(data)}", _EXAMPLE)
+    check_keys(data, Gateway, where)
+    _check_parts(data, where)
+    gateway = validated(Gateway, data, where)
+    if not is_address(gateway.listen):
+        raise InputError(
+            f"{where}.listen: {quoted(gateway.listen)} is not a host address",
+            'use "127.0.0.1" for this host only, "0.0.0.0" for all networks, or one address of the host',
+        )
+    if not gateway.clients and not is_loopback(gateway.listen):
+        raise InputError(f"{where}.clients: missing: anybody who reaches {gateway.listen} could use it", _CLIENT)
+    if gateway.port == gateway.metrics_port:
+        raise InputError(f"{where}.metrics_port: {gateway.port} is taken by gateway.port", "choose another port")
+    check_system(where, os)
+    return gateway
+
+
+def check_system(where: str, os: str | None) -> None:
+    """Raises InputError if the HAProxy of this system is too old."""
+    if os in UNSUPPORTED_OS:
+        raise InputError(
+            f"{where}: needs HAProxy 2.6, which {os} does not have",
+            "use debian-12, debian-13 or ubuntu-24.04 for the gateway",
+        )
+
+
+def check_ports(
+    gateway: Gateway, where: str, services: Iterable[Service], monitoring: Monitoring | None = None
+) -> None:
+    """Raises InputError if another part of the same host has a port of the gateway."""
+    taken = {service.port: f"services.{service.name}" for service in services}
+    taken |= {port: f"monitoring.{key}" for key, port in (monitoring.listeners if monitoring else {}).items()}
+    for key, port in (("port", gateway.port), ("metrics_port", gateway.metrics_port)):
+        if port in taken:
+            raise InputError(f"{where}.{key}: {port} is taken by {taken[port]}", "choose another port")
+
+
+def _check_parts(data: dict[str, object], where: str) -> None:
+    """Checks the tables inside, whose keys pydantic would name less well."""
+    clients, tls = data.get("clients", {}), data.get("tls")
+    if not isinstance(clients, dict):
+        raise InputError(f"{where}.clients: must be a table, not {quoted(clients)}", _CLIENT)
+    for name, client in clients.items():
+        if not isinstance(name, str) or not re.fullmatch(r"[a-z][a-z0-9-]{0,30}", name):
+            raise InputError(
+                f"{where}.clients: {quoted(name)} is not a valid client name",
+                "use lower-case letters, digits and dashes, a letter first, at most 31 characters",
+            )
+        if not isinstance(client, dict):
+            raise InputError(f"{where}.clients.{name}: must be a table, not {quoted(client)}", _CLIENT)
+        check_keys(client, GatewayClient, f"{where}.clients.{name}")
+        if "key_file" not in client:
+            raise InputError(f"{where}.clients.{name}.key_file: missing", _CLIENT)
+        if client.get("models") == [] or client.get("models") == ():
+            raise InputError(
+                f"{where}.clients.{name}.models: empty", "leave it out for every model, or leave the client out"
+            )
+    if tls is None:
+        return
+    if not isinstance(tls, dict):
+        raise InputError(f"{where}.tls: must be a table, not {quoted(tls)}", _CERTIFICATE)
+    check_keys(tls, Certificate, f"{where}.tls")
+    for key in Certificate.model_fields:
+        if key not in tls:
+            raise InputError(f"{where}.tls.{key}: missing", _CERTIFICATE)

@@ -1,0 +1,20 @@
+"""Where a gateway's files are on a host, and its unit."""
+
+from __future__ import annotations
+
+from rigup.layout import CONFIGURATION, unit_name
+
+FOLDER = f"{CONFIGURATION}/gateway"
+CONFIGURATION_FILE = f"{FOLDER}/haproxy.cfg"
+CLIENTS_FILE = f"{FOLDER}/clients.map"
+MODELS_FILE = f"{FOLDER}/models.map"
+KEYS_FILE = f"{FOLDER}/backend-keys.map"
+CERTIFICATE_FILE = f"{FOLDER}/certificate.pem"
+UNIT = unit_name("gateway")
+UNIT_FILE = f"/etc/systemd/system/{UNIT}"
+RUNTIME_FOLDER = "rigup-gateway"
+ADMIN_SOCKET = f"/run/{RUNTIME_FOLDER}/admin.sock"
+HOLD_SOCKET = f"/run/{RUNTIME_FOLDER}/hold.sock"
+PACKAGE = "haproxy"
+# The package creates this user and group.
+USER = "haproxy"

@@ -1,0 +1,55 @@
+"""The systemd unit of a gateway: HAProxy without root, with nothing but its own folder. Pure."""
+
+from __future__ import annotations
+
+from rigup.gateway.haproxy import MOST_CONNECTIONS
+from rigup.gateway.paths import CONFIGURATION_FILE, RUNTIME_FOLDER, USER
+from rigup.settings import Gateway
+from rigup.systemd.service import SANDBOX
+
+PROGRAM = "/usr/sbin/haproxy"
+FIRST_FREE_PORT = 1024
+_CAPABILITIES = ("CapabilityBoundingSet=", "AmbientCapabilities=")
+
+
+def gateway_unit(gateway: Gateway) -> str:
+    """The text of the unit. A reload starts new processes that take over the sockets; old ones finish their streams."""
+    low = gateway.port < FIRST_FREE_PORT
+    capabilities = [f"{line}CAP_NET_BIND_SERVICE" if low else line for line in _CAPABILITIES]
+    lines = {
+        "Unit": (
+            "Description=rigup gateway: HAProxy",
+            "Wants=network-online.target",
+            "After=network-online.target",
+            "StartLimitIntervalSec=0",
+        ),
+        "Service": (
+            "Type=notify",
+            f"User={USER}",
+            f"Group={USER}",
+            f"ExecStartPre={PROGRAM} -q -c -f {CONFIGURATION_FILE}",
+            f"ExecStart={PROGRAM} -Ws -f {CONFIGURATION_FILE}",
+            f"ExecReload={PROGRAM} -q -c -f {CONFIGURATION_FILE}",
+            "ExecReload=/bin/kill -USR2 $MAINPID",
+            "KillMode=mixed",
+            "KillSignal=SIGUSR1",
+            # streams may end before it does
+            "TimeoutStopSec=120",
+            "Restart=always",
+            "RestartSec=1",
+            "SuccessExitStatus=143",
+            f"LimitNOFILE={4 * MOST_CONNECTIONS}",
+            f"RuntimeDirectory={RUNTIME_FOLDER}",
+            "RuntimeDirectoryMode=0750",
+            "StandardOutput=journal",
+            "StandardError=journal",
+            "SyslogIdentifier=rigup-gateway",
+            *(line for line in SANDBOX if line not in _CAPABILITIES),
+            *capabilities,
+            "PrivateDevices=yes",
+            *(() if low else ("PrivateUsers=yes",)),
+            "RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX",
+        ),
+        "Install": ("WantedBy=multi-user.target",),
+    }
+    return "\n".join(f"[{name}]\n" + "".join(f"{line}\n" for line in part) for name, part in lines.items())

@@ -1,0 +1,118 @@
+"""The gateways of a fleet on disk: what each offers, and its secrets, which are read from files of the user's."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from rigup.errors import InputError
+from rigup.gateway.inventory import check_ports, read_gateway
+from rigup.gateway.routes import plan_gateway
+from rigup.plain_values import quoted
+from rigup.plan import Monitoring, Plan
+from rigup.project.inventory import HostEntry, Project
+from rigup.project.planning import plan_project
+from rigup.project.settings import read_secret
+from rigup.regular_files import read_text, user_path
+from rigup.settings import Gateway, GatewayPlan, GatewaySettings, HostSettings
+
+SHORTEST_KEY = 16
+_OWN_KEY = "make one: openssl rand -hex 32"
+
+
+def plan_gateways(project: Project, plans: Iterable[Plan]) -> tuple[GatewayPlan, ...]:
+    """What each gateway of the project offers; () without one. plans: those of the project's hosts.
+
+    A gateway offers services of the whole inventory, so that hosts which the project leaves out are planned, too.
+    Raises InputError naming the file and key that is wrong.
+    """
+    gateways = [host for host in project.hosts if host.data.get("gateway") is not None]
+    if not gateways:
+        return ()
+    fleet = tuple(plans) if project.hosts == project.everyone else plan_fleet(project)
+    addresses = {host.name: address_of(host) for host in project.everyone}
+    return tuple(_plan(host, fleet, addresses) for host in gateways)
+
+
+def plan_fleet(project: Project) -> tuple[Plan, ...]:
+    """The plans of every host of the inventory, whatever --limit says."""
+    return plan_project(replace(project, hosts=project.everyone, whole=()))
+
+
+def address_of(host: HostEntry) -> str:
+    """Where other hosts reach this one, as far as the inventory says it."""
+    return str(host.data.get("lan_address") or host.data.get("ssh_hostname") or host.name.rpartition("@")[2])
+
+
+def _plan(host: HostEntry, fleet: tuple[Plan, ...], addresses: Mapping[str, str]) -> GatewayPlan:
+    where = f"{host.origins['gateway']}: gateway"
+    rig, said = host.data.get("rig"), host.data.get("monitoring")
+    gateway = read_gateway(host.data["gateway"], where, rig.get("os") if isinstance(rig, dict) else None)
+    own = [plan.service for plan in fleet if plan.host == host.name]
+    check_ports(gateway, where, own, Monitoring(**said) if isinstance(said, dict) else None)
+    return plan_gateway(gateway, where, host.name, host.group, fleet, addresses)
+
+
+def with_gateways(
+    project: Project, plans: Mapping[str, tuple[Plan, ...]], settings: Mapping[str, HostSettings]
+) -> dict[str, HostSettings]:
+    """The settings of every host, with what it offers as a gateway."""
+    found = dict(settings)
+    for plan in plan_gateways(project, [plan for host in project.hosts for plan in plans[host.name]]):
+        found[plan.host] = replace(found[plan.host], gateway=_settings(project, plan))
+    return found
+
+
+def _settings(project: Project, plan: GatewayPlan) -> GatewaySettings:
+    """A gateway with its secrets.
+
+    Raises InputError for files that are missing, readable by others, or hold a key that is too short or used twice.
+    """
+    host = next(host for host in project.hosts if host.name == plan.host)
+    where, gateway = f"{host.origins['gateway']}: gateway", plan.gateway
+    backends = {
+        route.model: read_secret(project.root, f"{where}: the key of {route.model}", route.key_file)
+        for route in plan.routes
+        if route.key_file is not None
+    }
+    clients: dict[str, str] = {}
+    for name, client in gateway.clients.items():
+        key = read_secret(project.root, f"{where}.clients.{name}.key_file", client.key_file)
+        if len(key) < SHORTEST_KEY or not key.isascii() or not key.isprintable() or " " in key:
+            raise InputError(
+                f"{where}.clients.{name}.key_file: {client.key_file} must hold at least {SHORTEST_KEY} ASCII "
+                "characters without spaces",
+                _OWN_KEY,
+            )
+        clients[name] = key
+    _check_distinct(clients, backends, where)
+    digests = {name: hashlib.sha256(key.encode()).hexdigest() for name, key in clients.items()}
+    return GatewaySettings(plan, digests, backends, _certificate(project, gateway, where))
+
+
+def _check_distinct(clients: Mapping[str, str], backends: Mapping[str, str], where: str) -> None:
+    owner = {key: f"the services that serve {model}" for model, key in backends.items()}
+    for name, key in clients.items():
+        if key in owner:
+            raise InputError(f"{where}.clients.{name}.key_file: has the same key as {owner[key]}", _OWN_KEY)
+        owner[key] = f"clients.{name}"
+
+
+def _certificate(project: Project, gateway: Gateway, where: str) -> str | None:
+    """The certificate with its chain, and its key, in one text, as HAProxy reads them."""
+    if gateway.tls is None:
+        return None
+    parts = []
+    for key, name in (("certificate_file", gateway.tls.certificate_file), ("key_file", gateway.tls.key_file)):
+        path = project.root / user_path(name, f"{where}.tls.{key}")
+        text = read_text(path, f"{where}.tls.{key}")
+        kind = "CERTIFICATE" if key == "certificate_file" else "PRIVATE KEY"
+        if f"{kind}-----" not in text:
+            raise InputError(
+                f"{where}.tls.{key}: {quoted(name)} does not contain a {kind.lower()} in PEM", "name a .pem file"
+            )
+        if key == "key_file" and path.stat().st_mode & 0o077:
+            raise InputError(f"{where}.tls.{key}: {name} is readable by other users", f"chmod 600 {name}")
+        parts.append(text.strip())
+    return "\n".join(parts) + "\n"

@@ -1,0 +1,101 @@
+"""Fleets with a gateway, written to a folder: the same for golden files, unit tests and HAProxy's own check."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rigup.plan import Plan, plans_by_host
+from rigup.project.gateways import with_gateways
+from rigup.project.inventory import Project, load_project
+from rigup.project.planning import plan_project
+from rigup.project.settings import settings_by_host
+from rigup.settings import GatewaySettings
+
+BACKENDS = "b" * 32
+SMALL = {"model": "SmolLM2-135M-Instruct"}
+OPEN = {"listen": "0.0.0.0", "api_key_file": "secrets/backends.key"}
+TWO_HOSTS = {"gpus": [], "host_memory_gib": 16, "hosts_per_service": 2}
+FLEETS: dict[str, dict[str, dict[str, Any]]] = {
+    # two groups serve one model on different engines, and a third group another model
+    "fleet": {
+        "quad_3090": {
+            "rig": {"gpus": "4x RTX 3090", "host_memory_gib": 64},
+            "services": {"chat": {"model": "MiniMax-M2.5", "context": 8192, **OPEN}},
+        },
+        "pro": {
+            "rig": {"gpus": "2x RTX PRO 6000 Blackwell Workstation Edition", "host_memory_gib": 256},
+            "services": {"chat": {"model": "MiniMax-M2.5", **OPEN}},
+        },
+        "cpu": {
+            "rig": {"gpus": [], "host_memory_gib": 16},
+            "services": {"small": {**SMALL, **OPEN, "port": 8001, "served_name": "org/small:latest"}},
+        },
+        "edge": {
+            "gateway": {
+                "listen": "10.0.0.2",
+                "weights": {"pro": 4, "cpu/small": 2},
+                "clients": {
+                    "team-a": {"key_file": "secrets/team-a.key", "requests_per_minute": 600, "concurrency": 32},
+                    "team-b": {"key_file": "secrets/team-b.key", "models": ["org/small:latest"]},
+                },
+            },
+        },
+    },
+    # the only engine, and its gateway on the same machine
+    "one_box": {
+        "box": {
+            "rig": {"gpus": [], "host_memory_gib": 16},
+            "services": {"chat": SMALL},
+            "gateway": {"hold": 120},
+        }
+    },
+    # a certificate, the well-known port, IPv6, and a service over two hosts
+    "with_tls": {
+        "pair": {"rig": TWO_HOSTS, "services": {"chat": {**SMALL, **OPEN}}},
+        "edge": {
+            "gateway": {
+                "listen": "::",
+                "port": 443,
+                "hold": 30,
+                "tls": {"certificate_file": "secrets/gateway.crt", "key_file": "secrets/gateway.key"},
+                "clients": {"team-a": {"key_file": "secrets/team-a.key"}},
+            },
+        },
+    },
+}
+HOSTS: dict[str, list[Any]] = {
+    "quad_3090": [("ada@g1.lan", {"lan_address": "10.0.0.11"}), ("g2.lan", {"ssh_hostname": "10.0.0.12"})],
+    "pro": [("g3.lan", {"lan_address": "fd00::13"})],
+    "cpu": ["localhost"],
+    "pair": [("p1.lan", {"lan_address": "10.0.0.21"}), ("p2.lan", {"lan_address": "10.0.0.22"})],
+    "edge": ["gw1.lan"],
+}
+
+
+def write_fleet(folder: Path, fleet: dict[str, dict[str, Any]]) -> Project:
+    """Writes inventory, group_data and secrets, and reads the project."""
+    for name in ("inventories", "group_data", "secrets"):
+        (folder / name).mkdir(parents=True)
+    groups = "".join(f"{group} = {HOSTS.get(group, [f'{group}.lan'])!r}\n" for group in fleet)
+    (folder / "inventories" / "a.py").write_text(groups)
+    for group, data in fleet.items():
+        (folder / "group_data" / f"{group}.py").write_text("".join(f"{key} = {said!r}\n" for key, said in data.items()))
+    secrets = {"backends": BACKENDS, "team-a": "a" * 32, "team-b": "c" * 32}
+    for name, text in secrets.items():
+        (folder / "secrets" / f"{name}.key").write_text(f"{text}\n")
+    certificate = {"gateway.crt": "CERTIFICATE", "gateway.key": "PRIVATE KEY"}
+    for file, kind in certificate.items():
+        (folder / "secrets" / file).write_text(f"-----BEGIN {kind}-----\n-----END {kind}-----\n")
+    for file in (folder / "secrets").iterdir():
+        file.chmod(0o600)
+    return load_project(str(folder / "inventories" / "a.py"))
+
+
+def settings_of(project: Project) -> GatewaySettings:
+    """The settings of a fleet's only gateway."""
+    plans: dict[str, tuple[Plan, ...]] = {host.name: () for host in project.hosts}
+    plans |= plans_by_host(plan_project(project))
+    settings = with_gateways(project, plans, settings_by_host(project, plans))
+    (found,) = (one.gateway for one in settings.values() if one.gateway)
+    return found

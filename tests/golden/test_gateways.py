@@ -1,0 +1,80 @@
+"""Gateways: what `rigup plan` prints, HAProxy's configuration and map files, and the unit, to the last character."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from rigup.cli.output.gateways import show_gateways
+from rigup.cli.output.plan_json import gateway_as_json
+from rigup.gateway.haproxy import configuration, digest_of
+from rigup.gateway.maps import backend_keys_map, clients_map, models_map
+from rigup.gateway.paths import CERTIFICATE_FILE, CLIENTS_FILE, FOLDER, KEYS_FILE, MODELS_FILE
+from rigup.gateway.unit import gateway_unit
+from rigup.settings import GatewaySettings
+from tests.certificates import certificate_with_key
+from tests.gateways import FLEETS, settings_of, write_fleet
+from tests.golden.golden import assert_golden
+
+HAPROXY = shutil.which("haproxy", path="/usr/sbin:/usr/bin")
+
+
+@pytest.fixture(scope="module", params=FLEETS)
+def gateway(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, GatewaySettings]:
+    name = request.param
+    return name, settings_of(write_fleet(tmp_path_factory.mktemp(name), FLEETS[name]))
+
+
+def files_of(settings: GatewaySettings) -> dict[str, str]:
+    return {
+        "haproxy.cfg": configuration(settings.plan),
+        CLIENTS_FILE: clients_map(settings),
+        MODELS_FILE: models_map(settings.plan),
+        KEYS_FILE: backend_keys_map(settings),
+    }
+
+
+def test_plan(gateway: tuple[str, GatewaySettings]) -> None:
+    name, settings = gateway
+    file = io.StringIO()
+    show_gateways((settings.plan,), Console(file=file, width=80, highlight=False))
+    assert_golden(f"gateways/{name}.txt", file.getvalue())
+    assert_golden(f"gateways/{name}.json", json.dumps(gateway_as_json(settings.plan), indent=1) + "\n")
+
+
+def test_files(gateway: tuple[str, GatewaySettings]) -> None:
+    name, settings = gateway
+    for path, text in files_of(settings).items():
+        assert_golden(f"gateways/{name}/{Path(path).name}", text)
+    assert_golden(f"gateways/{name}/unit.service", gateway_unit(settings.plan.gateway))
+
+
+def test_no_secret_is_in_the_configuration_or_shown(gateway: tuple[str, GatewaySettings]) -> None:
+    _, settings = gateway
+    shown = configuration(settings.plan) + repr(settings) + gateway_unit(settings.plan.gateway)
+    secrets = [*settings.backend_keys.values(), *settings.client_digests.values()]
+    assert [secret for secret in secrets if secret in shown] == []
+
+
+def test_the_digest_follows_the_configuration(gateway: tuple[str, GatewaySettings]) -> None:
+    plan = gateway[1].plan
+    other = plan.model_copy(update={"gateway": plan.gateway.model_copy(update={"hold": 77})})
+    digests = {digest_of(configuration(plan)), digest_of(configuration(other)), digest_of(configuration(plan))}
+    assert len(digests) == 2
+    assert "" not in digests
+
+
+@pytest.mark.skipif(HAPROXY is None, reason="haproxy is not installed")
+def test_haproxy_accepts_it(gateway: tuple[str, GatewaySettings], tmp_path: Path) -> None:
+    assert HAPROXY is not None
+    settings = gateway[1]
+    for path, text in {**files_of(settings), CERTIFICATE_FILE: certificate_with_key()}.items():
+        (tmp_path / Path(path).name).write_text(text.replace(FOLDER, str(tmp_path)))
+    done = subprocess.run([HAPROXY, "-c", "-f", tmp_path / "haproxy.cfg"], capture_output=True, text=True)
+    assert (done.returncode, "WARNING" in done.stderr, "ALERT" in done.stderr) == (0, False, False), done.stderr

@@ -1,0 +1,105 @@
+"""`gateway` in group_data: what it may say, and the exact message for the rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rigup.errors import InputError
+from rigup.gateway.inventory import check_ports, read_gateway
+from rigup.plan import Monitoring
+from rigup.service import Service
+from rigup.settings import Gateway
+
+WHERE = "group_data/edge.py: gateway"
+CLIENT = {"key_file": "secrets/a.key"}
+EXAMPLE = 'write gateway = {}, or with settings: gateway = {"listen": "10.0.0.2", "clients": {...}}'
+CLIENTS = 'write it like clients = {"team-a": {"key_file": "secrets/team-a.key"}}'
+TLS = 'write it like tls = {"certificate_file": "secrets/gateway.crt", "key_file": "secrets/gateway.key"}'
+RANGE = "choose a value in that range"
+TYPE = "correct the type of the value"
+
+
+def test_a_bare_key_is_a_gateway_on_loopback_without_clients() -> None:
+    assert read_gateway({}, WHERE) == Gateway(listen="127.0.0.1", port=8080, hold=0)
+
+
+@pytest.mark.parametrize(
+    ("said", "words", "hint"),
+    [
+        (True, ": must be a table, not True", EXAMPLE),
+        ({"lisen": "::1"}, ".lisen: unknown key", 'try "listen"'),
+        ({"port": "80"}, '.port: must be a whole number, not "80"', TYPE),
+        ({"port": 0}, ".port: must be at least 1, not 0", RANGE),
+        ({"hold": -1}, ".hold: must be at least 0, not -1", RANGE),
+        ({"hold": 3601}, ".hold: must be at most 3600, not 3601", RANGE),
+        ({"body_limit_mib": 65}, ".body_limit_mib: must be at most 64, not 65", RANGE),
+        ({"weights": {"box": 257}}, ".weights.box: must be at most 256, not 257", RANGE),
+        ({"weights": []}, ".weights: must be a table, not []", TYPE),
+        ({"services": "box"}, '.services: must be a list, not "box"', TYPE),
+        (
+            {"listen": "everywhere"},
+            '.listen: "everywhere" is not a host address',
+            'use "127.0.0.1" for this host only, "0.0.0.0" for all networks, or one address of the host',
+        ),
+        ({"listen": "10.0.0.2"}, ".clients: missing: anybody who reaches 10.0.0.2 could use it", CLIENTS),
+        ({"metrics_port": 8080}, ".metrics_port: 8080 is taken by gateway.port", "choose another port"),
+        ({"clients": ["a"]}, ".clients: must be a table, not ['a']", CLIENTS),
+        (
+            {"clients": {"Team A": CLIENT}},
+            '.clients: "Team A" is not a valid client name',
+            "use lower-case letters, digits and dashes, a letter first, at most 31 characters",
+        ),
+        ({"clients": {"a": "secrets/a.key"}}, '.clients.a: must be a table, not "secrets/a.key"', CLIENTS),
+        ({"clients": {"a": {}}}, ".clients.a.key_file: missing", CLIENTS),
+        (
+            {"clients": {"a": {"key": "x"}}},
+            ".clients.a.key: unknown key",
+            "choose from: concurrency, key_file, models, requests_per_minute",
+        ),
+        (
+            {"clients": {"a": {**CLIENT, "models": []}}},
+            ".clients.a.models: empty",
+            "leave it out for every model, or leave the client out",
+        ),
+        (
+            {"clients": {"a": {**CLIENT, "requests_per_minute": 0}}},
+            ".clients.a.requests_per_minute: must be at least 1, not 0",
+            RANGE,
+        ),
+        (
+            {"clients": {"a": {**CLIENT, "concurrency": 1.5}}},
+            ".clients.a.concurrency: must be a whole number, not 1.5",
+            TYPE,
+        ),
+        ({"tls": True}, ".tls: must be a table, not True", TLS),
+        ({"tls": {"certificate_file": "a.crt"}}, ".tls.key_file: missing", TLS),
+        ({"tls": {"cert": "a.crt"}}, ".tls.cert: unknown key", "choose from: certificate_file, key_file"),
+    ],
+)
+def test_what_cannot_be_meant(said: Any, words: str, hint: str) -> None:
+    with pytest.raises(InputError) as caught:
+        read_gateway(said, WHERE)
+    assert (caught.value.message, caught.value.hint) == (f"{WHERE}{words}", hint)
+
+
+def test_a_system_with_an_older_haproxy() -> None:
+    with pytest.raises(InputError) as caught:
+        read_gateway({}, WHERE, "ubuntu-22.04")
+    assert caught.value.message == f"{WHERE}: needs HAProxy 2.6, which ubuntu-22.04 does not have"
+    read_gateway({}, WHERE, "debian-12")
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"port": 8000}, ".port: 8000 is taken by services.chat"),
+        ({"metrics_port": 8000}, ".metrics_port: 8000 is taken by services.chat"),
+        ({"port": 9100}, ".port: 9100 is taken by monitoring.port"),
+    ],
+)
+def test_a_port_of_another_part_of_the_host(said: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError) as caught:
+        check_ports(read_gateway(said, WHERE), WHERE, [Service(name="chat", model="m")], Monitoring())
+    assert (caught.value.message, caught.value.hint) == (f"{WHERE}{words}", "choose another port")

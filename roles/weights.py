@@ -9,6 +9,7 @@ from pyinfra.api import deploy
 from rigup import layout
 from rigup.operations.service.secrets import no_secret_file, secret_file
 from rigup.operations.weights.checkpoint import checkpoint_files, step_name
+from rigup.operations.weights.host_files import files_on_host
 from rigup.plan import Checkpoint
 
 TOKEN = f"{layout.CONFIGURATION}/hub-token"
@@ -23,11 +24,16 @@ def weights(
     hub_bytes_per_second: int = 0,
     lan_bytes_per_second: int = 0,
 ) -> None:
-    """Fetch every locked file. The token of a gated repository is readable by root and the worker only.
+    """Fetch every locked file, or verify those that lie on the host already.
+
+    The token of a gated repository is readable by root and the worker only.
 
     wheelhouse: a folder of the controlling machine whose files take precedence over the hub's. Limits are in bytes per
     second, 0 for none; see `checkpoint_files`.
     """
+    if checkpoint.host_folder is not None:
+        files_on_host(name=step_name(checkpoint), checkpoint=checkpoint)
+        return
     if token:
         secret_file(name="hub token", path=TOKEN, value=token, group=layout.WORKER_USER)
     checkpoint_files(

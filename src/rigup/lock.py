@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field, ValidationError, model_validator
+from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from rigup.artifacts import (
     Architecture,
@@ -22,7 +22,7 @@ from rigup.errors import InputError
 from rigup.plain_values import cut, quoted
 from rigup.printable import one_line
 from rigup.regular_files import is_absent, read_text, toml_of
-from rigup.service import EngineName
+from rigup.service import HOST_PATH, EngineName, location_of
 from rigup.units import Frozen
 
 SCHEMA = 1
@@ -50,12 +50,30 @@ class LockedFile(Frozen):
 
 
 class LockedCheckpoint(Frozen):
-    """One checkpoint at one revision. `files` is complete: what is not listed is not downloaded."""
+    """One checkpoint at one revision. `files` is complete: what is not listed is not downloaded.
+
+    location: where the files are, if not in `repo` on the hub (`rigup.service.location_of`). `revision` is then made of
+    their hashes, or Ollama's manifest's.
+    """
 
     repo: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*/[A-Za-z0-9_][A-Za-z0-9_.-]*$")]
     quant: Word
     revision: Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
     files: Annotated[tuple[LockedFile, ...], Field(max_length=MOST_FILES)]
+    location: str = ""
+
+    @field_validator("location")
+    @classmethod
+    def _is_location(cls, text: str) -> str:
+        if text and location_of(text) != text:
+            raise ValueError("not a location")
+        return text
+
+    @model_validator(mode="after")
+    def _has_plain_names(self) -> LockedCheckpoint:
+        if self.location and any(HOST_PATH.fullmatch(f"/{file.path}") is None for file in self.files):
+            raise ValueError("a file has a name that a unit could not hold")
+        return self
 
     @property
     def bytes(self) -> int:

@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from rigup.artifacts import Architecture, LockedEnvironment, LockedImage, LockedUv, Variant
+from rigup.layout import weights_folder
 from rigup.lock import LockedFile
 from rigup.node import Node, PeerPort
 from rigup.rig import Rig
@@ -126,6 +127,7 @@ class Checkpoint(Frozen):
     """The files to serve. `files` is empty and `revision` None where the lock does not pin the checkpoint yet.
 
     entry: the path that the engine gets, relative to the revision's folder ("" for the folder itself).
+    location: where the files are, if not in `repo` on the hub (`rigup.service.location_of`).
     """
 
     repo: str
@@ -134,6 +136,26 @@ class Checkpoint(Frozen):
     revision: str | None = None
     files: tuple[LockedFile, ...] = ()
     entry: str = ""
+    location: str = ""
+
+    @property
+    def host_folder(self) -> str | None:
+        """The folder of the host in which the files lie already; None where rigup downloads them.
+
+        Services see each file, and nothing else of it, in the folder in which rigup keeps the receipt.
+        """
+        if not self.location.startswith("/"):
+            return None
+        return self.location.rpartition("/")[0] or "/" if self.location.endswith(".gguf") else self.location
+
+    @property
+    def shown_files(self) -> dict[str, str]:
+        """For files that lie on the host already: the path of each on the host, by its path for services."""
+        folder = self.host_folder
+        if folder is None or self.revision is None:
+            return {}
+        own = weights_folder(self.repo, self.revision)
+        return {f"{own}/{file.path}": f"{folder.rstrip('/')}/{file.path}" for file in self.files}
 
 
 class Parallel(Frozen):

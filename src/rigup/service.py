@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -17,9 +18,33 @@ KvCacheType = Literal["auto", "f16", "bf16", "fp8", "q8_0", "q5_1", "q4_0"]
 
 Preference = Literal["quality", "speed", "context"]
 
+# Absolute, without "." and "..", and without characters that units and shells read as more than a path.
+HOST_PATH = re.compile(r"(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9_+@=.-]{1,200})+")
+OLLAMA = re.compile(r"ollama:((?:[a-z0-9][\w.-]{0,80}/)?[a-z0-9][\w.-]{0,80})(?::(\w[\w.-]{0,127}))?", re.ASCII)
+
+
+def location_of(checkpoint: str) -> str:
+    """Where the files of a service's checkpoint are, if not in a repository of the hub; "" if they are.
+
+    That is a path on hosts, "/models/x.gguf", or a name in Ollama's registry, always with its tag: "ollama:qwen3:8b".
+    Raises ValueError, with what is wrong, for one that begins like either and is not.
+    """
+    if checkpoint.startswith("/"):
+        if not HOST_PATH.fullmatch(checkpoint) or len(checkpoint) > 1000:
+            raise ValueError("not an absolute path of letters, digits and _ + @ = . - without ..")
+        return checkpoint
+    if checkpoint.startswith("ollama:"):
+        found = OLLAMA.fullmatch(checkpoint)
+        if found is None:
+            raise ValueError('not a name in Ollama\'s registry, like "ollama:qwen3:8b"')
+        return f"ollama:{found[1].removeprefix('library/')}:{found[2] or 'latest'}"
+    return ""
+
 
 class Service(Frozen):
     """One entry of `services`. `model` or `checkpoint` is required; None means "the planner decides".
+
+    checkpoint: a repository of the catalogue, or what `location_of` reads.
 
     context: tokens. concurrency: requests in flight. gpus: indices or UUIDs; None means every GPU of the rig.
     offload: "none" keeps every weight in VRAM, "experts" puts all experts into host memory, "auto" puts as few there as

@@ -25,6 +25,7 @@ class CheckpointEntry(Frozen):
     scheme: how the weights are stored. scope: what is quantised: "all" (GGUF), "linear" (every linear layer except
     router and head) or "experts" (the rest stays in bf16).
     bytes: the size of all files; `bytes_exact` says whether it was read or computed.
+    location: where its files are, if not in `repo` on the hub: see `rigup.service.location_of`.
     tensors: where these bytes lie, read from the files' headers; None where only the shapes of the model tell.
     experts: how many experts a layer keeps if some were pruned, otherwise None; `parameters` counts the remaining ones.
     entry: the file to pass to the engine, "" for the folder.
@@ -47,6 +48,7 @@ class CheckpointEntry(Frozen):
     shards: Annotated[int, Field(ge=1)] | None = None
     entry: str = ""
     revision_seen: str | None = None
+    location: str = ""
     embedding_bits: Annotated[float, Field(gt=0)] = 16
     head_bits: Annotated[float, Field(gt=0)] = 16
     attention_bits: Annotated[float, Field(gt=0)] | None = None

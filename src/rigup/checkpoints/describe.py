@@ -159,7 +159,7 @@ def _gguf(repository: Repository, quant: str | None, name: str | None) -> tuple[
     origin = Origin(repository.label, CONFIG if config is beside else f"{paths[0]}: metadata")
     extras = read_extras(repository)
     described = paths[0] if len(paths) == 1 else _count(paths)
-    model = model_of(name or model_name(repository.name), config, sums, origin, described, extras)
+    model = model_of(name or _gguf_model(repository, first, quant), config, sums, origin, described, extras)
     size = sum(repository.files[path] for path in paths)
     files = Files(size, len(paths), paths[0], described)
     return model, _entry(repository, quant, model.name, Gguf(), files, sums, origin, extras)
@@ -176,6 +176,7 @@ def _entry(
     extras: Extras,
 ) -> CheckpointEntry:
     more: dict[str, Any] = {"revision_seen": repository.revision, "notes": extras.notes}
+    more["location"] = repository.location
     if extras.license:
         more["license"] = extras.license
     return checkpoint_of(repository.name, quant, model, scheme.catalogue, files, sums, origin, **more)
@@ -243,6 +244,17 @@ def model_name(repo: str) -> str:
     """The name of the model in a repository's name: without its owner and without how it is stored."""
     name = repo.rpartition("/")[2]
     return STORED.sub("", name) or name
+
+
+def _gguf_model(repository: Repository, header: GgufHeader, quant: str) -> str:
+    """The name of a GGUF's model: of a file by itself, its name without the quantisation; from Ollama, what it says."""
+    said = header.metadata.get("general.name")
+    named = re.sub(r"[^A-Za-z0-9_.-]+", "-", said[:100]).strip("-.") if isinstance(said, str) else ""
+    if repository.location.startswith("ollama:") and named:
+        return model_name(named)
+    if repository.location:
+        return model_name(re.sub(rf"[-._]{re.escape(quant)}$", "", repository.name, flags=re.IGNORECASE))
+    return model_name(repository.name)
 
 
 def quant_name(scheme: Scheme) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from rigup.checkpoints.byte_source import ByteSource, hub_file, local_file
 from rigup.errors import InputError
 from rigup.plain_values import quoted
 from rigup.regular_files import MAY_READ, is_absent, read_bytes
+from rigup.service import HOST_PATH
 from rigup.sources.gguf_files import SPLIT
 from rigup.sources.hub import Hub
 from rigup.units import bytes_text
@@ -25,6 +27,7 @@ class Repository:
     """name: "org/model", as the catalogue has it. where: how messages begin. label: in sources, with the revision.
 
     files: size in bytes by path. content: of a small file. source: a file to read parts of.
+    location: where the files are, if not in `name` on the hub (`rigup.service.location_of`).
     """
 
     name: str
@@ -34,6 +37,7 @@ class Repository:
     files: Mapping[str, int]
     content: Callable[[str], bytes]
     source: Callable[[str], ByteSource]
+    location: str = ""
 
     def small(self, path: str, most: int) -> bytes | None:
         """The content of a file that may be absent. Raises InputError for one that is larger than `most` bytes."""
@@ -71,27 +75,45 @@ def local_repository(path: Path, repo: str | None) -> Repository:
     if is_absent(path):
         raise InputError(f"{path}: does not exist", "check the path; a repository of the hub is written org/name")
     folder = path if path.is_dir() else path.parent
-    name = re.sub(r"[^\w.-]+", "-", path.resolve().name.removesuffix(".gguf")).lstrip("-.")
+    place = os.path.abspath(path)
     try:
         found = sorted(each for each in folder.iterdir() if each.is_file())
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}", MAY_READ) from None
     if path != folder:
-        split = SPLIT.fullmatch(path.name.removesuffix(".gguf"))
-        stem = split["stem"] if split else None
-        found = [each for each in found if each == path or (stem and each.name.startswith(f"{stem}-"))]
-        name = stem or name
+        names = files_of(place, [each.name for each in found])
+        found = [each for each in found if each.name in names]
     if len(found) > MOST_FILES:
         raise InputError(f"{path}: more than {MOST_FILES:,} files", "name the folder of one checkpoint")
     return Repository(
-        repo or f"{LOCAL}/{name or 'model'}",
+        repo or local_name(place),
         str(path),
         str(path),
         None,
         {each.name: each.stat().st_size for each in found},
         lambda file: read_bytes(folder / file),
         lambda file: local_file(folder / file),
+        place if repo is None and HOST_PATH.fullmatch(place) else "",
     )
+
+
+def local_name(place: str) -> str:
+    """The name in the catalogue of a checkpoint that is not from a hub, by its absolute path."""
+    name = place.rpartition("/")[2].removesuffix(".gguf")
+    split = SPLIT.fullmatch(name)
+    return f"{LOCAL}/{re.sub(r'[^A-Za-z0-9_.-]+', '-', split['stem'] if split else name).lstrip('-.') or 'model'}"
+
+
+def files_of(place: str, names: Sequence[str]) -> tuple[str, ...]:
+    """A GGUF file and its shards, out of the names in its folder. Raises InputError for another than the first."""
+    folder, _, name = place.rpartition("/")
+    split = SPLIT.fullmatch(name.removesuffix(".gguf"))
+    if split is None:
+        return tuple(each for each in names if each == name)
+    if int(split["number"]) != 1:
+        first = f"{split['stem']}-00001-of-{split['count']}.gguf"
+        raise InputError(f"{place}: not the first of {int(split['count'])} shards", f"name {folder}/{first}")
+    return tuple(each for each in names if each.startswith(f"{split['stem']}-") and each.endswith(".gguf"))
 
 
 def repo_and_quant(text: str) -> tuple[str, str | None]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rigup.lockfile.lock import ResolvedLock
     from rigup.lockfile.resolver import Resolver
     from rigup.lockfile.vendor import VendoredFiles
+    from rigup.project.inventory import Project
 
 SCHEMA = 1
 SIGNS = {"added": "+", "moved": "~", "dropped": "-"}
@@ -59,18 +60,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--with-weights", action="store_true", help="with --vendor: also download checkpoints")
     parser.add_argument("--prune", action="store_true", help="drop pins that no plan uses")
+    hosts.add_sudo_password(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Locks, or checks the lock; returns 1 if --check finds it stale."""
+    from rigup.project.inventory import load_project
+
+    project = load_project(args.inventory, args.limit)
+    if reads_hosts := not args.check and _names_host_files(project):
+        hosts.patch_for_many_hosts()  # before anything imports sockets
     from rigup.catalogue.catalogue import load_catalogue
     from rigup.cli.output.error import show_error
     from rigup.errors import InputError, RigupError
     from rigup.lockfile import lock as locking
     from rigup.lockfile.catalogue_files import with_named_models
+    from rigup.lockfile.host_reader import HostReader
     from rigup.lockfile.resolver import Resolver
     from rigup.lockfile.upgrade import Upgrade
-    from rigup.project.inventory import load_project
     from rigup.units import bytes_text
 
     if args.prune and (args.limit or args.check):
@@ -83,15 +90,15 @@ def run(args: argparse.Namespace) -> int:
         raise InputError("--vendor cannot be combined with --check", "omit --check, which works offline")
     if args.with_weights and not args.vendor:
         raise InputError("--with-weights requires --vendor", "rigup lock --vendor DIR --with-weights")
-    project = load_project(args.inventory, args.limit)
     catalogue, whole = load_catalogue(project.root), args.limit is None
     if args.check:
         return _show_check(locking.stale(project, catalogue, whole), args.json)
     upgrade = Upgrade.read(args.upgrade) if args.upgrade else None
-    resolver = Resolver(project, catalogue, log=lambda line: print(line, file=sys.stderr))
-    resolver.catalogue = with_named_models(project, catalogue, resolver.hub, resolver.log)
-    resolved = locking.resolve_lock(project, resolver, upgrade, args.prune, whole)
-    written = locking.write(resolved)
+    with HostReader(hosts.sudo_password(args) if reads_hosts else None, _log) as reader:
+        resolver = Resolver(project, catalogue, _log, reader=reader)
+        resolver.catalogue = with_named_models(project, catalogue, resolver)
+        resolved = locking.resolve_lock(project, resolver, upgrade, args.prune, whole)
+        written = locking.write(resolved)
     if not args.json:
         show(resolved, resolver.warnings, written)
     done, failed = None, None
@@ -108,6 +115,23 @@ def run(args: argparse.Namespace) -> int:
         return 0
     show_error(failed, as_json=False)
     return failed.exit_code
+
+
+def _log(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
+def _names_host_files(project: Project) -> bool:
+    """Whether a service's checkpoint lies on its host, which rigup then asks over SSH."""
+    services = [host.data.get("services") for host in project.hosts]
+    named = [
+        one.get("checkpoint")
+        for each in services
+        if isinstance(each, dict)
+        for one in each.values()
+        if isinstance(one, dict)
+    ]
+    return any(isinstance(name, str) and name.startswith("/") for name in named)
 
 
 def vendored(args: argparse.Namespace, resolved: ResolvedLock, resolver: Resolver) -> VendoredFiles:

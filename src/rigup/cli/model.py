@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     _check_name(args.model)
     repository, quant = _repository(args)
     found = describe(repository, quant, catalogue.models_by_name, args.model)
-    changes = catalogue_edits(root, found)
+    changes = catalogue_edits(root, found, catalogue.checkpoints)
     write_entries(root, changes)
     _show(args, root, found, changes)
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from pydantic import ValidationError
@@ -14,8 +14,11 @@ from rigup.artifacts import LockedEnvironment, LockedHarness, LockedImage, Locke
 from rigup.cache import cache_folder
 from rigup.catalogue.catalogue import Catalogue
 from rigup.catalogue.checkpoint import CheckpointEntry
+from rigup.checkpoints.describe import LARGEST_INDEX
+from rigup.checkpoints.repository import Repository, hub_repository
 from rigup.errors import InputError, Unreachable
 from rigup.lock import LockedCheckpoint, LockedFile, LockedSource
+from rigup.lockfile.host_reader import HostReader
 from rigup.lockfile.needs import BuildName, Name, build_label
 from rigup.lockfile.package_abilities import abilities_with_archive, abilities_with_wheel
 from rigup.lockfile.wheel_options import names_with
@@ -23,7 +26,7 @@ from rigup.plan import Plan
 from rigup.project.inventory import HostEntry, Project
 from rigup.project.settings import hub_address, read_settings
 from rigup.sources.archives import pin_source
-from rigup.sources.gguf_files import gguf_files
+from rigup.sources.gguf_files import gguf_files, gguf_quants
 from rigup.sources.hub import Hub, HubFile
 from rigup.sources.python_environment import resolve_environment
 from rigup.sources.registry import Registry
@@ -42,7 +45,7 @@ class Resolver:
     say: gets a line before each slow step. warnings: collects what the user should know at the end.
 
     catalogue: also gets what rigup reads from newly locked packages, which is not written to disk yet.
-    pause: waits between attempts, for a number of seconds.
+    pause: waits between attempts, for a number of seconds. reader: of checkpoints that lie on hosts; None without any.
     """
 
     def __init__(
@@ -51,12 +54,14 @@ class Resolver:
         catalogue: Catalogue,
         log: Callable[[str], None],
         pause: Callable[[float], None] = time.sleep,
+        reader: HostReader | None = None,
     ) -> None:
         self.catalogue = catalogue
         self.log = log
         self.warnings: list[str] = []
         self._project = project
         self._pause = pause
+        self._reader = reader
         self._hubs: dict[tuple[str, str | None], Hub] = {}
         self._listings: dict[tuple[str, str, str], tuple[str, dict[str, HubFile]]] = {}
         self._hosts = {host.name: host for host in project.hosts}
@@ -68,14 +73,30 @@ class Resolver:
         Raises InputError if the hub does not have it, and Unreachable.
         """
         repo, quant = name
-        host = self._hosts[plan.host]
-        hub = self.hub(host)
-        self.log(f"querying {hub.name} for {repo} {quant}")
+        host, entry = self._hosts[plan.host], self._entry(name)
         try:
-            return self._locked(hub, self._entry(name), revision)
+            if entry.location:
+                return self._located(host, entry)
+            hub = self.hub(host)
+            self.log(f"querying {hub.name} for {repo} {quant}")
+            return self._locked(hub, entry, revision)
         except InputError as error:
             where = asked or f"{host.origins['services']}: services.{plan.service.name}"
             raise InputError(f"{where}: {error.message}", error.hint) from None
+
+    def repository(self, host: HostEntry, repo: str, location: str) -> tuple[Repository, str | None]:
+        """What a host's service names: a repository, or what is at a location; and its quantisation, if that is known.
+
+        Raises InputError for what does not exist, Unreachable, and HostFailed.
+        """
+        if location:
+            assert self._reader is not None
+            name = location.rpartition("/")[2]
+            quant = gguf_quants([name])[0] if name.endswith(".gguf") else None
+            return self._reader.repository(host, location), quant
+        hub = self.hub(host)
+        self.log(f"reading {repo} from {hub.name}")
+        return hub_repository(hub, repo, "main"), None
 
     def source(self, name: Name) -> LockedSource:
         """The source archive of an engine's release, downloaded and hashed. Raises InputError and Unreachable."""
@@ -169,6 +190,25 @@ class Resolver:
         except ValidationError as error:
             first = error.errors()[0]
             raise InputError(f"{entry.repo}: {first['loc'][-1]} {first['input']!r} cannot be locked") from None
+        self._compare(entry, locked)
+        return locked
+
+    def _located(self, host: HostEntry, entry: CheckpointEntry) -> LockedCheckpoint:
+        """A checkpoint that lies on a host, hashed there."""
+        assert self._reader is not None
+        repository, _ = self.repository(host, entry.repo, entry.location)
+        index = repository.small(INDEX, LARGEST_INDEX)
+        names: Iterable[str] = repository.files
+        if entry.scheme != "gguf":
+            names = safetensors_files(repository.where, repository.files, index)
+        folder = entry.location.rpartition("/")[0] if entry.location.endswith(".gguf") else entry.location
+        sizes = [(name, repository.files[name]) for name in sorted(names)]
+        files = self._reader.hashed(host, folder, sizes)
+        content = "".join(f"{file.path} {file.size} {file.sha256}\n" for file in files)
+        revision = hashlib.sha256(content.encode()).hexdigest()[:40]
+        locked = LockedCheckpoint(
+            repo=entry.repo, quant=entry.quant, revision=revision, files=files, location=entry.location
+        )
         self._compare(entry, locked)
         return locked
 

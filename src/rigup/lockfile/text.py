@@ -46,6 +46,7 @@ def lock_text(lock: Lock) -> str:
 
 def _checkpoint(checkpoint: LockedCheckpoint) -> Iterable[str]:
     identity = {"repo": checkpoint.repo, "quant": checkpoint.quant, "revision": checkpoint.revision}
+    identity |= {"location": checkpoint.location} if checkpoint.location else {}
     yield _block("[[checkpoints]]", identity)
     for file in sorted(checkpoint.files, key=lambda entry: entry.path):
         yield _block("[[checkpoints.files]]", _scalars(file))

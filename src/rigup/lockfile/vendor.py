@@ -114,6 +114,8 @@ def wanted_files(lock: Lock, hub_of: Callable[[str], Hub] | None = None) -> Iter
         yield PinnedFile(f"sources/{source.sha256}", source.sha256, url)
     if hub_of is not None:
         for checkpoint in lock.checkpoints:
+            if checkpoint.location.startswith("/"):
+                continue  # lies on the hosts already
             yield from _weights(checkpoint, hub_of(checkpoint.repo))
 
 

@@ -63,4 +63,5 @@ def checkpoint_of(candidate: Candidate, lock: Lock) -> Checkpoint:
         revision=locked.revision if locked else None,
         files=locked.files if locked else (),
         entry=entry_of(entry, locked),
+        location=locked.location if locked else entry.location,
     )

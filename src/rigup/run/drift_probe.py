@@ -14,6 +14,7 @@ from rigup.operations.primitives import remote
 from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.primitives.units import service_state
 from rigup.operations.service.releases import ENABLED, CurrentRelease
+from rigup.operations.weights.host_files import hash_job
 from rigup.plan import Plan
 from rigup.run.drift import Drift
 from rigup.units import bytes_text
@@ -80,7 +81,7 @@ def _checkpoint(host: Host, plan: Plan, deep: bool) -> Iterator[Drift]:
         return
     if deep:
         report(Progress(host.name, "hash", text=f"{bytes_text(checkpoint.bytes)} of {checkpoint.repo}"))
-    job = json.dumps({"folder": folder, "files": [file.model_dump() for file in checkpoint.files]})
+    job = json.dumps(hash_job(checkpoint, folder))
     words = ("python3", f"{layout.PROGRAMS}/fetch_weights.py", "--check", *(("--deep",) if deep else ()), "-")
     seconds = CHECK_SECONDS + (checkpoint.bytes / LEAST_HASHED_PER_SECOND if deep else 0)
     output = remote.run(host, *words, stdin=job, timeout=seconds)

@@ -107,9 +107,10 @@ def _mounts(plan: BoundPlan) -> tuple[str, ...]:
     """
     assert plan.checkpoint is not None and plan.checkpoint.revision is not None
     weights = weights_folder(plan.checkpoint.repo, plan.checkpoint.revision)
-    configs = (plan.moe_folder.path,) if plan.moe_folder else ()
+    shown = {**(plan.checkpoint.shown_files or {weights: weights})}
+    shown |= {plan.moe_folder.path: plan.moe_folder.path} if plan.moe_folder else {}
     return (
-        *(f"Volume={folder}:{folder}:ro" for folder in (weights, *configs)),
+        *(f"Volume={real}:{path}:ro" for path, real in shown.items()),
         f"Volume=/var/cache/rigup/{plan.service.name}:{HOME}:U",
         f"Tmpfs={TEMPORARY}:rw,exec,mode=1777",
     )

@@ -75,6 +75,7 @@ def unit_section(plan: BoundPlan) -> tuple[str, ...]:
         f"Description={plain_text(f'rigup service {plan.service.name}: {what}')}",
         "Wants=network-online.target",
         f"After={after}",
+        *((f"RequiresMountsFor={plan.checkpoint.host_folder}",) if _shown_files(plan) and plan.checkpoint else ()),
         # A host of a node group may wait long for another one, and must still run when that one comes back.
         *(("StartLimitIntervalSec=0",) if plan.nodes else ("StartLimitIntervalSec=900", "StartLimitBurst=5")),
     )
@@ -128,8 +129,13 @@ def _folders(plan: BoundPlan, build_folder: str) -> tuple[str, ...]:
         "RuntimeDirectoryMode=0700",
         f"WorkingDirectory=/var/cache/rigup/{name}",
         f"ReadOnlyPaths={WEIGHTS} {build_folder}",
+        *(f"BindReadOnlyPaths={real}:{shown}" for shown, real in _shown_files(plan).items()),
         *((credential,) if _has_key(plan) else ()),
     )
+
+
+def _shown_files(plan: BoundPlan) -> dict[str, str]:
+    return plan.checkpoint.shown_files if plan.checkpoint else {}
 
 
 def _has_key(plan: BoundPlan) -> bool:

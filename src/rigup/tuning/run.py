@@ -178,6 +178,7 @@ def _tuned(host: Host, request: TuningRequest, probe: Probe, paused: tuple[str, 
             gpus=True,
             paused=units,
             quiet_seconds=QUIET_SECONDS,
+            readable=request.plan.checkpoint.shown_files if request.plan.checkpoint else {},
             computes=False,  # a kernel that hangs keeps a CPU busy
         )
         jobs.run(host, job_of_host)

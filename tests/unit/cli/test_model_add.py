@@ -156,6 +156,12 @@ def test_folders_and_files_of_this_machine(tmp_path: Path, fleet: Path, capsys: 
     assert main.main(["model", "add", str(tmp_path / "weights/own-F16.gguf"), "--model", "Own"]) == 0
     found = next(entry for entry in load_catalogue(fleet).checkpoints if entry.model == "Own")
     assert (found.repo, found.quant, found.shards) == ("local/own-F16", "F16", 1)
+    assert found.location == str(tmp_path / "weights/own-F16.gguf")
+    (tmp_path / "more").mkdir()
+    write_gguf(tmp_path / "more/own-F16.gguf", metadata, tensors)
+    assert main.main(["model", "add", str(tmp_path / "more/own-F16.gguf"), "--model", "Own"]) == 0
+    both = [entry for entry in load_catalogue(fleet).checkpoints if entry.model == "Own"]
+    assert len({entry.repo for entry in both}) == 2 and both[0].location != both[1].location
 
 
 REFUSALS: dict[str, tuple[Any, str]] = {

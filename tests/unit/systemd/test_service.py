@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rigup.lock import Lock
+from rigup.lock import Lock, LockedFile
 from rigup.plan import BoundPlan
 from rigup.planner.inputs.rig_and_services import read_rig, read_services
 from rigup.project.planning import plan_service
@@ -41,6 +41,17 @@ CASES = {
     "vllm-for-others": (f"4x {PRO_6000}", {**VLLM, "listen": "0.0.0.0", "api_key_file": "secrets/minimax.key"}),
     "sglang-for-others": (f"4x {PRO_6000}", {**VLLM, "engine": "sglang", "listen": "0.0.0.0"}),
 }
+
+
+def test_files_of_the_host_are_bound_read_only_and_mounted_before() -> None:
+    plan = planned([], CHAT)
+    assert plan.checkpoint is not None
+    file = LockedFile(path="x.gguf", size=1, sha256="0" * 64)
+    lies = {"location": "/mnt/big/x.gguf", "repo": "local/x", "revision": "0" * 40, "files": (file,)}
+    lines = unit(plan.model_copy(update={"checkpoint": plan.checkpoint.model_copy(update=lies)}), FOLDER).splitlines()
+    shown = f"/var/lib/rigup/weights/local/x/{'0' * 40}/x.gguf"
+    assert f"BindReadOnlyPaths=/mnt/big/x.gguf:{shown}" in lines
+    assert "RequiresMountsFor=/mnt/big" in lines
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import gevent
 
@@ -45,6 +46,7 @@ class Cancelled(RigupError):
 class Job:
     """One long step: `unit` is its name on the host, `command` its argv, `writable` the only paths that it may write.
 
+    readable: files of the host, by the path at which the command sees them, read-only.
     shown: a folder of which the command sees only these entries: (folder, {path in it: real path}).
     gpus: whether it sees the machine's devices. paused: units that systemd stops before the job and starts after it,
     however it ends.
@@ -64,6 +66,7 @@ class Job:
     gpus: bool = False
     paused: tuple[str, ...] = ()
     shown: tuple[str, dict[str, str]] | None = None
+    readable: Mapping[str, str] = field(default_factory=dict)
     quiet_seconds: float = QUIET_SECONDS
     computes: bool = True
     largest_file: int = LARGEST_FILE
@@ -166,6 +169,7 @@ def _start(host: Host, job: Job) -> None:
         f"PrivateNetwork={'yes' if job.private_network else 'no'}",
         f"ReadWritePaths={' '.join(job.writable)}",
         *_shown(job),
+        *(f"BindReadOnlyPaths={real}:{path}" for path, real in job.readable.items()),
     )
     # a unit that failed in an earlier run keeps its name until it is reset
     remote.run(host, "systemctl", "reset-failed", job.unit)

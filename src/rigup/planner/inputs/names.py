@@ -14,23 +14,23 @@ from rigup.plain_values import quoted
 from rigup.planner.inputs.validation import suggestion
 from rigup.planner.memory.weights import check_size
 from rigup.rig import Rig
-from rigup.service import Service
+from rigup.service import Service, location_of
 
 _REPO = re.compile(r"(?P<repo>[A-Za-z0-9_][\w.-]*/[A-Za-z0-9_][\w.-]*)(?::(?P<quant>[\w.-]{1,64}))?")
 
 
 class NotInCatalogue(InputError):
-    """Raised for a model that is named by its repository and was not read yet: `rigup lock` does it.
+    """Raised for a model that is named by its repository or location and was not read yet: `rigup lock` does it.
 
-    where: the path to the service's key. repo, quant: as the service names them.
+    where: the path to the service's key. repo, quant: as the service names them. location: instead of a repository.
     """
 
-    def __init__(self, where: str, repo: str, quant: str | None) -> None:
-        super().__init__(
-            f"{where}: {repo} is not in the catalogue yet",
-            "read it from the hub: rigup lock, or rigup model add " + repo,
-        )
-        self.where, self.repo, self.quant = where, repo, quant
+    def __init__(self, where: str, repo: str, quant: str | None, location: str = "") -> None:
+        named = repo or location
+        source = "the host" if location.startswith("/") else "Ollama's registry" if location else "the hub"
+        add = "" if location.startswith("/") else f", or rigup model add {named}"
+        super().__init__(f"{where}: {named} is not in the catalogue yet", f"read it from {source}: rigup lock{add}")
+        self.where, self.repo, self.quant, self.location = where, repo, quant, location
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,12 @@ def resolve(service: Service, rig: Rig, catalogue: Catalogue, path: str = "") ->
 
 
 def _checkpoints(service: Service, catalogue: Catalogue, where: str) -> tuple[CheckpointEntry, ...]:
-    if service.checkpoint is not None:
+    if location := location_of(service.checkpoint or ""):
+        found = tuple(entry for entry in catalogue.checkpoints if entry.location == location)
+        if not found:
+            raise NotInCatalogue(f"{where}.checkpoint", "", service.quant, location)
+        _check_model(service, found[0], where)
+    elif service.checkpoint is not None:
         found = tuple(entry for entry in catalogue.checkpoints if entry.repo.lower() == service.checkpoint.lower())
         if not found:
             raise InputError(
@@ -69,16 +74,20 @@ def _checkpoints(service: Service, catalogue: Catalogue, where: str) -> tuple[Ch
                 suggestion(service.checkpoint, {entry.repo for entry in catalogue.checkpoints})
                 + "; or add your own: ten lines in catalogue/checkpoints/",
             )
-        if service.model is not None and found[0].model.lower() != service.model.lower():
-            raise InputError(
-                f"{where}.checkpoint: {found[0].repo} holds {found[0].model}, not {service.model}",
-                "name the model or the checkpoint, not both",
-            )
+        _check_model(service, found[0], where)
     elif named := _REPO.fullmatch(service.model or ""):
         return _of_repo(named["repo"], named["quant"] or service.quant, catalogue, where)
     else:
         found = _checkpoints_of_model(service.model or "", catalogue, where)
     return _of_quant(found, service.quant, where)
+
+
+def _check_model(service: Service, checkpoint: CheckpointEntry, where: str) -> None:
+    if service.model is not None and checkpoint.model.lower() != service.model.lower():
+        raise InputError(
+            f"{where}.checkpoint: {checkpoint.repo} holds {checkpoint.model}, not {service.model}",
+            "name the model or the checkpoint, not both",
+        )
 
 
 def _of_repo(repo: str, quant: str | None, catalogue: Catalogue, where: str) -> tuple[CheckpointEntry, ...]:

@@ -17,7 +17,7 @@ from rigup.plain_values import quoted
 from rigup.planner.inputs.validation import check_keys, validated
 from rigup.planner.multinode.ports import JOIN_PORTS_ABOVE, join_port, watch_port
 from rigup.rig import SUPPORTED_OS, Gpu, HostMemory, Rig, RigInput
-from rigup.service import FlagValue, Service
+from rigup.service import FlagValue, Service, location_of
 
 _COUNTED = re.compile(r"^\s*([0-9]{1,9})\s*[x*]\s*(.+)$", re.IGNORECASE)
 _MOST_GPUS = 64
@@ -161,6 +161,12 @@ def _read_service(name: object, value: object, path: str) -> Service:
         raise InputError(f'{where}: neither "model" nor "checkpoint" is set', _SERVICES_EXAMPLE)
     service = validated(Service, {**value, "name": name}, where)
     service = service.model_copy(update={"flags": normalize_flags(service.flags, where)})
+    try:
+        location_of(service.checkpoint or "")
+    except ValueError as error:
+        raise InputError(
+            f"{where}.checkpoint: {quoted(service.checkpoint)} is {error}", "rename the file, or correct the name"
+        ) from None
     if not is_address(service.listen):
         raise InputError(
             f"{where}.listen: {quoted(service.listen)} is not a host address",

@@ -69,6 +69,7 @@ class FetchJob:
 
     reserve_bytes: how much must stay free on the disk. attempts: tries without progress before giving up.
     stall_s: seconds without data before a transfer is cut. sharing: the host's part in a swarm, see peers.py.
+    place: where the files of a checkpoint lie that the host had already; the folder then has the receipt alone.
     hub_bytes_per_second, lan_bytes_per_second: the limit of all transfers from there together, 0 for no limit.
     """
 
@@ -85,6 +86,7 @@ class FetchJob:
     sharing: dict[str, Any] | None = None
     hub_bytes_per_second: int = 0
     lan_bytes_per_second: int = 0
+    place: str | None = None
 
     @property
     def hub_transfers(self) -> int:
@@ -183,8 +185,9 @@ def hash_file(
 class Receipt:
     """The verified files of a folder: size, sha256, mtime and inode of each, so that none is hashed again."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, place: str | None = None) -> None:
         self.folder = folder
+        self.files = Path(place) if place else folder
         self.entries: dict[str, dict[str, Any]] = {}
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # an invalid receipt is empty
             self.entries = {entry["path"]: entry for entry in json.loads((folder / RECEIPT).read_text())["files"]}
@@ -196,7 +199,7 @@ class Receipt:
     def covers(self, file: File) -> bool:
         """True when the file exists, is the one that the job wants, and has not changed since it was verified."""
         try:
-            return self.entries.get(file.path) == self._entry(file) and size_of(self.folder / file.path) == file.size
+            return self.entries.get(file.path) == self._entry(file) and size_of(self.files / file.path) == file.size
         except OSError:
             return False
 
@@ -212,7 +215,7 @@ class Receipt:
         sync_folder(self.folder)
 
     def _entry(self, file: File) -> dict[str, Any]:
-        status = (self.folder / file.path).stat()
+        status = (self.files / file.path).stat()
         entry = {"path": file.path, "size": status.st_size, "sha256": file.sha256}
         return {**entry, "mtime_ns": status.st_mtime_ns, "inode": status.st_ino}
 
@@ -222,14 +225,14 @@ def check(job: FetchJob, deep: bool) -> dict[str, Any]:
 
     deep: a file that was touched but is still right counts as right.
     """
-    receipt = Receipt(job.folder)
-    there = [file for file in job.files if (job.folder / file.path).is_file()]
+    receipt = Receipt(job.folder, job.place)
+    there = [file for file in job.files if (receipt.files / file.path).is_file()]
     missing = [file.path for file in job.files if file not in there]
     if deep:
         import concurrent.futures
 
         with concurrent.futures.ThreadPoolExecutor(min(HASHERS, os.cpu_count() or 1)) as pool:
-            hashes = pool.map(hash_file, (job.folder / file.path for file in there))
+            hashes = pool.map(hash_file, (receipt.files / file.path for file in there))
             bad = [file.path for file, found in zip(there, hashes, strict=True) if found != file.sha256]
     else:
         bad = [file.path for file in there if not receipt.covers(file)]

@@ -41,7 +41,7 @@ def download_groups(
         own = settings[name]
         for plan in of_host:
             checkpoint = plan.checkpoint
-            if checkpoint is None or checkpoint.revision is None or not own.share:
+            if checkpoint is None or checkpoint.revision is None or checkpoint.host_folder or not own.share:
                 continue
             if sum(file.size for file in checkpoint.files) >= own.from_bytes:
                 found.setdefault((own.lan, checkpoint_key(checkpoint)), {})[name] = checkpoint

@@ -197,6 +197,7 @@ def test_services_keep_their_order() -> None:
 S = "services.chat"
 KIND, RANGE = "correct the type of the value", "choose a value in that range"
 THERE = "choose from GPUs 0 to 3"
+NO_PATH = "not an absolute path of letters, digits and _ + @ = . - without .."
 BAD_SERVICES: dict[str, tuple[Any, str, str]] = {
     "unknown key": ({**MODEL, "contxt": 1}, f"{S}.contxt: unknown key", 'try "context"'),
     "named twice": (
@@ -219,6 +220,31 @@ BAD_SERVICES: dict[str, tuple[Any, str, str]] = {
         {"checkpoint": "lukealonso/MiniMax-M2.5-NVFP"},
         f'{S}.checkpoint: unknown checkpoint "lukealonso/MiniMax-M2.5-NVFP"',
         'try "lukealonso/MiniMax-M2.5-NVFP4"; or add your own: ten lines in catalogue/checkpoints/',
+    ),
+    "a path that climbs": (
+        {"checkpoint": "/models/../etc/x.gguf"},
+        f'{S}.checkpoint: "/models/../etc/x.gguf" is {NO_PATH}',
+        "rename the file, or correct the name",
+    ),
+    "a path with a line break": (
+        {"checkpoint": "/models/x\nUser=root.gguf"},
+        f'{S}.checkpoint: "/models/x User=root.gguf" is {NO_PATH}',
+        "rename the file, or correct the name",
+    ),
+    "a path that nobody read": (
+        {"checkpoint": "/models/x.gguf"},
+        f"{S}.checkpoint: /models/x.gguf is not in the catalogue yet",
+        "read it from the host: rigup lock",
+    ),
+    "not a name of Ollama's": (
+        {"checkpoint": "ollama:Qwen3 8B"},
+        f"""{S}.checkpoint: "ollama:Qwen3 8B" is not a name in Ollama's registry, like "ollama:qwen3:8b\"""",
+        "rename the file, or correct the name",
+    ),
+    "a name of Ollama's that nobody read": (
+        {"checkpoint": "ollama:library/qwen3"},
+        f"{S}.checkpoint: ollama:qwen3:latest is not in the catalogue yet",
+        "read it from Ollama's registry: rigup lock, or rigup model add ollama:qwen3:latest",
     ),
     "model against checkpoint": (
         {"model": "MiniMax-M2.1", "checkpoint": "mconcat/MiniMax-M2.5-NVFP4"},

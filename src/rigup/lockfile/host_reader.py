@@ -1,0 +1,99 @@
+"""Reads checkpoints that lie on hosts, over SSH, for `rigup lock`: names, headers, hashes. Changes nothing there."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Self
+
+from rigup.checkpoints.byte_source import ByteSource
+from rigup.checkpoints.repository import Repository, files_of, local_name
+from rigup.errors import HostFailed
+from rigup.lock import LockedFile
+from rigup.project.inventory import HostEntry
+from rigup.units import bytes_text
+
+if TYPE_CHECKING:
+    from rigup.connection.connections import Connections
+    from rigup.host import Host
+
+HINT = "on the host: check that the file is complete"
+
+
+class HostReader:
+    """The hosts that were asked so far, each with its connection. A context manager: leaving it ends them."""
+
+    def __init__(self, sudo_password: str | None, log: Callable[[str], None]) -> None:
+        self._password = sudo_password
+        self._log = log
+        self._hosts: dict[str, Host] = {}
+        self._open = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._open.close()
+
+    def repository(self, entry: HostEntry, location: str) -> Repository:
+        """The checkpoint at a path of a host: a folder, or a GGUF file and its shards.
+
+        Raises InputError for what is not there or lies where it must not, Unreachable, and HostFailed.
+        """
+        from rigup.operations.weights import host_files
+
+        self._log(f"reading {location} on {entry.name}")
+        host = self._host(entry)
+        is_file = location.endswith(".gguf")
+        folder, _, name = location.rpartition("/")
+        folder = (folder or "/") if is_file else location
+        names = files_of(location, host_files.file_names(host, folder)) if is_file else None
+        if names is not None and name not in names:
+            host_files.file_sizes(host, [location])  # says why
+        found = names or host_files.file_names(host, folder)
+        paths = {f"{folder.rstrip('/')}/{each}": each for each in found}
+        sizes = {paths[path]: size for path, size in host_files.file_sizes(host, list(paths)).items()} if paths else {}
+
+        def part(file: str) -> Callable[[int, int], bytes]:
+            return lambda start, count: host_files.read_part(host, f"{folder.rstrip('/')}/{file}", start, count)
+
+        where = f"{entry.name}: {location}"
+        return Repository(
+            local_name(location),
+            where,
+            f"{entry.name}:{location}",
+            None,
+            sizes,
+            lambda file: part(file)(0, sizes[file]),
+            lambda file: ByteSource(f"{where}: {file}", sizes[file], HINT, part(file)),
+            location,
+        )
+
+    def hashed(self, entry: HostEntry, folder: str, sizes: Iterable[tuple[str, int]]) -> tuple[LockedFile, ...]:
+        """The files of a folder of a host, each with its sha256."""
+        from rigup.operations.weights import host_files
+
+        found = []
+        for name, size in sizes:
+            path = f"{folder.rstrip('/')}/{name}"
+            self._log(f"hashing {path} on {entry.name}, {bytes_text(size)}")
+            found.append(LockedFile(path=name, size=size, sha256=host_files.sha256(self._host(entry), path, size)))
+        return tuple(found)
+
+    def _host(self, entry: HostEntry) -> Host:
+        if entry.name not in self._hosts:
+            from rigup.connection import pyinfra_internals
+            from rigup.connection.connections import Connections
+
+            connections = Connections({entry.name: entry.data}, self._password)
+            self._open.callback(connections.leave)
+            pyinfra_internals.set_stage(connections.state, "connect")
+            self._hosts[entry.name] = self._reached(entry.name, connections)
+        return self._hosts[entry.name]
+
+    def _reached(self, name: str, connections: Connections) -> Host:
+        host: Any = next(iter(connections.state.inventory))
+        if not connections.handshake(host).probe.os:
+            raise HostFailed(f"{name}: no response from the host probe", f"check that 'ssh {name} true' works")
+        found: Host = host
+        return found

@@ -1,0 +1,91 @@
+"""Hashes the files of a checkpoint that lie on the host already, once, and keeps a receipt of those that are as locked.
+
+    hash_weights.py JOB    JOB as for fetch_weights.py; needs weights_folder.py and unit_status.py in its folder
+
+The files are seen in the job's folder, as the services see them; `place` is the folder in which they really are, for
+messages. Nothing but the receipt is written. The exit codes are the EXIT_ constants of weights_folder.py. Python 3.10
+standard library only.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from pathlib import Path
+
+if __package__:
+    from rigup.programs.unit_status import notify_status
+    from rigup.programs.weights import weights_folder as weights
+    from rigup.programs.weights.weights_folder import FetchError, FetchJob, File, Receipt
+else:  # a host has the programs in one folder, without rigup, and no bytecode
+    sys.dont_write_bytecode = True
+    import weights_folder as weights  # type: ignore[import-not-found, no-redef]
+    from unit_status import notify_status  # type: ignore[import-not-found, no-redef]
+    from weights_folder import FetchError, FetchJob, File, Receipt  # type: ignore[no-redef]
+
+REPORT_EVERY_S = 2.0
+
+
+class Hashing:
+    """One run of one job. Raises FetchError for a file that cannot be read or is not as locked."""
+
+    def __init__(self, job: FetchJob) -> None:
+        self.job = job
+        self.receipt = Receipt(job.folder)
+        self.stop = threading.Event()
+        self.done = 0
+        self.total = sum(file.size for file in job.files)
+        self.reported = 0.0
+
+    def run(self) -> None:
+        """Hashes every file that the receipt does not cover, and adds it; the receipt is written after each."""
+        for file in self.job.files:
+            if self.receipt.covers(file):
+                self.count(file.size)
+                continue
+            self.check(file)
+            self.receipt.add(file)
+            self.receipt.write(self.job)
+
+    def check(self, file: File) -> None:
+        """Raises FetchError where a file is not as locked."""
+        path, shown = self.job.folder / file.path, f"{self.job.place or self.job.folder}/{file.path}"
+        try:
+            size = weights.size_of(path)
+            found = weights.hash_file(path, self.stop, self.count) if size == file.size else None
+        except PermissionError:
+            raise FetchError(
+                weights.EXIT_DENIED, f"{shown}: services may not read it; on the host: chmod o+r {shown}"
+            ) from None
+        if size is None:
+            raise FetchError(weights.EXIT_FAILED, f"{shown}: does not exist, or is not a regular file")
+        if found is None:
+            raise FetchError(weights.EXIT_HASH, f"{shown}: {size:,} bytes, but {file.size:,} are locked")
+        if found != file.sha256:
+            raise FetchError(weights.EXIT_HASH, f"{shown}: sha256 is {found}, not the locked {file.sha256}")
+
+    def count(self, count: int) -> None:
+        """Adds to the displayed progress."""
+        self.done += count
+        if time.monotonic() - self.reported >= REPORT_EVERY_S:
+            self.reported = time.monotonic()
+            notify_status(f"{self.done}/{self.total} bytes, hashing")
+
+
+def main(arguments: list[str]) -> int:
+    """Runs one job; returns the exit code."""
+    weights.end_on_signals()
+    try:
+        Hashing(weights.load_job(Path(arguments[0]))).run()
+        return weights.EXIT_COMPLETE
+    except FetchError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    except OSError as error:
+        print(f"error: {error.filename or arguments[0]}: {error.strerror or error}", file=sys.stderr)
+        return weights.EXIT_FAILED
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,6 +1,6 @@
 """Writes the toolkit's catalogue of models that people run: each entry as `rigup model add` makes it.
 
-    python -m tests.published.catalogue
+    python -m tests.published.catalogue [MODEL...]
 
 Each checkpoint is made as sparse files (checkpoint.py), described by the command's own code, and written to
 src/rigup/catalogue/data/. What was not read from a hub says so in its source: the shapes follow the configuration, the
@@ -10,9 +10,12 @@ each tensor (src/llama-quant.cpp of b11434), without what a publisher changes.
 
 from __future__ import annotations
 
+import json
 import math
 import re
+import sys
 import tempfile
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -371,6 +374,8 @@ MODELS = (
 )
 
 CONFIGS, SHAPES = read_configs(), read_shapes()
+MAKERS: dict[str, dict[str, Any]] = tomllib.loads((Path(__file__).parent / "makers.toml").read_text())
+UNKNOWN = {"license": "no licence", "sampling": "no advice on sampling"}
 
 
 def safetensors(published: Published, repo: str, stored_as: str) -> tuple[Model, CheckpointEntry]:
@@ -471,9 +476,21 @@ def _type(name: str, place: Any, layers: int, quant: str, tied: bool) -> str:
     return "Q6_K" if more and ("v_proj" in name or "down_proj" in name) else "Q4_K"
 
 
-def main() -> None:
-    """Writes every file."""
+def said_by_maker(model: Model) -> Model:
+    """The model with its licence, sampling, template flags and notes; what no source tells is said to be missing."""
+    said = MAKERS[model.name]
+    sources = {key: text.replace("hf/", "huggingface.co/") for key, text in said["sources"].items()}
+    absent = [what for key, what in UNKNOWN.items() if key not in said]
+    notes = (*said.get("notes", ()), *([f"{' and '.join(absent)} found in public sources"] if absent else ()))
+    fields = {**model.model_dump(mode="json"), **said, "notes": notes, "sources": {**model.sources, **sources}}
+    return Model.model_validate_json(json.dumps(fields))
+
+
+def main(names: list[str]) -> None:
+    """Writes every file, or those of the models named."""
     for published in MODELS:
+        if names and published.name not in names:
+            continue
         pairs = [safetensors(published, repo, kind) for repo, kind in published.checkpoints.items()]
         model = pairs[0][0]
         entries = [entry for _, entry in pairs]
@@ -489,7 +506,7 @@ def main() -> None:
         widest = max(entry.bytes * 8 / model.parameters for entry in (pair[1] for pair in pairs))
         update["reference_bits"] = 16 if widest > 12 else 8 if widest > 7 else 4.5
         sources = {key: FILES.sub("sum over the tensors", text) for key, text in sources.items()}
-        model = model.model_copy(update={**update, "sources": sources})
+        model = said_by_maker(model.model_copy(update={**update, "sources": sources}))
         stem = published.name.lower().replace(".", "_").replace("-", "_")
         (DATA / "models" / f"{stem}.toml").write_text(model_text(model, COMMENT))
         texts = [checkpoint_text(entry.model_copy(update={"model": model.name}), COMMENT) for entry in entries]
@@ -499,4 +516,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -40,7 +40,10 @@ class Model(Frozen):
     dense model.
     dense_layers, intermediate: feed-forward layers without experts, and their width.
     reference_bits: bits per weight of the maker's own checkpoint; more bits do not add quality.
-    sampling: the maker's recommendation. license_note: what a user must know before serving it, "" if nothing.
+    license: an SPDX id, or the name that the maker gives it; "" if no source says. commercial: whether it allows
+    commercial use, None if no source says. license_note: what a user must know before serving it, "" if nothing.
+    sampling: the maker's recommendation. template_flags: what the chat template takes (chat_template_kwargs) and the
+    values of each, the default first where a source names it. notes: what to watch for.
     """
 
     name: str
@@ -63,11 +66,13 @@ class Model(Frozen):
     active_parameters: Size
     reference_bits: Annotated[float, Field(gt=0)] = 16
     license: str = ""
-    commercial: bool = True
+    commercial: bool | None = None
     license_note: str = ""
     parsers: dict[EngineName, ParserNames] = {}
     sampling: dict[str, float] = {}
+    template_flags: dict[str, tuple[str, ...]] = {}
     system_prompt: str = ""
+    notes: tuple[str, ...] = ()
     sources: dict[str, str] = {}
 
     @model_validator(mode="after")

@@ -18,6 +18,12 @@ from rigup.checkpoints.part_sums import CheckpointSums, PartSums, tensor_bytes
 from rigup.errors import InputError
 
 SAMPLING = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
+# Licences of free software, and those of makers that say they allow commerce, as hubs name them.
+COMMERCIAL = re.compile(
+    r"(apache-2\.0|mit|bsd(-[23]-clause)?|isc|cc0-1\.0|cc-by-(sa-)?4\.0|openmdw(-1\.[01])?|openrail|llama[234](\.\d)?|gemma"
+    r"|nvidia-(nemotron-)?open-model-license)",
+    re.IGNORECASE,
+)
 NON_COMMERCIAL = re.compile(r"non-?commercial|\bnc\b|research-only|cc-by-nc", re.IGNORECASE)
 
 
@@ -71,7 +77,7 @@ def model_of(name: str, config: Config, sums: CheckpointSums, origin: Origin, fi
         "active_parameters": active(weights, feed_forward),
         "reference_bits": 16,
         "license": extras.license,
-        "commercial": not NON_COMMERCIAL.search(extras.license),
+        "commercial": allows_commerce(extras.license),
         "sampling": extras.sampling,
         "parsers": known.by_engine if known else {},
     }
@@ -93,6 +99,13 @@ def model_of(name: str, config: Config, sums: CheckpointSums, origin: Origin, fi
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
         raise InputError(f"{config.where}: {key}: {first['msg'][:160]}", HINT) from None
+
+
+def allows_commerce(license_name: str) -> bool | None:
+    """Whether a licence of that name allows commercial use; None for one whose name does not tell."""
+    if NON_COMMERCIAL.search(license_name):
+        return False
+    return True if COMMERCIAL.fullmatch(license_name) else None
 
 
 def is_tied(config: Config) -> bool:

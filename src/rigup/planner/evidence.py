@@ -58,9 +58,16 @@ def _model_figures(candidate: Candidate) -> Iterator[Evidence]:
         ("shape", model.attention_shape, "layers"),
         ("parameters", f"{candidate.checkpoint.parameters or model.parameters:,}", "parameters"),
         ("context", f"{model.context:,} tokens", "context"),
+        ("licence", model.license, "license"),
+        *(
+            (f"template flag {name}", ", ".join(values), "template_flags")
+            for name, values in model.template_flags.items()
+        ),
+        *(("note", note, "notes") for note in model.notes),
     ):
         source = model.sources.get(field) or model.sources.get("layers", _UNSOURCED)
-        yield Evidence(subject=model.name, figure=figure, value=value, source=source)
+        if value:
+            yield Evidence(subject=model.name, figure=figure, value=value, source=source)
 
 
 def _checkpoint_figures(candidate: Candidate) -> Iterator[Evidence]:

@@ -80,7 +80,7 @@ class Wanted:
     """What a model that fits must reach to be listed.
 
     context: tokens. speed: tokens per second, at the low end of the estimate. commercial: whether the license must
-    be known and allow commercial use.
+    be known to allow commercial use.
     """
 
     context: int = 0
@@ -93,7 +93,7 @@ class Wanted:
             fit.decision is not None
             and fit.context >= self.context
             and fit.speed.low >= self.speed
-            and (not self.commercial or (fit.model.commercial and fit.model.license != ""))
+            and (not self.commercial or fit.model.commercial is True)
         )
 
 

@@ -44,6 +44,17 @@ def test_every_figure_that_planning_rests_on_has_a_source(catalogue: Catalogue) 
         assert checkpoint.sources["bytes"]
 
 
+def test_what_makers_say_has_a_source(catalogue: Catalogue) -> None:
+    for model in catalogue.models:
+        assert (model.commercial is None) == (not model.license), model.name
+        for key in ("license", "license_note", "sampling", "template_flags"):
+            assert not getattr(model, key) or key in model.sources, (model.name, key)
+        for key, said in (("license", "licence"), ("sampling", "advice on sampling")):
+            assert getattr(model, key) or any(said in note for note in model.notes), (model.name, key)
+        unsourced = [note for note in model.notes if "found in public sources" not in note]
+        assert not unsourced or "notes" in model.sources, model.name
+
+
 def test_every_checkpoint_is_of_a_known_model_and_loads_in_a_known_engine(catalogue: Catalogue) -> None:
     for checkpoint in catalogue.checkpoints:
         assert checkpoint.model in catalogue.models_by_name

@@ -13,7 +13,7 @@ import pytest
 
 from rigup.attention.attention_class import Storage
 from rigup.checkpoints.config import Config
-from rigup.checkpoints.facts import Extras, Origin, is_tied, model_of
+from rigup.checkpoints.facts import Extras, Origin, allows_commerce, is_tied, model_of
 from rigup.checkpoints.layers import read_layers
 from rigup.checkpoints.mixture import mixture
 from rigup.checkpoints.part_sums import CheckpointSums, sums_of, tensor_bytes
@@ -138,3 +138,15 @@ def test_quantised_checkpoints_hold_the_same_weights(repo: str, shapes: str, gig
     )
     assert found.weights.body == pytest.approx(plain.weights.body, rel=1e-8)
     assert tensor_bytes(found.bytes).total / 1e9 == pytest.approx(gigabytes, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("name", "allowed"),
+    [
+        *((name, True) for name in ("apache-2.0", "mit", "openmdw-1.1", "llama3.3", "nvidia-open-model-license")),
+        *((name, False) for name in ("cc-by-nc-4.0", "minimax-m2.7-non-commercial", "research-only")),
+        *((name, None) for name in ("", "glm-5.3", "kimi-k3", "mit-with-more")),
+    ],
+)
+def test_a_licence_allows_commerce_only_where_its_name_tells(name: str, allowed: bool | None) -> None:
+    assert allows_commerce(name) is allowed

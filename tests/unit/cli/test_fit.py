@@ -99,8 +99,23 @@ def test_commercial_lists_only_known_licenses(said: Any) -> None:
     code, out, _ = said(*FOUR, "--commercial")
     assert code == 0
     assert "MiniMax-M2.5" in first_words(out)
-    assert "MiniMax-M2.7" not in out and "gpt-oss-20b" not in out
-    assert "have no license in the catalogue" in " ".join(out.split())
+    assert "gpt-oss-20b" in first_words(out) and "MiniMax-M2.7" not in first_words(out)
+    _, out, _ = said("fit", "8x H200", "--commercial")
+    assert "GLM-4.7" not in first_words(out)
+    assert "not known to allow commercial use)" in " ".join(out.split())
+
+
+def test_a_model_is_described(said: Any) -> None:
+    _, out, _ = said("fit", "--model", "Kimi-K2.6")
+    lines = " ".join(out.split())
+    assert lines.startswith(
+        "Kimi-K2.6: Modified MIT sampling: temperature 1, top_p 0.95 chat_template_kwargs: thinking:"
+    )
+    assert "must be named on the screen" in lines
+    _, out, _ = said("fit", "--model", "MiniMax-M2.7")
+    assert out.startswith("MiniMax-M2.7: other (non-commercial), not for commercial use")
+    _, out, _ = said("fit", "--model", "GLM-4.7")
+    assert out.startswith("GLM-4.7: license not known")
 
 
 def test_json_is_the_contract(said: Any) -> None:

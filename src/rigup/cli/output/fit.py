@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -36,7 +36,9 @@ def show_rigs(tables: Sequence[tuple[str, Rig, list[Fit]]], wanted: Wanted, cons
         lacking = [fit for fit in fits if fit.decision is None]
         if everything:
             _show_reasons([(fit.model.name, fit) for fit in lacking], console)
-        unlicensed = sum(fit.decision is not None and not fit.model.license for fit in fits) if wanted.commercial else 0
+        unlicensed = (
+            sum(bool(fit.decision) and fit.model.commercial is None for fit in fits) if wanted.commercial else 0
+        )
         _print_wrapped(_count(len(listed), len(lacking), len(fits), unlicensed, everything), console)
 
 
@@ -53,6 +55,8 @@ def show_model(
     named: groups and the model on their rig. found: the model on the smallest rig of each GPU, or on the largest.
     """
     console.print(Text(f"{model.name}: {_license(model)}", "bold"))
+    for line in _about(model):
+        _print_wrapped(line, console)
     own = [(name or _rig_text(fit.rig), fit) for name, fit in named]
     for head, pairs in (("rig", own), ("the least of each GPU", [(_gpus_text(fit.rig), fit) for fit in found])):
         if not pairs:
@@ -186,7 +190,8 @@ def _print_wrapped(text: str, console: Console, style: str = "") -> None:
 def _count(listed: int, lacking: int, models: int, unlicensed: int, everything: bool) -> str:
     filtered = models - listed - lacking
     parts = [f"{listed} of {models} models listed"]
-    why = f" ({unlicensed} have no license in the catalogue)" if unlicensed else ""
+    are = "is" if unlicensed == 1 else "are"
+    why = f" ({unlicensed} {are} not known to allow commercial use)" if unlicensed else ""
     parts += (
         [f"{filtered} fit{'s' if filtered == 1 else ''} but {'are' if filtered > 1 else 'is'} filtered out{why}"]
         if filtered
@@ -201,7 +206,17 @@ def _count(listed: int, lacking: int, models: int, unlicensed: int, everything: 
 
 
 def _license(model: Model) -> str:
-    return (model.license or "license not known") + ("" if model.commercial else ", not for commercial use")
+    uses = {True: "", False: ", not for commercial use", None: ", commercial use not known"}[model.commercial]
+    return model.license + uses if model.license else "license not known"
+
+
+def _about(model: Model) -> Iterator[str]:
+    """What somebody who serves it should know: the maker's advice, flags of the chat template, warnings."""
+    if model.sampling:
+        yield "sampling: " + ", ".join(f"{name} {value:g}" for name, value in model.sampling.items())
+    for name, values in model.template_flags.items():
+        yield f"chat_template_kwargs: {name}: {', '.join(values)}"
+    yield from filter(None, (model.license_note, *model.notes))
 
 
 def _rig_text(rig: Rig) -> str:

@@ -26,7 +26,7 @@ def context_limit(candidate: Candidate) -> Iterator[Complaint]:
 def licence(candidate: Candidate) -> Iterator[Complaint]:
     """Some models' licences do not allow every use."""
     model = candidate.model
-    if model.license_note or not model.commercial:
+    if model.license_note or model.commercial is False:
         yield model.license_note or f"the licence of {model.name} does not allow commercial use", ""
 
 

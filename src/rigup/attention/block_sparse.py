@@ -2,7 +2,8 @@
 
 Source: vLLM 0.33.0 models/minimax_m3/common/indexer.py: one head of index keys on every rank (num_kv_heads=1), in bf16
 whatever the cache is in (config/attention.py: indexer_kv_dtype "auto"). SGLang 0.5.23 mem_cache/memory_pool.py,
-MiniMaxSparseKVPool.
+MiniMaxSparseKVPool. llama.cpp b11434 src/llama-kv-cache-msa.cpp: an index key and a value of one KV head, which
+nothing reads, both in the cache's type.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ class BlockSparse(GroupedHeads):
 
     def caches(self, storage: Storage) -> tuple[LayerCache, ...]:
         """Tensor parallelism does not cut the index keys."""
+        if storage.engine == "llama.cpp":
+            width = self.index_dim + (self.value_dim or self.head_dim)
+            return (*super().caches(storage), LayerCache(width * storage.element))
         return (*super().caches(storage), LayerCache(self.index_dim * MODEL_BYTES))
 
     @property

@@ -3,7 +3,9 @@
 Sources: vLLM 0.33.0 v1/attention/backends/mla/flashmla_sparse.py, docstring: 584 bytes an entry (448 fp8 values, 64
 bf16 values, 7 scales and one byte of padding), and models/deepseek_v4/attention.py: one entry for as many tokens as
 compress_ratios of the config says, and the indexer of layers with a ratio of 4 on the same entries. The window and what
-the compressor remembers of unfinished entries come on top. vLLM takes fp8_ds_mla for "auto".
+the compressor remembers of unfinished entries come on top. vLLM takes fp8_ds_mla for "auto". llama.cpp b11434
+src/llama-kv-cache-dsv4.cpp: everything in the cache's type, without scales; the state of layers with an indexer has
+rows for the entry before, too.
 """
 
 from __future__ import annotations
@@ -54,11 +56,14 @@ class CompressedSparse(AttentionClass):
         kept.append(LayerCache(entry / self.ratio, self.ratio))
         # Overlapping compression looks at two entries' worth of tokens: keys and weights of each, in float32.
         spanned = 2 * self.ratio if self.index_dim else self.ratio
-        state = 2 * spanned * self.head_dim * _FLOAT_BYTES
+        ggml = storage.engine == "llama.cpp"
+        rows = 2 * spanned * (2 if ggml and self.index_dim else 1)
+        state = rows * self.head_dim * _FLOAT_BYTES
         if self.index_dim:
-            key = self.index_dim + _SCALE_BYTES * -(-self.index_dim // _INDEX_GROUP)
+            scales = _SCALE_BYTES * -(-self.index_dim // _INDEX_GROUP)
+            key = self.index_dim * storage.element if ggml else self.index_dim + scales
             kept.append(LayerCache(key / self.ratio, self.ratio))
-            state += 2 * spanned * self.index_dim * _FLOAT_BYTES
+            state += rows * self.index_dim * _FLOAT_BYTES
         return (*kept, LayerCache(state_bytes=state))
 
     def parameters(self, hidden: int) -> int:

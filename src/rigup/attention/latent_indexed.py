@@ -2,8 +2,9 @@
 
 Sources: vLLM 0.33.0 models/deepseek_v2.py, DeepseekV32IndexerCache: 128 fp8 values and a float32 scale a token on every
 layer, and v1/attention/backends/mla/flashmla_sparse.py: 656 bytes a token in fp8 (512 fp8 values, 4 float32 scales, 64
-bf16 values); SGLang 0.5.23 mem_cache/memory_pool.py, DSATokenToKVPool, which keeps the same. llama.cpp b11434 keeps f16
-keys, and only on layers with an indexer of their own: measured, 21 layers of GLM-5.2's 78.
+bf16 values); SGLang 0.5.23 mem_cache/memory_pool.py, DSATokenToKVPool, which keeps the same. llama.cpp b11434
+src/llama-kv-cache-dsa.cpp: keys in the cache's type, and only on layers with an indexer of their own: measured, 21
+layers of GLM-5.2's 78.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class LatentIndexed(LatentHeads):
         """The latent vector and the indexer's key, neither of them cut."""
         if storage.engine == "llama.cpp":
             kept = super().caches(storage)
-            return kept if self.index_shared else (*kept, LayerCache(self.index_dim * MODEL_BYTES))
+            return kept if self.index_shared else (*kept, LayerCache(self.index_dim * storage.element))
         key = LayerCache(self.index_dim + _SCALE_BYTES * -(-self.index_dim // _FP8_GROUP))
         if storage.kv_cache_type != "fp8":
             return (*super().caches(storage), key)

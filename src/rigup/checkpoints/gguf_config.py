@@ -10,6 +10,7 @@ from typing import Any
 
 from rigup.checkpoints.config import HINT, Config
 from rigup.checkpoints.gguf_header import GgufHeader
+from rigup.checkpoints.gguf_layers import layer_keys
 from rigup.errors import InputError
 
 ARCHITECTURE = "general.architecture"
@@ -33,10 +34,6 @@ KEYS = {
     "attention.indexer.key_length": "index_head_dim",
     "full_attention_interval": "full_attention_interval",
 }
-FULL, SLIDING = "full_attention", "sliding_attention"
-# Windows on alternate layers where the file does not say which: llama.cpp's own pattern, every n-th layer is full.
-PERIODS = {"gpt-oss": 2, "gemma2": 2, "gemma3": 6, "llama4": 4}
-GATED_DELTA = ("qwen3next", "qwen35", "qwen35moe")
 
 
 def gguf_config(header: GgufHeader, where: str) -> Config:
@@ -61,12 +58,7 @@ def gguf_config(header: GgufHeader, where: str) -> Config:
             data[ours] = heads
     if isinstance(width := said.get("feed_forward_length"), tuple):
         data["intermediate_size"] = max(width, default=None)
-    if "kv_lora_rank" in data:
-        data |= _latent(said)
-    elif architecture in GATED_DELTA:
-        data |= _gated_delta(said)
-    elif "sliding_window" in data:
-        data |= _windows(said, architecture, data["num_hidden_layers"])
+    data |= layer_keys(said, architecture, data["num_hidden_layers"], names, where)
     if (expert := data.get("moe_intermediate_size")) is None and data.get("num_experts"):
         data["moe_intermediate_size"] = data.get("intermediate_size", expert)
     return Config({key: value for key, value in data.items() if value is not None}, where)
@@ -75,53 +67,3 @@ def gguf_config(header: GgufHeader, where: str) -> Config:
 def _number(said: Mapping[str, Any], key: str) -> int:
     found = said.get(key, 0)
     return found if type(found) is int else 0
-
-
-def _latent(said: Mapping[str, Any]) -> dict[str, Any]:
-    """llama.cpp's keys are those of the folded form; the unfolded ones end in _mla."""
-    rope = _number(said, "rope.dimension_count")
-    key, value = _number(said, "attention.key_length_mla"), _number(said, "attention.value_length_mla")
-    key = key or _number(said, "attention.key_length")
-    return {
-        "qk_rope_head_dim": rope,
-        "qk_nope_head_dim": key - rope,
-        "v_head_dim": value or _number(said, "attention.value_length"),
-        "head_dim": None,
-    }
-
-
-def _gated_delta(said: Mapping[str, Any]) -> dict[str, Any]:
-    state, values = _number(said, "ssm.state_size"), _number(said, "ssm.time_step_rank")
-    inner = _number(said, "ssm.inner_size")
-    return {
-        "linear_num_key_heads": _number(said, "ssm.group_count"),
-        "linear_num_value_heads": values,
-        "linear_key_head_dim": state,
-        "linear_value_head_dim": inner // values if values else 0,
-        "linear_conv_kernel_dim": _number(said, "ssm.conv_kernel"),
-        "attn_output_gate": True,
-        "mamba_ssm_dtype": "float32",
-    }
-
-
-def _windows(said: Mapping[str, Any], architecture: str, layers: int) -> dict[str, Any]:
-    """Which layers have a window: as the file lists them, else llama.cpp's own pattern of the architecture."""
-    pattern = said.get("attention.sliding_window_pattern")
-    if isinstance(pattern, tuple) and len(pattern) >= layers:
-        kinds = [SLIDING if value else FULL for value in pattern[:layers]]
-    else:
-        period = pattern if type(pattern) is int and pattern > 0 else PERIODS.get(architecture, 1)
-        kinds = [FULL if period > 1 and (n + 1) % period == 0 else SLIDING for n in range(max(0, layers))]
-    found: dict[str, Any] = {"layer_types": kinds}
-    if width := _number(said, "attention.key_length_swa"):
-        heads = said.get("attention.head_count_kv")
-        found |= {
-            "global_head_dim": said.get("attention.key_length"),
-            "head_dim": width,
-            "v_head_dim": _number(said, "attention.value_length_swa") or width,
-        }
-        if isinstance(heads, tuple) and len(heads) >= layers:
-            by_kind = {kind: head for kind, head in zip(kinds, heads, strict=False)}
-            found["num_key_value_heads"] = by_kind.get(SLIDING)
-            found["num_global_key_value_heads"] = by_kind.get(FULL)
-    return found

@@ -36,6 +36,8 @@ def _layer(config: Config, kind: str, number: int) -> Layer:
         return "full", heads(config, number)
     if kind in ("mlp", "moe"):
         return "none", {}
+    if kind == "mamba" and config.has("mamba_d_inner"):
+        return "mamba", _mamba(config, config.number("mamba_d_inner"))
     if kind in ("mamba", "mamba2"):
         return "mamba2", _mamba2(config)
     raise config.wrong("layers_block_type", f"rigup does not know layers of type {kind[:40]!r}")
@@ -52,17 +54,18 @@ def _mamba2(config: Config) -> dict[str, Any]:
     }
 
 
-def _jamba(config: Config) -> list[Layer]:
+def _mamba(config: Config, channels: int) -> dict[str, Any]:
     rank = config.data.get("mamba_dt_rank")
     step = -(-config.hidden // 16) if rank in (None, "auto") else config.number("mamba_dt_rank")
-    mamba: Layer = (
-        "mamba",
-        {
-            "channels": config.hidden * config.number("mamba_expand"),
-            "state": config.number("mamba_d_state"),
-            "step_rank": step,
-            "convolution": config.number("mamba_d_conv"),
-        },
-    )
+    return {
+        "channels": channels,
+        "state": config.number("mamba_d_state"),
+        "step_rank": step,
+        "convolution": config.number("mamba_d_conv"),
+    }
+
+
+def _jamba(config: Config) -> list[Layer]:
+    mamba: Layer = ("mamba", _mamba(config, config.hidden * config.number("mamba_expand")))
     period, offset = config.number("attn_layer_period"), config.number("attn_layer_offset", least=0)
     return [("full", heads(config, number)) if number % period == offset else mamba for number in range(config.layers)]

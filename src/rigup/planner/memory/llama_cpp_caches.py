@@ -2,8 +2,9 @@
 
 Sources: llama.cpp b11434 src/llama-kv-cache-iswa.cpp (sliding layers have window + n_ubatch cells in each stream, or
 the windows of all slots + n_ubatch in the one stream of --kv-unified, in steps of 256 and never more than tokens),
-src/llama-memory-recurrent.cpp (a state for each slot). Measured: 4,608 cells of gemma-4-12B in four slots, 2 x 1,280 of
-gpt-oss-120b.
+src/llama-memory-recurrent.cpp (a state for each slot), src/llama-context.cpp (a slot's context in steps of 256) and
+src/llama-kv-cache-dsv4.cpp (entries for several tokens, too). Measured: 4,608 cells of gemma-4-12B in four slots,
+2 x 1,280 of gpt-oss-120b, and tests/tiny, where each class of attention is served.
 """
 
 from __future__ import annotations
@@ -22,15 +23,16 @@ _UNIFIED = ("--kv-unified", "-kvu")
 def layer_cells(candidate: Candidate) -> tuple[float, ...]:
     """Bytes of each layer's cache for all slots of a candidate."""
     unified = any(candidate.service.flags.get(name) for name in _UNIFIED)
-    return _layer_cells(
+    return cells(
         candidate.model, candidate.storage, candidate.context, candidate.sequences, candidate.batched_tokens, unified
     )
 
 
 @lru_cache(maxsize=4096)
-def _layer_cells(
+def cells(
     model: Model, storage: Storage, context: int, slots: int, micro_batch: int, unified: bool
 ) -> tuple[float, ...]:
+    """Bytes of each layer's cache. context: tokens of a slot. unified: one stream for all slots."""
     kinds: dict[int, float] = {}
     layers = layer_caches(model, storage)
     for kept in layers:
@@ -40,8 +42,12 @@ def _layer_cells(
 
 
 def _bytes(cache: LayerCache, context: int, slots: int, micro_batch: int, unified: bool) -> float:
+    context = -(-context // _CELL_STEP) * _CELL_STEP
     tokens = context * slots
-    if cache.window is not None:
+    if cache.tokens_per_entry > 1:
+        entries = -(-context // cache.tokens_per_entry)
+        tokens = slots * -(-entries // _CELL_STEP) * _CELL_STEP * cache.tokens_per_entry
+    elif cache.window is not None:
         streams, windows = (1, slots) if unified else (slots, 1)
         cells = -(-(cache.window * windows + micro_batch) // _CELL_STEP) * _CELL_STEP
         tokens = streams * min(cells, tokens // streams)

@@ -91,14 +91,14 @@ def sound(tab: Browser, page: Path, width: int, dark: bool = False) -> None:
 @pytest.mark.parametrize("name", FLEETS)
 def test_a_page_of_any_fleet_is_sound(name: str, width: int, tab: Browser, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
-    page.write_text(fleet_page(FLEETS[name]))
+    page.write_text(fleet_page(FLEETS[name]()))
     sound(tab, page, width)
     assert tab.value("document.querySelectorAll('script').length") == 0
 
 
 def test_the_colours_are_those_of_the_readers_scheme(tab: Browser, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
-    page.write_text(fleet_page(FLEETS["one"]))
+    page.write_text(fleet_page(FLEETS["one"]()))
     grounds = []
     for dark in (False, True):
         tab.open(page, 1280, dark)
@@ -110,7 +110,7 @@ def test_a_script_that_got_in_would_not_run_and_nothing_would_be_loaded(tab: Bro
     """The policy, tried on a page into which somebody has written."""
     page = tmp_path / "page.html"
     bad = '<script>document.title = "run"</script><img src="http://127.0.0.1:9/x.png"><p style="color: red">'
-    page.write_text(fleet_page(FLEETS["one"]).replace("<main", bad + "<main"))
+    page.write_text(fleet_page(FLEETS["one"]()).replace("<main", bad + "<main"))
     tab.open(page, 1280)
     assert tab.value("document.title") == "homelab: status of 1 host"
     complaints = tab.complaints()
@@ -120,7 +120,7 @@ def test_a_script_that_got_in_would_not_run_and_nothing_would_be_loaded(tab: Bro
 
 def test_the_keyboard_goes_from_the_top_to_a_host_and_unfolds_it(tab: Browser, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
-    page.write_text(fleet_page(FLEETS["two hundred"]))
+    page.write_text(fleet_page(FLEETS["two hundred"]()))
     tab.open(page, 1280)
     focused = "document.activeElement.textContent"
     tab.press("Tab")
@@ -139,7 +139,7 @@ def test_the_keyboard_goes_from_the_top_to_a_host_and_unfolds_it(tab: Browser, t
 
 def test_it_prints_with_what_was_folded_away(tab: Browser, tmp_path: Path) -> None:
     page, paper = tmp_path / "page.html", tmp_path / "page.pdf"
-    page.write_text(fleet_page(FLEETS["one"]))
+    page.write_text(fleet_page(FLEETS["one"]()))
     tab.open(page, 1280, dark=True)
     content = tab.paper()
     assert content.startswith(b"%PDF-") and len(content) > 20_000

@@ -9,6 +9,7 @@ import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,11 @@ def ask_wheel(url: str) -> object:
 
 
 PARTIES: list[Callable[[str], object]] = [ask_hub, ask_revision, ask_index, ask_registry, ask_wheel]
-PACKED = gzip.compress(bytes(200 * MEBIBYTE))
+
+
+@cache
+def packed() -> bytes:
+    return gzip.compress(bytes(200 * MEBIBYTE))
 
 
 def endless(request: str) -> Iterator[bytes]:
@@ -110,8 +115,8 @@ def endless(request: str) -> Iterator[bytes]:
 
 
 def inflating(request: str) -> Iterator[bytes]:
-    yield head("Content-Encoding: gzip", f"Content-Length: {len(PACKED)}")
-    yield PACKED
+    yield head("Content-Encoding: gzip", f"Content-Length: {len(packed())}")
+    yield packed()
 
 
 def dripping(request: str) -> Iterator[bytes | float]:

@@ -54,7 +54,7 @@ def hostile() -> FleetContent:
     return FleetContent(Origin(HOSTILE, HOSTILE, "1", HOSTILE, HOSTILE, HOSTILE), (replace(said, group=HOSTILE),))
 
 
-FLEETS = {"each state": fleet(), "two hundred": many(), "hostile": hostile(), "one": fleet(host())}
+FLEETS = {"each state": fleet, "two hundred": many, "hostile": hostile, "one": lambda: fleet(host())}
 
 
 @pytest.fixture(scope="module", params=FLEETS)
@@ -65,7 +65,7 @@ def page(request: pytest.FixtureRequest) -> Element:
 @cache
 def page_of(name: str) -> Element:
     """One of FLEETS, drawn and read."""
-    return read(fleet_page(FLEETS[name]))
+    return read(fleet_page(FLEETS[name]()))
 
 
 def test_it_is_one_page_with_a_title_a_language_and_its_landmarks(page: Element) -> None:

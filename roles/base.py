@@ -15,6 +15,7 @@ OUTDATED = f"{layout.WEIGHTS}/.jobs"
 PACKAGES = ("ca-certificates", "curl", "python3")
 PROGRAMS = (
     "ask.py",
+    "drain.py",
     "http_reader.py",
     "listeners.py",
     "unprivileged.py",

@@ -45,6 +45,8 @@ def options(candidate: Candidate, checkpoint: Checkpoint) -> Options:
     chosen |= _parsers(candidate)
     if text := sampling_json(candidate):
         chosen["--override-generation-config"] = text
+    if service.drain_timeout and "--shutdown-timeout" in candidate.known_options:
+        chosen["--shutdown-timeout"] = service.drain_timeout
     return chosen
 
 

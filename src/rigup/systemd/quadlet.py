@@ -9,6 +9,7 @@ from __future__ import annotations
 from rigup.layout import service_folder, weights_folder
 from rigup.plan import BoundPlan
 from rigup.systemd.api_key import CREDENTIAL_NAME, wants_key
+from rigup.systemd.draining import stop_lines, stop_seconds
 from rigup.systemd.key_wrapper import wrapped
 from rigup.systemd.quoting import command_line
 from rigup.systemd.service import unit, unit_section
@@ -141,12 +142,13 @@ def _service(plan: BoundPlan) -> tuple[str, ...]:
     )
     return (
         *(key if wants_key(plan.service) else ()),
+        *stop_lines(plan),
         f"CacheDirectory=rigup/{name}",
         "CacheDirectoryMode=0700",
         "Restart=on-failure",
         "RestartSec=10",
         f"TimeoutStartSec={plan.start_timeout_s}",
-        "TimeoutStopSec=60",
+        f"TimeoutStopSec={stop_seconds(plan)}",
         "LimitNOFILE=1048576",
         *(("LimitMEMLOCK=infinity",) if plan.rig.gpus else ()),
         f"SyslogIdentifier=rigup-{name}",

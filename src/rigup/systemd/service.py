@@ -7,6 +7,7 @@ import hashlib
 from rigup.layout import WEIGHTS, service_folder
 from rigup.plan import BoundPlan
 from rigup.systemd.api_key import CREDENTIAL_NAME, is_loopback, wants_key
+from rigup.systemd.draining import stop_lines, stop_seconds
 from rigup.systemd.key_wrapper import wrapped
 from rigup.systemd.nftables import is_closed, load, unload
 from rigup.systemd.quoting import command_line, environment_line, plain_text
@@ -95,12 +96,13 @@ def _process(plan: BoundPlan, build_folder: str) -> tuple[str, ...]:
         "Type=exec",
         *_firewall(plan),
         f"ExecStart={command_line(words)}",
+        *stop_lines(plan),
         *(f"Environment={environment_line(name, value)}" for name, value in variables.items()),
         # vLLM 0.32.0 exits with 0 when another host of its service is gone.
         f"Restart={'always' if plan.nodes else 'on-failure'}",
         "RestartSec=10",
         f"TimeoutStartSec={plan.start_timeout_s}",
-        "TimeoutStopSec=60",
+        f"TimeoutStopSec={stop_seconds(plan)}",
         "KillMode=mixed",
         "LimitNOFILE=1048576",
         *(("LimitMEMLOCK=infinity",) if plan.rig.gpus else ()),

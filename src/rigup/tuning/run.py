@@ -32,6 +32,7 @@ from rigup.lock import LockedSource
 from rigup.operations.builds.source import name_of
 from rigup.operations.primitives import jobs, remote
 from rigup.operations.primitives.progress import Progress, report
+from rigup.operations.primitives.units import stop_limit
 from rigup.operations.service.health import ask_service
 from rigup.plan import Finding, Plan
 from rigup.planner.moe_config import BLOCK_SHAPE, DTYPE
@@ -177,6 +178,7 @@ def _tuned(host: Host, request: TuningRequest, probe: Probe, paused: tuple[str, 
             private_network=True,
             gpus=True,
             paused=units,
+            pause_seconds=stop_limit(host),
             quiet_seconds=QUIET_SECONDS,
             readable=request.plan.checkpoint.shown_files if request.plan.checkpoint else {},
             computes=False,  # a kernel that hangs keeps a CPU busy

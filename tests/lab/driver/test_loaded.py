@@ -17,7 +17,10 @@ from tests.lab.gpu_fleet import NEW, OLD, OTHER_BRANCH, TOO_OLD, GpuFleet, error
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 NEXT_KERNEL = "6.99.0-lab-amd64"
-IMPATIENT = "import rigup.operations.driver.reboots as reboots; reboots.BOOT_SECONDS = 6.0"
+IMPATIENT = (
+    "import rigup.operations.driver.reboots as reboots\n"
+    "reboots.BOOT_SECONDS, reboots.stop_seconds = 6.0, lambda host: 0.0"
+)
 
 
 def test_from_nothing_to_a_loaded_driver_and_an_answer(fleet: GpuFleet) -> None:

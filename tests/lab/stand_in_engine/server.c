@@ -4,7 +4,9 @@
    have a behaviour of its own: "crash" (ends at once), "unhealthy" (never ready), "empty" (an answer without text).
    Without that file it answers. What /run/rigup-test/says holds it says at start, as an engine would into its log.
    It must be able to read the model, and wants the API key where it is given one; and every RPC server that it is
-   told of, at its start and at each answer. */
+   told of, at its start and at each answer.
+   A request with "stream":true gets as many words as "max_tokens" says, ten a second, from a process of its own, which
+   does not outlive the server: SIGTERM cuts what is streamed, as it does with llama.cpp. */
 
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -14,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -162,6 +165,20 @@ static int may_ask(const char *request)
     return !key[0] || strstr(request, wanted) != NULL;
 }
 
+/* Ten words a second; the answer ends with [DONE]. */
+static void stream(int client, int words)
+{
+    static const char head[] =
+        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n";
+    int good = write(client, head, sizeof head - 1) > 0;
+    for (int word = 0; good && word < words; word++) {
+        good = dprintf(client, "data: {\"choices\":[{\"delta\":{\"content\":\"word%d \"}}]}\n\n", word) > 0;
+        usleep(100000);
+    }
+    if (good)
+        dprintf(client, "data: [DONE]\n\n");
+}
+
 static void serve(int client)
 {
     static char request[65536];
@@ -178,6 +195,13 @@ static void serve(int client)
         reply(client, "404 Not Found", "{\"error\":{\"message\":\"File Not Found\"}}");
     } else if (!may_ask(request)) {
         reply(client, "401 Unauthorized", "{\"error\":{\"message\":\"Invalid API Key\"}}");
+    } else if (strstr(request, "\"stream\":true")) {
+        const char *most = strstr(request, "\"max_tokens\":");
+        if (fork() == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            stream(client, most ? atoi(most + 13) : 10);
+            _exit(0);
+        }
     } else {
         need_rpc_servers();
         snprintf(body, sizeof body,
@@ -195,6 +219,7 @@ int main(int count, char **words)
         return 0;
     }
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGCHLD, SIG_IGN);
     read_options(count, words);
     start_up();
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((unsigned short)port)};

@@ -97,6 +97,13 @@ def test_the_engines_own_patience_is_the_units() -> None:
     )
 
 
+def test_requests_in_flight_end_within_the_services_own_time() -> None:
+    assert options(candidate("4x H200", FP8))["--shutdown-timeout"] == 120
+    assert options(candidate("4x H200", FP8, service={"drain_timeout": 600}))["--shutdown-timeout"] == 600
+    assert "--shutdown-timeout" not in options(candidate("4x H200", FP8, service={"drain_timeout": 0}))
+    assert "--shutdown-timeout" not in options(candidate("4x H200", FP8, "vllm", "0.17.1"))
+
+
 def test_a_large_model_gets_more_time_to_load() -> None:
     large = command(candidate("4x H200", FP8), CHECKPOINT).start_timeout_s
     small = command(candidate("4x H200", FP8), CHECKPOINT.model_copy(update={"bytes": 10**8})).start_timeout_s

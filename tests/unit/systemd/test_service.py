@@ -121,3 +121,12 @@ def test_a_refused_plan_has_no_unit() -> None:
     assert refused.verdict == "refused"
     with pytest.raises(ValueError, match="refused"):
         unit(unbound(refused), FOLDER)
+
+
+@pytest.mark.parametrize("seconds", [0, 600])
+def test_a_unit_stops_as_its_service_says(seconds: int) -> None:
+    lines = unit(planned([], {**CHAT, "drain_timeout": seconds}), FOLDER).splitlines()
+    assert f"TimeoutStopSec={seconds + 60}" in lines
+    program = "/usr/bin/python3 -EsS /opt/rigup/programs/drain.py rigup-chat.service"
+    stopping = [f"ExecStop=-+{program} 8000 600", f"ExecStopPost=-+{program}"] if seconds else []
+    assert [line for line in lines if line.startswith("ExecStop")] == stopping

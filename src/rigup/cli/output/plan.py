@@ -112,6 +112,7 @@ def _show_decided(plan: Plan, together: Sequence[Plan], console: Console) -> Non
         _show_line(console, "traded", sentence)
     if plan.host_memory_mib:
         _show_line(console, "host", host_memory_text(together))
+    _show_line(console, "stops", stop_text(plan))
     for hosts, part in _alike_in_memory(together):
         _show_memory(part, hosts, console)
     if plan.moe_config is not None:
@@ -183,6 +184,12 @@ def speed_text(plan: Plan) -> str:
     if together is not None:
         text += f", {together.low:.0f} to {together.high:.0f} for {plan.service.concurrency} together"
     return f"{text}; {alone.note}: the low end counts with it" if alone and alone.note else text
+
+
+def stop_text(plan: Plan) -> str:
+    """What becomes of the requests in flight when the service stops."""
+    seconds = plan.service.drain_timeout
+    return f"after the requests in flight, within {seconds} s" if seconds else "at once: requests in flight are cut"
 
 
 def _show_command(words: NodeCommand, console: Console) -> None:

@@ -15,6 +15,7 @@ from rigup.operations.driver.state import booting_kernel, loading_problem
 from rigup.operations.primitives import remote
 from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.primitives.steps import step
+from rigup.operations.primitives.units import stop_limit
 from rigup.plan import DriverPlan
 
 STEP = "driver"
@@ -86,7 +87,7 @@ def _reload(host: Host, probe: Probe, problem: str) -> str:
         named = ", ".join(f"{name} (process {pid})" for pid, name in (user.split(None, 1) for user in users[:3]))
         return f"{problem}; {named} use the GPUs"
     report(Progress(host.name, STEP, text="loading the modules"))
-    reloaded = remote.run(host, "sh", "-c", _RELOAD, "rigup", *MODULES, timeout=180)
+    reloaded = remote.run(host, "sh", "-c", _RELOAD, "rigup", *MODULES, timeout=stop_limit(host))
     return "" if reloaded.ok else f"{problem}; the kernel modules cannot be reloaded: {reloaded.last_line}"
 
 

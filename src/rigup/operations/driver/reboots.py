@@ -12,6 +12,7 @@ from rigup.errors import HostFailed
 from rigup.host import Host, state_of
 from rigup.operations.primitives import jobs, remote
 from rigup.operations.primitives.progress import Progress, report
+from rigup.operations.primitives.units import stop_seconds
 from rigup.units import seconds_text
 
 BOOT_SECONDS = 900.0
@@ -57,7 +58,8 @@ def rebooted(host: Host) -> bool:
 def reboot(host: Host, step: str, why: str) -> None:
     """Reboots the host and returns once it is up again.
 
-    Raises HostFailed if reboots are not permitted, or the host is not reachable within BOOT_SECONDS.
+    Raises HostFailed if reboots are not permitted, or the host is not reachable within BOOT_SECONDS, after its
+    services may have taken their time to stop.
     """
     if not _permitted:
         raise HostFailed(
@@ -65,10 +67,11 @@ def reboot(host: Host, step: str, why: str) -> None:
             "run rigup apply --reboot, or reboot the host and run rigup apply again",
         )
     before = remote.check_output(host, "cat", BOOT_ID).strip()
+    stopping = stop_seconds(host)
     report(Progress(host.name, step, text=f"rebooting: {why}"))
     # detached and delayed, so that this command can still return
     remote.check_output(host, "systemd-run", "--quiet", "--collect", *_SOON, "systemctl", "reboot")
-    _wait_for_boot(host, step, before)
+    _wait_for_boot(host, step, before, BOOT_SECONDS + stopping)
     reboots = state_of(host, _Reboots)
     reboots.done = True
     if reboots.afterwards:
@@ -79,9 +82,9 @@ def reboot(host: Host, step: str, why: str) -> None:
     )
 
 
-def _wait_for_boot(host: Host, step: str, before: str) -> None:
+def _wait_for_boot(host: Host, step: str, before: str, seconds: float) -> None:
     began = time.monotonic()
-    while time.monotonic() - began < BOOT_SECONDS:
+    while time.monotonic() - began < seconds:
         if jobs.cancelled():
             raise jobs.Cancelled(f"{host.name}: {step}: cancelled during the reboot")
         gevent.sleep(POLL_SECONDS)
@@ -90,7 +93,7 @@ def _wait_for_boot(host: Host, step: str, before: str) -> None:
             return
         remote.reconnect(host)
     raise HostFailed(
-        f"{host.name}: {step}: not reachable within {seconds_text(BOOT_SECONDS)} after the reboot",
+        f"{host.name}: {step}: not reachable within {seconds_text(seconds)} after the reboot",
         "check its console (BMC, IPMI serial over LAN, a screen); when it is up, see journalctl -b -1 -e and run "
         "rigup apply again",
     )

@@ -1,8 +1,9 @@
 """Releases of a service that spans several hosts: all hosts change together, or all roll back together.
 
-Every host stages its release before any stops. Then all stop, the others start before the head, and rigup checks the
-head. If a step fails on one host, all reachable hosts roll back to releases that belong together: with the same group
-digest, or from before the service spanned hosts. If there are none, they stop. Ctrl-C ends waiting, but not a switch.
+Every host stages its release before any stops. The head stops first, because requests in flight need all hosts until
+they end. Then the others stop and start, the head starts, and rigup checks it. If a step fails on one host, all
+reachable hosts roll back to releases that belong together: with the same group digest, or from before the service
+spanned hosts. If there are none, they stop. Ctrl-C ends waiting, but not a switch.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from rigup.operations.multinode.barrier import Barrier, BarrierState
 from rigup.operations.multinode.peers import restarted, trouble, without_connection
 from rigup.operations.primitives import jobs, remote
 from rigup.operations.primitives.progress import Progress, report
+from rigup.operations.primitives.units import stop_limit
 from rigup.operations.service.history import RetainedRelease, earlier, group_digest_of, read_kept
 from rigup.operations.service.releases import (
     Check,
@@ -37,7 +39,6 @@ from rigup.systemd.release import ServiceRelease
 ANSWERED, ANSWERED_AGAIN = "answered", "answered again"
 POLL_SECONDS = 2.0
 LOST_SECONDS = 60.0
-STOP_SECONDS = 120
 
 
 @dataclass
@@ -202,7 +203,8 @@ class _GroupSwitch:
         """Switches to the new release. Returns failures by host; {} once the head has answered."""
         rank = self.part.rank
         return (
-            self._step("stopped", self._stop)
+            self._step("head stopped", lambda: None if rank else self._stop())
+            or self._step("stopped", lambda: self._stop() if rank else None)
             or self._step("others started", lambda: self._start(number) if rank else None)
             or self._step("head started", lambda: None if rank else self._start(number))
             or self._step(ANSWERED, lambda: self._watch(ANSWERED) if rank else self._ask(check))
@@ -212,7 +214,8 @@ class _GroupSwitch:
         """Rolls all reachable hosts back to the earlier release; returns the error that describes the outcome."""
         number, rank = self.earlier.get(self.host.name), self.part.rank
         report(Progress(self.host.name, "service", text=f"rolling back to release {number}" if number else "stopping"))
-        lost = self._step("stopped again", self._stop)
+        lost = self._step("head stopped again", lambda: None if rank else self._stop())
+        lost |= self._step("stopped again", lambda: self._stop() if rank else None)
         lost |= self._step("others back", lambda: self._put_back(number) if rank else None)
         lost |= self._step("head back", lambda: None if rank else self._put_back(number))
         if not lost and any(self.earlier.values()):
@@ -235,7 +238,7 @@ class _GroupSwitch:
 
     def _stop(self) -> None:
         unit = layout.unit_name(self.part.service)  # a unit that does not exist yet needs no stop
-        remote.run(self.host, "systemctl", "stop", unit, timeout=STOP_SECONDS)
+        remote.run(self.host, "systemctl", "stop", unit, timeout=stop_limit(self.host))
 
     def _start(self, number: str) -> None:
         switch(self.host, self.part.service, number)

@@ -49,7 +49,7 @@ class Job:
     readable: files of the host, by the path at which the command sees them, read-only.
     shown: a folder of which the command sees only these entries: (folder, {path in it: real path}).
     gpus: whether it sees the machine's devices. paused: units that systemd stops before the job and starts after it,
-    however it ends.
+    however it ends. pause_seconds: how long they may take to stop.
     as_root: for jobs that unpack a file system with owners and set-user-id files; otherwise it runs as the worker.
     quiet_seconds: how long it may show no progress: no new status and, if `computes`, no CPU time used. computes: for
     jobs with long silent steps, such as a compiler's; a download instead reports the bytes that have arrived.
@@ -65,6 +65,7 @@ class Job:
     as_root: bool = False
     gpus: bool = False
     paused: tuple[str, ...] = ()
+    pause_seconds: float = PAUSE_SECONDS
     shown: tuple[str, dict[str, str]] | None = None
     readable: Mapping[str, str] = field(default_factory=dict)
     quiet_seconds: float = QUIET_SECONDS
@@ -146,10 +147,10 @@ def _paused(job: Job) -> tuple[str, ...]:
 
     The start count is reset, because systemd refuses a start after several recent ones.
     """
-    stop = (f"ExecStartPre=+systemctl stop {unit}" for unit in job.paused)
+    stop = (f"ExecStartPre=+systemctl stop {' '.join(job.paused)}",)
     words = ("-+systemctl reset-failed", "+systemctl start --no-block")
     start = (f"ExecStopPost={word} {unit}" for unit in job.paused for word in words)
-    return (*stop, *start, f"TimeoutStartSec={PAUSE_SECONDS}") if job.paused else ()
+    return (*stop, *start, f"TimeoutStartSec={job.pause_seconds:.0f}") if job.paused else ()
 
 
 def _start(host: Host, job: Job) -> None:
@@ -183,7 +184,7 @@ def _start(host: Host, job: Job) -> None:
         *(() if job.as_root else (f"--uid={WORKER_USER}", f"--gid={WORKER_USER}")),
         *(f"--property={value}" for value in properties),
         *job.command,
-        timeout=PAUSE_SECONDS if job.paused else 60,
+        timeout=job.pause_seconds + 60 if job.paused else 60,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator
 from dataclasses import dataclass
 
@@ -17,8 +18,25 @@ from rigup.planner.driver_packages import PERSISTENCE_UNIT
 from rigup.systemd.power_limit import UNIT as POWER_UNIT
 
 START_SECONDS = 120
+STOP_SECONDS = 180.0
+_LIMITS = "grep -hs ^TimeoutStopSec= /etc/systemd/system/rigup-*.service /etc/containers/systemd/rigup-*.container"
 # every request for one of these reads all of them: starting systemctl takes longer than the query
 _USUAL = (PERSISTENCE_UNIT, POWER_UNIT)
+
+
+def stop_limit(host: Host) -> float:
+    """Seconds after which a command that stops services of this host must have returned."""
+    return STOP_SECONDS + stop_seconds(host)
+
+
+def stop_seconds(host: Host) -> float:
+    """How long the services of this host may take to stop, requests in flight included, as their units say.
+
+    systemd counts a unit's limit for its ExecStop, and again for its engine. Units stop beside each other.
+    """
+    lines = remote.run(host, "sh", "-c", _LIMITS).stdout.split()
+    limits = [number for _, _, number in (line.partition("=") for line in lines) if re.fullmatch("[0-9]{1,5}", number)]
+    return 2.0 * max(map(int, limits), default=0)
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from rigup.operations.primitives import jobs, remote
 from rigup.operations.primitives.command_parts import PART_END, parts_of
 from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.primitives.steps import step
-from rigup.operations.primitives.units import service_state
+from rigup.operations.primitives.units import service_state, stop_limit
 from rigup.systemd.api_key import CREDENTIAL_NAME
 from rigup.systemd.release import ServiceRelease
 
@@ -211,12 +211,14 @@ def stage(host: Host, wanted: ServiceRelease, existing: str | None) -> tuple[str
     return number, previous
 
 
-# $3 the unit, $4 the folder of units, $5 the Quadlet file. Only one of the two kinds is installed: a unit would hide
-# the one that podman generates. A unit of the other kind is stopped before its file is removed.
+# $3 the unit. It stops as it was started, before another file says how: with its own limits for requests in flight.
+_STOP = 'systemctl stop "$3" 2>/dev/null || true\n'
+# $4 the folder of units, $5 the Quadlet file. Only one of the two kinds is installed: a unit would hide the one that
+# podman generates.
 _INSTALL = r"""
 if grep -q '^\[Container\]$' "$1/current/unit"; then wanted="$5"; other="$4/$3"; else wanted="$4/$3"; other="$5"; fi
 if [ -e "$other" ]; then
-  systemctl stop "$3"; [ "$other" = "$5" ] || systemctl --quiet disable "$3" 2>&1 || true; rm -f "$other"
+  [ "$other" = "$5" ] || systemctl --quiet disable "$3" 2>&1 || true; rm -f "$other"
 fi
 mkdir -p "$(dirname "$wanted")"
 cp "$1/current/unit" "$wanted.new"; mv "$wanted.new" "$wanted"
@@ -232,11 +234,14 @@ def quadlet_file(service: str) -> str:
 
 
 def switch(host: Host, service: str, number: str) -> None:
-    """Makes a staged release the current one. Returns once systemd has started it, before it answers."""
+    """Makes a staged release the current one. Returns once systemd has started it, before it answers.
+
+    The one before it is stopped first, which takes as long as its requests in flight, within their limit.
+    """
     folder, unit = layout.service_folder(service), layout.unit_name(service)
     point = 'rm -f "$1/.current"; ln -s "releases/$2" "$1/.current"; mv -T "$1/.current" "$1/current"\n'
     words, doing = (folder, number, unit, UNITS, quadlet_file(service)), f"switching {service} to release {number}"
-    remote.script(host, point + _INSTALL, *words, doing=doing, timeout=180)
+    remote.script(host, _STOP + point + _INSTALL, *words, doing=doing, timeout=stop_limit(host))
 
 
 def _go_back(
@@ -266,7 +271,7 @@ def remove_unit(host: Host, service: str) -> None:
     stop = 'systemctl stop "$2" || true; systemctl --quiet disable "$2" 2>&1 || true; '
     remove = 'systemctl reset-failed "$2" 2>/dev/null || true; rm -f "$1/current" "$3/$2" "$4"; systemctl daemon-reload'
     words = (folder, unit, UNITS, quadlet_file(service))
-    remote.script(host, stop + remove, *words, doing=f"removing {unit}", timeout=180)
+    remote.script(host, stop + remove, *words, doing=f"removing {unit}", timeout=stop_limit(host))
 
 
 def show_unit_log(host: Host, service: str) -> None:

@@ -11,10 +11,9 @@ from rigup.host import Host
 from rigup.operations.primitives import remote
 from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.primitives.steps import step
+from rigup.operations.primitives.units import stop_limit
 from rigup.operations.service.releases import UNITS, quadlet_file
 from rigup.systemd.quadlet import secret_name
-
-STOP_SECONDS = 180
 
 # $1 the service's folder, $2 its unit, $3 the folder of units, $4 its Quadlet file, $5 its name, $6 podman's secret.
 # The folder is removed last: while it exists, rigup sees the service, and repeats an interrupted removal.
@@ -42,4 +41,4 @@ def _remove(host: Host, service: str) -> None:
     report(Progress(host.name, "remove", text=f"stopping {service}"))
     unit = layout.unit_name(service)
     words = (layout.service_folder(service), unit, UNITS, quadlet_file(service), service, secret_name(service))
-    remote.script(host, _REMOVE, *words, doing=f"removing {service}", timeout=STOP_SECONDS)
+    remote.script(host, _REMOVE, *words, doing=f"removing {service}", timeout=stop_limit(host))

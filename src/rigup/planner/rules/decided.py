@@ -37,6 +37,7 @@ _VLLM = {
     "--trust-remote-code": "trust_remote_code",
     "--no-trust-remote-code": "trust_remote_code",
     "--api-key": "api_key_file",
+    "--shutdown-timeout": "drain_timeout",
 }
 _SGLANG = {
     "--model-path": "checkpoint",

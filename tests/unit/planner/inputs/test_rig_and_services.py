@@ -321,6 +321,14 @@ BAD_SERVICES: dict[str, tuple[Any, str, str]] = {
     "listen is a number": ({**MODEL, "listen": 0}, f"{S}.listen: must be text, not 0", KIND),
     "port out of range": ({**MODEL, "port": 70000}, f"{S}.port: must be at most 65535, not 70000", RANGE),
     "port zero": ({**MODEL, "port": 0}, f"{S}.port: must be at least 1, not 0", RANGE),
+    "drain below zero": ({**MODEL, "drain_timeout": -1}, f"{S}.drain_timeout: must be at least 0, not -1", RANGE),
+    "drain without end": (
+        {**MODEL, "drain_timeout": 3601},
+        f"{S}.drain_timeout: must be at most 3600, not 3601",
+        RANGE,
+    ),
+    "drain as text": ({**MODEL, "drain_timeout": "2m"}, f'{S}.drain_timeout: must be a whole number, not "2m"', KIND),
+    "half a drain": ({**MODEL, "drain_timeout": 0.5}, f"{S}.drain_timeout: must be a whole number, not 0.5", KIND),
     "tools as text": ({**MODEL, "tools": "on"}, f'{S}.tools: must be True or False, not "on"', KIND),
     "sampling as text": ({**MODEL, "sampling": "hot"}, f'{S}.sampling: must be a table, not "hot"', KIND),
     "sampling of text": (

@@ -255,6 +255,7 @@ class Plan(Frozen):
     this host's GPUs alone. Only the head (rank 0) has the API; `command` of the others is what joins it, () where Ray
     is all that they run. llama.cpp's workers have no checkpoint: the head reads the files and sends each its layers.
     quality: the level of the checkpoint (rigup.catalogue.quality). traded: what the choice gave up, in sentences.
+    speculative: what drafts tokens, or that something could; "" for neither.
     peer_ports: ports that must be reachable before anything starts. peer_traffic: the engine opens further ports
     between them.
     """
@@ -295,6 +296,7 @@ class Plan(Frozen):
     figures: tuple[Evidence, ...] = ()
     quality: str = ""
     traded: tuple[str, ...] = ()
+    speculative: str = ""
 
     @property
     def on_ray(self) -> bool:

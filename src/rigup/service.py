@@ -17,6 +17,18 @@ BuildMethod = Literal["wheel", "source", "image"]
 KvCacheType = Literal["auto", "f16", "bf16", "fp8", "q8_0", "q5_1", "q4_0"]
 
 Preference = Literal["quality", "speed", "context"]
+DraftKind = Literal["mtp"]
+
+
+class Speculative(Frozen):
+    """`speculative` of a service: what drafts tokens, which the model then verifies together.
+
+    kind: "mtp", the checkpoint's own draft layers. tokens: drafted at once; None leaves it to the planner.
+    """
+
+    kind: DraftKind
+    tokens: Annotated[int, Field(ge=1, le=16)] | None = None
+
 
 # Absolute, without "." and "..", and without characters that units and shells read as more than a path.
 HOST_PATH = re.compile(r"(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9_+@=.-]{1,200})+")
@@ -53,6 +65,7 @@ class Service(Frozen):
     start_timeout: seconds until it must answer; None means a limit from its size.
     drain_timeout: seconds that requests in flight have to end when the service stops; 0 cuts them. The default is
     enough for an answer of 2,000 tokens at 20 tokens/s.
+    speculative: what drafts tokens, None for nothing.
     across_hosts: whether the engine itself or Ray joins the hosts of a multi-host service. join_port: where
     the head waits for the others, or where llama.cpp's RPC servers listen; None means `port` plus 10,000.
     flags: extra options for the engine (True means a bare switch). allow: ids of rules to silence.
@@ -74,6 +87,7 @@ class Service(Frozen):
     expert_parallel: bool | None = None
     offload: Literal["auto", "none", "experts"] = "auto"
     prefer: Preference | None = None
+    speculative: Speculative | None = None
     gpus: tuple[int | str, ...] | None = None
     listen: str = "127.0.0.1"
     port: Annotated[int, Field(ge=1, le=65535)] = 8000

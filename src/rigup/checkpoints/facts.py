@@ -12,7 +12,7 @@ from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.catalogue.known_parsers import parsers_of
 from rigup.catalogue.model import Model
 from rigup.checkpoints.config import HINT, Config
-from rigup.checkpoints.layers import read_layers
+from rigup.checkpoints.layers import read_draft_layers, read_layers
 from rigup.checkpoints.mixture import mixture
 from rigup.checkpoints.part_sums import CheckpointSums, PartSums, tensor_bytes
 from rigup.errors import InputError
@@ -69,6 +69,7 @@ def model_of(name: str, config: Config, sums: CheckpointSums, origin: Origin, fi
         "layers": text.layers,
         "hidden": text.hidden,
         "attention": read_layers(text),
+        "mtp_attention": read_draft_layers(text),
         "vocab": text.number("vocab_size"),
         "context": text.number("max_position_embeddings", "n_positions", "max_sequence_length"),
         **feed_forward,

@@ -33,6 +33,7 @@ KEYS = {
     "attention.indexer.head_count": "index_n_heads",
     "attention.indexer.key_length": "index_head_dim",
     "full_attention_interval": "full_attention_interval",
+    "nextn_predict_layers": "num_nextn_predict_layers",
 }
 
 

@@ -6,6 +6,7 @@ from rigup.commands.gpu_environment import gpu_variables
 from rigup.commands.names import model_path, served_name
 from rigup.commands.options import Options
 from rigup.commands.sampling import sampling
+from rigup.commands.speculative import llama_cpp_drafting
 from rigup.plan import Checkpoint
 from rigup.planner.candidate import Candidate
 from rigup.planner.memory.host import PROMPT_CACHE_OPTIONS, asks_for_prompt_cache
@@ -43,6 +44,7 @@ def options(candidate: Candidate, checkpoint: Checkpoint) -> Options:
         "--parallel": candidate.sequences,
         **_placement(candidate),
         **_cache(candidate),
+        **llama_cpp_drafting(candidate),
         "--jinja": True,
         "--metrics": True,
         "--no-ui": True,

@@ -92,4 +92,5 @@ def plan_of(outcome: Rendered | Refusal, group: str, hosts: Sequence[str], rank:
         figures=decision.figures,
         quality=decision.quality,
         traded=decision.traded,
+        speculative=decision.speculative,
     )

@@ -8,6 +8,7 @@ from rigup.commands.names import model_path, served_name
 from rigup.commands.options import Options
 from rigup.commands.sampling import sampling_json
 from rigup.commands.shared_options import kv_cache_type, parsers
+from rigup.commands.speculative import vllm_drafting
 from rigup.commands.start_timeout import start_timeout_s
 from rigup.plan import Checkpoint
 from rigup.planner.candidate import Candidate
@@ -40,6 +41,7 @@ def options(candidate: Candidate, checkpoint: Checkpoint) -> Options:
     chosen |= _memory(candidate)
     chosen.update(candidate.checkpoint.engine_flags.get("vllm", {}))
     chosen |= _backends(candidate)
+    chosen |= vllm_drafting(candidate)
     if service.trust_remote_code:
         chosen["--trust-remote-code"] = True
     chosen |= _parsers(candidate)

@@ -12,6 +12,7 @@ from rigup.catalogue.model import Model
 from rigup.catalogue.option_names import PARSER_OPTIONS, known_options, known_values, known_variables
 from rigup.catalogue.overheads import MeasuredOverhead, measured_overhead
 from rigup.plan import GpuMemory, Parallel
+from rigup.planner.drafting.draft import Draft
 from rigup.planner.memory.overhead import MARGIN_MIB, Runtime, standard_runtime
 from rigup.rig import Gpu, Rig
 from rigup.service import BuildMethod, Service
@@ -102,6 +103,7 @@ class Candidate:
     cache_spare_mib: memory of vLLM and SGLang for KV cache beyond one request's context, on the GPU with the least.
     Other stages do not use more, because every stage holds the same number of tokens.
     peer_memory_mib: host memory of each worker.
+    draft: what drafts tokens for it; None for nothing.
     prompt_cache_mib: llama-server's --cache-ram, a part of host_memory_mib; None for other engines.
     """
 
@@ -129,6 +131,7 @@ class Candidate:
     cpu_moe_layers: int = 0
     expert_overrides: tuple[float, ...] = ()
     cpu_offload_gib: int = 0
+    draft: Draft | None = None
     moe_configs: tuple[MoeConfigFile, ...] = ()
     triton: str | None = None
     names: NameList | None = None

@@ -10,6 +10,7 @@ from rigup.planner.alternatives import more_hosts, purchase, runners_up, would_f
 from rigup.planner.assembly import build_of, checkpoint_of
 from rigup.planner.choice import ranked, with_most_context
 from rigup.planner.decision import Decision, Refusal
+from rigup.planner.drafting.offer import speculative_text
 from rigup.planner.driver import driver_floor, driver_plan, driver_refusals
 from rigup.planner.enumeration import PlanningRequest, loads
 from rigup.planner.evidence import evidence_of
@@ -53,6 +54,7 @@ def decide(request: PlanningRequest, catalogue: Catalogue, lock: Lock, advise: b
         figures=evidence_of(winner),
         quality=order[0].quality.text,
         traded=traded(order),
+        speculative=speculative_text(winner),
     )
 
 

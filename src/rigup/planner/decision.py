@@ -15,6 +15,7 @@ class Decision:
     """How to serve the service: the winning candidate, what the lock pins for it, and what the user should know.
 
     quality: the level of its checkpoint. traded: what the choice gave up, in sentences.
+    speculative: what is said of speculative decoding.
     """
 
     candidate: Candidate
@@ -31,6 +32,7 @@ class Decision:
     figures: tuple[Evidence, ...]
     quality: str = ""
     traded: tuple[str, ...] = ()
+    speculative: str = ""
 
 
 @dataclass(frozen=True, slots=True)

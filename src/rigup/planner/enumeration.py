@@ -14,6 +14,7 @@ from rigup.catalogue.overheads import MeasuredOverhead
 from rigup.catalogue.versions import version_key
 from rigup.plan import Parallel
 from rigup.planner.candidate import Candidate
+from rigup.planner.drafting.draft import Draft, usual_tokens
 from rigup.planner.engine_memory import MemorySettings, settings_of
 from rigup.planner.inputs.names import ResolvedNames
 from rigup.planner.offload import asked_in_flags, asked_layers, overrides_of
@@ -139,8 +140,14 @@ def _candidate(
         cpu_moe_layers=layers,
         expert_overrides=moved,
         cpu_offload_gib=settings.cpu_offload_gib,
+        draft=_draft(request),
         asked_partition=settings.asked_partition if parallel.pipeline > 1 else (),
     )
+
+
+def _draft(request: PlanningRequest) -> Draft | None:
+    asked = request.service.speculative
+    return Draft(asked.kind, asked.tokens or usual_tokens(request.resolved.model)) if asked else None
 
 
 def _experts_on_host(request: PlanningRequest, engine: Engine, gpus: tuple[int, ...]) -> tuple[tuple[float, ...], int]:

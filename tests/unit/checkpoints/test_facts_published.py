@@ -14,7 +14,7 @@ import pytest
 from rigup.attention.attention_class import Storage
 from rigup.checkpoints.config import Config
 from rigup.checkpoints.facts import Extras, Origin, allows_commerce, is_tied, model_of
-from rigup.checkpoints.layers import read_layers
+from rigup.checkpoints.layers import read_draft_layers, read_layers
 from rigup.checkpoints.mixture import mixture
 from rigup.checkpoints.part_sums import CheckpointSums, sums_of, tensor_bytes
 from rigup.errors import InputError
@@ -150,3 +150,40 @@ def test_quantised_checkpoints_hold_the_same_weights(repo: str, shapes: str, gig
 )
 def test_a_licence_allows_commerce_only_where_its_name_tells(name: str, allowed: bool | None) -> None:
     assert allows_commerce(name) is allowed
+
+
+DRAFT_LAYERS = {
+    "Qwen/Qwen3.5-397B-A17B": ["full"],
+    "deepseek-ai/DeepSeek-V3": ["latent"],
+    "deepseek-ai/DeepSeek-V3.2": ["latent_indexed"],
+    "zai-org/GLM-5.2": ["latent_indexed"],
+    "deepseek-ai/DeepSeek-V4-Flash": ["compressed_sparse"],
+    "nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-FP8": ["full", "none"],
+    "nvidia/NVIDIA-Nemotron-3-Ultra-550B-A55B-BF16": ["full", "none"],
+    "XiaomiMiMo/MiMo-7B-Base": ["full"],
+    "stepfun-ai/Step-3.7-Flash": ["full"] * 3,
+    "moonshotai/Kimi-K2-Instruct": [],
+    "openai/gpt-oss-120b": [],
+}
+
+
+@pytest.mark.parametrize("name", DRAFT_LAYERS)
+def test_draft_layers_are_as_the_configuration_says(name: str) -> None:
+    entries = read_draft_layers(Config(CONFIGS[name]["config"], name).text_model)
+    by_layer = sorted((number, entry.kind) for entry in entries for number in entry.layers)
+    assert [kind for _, kind in by_layer] == DRAFT_LAYERS[name]
+
+
+def test_a_draft_layer_has_an_indexer_of_its_own_and_the_entry_behind_the_last_layer() -> None:
+    (glm,) = read_draft_layers(Config(CONFIGS["zai-org/GLM-5.2"]["config"], "GLM-5.2"))
+    last = max(read_layers(Config(CONFIGS["zai-org/GLM-5.2"]["config"], "GLM-5.2")), key=lambda e: max(e.layers))
+    assert (glm.index_shared, last.index_shared) == (False, True)
+    (v4,) = read_draft_layers(Config(CONFIGS["deepseek-ai/DeepSeek-V4-Flash"]["config"], "V4"))
+    assert v4.ratio == CONFIGS["deepseek-ai/DeepSeek-V4-Flash"]["config"]["compress_ratios"][43] == 0
+
+
+@pytest.mark.parametrize("said", [17, -1, "many"])
+def test_an_absurd_count_of_draft_layers_is_refused(said: object) -> None:
+    config = {**CONFIGS["Qwen/Qwen3-235B-A22B"]["config"], "num_nextn_predict_layers": said}
+    with pytest.raises(InputError, match="num_nextn_predict_layers: must be a whole number from 0 to 16"):
+        read_draft_layers(Config(config, "some"))

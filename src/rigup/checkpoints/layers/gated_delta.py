@@ -33,3 +33,8 @@ def read(config: Config) -> list[Layer] | None:
         },
     )
     return [linear if kind == LINEAR else ("full", heads(config, n)) for n, kind in enumerate(kinds)]
+
+
+def draft(config: Config) -> list[Layer]:
+    """A built-in draft layer: full attention in vLLM 0.33.0 (qwen3_5_mtp.py) and SGLang 0.5.23 (qwen3_5_mtp.py)."""
+    return [("full", heads(config, config.layers - 1))]

@@ -16,18 +16,25 @@ def read(config: Config) -> list[Layer] | None:
         raise config.wrong(
             "layer_types", f"rigup does not know layers of type {other[0][:40]!r} beside latent attention"
         )
+    own = _own(config)
+    if own[0] == "latent" or not config.has("indexer_types"):
+        return [own] * config.layers
+    shared: Layer = (own[0], {**own[1], "index_shared": True})
+    return [shared if kind == "shared" else own for kind in config.each_layer("indexer_types", str)[: config.layers]]
+
+
+def draft(config: Config) -> list[Layer]:
+    """A built-in draft layer: its indexer is its own (vLLM 0.33.0 deepseek_mtp.py, SGLang 0.5.23 deepseek_nextn.py)."""
+    return [_own(config)]
+
+
+def _own(config: Config) -> Layer:
+    """A layer that shares no indexer."""
     fields = latent(config)
     if not config.has("index_head_dim"):
-        return [("latent", fields)] * config.layers
-    indexer = {
-        "index_heads": config.number("index_n_heads"),
-        "index_dim": config.number("index_head_dim"),
-    }
-    own: Layer = ("latent_indexed", {**fields, **indexer})
-    shared: Layer = ("latent_indexed", {**fields, **indexer, "index_shared": True})
-    if not config.has("indexer_types"):
-        return [own] * config.layers
-    return [shared if kind == "shared" else own for kind in config.each_layer("indexer_types", str)[: config.layers]]
+        return "latent", fields
+    fields |= {"index_heads": config.number("index_n_heads"), "index_dim": config.number("index_head_dim")}
+    return "latent_indexed", fields
 
 
 def latent(config: Config) -> dict[str, Any]:

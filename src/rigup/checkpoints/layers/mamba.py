@@ -8,6 +8,7 @@ from rigup.checkpoints.config import Config
 from rigup.checkpoints.layers.grouped_heads import heads
 from rigup.checkpoints.layers.layer import Layer, state_bits
 
+MOST_OF_A_MODULE = 16
 LETTERS = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
 
 
@@ -29,6 +30,18 @@ def kinds(config: Config) -> list[str]:
     if not config.has(key):
         raise config.wrong(key, "missing: which layers keep a state cannot be known")
     return [kind.removesuffix("_attention") for kind in config.each_layer(key, str)[:layers]]
+
+
+def draft(config: Config) -> list[Layer]:
+    """A built-in draft module of Nemotron-H: the layers that it names, attention and experts where it names none.
+
+    Sources: nvidia's configurations of Nemotron 3; vLLM 0.33.0 nemotron_h_mtp.py.
+    """
+    if config.has("mtp_hybrid_override_pattern"):
+        named = [LETTERS.get(letter, letter) for letter in config.text("mtp_hybrid_override_pattern")]
+    else:
+        named = [str(kind) for kind in config.data.get("mtp_layers_block_type") or ("attention", "moe")]
+    return [_layer(config, kind, config.layers - 1) for kind in named[:MOST_OF_A_MODULE]]
 
 
 def _layer(config: Config, kind: str, number: int) -> Layer:

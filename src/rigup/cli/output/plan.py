@@ -110,6 +110,8 @@ def _show_decided(plan: Plan, together: Sequence[Plan], console: Console) -> Non
         _show_line(console, "quality", plan.quality)
     for sentence in plan.traded:
         _show_line(console, "traded", sentence)
+    if plan.speculative:
+        _show_line(console, "drafts", plan.speculative)
     if plan.host_memory_mib:
         _show_line(console, "host", host_memory_text(together))
     _show_line(console, "stops", stop_text(plan))

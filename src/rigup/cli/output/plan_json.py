@@ -27,6 +27,7 @@ NOTHING_DECIDED = (
     "moe_config",
     "quality",
     "traded",
+    "speculative",
     "warnings",
 )
 
@@ -114,6 +115,7 @@ def _decided(plan: Plan) -> dict[str, Any]:
         "moe_config": plan.moe_config and plan.moe_config.model_dump(include={"file", "status"}),
         "quality": plan.quality,
         "traded": list(plan.traded),
+        "speculative": plan.speculative,
         "warnings": [warning.model_dump(exclude={"hint"}) for warning in plan.warnings],
     }
 

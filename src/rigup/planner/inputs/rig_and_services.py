@@ -14,6 +14,7 @@ from rigup.catalogue.gpu_names import matching, nearest, short_name
 from rigup.errors import InputError
 from rigup.node import Network
 from rigup.plain_values import quoted
+from rigup.planner.inputs.speculative import read_speculative
 from rigup.planner.inputs.validation import check_keys, validated
 from rigup.planner.multinode.ports import JOIN_PORTS_ABOVE, join_port, watch_port
 from rigup.rig import SUPPORTED_OS, Gpu, HostMemory, Rig, RigInput
@@ -159,7 +160,9 @@ def _read_service(name: object, value: object, path: str) -> Service:
     check_keys(value, Service, where)
     if "model" not in value and "checkpoint" not in value:
         raise InputError(f'{where}: neither "model" nor "checkpoint" is set', _SERVICES_EXAMPLE)
-    service = validated(Service, {**value, "name": name}, where)
+    drafting = read_speculative(value.get("speculative"), f"{where}.speculative")
+    service = validated(Service, {**value, "speculative": None, "name": name}, where)
+    service = service.model_copy(update={"speculative": drafting})
     service = service.model_copy(update={"flags": normalize_flags(service.flags, where)})
     try:
         location_of(service.checkpoint or "")

@@ -6,7 +6,8 @@ import math
 
 from rigup.planner.candidate import Candidate
 from rigup.planner.memory.cache_pool import CachePool
-from rigup.planner.memory.loading import drafts, loads_vision, state_blocks
+from rigup.planner.memory.draft_weights import draft_weights
+from rigup.planner.memory.loading import draft_of, loads_vision, state_blocks
 from rigup.planner.memory.overhead import TENSOR_ENGINE_HOST, sampler, tensor_engine_activations
 from rigup.planner.memory.usage import Placement
 from rigup.planner.memory.vllm_caches import vllm_pool
@@ -21,7 +22,7 @@ def place_on_cpu(candidate: Candidate) -> Placement:
     held = (weights.embedding + weights.head) / tensor + rank_totals(
         candidate.checkpoint, model, tensor, tensor, candidate.expert_shards
     )[-1]
-    held += (weights.vision if loads_vision(candidate) else 0.0) + (weights.mtp / tensor if drafts(candidate) else 0.0)
+    held += (weights.vision if loads_vision(candidate) else 0.0) + draft_weights(candidate)
     shards = candidate.expert_shards
     activations = tensor_engine_activations(model, shards, tensor, candidate.batched_tokens)
     activations += sampler("vllm", candidate.version, model, candidate.sequences)
@@ -46,8 +47,9 @@ def needed_gib(candidate: Candidate, requests: int) -> int:
 
 
 def _pool(candidate: Candidate) -> CachePool:
-    states = state_blocks(candidate)
-    return vllm_pool(candidate.model, candidate.storage, candidate.batched_tokens, drafts(candidate), states)
+    draft, states = draft_of(candidate), state_blocks(candidate)
+    drafts = draft.attention(candidate.model) if draft else ()
+    return vllm_pool(candidate.model, candidate.storage, candidate.batched_tokens, drafts, states)
 
 
 def _layers(candidate: Candidate) -> int:

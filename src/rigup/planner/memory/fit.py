@@ -75,6 +75,8 @@ def _place(candidate: Candidate, rooms: list[float]) -> Placement:
 def _gpu_shortfall(candidate: Candidate, placement: Placement) -> Shortfall:
     missing = mib(placement.missing)
     what = f"{candidate.checkpoint.label} on {candidate.engine.title}"
+    if candidate.draft is not None:
+        what += f" with {candidate.draft.title}"
     if placement.kind == "weights":
         message = f"{what}: weights and engine need {missing:,} MiB more GPU memory"
     else:

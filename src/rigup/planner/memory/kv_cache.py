@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from rigup.attention import Attention
 from rigup.attention.attention_class import LayerCache, Storage
 from rigup.catalogue.model import Model
 
 
 @lru_cache(maxsize=4096)
-def layer_caches(model: Model, storage: Storage, drafting: bool = False) -> tuple[tuple[LayerCache, ...], ...]:
-    """What each layer keeps, in order; with `drafting`, built-in draft layers come behind the others."""
+def layer_caches(
+    model: Model, storage: Storage, drafts: tuple[Attention, ...] = ()
+) -> tuple[tuple[LayerCache, ...], ...]:
+    """What each layer keeps, in order; those that draft tokens come behind the others."""
     entries = [(number, entry) for entry in model.attention for number in entry.layers]
-    if drafting:
-        entries += [(model.layers + number, entry) for entry in model.mtp_attention for number in entry.layers]
+    entries += [(model.layers + number, entry) for entry in drafts for number in entry.layers]
     kept = {id(entry): entry.caches(storage) for _, entry in entries}
     return tuple(kept[id(entry)] for _, entry in sorted(entries, key=lambda item: item[0]))
 
 
 @lru_cache(maxsize=4096)
-def layer_token_bytes(model: Model, storage: Storage, drafting: bool = False) -> tuple[float, ...]:
+def layer_token_bytes(model: Model, storage: Storage, drafts: tuple[Attention, ...] = ()) -> tuple[float, ...]:
     """Bytes that one token takes in each layer on one rank, windows not yet full."""
-    return tuple(sum(cache.token_bytes for cache in kept) for kept in layer_caches(model, storage, drafting))
+    return tuple(sum(cache.token_bytes for cache in kept) for kept in layer_caches(model, storage, drafts))
 
 
 @lru_cache(maxsize=4096)

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
+from typing import NamedTuple
 
 from rigup.planner.candidate import Candidate, GpuUsage
-from rigup.planner.memory.llama_cpp_caches import layer_cells
+from rigup.planner.drafting.draft import draft_modules
+from rigup.planner.memory.llama_cpp_caches import draft_cells, layer_cells
 from rigup.planner.memory.overhead import (
     LLAMA_CPP_HOST,
     LLAMA_CPP_RESERVE,
@@ -36,26 +38,30 @@ def place_llama_cpp(candidate: Candidate, rooms: Sequence[float]) -> Placement:
     tokens = candidate.context * candidate.sequences
     caches = layer_cells(candidate)
     logits = llama_cpp_logits(model, candidate.batched_tokens)
+    draft = _drafted(candidate, weights, tokens)
     compute = llama_cpp_compute(model, tokens, candidate.kv_cache_type, len(rooms), candidate.batched_tokens)
     if not rooms and candidate.hosts > 1:
         return _on_hosts(candidate, weights, caches, compute + logits, tokens)
     if not rooms:
         host = weights.embedding + weights.head + weights.body + sum(caches) + compute + logits
+        host += draft.weights + draft.cache + draft.buffers
         return Placement(host=host + LLAMA_CPP_HOST, kv_tokens=tokens)
     overheads = [candidate.runtime_bytes + candidate.driver_bytes + compute] * len(rooms)
-    overheads[-1] += logits
+    overheads[-1] += logits + draft.buffers
     # A tied output has no tensor of its own: llama.cpp then puts a copy of the embeddings on the last GPU.
-    output = weights.head or weights.embedding
+    output = (weights.head or weights.embedding) + draft.weights
     usable = [room * (1 - _reserve(gpu)) for room, gpu in zip(rooms, candidate.gpus, strict=True)]
     free = [room - overhead for room, overhead in zip(usable, overheads, strict=True)]
-    free[-1] -= output
+    free[-1] -= output + draft.cache
     layers = _layer_weights(candidate, weights)
     counts = partition([layer + cache for layer, cache in zip(layers, caches, strict=True)], free)
     if counts is None:
         return _lacking(layers, caches, free)
-    gpus = _usage(counts, layers, caches, overheads, output, rooms)
+    gpus = _usage(counts, layers, caches, overheads, (output, draft.cache), rooms)
     host = LLAMA_CPP_HOST + weights.embedding + weights.experts_on_host(candidate.host_expert_shares)
-    split = (*counts[:-1], counts[-1] + 1) if len(counts) > 1 else ()
+    # A file's own draft layers are layers for the split as well, loaded or not.
+    behind = 1 + (draft_modules(model) if weights.mtp else 0)
+    split = (*counts[:-1], counts[-1] + behind) if len(counts) > 1 else ()
     peer = LLAMA_CPP_HOST if candidate.hosts > 1 else 0
     return Placement(gpus=gpus, host=host, peer=peer, kv_tokens=tokens, tensor_split=split)
 
@@ -78,6 +84,28 @@ def _on_hosts(
     peer = LLAMA_CPP_HOST + fullest + output + buffers
     split = (*others[:-1], others[-1] + 1) if len(others) > 1 else ()
     return Placement(host=host, peer=peer, kv_tokens=tokens, tensor_split=split, remote_layers=sum(others) + 1)
+
+
+class _Drafted(NamedTuple):
+    """Bytes of what drafts tokens: its context is a second one, with buffers of its own."""
+
+    weights: float = 0.0
+    cache: float = 0.0
+    buffers: float = 0.0
+
+
+def _drafted(candidate: Candidate, weights: Weights, tokens: int) -> _Drafted:
+    """Built-in layers are on the GPU with the output, and rigup puts a smaller model there."""
+    draft = candidate.draft
+    if draft is None:
+        return _Drafted()
+    model, held = draft.model or candidate.model, weights.mtp
+    if draft.checkpoint is not None:
+        own = weights_of(draft.checkpoint, model)
+        held = own.body + (own.head or own.embedding)
+    buffers = llama_cpp_compute(model, tokens, "f16", 1, candidate.batched_tokens)
+    buffers += llama_cpp_logits(model, candidate.batched_tokens)
+    return _Drafted(held, draft_cells(candidate, draft), buffers)
 
 
 def _reserve(gpu: Gpu) -> float:
@@ -103,12 +131,13 @@ def _usage(
     layers: list[float],
     caches: Sequence[float],
     overheads: list[float],
-    output: float,
+    last: tuple[float, float],
     rooms: Sequence[float],
 ) -> tuple[GpuUsage, ...]:
     usage, start = [], 0
     for position, count in enumerate(counts):
-        held = sum(layers[start : start + count]) + (output if position == len(counts) - 1 else 0)
-        usage.append(GpuUsage(rooms[position], held, sum(caches[start : start + count]), overheads[position]))
+        more, cache = last if position == len(counts) - 1 else (0.0, 0.0)
+        held, kept = sum(layers[start : start + count]) + more, sum(caches[start : start + count]) + cache
+        usage.append(GpuUsage(rooms[position], held, kept, overheads[position]))
         start += count
     return tuple(usage)

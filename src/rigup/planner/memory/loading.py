@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
+
 from rigup.planner.candidate import Candidate
+from rigup.planner.drafting.draft import Draft
 
 # vLLM 0.33.0 and SGLang 0.5.23: options that leave the towers out, and those that ask for speculative decoding.
 _TEXT_ONLY = ("--language-model-only",)
 _DRAFTING = ("--speculative-config", "--spec-method", "--speculative-algorithm")
 # Drafting that takes the layers of the checkpoint itself: vLLM's method, SGLang's algorithms where no model is named.
 _BUILT_IN = ("mtp", "nextn", "eagle")
+_COUNTING = ("--speculative-config", "--spec-tokens", "--speculative-num-steps")
+_TOKENS = re.compile(r"(?:num_speculative_tokens\W{1,4}|^--spec\S+ )(\d{1,4})")
+_MOST_TOKENS = 16
 _OTHER_MODEL = ("--speculative-draft-model-path", "--speculative-draft-model", "--spec-model")
 
 
@@ -23,15 +29,23 @@ _TWO_STATES_SINCE = "0.28.0"
 
 
 def state_blocks(candidate: Candidate) -> int:
-    """Blocks of states that vLLM gives a request of a hybrid model: two where it caches prefixes."""
-    cached = not candidate.service.flags.get("--no-enable-prefix-caching")
-    return 2 if cached and candidate.release.at_least(_TWO_STATES_SINCE) else 1
+    """Blocks of states that vLLM gives a request of a hybrid model: two where it caches prefixes, one for each draft.
+
+    Source: vLLM 0.33.0 model_executor/layers/mamba/abstract.py: num_speculative_blocks.
+    """
+    cached, draft = not candidate.service.flags.get("--no-enable-prefix-caching"), draft_of(candidate)
+    drafted = draft.tokens if draft else 0
+    return drafted + (2 if cached and candidate.release.at_least(_TWO_STATES_SINCE) else 1)
 
 
-def drafts(candidate: Candidate) -> bool:
-    """Whether built-in draft layers are loaded: the model has some, and the service's flags ask for them."""
+def draft_of(candidate: Candidate) -> Draft | None:
+    """What drafts tokens: as the service says, or the model's own draft layers where its flags ask for them."""
+    if candidate.draft is not None:
+        return candidate.draft
     flags = candidate.service.flags
     if not candidate.model.mtp_attention or any(name in flags for name in _OTHER_MODEL):
-        return False
+        return None
     asked = " ".join(str(flags[name]).lower() for name in _DRAFTING if name in flags)
-    return any(name in asked for name in _BUILT_IN) and '"model"' not in asked
+    built_in = any(name in asked for name in _BUILT_IN) and '"model"' not in asked
+    count = _TOKENS.search(" ".join(f"{name} {flags[name]}" for name in _COUNTING if name in flags))
+    return Draft("mtp", min(_MOST_TOKENS, int(count[1])) if count else 1) if built_in else None

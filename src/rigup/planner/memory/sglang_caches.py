@@ -12,9 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+from rigup.attention import Attention
 from rigup.attention.attention_class import LayerCache, Storage
 from rigup.catalogue.model import Model
 from rigup.planner.candidate import Candidate
+from rigup.planner.drafting.draft import Draft
 from rigup.planner.memory.cache_pool import ENDLESS, CachePool, between
 from rigup.planner.memory.kv_cache import layer_caches, layer_token_bytes
 from rigup.planner.memory.vllm_caches import TokenPool
@@ -26,12 +28,16 @@ _NO_RADIX = "--disable-radix-cache"
 _STATES_OF_A_REQUEST = 3
 
 
-def sglang_pool(candidate: Candidate, drafting: bool) -> CachePool:
-    """The pools of a candidate's model, with the ratios that the service's flags give."""
+def sglang_pool(candidate: Candidate, draft: Draft | None = None) -> CachePool:
+    """The pools of a candidate's model, with the ratios that the service's flags give, and of what drafts tokens.
+
+    Each token of a step that is verified has a state of its own: SGLang 0.5.23 _handle_max_mamba_cache.
+    """
     flags = candidate.service.flags
     alone = candidate.sequences if flags.get(_NO_RADIX) else 0
     ratios = (_ratio(flags.get(STATE_RATIO_OPTION), STATE_RATIO), _ratio(flags.get(WINDOW_RATIO_OPTION), WINDOW_RATIO))
-    return _pool(candidate.model, candidate.storage, drafting, alone, *ratios)
+    drafts = draft.attention(candidate.model) if draft else ()
+    return _pool(candidate.model, candidate.storage, drafts, draft.tokens + 1 if draft else 0, alone, *ratios)
 
 
 def _ratio(given: object, usual: float) -> float:
@@ -44,14 +50,20 @@ def _ratio(given: object, usual: float) -> float:
 
 @lru_cache(maxsize=1024)
 def _pool(
-    model: Model, storage: Storage, drafting: bool, alone: int, state_ratio: float, window_ratio: float
+    model: Model,
+    storage: Storage,
+    drafts: tuple[Attention, ...],
+    verified: int,
+    alone: int,
+    state_ratio: float,
+    window_ratio: float,
 ) -> CachePool:
-    layers = layer_caches(model, storage, drafting)
+    layers = layer_caches(model, storage, drafts)
     if all(cache.window is None and not cache.state_bytes for kept in layers for cache in kept):
-        return TokenPool(layer_token_bytes(model, storage, drafting))
+        return TokenPool(layer_token_bytes(model, storage, drafts))
     tokens = tuple(sum(_kept(cache, window_ratio) for cache in kept) for kept in layers)
     states = tuple(sum(cache.state_bytes for cache in kept) for kept in layers)
-    return StatePool(tokens, states, alone, state_ratio)
+    return StatePool(tokens, states, alone, state_ratio, verified)
 
 
 def _kept(cache: LayerCache, window_ratio: float) -> float:
@@ -60,24 +72,36 @@ def _kept(cache: LayerCache, window_ratio: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class StatePool:
-    """layers, states: bytes of a token and of a state in each layer. alone: the number of states, 0 for a ratio."""
+    """layers, states: bytes of a token and of a state in each layer. alone: the number of states, 0 for a ratio.
+
+    verified: tokens of a step that are verified together, 0 without drafting.
+    """
 
     layers: tuple[float, ...]
     states: tuple[float, ...]
     alone: int
     ratio: float
+    verified: int = 0
+
+    def _least(self) -> int:
+        """States of one request: its own, those that are remembered, and those of a step and of the row for padding."""
+        return _STATES_OF_A_REQUEST + (1 + 2 * self.verified if self.verified else 0)
 
     def _state_bytes(self, room: float, first: int, end: int) -> float:
         """What states take of that room; that they come whole is not counted."""
         each = between(self.states, first, end)
         if not each:
             return 0.0
-        return self.alone * each if self.alone else room * self.ratio / (1 + self.ratio)
+        return (
+            (self.alone + (self.alone + 1) * self.verified) * each
+            if self.alone
+            else room * self.ratio / (1 + self.ratio)
+        )
 
     def tokens(self, room: float, first: int, end: int, context: int) -> int:
         """What the states leave; none where the states of one request do not fit."""
         taken, each = self._state_bytes(room, first, end), between(self.layers, first, end)
-        least = 0.0 if self.alone else _STATES_OF_A_REQUEST * between(self.states, first, end)
+        least = 0.0 if self.alone else self._least() * between(self.states, first, end)
         if room < taken or taken < least:
             return 0
         return int((room - taken) // each) if each else ENDLESS
@@ -86,9 +110,9 @@ class StatePool:
         """Every token, and states beside or, by the ratio, together with them."""
         tokens, state = context * between(self.layers, first, end), between(self.states, first, end)
         if self.alone or not state:
-            return tokens + self.alone * state
+            return tokens + self._state_bytes(0.0, first, end)
         part = self.ratio / (1 + self.ratio)
-        return max(tokens / (1 - part), _STATES_OF_A_REQUEST * state / part)
+        return max(tokens / (1 - part), self._least() * state / part)
 
     def used_bytes(self, tokens: int, room: float, first: int, end: int, context: int) -> float:
         """The states that the room gives, and every token."""

@@ -15,7 +15,8 @@ from typing import Literal
 
 from rigup.planner.candidate import Candidate, GpuUsage, expert_ranks, stage_ranks
 from rigup.planner.memory.cache_pool import CachePool
-from rigup.planner.memory.loading import drafts, loads_vision, state_blocks
+from rigup.planner.memory.draft_weights import draft_weights
+from rigup.planner.memory.loading import draft_of, loads_vision, state_blocks
 from rigup.planner.memory.overhead import TENSOR_ENGINE_HOST, Runtime, request_table, sampler, tensor_engine_activations
 from rigup.planner.memory.placement import fits, partition
 from rigup.planner.memory.sglang_caches import sglang_pool
@@ -87,12 +88,13 @@ def _runs(counts: Sequence[int], draft_layers: int) -> Iterator[tuple[int, int]]
 def _shape(candidate: Candidate) -> _RankBytes:
     model, parallel = candidate.model, candidate.parallel
     weights = weights_of(candidate.checkpoint, model)
-    tensor, stages, drafting = parallel.tensor, parallel.pipeline, drafts(candidate)
+    tensor, stages, draft = parallel.tensor, parallel.pipeline, draft_of(candidate)
+    drafts = draft.attention(model) if draft else ()
     sharing = expert_ranks(candidate.engine.name, tensor, parallel.data)
     extras = [0.0] * stages
     extras[0] += weights.embedding / tensor + (weights.vision if loads_vision(candidate) else 0.0)
     extras[-1] += (weights.head or (weights.embedding if stages > 1 else 0.0)) / tensor
-    extras[-1] += weights.mtp / sharing if drafting else 0.0
+    extras[-1] += draft_weights(candidate)
     activations = tensor_engine_activations(model, candidate.expert_shards, tensor, candidate.batched_tokens)
     table = request_table(candidate.sequences, candidate.context) if candidate.engine.name == "sglang" else 0.0
     steps = [activations + table] * stages
@@ -103,12 +105,12 @@ def _shape(candidate: Candidate) -> _RankBytes:
     process = runtime.total + candidate.driver_bytes
     overheads = [process + step for step in steps]
     if candidate.engine.name == "vllm":
-        pool = vllm_pool(model, candidate.storage, candidate.batched_tokens, drafting, state_blocks(candidate))
+        pool = vllm_pool(model, candidate.storage, candidate.batched_tokens, drafts, state_blocks(candidate))
     else:
-        pool = sglang_pool(candidate, drafting)
+        pool = sglang_pool(candidate, draft)
     layers = rank_layers(candidate.checkpoint, model, tensor, sharing, candidate.expert_shards)
     totals = rank_totals(candidate.checkpoint, model, tensor, sharing, candidate.expert_shards)
-    drafted = sum(len(entry.layers) for entry in model.mtp_attention) if drafting else 0
+    drafted = sum(len(entry.layers) for entry in drafts)
     return _RankBytes(layers, totals, pool, tuple(extras), tuple(overheads), runtime, drafted)
 
 

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from rigup.attention import Attention
 from rigup.attention.attention_class import LayerCache, Storage
 from rigup.catalogue.model import Model
 from rigup.planner.memory.cache_pool import ENDLESS, CachePool, between
@@ -27,11 +28,15 @@ _SPLIT_FROM = 1.5
 
 
 @lru_cache(maxsize=1024)
-def vllm_pool(model: Model, storage: Storage, batched_tokens: int, drafting: bool, state_blocks: int = 1) -> CachePool:
-    """The pool of one model on one size of tensor parallelism. state_blocks: those of one request in each group."""
-    layers = layer_caches(model, storage, drafting)
+def vllm_pool(
+    model: Model, storage: Storage, batched_tokens: int, drafts: tuple[Attention, ...], state_blocks: int = 1
+) -> CachePool:
+    """The pool of one model on one size of tensor parallelism. drafts: layers that draft tokens.
+
+    state_blocks: those of one request in each group."""
+    layers = layer_caches(model, storage, drafts)
     if all(cache.window is None and not cache.state_bytes for kept in layers for cache in kept):
-        return TokenPool(layer_token_bytes(model, storage, drafting))
+        return TokenPool(layer_token_bytes(model, storage, drafts))
     if any(cache.tokens_per_entry > 1 for kept in layers for cache in kept):
         return PackedPool(layers, batched_tokens)
     return BlockPool.of(layers, batched_tokens, state_blocks)

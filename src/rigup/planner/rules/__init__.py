@@ -19,6 +19,7 @@ from rigup.planner.rules import (
     notes,
     options,
     parallel,
+    speculative,
 )
 from rigup.planner.rules.rule import Rule
 
@@ -59,6 +60,11 @@ RULES: tuple[Rule, ...] = (
     memory_options.uncounted_option,
     memory_options.expert_offload,
     memory_options.decided_variable,
+    speculative.speculative_layers,
+    speculative.speculative_engine,
+    speculative.speculative_layout,
+    speculative.speculative_tokens,
+    speculative.speculative_flags,
     options.secret_in_command,
     options.key_in_environment,
     engine.known_flaw,

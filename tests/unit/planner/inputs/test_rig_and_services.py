@@ -210,6 +210,36 @@ BAD_SERVICES: dict[str, tuple[Any, str, str]] = {
         f'{S}: neither "model" nor "checkpoint" is set',
         'write it like services = {"chat": {"model": "MiniMax-M2.5"}}',
     ),
+    "speculative of another kind": (
+        {**MODEL, "speculative": "medusa"},
+        f'{S}.speculative.kind: must be one of mtp, not "medusa"',
+        "choose from: mtp",
+    ),
+    "speculative is a number": (
+        {**MODEL, "speculative": 3},
+        f"{S}.speculative: must be text or a table, not 3",
+        'write "mtp", or a table like {"kind": "mtp", "tokens": 2}',
+    ),
+    "speculative of no kind": (
+        {**MODEL, "speculative": {"tokens": 3}},
+        f"{S}.speculative.kind: missing",
+        'write "mtp", or a table like {"kind": "mtp", "tokens": 2}',
+    ),
+    "speculative with another key": (
+        {**MODEL, "speculative": {"kind": "mtp", "token": 3}},
+        f"{S}.speculative.token: unknown key",
+        'try "tokens"',
+    ),
+    "too many drafts": (
+        {**MODEL, "speculative": {"kind": "mtp", "tokens": 17}},
+        f"{S}.speculative.tokens: must be at most 16, not 17",
+        "choose a value in that range",
+    ),
+    "drafts in words": (
+        {**MODEL, "speculative": {"kind": "mtp", "tokens": "3"}},
+        f'{S}.speculative.tokens: must be a whole number, not "3"',
+        KIND,
+    ),
     "model is a number": ({"model": 25}, f"{S}.model: must be text, not 25", KIND),
     "unknown model": (
         {"model": "MiniMax-M2.4"},

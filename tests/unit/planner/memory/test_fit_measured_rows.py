@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from rigup.attention import Attention
 from rigup.catalogue.runtimes import runtimes
 from rigup.catalogue.versions import Ranged
+from rigup.planner.candidate import Candidate
 from rigup.planner.memory.llama_cpp_caches import layer_cells
-from rigup.planner.memory.loading import drafts, state_blocks
+from rigup.planner.memory.loading import draft_of, state_blocks
 from rigup.planner.memory.sglang_caches import StatePool, sglang_pool
 from rigup.planner.memory.tensor_engines import place_tensor_engine
 from rigup.planner.memory.usage import capacities
@@ -48,9 +50,14 @@ WEIGHTS_EXCEPTIONS = {
 """Weights of one GPU."""
 
 
+def draft_layers(planned: Candidate) -> tuple[Attention, ...]:
+    draft = draft_of(planned)
+    return draft.attention(planned.model) if draft else ()
+
+
 def layers_held(row: Row) -> tuple[int, int]:
     planned = candidate(row)
-    drafted = sum(len(entry.layers) for entry in planned.model.mtp_attention) if drafts(planned) else 0
+    drafted = sum(len(entry.layers) for entry in planned.model.mtp_attention) if draft_of(planned) else 0
     return 0, planned.model.layers + drafted
 
 
@@ -61,11 +68,13 @@ def bytes_per_token(row: Row) -> float:
         states = (row.measured("recurrent_mib") or 0) * MIB
         return (sum(layer_cells(planned)) - states) / (planned.context * planned.sequences)
     if planned.engine.name == "sglang":
-        pool = sglang_pool(planned, drafting=False)  # the log tells of the draft's cache by itself
+        pool = sglang_pool(planned)  # the log tells of the draft's cache by itself
         if isinstance(pool, StatePool):
             return sum(pool.layers)
         return sum(pool.layer_bytes(1))
-    blocks = vllm_pool(planned.model, planned.storage, planned.batched_tokens, drafts(planned), state_blocks(planned))
+    blocks = vllm_pool(
+        planned.model, planned.storage, planned.batched_tokens, draft_layers(planned), state_blocks(planned)
+    )
     if isinstance(blocks, BlockPool):
         if planned.release.at_least("0.21.0"):
             return blocks.needed_bytes(planned.context, *layers_held(row)) / planned.context
@@ -90,7 +99,9 @@ def test_tokens_that_the_measured_cache_holds(name: str) -> None:
     row = ROWS[name]
     planned = candidate(row)
     room = (row.kv_gib or 0) * GIB
-    pool = vllm_pool(planned.model, planned.storage, planned.batched_tokens, drafts(planned), state_blocks(planned))
+    pool = vllm_pool(
+        planned.model, planned.storage, planned.batched_tokens, draft_layers(planned), state_blocks(planned)
+    )
     if planned.engine.name == "sglang":
         tokens = room / bytes_per_token(row)
     elif isinstance(pool, BlockPool) and not planned.release.at_least("0.21.0"):
@@ -106,7 +117,9 @@ def test_tokens_that_the_measured_cache_holds(name: str) -> None:
 def test_requests_that_the_measured_cache_holds(name: str) -> None:
     row = ROWS[name]
     planned = candidate(row)
-    pool = vllm_pool(planned.model, planned.storage, planned.batched_tokens, drafts(planned), state_blocks(planned))
+    pool = vllm_pool(
+        planned.model, planned.storage, planned.batched_tokens, draft_layers(planned), state_blocks(planned)
+    )
     requests = (row.kv_gib or 0) * GIB / pool.needed_bytes(planned.context, *layers_held(row))
     off = requests / (row.measured("max_concurrency") or 0) - 1
     assert (abs(off) <= TOKENS) != (name in TOKENS_EXCEPTIONS), f"{off:+.2%}"

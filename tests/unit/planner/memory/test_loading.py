@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from rigup.planner.candidate import Candidate
-from rigup.planner.memory.loading import drafts, loads_vision, state_blocks
+from rigup.planner.memory.loading import draft_of, loads_vision, state_blocks
 from tests.measured.rows import candidate, rows
 
 GLM = candidate(next(row for row in rows() if row.name == "rtx6k-glm51-dcp1-mtp1"))
@@ -32,12 +32,12 @@ def flagged(flags: dict[str, object], version: str = "0.33.0") -> Candidate:
     ],
 )
 def test_draft_layers_are_loaded_where_the_flags_ask_for_them(flags: dict[str, object], drafting: bool) -> None:
-    assert drafts(flagged(flags)) is drafting
+    assert (draft_of(flagged(flags)) is not None) is drafting
 
 
 def test_a_model_without_draft_layers_has_none_to_load() -> None:
     plain = replace(flagged({"--spec-method": "mtp"}), model=GLM.model.model_copy(update={"mtp_attention": ()}))
-    assert not drafts(plain)
+    assert draft_of(plain) is None
 
 
 def test_the_tower_is_left_out_on_request_alone() -> None:

@@ -10,7 +10,7 @@ from tests.measured.rows import models
 
 
 def pool(name: str, tensor: int = 1, states: int = 1) -> BlockPool:
-    found = vllm_pool(models()[name], Storage("vllm", "bf16", tensor), 8192, False, states)
+    found = vllm_pool(models()[name], Storage("vllm", "bf16", tensor), 8192, (), states)
     assert isinstance(found, BlockPool)
     return found
 
@@ -54,7 +54,7 @@ def test_every_stage_holds_its_part_of_each_group() -> None:
 
 
 def test_layers_that_keep_every_token_share_blocks_of_16() -> None:
-    found = vllm_pool(models()["DeepSeek-V3.2"], Storage("vllm", "bf16", 8), 8192, False)
+    found = vllm_pool(models()["DeepSeek-V3.2"], Storage("vllm", "bf16", 8), 8192, ())
     assert isinstance(found, TokenPool)
     assert found.tokens(78_324 * 100.5, 0, 61, 8192) == 96
     assert found.needed_bytes(1000, 0, 61) == 78_324_000

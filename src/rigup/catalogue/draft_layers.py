@@ -1,0 +1,39 @@
+"""Which releases run the built-in draft layers (MTP) of a model: engines have a class of its own for them."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+from rigup.catalogue.data_files import read_file
+from rigup.catalogue.engines import EngineVersion
+from rigup.catalogue.model import Model
+from rigup.service import EngineName
+from rigup.units import Frozen
+
+FILE = Path(__file__).parent / "data" / "draft_layers.toml"
+
+
+class DraftLayers(Frozen):
+    """classes: the engine's classes of draft layers, best first, by the class or architecture of the model."""
+
+    engine: EngineName
+    source: str
+    classes: dict[str, tuple[str, ...]]
+
+
+def runs_draft_layers(release: EngineVersion, model: Model) -> bool:
+    """Whether a release has a class for the draft layers of a model."""
+    known = _known()[release.engine].classes
+    names = (release.architecture_of(model),) if release.engine == "llama.cpp" else model.architectures
+    return any(release.abilities.has("architectures", name) for own in names for name in known.get(own or "", ()))
+
+
+def source(engine: EngineName) -> str:
+    """Where an engine's table is from."""
+    return _known()[engine].source
+
+
+@functools.cache
+def _known() -> dict[str, DraftLayers]:
+    return {entry.engine: entry for entry in read_file(FILE, "draft_layers", DraftLayers)}

@@ -1,0 +1,1 @@
+"""Speculative decoding: what drafts tokens, what the plan says of it, and when it is offered."""

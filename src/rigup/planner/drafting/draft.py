@@ -1,0 +1,43 @@
+"""What drafts tokens for a candidate: the checkpoint's own draft layers, an EAGLE head or a smaller model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rigup.attention import Attention
+from rigup.catalogue.checkpoint import CheckpointEntry
+from rigup.catalogue.model import Model
+from rigup.service import DraftKind
+
+# SGLang 0.5.23 arg_groups/speculative_hook.py takes 3 for every model but Llama and Grok, llama-server b11434 too.
+USUAL_TOKENS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """tokens: drafted at once. model, checkpoint: of a head or a smaller model; None for the target's own layers."""
+
+    kind: DraftKind
+    tokens: int
+    model: Model | None = None
+    checkpoint: CheckpointEntry | None = None
+
+    @property
+    def title(self) -> str:
+        """What messages call it, behind "with"."""
+        return "its MTP layers" if self.checkpoint is None else self.checkpoint.label
+
+    def attention(self, target: Model) -> tuple[Attention, ...]:
+        """What its layers keep of a sequence."""
+        return target.mtp_attention if self.model is None else self.model.attention
+
+
+def usual_tokens(target: Model) -> int:
+    """Tokens drafted at once where the service does not say. vLLM takes multiples of the modules alone."""
+    modules = draft_modules(target)
+    return USUAL_TOKENS - USUAL_TOKENS % modules if 0 < modules < USUAL_TOKENS else USUAL_TOKENS
+
+
+def draft_modules(target: Model) -> int:
+    """How many built-in draft modules a model has: layers without attention belong to those that have some."""
+    return sum(len(entry.layers) for entry in target.mtp_attention if entry.kind != "none")

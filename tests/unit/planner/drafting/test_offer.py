@@ -1,0 +1,47 @@
+"""A plan says what drafts tokens, or what it would cost to have the MTP layers do so."""
+
+from __future__ import annotations
+
+from tests.unit.planner.asking import decided
+from tests.unit.planner.drafts import QWEN
+
+
+def test_without_room_the_refusal_names_what_is_lacking() -> None:
+    plan = decided(
+        "1x RTX 5090",
+        {"model": "Qwen3.6-27B", "quant": "FP8", "engine": "vllm", "context": 32768, "speculative": "mtp"},
+    )
+    assert plan.verdict == "refused"
+    assert [finding.rule for finding in plan.refusals] == ["gpu-memory"]
+    assert "with its MTP layers" in plan.refusals[0].message
+
+
+def test_it_is_offered_where_it_fits_and_not_turned_on() -> None:
+    plan = decided("2x H100 80GB HBM3", {"model": "Qwen3.6-27B", "context": 65_536})
+    assert "--speculative-config" not in plan.command
+    assert plan.speculative == (
+        '"speculative": "mtp" would use the MTP layers: 424.7 MB of memory, room for 1,327,269 tokens instead '
+        "of 1,557,572"
+    )
+
+
+def test_the_offer_says_how_much_context_it_costs_where_rigup_chose_that() -> None:
+    plan = decided("8x H200", {"model": "GLM-5.2"})
+    assert plan.context is not None
+    said = plan.speculative.partition("a context of ")[2].partition(" tokens")[0]
+    assert 400_000 < int(said.replace(",", "")) < plan.context
+
+
+def test_nothing_is_offered_without_layers_or_without_room() -> None:
+    assert decided("4x H200", {"model": "MiniMax-M2.5"}).speculative == ""
+    flags = {"--gpu-memory-utilization": 0.8}
+    full = decided("2x RTX 3090", {"checkpoint": QWEN, "context": 90_000, "engine": "vllm", "flags": flags})
+    assert (full.verdict, full.speculative) == ("ok", "")
+
+
+def test_a_plan_says_what_drafts() -> None:
+    plan = decided("2x H100 80GB HBM3", {"model": "Qwen3.6-27B", "speculative": {"kind": "mtp", "tokens": 1}})
+    assert plan.speculative == (
+        "1 token at once by the checkpoint's own MTP layers (424.7 MB); how much faster it is depends on the prompts, "
+        "and is not estimated"
+    )

@@ -1,0 +1,86 @@
+"""What drafts tokens is counted: weights, cache, states and buffers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rigup.planner.candidate import Candidate
+from rigup.planner.drafting.draft import Draft
+from rigup.planner.memory.fit import place_in_memory
+from rigup.planner.memory.weights import weights_of
+from tests.unit.planner.drafts import GLM, QWEN, drafting, gguf_with_mtp, placed
+from tests.unit.planner.rules.builder import candidate
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_weights_of_the_layers_are_counted_to_the_byte_and_cut_by_tensor_parallelism(engine: str) -> None:
+    asked = drafting(engine)
+    with_it, without = placed(asked), placed(replace(asked, draft=None))
+    built_in = weights_of(asked.checkpoint, asked.model).mtp
+    more = [one.weights - other.weights for one, other in zip(with_it.usage, without.usage, strict=True)]
+    assert built_in > 400e6
+    assert more == [built_in / 2] * 2
+
+
+def test_the_cache_is_that_of_one_layer_more() -> None:
+    """GLM-5.2 keeps 576 values of latent and 128 of index and a scale in each layer that has an indexer of its own."""
+    asked = candidate("8x H200", GLM, parallel={"tensor": 8}, sequences=16, batched_tokens=2048, draft=Draft("mtp", 3))
+    with_it, without = placed(asked), placed(replace(asked, draft=None))
+    (one,) = {use.kv_cache / with_it.kv_tokens for use in with_it.usage}
+    (other,) = {use.kv_cache / without.kv_tokens for use in without.usage}
+    assert one - other == asked.model.mtp_attention[0].caches(asked.storage)[0].token_bytes + sum(
+        cache.token_bytes for cache in asked.model.mtp_attention[0].caches(asked.storage)[1:]
+    )
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_each_drafted_token_has_a_state_of_linear_attention(engine: str) -> None:
+    context = 262_144
+    room = {tokens: placed(drafting(engine, tokens, context=context)).kv_tokens for tokens in (1, 3, 8)}
+    if engine == "vllm":  # requests hold states and tokens in one pool
+        assert room[1] > room[3] > room[8]
+    else:  # the pool of states has its own part
+        assert room[1] == room[3] == room[8]
+
+
+def test_llama_cpp_has_a_second_context_on_the_last_gpu() -> None:
+    asked = gguf_with_mtp()
+    with_it, without = placed(asked), placed(replace(asked, draft=None))
+    total = [sum(use.weights for use in settled.usage) for settled in (with_it, without)]
+    assert total[0] - total[1] == pytest.approx(451_215_360)
+    cache = [sum(use.kv_cache for use in settled.usage) for settled in (with_it, without)]
+    heads = 4 * 256 * 2 * 2 * 32_768  # K and V of four heads, two bytes each, of one layer
+    states = [entry for entry in asked.model.attention if entry.kind == "gated_delta"]
+    state = sum(sum(c.state_bytes for c in entry.caches(asked.storage)) * len(entry.layers) for entry in states)
+    assert cache[0] - cache[1] == pytest.approx(heads + 3 * state)
+    assert with_it.usage[-1].overhead > without.usage[-1].overhead
+    # The file's layer is one for the split, loaded or not.
+    assert sum(with_it.tensor_split) == sum(without.tensor_split) == asked.model.layers + 2
+
+
+SERVED = st.sampled_from([("vllm", QWEN, 2), ("sglang", QWEN, 2), ("vllm", GLM, 8), ("sglang", GLM, 8)])
+
+
+@given(SERVED, st.integers(1, 16), st.integers(1, 200_000), st.integers(1, 256))
+def test_drafting_adds_up_and_never_takes_less(
+    served: tuple[str, str, int], tokens: int, context: int, sequences: int
+) -> None:
+    engine, repo, gpus = served
+    asked = candidate(
+        f"{gpus}x H200", repo, engine, parallel={"tensor": gpus}, sequences=sequences, context=context,
+        batched_tokens=2048, memory_fraction=0.9,
+    )  # fmt: skip
+    without, with_it = place_in_memory(asked), place_in_memory(replace(asked, draft=Draft("mtp", tokens)))
+    if not isinstance(with_it, Candidate):
+        return
+    assert isinstance(without, Candidate)
+    assert with_it.kv_tokens <= without.kv_tokens
+    for more, less in zip(with_it.memory, without.memory, strict=True):
+        parts = more.weights_mib + more.kv_cache_mib + more.overhead_mib + more.free_mib
+        assert parts == more.capacity_mib
+        assert more.weights_mib > less.weights_mib
+        assert more.overhead_mib >= less.overhead_mib

@@ -1,0 +1,78 @@
+"""Speculative decoding that cannot be is refused, with what is lacking."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from rigup.planner.candidate import Candidate
+from rigup.planner.drafting.draft import Draft
+from rigup.planner.rules import refusals
+from tests.unit.planner.drafts import drafting, gguf_with_mtp
+from tests.unit.planner.rules.builder import candidate
+
+REFUSED: dict[str, tuple[Candidate, str, str, str]] = {
+    "a model without": (
+        candidate("4x H200", "MiniMaxAI/MiniMax-M2.5", parallel={"tensor": 4}, draft=Draft("mtp", 3)),
+        "speculative-layers",
+        "MiniMax-M2.5 has no MTP layers",
+        "leave speculative out",
+    ),
+    "a checkpoint without": (
+        candidate("2x H200", "unsloth/Qwen3.6-27B-GGUF", "llama.cpp", quant="Q8_0", draft=Draft("mtp", 3)),
+        "speculative-layers",
+        "unsloth/Qwen3.6-27B-GGUF Q8_0 has no MTP layers that the catalogue knows of",
+        "leave speculative out; or, if the repository has them, read it: rigup model add unsloth/Qwen3.6-27B-GGUF",
+    ),
+    "an older release": (
+        drafting(version="0.16.0"),
+        "speculative-engine",
+        "vLLM 0.16.0 cannot run the MTP layers of Qwen3.6-27B; vLLM 0.17.0, llama.cpp b11434 and SGLang 0.5.23 have",
+        "set version to 0.17.0, or leave speculative out",
+    ),
+    "stages of an older SGLang": (
+        drafting("sglang", version="0.5.22", parallel={"pipeline": 2}),
+        "speculative-layout",
+        "SGLang 0.5.22 does not draft tokens in a pipeline",
+        "use tensor_parallel, or leave speculative out",
+    ),
+    "flags that say it again": (
+        drafting(service={"flags": {"--speculative-config": {"method": "mtp", "num_speculative_tokens": 1}}}),
+        "speculative-flags",
+        "--speculative-config says again what speculative says",
+        "leave one of them out",
+    ),
+    "a flag of llama.cpp": (
+        replace(
+            gguf_with_mtp(),
+            service=gguf_with_mtp().service.model_copy(update={"flags": {"--spec-draft-n-max": 4}}),
+        ),
+        "speculative-flags",
+        "--spec-draft-n-max says again what speculative says",
+        "leave one of them out",
+    ),
+    "more hosts of llama.cpp": (
+        replace(gguf_with_mtp(), rig=gguf_with_mtp().rig.model_copy(update={"hosts_per_service": 2})),
+        "speculative-layout",
+        "the plan does not count speculative decoding with llama.cpp over several hosts",
+        "leave speculative out",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_refused_says_why(case: str) -> None:
+    asked, rule, message, hint = REFUSED[case]
+    found = [(each.rule, each.message, each.hint) for each in refusals(asked) if each.rule.startswith("speculative-")]
+    assert found == [(rule, message, hint)]
+
+
+def test_tokens_that_the_modules_do_not_divide_are_refused_for_vllm() -> None:
+    asked = drafting(tokens=4)
+    three = asked.model.mtp_attention[0].model_copy(update={"layers": (0, 1, 2)})
+    asked = replace(asked, model=asked.model.model_copy(update={"mtp_attention": (three,)}))
+    (found,) = [each for each in refusals(asked) if each.rule == "speculative-tokens"]
+    assert found.message == "speculative.tokens is 4, which is not a multiple of the 3 MTP modules of Qwen3.6-27B"
+    assert found.hint == "write 3, or leave tokens out"
+    assert not [each for each in refusals(replace(asked, draft=Draft("mtp", 2))) if each.rule == "speculative-tokens"]

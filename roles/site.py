@@ -96,7 +96,7 @@ def _serve(
         ENGINES[plan.build.engine, plan.build.method](plan.build, name, settings.packages, settings.builder)
         if plan.checkpoint is not None:
             wheelhouse, limits = settings.packages.wheelhouse, settings.weights_limits
-            weights(plan.checkpoint, settings.hub, settings.hub_token, wheelhouse, *limits)
+            weights(plan.checkpoint, *settings.source_of(plan.checkpoint.location), wheelhouse, *limits)
         if plan.moe_folder is not None:
             moe_configs(plan.moe_folder, f"{layout.BUILDS}/{name}")
         staged.append((plan, name))

@@ -53,6 +53,12 @@ def location_of(checkpoint: str) -> str:
     return ""
 
 
+def blobs_address(registry: str, location: str) -> str:
+    """The address below which the files of a name in Ollama's registry lie, each under sha256:HASH."""
+    name = location.removeprefix("ollama:").rpartition(":")[0]
+    return f"{registry.rstrip('/')}/v2/{name if '/' in name else f'library/{name}'}/blobs"
+
+
 class Service(Frozen):
     """One entry of `services`. `model` or `checkpoint` is required; None means "the planner decides".
 

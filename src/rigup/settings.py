@@ -15,6 +15,7 @@ from rigup.plan import Monitoring
 from rigup.units import Frozen
 
 HUB = "https://huggingface.co"
+OLLAMA = "https://registry.ollama.ai"
 CONTROLLER = "controller"
 """The name of the controlling machine as a builder."""
 MB = 1_000_000
@@ -171,6 +172,7 @@ class HostSettings:
     weights: how weights travel; None for the defaults.
     builder: whose builds from source the host takes; None if it builds for itself.
     gateway: what the host offers as a gateway; None for none.
+    ollama_registry: where checkpoints with a name in Ollama's registry come from.
     remove: whether services that are no longer in the inventory are removed; set by a command-line option only.
     """
 
@@ -188,6 +190,11 @@ class HostSettings:
     builder: Builder | None = None
     gateway: GatewaySettings | None = None
     remove: bool = False
+    ollama_registry: str = OLLAMA
+
+    def source_of(self, location: str) -> tuple[str, str | None]:
+        """Where the host downloads a checkpoint with this location, and with which token: only the hub gets one."""
+        return (self.ollama_registry, None) if location.startswith("ollama:") else (self.hub, self.hub_token)
 
     @property
     def weights_limits(self) -> tuple[int, int]:

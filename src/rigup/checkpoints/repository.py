@@ -15,6 +15,7 @@ from rigup.regular_files import MAY_READ, is_absent, read_bytes
 from rigup.service import HOST_PATH
 from rigup.sources.gguf_files import SPLIT
 from rigup.sources.hub import Hub
+from rigup.sources.ollama import OllamaModel, OllamaRegistry
 from rigup.units import bytes_text
 
 MOST_FILES = 10_000
@@ -65,6 +66,30 @@ def hub_repository(hub: Hub, repo: str, revision: str) -> Repository:
         lambda path: hub.content(repo, commit, files[path]),
         lambda path: hub_file(hub, repo, commit, files[path]),
     )
+
+
+def ollama_repository(registry: OllamaRegistry, location: str) -> tuple[Repository, OllamaModel]:
+    """What a name in Ollama's registry stands for now: one GGUF file. Raises InputError and Unreachable."""
+    model = registry.model(location)
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", location.removeprefix("ollama:"))
+    file = f"{name}-{model.quant}.gguf" if model.quant else f"{name}.gguf"
+
+    def part(start: int, count: int) -> bytes:
+        return registry.part(location, model, start, count)
+
+    source = ByteSource(location, model.size, "choose another tag: this one is damaged", part)
+    label = f"{location}@{model.manifest[:12]}"
+    repository = Repository(
+        f"ollama/{name}",
+        location,
+        label,
+        None,
+        {file: model.size},
+        lambda _: part(0, model.size),
+        lambda _: source,
+        location,
+    )
+    return repository, model
 
 
 def local_repository(path: Path, repo: str | None) -> Repository:

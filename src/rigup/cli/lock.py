@@ -139,8 +139,8 @@ def vendored(args: argparse.Namespace, resolved: ResolvedLock, resolver: Resolve
     from rigup.lockfile.vendor import vendor
 
     plans = {name[0]: plan for name, plan in resolved.needs.checkpoints.items()}
-    hub_of = (lambda repo: resolver.hub_of(plans.get(repo))) if args.with_weights else None
-    done = vendor(resolved.after, args.vendor, resolver.log, hub_of)
+    source_of = (lambda pinned: resolver.source_of(pinned, plans.get(pinned.repo))) if args.with_weights else None
+    done = vendor(resolved.after, args.vendor, resolver.log, source_of)
     for line in done.beside:
         print(f"warning: {line}", file=sys.stderr)
     return done

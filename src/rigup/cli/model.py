@@ -24,9 +24,11 @@ examples:
   rigup model add ~/models/my-finetune --repo me/my-finetune
   rigup model add /models/x-Q4_K_M.gguf --model Qwen3-8B
   rigup model add org/name --revision v1.1 --json
+  rigup model add ollama:qwen3:8b                     a name in Ollama's registry
 
 `add` reads config.json and the headers of the weight files, a few MB in all; no weights are downloaded. The hub is
-HF_ENDPOINT, or the public one. Then `rigup plan` knows the model, and `rigup lock` pins its files.
+HF_ENDPOINT, Ollama's registry is OLLAMA_REGISTRY, or the public ones. Then `rigup plan` knows the model, and
+`rigup lock` pins its files.
 
 exit codes: 0 written or unchanged, 2 usage error or a checkpoint that cannot be read, 130 cancelled
 """
@@ -41,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add.add_argument("checkpoint", metavar="REPO[:QUANT]|FOLDER|FILE.gguf", help="read this checkpoint")
+    add.add_argument("checkpoint", metavar="REPO[:QUANT]|FOLDER|FILE.gguf|ollama:NAME", help="read this checkpoint")
     add.add_argument("--model", metavar="NAME", help="name the model (default: from the repository's name)")
     add.add_argument("--repo", metavar="ORG/NAME", help="name the repository that a folder or file is from")
     add.add_argument("--revision", metavar="REV", default="main", help="read this branch, tag or commit (default main)")
@@ -88,6 +90,8 @@ def _repository(args: argparse.Namespace) -> tuple[Repository, str | None]:
     if args.repo is not None and not REPO.fullmatch(args.repo):
         raise InputError(f"--repo: {args.repo[:60]!r} is not a repository", "write org/name")
     path = user_path(args.checkpoint, "checkpoint")
+    if args.checkpoint.startswith("ollama:"):
+        return _from_ollama(args.checkpoint)
     looks_local = args.checkpoint.startswith((".", "/", "~")) or args.checkpoint.endswith(".gguf")
     if looks_local or path.is_dir():
         return local_repository(path, args.repo), _quant_of(path)
@@ -97,6 +101,24 @@ def _repository(args: argparse.Namespace) -> tuple[Repository, str | None]:
     hub = Hub(address, token)
     print(f"querying {hub.name} for {repo}", file=sys.stderr)
     return hub_repository(hub, repo, args.revision), quant
+
+
+def _from_ollama(name: str) -> tuple[Repository, str | None]:
+    import os
+
+    from rigup.checkpoints.repository import ollama_repository
+    from rigup.project.settings import ollama_address
+    from rigup.service import location_of
+    from rigup.settings import OLLAMA
+    from rigup.sources.ollama import OllamaRegistry
+
+    try:
+        location = location_of(name)
+    except ValueError as error:
+        raise InputError(f"checkpoint: {name[:200]!a} is {error}", "correct the name") from None
+    registry = OllamaRegistry(ollama_address("OLLAMA_REGISTRY", os.environ.get("OLLAMA_REGISTRY") or OLLAMA))
+    print(f"querying {registry.name} for {location}", file=sys.stderr)
+    return ollama_repository(registry, location)[0], None
 
 
 def _quant_of(path: Path) -> str | None:

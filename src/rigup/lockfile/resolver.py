@@ -15,7 +15,7 @@ from rigup.cache import cache_folder
 from rigup.catalogue.catalogue import Catalogue
 from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.checkpoints.describe import LARGEST_INDEX
-from rigup.checkpoints.repository import Repository, hub_repository
+from rigup.checkpoints.repository import Repository, hub_repository, ollama_repository
 from rigup.errors import InputError, Unreachable
 from rigup.lock import LockedCheckpoint, LockedFile, LockedSource
 from rigup.lockfile.host_reader import HostReader
@@ -24,10 +24,11 @@ from rigup.lockfile.package_abilities import abilities_with_archive, abilities_w
 from rigup.lockfile.wheel_options import names_with
 from rigup.plan import Plan
 from rigup.project.inventory import HostEntry, Project
-from rigup.project.settings import hub_address, read_settings
+from rigup.project.settings import hub_address, ollama_address, read_settings
 from rigup.sources.archives import pin_source
 from rigup.sources.gguf_files import gguf_files, gguf_quants
 from rigup.sources.hub import Hub, HubFile
+from rigup.sources.ollama import OllamaRegistry
 from rigup.sources.python_environment import resolve_environment
 from rigup.sources.registry import Registry
 from rigup.sources.safetensors_files import INDEX, safetensors_files
@@ -35,6 +36,7 @@ from rigup.sources.uv import pin_uv, uv_program
 from rigup.units import bytes_text
 
 HUB_VARIABLE = "HF_ENDPOINT"
+OLLAMA_VARIABLE = "OLLAMA_REGISTRY"
 WEIGHTS = (".gguf", ".safetensors")
 EXACT_TOLERANCE, TOLERANCE = 0.001, 0.05
 
@@ -89,6 +91,10 @@ class Resolver:
 
         Raises InputError for what does not exist, Unreachable, and HostFailed.
         """
+        if location.startswith("ollama:"):
+            registry = self.ollama(host)
+            self.log(f"reading {location} from {registry.name}")
+            return ollama_repository(registry, location)[0], None
         if location:
             assert self._reader is not None
             name = location.rpartition("/")[2]
@@ -194,7 +200,9 @@ class Resolver:
         return locked
 
     def _located(self, host: HostEntry, entry: CheckpointEntry) -> LockedCheckpoint:
-        """A checkpoint that lies on a host, hashed there."""
+        """A checkpoint that is not in a repository of the hub: one that lies on a host is hashed there."""
+        if entry.location.startswith("ollama:"):
+            return self._locked_from_ollama(host, entry)
         assert self._reader is not None
         repository, _ = self.repository(host, entry.repo, entry.location)
         index = repository.small(INDEX, LARGEST_INDEX)
@@ -208,6 +216,21 @@ class Resolver:
         revision = hashlib.sha256(content.encode()).hexdigest()[:40]
         locked = LockedCheckpoint(
             repo=entry.repo, quant=entry.quant, revision=revision, files=files, location=entry.location
+        )
+        self._compare(entry, locked)
+        return locked
+
+    def _locked_from_ollama(self, host: HostEntry, entry: CheckpointEntry) -> LockedCheckpoint:
+        registry = self.ollama(host)
+        self.log(f"querying {registry.name} for {entry.location}")
+        repository, model = ollama_repository(registry, entry.location)
+        ((path, size),) = repository.files.items()
+        locked = LockedCheckpoint(
+            repo=entry.repo,
+            quant=entry.quant,
+            revision=model.manifest[:40],
+            files=(LockedFile(path=path, size=size, sha256=model.sha256),),
+            location=entry.location,
         )
         self._compare(entry, locked)
         return locked
@@ -237,9 +260,17 @@ class Resolver:
     def _entry(self, name: Name) -> CheckpointEntry:
         return next(entry for entry in self.catalogue.checkpoints if (entry.repo, entry.quant) == name)
 
-    def hub_of(self, plan: Plan | None) -> Hub:
-        """The hub that a plan's host downloads weights from; without a plan, the first host's."""
-        return self.hub(self._hosts[plan.host] if plan else self._project.hosts[0])
+    def ollama(self, host: HostEntry) -> OllamaRegistry:
+        """Ollama's registry, for a host: its own setting, then the environment variable, then the public one."""
+        settings = read_settings(host.data, (), self._project.root, host.origins)
+        named = None if "ollama_registry" in host.data else os.environ.get(OLLAMA_VARIABLE)
+        address = ollama_address(OLLAMA_VARIABLE, named) if named else settings.ollama_registry
+        return OllamaRegistry(address, self._pause)
+
+    def source_of(self, checkpoint: LockedCheckpoint, plan: Plan | None) -> Hub | OllamaRegistry:
+        """Where a plan's host downloads a checkpoint from; without a plan, the first host."""
+        host = self._hosts[plan.host] if plan else self._project.hosts[0]
+        return self.ollama(host) if checkpoint.location else self.hub(host)
 
     def hub(self, host: HostEntry) -> Hub:
         """The hub of a host: its own `hub` setting, then the environment variable, then the public one."""

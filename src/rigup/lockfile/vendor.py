@@ -26,12 +26,15 @@ from rigup.lock import Lock, LockedCheckpoint
 from rigup.sources.archives import source_url
 from rigup.sources.downloads import LARGEST_DOWNLOAD, download, fetch
 from rigup.sources.hub import Hub
+from rigup.sources.ollama import OllamaRegistry
 from rigup.sources.package_index import find_links
 from rigup.sources.uv import python_release, require_python, url_of, uv_program
 
 MANIFEST = "manifest.json"
 UNCHECKED = ".unchecked"
 SCHEMA = 1
+
+WeightsSource = Callable[[LockedCheckpoint], Hub | OllamaRegistry]
 
 
 @dataclass(frozen=True)
@@ -65,13 +68,11 @@ class VendoredFiles:
         return sum(int(entry["size"]) for entry in self.files.values())
 
 
-def vendor(
-    lock: Lock, folder: Path, log: Callable[[str], None], hub_of: Callable[[str], Hub] | None = None
-) -> VendoredFiles:
+def vendor(lock: Lock, folder: Path, log: Callable[[str], None], hub_of: WeightsSource | None = None) -> VendoredFiles:
     """Downloads everything that a lock pins; checks and keeps files that are already there.
 
-    hub_of: returns the hub of a repository; None leaves weights out. Raises Unreachable for a failed download, after
-    trying all other files; HostFailed if a sha256 is wrong; InputError if the folder cannot be written.
+    hub_of: returns where a checkpoint comes from; None leaves weights out. Raises Unreachable for a failed download,
+    after trying all other files; HostFailed if a sha256 is wrong; InputError if the folder cannot be written.
     """
     done = VendoredFiles(folder)
     failed: list[RigupError] = []
@@ -96,7 +97,7 @@ def vendor(
     return done
 
 
-def wanted_files(lock: Lock, hub_of: Callable[[str], Hub] | None = None) -> Iterator[PinnedFile]:
+def wanted_files(lock: Lock, hub_of: WeightsSource | None = None) -> Iterator[PinnedFile]:
     """Every file that a lock pins by sha256, once each."""
     wheels: dict[str, PinnedFile] = {}
     for name, sha256 in lock.uv.files.items() if lock.uv else ():
@@ -116,7 +117,7 @@ def wanted_files(lock: Lock, hub_of: Callable[[str], Hub] | None = None) -> Iter
         for checkpoint in lock.checkpoints:
             if checkpoint.location.startswith("/"):
                 continue  # lies on the hosts already
-            yield from _weights(checkpoint, hub_of(checkpoint.repo))
+            yield from _weights(checkpoint, hub_of(checkpoint))
 
 
 def _wheel(name: str, sha256: str, environment: LockedEnvironment | None) -> PinnedFile:
@@ -124,11 +125,14 @@ def _wheel(name: str, sha256: str, environment: LockedEnvironment | None) -> Pin
     return PinnedFile(f"wheels/{name}", sha256, lambda: address or url_of(name))
 
 
-def _weights(checkpoint: LockedCheckpoint, hub: Hub) -> Iterator[PinnedFile]:
+def _weights(checkpoint: LockedCheckpoint, source: Hub | OllamaRegistry) -> Iterator[PinnedFile]:
     for file in checkpoint.files:
-        url = hub.url(checkpoint.repo, checkpoint.revision, file.path)
+        if isinstance(source, OllamaRegistry):
+            url, auth = f"{source.blobs(checkpoint.location)}/sha256:{file.sha256}", None
+        else:
+            url, auth = source.url(checkpoint.repo, checkpoint.revision, file.path), source.auth
         path = f"weights/{checkpoint.repo}/{checkpoint.revision}/{file.path}"
-        yield PinnedFile(path, file.sha256, functools.partial(str, url), hub.auth, file.size)
+        yield PinnedFile(path, file.sha256, functools.partial(str, url), auth, file.size)
 
 
 def _have(wanted: PinnedFile, folder: Path, log: Callable[[str], None]) -> bool:

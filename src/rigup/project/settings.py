@@ -16,7 +16,7 @@ from rigup.errors import InputError
 from rigup.operations.builds.wheels import missing_in
 from rigup.plan import Monitoring, Plan
 from rigup.regular_files import is_absent, user_path
-from rigup.settings import HUB, Builder, HostSettings, PackageSource, WeightsSettings
+from rigup.settings import HUB, OLLAMA, Builder, HostSettings, PackageSource, WeightsSettings
 from rigup.sources.web_address import web_address
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def read_settings(
     """Settings from a host's data: `hub`, `hub_token_file`, the services' `api_key_file` and `wheelhouse`, relative to
     `root`; `package_index`, `python_mirror`; `nvidia_repository` with `nvidia_key_fingerprint`,
     `container_toolkit_repository` likewise; `image_mirrors`; `monitoring`;
-    `weights_sharing`, `weights_mb_per_s`, `lan` and `lan_address`; `builder`.
+    `weights_sharing`, `weights_mb_per_s`, `lan` and `lan_address`; `builder`; `ollama_registry`.
 
     origins: the file that each key of `data` was read from, for messages.
     Raises InputError when the address is not one, or a file is missing, empty or readable by others.
@@ -78,7 +78,13 @@ def _read(data: Mapping[str, Any], plans: tuple[Plan, ...], root: Path) -> HostS
         _monitoring(data, plans, root),
         _weights(data),
         _builder(data, root),
+        ollama_registry=ollama_address("ollama_registry", data.get("ollama_registry", OLLAMA)),
     )
+
+
+def ollama_address(key: str, value: Any) -> str:
+    """The address of Ollama's registry or of a mirror of it. Raises InputError if it is not a URL."""
+    return web_address(key, value, f'write it like {key} = "{OLLAMA}"', "use a mirror that needs no password")
 
 
 def _builder(data: Mapping[str, Any], root: Path) -> Builder | None:

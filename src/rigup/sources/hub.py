@@ -14,7 +14,7 @@ import time
 import urllib.parse
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import httpx2
 import requests
@@ -25,8 +25,9 @@ from requests.auth import AuthBase
 from rigup import __version__
 from rigup.errors import InputError, Unreachable
 from rigup.lock import LARGEST_FILE
-from rigup.sources.bounded_http import BoundedSession, BoundExceeded, read_json, time_limit
+from rigup.sources.bounded_http import BoundedSession, read_json, time_limit
 from rigup.sources.http_retry import ATTEMPTS, TIMEOUT_S, RetriesExhausted, backoff, get_with_retry, name_of
+from rigup.sources.ranges import LARGEST_PART, get_part, is_part
 
 MOST_PAGES = 1000
 MOST_FILES = 100_000
@@ -35,8 +36,6 @@ LARGEST_PAGE = 2**23
 LARGEST_ERROR = 2**16
 VALUES_OF_A_PAGE = 500_000
 LISTING_S = 600.0
-LARGEST_PART = 2**22
-RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
 COMMIT = re.compile(r"[0-9a-f]{40}")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 LONGEST_PATH = 4096
@@ -115,29 +114,13 @@ class Hub:
         if not hasattr(self._kept, "session"):
             self._kept.session = self._session(LARGEST_PART)
         session, url = self._kept.session, self.url(repo, commit, file.path)
-
-        def ask() -> requests.Response:
-            wanted = {"Range": f"bytes={start}-{start + count - 1}"}
-            with session.get(url, headers=wanted, timeout=TIMEOUT_S, stream=True) as answer:
-                if answer.status_code == 200 and (start, count) != (0, file.size):
-                    raise BoundExceeded("sends whole files where a part is requested")
-                answer.content  # noqa: B018  read here, so that a failure is tried again
-                return cast(requests.Response, answer)
-
         try:
-            answer = get_with_retry(ask, self.pause)
+            answer = get_part(session, url, file.size, start, count, self.pause)
         except RetriesExhausted as problem:
             raise self._unreachable(repo, problem) from None
         if not answer.ok:
             raise self._refusal(answer, repo, commit, file.path)
-        if answer.status_code == 206:
-            sent = RANGE.fullmatch(answer.headers.get("Content-Range", ""))
-            right = sent and (int(sent[1]), int(sent[2]), sent[3]) in (
-                (start, start + count - 1, total) for total in (str(file.size), "*")
-            )
-        else:
-            right = answer.status_code == 200
-        if not right or len(answer.content) != count:
+        if not is_part(answer, file.size, start, count):
             raise Unreachable(
                 f"{repo}: {file.path}: the hub at {self.name} sent a different part than requested", self._reach_hint()
             )

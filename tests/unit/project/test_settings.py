@@ -13,7 +13,7 @@ from rigup.plan import Build, Plan
 from rigup.project.settings import HUB, read_settings
 from rigup.rig import Rig
 from rigup.service import Service
-from rigup.settings import PackageSource
+from rigup.settings import OLLAMA, PackageSource
 
 
 def plan(**service: object) -> Plan:
@@ -58,6 +58,11 @@ def test_bad_settings(tmp_path: Path) -> None:
             {"hub_token_file": "pipe"},
             "hub_token_file: pipe is not a regular file",
             "write the secret as one line of text",
+        ),
+        (
+            {"ollama_registry": "ollama.lan"},
+            'ollama_registry: "ollama.lan" is not a URL',
+            f'write it like ollama_registry = "{OLLAMA}"',
         ),
         ({"hub": "hub.lan"}, 'hub: "hub.lan" is not a URL', f'write hub = "{HUB}"'),
         (

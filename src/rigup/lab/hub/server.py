@@ -15,6 +15,7 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, TextIO
 
+from rigup.lab.hub import ollama
 from rigup.lab.hub.content import Content, ServedFile, ServedRepository
 from rigup.lab.hub.faults import Control, Faults
 from rigup.lab.network.listening_server import ListeningServer
@@ -188,6 +189,8 @@ class HubHandler(Handler):
     """The hub: serves revision and tree as JSON, large files by redirects to the CDN, and small ones itself."""
 
     def answer(self, parts: list[str], faults: Faults) -> None:
+        if parts[:1] == ["v2"] and len(parts) == 5:
+            return self.answer_ollama("/".join(parts[1:3]), parts[3], parts[4], faults)
         model_api = parts[:2] == ["api", "models"] and len(parts) >= 4
         name, rest = ("/".join(parts[2:4]), parts[4:]) if model_api else ("/".join(parts[:2]), parts[2:])
         if faults.token and self.headers.get("Authorization") != f"Bearer {faults.token}":
@@ -208,6 +211,26 @@ class HubHandler(Handler):
             self.resolve(repository, "/".join(rest[2:]), faults)
         else:
             self.refuse(404, "NotFound", self.path)
+
+    def answer_ollama(self, name: str, kind: str, reference: str, faults: Faults) -> None:
+        """Answers as Ollama's registry, which knows no tokens: a manifest, or a redirect to a file."""
+        repository = self.server.content.repository(name)
+        found: bytes | ServedFile | None = None
+        if repository is not None:
+            found = (
+                ollama.manifest(repository, reference) if kind == "manifests" else ollama.blob(repository, reference)
+            )
+        if faults.gated:
+            self.refuse(401, "UNAUTHORIZED", "unauthorized")
+        elif found is None:
+            self.refuse(404, "MANIFEST_UNKNOWN", "manifest unknown")
+        elif isinstance(found, bytes):
+            self.reply(200, {"Content-Type": ollama.MANIFEST if kind == "manifests" else "text/plain"}, found)
+        elif found.lfs:
+            address = f"{self.server.cdn_url}/cdn/{found.sha256}?Expires=4102444800&Signature=stand-in"
+            self.reply(307, {"Location": address})
+        else:
+            self.send_content(found, {"Content-Type": "application/octet-stream"}, faults)
 
     def resolve(self, repository: ServedRepository, path: str, faults: Faults) -> None:
         """Answers a request for a file by name: headers describe it, and a redirect leads to separate storage."""

@@ -19,6 +19,7 @@ from rigup.operations.primitives import jobs, remote
 from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.primitives.steps import step
 from rigup.plan import Checkpoint
+from rigup.service import blobs_address
 
 if TYPE_CHECKING:
     from rigup.operations.weights.sharing import SharedDownload
@@ -43,7 +44,7 @@ def checkpoint_files(
     """Ensures that every locked file of a checkpoint is under the weights root, verified.
 
     + checkpoint: the plan's checkpoint, with its files from the lock
-    + hub: address of the model hub
+    + hub: address of the model hub, or of Ollama's registry for a checkpoint from there
     + token_file: file on the host with the hub's token
     + wheelhouse: folder on the controlling machine; files in its `weights` are sent, the rest comes from the hub
     + parallel: how many files at a time
@@ -52,6 +53,7 @@ def checkpoint_files(
     If `take_part` has given the host a part in a shared download, it also downloads from other hosts.
     """
     job = _job(checkpoint, hub, token_file, parallel)
+    job |= {"blobs": blobs_address(hub, checkpoint.location)} if checkpoint.location else {}
     job |= {"hub_bytes_per_second": hub_bytes_per_second, "lan_bytes_per_second": lan_bytes_per_second}
     wanted = {file["path"]: (file["size"], file["sha256"]) for file in job["files"]}
     verified = host.get_fact(VerifiedFiles, folder=job["folder"], paths=tuple(wanted))

@@ -287,6 +287,7 @@ class Fetch:
         """curl's configuration for a file from the hub; part: the file to write to, if not the usual one."""
         job = self.job
         url = f"{job.hub}/{job.repo}/resolve/{job.revision}/{urllib.parse.quote(file.path)}"
+        url = f"{job.blobs}/sha256:{file.sha256}" if job.blobs else url
         token = read_token(job.token_file) if job.token_file else None
         wanted = curl.DownloadRequest(url, part or self.part(file), file.size)
         return curl.configuration(wanted, job.stall_s, token, job.hub_bytes_per_second)

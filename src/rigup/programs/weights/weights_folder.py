@@ -69,6 +69,7 @@ class FetchJob:
 
     reserve_bytes: how much must stay free on the disk. attempts: tries without progress before giving up.
     stall_s: seconds without data before a transfer is cut. sharing: the host's part in a swarm, see peers.py.
+    blobs: the address of files by their hash, of Ollama's registry, which then is `hub`.
     place: where the files of a checkpoint lie that the host had already; the folder then has the receipt alone.
     hub_bytes_per_second, lan_bytes_per_second: the limit of all transfers from there together, 0 for no limit.
     """
@@ -87,6 +88,7 @@ class FetchJob:
     hub_bytes_per_second: int = 0
     lan_bytes_per_second: int = 0
     place: str | None = None
+    blobs: str = ""
 
     @property
     def hub_transfers(self) -> int:

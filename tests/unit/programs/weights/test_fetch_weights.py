@@ -34,6 +34,20 @@ def test_everything_arrives_and_nothing_else_is_left(weights: Weights) -> None:
     }
 
 
+def test_a_file_of_ollamas_registry_is_asked_for_by_its_hash(weights: Weights) -> None:
+    """And no token is sent, to the registry or to the redirect's target."""
+    blobs = f"{weights.hub.url}/v2/{weights.repo}/blobs"
+    done = weights.run(weights.job("model-00001.gguf", blobs=blobs, revision="f" * 40))
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert weights.fetched("model-00001.gguf")
+    assert weights.requests()[0]["path"].startswith(f"/v2/{weights.repo}/blobs/sha256:")
+    assert not any(request["authorization"] for request in weights.requests())
+
+    gone = weights.run(weights.job("config.json", blobs=f"{blobs}/none", folder=f"{weights.folder}-2"))
+    assert gone.returncode != 0 and "(404); update the lock" in gone.stderr
+
+
 def test_the_receipt_says_what_lies_there(weights: Weights) -> None:
     weights.run(weights.job())
 

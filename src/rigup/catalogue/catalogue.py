@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -75,34 +76,45 @@ class Catalogue:
         return replace(self, engines=engines, ability_lists=lists)
 
 
-def load_catalogue(fleet: Path | None = None) -> Catalogue:
+def load_catalogue(fleet: Path | None = None, models: Collection[str] | None = None) -> Catalogue:
     """Reads the toolkit's files and those under `<fleet>/catalogue/`, which replace entries of the same name.
 
     Tuned kernels under `<fleet>/files/moe_configs/` replace the toolkit's in the same way.
+    models: names of the only models that are wanted, in any case; of the toolkit's other models, files are not read.
     Raises InputError with the file, the entry and the key that is wrong.
     """
-    toolkit = _toolkit()
-    if fleet is None:
+    own = fleet / FOLDER if fleet else None
+    checkpoints = read_entries(own / "checkpoints", "checkpoint", CheckpointEntry) if own else ()
+    if models is not None:
+        models = {*models, *(checkpoint.model for checkpoint in checkpoints)}
+    toolkit = _toolkit(models if models is None else frozenset(map(file_stem, models)))
+    if fleet is None or own is None:
         return toolkit
     tuned = fleet / MOE_CONFIGS
     if tuned.is_dir() and tuned.resolve() != TOOLKIT_MOE_CONFIGS:
         toolkit = replace(toolkit, moe_configs=load_moe_configs(TOOLKIT_MOE_CONFIGS, tuned))
-    own = fleet / FOLDER
-    return _laid_over(toolkit, own) if own.is_dir() else toolkit
+    return _laid_over(toolkit, own, checkpoints) if own.is_dir() else toolkit
 
 
-@lru_cache(maxsize=1)
-def _toolkit() -> Catalogue:
+def file_stem(model: str) -> str:
+    """What the names of a model's files begin with, or a family's file in their place: MiniMax-M2.5, minimax_m2_5."""
+    return re.sub(r"[^a-z0-9]+", "_", model.lower())
+
+
+@lru_cache(maxsize=2)
+def _toolkit(stems: frozenset[str] | None) -> Catalogue:
+    def wanted(file: str) -> bool:
+        return stems is None or any(file.startswith(stem) or stem.startswith(file) for stem in stems)
+
     gpus = tuple(entry.gpu() for entry in read_entries(DATA / "gpus", "gpu", GpuEntry))
-    models = read_entries(DATA / "models", "model", Model)
-    checkpoints = read_entries(DATA / "checkpoints", "checkpoint", CheckpointEntry)
+    models = read_entries(DATA / "models", "model", Model, wanted)
+    checkpoints = read_entries(DATA / "checkpoints", "checkpoint", CheckpointEntry, wanted)
     return Catalogue(gpus, models, checkpoints, load_engines(), load_moe_configs(TOOLKIT_MOE_CONFIGS))
 
 
-def _laid_over(toolkit: Catalogue, folder: Path) -> Catalogue:
+def _laid_over(toolkit: Catalogue, folder: Path, checkpoints: tuple[CheckpointEntry, ...]) -> Catalogue:
     gpus = (entry.gpu() for entry in read_entries(folder / "gpus", "gpu", GpuEntry))
     models = read_entries(folder / "models", "model", Model)
-    checkpoints = read_entries(folder / "checkpoints", "checkpoint", CheckpointEntry)
     engine_files = files_in(folder / "engines", ".toml")
     catalogue = Catalogue(
         _replaced(toolkit.gpus, gpus),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,12 +22,16 @@ LARGEST_NUMBER = 10**15
 """No size, speed or count of a catalogue comes near it."""
 
 
-def read_entries(folder: Path, table: str, kind: type[Entry]) -> tuple[Entry, ...]:
+def read_entries(
+    folder: Path, table: str, kind: type[Entry], wanted: Callable[[str], bool] | None = None
+) -> tuple[Entry, ...]:
     """Every entry of every *.toml in a folder, in the order of file names; () if the folder does not exist.
 
+    wanted: says by a file's name, without the suffix, whether to read it; None for all.
     Raises InputError with the file, the entry and the key that is wrong.
     """
-    return tuple(entry for path in files_in(folder, ".toml") for entry in read_file(path, table, kind))
+    files = (path for path in files_in(folder, ".toml") if wanted is None or wanted(path.stem))
+    return tuple(entry for path in files for entry in read_file(path, table, kind))
 
 
 def read_file(path: Path, table: str, kind: type[Entry]) -> tuple[Entry, ...]:

@@ -7,12 +7,15 @@ against the installed release.
 from __future__ import annotations
 
 import socket
+import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import paramiko.config
 from gevent.pool import Pool
 from pyinfra.api import Config, Inventory, State, arguments
 from pyinfra.api.command import QuoteString, StringCommand
@@ -236,8 +239,19 @@ class _QuickAckSocket:
 # ssh_config and host keys
 
 
+class _MatchExec:
+    """Runs the programs of `Match exec` for paramiko; invoke, its own choice, fails beside gevent."""
+
+    @staticmethod
+    def run(program: str, **_: object) -> SimpleNamespace:
+        """Runs a program of the user's own ssh_config, as ssh does; `ok` says whether it succeeded."""
+        done = subprocess.run(["/bin/sh", "-c", program], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        return SimpleNamespace(ok=done.returncode == 0)
+
+
 def looked_up(file: str | None, hostname: str) -> Mapping[str, str]:
     """What ssh_config says about a host, keys in lower case. Raises OSError, ValueError or SSHException."""
+    paramiko.config.invoke = _MatchExec  # type: ignore[attr-defined]
     config = ssh_client.get_ssh_config(file)
     return dict(config.lookup(hostname)) if config else {}
 

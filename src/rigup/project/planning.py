@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -83,7 +83,7 @@ def plan_project(
     Of hosts that serve together, those that the project leaves out are planned, too, and not returned.
     lock, catalogue: in place of the project's own. prefer: in place of each service's own.
     """
-    catalogue = load_catalogue(project.root) if catalogue is None else catalogue
+    catalogue = _catalogue(project) if catalogue is None else catalogue
     lock = load_lock(project.lock_path) if lock is None else lock
     wanted = {host.name for host in project.hosts}
     groups: dict[str, list[HostEntry]] = {}
@@ -110,6 +110,22 @@ def plan_project(
         for rank, name in enumerate(names):
             found[name] = tuple(plan_of(outcome, first.group, names, rank) for outcome in made[key])
     return tuple(plan for host in project.hosts for plan in found[host.name])
+
+
+def _catalogue(project: Project) -> Catalogue:
+    """The catalogue as far as the project needs it, or the whole where a service names no model of it."""
+    models = {name.lower() for host in project.everyone for name in _model_names(host.data.get("services"))}
+    found = load_catalogue(project.root, models)
+    known = {name.lower() for name in found.models_by_name}
+    return found if models <= known else load_catalogue(project.root)
+
+
+def _model_names(services: Any) -> Iterator[str]:
+    """The models that services name, at any depth; a checkpoint's name for one without a model."""
+    for key, value in services.items() if isinstance(services, dict) else ():
+        if key in ("model", "checkpoint") and value is not None:
+            yield str(value)
+        yield from _model_names(value)
 
 
 def plan_host(host: HostEntry, catalogue: Catalogue, lock: Lock) -> tuple[Plan, ...]:

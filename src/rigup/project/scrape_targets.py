@@ -35,7 +35,11 @@ def _scraped(project: Project, host: HostEntry, plans: tuple[Plan, ...], here: s
     monitoring = None
     if said is not None:
         where = f"{host.origins['monitoring']}: monitoring"
-        rig = plans[0].rig if plans else read_rig(host.data["rig"], host.data_path, load_catalogue(project.root))
+        rig = (
+            plans[0].rig
+            if plans
+            else read_rig(host.data["rig"], host.data_path, load_catalogue(project.root, models=()))
+        )
         monitoring = read_monitoring(said, where, rig, [plan.service for plan in plans])
     address = str(host.data.get("ssh_hostname") or name)
     return ScrapedHost(name, address, host.group, plans, monitoring, here is not None and bare_name(here) == name)

@@ -118,7 +118,7 @@ def _rig(data: Mapping[str, Any], root: Path) -> Rig:
     from rigup.catalogue.catalogue import load_catalogue
     from rigup.planner.inputs.rig_and_services import read_rig
 
-    return read_rig(data["rig"], "rig", load_catalogue(root))
+    return read_rig(data["rig"], "rig", load_catalogue(root, models=()))
 
 
 def _mirrors(said: Any) -> dict[str, str]:

@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 
 from rigup.attention.full import FullAttention
-from rigup.catalogue.catalogue import DATA, Catalogue, load_catalogue
+from rigup.catalogue.catalogue import DATA, Catalogue, file_stem, load_catalogue
+from rigup.catalogue.checkpoint import CheckpointEntry
+from rigup.catalogue.data_files import read_file
 from rigup.catalogue.engine_files import FILES
+from rigup.catalogue.model import Model
 from rigup.errors import InputError
 
 
@@ -283,3 +286,32 @@ def test_an_engine_file_converts_no_value_either(tmp_path: Path) -> None:
         write(tmp_path, "engines/own.toml", re.sub(r"(?m)^driver = .*$", f"driver = {value}", text, count=1))
         with pytest.raises(InputError, match=r"own\.toml: cuda\.[0-9]+\.driver: "):
             load_catalogue(tmp_path)
+
+
+@pytest.mark.parametrize(("folder", "table", "kind", "key"), [
+    ("models", "model", Model, "name"),
+    ("checkpoints", "checkpoint", CheckpointEntry, "model"),
+])  # fmt: skip
+def test_a_model_is_in_the_files_that_its_name_leads_to(folder: str, table: str, kind: type, key: str) -> None:
+    for path in (DATA / folder).glob("*.toml"):
+        for entry in read_file(path, table, kind):
+            stem = file_stem(getattr(entry, key))
+            assert path.stem.startswith(stem) or stem.startswith(path.stem), f"{path.name}: {getattr(entry, key)}"
+
+
+def test_only_the_models_that_are_wanted_are_read(catalogue: Catalogue) -> None:
+    for name in ("MiniMax-M2.5", "minimax-m2.5", "GLM-5.2"):
+        found = load_catalogue(models=[name])
+        known = {model.name.lower(): model for model in found.models}
+        model = catalogue.models_by_name[known[name.lower()].name]
+        assert known[name.lower()] == model
+        assert found.checkpoints_by_model[model.name] == catalogue.checkpoints_by_model[model.name]
+        assert len(found.models) < 6
+        assert (found.gpus, found.engines) == (catalogue.gpus, catalogue.engines)
+
+
+def test_a_fleets_checkpoint_brings_its_model(tmp_path: Path, catalogue: Catalogue) -> None:
+    (tmp_path / "catalogue/checkpoints").mkdir(parents=True)
+    text = (DATA / "checkpoints/gpt_oss_20b.toml").read_text()
+    (tmp_path / "catalogue/checkpoints/mine.toml").write_text(text)
+    assert "gpt-oss-20b" in load_catalogue(tmp_path, models=["SmolLM2-135M-Instruct"]).models_by_name

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import paramiko
+import paramiko.config
 import pyinfra.api.arguments
 import pyinfra.api.facts
 import pyinfra.api.host
@@ -83,6 +83,7 @@ CALLED_BY_NAME: tuple[tuple[ModuleType | type, str], ...] = (
     (CLIENT.SSHClient, "self._ssh_config = config"),
     (CLIENT.SSHClient, "self._host_keys_filename = "),
     (OPERATION, "loop_position"),
+    (paramiko.config, "passed = invoke.run("),
 )
 
 

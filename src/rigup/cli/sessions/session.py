@@ -94,18 +94,14 @@ def _planned(
     contact: Connections,
     service: str | None,
 ) -> Run:
-    import gevent
+    from rigup.connection.startup import between_imports
 
-    from rigup.project.planning import plans_to_apply
+    with between_imports():
+        from rigup.project.planning import plans_to_apply
+        from rigup.project.settings import settings_by_host
+        from rigup.run.runner import Run
 
-    gevent.sleep(0)  # connecting goes on between imports, which take longer than its steps
-    from rigup.project.settings import settings_by_host
-
-    gevent.sleep(0)
-    from rigup.run.runner import Run
-
-    gevent.sleep(0)
-    plans = plans_to_apply(project, service)
+        plans = plans_to_apply(project, service)
     settings = settings_by_host(project, plans, getattr(args, "source", None), bool(getattr(args, "remove", False)))
     if any("gateway" in host.data for host in project.hosts):
         from rigup.project.gateways import with_gateways

@@ -35,7 +35,6 @@ from rigup.operations.primitives.steps import step
 from rigup.operations.primitives.uploads import send_file
 from rigup.plan import Build
 from rigup.settings import CONTROLLER, Builder
-from rigup.sources.archives import fetch_source
 
 # syncing an environment of several gigabytes to a slow disk takes long
 PUBLISH_SECONDS = 1200
@@ -183,6 +182,8 @@ def _source(host: Host, build: Build) -> Path:
         engine=build.engine, version=build.version, address=build.address, sha256=build.sha256, root=build.root
     )
     with _FETCHING.setdefault(build.sha256, RLock()):
+        from rigup.sources.archives import fetch_source  # most runs fetch nothing
+
         return fetch_source(source, cache_folder() / "sources", progress)
 
 

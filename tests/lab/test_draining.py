@@ -5,19 +5,19 @@ The engine is the stand-in, which cuts what it streams on SIGTERM. Words are cou
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
 from tests.lab.fleet import UNIT, Fleet, Run, wait_for
+from tests.lab.readers import Readers, all_whole
 
 pytestmark = pytest.mark.lab
 
 KEY = "a-key-of-the-tests-0123456789"
-STREAMS = 3
 LEASE = "/run/rigup/lease/lease.seen"
 INSTALL = (
     "command -v nft >/dev/null && exit; apt-get update -qq && "
@@ -51,34 +51,6 @@ for connection in (kept, http.client.HTTPConnection(sys.argv[1], 8700, timeout=2
 """
 
 
-class Readers:
-    """Clients on the second machine, which read answers of the service on the first."""
-
-    def __init__(self, fleet: Fleet) -> None:
-        self.fleet, self.pool = fleet, ThreadPoolExecutor(STREAMS)
-        self.address = fleet.host.machine.inner_address
-
-    def begin(self, words: int) -> list[Future[str]]:
-        """Begins as many answers of this many words as there are readers."""
-        request = json.dumps({"stream": True, "max_tokens": words}, separators=(",", ":"))
-        url = f"http://{self.address}:8000/v1/chat/completions"
-        ask = f"curl -sN -H 'Authorization: Bearer {KEY}' -d '{request}' {url}"
-        begun = [self.pool.submit(lambda: self.fleet.hosts[1].machine.ssh(ask).stdout) for _ in range(STREAMS)]
-        wait_for(lambda: self.open() == STREAMS, "all answers to begin")
-        return begun
-
-    def open(self) -> int:
-        """How many connections the service has."""
-        return int(self.fleet.host.tell("ss -Htn state established sport = :8000 | wc -l"))
-
-
-def is_whole(answer: str, words: int) -> bool:
-    """Whether every word and the end are there."""
-    events = [line.removeprefix("data: ") for line in answer.splitlines() if line]
-    said = [json.loads(event)["choices"][0]["delta"]["content"] for event in events[:-1]]
-    return said == [f"word{number} " for number in range(words)] and events[-1] == "[DONE]"
-
-
 @pytest.fixture
 def readers(fleet: Fleet) -> Iterator[Readers]:
     """Readers of a service that the other machine reaches."""
@@ -87,14 +59,14 @@ def readers(fleet: Fleet) -> Iterator[Readers]:
     key.chmod(0o600)
     describe(fleet)
     fleet.apply()
-    made = Readers(fleet)
+    made = Readers(fleet.host, fleet.hosts[1], KEY)
     yield made
     fleet.host.tell(f"systemctl kill --signal=KILL {UNIT} || true")
-    made.pool.shutdown()
+    made.close()
     fleet.host.wipe()
 
 
-def describe(fleet: Fleet, **service: object) -> None:
+def describe(fleet: Fleet, **service: Any) -> None:
     fleet.describe(listen="0.0.0.0", api_key_file="chat.key", **{"drain_timeout": 60, **service})
 
 
@@ -103,8 +75,8 @@ def started(fleet: Fleet) -> str:
     return fleet.host.show("ExecMainStartTimestampMonotonic")
 
 
-def test_an_apply_and_a_rollback_wait_for_what_is_read(readers: Readers) -> None:
-    fleet, words = readers.fleet, 250
+def test_an_apply_and_a_rollback_wait_for_what_is_read(fleet: Fleet, readers: Readers) -> None:
+    words = 250
     before, begun = started(fleet), readers.begin(words)
     describe(fleet, context=4096)
     run = fleet.start("apply", "--yes", "--json")
@@ -113,27 +85,26 @@ def test_an_apply_and_a_rollback_wait_for_what_is_read(readers: Readers) -> None
     wait_for(lambda: fleet.host.tell(f"cat {LEASE}") != beat, "the lease to be renewed")
     assert fleet.host.show("ActiveState") == "ActiveState=deactivating"
     assert started(fleet) == before
-    assert [is_whole(answer.result(), words) for answer in begun] == [True] * STREAMS
+    assert all_whole(begun, words)
     assert run.wait() == 0, run.text
     assert "--ctx-size 4096" in fleet.host.tell(f"cat /etc/systemd/system/{UNIT}")
 
     words = 50
     begun = readers.begin(words)
     fleet.rigup("rollback", "--yes")
-    assert [is_whole(answer.result(), words) for answer in begun] == [True] * STREAMS
+    assert all_whole(begun, words)
     assert "--ctx-size 8192" in fleet.host.tell(f"cat /etc/systemd/system/{UNIT}")
 
 
-def test_a_reboot_waits_for_what_is_read(readers: Readers) -> None:
+def test_a_reboot_waits_for_what_is_read(fleet: Fleet, readers: Readers) -> None:
     words = 60
     begun = readers.begin(words)
-    readers.fleet.host.machine.reboot()
-    assert [is_whole(answer.result(), words) for answer in begun] == [True] * STREAMS
-    wait_for(lambda: readers.fleet.host.machine.ssh(f"systemctl is-active {UNIT}").stdout.strip() == "active", UNIT)
+    fleet.host.machine.reboot()
+    assert all_whole(begun, words)
+    wait_for(lambda: fleet.host.machine.ssh(f"systemctl is-active {UNIT}").stdout.strip() == "active", UNIT)
 
 
-def test_an_apply_waits_no_longer_than_the_service_says(readers: Readers) -> None:
-    fleet = readers.fleet
+def test_an_apply_waits_no_longer_than_the_service_says(fleet: Fleet, readers: Readers) -> None:
     describe(fleet, drain_timeout=2)
     fleet.apply()
     begun, began = readers.begin(600), time.monotonic()
@@ -144,14 +115,14 @@ def test_an_apply_waits_no_longer_than_the_service_says(readers: Readers) -> Non
     assert "drain: connections cut after 2 s: 3" in fleet.host.tell(f"journalctl -o cat -u {UNIT}")
 
 
-def test_ctrl_c_ends_no_answer_and_leaves_the_service_running(readers: Readers) -> None:
-    fleet, words = readers.fleet, 60
+def test_ctrl_c_ends_no_answer_and_leaves_the_service_running(fleet: Fleet, readers: Readers) -> None:
+    words = 60
     begun = readers.begin(words)
     describe(fleet, context=4096)
     run: Run = fleet.start("apply", "--yes")
     wait_for(lambda: fleet.host.show("ActiveState") == "ActiveState=deactivating", "the service to stop")
     run.interrupt()
-    assert [is_whole(answer.result(), words) for answer in begun] == [True] * STREAMS
+    assert all_whole(begun, words)
     assert run.wait() == 130, run.text
     wait_for(lambda: fleet.host.show("ActiveState") == "ActiveState=active", "the service to start")
 

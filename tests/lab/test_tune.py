@@ -25,6 +25,7 @@ from rigup.operations.builds.source import name_of
 from rigup.project.inventory import load_project
 from rigup.project.planning import plan_project
 from tests.lab.fleet import Fleet, Run, wait_for
+from tests.lab.readers import Readers, all_whole
 
 pytestmark = pytest.mark.lab
 
@@ -138,9 +139,12 @@ def tuning(fleet: Fleet) -> Iterator[TuningFleet]:
 
 
 def test_a_faster_kernel_comes_home_with_its_provenance_and_the_service_is_back(tuning: TuningFleet) -> None:
-    before = tuning.started()
+    before, readers = tuning.started(), Readers(tuning.host, tuning.host)
+    begun = readers.begin(100)
     tuning.behave(gain=1.25, noise=0.01)
     run = tuning.tune(expect=0)
+    assert all_whole(begun, 100), "the tuner has cut answers that were being read"
+    readers.close()
 
     (file,) = load_moe_configs(tuning.root / "files/moe_configs")
     assert run.json["kept"] == f"files/moe_configs/{file.path}"

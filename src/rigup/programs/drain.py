@@ -3,12 +3,12 @@
 usage: drain.py UNIT PORT SECONDS    before the engine gets its signal; $MAINPID is the unit's main process
        drain.py UNIT                 after it has ended: the port takes connections again
 
-llama-server cuts what it streams on SIGTERM. vLLM goes on listening while it drains, and gives new requests an empty
-answer; SGLang takes new ones, and may never be done. So the port is closed first. Who connects is refused, as after the
-stop. On a connection that exists, the next request is refused as well: a packet that begins with GET or POST can only
-be that, because a client sends nothing while it reads an answer. A refused request was never seen by the engine, so it
-can be sent elsewhere. Engines close a connection without a request after 5 s: cpp-httplib, and uvicorn as vLLM and
-SGLang configure it. A connection that is left is therefore one with a request in flight.
+On SIGTERM, llama-server cuts what it streams, without an error. vLLM goes on listening while it drains, and gives new
+requests an empty answer; SGLang takes new ones, and may never be done. So the port is closed first. A new connection is
+refused, as after the stop. On a connection that exists, the next request is refused as well: a packet that begins with
+GET or POST can only be that, because a client sends nothing while it reads an answer. A refused request was never seen
+by the engine, so it can be sent elsewhere. Engines close a connection without a request after 5 s: cpp-httplib, and
+uvicorn as vLLM and SGLang configure it. A connection that is left is therefore one with a request in flight.
 
 Without nft new requests are still answered, and this ends at the first moment without connections.
 After SECONDS the unit's main process is killed, since llama-server would wait for its clients without answering them.

@@ -11,8 +11,9 @@ import re
 import pytest
 
 from rigup.lab.gpus.simulated import SimulatedGpus
-from tests.lab.fleet import wait_for
+from tests.lab.fleet import UNIT, wait_for
 from tests.lab.gpu_fleet import NEW, OLD, OTHER_BRANCH, TOO_OLD, GpuFleet, error, steps
+from tests.lab.readers import Readers, all_whole
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
@@ -99,8 +100,13 @@ def test_idle_cards_get_the_new_modules_without_a_reboot(fleet: GpuFleet) -> Non
     weights, boot = fleet.weights(), fleet.boots()
     shown = steps(fleet.rigup("diff", "--json", expect=1))
     assert shown[0] == f"load driver {NEW}: the kernel runs {OLD}; reboots where it must"
+    readers = Readers(fleet.host, fleet.host)
+    begun = readers.begin(250)
     fleet.apply()
 
+    assert all_whole(begun, 250), "the modules were exchanged under answers that were being read"
+    assert "drain: connections left: 3" in fleet.host.tell(f"journalctl -o cat -u {UNIT}")
+    readers.close()
     assert fleet.boots() == boot
     assert fleet.loaded() == NEW and set(fleet.installed().values()) == {NEW}
     assert fleet.limits() == {"280.00"}

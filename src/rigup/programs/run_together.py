@@ -1,6 +1,6 @@
 """Runs on each host of a service that spans several hosts: its engine runs only while all the others do.
 
-usage: run_together.py RANK ADDRESSES PORT [ADDRESS:PORT...] -- WORD...
+usage: run_together.py RANK ADDRESSES PORT [drain=PORT:SECONDS] [ADDRESS:PORT...] -- WORD...
 
 ADDRESSES: of all hosts by rank, separated by commas. RANK 0, the head, listens at its own address; the others connect
 to it, each from its own. The head's engine starts once the other hosts' engines listen at the further ADDRESS:PORTs; if
@@ -10,6 +10,9 @@ An engine that loses a peer may hang forever, and a restarted engine cannot join
 head waits until all hosts have joined, and has every host start its engine at once. When a host is lost (its engine has
 ended, or it sent nothing for SILENCE seconds), every host ends its engine and they gather again. An engine that ends by
 itself ends this program with status 1, so that systemd starts it again. Unknown connections are closed.
+
+A host that systemd stops says so to the head, and keeps its engine until the head is done with the requests in flight:
+until no connection leads to the API's PORT, for SECONDS at most.
 Python 3.10 standard library only.
 """
 
@@ -25,6 +28,12 @@ import sys
 import time
 from typing import NoReturn
 
+if __package__:
+    from rigup.programs.drain import connections
+else:
+    sys.dont_write_bytecode = True
+    from drain import connections  # type: ignore[import-not-found, no-redef]
+
 SILENCE = 10.0
 BEAT = 1.0
 END_SECONDS = 10.0
@@ -34,7 +43,8 @@ MOST_SAID = 4096
 """Maximum bytes that a peer or a stranger may send in one beat."""
 MOST_RANK = 6
 HELLO = b"rigup"
-START, HERE = b"S", b"."
+DRAIN = "drain="
+START, HERE, LEAVES = b"S", b".", b"L"
 
 Address = tuple[str, int]
 
@@ -42,6 +52,24 @@ Address = tuple[str, int]
 def log(text: str) -> None:
     """Prints a line to the journal."""
     print(f"run_together: {text}", file=sys.stderr, flush=True)
+
+
+class Drain:
+    """How long requests in flight are waited for. port: of the API; 0 if nothing is waited for."""
+
+    def __init__(self, port: int = 0, seconds: float = 0.0) -> None:
+        self.port, self.seconds, self.deadline = port, seconds, 0.0
+
+    def begin(self) -> None:
+        """Starts the time, unless it is running."""
+        self.deadline = self.deadline or time.monotonic() + self.seconds
+
+    @property
+    def over(self) -> bool:
+        return time.monotonic() >= self.deadline
+
+    def end(self) -> None:
+        self.deadline = 0.0
 
 
 class EngineProcess:
@@ -134,15 +162,24 @@ def address_of(text: str) -> Address:
     return host.strip("[]"), int(port)
 
 
+def drain_of(text: str) -> Drain:
+    """Parses "drain=8000:120"."""
+    port, _, seconds = text.removeprefix(DRAIN).partition(":")
+    return Drain(int(port), float(seconds))
+
+
 class Head:
     """Rank 0: the other hosts connect to it. peers: by rank."""
 
-    def __init__(self, addresses: list[str], port: int, after: list[Address], engine: EngineProcess) -> None:
+    def __init__(
+        self, addresses: list[str], port: int, after: list[Address], engine: EngineProcess, drain: Drain
+    ) -> None:
         self.addresses, self.others = addresses, set(range(1, len(addresses)))
         self.engine, self.after, self.start_sent, self.start_sent_at = engine, after, False, 0.0
         family = socket.AF_INET6 if ":" in addresses[0] else socket.AF_INET
         self.listener = socket.create_server((addresses[0], port), family=family, backlog=16)
         self.listener.setblocking(False)
+        self.drain, self.leaving = drain, set[int]()
         self.newcomers: list[NodeConnection] = []
         self.peers: dict[int, NodeConnection] = {}
         self.last_beat = 0.0
@@ -156,6 +193,7 @@ class Head:
             for peer in known:
                 peer.read()
             self._admit()
+            self._let_leave()
             self._beat()
             self.engine.check()
             self._drop([rank for rank, peer in self.peers.items() if peer.lost])
@@ -204,6 +242,16 @@ class Head:
         except OSError:
             return False
 
+    def _let_leave(self) -> None:
+        """Drops hosts that are about to stop once no request is in flight, or their time is over."""
+        leaving = {rank for rank, peer in self.peers.items() if LEAVES in peer.got}
+        if new := leaving - self.leaving:
+            log(f"host {', '.join(map(str, sorted(new)))} is about to stop; waiting for the requests in flight")
+            self.drain.begin()
+            self.leaving |= new
+        if self.leaving and (self.drain.over or not connections(self.drain.port)):
+            self._drop(sorted(self.leaving & self.peers.keys()))
+
     def _beat(self) -> None:
         if time.monotonic() - self.last_beat >= BEAT:
             self.last_beat = time.monotonic()
@@ -220,6 +268,8 @@ class Head:
             self.peers.pop(rank).connection.close()
         self.engine.end()
         self.start_sent = False
+        self.leaving.clear()
+        self.drain.end()
         self._report_missing()
 
     def _report_missing(self) -> None:
@@ -229,8 +279,9 @@ class Head:
 class WorkerConnection:
     """Any other rank: connected to the head, or trying to connect."""
 
-    def __init__(self, rank: int, own: str, address: Address, engine: EngineProcess) -> None:
-        self.rank, self.own, self.address, self.engine = rank, own, address, engine
+    def __init__(self, rank: int, own: str, address: Address, engine: EngineProcess, drain: Drain) -> None:
+        self.rank, self.own, self.address, self.engine, self.drain = rank, own, address, engine, drain
+        self.stops = False
 
     def run(self) -> NoReturn:
         log(f"waiting for host 0 at {self.address[0]}, port {self.address[1]}")
@@ -243,27 +294,39 @@ class WorkerConnection:
                 continue
             with connection:
                 self._stay(NodeConnection(connection))
-            log("host 0 is lost")
             self.engine.end()
+            if self.stops:
+                sys.exit(0)
+            log("host 0 is lost")
             log(f"waiting for host 0 at {self.address[0]}, port {self.address[1]}")
 
     def _stay(self, head: NodeConnection) -> None:
-        """Stays connected until the head is lost."""
-        while not head.lost:
+        """Stays connected until the head is lost, or has let this host stop."""
+        while not head.lost and not (self.stops and self.drain.over):
             wait_for([head.connection])
             head.read()
             if START in head.got and self.engine.process is None and not head.closed:
                 log("all hosts joined; starting the engine")
                 self.engine.start()
             head.got = b""
-            head.send(HERE)
+            head.send(LEAVES if self.stops else HERE)
             self.engine.check()
+
+    def stop(self) -> None:
+        """Ends this program, once the head is done with the requests in flight if this host serves them."""
+        if self.drain.port and self.engine.process is not None and not self.stops:
+            self.stops = True
+            self.drain.begin()
+            return
+        self.engine.end()
+        sys.exit(0)
 
 
 def main() -> NoReturn:
     """Runs until the engine ends by itself, or systemd stops it."""
     at = sys.argv.index("--")
     rank, listed, port, *after = sys.argv[1:at]
+    drain = drain_of(after.pop(0)) if after and after[0].startswith(DRAIN) else Drain()
     addresses, engine = listed.split(","), EngineProcess(sys.argv[at + 1 :])
 
     def stop(number: int, frame: object) -> None:
@@ -272,8 +335,10 @@ def main() -> NoReturn:
 
     signal.signal(signal.SIGTERM, stop)
     if int(rank) == 0:
-        Head(addresses, int(port), [address_of(text) for text in after], engine).run()
-    WorkerConnection(int(rank), addresses[int(rank)], (addresses[0], int(port)), engine).run()
+        Head(addresses, int(port), [address_of(text) for text in after], engine, drain).run()
+    worker = WorkerConnection(int(rank), addresses[int(rank)], (addresses[0], int(port)), engine, drain)
+    signal.signal(signal.SIGTERM, lambda number, frame: worker.stop())
+    worker.run()
 
 
 if __name__ == "__main__":

@@ -27,5 +27,8 @@ def stop_lines(plan: BoundPlan) -> tuple[str, ...]:
 
 
 def stop_seconds(plan: BoundPlan) -> int:
-    """`TimeoutStopSec`: systemd counts it for ExecStop, and again for the engine after its signal."""
-    return END_SECONDS + (plan.service.drain_timeout if drains(plan) else 0)
+    """`TimeoutStopSec`: systemd counts it for ExecStop, and again for the engine after its signal.
+
+    The other hosts of a node group wait for the head's requests (see programs/run_together.py).
+    """
+    return END_SECONDS + plan.service.drain_timeout

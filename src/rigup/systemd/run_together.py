@@ -25,8 +25,10 @@ def watched(plan: BoundPlan, words: tuple[str, ...]) -> tuple[str, ...]:
     listened = [port for port in plan.peer_ports if port.purpose == "rpc" and plan.rank in port.callers]
     addresses = [node.address or address_of(rank) for rank, node in enumerate(plan.nodes)]
     places = [_place(addresses[port.rank], port.port) for port in listened]
-    program = ("/usr/bin/python3", "-IS", f"{PROGRAMS}/{PROGRAM}")
-    return (*program, str(plan.rank), ",".join(addresses), str(watch.port), *places, "--", *words)
+    program = ("/usr/bin/python3", "-EsS", f"{PROGRAMS}/{PROGRAM}")
+    service = plan.service
+    drain = (f"drain={service.port}:{service.drain_timeout}",) if service.drain_timeout else ()
+    return (*program, str(plan.rank), ",".join(addresses), str(watch.port), *drain, *places, "--", *words)
 
 
 def _place(address: str, port: int) -> str:

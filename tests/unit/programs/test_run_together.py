@@ -227,3 +227,43 @@ def test_strangers_who_flood_drip_or_crowd_keep_nobody_away(hosts: Hosts) -> Non
     assert hosts.running[0].poll() is None
     status = Path(f"/proc/{hosts.running[0].pid}/status").read_text()
     assert int(status.partition("VmHWM:")[2].split()[0]) < 64 << 10
+
+
+def drain_of(listener: socket.socket, seconds: float) -> str:
+    return f"drain={listener.getsockname()[1]}:{seconds}"
+
+
+def test_a_host_that_stops_keeps_its_engine_until_no_request_is_in_flight(hosts: Hosts) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as api, socket.create_connection(api.getsockname()) as client:
+        for rank in range(3):
+            hosts.start(rank, after=(drain_of(api, 60),))
+        wait_for(lambda: hosts.all_started(1))
+        served, _ = api.accept()
+        hosts.running[1].terminate()
+        wait_for(lambda: "host 1 is about to stop; waiting for the requests in flight" in hosts.said(0))
+        time.sleep(0.5)
+        assert all(hosts.runs(rank) for rank in range(3))
+        served.close()
+        client.close()
+        assert hosts.running[1].wait(15) == 0
+    wait_for(lambda: not any(hosts.runs(rank) for rank in range(3)))
+    assert hosts.running[0].poll() is None and hosts.running[2].poll() is None
+    hosts.start(1, after=("drain=1:60",))
+    wait_for(lambda: hosts.all_started(2))
+
+
+def test_a_host_that_stops_waits_no_longer_than_it_may(hosts: Hosts) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as api, socket.create_connection(api.getsockname()):
+        for rank in range(3):
+            hosts.start(rank, after=(drain_of(api, 0.5),))
+        wait_for(lambda: hosts.all_started(1))
+        hosts.running[2].terminate()
+        assert hosts.running[2].wait(15) == 0
+        wait_for(lambda: not any(hosts.runs(rank) for rank in range(3)))
+
+
+def test_a_host_that_waits_for_the_others_stops_at_once(hosts: Hosts) -> None:
+    process = hosts.start(1, after=("drain=1:60",))
+    wait_for(lambda: hosts.said(1))
+    process.terminate()
+    assert process.wait(15) == 0

@@ -14,7 +14,8 @@ from tests.nodes import unbound
 
 WATCH = PeerPort(rank=0, port=28000, purpose="watch", callers=(1, 2))
 RPC = tuple(PeerPort(rank=rank, port=18000, purpose="rpc", callers=(0,)) for rank in (1, 2))
-PROGRAM = ("/usr/bin/python3", "-IS", "/opt/rigup/programs/run_together.py")
+PROGRAM = ("/usr/bin/python3", "-EsS", "/opt/rigup/programs/run_together.py")
+DRAINED = ("drain=8000:120", "--", "x")
 
 
 def plan(
@@ -38,22 +39,30 @@ def plan(
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        pytest.param(plan(), (*PROGRAM, "0", "a,b,c", "28000", "--", "x"), id="the head"),
-        pytest.param(plan(2), (*PROGRAM, "2", "a,b,c", "28000", "--", "x"), id="another host: where the head is"),
+        pytest.param(plan(), (*PROGRAM, "0", "a,b,c", "28000", *DRAINED), id="the head"),
+        pytest.param(
+            plan(2),
+            (*PROGRAM, "2", "a,b,c", "28000", "drain=8000:120", "--", "x"),
+            id="another host: where the head is",
+        ),
         pytest.param(
             plan(0, (*RPC, WATCH)),
-            (*PROGRAM, "0", "a,b,c", "28000", "b:18000", "c:18000", "--", "x"),
+            (*PROGRAM, "0", "a,b,c", "28000", "drain=8000:120", "b:18000", "c:18000", "--", "x"),
             id="a head that connects to the engines of the others",
         ),
-        pytest.param(plan(1, (*RPC, WATCH)), (*PROGRAM, "1", "a,b,c", "28000", "--", "x"), id="and one of those"),
+        pytest.param(
+            plan(1, (*RPC, WATCH)),
+            (*PROGRAM, "1", "a,b,c", "28000", "drain=8000:120", "--", "x"),
+            id="and one of those",
+        ),
         pytest.param(
             plan(addresses=("fd00::1", "fd00::2", "fd00::3")),
-            (*PROGRAM, "0", "fd00::1,fd00::2,fd00::3", "28000", "--", "x"),
+            (*PROGRAM, "0", "fd00::1,fd00::2,fd00::3", "28000", "drain=8000:120", "--", "x"),
             id="IPv6",
         ),
         pytest.param(
             plan(addresses=("", "", "")),
-            (*PROGRAM, "0", "{node0.address},{node1.address},{node2.address}", "28000", "--", "x"),
+            (*PROGRAM, "0", "{node0.address},{node1.address},{node2.address}", "28000", "drain=8000:120", "--", "x"),
             id="not yet probed",
         ),
         pytest.param(plan(ports=()), ("x",), id="nothing watches, as where Ray does"),
@@ -68,7 +77,7 @@ def test_a_unit_of_one_host_of_several_never_gives_up() -> None:
     assert {"Restart=always", "StartLimitIntervalSec=0"} <= set(lines)
     (start,) = [line for line in lines if line.startswith("ExecStart=")]
     words = [word.strip('"') for word in start.removeprefix("ExecStart=").split()]
-    assert words == [*PROGRAM, "1", "a,b,c", "28000", "--", "/opt/rigup/builds/b/bin/vllm", "serve"]
+    assert words == [*PROGRAM, "1", "a,b,c", "28000", "drain=8000:120", "--", "/opt/rigup/builds/b/bin/vllm", "serve"]
 
 
 def test_a_unit_of_a_host_alone_is_as_ever() -> None:

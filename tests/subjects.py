@@ -124,12 +124,14 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
     ),
     "the benchmark's client": ("benchmarks", "src/rigup/programs", "src/rigup/operations/service"),
     "the pages": (
+        "src/rigup/cli/fit/page.py",
         "src/rigup/cli/page",
         "src/rigup/bench/store.py",
         "tests/lab/gpu_fleet.py",
         "tests/slow/chromium.py",
         "tests/unit/cli/page/page_content.py",
         "tests/unit/cli/page/test_document.py",
+        "tests/unit/cli/test_fit_page.py",
         *_MACHINES,
     ),
     "monitoring": (

@@ -21,6 +21,7 @@ from tests.lab.gpu_fleet import NEW, RIG, GpuFleet
 from tests.slow.chromium import Browser, browser, installed
 from tests.unit.cli.page.page_content import results
 from tests.unit.cli.page.test_document import FLEETS
+from tests.unit.cli.test_fit_page import page as fit_page
 
 pytestmark = [pytest.mark.slow, pytest.mark.rests_on("the pages")]
 
@@ -94,6 +95,13 @@ def test_a_page_of_any_fleet_is_sound(name: str, width: int, tab: Browser, tmp_p
     page.write_text(fleet_page(FLEETS[name]()))
     sound(tab, page, width)
     assert tab.value("document.querySelectorAll('script').length") == 0
+
+
+@pytest.mark.parametrize("width", WIDTHS.values(), ids=WIDTHS)
+def test_a_page_of_what_fits_is_sound(width: int, tab: Browser, tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    path.write_text(fit_page())
+    sound(tab, path, width)
 
 
 def test_the_colours_are_those_of_the_readers_scheme(tab: Browser, tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ from rigup.service import Preference
 if TYPE_CHECKING:
     from rigup.catalogue.catalogue import Catalogue
     from rigup.catalogue.model import Model
+    from rigup.cli.fit.page import FitTable
+    from rigup.cli.page.content import Origin
     from rigup.lock import Lock
     from rigup.project.fit_table import Wanted
     from rigup.project.inventory import Project
@@ -27,6 +29,7 @@ examples:
   rigup fit "4x RTX 3090" --host-memory 128   list what this rig can serve, with 128 GiB of host memory
   rigup fit "1x RTX 5090" --min-context 100000 --sort speed
   rigup fit --model GLM-5.2                   list how many of each known GPU serve it
+  rigup fit "4x RTX 3090" --html fit.html     also write the table as one page to pass around
 
 exit codes: 0 something fits, 1 nothing fits, 2 usage error, 130 cancelled
 """
@@ -60,6 +63,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--all", action="store_true", help="also list what does not fit, with the reason")
     hosts.add_limit(parser)
+    parser.add_argument(
+        "--html", metavar="FILE", help="also write the tables as one page to FILE (- for standard output)"
+    )
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
@@ -71,17 +77,52 @@ def run(args: argparse.Namespace) -> int:
 
     names_rig = args.rig is not None and not _is_path(args.rig)
     _check_numbers(args, names_rig)
+    _check_page(args)
     project = _project(args, names_rig)
     catalogue, lock = load_catalogue(project.root), load_lock(project.lock_path)
     rigs = _rigs(args, names_rig, project, catalogue)
     wanted = Wanted(args.min_context, args.min_speed, args.commercial)
+    origin = None if args.html is None else _origin(project, args.limit)
     if args.model is None:
-        return _show_rigs(args, rigs, wanted, catalogue, lock)
-    return _show_model(args, _model(args.model, catalogue), rigs, wanted, catalogue, lock)
+        return _show_rigs(args, rigs, wanted, catalogue, lock, origin)
+    return _show_model(args, _model(args.model, catalogue), rigs, wanted, catalogue, lock, origin)
+
+
+def _origin(project: Project, limit: str | None) -> Origin:
+    from rigup.cli.page.origin import origin_of
+
+    return origin_of(project, limit)
+
+
+def _check_page(args: argparse.Namespace) -> None:
+    """Raises InputError for a page that could not be written, before anything is planned."""
+    if args.html is None:
+        return
+    from rigup.cli.page.writing import STANDARD_OUTPUT, check_writable
+
+    if args.json and args.html == STANDARD_OUTPUT:
+        raise InputError("--html - and --json: both would go to standard output", "name a file for the page")
+    check_writable(args.html, "--html")
+
+
+def _write_page(
+    args: argparse.Namespace, title: str, origin: Origin, tables: list[FitTable], about: tuple[str, ...] = ()
+) -> None:
+    from rigup.cli.fit.page import fit_page
+    from rigup.cli.page.writing import STANDARD_OUTPUT, write_page
+
+    write_page(args.html, fit_page(title, origin, tables, about), "--html")
+    if args.html != STANDARD_OUTPUT:
+        print(f"{args.html}: written", file=sys.stderr)
 
 
 def _show_rigs(
-    args: argparse.Namespace, rigs: list[tuple[str, Rig]], wanted: Wanted, catalogue: Catalogue, lock: Lock
+    args: argparse.Namespace,
+    rigs: list[tuple[str, Rig]],
+    wanted: Wanted,
+    catalogue: Catalogue,
+    lock: Lock,
+    origin: Origin | None,
 ) -> int:
     from rigup.cli.output import fit
     from rigup.project.fit_table import fits_of, in_order
@@ -93,10 +134,15 @@ def _show_rigs(
     if args.json:
         json.dump(fit.rigs_as_json(tables, wanted, args.all), sys.stdout, indent=1)
         print()
-    else:
+    elif args.html != "-":
         from rigup.cli.output.console import Console
 
         fit.show_rigs(tables, wanted, Console(highlight=False), args.all)
+    if origin is not None:
+        from rigup.cli.fit.page import rig_tables
+
+        what = tables[0][1].text if len(tables) == 1 else f"{len(tables)} rigs"
+        _write_page(args, f"Models for {what}", origin, rig_tables(tables, wanted))
     return 0 if any(wanted.accepts(entry) for _, _, fits in tables for entry in fits) else 1
 
 
@@ -107,6 +153,7 @@ def _show_model(
     wanted: Wanted,
     catalogue: Catalogue,
     lock: Lock,
+    origin: Origin | None,
 ) -> int:
     from rigup.cli.output import fit
     from rigup.project.fit_table import fit_of, in_order, least_to_buy, smallest_of
@@ -117,10 +164,15 @@ def _show_model(
     if args.json:
         json.dump(fit.model_as_json(model, named, found, wanted), sys.stdout, indent=1)
         print()
-    else:
+    elif args.html != "-":
         from rigup.cli.output.console import Console
 
         fit.show_model(model, named, found, wanted, Console(highlight=False), args.all)
+    if origin is not None:
+        from rigup.cli.fit.page import model_about, model_tables
+
+        tables = model_tables(named, found, wanted)
+        _write_page(args, f"Rigs for {model.name}", origin, tables, model_about(model))
     return 0 if any(wanted.accepts(entry) for entry in (*found, *(entry for _, entry in named))) else 1
 
 

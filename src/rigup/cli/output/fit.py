@@ -27,7 +27,7 @@ def show_rigs(tables: Sequence[tuple[str, Rig, list[Fit]]], wanted: Wanted, cons
     for index, (groups, rig, fits) in enumerate(tables):
         if index:
             console.print()
-        _print_wrapped(f"{groups}: {_rig_text(rig)}" if groups else _rig_text(rig), console, "bold")
+        _print_wrapped(f"{groups}: {rig_text(rig)}" if groups else rig_text(rig), console, "bold")
         listed = [fit for fit in fits if wanted.accepts(fit)]
         if listed:
             console.print()
@@ -54,11 +54,11 @@ def show_model(
 
     named: groups and the model on their rig. found: the model on the smallest rig of each GPU, or on the largest.
     """
-    console.print(Text(f"{model.name}: {_license(model)}", "bold"))
+    console.print(Text(f"{model.name}: {license_text(model)}", "bold"))
     for line in _about(model):
         _print_wrapped(line, console)
-    own = [(name or _rig_text(fit.rig), fit) for name, fit in named]
-    for head, pairs in (("rig", own), ("the least of each GPU", [(_gpus_text(fit.rig), fit) for fit in found])):
+    own = [(name or rig_text(fit.rig), fit) for name, fit in named]
+    for head, pairs in (("rig", own), ("the least of each GPU", [(gpus_text(fit.rig), fit) for fit in found])):
         if not pairs:
             continue
         console.print()
@@ -139,7 +139,7 @@ def _row(fit: Fit) -> dict[str, Any]:
 
 def _show_table(head: str, pairs: Sequence[tuple[str, Fit]], console: Console) -> None:
     """Prints one line for each pair of name and fit; a name too long for its column gets a line of its own."""
-    rows = [_cells(fit) for _, fit in pairs]
+    rows = [cells(fit) for _, fit in pairs]
     widths = [max(len(row[column]) for row in (_HEADS, *rows)) for column in range(len(_HEADS))]
     rest = sum(widths) + len(widths)
     first = min(max(len(head), *(len(name) for name, _ in pairs)), max(len(head), console.width - rest))
@@ -153,7 +153,8 @@ def _show_table(head: str, pairs: Sequence[tuple[str, Fit]], console: Console) -
         console.print(Text(ON_HOST), soft_wrap=True)
 
 
-def _cells(fit: Fit) -> tuple[str, ...]:
+def cells(fit: Fit) -> tuple[str, ...]:
+    """Level, quantisation, engine, spread, context and estimated speed of a model that fits, as text."""
     assert fit.decision is not None and fit.quality is not None
     candidate = fit.decision.candidate
     return (
@@ -205,7 +206,8 @@ def _count(listed: int, lacking: int, models: int, unlicensed: int, everything: 
     return ", ".join(parts)
 
 
-def _license(model: Model) -> str:
+def license_text(model: Model) -> str:
+    """The license of a model and whether it allows commercial use."""
     uses = {True: "", False: ", not for commercial use", None: ", commercial use not known"}[model.commercial]
     return model.license + uses if model.license else "license not known"
 
@@ -219,11 +221,12 @@ def _about(model: Model) -> Iterator[str]:
     yield from filter(None, (model.license_note, *model.notes))
 
 
-def _rig_text(rig: Rig) -> str:
+def rig_text(rig: Rig) -> str:
+    """A rig in a headline."""
     return rig.text if rig.hosts_per_service == 1 else f"{rig.hosts_per_service} hosts, each {rig.text}"
 
 
-def _gpus_text(rig: Rig) -> str:
+def gpus_text(rig: Rig) -> str:
     """ "4x RTX 3090"; of GPUs on hosts of their own "2x GB10 (2 hosts)"."""
     counts = Counter(short_name(gpu.name) for gpu in rig.gpus)
     hosts = rig.hosts_per_service

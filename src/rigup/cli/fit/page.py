@@ -1,0 +1,140 @@
+"""`rigup fit --html`: the tables as one page to pass around, with the style of the pages about fleets. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rigup.catalogue.model import Model
+from rigup.cli.output.fit import ON_HOST, cells, gpus_text, license_text, rig_text
+from rigup.cli.page.content import Origin
+from rigup.cli.page.document import document
+from rigup.cli.page.markup import Child, Markup, anchors, element
+from rigup.cli.page.widgets import scrolled, table, tag
+from rigup.project.fit_table import Fit, Wanted
+from rigup.rig import Rig
+
+# by level of quality: kind and sign of its tag
+LOOKS = {"lossless": ("good", "✓"), "near": ("good", "✓"), "good": ("plain", "·"), "degraded": ("warn", "!")}
+HEADS = (
+    ("Quality", ""),
+    ("Engine", "wide"),
+    ("Spread", "wide"),
+    ("Context", "figure"),
+    ("tokens/s", "figure"),
+    ("License", "wide"),
+)
+ABOUT = (
+    "Planned offline by rigup fit, each model as it is served best. tokens/s: estimated decode speed of one request. "
+    "Quality: the level of the quantisation against the model as it was published."
+)
+
+
+@dataclass(frozen=True)
+class FitRow:
+    """One line of a table. name: of the model or the rig. checkpoint: which one, "org/name Q4_K_M"."""
+
+    name: str
+    checkpoint: str
+    quality: str
+    engine: str
+    spread: str
+    context: str
+    speed: str
+    license: str
+
+
+@dataclass(frozen=True)
+class FitTable:
+    """A table under a title. lacking: what is not in it, each with the reason. of: how many were looked at."""
+
+    title: str
+    head: str
+    rows: tuple[FitRow, ...]
+    lacking: tuple[tuple[str, str], ...]
+
+    @property
+    def of(self) -> int:
+        """How many were looked at."""
+        return len(self.rows) + len(self.lacking)
+
+
+def rig_tables(found: Sequence[tuple[str, Rig, Sequence[Fit]]], wanted: Wanted) -> list[FitTable]:
+    """A table of models for each rig. found: groups, rig, and its models in order."""
+    return [
+        _table(f"{groups}: {rig_text(rig)}" if groups else rig_text(rig), "Model", _by_model(fits), wanted)
+        for groups, rig, fits in found
+    ]
+
+
+def model_tables(named: Sequence[tuple[str, Fit]], found: Sequence[Fit], wanted: Wanted) -> list[FitTable]:
+    """The rigs of an inventory that serve a model, and the least of each GPU that does."""
+    own = [(name or rig_text(fit.rig), fit) for name, fit in named]
+    least = [(gpus_text(fit.rig), fit) for fit in found]
+    return [
+        _table(title, "Rig", pairs, wanted)
+        for title, pairs in (("These rigs", own), ("The least of each GPU", least))
+        if pairs
+    ]
+
+
+def fit_page(title: str, origin: Origin, tables: Sequence[FitTable], about: Sequence[str] = ()) -> str:
+    """The page. about: what else is to be said first."""
+    where = anchors((one.title for one in tables), "rig")
+    first = [element("p", line) for line in (*about, ABOUT)]
+    return document(title, origin, [first, [_section(one, where[one.title]) for one in tables]])
+
+
+def model_about(model: Model) -> tuple[str, ...]:
+    """What to say of a model before its rigs."""
+    return (f"License: {license_text(model)}",)
+
+
+def _by_model(fits: Sequence[Fit]) -> list[tuple[str, Fit]]:
+    return [(fit.model.name, fit) for fit in fits]
+
+
+def _table(title: str, head: str, pairs: Sequence[tuple[str, Fit]], wanted: Wanted) -> FitTable:
+    listed = tuple(_row(name, fit) for name, fit in pairs if wanted.accepts(fit))
+    other = tuple((name, fit.reason or "fits, but not as asked for") for name, fit in pairs if not wanted.accepts(fit))
+    return FitTable(title, head, listed, other)
+
+
+def _row(name: str, fit: Fit) -> FitRow:
+    assert fit.decision is not None
+    quality, _, engine, spread, context, speed = cells(fit)
+    label = fit.decision.candidate.checkpoint.label
+    return FitRow(name, label, quality, engine, spread, context, speed, license_text(fit.model))
+
+
+def _section(one: FitTable, anchor: str) -> Markup:
+    parts: list[Child] = [element("h2", one.title, id=anchor)]
+    parts += [_listed(one)] if one.rows else [element("p", "Nothing fits.")]
+    if any("*" in row.spread for row in one.rows):
+        parts.append(element("p", ON_HOST, class_="about"))
+    if one.lacking:
+        words = f"{len(one.lacking)} of {one.of} not listed"
+        reasons = table((one.head, "Why"), one.lacking, words)
+        parts.append(element("details", element("summary", words), reasons, class_="folded"))
+    return element("section", parts, aria_labelledby=anchor)
+
+
+def _listed(one: FitTable) -> Markup:
+    heads = [(one.head, ""), *HEADS]
+    head = element("tr", [element("th", text, scope="col", class_=look or None) for text, look in heads])
+    drawn = element(
+        "table",
+        element("caption", one.title, class_="aside"),
+        element("thead", head),
+        element("tbody", [_line(row) for row in one.rows]),
+        class_="overview fits",
+    )
+    return scrolled(drawn, one.title)
+
+
+def _line(row: FitRow) -> Markup:
+    kind, sign = LOOKS.get(row.quality, ("plain", "·"))
+    values = (tag(row.quality, kind, sign), row.engine, row.spread, row.context, row.speed, row.license)
+    named = element("th", row.name, element("span", row.checkpoint, class_="hint"), scope="row")
+    looks = [element("td", value, class_=look or None) for value, (_, look) in zip(values, HEADS, strict=True)]
+    return element("tr", named, looks)

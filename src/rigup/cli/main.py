@@ -17,6 +17,7 @@ from rigup.cli.output.error import show_error
 from rigup.cli.output.printable_streams import printable_streams
 from rigup.cli.output.streams import open_missing_streams, steady
 from rigup.cli.output.typed_words import check_words
+from rigup.cli.output.usage import Parser
 from rigup.cli.sessions.session import pop_sudo_password
 from rigup.errors import InputError, RigupError
 
@@ -58,16 +59,15 @@ exit codes: 0 success, 1 refused, different or failed, 2 usage error or no host 
 """
 
 
-def build_parser(wanted: str | None = None) -> argparse.ArgumentParser:
+def build_parser(wanted: str | None = None) -> Parser:
     """Builds the argument parser. A verb's module is imported for its arguments only; `run` imports the rest.
 
     wanted: the only verb whose arguments are needed; None for all.
     """
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="rigup",
         description="Plans what a multi-GPU host can serve, pins every input, and sets the host up over SSH.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"rigup {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
@@ -78,7 +78,6 @@ def build_parser(wanted: str | None = None) -> argparse.ArgumentParser:
             help=purpose,
             description=purpose[0].upper() + purpose[1:] + ".",
             epilog=getattr(module, "EPILOG", None),
-            formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         if module:
             module.add_arguments(sub)
@@ -107,6 +106,9 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace | int:
     """The arguments, or the exit code if one of them was refused."""
     try:
         check_words(words)
+        if not words:
+            build_parser().print_help()
+            return 0
         args = build_parser(next((word for word in words if word in VERBS), None)).parse_args(words)
     except InputError as error:
         show_error(error, as_json="--json" in words)

@@ -41,7 +41,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "add",
         help="write the model and the checkpoint of a repository, folder or GGUF file into catalogue/",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add.add_argument("checkpoint", metavar="REPO[:QUANT]|FOLDER|FILE.gguf|ollama:NAME", help="read this checkpoint")
     add.add_argument("--model", metavar="NAME", help="name the model (default: from the repository's name)")

@@ -113,7 +113,7 @@ def _find_inventory(path: str | None) -> Path:
         if len(there) == 1:
             return there[0]
         if not there:
-            raise InputError(f"{folder}/: no inventory found", "name one: rigup plan INVENTORY")
+            raise InputError(f"{folder}/: no inventory found", "describe the first host: rigup init USER@HOST")
         raise InputError(f"{folder}/: more than one inventory ({listed})", "name one: rigup plan INVENTORY")
     found = Path(path)
     if is_absent(found):

@@ -35,19 +35,29 @@ def test_help_has_examples_of_the_very_verb(line: CommandLine, words: tuple[str,
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("words", "message", "hint"),
     [
-        (("nonsense",), "argument VERB: invalid choice: 'nonsense'"),
-        (("diff", "--nonsense"), "unrecognized arguments: --nonsense"),
-        ((), "the following arguments are required: VERB"),
-        (("plan", "--limit"), "argument --limit: expected one argument"),
+        ("nonsense", 'unknown verb "nonsense"', "rigup --help"),
+        ("statsu", 'unknown verb "statsu"', "rigup status"),
+        ("lab upp", 'lab: unknown verb "upp"', "rigup lab up"),
+        ("diff --nonsense", "diff: unknown option --nonsense", "rigup diff --help"),
+        ("plan --limt=a", "plan: unknown option --limt", "rigup plan --limit"),
+        ("lab up --host 2 --nmae x", "lab up: unknown option --nmae", "rigup lab up --name"),
+        ("plan a.py b.py", 'plan: one word too many: "b.py"', "rigup plan --help"),
+        ("log", "log: HOST: missing", "rigup log --help"),
+        ("plan --limit", "plan: --limit: needs a value", "rigup plan --help"),
     ],
-    ids=" ".join,
 )
-def test_what_argparse_refuses_is_exit_code_2(line: CommandLine, words: tuple[str, ...], message: str) -> None:
-    done = line.run(*words)
+def test_what_no_verb_takes(line: CommandLine, words: str, message: str, hint: str) -> None:
+    done = line.run(*words.split())
     assert (done.code, done.out) == (2, "")
-    assert message in done.err
+    assert done.err == f"rigup: {message}\nhint: {hint}\n"
+
+
+def test_no_words_at_all_print_the_help(line: CommandLine) -> None:
+    done = line.run()
+    assert (done.code, done.err) == (0, "")
+    assert done.out == line.run("--help").out
 
 
 def test_exit_codes_of_plan(line: CommandLine) -> None:

@@ -71,7 +71,7 @@ def test_an_inventory_below_a_fleet_folder_of_its_own(tmp_path: Path) -> None:
 
 BAD = [
     ("no_such.py", {}, "no_such.py: inventory does not exist", "choose from: none"),
-    (None, {}, "inventories/: no inventory found", "name one: rigup plan INVENTORY"),
+    (None, {}, "inventories/: no inventory found", "describe the first host: rigup init USER@HOST"),
     (
         None,
         {"inventories/a.py": "", "inventories/b.py": ""},

@@ -96,8 +96,7 @@ def test_no_verb_has_a_path_that_lets_an_escape_through(
 
 def test_a_usage_error_and_a_traceback_are_printable_too(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["status", f"--{HOSTILE}".replace(" ", "")]) == 2
-    with pytest.raises(SystemExit):
-        main.main(["status", "--\u202eevil\u202c"])
+    assert main.main(["status", "--\u202eevil\u202c"]) == 2
     with printable_streams():
         sys.excepthook(ValueError, ValueError(HOSTILE), None)
     said = capsys.readouterr()

@@ -12,8 +12,9 @@ import pytest
 
 from rigup.lab.hub.server_process import StandInHub
 from rigup.lab.lab import Lab
-from tests.lab.fleet import REHEARSAL, Fleet, Host, wait_for
+from tests.lab.fleet import REHEARSAL, UNIT, Fleet, Host, wait_for
 from tests.lab.fleet_fixtures import made_site
+from tests.lab.readers import Readers, all_whole
 
 pytestmark = [pytest.mark.slow, pytest.mark.lab]
 
@@ -230,3 +231,20 @@ def test_both_lose_it_when_the_inventory_does_not_name_it_any_more(pair: Pair) -
     path.write_text(path.read_text().replace('"chat"', '"talk"').replace("'port': 8000", "'port': 8001"))
     pair.by_host("--remove")
     assert all(host.says("! test -e /etc/rigup/services/chat") for host in pair.hosts)
+
+
+def test_answers_end_whole_when_a_release_changes_or_the_other_machine_stops(pair: Pair) -> None:
+    pair.want(8192)
+    pair.by_host()
+    readers, words = Readers(pair.head, pair.head), 150
+    begun = readers.begin(words)
+    pair.want(2048)
+    pair.by_host()
+    assert all_whole(begun, words) and pair.serves(2048)
+    begun = readers.begin(words)
+    pair.other.tell(f"systemctl stop {UNIT}")
+    assert all_whole(begun, words)
+    assert "host 1 is about to stop" in pair.head.tell(f"journalctl -o cat -u {UNIT}")
+    pair.other.tell(f"systemctl start {UNIT}")
+    wait_for(lambda: pair.serves(2048), "both to serve again")
+    readers.close()

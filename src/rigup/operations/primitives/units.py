@@ -19,6 +19,8 @@ from rigup.systemd.power_limit import UNIT as POWER_UNIT
 
 START_SECONDS = 120
 STOP_SECONDS = 180.0
+LONGEST_STOP = 3660
+"""What a unit of rigup may say: the longest drain_timeout, and a minute for the engine."""
 _LIMITS = "grep -hs ^TimeoutStopSec= /etc/systemd/system/rigup-*.service /etc/containers/systemd/rigup-*.container"
 # every request for one of these reads all of them: starting systemctl takes longer than the query
 _USUAL = (PERSISTENCE_UNIT, POWER_UNIT)
@@ -36,7 +38,7 @@ def stop_seconds(host: Host) -> float:
     """
     lines = remote.run(host, "sh", "-c", _LIMITS).stdout.split()
     limits = [number for _, _, number in (line.partition("=") for line in lines) if re.fullmatch("[0-9]{1,5}", number)]
-    return 2.0 * max(map(int, limits), default=0)
+    return 2.0 * min(max(map(int, limits), default=0), LONGEST_STOP)
 
 
 @dataclass(frozen=True)

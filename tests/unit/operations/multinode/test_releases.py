@@ -10,8 +10,10 @@ import gevent
 import pytest
 
 from rigup.errors import HostFailed
+from rigup.operations.multinode import releases
 from rigup.operations.multinode.barrier import Barrier, BarrierState
 from rigup.operations.multinode.releases import GroupMember, MemberState, belonging_together
+from rigup.operations.primitives import remote
 
 HOSTS = ("a", "b")
 
@@ -135,3 +137,26 @@ def test_the_head_gives_up_once_another_host_has_failed() -> None:
     assert head.given_up() == ""
     place.post("b", "chat: answered", "b: chat: rigup-chat.service is failed")
     assert head.given_up() == "b: chat: rigup-chat.service is failed"
+
+
+def test_the_head_stops_before_the_others_and_starts_after_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    order = list[str]()
+
+    def stop(host: Host, *words: str, timeout: float) -> None:
+        gevent.sleep(0.05 if host.name == "a" else 0)  # the head has requests in flight
+        order.append(f"{host.name} stopped")
+
+    monkeypatch.setattr(releases, "_state_of", lambda host, service, number: stand("1", r1="x"))
+    monkeypatch.setattr(releases, "stop_limit", lambda host: 1.0)
+    monkeypatch.setattr(remote, "run", stop)
+    monkeypatch.setattr(releases, "switch", lambda host, service, number: order.append(f"{host.name} started"))
+    monkeypatch.setattr(releases, "trouble", lambda host, unit: "")
+    monkeypatch.setattr(releases, "mark_healthy", lambda host, service, number: None)
+    monkeypatch.setattr(releases, "state_of", lambda host, kind: kind())
+    place = Barrier(HOSTS)
+    done = both(
+        lambda: part(place, 0).change(Host("a"), "2", lambda host: None, "starting"),
+        lambda: part(place, 1).change(Host("b"), "2", lambda host: None, "starting"),
+    )
+    assert done == [None, None]
+    assert order == ["a stopped", "b stopped", "b started", "a started"]

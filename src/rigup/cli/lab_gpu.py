@@ -52,14 +52,15 @@ def rig_of(text: str | None) -> str | dict[str, Any] | None:
 
     Raises InputError if the file has no rig.
     """
-    from rigup.project.inventory import GROUP_DATA, read_group_data, toolkit_root
+    from rigup.project.group_data import GROUP_DATA, execute
+    from rigup.project.inventory import toolkit_root
 
     if text is None or not re.fullmatch(r"[A-Za-z_]\w*", text):
         return text
     for folder in (Path.cwd(), toolkit_root()):
         path = folder / GROUP_DATA / f"{text}.py"
         if path.exists():
-            rig = read_group_data(path).get("rig")
+            rig = execute(path).get("rig")
             if not isinstance(rig, dict):
                 raise InputError(f"{path}: rig is missing", 'name a file with rig = {"gpus": "4x RTX 3090"}')
             return rig

@@ -1,24 +1,20 @@
-"""Reads a fleet: an inventory file, the group_data beside it and the lock. In pyinfra's format, without pyinfra.
-
-The files are the user's Python and are executed, as pyinfra does; what goes wrong in one is reported by file and line.
-"""
+"""Reads a fleet: an inventory file with the group_data beside it. In pyinfra's format, without pyinfra."""
 
 from __future__ import annotations
 
 import fnmatch
-import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rigup.errors import InputError
 from rigup.plain_values import check_bounds, quoted
+from rigup.project.group_data import GROUP_DATA, execute, load_group_data, shown
 from rigup.project.ssh_settings import check_host_name, check_ssh_settings
-from rigup.regular_files import files_in, is_absent, read_text
+from rigup.regular_files import files_in, is_absent
 from rigup.toolkit import toolkit_root as toolkit_root
 
 INVENTORIES = "inventories"
-GROUP_DATA = "group_data"
 LOCK = "rigup.lock"
 # what rigup reads of a host's data; the rest is the user's own and may be anything
 SETTINGS = {
@@ -28,7 +24,6 @@ SETTINGS = {
     "ollama_registry",
     "gateway",
 }
-LONGEST_COMPLAINT = 400
 LONGEST_GROUP = 100
 GROUP_HINT = f"use letters, digits and underscores, at most {LONGEST_GROUP}"
 
@@ -91,18 +86,13 @@ def load_project(path: str | None, limit: str | None = None) -> Project:
     root = _fleet_root(inventory)
     groups = {
         name: value
-        for name, value in _execute(inventory).items()
+        for name, value in execute(inventory).items()
         if not name.startswith("_") and _is_group(name, value, inventory)
     }
     if not any(_hosts_of(value) for value in groups.values()):
-        raise InputError(f"{_shown(inventory)}: it has no hosts", 'write a group, e.g. quad_3090 = ["gpu1.lan"]')
-    hosts = _merge(inventory, groups, _load_group_data(root, inventory))
+        raise InputError(f"{shown(inventory)}: it has no hosts", 'write a group, e.g. quad_3090 = ["gpu1.lan"]')
+    hosts = _merge(inventory, groups, load_group_data(root, inventory))
     return Project(root, inventory, _limited(hosts, groups, limit), hosts)
-
-
-def read_group_data(path: Path) -> dict[str, Any]:
-    """What one group_data file says; raises InputError with file and line where it cannot be executed."""
-    return _execute(path)
 
 
 def _find_inventory(path: str | None) -> Path:
@@ -126,58 +116,21 @@ def _fleet_root(inventory: Path) -> Path:
     return folder.parent if folder.name == INVENTORIES and not (folder / GROUP_DATA).is_dir() else folder
 
 
-def _shown(path: Path) -> str:
-    """A path as the user would write it: relative to the working directory where it lies below it."""
-    try:
-        return str(path.resolve().relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)
-
-
-def _execute(path: Path) -> dict[str, Any]:
-    names: dict[str, Any] = {"__file__": str(path)}
-    text = read_text(path, _shown(path))
-    if "\0" in text:
-        raise InputError(f"{_shown(path)}: contains a null byte", "remove it: inventory files are Python")
-    try:
-        exec(compile(text, str(path), "exec"), names)  # noqa: S102  Python of the user's own, as for pyinfra
-    except SyntaxError as error:
-        where = f"{_shown(path)}:{error.lineno}" if error.lineno else _shown(path)
-        raise InputError(f"{where}: {error.msg}", "fix the syntax error: inventory files are Python") from None
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # SystemExit and GeneratorExit, too
-        lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
-        where = f"{_shown(path)}:{lines[-1]}" if lines else _shown(path)
-        raise InputError(f"{where}: {_text_of(error)}", "fix the error: the file is executed as Python") from None
-    return {key: value for key, value in names.items() if isinstance(key, str) and not key.startswith("__")}
-
-
-def _text_of(error: BaseException) -> str:
-    """The message of an exception of the user's own code, which may be anything."""
-    try:
-        text = str(error)
-    except Exception:
-        text = ""
-    shown = text if len(text) <= LONGEST_COMPLAINT else f"{text[:LONGEST_COMPLAINT]}..."
-    return f"{type(error).__name__}: {shown}".removesuffix(": ")
-
-
 def _is_group(name: str, value: object, path: Path) -> bool:
     if not isinstance(value, (list, tuple)):
         return False
     if not name.isidentifier() or len(name) > LONGEST_GROUP:  # of globals()[...] = [...]
-        raise InputError(f"{_shown(path)}: {quoted(name)} cannot name a group", GROUP_HINT)
+        raise InputError(f"{shown(path)}: {quoted(name)} cannot name a group", GROUP_HINT)
     hosts = _hosts_of(value)
     for index, host in enumerate(hosts):
         if not isinstance(host, str) and not (
             isinstance(host, tuple) and len(host) == 2 and isinstance(host[0], str) and _is_data(host[1])
         ):
             raise InputError(
-                f"{_shown(path)}: {name}[{index}]: {quoted(host)} is not a host",
+                f"{shown(path)}: {name}[{index}]: {quoted(host)} is not a host",
                 'write a host as "name" or ("name", {"ssh_port": 2222})',
             )
-        check_host_name(host if isinstance(host, str) else host[0], f"{_shown(path)}: {name}[{index}]")
+        check_host_name(host if isinstance(host, str) else host[0], f"{shown(path)}: {name}[{index}]")
     return True
 
 
@@ -192,11 +145,6 @@ def _has_data(group: Any) -> bool:
 
 def _hosts_of(group: Any) -> list[Any]:
     return list(group[0] if _has_data(group) else group)
-
-
-def _load_group_data(root: Path, inventory: Path) -> dict[str, tuple[dict[str, Any], str]]:
-    folders = dict.fromkeys((root / GROUP_DATA, inventory.resolve().parent / GROUP_DATA))
-    return {path.stem: (_execute(path), _shown(path)) for folder in folders for path in files_in(folder, ".py")}
 
 
 def _merge(
@@ -228,19 +176,19 @@ def _entry(
     for group in dict.fromkeys(["all", inventory.stem, *named]):
         data, path = group_data.get(group, ({}, ""))
         inline = groups[group][1] if _has_data(groups.get(group)) and group in members else {}
-        for found, origin in ((data, path), (inline, _shown(inventory))):
+        for found, origin in ((data, path), (inline, shown(inventory))):
             merged.update(found)
             origins.update(dict.fromkeys(found, origin))
             if "rig" in found:
                 rig_group = group
     merged.update(own)
-    origins.update(dict.fromkeys(own, _shown(inventory)))
+    origins.update(dict.fromkeys(own, shown(inventory)))
     if "gateway" in merged:  # a host that is a gateway and nothing else need not say so twice
         origins = {"rig": origins["gateway"], "services": origins["gateway"], **origins}
         merged = {"rig": {"gpus": []}, "services": {}, **merged}
     if "rig" not in merged:
         raise InputError(
-            f'{_shown(inventory)}: group "{rig_group}" has no rig',
+            f'{shown(inventory)}: group "{rig_group}" has no rig',
             f'write {GROUP_DATA}/{rig_group}.py with rig = {{"gpus": "4x RTX 3090"}} and services = {{...}}',
         )
     for key in SETTINGS & merged.keys():

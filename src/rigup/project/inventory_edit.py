@@ -22,7 +22,8 @@ from rigup.errors import InputError, Refused
 from rigup.plain_values import quoted
 from rigup.planner.inputs.rig_and_services import read_rig
 from rigup.preflight.rig import HOST_MEMORY_TOLERANCE
-from rigup.project.inventory import GROUP_DATA, GROUP_HINT, INVENTORIES, LONGEST_GROUP, HostEntry, load_project
+from rigup.project.group_data import GROUP_DATA
+from rigup.project.inventory import GROUP_HINT, INVENTORIES, LONGEST_GROUP, HostEntry, load_project
 from rigup.regular_files import read_text
 from rigup.rig import Rig
 

@@ -1,8 +1,10 @@
-"""rigup as a user runs it: a process in a fleet folder, with a home folder of its own, with a terminal or without."""
+"""rigup as a user runs it: in a fleet folder, with a home folder of its own; as a process or within this one."""
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
+import io
 import json
 import os
 import pty
@@ -13,7 +15,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+from unittest.mock import patch
+
+from rigup.cli.main import main
+from rigup.connection import startup
 
 GROUP = "boxes"
 DESCRIPTION = 'rig = {"gpus": []}\nservices = {"chat": {"model": "SmolLM2-135M-Instruct"}}\nhub = "http://hub:8090"\n'
@@ -91,6 +97,25 @@ class CommandLine:
         )
         assert "Traceback" not in done.stdout + done.stderr, done.stdout + done.stderr
         return Done(done.returncode, done.stdout, done.stderr)
+
+    def call(self, *words: str, **environment: str) -> Done:
+        """Like `run`, within this process, where nothing is imported a second time. Not for verbs that connect."""
+        out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
+        with (
+            patch.dict(os.environ, self.environment(environment), clear=True),
+            contextlib.chdir(self.fleet),
+            open(os.devnull) as nothing,
+            patch.object(sys, "stdin", nothing),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+            patch.object(startup, "patch_for_many_hosts"),
+        ):
+            try:
+                code = main(words)
+            except SystemExit as ended:  # argparse's
+                code = int(ended.code or 0)
+        texts = [cast(io.BytesIO, stream.buffer).getvalue().decode() for stream in (out, err)]
+        return Done(code, *texts)
 
     def on_terminal(
         self, *words: str, answers: dict[str, str] | None = None, seconds: float = 90, **environment: str

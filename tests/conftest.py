@@ -12,7 +12,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from rigup.errors import MissingTool
 
-# What `bin/test` takes by itself, and what CI and `bin/test --all` search with. Quick tests set examples of their own.
+# What `bin/test` takes by itself, and what CI and `bin/test --all` search with.
 settings.register_profile(
     "brief", max_examples=12, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )

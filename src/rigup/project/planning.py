@@ -139,17 +139,27 @@ def plan_host(host: HostEntry, catalogue: Catalogue, lock: Lock) -> tuple[Plan, 
     return tuple(plan_of(outcome, host.group, (host.name,)) for outcome in outcomes)
 
 
-def plan_service(host: str, group: str, rig: Rig, service: Service, catalogue: Catalogue, lock: Lock) -> Plan:
-    """What a host will run for one service, where it has no other. Raises InputError as `resolve`."""
-    (outcome,) = decide_all([planning_request(rig, service, catalogue, lock)], catalogue, lock)
+def plan_service(
+    host: str, group: str, rig: Rig, service: Service, catalogue: Catalogue, lock: Lock, advise: bool = True
+) -> Plan:
+    """What a host will run for one service, where it has no other. Raises InputError as `resolve`.
+
+    advise: as for `decide`.
+    """
+    (outcome,) = decide_all([planning_request(rig, service, catalogue, lock)], catalogue, lock, advise)
     return plan_of(outcome, group, (host,))
 
 
-def decide_all(requests: Sequence[PlanningRequest], catalogue: Catalogue, lock: Lock) -> tuple[Rendered | Refusal, ...]:
-    """The outcome for each service of one rig; refused are those, too, that ask for what an earlier one has."""
+def decide_all(
+    requests: Sequence[PlanningRequest], catalogue: Catalogue, lock: Lock, advise: bool = True
+) -> tuple[Rendered | Refusal, ...]:
+    """The outcome for each service of one rig; refused are those, too, that ask for what an earlier one has.
+
+    advise: as for `decide`.
+    """
     found: list[Rendered | Refusal] = []
     for request in requests:
-        decision = decide(request, catalogue, lock)
+        decision = decide(request, catalogue, lock, advise)
         outcome = rendered(decision) if isinstance(decision, Decision) else decision
         if isinstance(outcome, Rendered):
             earlier = [other.decision for other in found if isinstance(other, Rendered)]

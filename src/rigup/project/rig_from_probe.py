@@ -121,7 +121,9 @@ def suggestions(host: str, group: str, data: dict[str, Any], catalogue: Catalogu
             plan = _plan(host, group, {"model": model.name, "offload": offload}, rig, catalogue, lock)
             if plan.verdict == "ok":
                 found.append(Suggestion({"model": model.name}, plan))
-    return found[: 1 + _MOST_ALTERNATIVES]
+            if len(found) > _MOST_ALTERNATIVES:
+                return found
+    return found
 
 
 def _rank(model: Model) -> tuple[int, list[float]]:
@@ -130,7 +132,7 @@ def _rank(model: Model) -> tuple[int, list[float]]:
 
 def _plan(host: str, group: str, service: dict[str, Any], rig: Rig, catalogue: Catalogue, lock: Lock) -> Plan:
     (wanted,) = read_services({SERVICE: service}, _WHERE, rig)
-    return plan_service(host, group, rig, wanted, catalogue, lock)
+    return plan_service(host, group, rig, wanted, catalogue, lock, advise=False)
 
 
 def group_data(host: str, rig: dict[str, Any], found: list[Suggestion]) -> str:

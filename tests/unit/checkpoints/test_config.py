@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rigup.checkpoints.config import Config, read_config
@@ -27,7 +27,6 @@ KINDS += [
 ]
 
 
-@settings(max_examples=80)
 @given(st.sampled_from(KINDS).flatmap(lambda repo: mangled(CONFIGS[repo])))
 def test_any_configuration_gives_layers_or_one_error(data: Any) -> None:
     def read() -> Any:

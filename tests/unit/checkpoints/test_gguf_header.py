@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rigup.checkpoints import gguf_header
@@ -150,12 +150,11 @@ def test_a_header_without_end_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("item", [b"\0" * 8, struct.pack("<Q", 12) + b"x" * 12], ids=["empty", "short"])
 def test_millions_of_texts_take_bounded_time(item: bytes) -> None:
-    content = head(1) + text("k") + struct.pack("<IIQ", 9, 8, 2_000_000) + item * 2_000_000
-    with bounded(10, 128):
-        assert read_gguf_header(source_of(content)).lengths == {"k": 2_000_000}
+    content = head(1) + text("k") + struct.pack("<IIQ", 9, 8, 1_000_000) + item * 1_000_000
+    with bounded(5, 64):
+        assert read_gguf_header(source_of(content)).lengths == {"k": 1_000_000}
 
 
-@settings(max_examples=80)
 @given(st.data())
 def test_a_true_header_with_wrong_bytes_gives_a_header_or_one_error(data: st.DataObject) -> None:
     content = bytearray(header_bytes(METADATA, TENSORS))

@@ -27,7 +27,7 @@ def line(tmp_path: Path) -> CommandLine:
 
 @pytest.mark.parametrize("words", [(), *((verb,) for verb in VERBS)], ids=lambda words: " ".join(words) or "rigup")
 def test_help_has_examples_of_the_very_verb(line: CommandLine, words: tuple[str, ...]) -> None:
-    done = line.run(*words, "--help")
+    done = line.call(*words, "--help")
     assert (done.code, done.err) == (0, "")
     examples = done.out.partition("\nexamples:\n")[2]
     assert f"rigup {' '.join(words)}".strip() in examples
@@ -49,7 +49,7 @@ def test_help_has_examples_of_the_very_verb(line: CommandLine, words: tuple[str,
     ],
 )
 def test_what_no_verb_takes(line: CommandLine, words: str, message: str, hint: str) -> None:
-    done = line.run(*words.split())
+    done = line.call(*words.split())
     assert (done.code, done.out) == (2, "")
     assert done.err == f"rigup: {message}\nhint: {hint}\n"
 
@@ -120,7 +120,7 @@ def test_a_name_that_no_file_can_have(line: CommandLine) -> None:
 
 
 def test_limit(line: CommandLine) -> None:
-    assert [host["host"] for host in line.run("plan", "--json", "--limit", "b.*").json["hosts"]] == ["b.example"]
+    assert [host["host"] for host in line.call("plan", "--json", "--limit", "b.*").json["hosts"]] == ["b.example"]
 
 
 def test_piped_output_holds_no_escape_codes(line: CommandLine) -> None:

@@ -31,8 +31,6 @@ RIG: dict[str, Any] = {"gpus": "4x RTX 3090"}
 SERVICES: dict[str, Any] = {"chat": {"model": "MiniMax-M2.5", "port": 8000, "context": 8192}}
 GROUP_DATA = f"rig = {RIG!r}\nservices = {SERVICES!r}\n"
 PROPERTY = settings(
-    max_examples=60,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 

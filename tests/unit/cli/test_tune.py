@@ -63,14 +63,14 @@ TOKENS_HINT = "separate numbers with commas: --tokens 1,8,64,512"
     ],
 )  # fmt: skip
 def test_what_cannot_be_meant_is_exit_code_2(tmp_path: Path, words: tuple[str, ...], message: str, hint: str) -> None:
-    done = described(tmp_path).run("tune", *words)
+    done = described(tmp_path).call("tune", *words)
     assert done.code == 2
     assert done.err == f"rigup: {message}\nhint: {hint}\n"
 
 
 def test_a_service_without_such_a_kernel_has_nothing_to_tune(tmp_path: Path) -> None:
     marlin = SERVICE | {"flags": {"--moe-backend": "marlin"}}
-    done = described(tmp_path, minimax=marlin).run("tune", "boxes")
+    done = described(tmp_path, minimax=marlin).call("tune", "boxes")
     assert done.code == 2
     assert done.err == (
         "rigup: group_data/boxes.py: services.minimax: vllm 0.33.0 with MiniMaxAI/MiniMax-M2.5 FP8 does not run "

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rigup.evaluation.comparison import ScoreDifference, compare, differing_conditions
@@ -220,7 +220,6 @@ def test_what_was_not_alike_is_named() -> None:
 scores = st.lists(st.sampled_from([0.0, 1.0]), min_size=10, max_size=60)
 
 
-@settings(max_examples=60, deadline=None)
 @given(scores, st.booleans(), st.randoms())
 def test_turned_round_a_difference_is_the_opposite(each: list[float], same: bool, random: Any) -> None:
     other = [value if random.random() < 0.7 else 1 - value for value in each]

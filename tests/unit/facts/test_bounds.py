@@ -94,7 +94,7 @@ WORDS = {
     "pci": "0000:01:00.0 0x030000 0x2204 0",
     "card": "0000:01:00.0 GPU-1 NVIDIA",
 }
-SLOW = settings(max_examples=150, deadline=timedelta(seconds=20), suppress_health_check=list(HealthCheck))
+SLOW = settings(deadline=timedelta(seconds=20), suppress_health_check=list(HealthCheck))
 json_texts = st.one_of(values.map(json.dumps), texts)
 
 

@@ -37,7 +37,7 @@ def fleet(tmp_path: Path, hub: StandInHub, model: str) -> CommandLine:
 
 def test_lock_reads_the_model_and_pins_its_files(tmp_path: Path, hub: StandInHub) -> None:
     line = fleet(tmp_path, hub, "org/Tiny-Llama")
-    before = line.run("plan")
+    before = line.call("plan")
     assert (before.code, before.err.splitlines()) == (
         2,
         [
@@ -45,24 +45,24 @@ def test_lock_reads_the_model_and_pins_its_files(tmp_path: Path, hub: StandInHub
             "hint: read it from the hub: rigup lock, or rigup model add org/Tiny-Llama",
         ],
     )
-    stale = line.run("lock", "--check")
+    stale = line.call("lock", "--check")
     assert (stale.code, stale.err) == (1, "hint: rigup lock\n")
     assert "services.chat.model: org/Tiny-Llama is not in the catalogue yet, so nothing of it is pinned" in stale.out
-    locked = line.run("lock")
+    locked = line.call("lock")
     assert locked.code == 0, locked.err
-    assert line.run("lock", "--check").code == 0
+    assert line.call("lock", "--check").code == 0
     assert "catalogue/models/Tiny-Llama.toml: new" in locked.err
     (entry,) = load_lock(line.fleet / "rigup.lock").checkpoints
     assert (entry.repo, entry.quant) == ("org/Tiny-Llama", "BF16")
-    (plan,) = line.run("plan", "--json").json["hosts"]
+    (plan,) = line.call("plan", "--json").json["hosts"]
     assert (plan["verdict"], plan["checkpoint"]["repo"]) == ("ok", "org/Tiny-Llama")
-    again = line.run("lock")
+    again = line.call("lock")
     assert again.code == 0 and "catalogue/" not in again.err
 
 
 def test_what_the_hub_does_not_have_is_said_of_the_service(tmp_path: Path, hub: StandInHub) -> None:
     line = fleet(tmp_path, hub, "org/none:Q8_0")
-    done = line.run("lock")
+    done = line.call("lock")
     assert done.code == 2
     name = hub.url.partition("//")[2]
     assert done.err.splitlines()[-2] == (

@@ -82,7 +82,7 @@ def line(tmp_path: Path, hub: StandInHub) -> CommandLine:
 
 
 def test_files_and_hashes_of_one_format(line: CommandLine, hub: StandInHub) -> None:
-    done = line.run("lock", "--json")
+    done = line.call("lock", "--json")
     assert done.code == 0, done.text
     every = {path: hashlib.sha256(content).hexdigest() for path, content in {**WANTED, **UNWANTED}.items()}
     changes = {change["name"]: change for change in done.json["changes"]}
@@ -99,7 +99,7 @@ def test_files_and_hashes_of_one_format(line: CommandLine, hub: StandInHub) -> N
     downloaded = {entry["path"].rpartition("/")[2] for entry in hub.log() if "/resolve/" in entry["path"]}
     assert downloaded == {"chat_template.jinja", "config.json", "model.safetensors.index.json"}
     assert done.json["not_locked"] == []
-    assert commit_id(every) in line.run("plan").out
+    assert commit_id(every) in line.call("plan").out
 
 
 def test_exit_codes_and_what_is_said(line: CommandLine) -> None:
@@ -111,36 +111,36 @@ def test_exit_codes_and_what_is_said(line: CommandLine) -> None:
         "  checkpoint org/tiny FP8 is missing",
         "  it was not made for inventories/fleet.py",
     ]
-    done = line.run("lock")
+    done = line.call("lock")
     assert done.code == 0
     assert [text.partition("  ")[0] for text in done.out.splitlines()] == ["+ checkpoint org/tiny FP8", "+ driver"]
     assert "warning: org/tiny FP8: 4.0 MB" in done.err
-    again = line.run("lock", HF_ENDPOINT="http://127.0.0.1:9")
+    again = line.call("lock", HF_ENDPOINT="http://127.0.0.1:9")
     assert (again.code, again.out) == (0, "rigup.lock: nothing to change\n")
-    assert (line.run("lock", "--check").code, line.run("lock", "--check").out) == (0, "rigup.lock pins everything\n")
-    assert line.run("lock", "--check", "--json").json == {"schema": 1, "stale": []}
-    assert line.run("lock", "--prune", "--limit", "a.example").code == 2
-    assert line.run("lock", "--check", "--upgrade", "driver").code == 2
+    assert (line.call("lock", "--check").code, line.call("lock", "--check").out) == (0, "rigup.lock pins everything\n")
+    assert line.call("lock", "--check", "--json").json == {"schema": 1, "stale": []}
+    assert line.call("lock", "--prune", "--limit", "a.example").code == 2
+    assert line.call("lock", "--check", "--upgrade", "driver").code == 2
 
 
 def test_a_repository_behind_a_token(line: CommandLine, hub: StandInHub) -> None:
     before = (line.fleet / "rigup.lock").read_bytes()
     hub.faults(token="hf_right")
-    refused = line.run("lock")
+    refused = line.call("lock")
     where = f"group_data/boxes.py: services.chat: org/tiny: the hub at {hub.url.removeprefix('http://')}"
     assert (refused.code, f"rigup: {where} requires a token for it\n" in refused.err) == (2, True)
     line.write("token", "hf_right\n")
     (line.fleet / "token").chmod(0o600)
     line.write("group_data/boxes.py", GROUP_DATA + f'hub = "{hub.url}"\nhub_token_file = "token"\n')
     hub.faults(token="hf_right", gated=True)
-    refused = line.run("lock")
+    refused = line.call("lock")
     assert (refused.code, f"rigup: {where} does not allow this token to read it\n" in refused.err) == (2, True)
     assert (line.fleet / "rigup.lock").read_bytes() == before
     hub.faults(token="hf_right")
-    assert line.run("lock").code == 0
+    assert line.call("lock").code == 0
     assert "hf_right" not in (line.fleet / "rigup.lock").read_text()
 
 
 def test_a_hub_that_stumbles_twice(line: CommandLine, hub: StandInHub) -> None:
     hub.faults(fail_first=2, fail_status=503)
-    assert line.run("lock").code == 0
+    assert line.call("lock").code == 0

@@ -59,12 +59,12 @@ def publish(registry: Registry, content: bytes, architecture: str = "amd64") -> 
 
 
 def test_the_digest_is_locked_kept_and_moved_only_when_that_is_asked(line: CommandLine, registry: Registry) -> None:
-    stale = line.run("lock", "--check")
+    stale = line.call("lock", "--check")
     assert (stale.code, "image vllm 0.20.2 is missing" in stale.out) == (1, True)
-    assert "image    not locked; run rigup lock" in line.run("plan").out
+    assert "image    not locked; run rigup lock" in line.call("plan").out
 
     first = publish(registry, b"first")
-    done = line.run("lock", "--json")
+    done = line.call("lock", "--json")
     assert done.code == 0, done.text
     (change,) = done.json["changes"]
     assert (change["name"], change["change"]) == ("image vllm 0.20.2", "added")
@@ -75,16 +75,16 @@ def test_the_digest_is_locked_kept_and_moved_only_when_that_is_asked(line: Comma
         f'repository = "docker.io/{REPOSITORY}"\ndigest = "{first}"\nbytes = 5\n'
     )
     assert registry.address not in text
-    assert line.run("lock", "--check").code == 0
-    assert f"image    docker.io/{REPOSITORY}@{first}" in line.run("plan").out
+    assert line.call("lock", "--check").code == 0
+    assert f"image    docker.io/{REPOSITORY}@{first}" in line.call("plan").out
 
     second = publish(registry, b"second")
     asked = len(registry.requests)
-    assert line.run("lock").code == 0
+    assert line.call("lock").code == 0
     assert (line.fleet / "rigup.lock").read_text() == text
     assert len(registry.requests) == asked
 
-    moved = line.run("lock", "--upgrade", "vllm=0.20.2", "--json").json["changes"]
+    moved = line.call("lock", "--upgrade", "vllm=0.20.2", "--json").json["changes"]
     assert [change["name"] for change in moved] == ["image vllm 0.20.2"]
     assert second in (line.fleet / "rigup.lock").read_text()
 
@@ -100,7 +100,7 @@ def test_what_is_not_published_leaves_the_lock_alone(
     line: CommandLine, registry: Registry, tag: str, architecture: str, message: str
 ) -> None:
     registry.tag(REPOSITORY, tag, registry.index({architecture: registry.image(architecture)}))
-    done = line.run("lock", "--json")
+    done = line.call("lock", "--json")
     assert done.code == 2
     ((said, _),) = done.errors
     assert said.startswith(f"docker.io/{REPOSITORY}:v0.20.2: ") and message in said
@@ -118,6 +118,6 @@ def test_what_is_not_published_leaves_the_lock_alone(
 def test_mirrors_that_are_none(line: CommandLine, said: str, message: str) -> None:
     text = (line.fleet / "group_data/boxes.py").read_text().partition("image_mirrors")[0]
     line.write("group_data/boxes.py", f"{text}image_mirrors = {said}\n")
-    done = line.run("lock")
+    done = line.call("lock")
     assert done.code == 2
     assert f"group_data/boxes.py: {message}" in done.err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from urllib.parse import unquote
 
 import pytest
 
+from rigup.sources import package_index, uv
 from tests.serving import serving
 from tests.unit.sources.local_uv import local_uv
 
@@ -60,6 +62,16 @@ class StandInIndex(ThreadingHTTPServer):
         return hashlib.sha256(content).hexdigest()
 
 
+def settings_without_pip(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reads pip's settings from the environment alone: each start of pip takes half a second."""
+    for module in (package_index, uv):
+        monkeypatch.setattr(module, "pip_settings", _variables_of_pip)
+
+
+def _variables_of_pip() -> dict[str, str]:
+    return {k[4:].lower().replace("_", "-"): value for k, value in os.environ.items() if k.startswith("PIP_")}
+
+
 @contextmanager
 def index_of_pip(monkeypatch: pytest.MonkeyPatch, cache: Path) -> Iterator[StandInIndex]:
     """An empty index that pip, and so uv, is set up for in place of this machine's, with a new cache."""
@@ -67,6 +79,7 @@ def index_of_pip(monkeypatch: pytest.MonkeyPatch, cache: Path) -> Iterator[Stand
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
     monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
+    settings_without_pip(monkeypatch)
     with serving(StandInIndex()) as index:
         monkeypatch.setenv("PIP_INDEX_URL", f"{index.url}/simple")
         yield index

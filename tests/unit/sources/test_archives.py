@@ -17,6 +17,7 @@ from rigup.lock import LockedSource
 from rigup.sources.archives import fetch_source, pin_source
 from rigup.sources.package_index import index_url
 from tests.serving import serving
+from tests.unit.sources.stand_in_index import settings_without_pip
 
 ARCHIVE = random.Random(7).randbytes(3_000_000)
 SHA256 = hashlib.sha256(ARCHIVE).hexdigest()
@@ -86,6 +87,7 @@ def index(monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
     with serving(Index()) as index:
         monkeypatch.setenv("PIP_INDEX_URL", index.url)
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        settings_without_pip(monkeypatch)
         yield index
 
 
@@ -173,6 +175,7 @@ def test_an_index_that_fails_is_one_message(index: Index, tmp_path: Path) -> Non
 def test_no_network_is_one_message_and_keeps_a_password_to_itself(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    settings_without_pip(monkeypatch)
     monkeypatch.setenv("PIP_INDEX_URL", "http://user:secret@127.0.0.1:9/simple")
     with pytest.raises(Unreachable) as failed:
         fetch_source(source(), tmp_path, ignore)

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from rigup.catalogue.catalogue import load_catalogue
 from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.catalogue.model import Model
 from rigup.checkpoints.config import Config
@@ -39,6 +40,11 @@ from tests.published.collect import read_configs, read_shapes
 DATA = Path(__file__).parents[2] / "src/rigup/catalogue/data"
 COMMENT = "Written by python -m tests.published.catalogue from published configurations."
 BLOCK_FP8 = {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}
+ASSUMED: dict[str, dict[str, Any]] = {
+    "fp8": BLOCK_FP8,
+    "fp8_tensor": {"quant_method": "fp8", "activation_scheme": "static"},
+    "mxfp8": {"quant_method": "modelopt", "quant_algo": "MXFP8"},
+}
 FILES = re.compile(r"headers of (\d+ files|model\.safetensors)")
 TYPES = {kind.name: kind for kind in GGML_TYPES.values()}
 RECIPES = "vllm-project/recipes@8959cf6"
@@ -52,7 +58,7 @@ class Published:
     kind whose own configuration nobody has stored. gguf: repository. context, context_source: where another than in the
     configuration is published. draft: weights of built-in draft layers. bytes: published sizes. quants: of the GGUF
     repository. experts: the type that experts keep in each of them. also_known_as: the class in vLLM and SGLang, where
-    the configuration names another.
+    the configuration names another. by_hand: the model's own file and its other checkpoints are written by hand.
     """
 
     name: str
@@ -70,6 +76,7 @@ class Published:
     quants: tuple[str, ...] = ("BF16", "Q8_0", "Q4_K_M")
     experts: str = ""
     also_known_as: tuple[str, ...] = ()
+    by_hand: bool = False
 
 
 def from_recipe(path: str) -> str:
@@ -309,16 +316,19 @@ MODELS = (
         "unsloth/DeepSeek-V4-Flash-0731-GGUF",
         "deepseek4",
         versions={"vllm": "0.25.0", "sglang": "0.5.12"},
-        quants=("Q4_K_M",),
+        quants=("UD-Q4_K_XL=Q8_0",),
+        experts="MXFP4",
     ),
     Published(
         "DeepSeek-V4-Pro-0813",
         "deepseek-ai/DeepSeek-V4-Pro",
         "deepseek-ai/DeepSeek-V4-Pro",
         {"deepseek-ai/DeepSeek-V4-Pro-0813": "deepseek-ai/DeepSeek-V4-Pro"},
-        "",
+        "unsloth/DeepSeek-V4-Pro-0813-GGUF",
         "deepseek4",
         versions={"vllm": "0.25.0", "sglang": "0.5.12"},
+        quants=("UD-Q4_K_XL=Q8_0",),
+        experts="MXFP4",
     ),
     Published(
         "NVIDIA-Nemotron-3-Super-120B-A12B",
@@ -341,9 +351,10 @@ MODELS = (
             "nvidia/NVIDIA-Nemotron-3-Ultra-550B-A55B-BF16": "bf16",
             "nvidia/NVIDIA-Nemotron-3-Ultra-550B-A55B-NVFP4": "nvidia/NVIDIA-Nemotron-3-Ultra-550B-A55B-NVFP4",
         },
-        "",
+        "unsloth/NVIDIA-Nemotron-3-Ultra-550B-A55B-GGUF",
         "nemotron_h_moe",
         versions={"vllm": "0.22.0", "sglang": "0.5.9"},
+        quants=("UD-Q4_K_M=Q4_K_M",),
     ),
     Published(
         "NVIDIA-Nemotron-3.5-Lightning-30B-A3B",
@@ -371,6 +382,76 @@ MODELS = (
             "shapes of MiMo-V2-Flash, near the 311 billion that the recipe names; its own configuration was not read",
         ),
     ),
+    Published(
+        "MiniMax-M3",
+        "MiniMaxAI/MiniMax-M3",
+        "MiniMaxAI/MiniMax-M3",
+        {"nvidia/MiniMax-M3-NVFP4": "nvidia/MiniMax-M3-NVFP4"},
+        "unsloth/MiniMax-M3-GGUF",
+        "minimax-m3",
+        versions={"vllm": "0.24.0", "sglang": "0.5.23"},
+        notes=("computed without the vision tower, of less than one billion weights",),
+        quants=("BF16", "Q8_0"),
+        by_hand=True,
+    ),
+    Published(
+        "GLM-5.3-Flash",
+        "zai-org/GLM-5.3-Flash",
+        "zai-org/GLM-5.3-Flash",
+        {"zai-org/GLM-5.3-Flash": "fp8"},
+        "unsloth/GLM-5.3-Flash-GGUF",
+        "glm5-next",
+        draft=7_400_000_000,
+        versions={"vllm": "0.30.0", "sglang": "0.5.20"},
+        bytes={"zai-org/GLM-5.3-Flash": (328_300_000_000, "huggingface.co/api/models/zai-org/GLM-5.3-Flash: 328.3 GB")},
+        notes=("shapes of the class's defaults; with draft layers 321 billion weights, as published",),
+    ),
+    Published(
+        "Hy4-preview",
+        "tencent/Hy4-preview",
+        "tencent/Hy4-preview",
+        {"tencent/Hy4-preview": "bf16", "tencent/Hy4-preview-FP8": "mxfp8"},
+        "AngelSlim/Hy4-preview-GGUF",
+        "hy_v4",
+        draft=10_000_000_000,
+        versions={"vllm": "0.29.0", "sglang": "0.5.20"},
+        bytes={
+            "tencent/Hy4-preview": (1_560_000_000_000, "huggingface.co/api/models/tencent/Hy4-preview: 1,560.0 GB"),
+            "tencent/Hy4-preview-FP8": (813_800_000_000, "huggingface.co/api/models/tencent/Hy4-preview-FP8: 813.8 GB"),
+        },
+        notes=("its own configuration was not read: sizes are those of a public port, and their sum is as published",),
+        quants=("Q8_0", "Q4_K_M"),
+    ),
+    Published(
+        "Kimi-K3",
+        "moonshotai/Kimi-K3",
+        "moonshotai/Kimi-K3",
+        {"moonshotai/Kimi-K3": "moonshotai/Kimi-K3"},
+        "unsloth/Kimi-K3-GGUF",
+        "kimi-k3",
+        versions={"vllm": "0.27.1", "sglang": "0.5.17"},
+        bytes={
+            "moonshotai/Kimi-K3": (1_560_940_000_000, "huggingface.co/api/models/moonshotai/Kimi-K3/tree: 1,560.94 GB")
+        },
+        notes=("shapes of transformers' Kimi Linear and SGLang 0.5.23 models/kimi_k3.py, without the vision tower",),
+        quants=("UD-Q4_K_XL=Q8_0",),
+        experts="MXFP4",
+    ),
+    Published(
+        "Muse-Spark-Open-816B-A42B",
+        "meta-models/Muse-Spark-Open-816B-A42B",
+        "meta-models/Muse-Spark-Open-816B-A42B",
+        {"meta-models/Muse-Spark-Open-816B-A42B": "bf16"},
+        versions={"vllm": "0.33.0", "sglang": "0.5.23"},
+        notes=("shapes of the class's defaults: its own configuration was not read",),
+    ),
+    Published(
+        "Mistral-Large-4-1T-A52B",
+        "mistralai/Mistral-Large-4-1T-A52B",
+        "mistralai/Mistral-Large-4-1T-A52B",
+        {"mistralai/Mistral-Large-4-1T-A52B": "bf16"},
+        notes=("shapes of the class's defaults: its own configuration was not read, and neither how it is stored",),
+    ),
 )
 
 CONFIGS, SHAPES = read_configs(), read_shapes()
@@ -382,7 +463,7 @@ def safetensors(published: Published, repo: str, stored_as: str) -> tuple[Model,
     """One checkpoint, through the command's own code."""
     entry: dict[str, Any] = {"config": {**CONFIGS[published.config]["config"]}}
     of = CONFIGS.get(stored_as)
-    assumed = {"fp8": BLOCK_FP8, "fp8_tensor": {"quant_method": "fp8", "activation_scheme": "static"}}.get(stored_as)
+    assumed = ASSUMED.get(stored_as)
     entry["config"].pop("quantization_config", None)
     if of is not None:
         entry = {key: value for key, value in of.items() if key != "source"}
@@ -403,7 +484,7 @@ def completed(published: Published, repo: str, entry: CheckpointEntry, computed:
     table, size = entry.tensors, entry.bytes
     assert table is not None
     if published.draft:
-        draft = published.draft * (1 if entry.scheme.startswith("fp8") else 2)
+        draft = published.draft * (1 if entry.scheme.startswith(("fp8", "mxfp8")) else 2)
         table, size = table.model_copy(update={"mtp": draft}), size + draft
     known = published.bytes.get(repo)
     why = known[1] if known else f"{computed}; rigup lock takes the sizes of the files"
@@ -433,10 +514,12 @@ def gguf(published: Published, quant: str) -> CheckpointEntry:
     entry = CONFIGS[published.config]
     config = Config(entry["config"], published.config)
     layers, tied = layers_of(entry), is_tied(config)
-    tensors = list(gguf_tensors(SHAPES[published.shapes], layers, quant, tied, published.experts))
+    quant, _, kind = quant.partition("=")
+    tensors = list(gguf_tensors(SHAPES[published.shapes], layers, kind or quant, tied, published.experts))
     sums = sums_of(published.gguf, tensors, layers, Gguf(), tied=False)
     table = tensor_bytes(sums.bytes)
-    how = f"computed from the shapes: {quant} by the rules of llama.cpp b11434, src/llama-quant.cpp"
+    mix = f"{kind or quant}, experts in {published.experts}," if published.experts else kind or quant
+    how = f"computed from the shapes: {mix} by the rules of llama.cpp b11434, src/llama-quant.cpp"
     found = CheckpointEntry(
         repo=published.gguf, model=published.name, quant=quant, scheme="gguf", bytes=table.total, tensors=table
     )
@@ -493,11 +576,20 @@ def main(names: list[str]) -> None:
             continue
         pairs = [safetensors(published, repo, kind) for repo, kind in published.checkpoints.items()]
         model = pairs[0][0]
+        if published.by_hand:
+            model = load_catalogue().models_by_name[published.name]
         entries = [entry for _, entry in pairs]
         if published.gguf:
             entries += [gguf(published, quant) for quant in published.quants]
-        update: dict[str, Any] = {"gguf_architecture": published.gguf_architecture}
-        sources = {**model.sources, "gguf_architecture": "names in xllamacpp 2026.10.11549"}
+        stem = published.name.lower().replace(".", "_").replace("-", "_")
+        if published.by_hand:
+            write_checkpoints(entries, model, f"{stem}_computed")
+            continue
+        update: dict[str, Any] = {}
+        sources = model.sources
+        if published.gguf_architecture:
+            update["gguf_architecture"] = published.gguf_architecture
+            sources = {**sources, "gguf_architecture": "names in xllamacpp 2026.10.11549"}
         if published.also_known_as:
             update["architectures"] = (*model.architectures, *published.also_known_as)
         if published.context:
@@ -507,12 +599,16 @@ def main(names: list[str]) -> None:
         update["reference_bits"] = 16 if widest > 12 else 8 if widest > 7 else 4.5
         sources = {key: FILES.sub("sum over the tensors", text) for key, text in sources.items()}
         model = said_by_maker(model.model_copy(update={**update, "sources": sources}))
-        stem = published.name.lower().replace(".", "_").replace("-", "_")
         (DATA / "models" / f"{stem}.toml").write_text(model_text(model, COMMENT))
-        texts = [checkpoint_text(entry.model_copy(update={"model": model.name}), COMMENT) for entry in entries]
-        whole = "\n".join([texts[0], *(text.partition("\n\n")[2] for text in texts[1:])])
-        (DATA / "checkpoints" / f"{stem}.toml").write_text(whole)
-        print(f"{model.name}: {len(entries)} checkpoints")
+        write_checkpoints(entries, model, stem)
+
+
+def write_checkpoints(entries: list[CheckpointEntry], model: Model, stem: str) -> None:
+    """One file with the checkpoints of a model."""
+    texts = [checkpoint_text(entry.model_copy(update={"model": model.name}), COMMENT) for entry in entries]
+    whole = "\n".join([texts[0], *(text.partition("\n\n")[2] for text in texts[1:])])
+    (DATA / "checkpoints" / f"{stem}.toml").write_text(whole)
+    print(f"{model.name}: {len(entries)} checkpoints")
 
 
 if __name__ == "__main__":

@@ -34,9 +34,18 @@ WHOLE = frozenset(
             "A_log",
             "proj",
         ),
-        *("attn_hc", "ffn_hc", "hc_head", "compressor", "indexer_norm"),
+        *(
+            "attn_hc",
+            "ffn_hc",
+            "hc_head",
+            "compressor",
+            "indexer_norm",
+            "routed_expert_down_proj",
+            "routed_expert_up_proj",
+        ),
     )
 )
+MINIMAX = {"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}
 FLOAT = ("e_score_correction_bias",)
 # Published with routers in float32, by the prefix of the architecture's names.
 FLOAT_ROUTERS = ("minimax_m2",)
@@ -60,7 +69,7 @@ def stored(shapes: list[tuple[str, tuple[int, ...]]], scheme: Scheme, kind: str 
         if kind in FLOAT_ROUTERS and name.endswith(".gate.weight"):
             yield _tensor(name, "F32", shape)
         elif name.rpartition(".")[2] in ("gate_up_proj", "down_proj", "up_proj") and len(shape) == 3:
-            yield from _experts(name, shape, scheme)
+            yield from _experts(name, shape, scheme, MINIMAX if kind.startswith("minimax") else {})
         elif len(shape) == 2 and name.endswith(".weight") and not WHOLE.intersection(name.split(".")):
             yield from _matrix(name.removesuffix(".weight"), shape[0], shape[1], scheme)
         else:
@@ -74,7 +83,7 @@ def _matrix(module: str, rows: int, columns: int, scheme: Scheme) -> Iterator[Te
         yield _tensor(module + part.suffix, part.dtype, part.shape)
 
 
-def _experts(name: str, shape: tuple[int, ...], scheme: Scheme) -> Iterator[Tensor]:
+def _experts(name: str, shape: tuple[int, ...], scheme: Scheme, names_of: dict[str, str]) -> Iterator[Tensor]:
     before, _, last = name.rpartition(".")
     if isinstance(scheme, Unquantised):
         yield _tensor(name, "BF16", shape)
@@ -86,7 +95,9 @@ def _experts(name: str, shape: tuple[int, ...], scheme: Scheme) -> Iterator[Tens
     for expert in range(shape[0]):
         names = ("gate_proj", "up_proj") if last == "gate_up_proj" else (last,)
         for each in names:
-            yield from _matrix(f"{before}.{expert}.{each}", shape[1] // len(names), shape[2], scheme)
+            yield from _matrix(
+                f"{before}.{expert}.{names_of.get(each, each)}", shape[1] // len(names), shape[2], scheme
+            )
 
 
 def _tensor(name: str, dtype: str, shape: tuple[int, ...]) -> Tensor:

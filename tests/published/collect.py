@@ -142,6 +142,13 @@ def tensors_of(repo: str, config: dict[str, Any]) -> list[tuple[str, tuple[int, 
     import transformers
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
+    if config["model_type"] == "kimi_k3":
+        return _kimi_k3(config["text_config"])
+    if (
+        config["model_type"] == "minimax_m3"
+    ):  # the text model of transformers' class, which says its sizes in its own way
+        config = {**config, "model_type": "minimax_m3_vl_text", "architectures": ["MiniMaxM3VLForCausalLM"]}
+        return [row for name, shape in tensors_of("", config) for row in _as_minimax_names(name, shape)]
     if config["model_type"] == "kimi_k25":  # transformers has the vision model alone; its text is DeepSeek V3's
         config = {**config["text_config"], "model_type": "deepseek_v3"}
     said = {key: value for key, value in config.items() if key not in ("quantization_config", "auto_map")}
@@ -158,6 +165,46 @@ def tensors_of(repo: str, config: dict[str, Any]) -> list[tuple[str, tuple[int, 
         if shared.setdefault(id(parameter), name) != name
     }
     return [(name, tuple(value.shape)) for name, value in model.state_dict().items() if name not in twice]
+
+
+def _as_minimax_names(name: str, shape: tuple[int, ...]) -> list[tuple[str, tuple[int, ...]]]:
+    """A tensor of transformers' MiniMax M3 as the maker's files have it, whose names lists of quantised modules use."""
+    name = f"language_model.{name}".replace("self_attn.indexer.", "self_attn.index_")
+    if ".mlp.gate." in name or "experts" in name:
+        name = name.replace(".mlp.", ".block_sparse_moe.")
+    if not name.endswith("gate_up_proj.weight"):
+        return [(name, shape)]
+    half = (shape[0] // 2, *shape[1:])
+    return [(name.replace("gate_up_proj", part), half) for part in ("gate_proj", "up_proj")]
+
+
+def _kimi_k3(config: dict[str, Any]) -> list[tuple[str, tuple[int, ...]]]:
+    """Kimi K3's language model: transformers' Kimi Linear with what SGLang 0.5.23 models/kimi_k3.py has besides.
+
+    Experts work on a narrower vector; the gate of linear layers has full rank; latent layers have a gate.
+    """
+    hidden, narrow = config["hidden_size"], config["routed_expert_hidden_size"]
+    heads, width = config["num_attention_heads"], config["v_head_dim"]
+    plain = {**config, "hidden_act": "silu", "model_type": "kimi_linear", "architectures": ["KimiLinearForCausalLM"]}
+    found = []
+    for name, shape in tensors_of("", plain):
+        before, _, last = name.removesuffix(".weight").rpartition(".")
+        if ".experts." in name:
+            found.append((name, tuple(narrow if size == hidden else size for size in shape)))
+        elif last == "g_a_proj":
+            found.append((f"{before}.g_proj.weight", (heads * width, hidden)))
+        elif last != "g_b_proj":
+            found.append((name, shape))
+        if last == "q_a_proj":
+            found.append((f"{before}.g_proj.weight", (heads * width, hidden)))
+        if last == "gate":
+            down, up = f"{before}.routed_expert_down_proj.weight", f"{before}.routed_expert_up_proj.weight"
+            found += [
+                (down, (narrow, hidden)),
+                (up, (hidden, narrow)),
+                (f"{before}.routed_expert_norm.weight", (narrow,)),
+            ]
+    return found
 
 
 def shapes(folder: Path, repos: list[str]) -> None:

@@ -1,11 +1,12 @@
-"""Compressed sparse attention (DeepSeek V4): one shared KV head, one entry for several tokens beside a short window.
+"""Compressed sparse attention (DeepSeek V4 and V4.1): one shared KV head, one entry for several tokens beside a window.
 
 Sources: vLLM 0.33.0 v1/attention/backends/mla/flashmla_sparse.py, docstring: 584 bytes an entry (448 fp8 values, 64
 bf16 values, 7 scales and one byte of padding), and models/deepseek_v4/attention.py: one entry for as many tokens as
 compress_ratios of the config says, and the indexer of layers with a ratio of 4 on the same entries. The window and what
 the compressor remembers of unfinished entries come on top. vLLM takes fp8_ds_mla for "auto". llama.cpp b11434
 src/llama-kv-cache-dsv4.cpp: everything in the cache's type, without scales; the state of layers with an indexer has
-rows for the entry before, too.
+rows for the entry before, too. V4.1 has entries on a few layers only, which the others share (kv_source_layer_ids,
+index_source_layer_ids); vLLM 0.33.0 models/deepseek_v41 has records of 528 bytes, which are counted as V4's.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ class CompressedSparse(AttentionClass):
     """heads share one key of `head_dim`, of which `rope_dim` are kept in bf16; it is the value as well.
 
     ratio: tokens of one entry, 0 for layers with the window alone. index_heads, index_dim: of the indexer, 0 without.
-    query_rank, output_rank, output_groups: q_lora_rank, o_lora_rank and o_groups of the config.
+    query_rank, output_rank, output_groups: q_lora_rank, o_lora_rank and o_groups of the config. shared: the entries are
+    those of a layer before it.
     """
 
     kind: Literal["compressed_sparse"] = "compressed_sparse"
@@ -38,6 +40,7 @@ class CompressedSparse(AttentionClass):
     query_rank: Count
     output_rank: Count
     output_groups: Count
+    shared: bool = False
 
     def _entry(self, storage: Storage) -> float:
         if storage.engine == "llama.cpp":
@@ -53,25 +56,26 @@ class CompressedSparse(AttentionClass):
         kept = [LayerCache(entry, window=self.window)]
         if not self.ratio:
             return tuple(kept)
-        kept.append(LayerCache(entry / self.ratio, self.ratio))
+        if not self.shared:
+            kept.append(LayerCache(entry / self.ratio, self.ratio))
         # Overlapping compression looks at two entries' worth of tokens: keys and weights of each, in float32.
         spanned = 2 * self.ratio if self.index_dim else self.ratio
         ggml = storage.engine == "llama.cpp"
         rows = 2 * spanned * (2 if ggml and self.index_dim else 1)
-        state = rows * self.head_dim * _FLOAT_BYTES
+        state = 0.0 if self.shared else rows * self.head_dim * _FLOAT_BYTES
         if self.index_dim:
             scales = _SCALE_BYTES * -(-self.index_dim // _INDEX_GROUP)
             key = self.index_dim * storage.element if ggml else self.index_dim + scales
             kept.append(LayerCache(key / self.ratio, self.ratio))
             state += rows * self.index_dim * _FLOAT_BYTES
-        return (*kept, LayerCache(state_bytes=state))
+        return (*kept, LayerCache(state_bytes=state)) if state else tuple(kept)
 
     def parameters(self, hidden: int) -> int:
         """Queries by way of the low rank, the shared key, the output by groups, compressor and indexer."""
         queries = self.query_rank * (hidden + self.heads * self.head_dim)
         output = self.heads * self.head_dim * self.output_rank + self.output_groups * self.output_rank * hidden
         overlap = 2 if self.index_dim else 1
-        compressor = 2 * overlap * hidden * self.head_dim if self.ratio else 0
+        compressor = 2 * overlap * hidden * self.head_dim if self.ratio and not self.shared else 0
         indexer = self.query_rank * self.index_heads * self.index_dim + hidden * self.index_heads
         indexer += 2 * overlap * hidden * self.index_dim
         return queries + hidden * self.head_dim + output + compressor + (indexer if self.index_dim else 0)

@@ -2,9 +2,9 @@
 
 Sources: vLLM 0.33.0 models/deepseek_v2.py, DeepseekV32IndexerCache: 128 fp8 values and a float32 scale a token on every
 layer, and v1/attention/backends/mla/flashmla_sparse.py: 656 bytes a token in fp8 (512 fp8 values, 4 float32 scales, 64
-bf16 values); SGLang 0.5.23 mem_cache/memory_pool.py, DSATokenToKVPool, which keeps the same. llama.cpp b11434
-src/llama-kv-cache-dsa.cpp: keys in the cache's type, and only on layers with an indexer of their own: measured, 21
-layers of GLM-5.2's 78.
+bf16 values); SGLang 0.5.23 mem_cache/memory_pool.py, DSATokenToKVPool, which keeps the same, and one key for as many
+tokens as index_kpool says (model_executor/pool_configurator.py). llama.cpp b11434 src/llama-kv-cache-dsa.cpp: keys in
+the cache's type, and only on layers with an indexer of their own: measured, 21 layers of GLM-5.2's 78.
 """
 
 from __future__ import annotations
@@ -19,11 +19,15 @@ _FP8_GROUP = 128
 
 
 class LatentIndexed(LatentHeads):
-    """index_heads, index_dim: of the indexer. index_shared: the layer uses the picks of a layer before it."""
+    """index_heads, index_dim: of the indexer. index_pool: tokens that share one of its keys (index_kpool).
+
+    index_shared: the layer uses the picks of a layer before it.
+    """
 
     kind: Literal["latent_indexed"] = "latent_indexed"
     index_heads: Count
     index_dim: Count
+    index_pool: Count = 1
     index_shared: bool = False
 
     def caches(self, storage: Storage) -> tuple[LayerCache, ...]:
@@ -31,7 +35,8 @@ class LatentIndexed(LatentHeads):
         if storage.engine == "llama.cpp":
             kept = super().caches(storage)
             return kept if self.index_shared else (*kept, LayerCache(self.index_dim * storage.element))
-        key = LayerCache(self.index_dim + _SCALE_BYTES * -(-self.index_dim // _FP8_GROUP))
+        size = self.index_dim + _SCALE_BYTES * -(-self.index_dim // _FP8_GROUP)
+        key = LayerCache(size / self.index_pool, self.index_pool)
         if storage.kv_cache_type != "fp8":
             return (*super().caches(storage), key)
         scales = _SCALE_BYTES * -(-self.kv_rank // _FP8_GROUP)

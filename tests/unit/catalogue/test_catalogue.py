@@ -61,7 +61,9 @@ def test_what_makers_say_has_a_source(catalogue: Catalogue) -> None:
 def test_every_checkpoint_is_of_a_known_model_and_loads_in_a_known_engine(catalogue: Catalogue) -> None:
     for checkpoint in catalogue.checkpoints:
         assert checkpoint.model in catalogue.models_by_name
-        assert checkpoint.minimum_versions
+        model = catalogue.models_by_name[checkpoint.model]
+        served = any(not engine.versions[-1].lacks(model) for engine in catalogue.engines)
+        assert checkpoint.minimum_versions is not None and bool(checkpoint.minimum_versions) == served, checkpoint.label
         for engine, version in checkpoint.minimum_versions.items():
             newest = catalogue.engines_by_name[engine].versions[-1]
             assert newest.at_least(version)

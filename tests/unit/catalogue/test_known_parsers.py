@@ -33,6 +33,7 @@ def test_every_parser_is_in_the_newest_release_and_has_a_source(entry: KnownPars
         ("deepseek-ai/DeepSeek-V4.1-Flash", ("deepseek_v41",), ("deepseek_v41",)),
         ("deepseek-ai/DeepSeek-V4-Flash-0731", ("deepseek_v4",), ("deepseek_v4",)),
         ("nvidia/NVIDIA-Nemotron-3-Super-120B-A12B", ("qwen3_xml",), ("nemotron_v3",)),
+        ("zai-org/GLM-5.3-Flash", ("glm47",), ("glm45",)),
         ("google/Gemma-4-31B-it", ("gemma4",), ("gemma4",)),
     ],
 )
@@ -42,9 +43,7 @@ def test_a_repositorys_parsers(repo: str, tool: tuple[str, ...], reasoning: tupl
     assert (found.vllm.tool, found.vllm.reasoning) == (tool, reasoning)
 
 
-@pytest.mark.parametrize(
-    "repo", ["zai-org/GLM-5.3-Flash", "org/GLM-50", "org/SmolLM2-135M-Instruct", "zai-org/GLM-4.75"]
-)
+@pytest.mark.parametrize("repo", ["zai-org/GLM-5.3", "org/GLM-50", "org/SmolLM2-135M-Instruct", "zai-org/GLM-4.75"])
 def test_others_are_not_guessed(repo: str) -> None:
     assert parsers_of(repo) is None
 

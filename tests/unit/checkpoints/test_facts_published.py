@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from rigup.attention.attention_class import Storage
+from rigup.catalogue.catalogue import load_catalogue
 from rigup.checkpoints.config import Config
 from rigup.checkpoints.facts import Extras, Origin, allows_commerce, is_tied, model_of
 from rigup.checkpoints.layers import read_draft_layers, read_layers
@@ -23,11 +24,9 @@ from tests.published.checkpoint import layers_of, quantisation, stored
 from tests.published.collect import read_configs, read_shapes
 
 CONFIGS, SHAPES = read_configs(), read_shapes()
+CATALOGUE = load_catalogue()
 REFUSED = {
     "ibm-granite/granite-4.0-h-small.partial": "layer_types: missing: which layers keep a state cannot be known",
-    "zai-org/GLM-5.3-Flash": (
-        "text_config: layer_types: rigup does not know layers of type 'linear_attention' beside latent attention"
-    ),
     "moonshotai/Kimi-Linear-48B-A3B-Instruct.partial": "linear_attn_config: num_heads: missing",
 }
 # weights of the matrices, weights that a token goes through, bytes of full layers' KV a token in bf16, norms apart
@@ -187,3 +186,68 @@ def test_an_absurd_count_of_draft_layers_is_refused(said: object) -> None:
     config = {**CONFIGS["Qwen/Qwen3-235B-A22B"]["config"], "num_nextn_predict_layers": said}
     with pytest.raises(InputError, match="num_nextn_predict_layers: must be a whole number from 0 to 16"):
         read_draft_layers(Config(config, "some"))
+
+
+def test_linear_layers_stand_beside_latent_ones() -> None:
+    """GLM 5.3 Flash: 34 linear layers and 11 latent ones, whose indexer keeps one key for 16 tokens."""
+    config = Config(CONFIGS["zai-org/GLM-5.3-Flash"]["config"], "glm").text_model
+    linear, latent = read_layers(config)
+    assert (linear.kind, len(linear.layers), latent.kind, len(latent.layers)) == (
+        *("kimi_delta", 34),
+        *("latent_indexed", 11),
+    )
+    keys, index = latent.caches(Storage("sglang", "bf16"))
+    assert (keys.token_bytes, index.token_bytes, index.tokens_per_entry) == (1024, 132 / 16, 16)
+    assert linear.caches(Storage("sglang", "bf16"))[0].state_bytes > 0
+    as_published = Config({**config.data, "linear_attn_config": {"num_heads": 64, "head_dim": 128}}, "glm")
+    assert read_layers(as_published) == (linear, latent)
+    without = {key: value for key, value in config.data.items() if key != "linear_num_heads"}
+    with pytest.raises(InputError, match="linear_num_heads is missing"):
+        read_layers(Config(without, "glm"))
+
+
+def test_layers_share_the_entries_of_others() -> None:
+    """DeepSeek V4.1: entries on four layers, index keys on eight, a window on all forty."""
+    config = Config(CONFIGS["deepseek-ai/DeepSeek-V4.1-Flash"]["config"], "v41").text_model
+    kept = [(len(entry.layers), entry.caches(Storage("vllm", "bf16"))) for entry in read_layers(config)]
+    assert sum(count for count, caches in kept for cache in caches if cache.window) == 40
+    assert sum(count for count, caches in kept if any(cache.state_bytes for cache in caches)) == 8
+    with pytest.raises(InputError, match="kv_source_layer_ids: must be a list of layers from 0 to 39"):
+        read_layers(Config({**config.data, "kv_source_layer_ids": [40]}, "v41"))
+
+
+@pytest.mark.parametrize(
+    ("repo", "billions", "active"),
+    [
+        ("tencent/Hy4-preview", 770, 49),
+        ("mistralai/Mistral-Large-4-1T-A52B", 1050, 52),
+        ("meta-models/Muse-Spark-Open-816B-A42B", 816, 42),
+    ],
+)
+def test_models_of_public_classes_have_the_size_of_their_names(repo: str, billions: float, active: float) -> None:
+    model = model_of("x", Config(CONFIGS[repo]["config"], repo), sums(repo), Origin(""), "", Extras())
+    assert model.parameters == pytest.approx(billions * 1e9, rel=0.01)
+    assert model.active_parameters == pytest.approx(active * 1e9, rel=0.06)
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "gigabytes"),
+    [
+        ("MiMo-V2.5 XiaomiMiMo/MiMo-V2.5 FP8", 315.7),
+        ("Hy3 tencent/Hy3 BF16", 597.6),
+        ("Hy3 tencent/Hy3-FP8 FP8", 299.9),
+        ("GLM-5.2 zai-org/GLM-5.2 BF16", 1506.7),
+        ("GLM-5.2 zai-org/GLM-5.2-FP8 FP8", 755.6),
+        ("Kimi-K2.6 moonshotai/Kimi-K2.6 INT4-g32", 595.2),
+        ("Kimi-K3 unsloth/Kimi-K3-GGUF UD-Q4_K_XL", 1508),
+        ("DeepSeek-V4-Flash-0731 unsloth/DeepSeek-V4-Flash-0731-GGUF UD-Q4_K_XL", 155.05),
+        ("DeepSeek-V4-Pro-0813 unsloth/DeepSeek-V4-Pro-0813-GGUF UD-Q4_K_XL", 849),
+        ("MiniMax-M3 unsloth/MiniMax-M3-GGUF BF16", 852),
+    ],
+)
+def test_computed_sizes_are_near_those_of_hubs(checkpoint: str, gigabytes: float) -> None:
+    """Sizes that the hub lists, as public reports of 2026-09 quote them; towers and drafts are not always counted."""
+    model, repo, quant = checkpoint.split()
+    entry = next(each for each in CATALOGUE.checkpoints if (each.repo, each.quant) == (repo, quant))
+    assert entry.model == model
+    assert entry.bytes == pytest.approx(gigabytes * 1e9, rel=0.02)

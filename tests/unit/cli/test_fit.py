@@ -78,7 +78,7 @@ def test_the_best_comes_first_and_what_does_not_fit_is_counted(said: Any) -> Non
 
 def test_all_adds_what_does_not_fit_with_the_reason(said: Any) -> None:
     _, out, _ = said(*FOUR, "--all")
-    assert "\nMiniMax-M2: weights and engine need " in out
+    assert "\nQwen3.5-397B-A17B: weights and engine need " in out
     assert len(first_words(out.replace(": ", " "))) == len(MODELS)
 
 

@@ -21,9 +21,9 @@ def middle(gpus: object, service: dict[str, object], host: float | None = None) 
 
 
 def test_how_much_is_offloaded_counts_before_bits_a_weight() -> None:
-    found = served("4x H100 80GB HBM3", {"model": "MiniMax-M3"}, 2048)
-    assert found.checkpoint.quant == "MXFP8"
-    finer = served("4x H100 80GB HBM3", {"model": "MiniMax-M3", "quant": "BF16"}, 2048)
+    assert served("4x H100 80GB HBM3", {"model": "MiniMax-M3"}, 2048).checkpoint.quant == "NVFP4"
+    found = served("4x H100 80GB HBM3", {"model": "MiniMax-M3", "quant": "MXFP8"}, 2048)
+    finer = served("4x H100 80GB HBM3", {"model": "MiniMax-M3", "quant": "BF16", "engine": "vllm"}, 2048)
     assert decode_speed(found).low > 3 * decode_speed(finer).low
 
 
@@ -152,13 +152,16 @@ def test_idle_cards_are_said() -> None:
 
 
 def test_llama_cpp_is_not_said_to_need_a_gpu() -> None:
-    (finding,) = refused([], {"model": "MiniMax-M3", "engine": "llama.cpp"}, 64).refusals
+    (finding,) = refused([], {"model": "DeepSeek-V4.1-Flash", "engine": "llama.cpp"}, 64).refusals
     assert (finding.rule, finding.message) == (
         "engine-checkpoint",
-        "no checkpoint of MiniMax-M3 in the catalogue loads in llama.cpp b11434",
+        "no checkpoint of DeepSeek-V4.1-Flash in the catalogue loads in llama.cpp b11434",
     )
-    (finding,) = refused([], {"model": "MiniMax-M3"}, 64).refusals
-    assert (finding.rule, finding.message) == ("gpu-required", "vLLM needs a GPU and this rig has none")
+    (finding,) = refused([], {"model": "DeepSeek-V4.1-Flash"}, 64).refusals
+    assert (finding.rule, finding.message) == (
+        "gpu-required",
+        "SGLang and vLLM need a GPU and this rig has none",
+    )
 
 
 def test_of_equals_the_one_that_holds_most_context_is_taken() -> None:

@@ -1,4 +1,7 @@
-"""DeepSeek V4: one shared key, a window, and one entry for as many tokens as compress_ratios says of each layer."""
+"""DeepSeek V4 and V4.1: one shared key, a window, and one entry for as many tokens as compress_ratios says of a layer.
+
+V4.1 names the layers that have entries and indexers of their own; those behind them share what they made.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,20 @@ def read(config: Config) -> list[Layer] | None:
     }
     index = {"index_heads": config.number("index_n_heads"), "index_dim": config.number("index_head_dim")}
     ratios = config.each_layer("compress_ratios", int)[: config.layers]
-    return [
-        ("compressed_sparse", {**shared, "ratio": ratio, **(index if ratio == INDEXED_RATIO else {})})
-        for ratio in ratios
-    ]
+    if config.has("kv_source_layer_ids"):
+        sources, indexed = (_numbers(config, key) for key in ("kv_source_layer_ids", "index_source_layer_ids"))
+    else:
+        sources = set(range(config.layers))
+        indexed = {number for number, ratio in enumerate(ratios) if ratio == INDEXED_RATIO}
+    found: list[Layer] = []
+    for number, ratio in enumerate(ratios):
+        own = {"shared": True} if ratio and number not in sources else {}
+        found.append(("compressed_sparse", {**shared, "ratio": ratio, **own, **(index if number in indexed else {})}))
+    return found
+
+
+def _numbers(config: Config, key: str) -> set[int]:
+    found = config.data.get(key)
+    if not isinstance(found, list) or not all(type(n) is int and 0 <= n < config.layers for n in found):
+        raise config.wrong(key, f"must be a list of layers from 0 to {config.layers - 1}")
+    return set(found)

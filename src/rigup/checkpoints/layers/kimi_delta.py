@@ -1,20 +1,35 @@
-"""Kimi Linear and Kimi K3: linear attention, and a latent layer now and then; linear_attn_config counts from 1."""
+"""Linear attention (KDA) beside latent layers: Kimi Linear and Kimi K3, whose linear_attn_config lists them from 1
+on, and GLM 5.3 Flash, whose layer_types name them.
+
+Sources: transformers 5.23.0 configuration_kimi_linear.py and configuration_glm5_next.py; SGLang 0.5.23
+configs/glm5_next.py, which takes the sizes from linear_attn_config, too.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 from rigup.checkpoints.config import Config
-from rigup.checkpoints.layers.latent import latent
+from rigup.checkpoints.layers.latent import latent, latent_layers
 from rigup.checkpoints.layers.layer import Layer, state_bits
+
+LINEAR = "linear_attention"
+LATENT = ("full_attention", "indexed_attention", "deepseek_sparse_attention")
+LISTS = ("full_attn_layers", "kda_layers")
 
 
 def read(config: Config) -> list[Layer] | None:
-    """Every layer, where there is such a list."""
-    if not config.has("linear_attn_config"):
-        return None
+    """Every layer, where some are linear and the others latent."""
+    if config.table("linear_attn_config").has(*LISTS):
+        return _listed(config)
+    if config.has("linear_attn_config", "linear_num_heads") and config.has("kv_lora_rank"):
+        return _typed(config)
+    return None
+
+
+def _listed(config: Config) -> list[Layer]:
     linear, layers = config.table("linear_attn_config"), config.layers
-    listed: dict[str, Any] = {key: linear.data.get(key) for key in ("full_attn_layers", "kda_layers")}
+    listed: dict[str, Any] = {key: linear.data.get(key) for key in LISTS}
     for key, numbers in listed.items():
         if not isinstance(numbers, list) or not all(type(n) is int and 0 < n <= layers for n in numbers):
             raise linear.wrong(key, f"must be a list of layers from 1 to {layers}")
@@ -22,7 +37,24 @@ def read(config: Config) -> list[Layer] | None:
         raise linear.wrong("kda_layers", "together with full_attn_layers it must name each layer once")
     gated = {"gated": True} if config.flag("mla_use_output_gate") else {}
     full: Layer = ("latent", {**latent(config), **gated})
-    delta: Layer = (
+    delta = _delta(config, linear)
+    return [full if number in listed["full_attn_layers"] else delta for number in range(1, layers + 1)]
+
+
+def _typed(config: Config) -> list[Layer]:
+    kinds = config.each_layer("layer_types", str)[: config.layers]
+    if unknown := [kind for kind in kinds if kind not in (LINEAR, *LATENT)]:
+        raise config.wrong("layer_types", f"rigup does not know layers of type {unknown[0][:40]!r}")
+    flat = {"num_heads": "linear_num_heads", "head_dim": "linear_head_dim"}
+    flat["short_conv_kernel_size"] = "linear_conv_kernel_dim"
+    said = {key: config.data.get(name) for key, name in flat.items()}
+    linear = config.table("linear_attn_config")
+    delta = _delta(config, Config({**said, **linear.data}, linear.where if linear.data else config.where))
+    return [delta if kind == LINEAR else full for kind, full in zip(kinds, latent_layers(config), strict=True)]
+
+
+def _delta(config: Config, linear: Config) -> Layer:
+    return (
         "kimi_delta",
         {
             "heads": linear.number("num_heads"),
@@ -32,4 +64,3 @@ def read(config: Config) -> list[Layer] | None:
             "state_bits": state_bits(config, "mamba_ssm_dtype"),
         },
     )
-    return [full if number in listed["full_attn_layers"] else delta for number in range(1, layers + 1)]

@@ -10,22 +10,25 @@ from rigup.checkpoints.layers.layer import Layer
 
 def read(config: Config) -> list[Layer] | None:
     """Every layer, where the model compresses keys and values and has no other kind of layer."""
-    if not config.has("kv_lora_rank") or config.has("linear_attn_config"):
+    if not config.has("kv_lora_rank") or config.has("linear_attn_config", "linear_num_heads"):
         return None
     if config.has("layer_types") and (other := [kind for kind in config.data["layer_types"] if "linear" in str(kind)]):
-        raise config.wrong(
-            "layer_types", f"rigup does not know layers of type {other[0][:40]!r} beside latent attention"
-        )
-    own = _own(config)
-    if own[0] == "latent" or not config.has("indexer_types"):
-        return [own] * config.layers
-    shared: Layer = (own[0], {**own[1], "index_shared": True})
-    return [shared if kind == "shared" else own for kind in config.each_layer("indexer_types", str)[: config.layers]]
+        raise config.wrong("layer_types", f"{other[0][:40]!r}, but linear_num_heads is missing")
+    return latent_layers(config)
 
 
 def draft(config: Config) -> list[Layer]:
     """A built-in draft layer: its indexer is its own (vLLM 0.33.0 deepseek_mtp.py, SGLang 0.5.23 deepseek_nextn.py)."""
     return [_own(config)]
+
+
+def latent_layers(config: Config) -> list[Layer]:
+    """As many as the model has layers, each with an indexer where the model has one."""
+    own = _own(config)
+    if own[0] == "latent" or not config.has("indexer_types"):
+        return [own] * config.layers
+    shared: Layer = (own[0], {**own[1], "index_shared": True})
+    return [shared if kind == "shared" else own for kind in config.each_layer("indexer_types", str)[: config.layers]]
 
 
 def _own(config: Config) -> Layer:
@@ -34,6 +37,8 @@ def _own(config: Config) -> Layer:
     if not config.has("index_head_dim"):
         return "latent", fields
     fields |= {"index_heads": config.number("index_n_heads"), "index_dim": config.number("index_head_dim")}
+    if (pool := config.number("index_kpool", default=1)) > 1:
+        fields["index_pool"] = pool
     return "latent_indexed", fields
 
 

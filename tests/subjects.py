@@ -123,6 +123,11 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
         *_ENGINE_ON_MACHINES,
     ),
     "the benchmark's client": ("benchmarks", "src/rigup/programs", "src/rigup/operations/service"),
+    "the published shapes": (
+        "src/rigup/layer_range.py",
+        "tests/published",
+        "tests/unit/sources/local_uv.py",
+    ),
     "the pages": (
         "src/rigup/cli/fit/page.py",
         "src/rigup/cli/page",

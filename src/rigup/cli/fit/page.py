@@ -127,7 +127,7 @@ def _listed(one: FitTable) -> Markup:
         element("caption", one.title, class_="aside"),
         element("thead", head),
         element("tbody", [_line(row) for row in one.rows]),
-        class_="overview fits",
+        class_="fits",
     )
     return scrolled(drawn, one.title)
 

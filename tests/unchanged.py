@@ -1,9 +1,9 @@
 """Tests that are skipped while nothing they rest on has changed since they passed on this machine.
 
 A pytest plugin. `@pytest.mark.rests_on("lab", "tests/slow/chromium.py")` names subjects of tests/subjects.py, and files
-and folders of the checkout; the test's own module counts too. When the test passes, a digest of all of them is kept in
-the cache. The marked tests of one module go on from one another, so they are skipped all together or not at all. The
-end of the run lists what was skipped, and why. `--everything` skips no test.
+and folders of the checkout; the test's own module counts too. When the test passes, the digest that all of them had
+before the run is kept in the cache. The marked tests of one module go on from one another, so they are skipped all
+together or not at all. The end of the run lists what was skipped, and why. `--everything` skips no test.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from rigup.cache import cache_folder
 from tests.subjects import EVERY_TEST, paths_of
 
 UNCHANGED = "passed here, unchanged since: "
+DIGEST = pytest.StashKey[str]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -36,12 +37,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)  # what -m and -k leave out does not count
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("--everything"):
-        return
     of_module: dict[Path, list[pytest.Item]] = defaultdict(list)
     for item in items:
         if _subjects(item):
+            item.stash[DIGEST] = _digest_of(item)  # before the first test: files may change while the tests run
             of_module[item.path].append(item)
+    if config.getoption("--everything"):
+        return
     for together in of_module.values():
         if all(_passed(item) for item in together):
             for item in together:
@@ -54,7 +56,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     if _subjects(item):
         if report.when == "call" and report.passed:
             _record(item).parent.mkdir(parents=True, exist_ok=True)
-            _record(item).write_text(_digest_of(item))
+            _record(item).write_text(item.stash[DIGEST])
         elif report.failed:
             _record(item).unlink(missing_ok=True)
     return report
@@ -103,7 +105,7 @@ def _record(item: pytest.Item) -> Path:
 
 
 def _passed(item: pytest.Item) -> bool:
-    return _record(item).is_file() and _record(item).read_text() == _digest_of(item)
+    return _record(item).is_file() and _record(item).read_text() == item.stash[DIGEST]
 
 
 def _reason(report: object) -> str:

@@ -97,3 +97,19 @@ def test_a_change_has_them_run_again_and_the_end_names_what_was_skipped(project:
     (project.path / "subject.txt").write_text("2")
     digest.cache_clear()
     assert ran(project) == {"passed": 3}
+
+
+def test_what_changes_during_the_run_is_tested_again(project: pytest.Pytester) -> None:
+    project.makepyfile(
+        test_it="""
+        import pytest
+        from pathlib import Path
+
+        @pytest.mark.rests_on("subject.txt")
+        def test_during_which_somebody_edits():
+            Path("subject.txt").write_text("2")
+        """
+    )
+    for outcome in ("passed", "passed", "unchanged"):
+        digest.cache_clear()
+        assert ran(project) == {outcome: 1}

@@ -56,7 +56,7 @@ def plan_of(
     rig: Rig, service: dict[str, Any], host: str = "host", group: str = "group", lock: Lock | None = None
 ) -> Plan:
     (wanted,) = read_services({"chat": service}, FILE, rig)
-    return plan_service(host, group, rig, wanted, catalogue(), lock or Lock())
+    return plan_service(host, group, rig, wanted, catalogue(), lock or Lock(), advise=False)
 
 
 def with_more_memory(rig: Rig, mib: int) -> Rig:

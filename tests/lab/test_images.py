@@ -23,8 +23,9 @@ from rigup.lab.network import addresses
 from rigup.lab.network.network import lab_socket
 from rigup.systemd.key_wrapper import SCRIPTS
 from rigup.systemd.quadlet import quadlet
-from tests.lab.fleet import Fleet
+from tests.lab.fleet import UNIT, Fleet
 from tests.lab.fleet_fixtures import made_site
+from tests.lab.readers import Readers, all_whole
 from tests.registry import Registry
 from tests.unit.systemd.test_quadlet import DIGEST, OTHERS, VLLM, planned
 
@@ -216,6 +217,8 @@ def test_quadlet_passes_on_exactly_the_words_and_variables(made: tuple[Fleet, Re
     assert words[image + 1] == "-c" and script == SCRIPTS["vllm"]
     assert tuple(arguments) == plan.command
     assert f"ODD={odd}" in words[:image]
+    first, second = host.tell("grep ^ExecStop= /run/words/words.service").splitlines()
+    assert "drain.py" in first and "podman rm" in second, "the container is removed before its requests have ended"
     assert "--entrypoint=/bin/sh" in words[:image] and "--pull" in words[:image] and "--device" in words[:image]
 
 
@@ -223,8 +226,13 @@ def test_an_image_that_crashes_gives_way_to_the_one_before(made: tuple[Fleet, Re
     fleet, registry, good, bad = made
     describe(fleet, registry, good)
     fleet.apply()
+    readers = Readers(fleet.host, fleet.host)
+    begun = readers.begin(200)
     describe(fleet, registry, bad)
     run = fleet.apply(expect=1)
+    assert all_whole(begun, 200)
+    assert "drain: connections left: 3" in fleet.host.tell(f"journalctl -o cat -u {UNIT}")
+    readers.close()
     (error,) = run.json["hosts"][0]["errors"]
     assert error["message"].endswith(", which answers")
     assert f"@{good}" in fleet.host.tell(f"cat {QUADLET}")

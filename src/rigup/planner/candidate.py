@@ -237,7 +237,8 @@ class Candidate:
     @property
     def gpus(self) -> tuple[Gpu, ...]:
         """The GPUs used on all hosts, in order."""
-        return tuple(self.rig.gpus[index % len(self.rig.gpus)] for index in self.gpu_indices)
+        known = self.rig.gpus
+        return tuple([known[index % len(known)] for index in self.gpu_indices])
 
     @property
     def host_expert_shares(self) -> tuple[float, ...]:

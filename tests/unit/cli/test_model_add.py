@@ -178,6 +178,26 @@ REFUSALS: dict[str, tuple[Any, str]] = {
         lambda folder: (tiny(folder) / "model.safetensors").write_bytes(b"\xff\0\0\0\0\0\0\0{"),
         "{}/model.safetensors: the header is truncated: 1 of 255 bytes",
     ),
+    "a header of absurd length": (
+        lambda folder: _with_header(folder, b"{}", claimed=2**62),
+        "{}/model.safetensors: the header claims 4611686.02 TB, more than the limit of 33.6 MB",
+    ),
+    "a header that is not JSON": (
+        lambda folder: _with_header(folder, b"[" * 4000),
+        "{}/model.safetensors: the header is not JSON as safetensors has it: nested too deep",
+    ),
+    "tensors that overlap": (
+        lambda folder: _with_header(
+            folder,
+            b'{"a": {"dtype": "BF16", "shape": [4], "data_offsets": [0, 8]},'
+            b' "b": {"dtype": "BF16", "shape": [4], "data_offsets": [4, 12]}}',
+        ),
+        "{}/model.safetensors: b overlaps the tensor before it",
+    ),
+    "a tensor outside of the file": (
+        lambda folder: _with_header(folder, b'{"a": {"dtype": "BF16", "shape": [400], "data_offsets": [0, 800]}}'),
+        "{}/model.safetensors: a ends at byte 800, but the file has 12 bytes of tensors",
+    ),
     "another model": (
         lambda folder: tiny(folder, {**TINY, "num_hidden_layers": 3}),
         "{}: layer 2 of 3 has no tensors",
@@ -223,6 +243,11 @@ REFUSALS: dict[str, tuple[Any, str]] = {
 }
 
 
+def _with_header(folder: Path, header: bytes, claimed: int | None = None) -> None:
+    length = len(header) if claimed is None else claimed
+    (tiny(folder) / "model.safetensors").write_bytes(length.to_bytes(8, "little") + header + bytes(12))
+
+
 def _grown(path: Path, size: int) -> None:
     with path.open("ab") as file:
         file.truncate(size)
@@ -261,6 +286,42 @@ def test_what_cannot_be_found(
     assert main.main(["model", "add", *words]) == 2
     name = hub.url.partition("//")[2]
     assert f"rigup: {message.format(name)}" in capsys.readouterr().err
+
+
+GGUF_REFUSALS = {
+    "cut": (b"GGUF\3\0\0\0", "the header is truncated: the file ends after 8 bytes"),
+    "of another kind": (bytes(100), "not a GGUF file"),
+    "with a count that cannot be": (
+        b"GGUF" + (3).to_bytes(4, "little") + (2**60).to_bytes(8, "little") + bytes(8),
+        "1,152,921,504,606,846,976 tensors are more than the limit of 200,000",
+    ),
+    "with a name that cannot be": (
+        b"GGUF" + (3).to_bytes(4, "little") + (1).to_bytes(8, "little") + bytes(8) + (2**40).to_bytes(8, "little"),
+        "a tensor has a name of 1,099,511,627,776 bytes",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", GGUF_REFUSALS)
+def test_a_gguf_that_cannot_be_read(kind: str, tmp_path: Path, fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    content, message = GGUF_REFUSALS[kind]
+    path = tmp_path / "x-Q8_0.gguf"
+    path.write_bytes(content)
+    assert main.main(["model", "add", str(path)]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        f"rigup: {path}: {message}",
+        "hint: copy or download the file again",
+    ]
+    assert not (fleet / "catalogue").exists()
+
+
+def test_the_shards_of_a_split_gguf(tmp_path: Path, fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number in (2, 3):
+        (tmp_path / f"x-Q8_0-{number:05}-of-00003.gguf").write_bytes(b"GGUF")
+    assert main.main(["model", "add", str(tmp_path / "x-Q8_0-00002-of-00003.gguf")]) == 2
+    said = capsys.readouterr().err
+    assert f"rigup: {tmp_path}/x-Q8_0-00002-of-00003.gguf: not the first of 3 shards" in said
+    assert f"hint: name {tmp_path}/x-Q8_0-00001-of-00003.gguf" in said
 
 
 def test_a_gated_repository(root: Path, hub: StandInHub, fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -69,3 +69,18 @@ def test_what_the_hub_does_not_have_is_said_of_the_service(tmp_path: Path, hub: 
         f"rigup: group_data/boxes.py: services.chat.model: org/none: the hub at {name} has no such repository"
     )
     assert not (line.fleet / "catalogue").exists()
+
+
+def test_a_gated_repository_is_said_of_the_service(tmp_path: Path, hub: StandInHub) -> None:
+    hub.faults(gated=True)
+    line = fleet(tmp_path, hub, "org/Tiny-Llama")
+    done = line.run("lock")
+    where, name = "group_data/boxes.py: services.chat.model", hub.url.partition("//")[2]
+    assert (done.code, done.err.splitlines()[-2:]) == (
+        2,
+        [
+            f"rigup: {where}: org/Tiny-Llama: the hub at {name} requires a token for it",
+            'hint: accept its terms there, and set hub_token_file = "secrets/hub.token" in group_data',
+        ],
+    )
+    assert not (line.fleet / "catalogue").exists()

@@ -53,7 +53,6 @@ def checkpoint_files(
     If `take_part` has given the host a part in a shared download, it also downloads from other hosts.
     """
     job = _job(checkpoint, hub, token_file, parallel)
-    job |= {"blobs": blobs_address(hub, checkpoint.location)} if checkpoint.location else {}
     job |= {"hub_bytes_per_second": hub_bytes_per_second, "lan_bytes_per_second": lan_bytes_per_second}
     wanted = {file["path"]: (file["size"], file["sha256"]) for file in job["files"]}
     verified = host.get_fact(VerifiedFiles, folder=job["folder"], paths=tuple(wanted))
@@ -85,6 +84,7 @@ def _job(checkpoint: Checkpoint, hub: str, token_file: str | None, parallel: int
         "parallel": parallel,
         "token_file": token_file,
         "key": checkpoint_key(checkpoint),
+        **({"blobs": blobs_address(hub, checkpoint.location)} if checkpoint.location else {}),
     }
 
 

@@ -64,7 +64,7 @@ def provision(
 
 def _clean_up(plans: tuple[Plan, ...], probe: Probe, settings: HostSettings) -> None:
     """Removes an unused hub token, and with --remove the services that are no longer planned."""
-    if settings.hub_token is None or not any(plan.checkpoint for plan in plans):
+    if settings.hub_token is None or not any(plan.checkpoints for plan in plans):
         no_hub_token()
     if settings.remove:
         removed(tuple(sorted(set(probe.current) - {plan.service.name for plan in plans})))
@@ -94,9 +94,9 @@ def _serve(
         assert plan.build is not None
         name = name_of(plan.build, probe.architecture, probe.os)
         ENGINES[plan.build.engine, plan.build.method](plan.build, name, settings.packages, settings.builder)
-        if plan.checkpoint is not None:
+        for checkpoint in plan.checkpoints:
             wheelhouse, limits = settings.packages.wheelhouse, settings.weights_limits
-            weights(plan.checkpoint, *settings.source_of(plan.checkpoint.location), wheelhouse, *limits)
+            weights(checkpoint, *settings.source_of(checkpoint.location), wheelhouse, *limits)
         if plan.moe_folder is not None:
             moe_configs(plan.moe_folder, f"{layout.BUILDS}/{name}")
         staged.append((plan, name))

@@ -254,6 +254,7 @@ class Plan(Frozen):
     nodes: of a service that spans hosts, all of them by rank; () for one host. rank: this host's. Memory is that of
     this host's GPUs alone. Only the head (rank 0) has the API; `command` of the others is what joins it, () where Ray
     is all that they run. llama.cpp's workers have no checkpoint: the head reads the files and sends each its layers.
+    draft: the files of a model that drafts tokens.
     quality: the level of the checkpoint (rigup.catalogue.quality). traded: what the choice gave up, in sentences.
     speculative: what drafts tokens, or that something could; "" for neither.
     peer_ports: ports that must be reachable before anything starts. peer_traffic: the engine opens further ports
@@ -267,6 +268,7 @@ class Plan(Frozen):
     service: Service
     build: Build | None = None
     checkpoint: Checkpoint | None = None
+    draft: Checkpoint | None = None
     parallel: Parallel | None = None
     context: int | None = None
     kv_cache_type: str | None = None
@@ -297,6 +299,11 @@ class Plan(Frozen):
     quality: str = ""
     traded: tuple[str, ...] = ()
     speculative: str = ""
+
+    @property
+    def checkpoints(self) -> tuple[Checkpoint, ...]:
+        """Everything that it loads: what it serves, and what drafts tokens for that."""
+        return tuple(each for each in (self.checkpoint, self.draft) if each is not None)
 
     @property
     def on_ray(self) -> bool:

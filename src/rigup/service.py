@@ -17,16 +17,20 @@ BuildMethod = Literal["wheel", "source", "image"]
 KvCacheType = Literal["auto", "f16", "bf16", "fp8", "q8_0", "q5_1", "q4_0"]
 
 Preference = Literal["quality", "speed", "context"]
-DraftKind = Literal["mtp"]
+DraftKind = Literal["mtp", "eagle", "draft"]
 
 
 class Speculative(Frozen):
     """`speculative` of a service: what drafts tokens, which the model then verifies together.
 
-    kind: "mtp", the checkpoint's own draft layers. tokens: drafted at once; None leaves it to the planner.
+    kind: "mtp", the checkpoint's own draft layers; "eagle", an EAGLE head; "draft", a smaller model.
+    model: of the last two, as in the service's `model`. quant: which of its checkpoints. tokens: drafted at once; None
+    leaves it to the planner.
     """
 
     kind: DraftKind
+    model: str | None = None
+    quant: str | None = None
     tokens: Annotated[int, Field(ge=1, le=16)] | None = None
 
 

@@ -97,6 +97,12 @@ class Model(Frozen):
                 raise ValueError(f"{name}: each layer {count} must be in one entry, and in no other")
         return self
 
+    def other_vocabulary(self, other: Model, tolerated: int = 0) -> str:
+        """How the vocabulary differs from another model's, by more tokens than tolerated; "" where it does not."""
+        if abs(self.vocab - other.vocab) <= tolerated:
+            return ""
+        return f"{self.name} has {self.vocab:,} tokens and {other.name} {other.vocab:,}"
+
     @property
     def embedding_parameters(self) -> int:
         """Weights of the token embeddings; the output head has as many, unless it is tied to them."""

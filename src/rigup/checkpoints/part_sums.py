@@ -43,6 +43,10 @@ class CheckpointSums:
     experts_only: bool
 
 
+# What an EAGLE head mixes the target's hidden states with; it may share the target's embeddings.
+EAGLE = ("fc.weight", "model.fc.weight")
+
+
 def sums_of(where: str, tensors: Iterable[Tensor], layers: int, scheme: Scheme, tied: bool) -> CheckpointSums:
     """The sums. layers: of the model, without draft layers. tied: whether a head of its own is not loaded.
 
@@ -50,9 +54,10 @@ def sums_of(where: str, tensors: Iterable[Tensor], layers: int, scheme: Scheme, 
     """
     sizes = PartSums(Counter(), [Counter() for _ in range(layers)])
     weights = PartSums(Counter(), [Counter() for _ in range(layers)])
-    narrow = 0
+    narrow, shares = 0, False
     for tensor in tensors:
         place = place_of(tensor.name, layers)
+        shares = shares or tensor.name in EAGLE
         if place.part == "head" and tied:
             continue
         counts = (
@@ -68,7 +73,7 @@ def sums_of(where: str, tensors: Iterable[Tensor], layers: int, scheme: Scheme, 
         raise InputError(
             f"{where}: layer {empty[0]} of {layers} has no tensors", "choose a checkpoint with all of its weights"
         )
-    if not sizes.whole["embedding"]:
+    if not sizes.whole["embedding"] and not shares:
         raise InputError(f"{where}: there are no embeddings", "choose a checkpoint with all of its weights")
     return CheckpointSums(sizes, weights, not narrow)
 

@@ -52,6 +52,8 @@ class Place:
 
 def place_of(name: str, layers: int) -> Place:
     """Where a tensor belongs in a model of so many layers. A name that tells nothing counts as a norm: never cut."""
+    # EAGLE-3 heads call their one layer so: SafeAILab/EAGLE, vLLM 0.33.0 llama_eagle3.py.
+    name = re.sub(r"^midlayer\.", "layers.0.", name)
     found = _LAYER.search(name)
     outside = _outside(name[: found.start()] if found else name)
     if found is None or outside in ("vision", "mtp"):

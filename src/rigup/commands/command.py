@@ -8,6 +8,7 @@ from rigup.commands import llama_cpp, sglang, vllm
 from rigup.commands.multinode import is_worker_only, multinode_options, multinode_variables, worker_command
 from rigup.commands.names import served_name
 from rigup.commands.options import overlaid, words
+from rigup.commands.speculative import drafting
 from rigup.commands.start_timeout import start_timeout_s
 from rigup.plan import Checkpoint
 from rigup.planner.candidate import Candidate
@@ -27,24 +28,30 @@ class Command(NamedTuple):
     start_timeout_s: int
 
 
-def command(candidate: Candidate, checkpoint: Checkpoint, rank: int = 0) -> Command:
+def command(candidate: Candidate, checkpoint: Checkpoint, rank: int = 0, draft: Checkpoint | None = None) -> Command:
     """The whole command of a candidate on the host of a rank, overridden by the user's flags and variables.
 
-    checkpoint: the files that the lock pins.
+    checkpoint: the files that the lock pins. draft: those of a model that drafts tokens.
     """
     engine = ENGINES[candidate.engine.name]
     variables = {**engine.environment(candidate, checkpoint), **multinode_variables(candidate)}
     return Command(
-        words=worker_command(candidate) if is_worker_only(candidate, rank) else _words(candidate, checkpoint, rank),
+        words=worker_command(candidate)
+        if is_worker_only(candidate, rank)
+        else _words(candidate, checkpoint, rank, draft),
         environment=dict(sorted({**variables, **candidate.service.environment}.items())),
         served_name=served_name(candidate),
         start_timeout_s=start_timeout_s(checkpoint, candidate.service),
     )
 
 
-def _words(candidate: Candidate, checkpoint: Checkpoint, rank: int) -> tuple[str, ...]:
+def _words(candidate: Candidate, checkpoint: Checkpoint, rank: int, draft: Checkpoint | None) -> tuple[str, ...]:
     engine = ENGINES[candidate.engine.name]
-    options = {**engine.options(candidate, checkpoint), **multinode_options(candidate, rank)}
+    options = {
+        **engine.options(candidate, checkpoint),
+        **drafting(candidate, draft),
+        **multinode_options(candidate, rank),
+    }
     program, *arguments = engine.program(candidate, checkpoint)
     image = candidate.release.image("cuda" if candidate.rig.gpus else "cpu") if candidate.build == "image" else None
     return (image.program if image else program, *arguments, *words(overlaid(options, candidate.service.flags)))

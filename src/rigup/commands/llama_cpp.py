@@ -6,7 +6,6 @@ from rigup.commands.gpu_environment import gpu_variables
 from rigup.commands.names import model_path, served_name
 from rigup.commands.options import Options
 from rigup.commands.sampling import sampling
-from rigup.commands.speculative import llama_cpp_drafting
 from rigup.plan import Checkpoint
 from rigup.planner.candidate import Candidate
 from rigup.planner.memory.host import PROMPT_CACHE_OPTIONS, asks_for_prompt_cache
@@ -36,7 +35,7 @@ def options(candidate: Candidate, checkpoint: Checkpoint) -> Options:
     service = candidate.service
     # Each slot gets an equal share of the whole context (slots are not unified once --parallel is given).
     chosen: Options = {
-        "--model": model_path(candidate, checkpoint),
+        "--model": model_path(candidate.checkpoint, checkpoint),
         "--alias": served_name(candidate),
         "--host": service.listen,
         "--port": service.port,
@@ -44,7 +43,6 @@ def options(candidate: Candidate, checkpoint: Checkpoint) -> Options:
         "--parallel": candidate.sequences,
         **_placement(candidate),
         **_cache(candidate),
-        **llama_cpp_drafting(candidate),
         "--jinja": True,
         "--metrics": True,
         "--no-ui": True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.layout import weights_folder
 from rigup.plan import Checkpoint
 from rigup.planner.candidate import Candidate
@@ -9,13 +10,13 @@ from rigup.planner.candidate import Candidate
 UNPINNED = "main"
 
 
-def model_path(candidate: Candidate, checkpoint: Checkpoint) -> str:
-    """The path for the engine: a file of the checkpoint, or its folder.
+def model_path(entry: CheckpointEntry, checkpoint: Checkpoint) -> str:
+    """The path for the engine of an entry of the catalogue: a file of the checkpoint, or its folder.
 
     An unpinned revision appears as "main", and a GGUF file whose name is not known yet as its quantisation.
     """
     folder = weights_folder(checkpoint.repo, checkpoint.revision or UNPINNED)
-    if candidate.checkpoint.scheme == "gguf" and not checkpoint.entry:
+    if entry.scheme == "gguf" and not checkpoint.entry:
         return f"{folder}/<{checkpoint.quant}>.gguf"
     return f"{folder}/{checkpoint.entry}" if checkpoint.entry else folder
 

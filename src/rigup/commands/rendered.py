@@ -29,7 +29,7 @@ class Rendered(NamedTuple):
 def rendered(decision: Decision) -> Rendered | Refusal:
     """The decision with its commands; a refusal if the pinned build does not know a name in them."""
     candidate = decision.candidate
-    commands = tuple(command(candidate, decision.checkpoint, rank) for rank in range(candidate.hosts))
+    commands = tuple(command(candidate, decision.checkpoint, rank, decision.draft) for rank in range(candidate.hosts))
     if unknown := dict.fromkeys(name for each in commands for name in unknown_options(candidate, each)):
         return Refusal(candidate.rig, candidate.service, tuple(unknown))
     return Rendered(decision, commands, moe_folder(candidate, decision.build))
@@ -65,6 +65,7 @@ def plan_of(outcome: Rendered | Refusal, group: str, hosts: Sequence[str], rank:
         service=candidate.service,
         build=decision.build,
         checkpoint=None if rank and engine == "llama.cpp" else decision.checkpoint,
+        draft=decision.draft,
         parallel=candidate.parallel,
         context=candidate.context,
         kv_cache_type=candidate.kv_cache_type,

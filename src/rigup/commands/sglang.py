@@ -8,7 +8,6 @@ from rigup.commands.names import model_path, served_name
 from rigup.commands.options import Options
 from rigup.commands.sampling import sampling_json
 from rigup.commands.shared_options import kv_cache_type, parsers
-from rigup.commands.speculative import sglang_drafting
 from rigup.plan import Checkpoint
 from rigup.planner.candidate import Candidate
 from rigup.planner.moe_config import moe_config
@@ -28,7 +27,7 @@ def options(candidate: Candidate, checkpoint: Checkpoint) -> Options:
     """The options for this candidate, in display order."""
     service, parallel = candidate.service, candidate.parallel
     chosen: Options = {
-        "--model-path": model_path(candidate, checkpoint),
+        "--model-path": model_path(candidate.checkpoint, checkpoint),
         "--served-model-name": served_name(candidate),
         "--host": service.listen,
         "--port": service.port,
@@ -44,7 +43,6 @@ def options(candidate: Candidate, checkpoint: Checkpoint) -> Options:
     chosen |= _memory(candidate)
     chosen.update(candidate.checkpoint.engine_flags.get("sglang", {}))
     chosen |= _backends(candidate)
-    chosen |= sglang_drafting(candidate)
     if service.trust_remote_code:
         chosen["--trust-remote-code"] = True
     chosen["--enable-metrics"] = True

@@ -8,7 +8,6 @@ from rigup.commands.names import model_path, served_name
 from rigup.commands.options import Options
 from rigup.commands.sampling import sampling_json
 from rigup.commands.shared_options import kv_cache_type, parsers
-from rigup.commands.speculative import vllm_drafting
 from rigup.commands.start_timeout import start_timeout_s
 from rigup.plan import Checkpoint
 from rigup.planner.candidate import Candidate
@@ -19,7 +18,7 @@ from rigup.units import compute_capability
 
 def program(candidate: Candidate, checkpoint: Checkpoint) -> tuple[str, ...]:
     """The first words: the program, relative to the build's folder, and the weights."""
-    return ("bin/vllm", "serve", model_path(candidate, checkpoint))
+    return ("bin/vllm", "serve", model_path(candidate.checkpoint, checkpoint))
 
 
 def options(candidate: Candidate, checkpoint: Checkpoint) -> Options:
@@ -41,7 +40,6 @@ def options(candidate: Candidate, checkpoint: Checkpoint) -> Options:
     chosen |= _memory(candidate)
     chosen.update(candidate.checkpoint.engine_flags.get("vllm", {}))
     chosen |= _backends(candidate)
-    chosen |= vllm_drafting(candidate)
     if service.trust_remote_code:
         chosen["--trust-remote-code"] = True
     chosen |= _parsers(candidate)

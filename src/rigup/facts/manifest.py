@@ -29,6 +29,7 @@ class _GroupRecord(HostOutput):
 class _ManifestRecord(HostOutput):
     build: Line | None = None
     checkpoint: _CheckpointRecord | None = None
+    draft: _CheckpointRecord | None = None
     command: Annotated[list[str], Field(max_length=2000)] | None = None
     environment: dict[str, str] | None = None
     gpus: Annotated[list[_Gpu], Field(max_length=_MOST_GPUS)] | None = None
@@ -38,13 +39,14 @@ class _ManifestRecord(HostOutput):
 def read_manifest(text: str, path: str) -> dict[str, Any]:
     """The manifest as written, after a type check of the keys that rigup reads. Raises Unreadable.
 
-    `build` is a string, `checkpoint` an object with `repo`, `quant` and `revision`, `command` a list of strings,
-    `environment` an object of strings, `gpus` a list of pairs of index and UUID, `set` an object with `id` and `nodes`.
-    path: the file's path, for messages.
+    `build` is a string, `checkpoint` and `draft` objects with `repo`, `quant` and `revision`, `command` a list of
+    strings, `environment` an object of strings, `gpus` a list of pairs of index and UUID, `set` an object with `id` and
+    `nodes`. path: the file's path, for messages.
     """
     value = json_of(text, path)
     checked(_ManifestRecord, value, path)
     found: dict[str, Any] = value
-    if checkpoint := found.get("checkpoint"):
-        found["checkpoint"] = {"quant": "", "revision": None, **checkpoint}
+    for key in ("checkpoint", "draft"):
+        if checkpoint := found.get(key):
+            found[key] = {"quant": "", "revision": None, **checkpoint}
     return found

@@ -95,8 +95,8 @@ def needs_of(plans: Iterable[Plan]) -> Needs:
     for plan in accepted:
         build = plan.build
         assert build is not None
-        if plan.checkpoint is not None:
-            checkpoints.setdefault((plan.checkpoint.repo, plan.checkpoint.quant), plan)
+        for checkpoint in plan.checkpoints:
+            checkpoints.setdefault((checkpoint.repo, checkpoint.quant), plan)
         if build.method == "source":
             sources.setdefault((build.engine, build.version), plan)
         else:
@@ -150,7 +150,8 @@ def _offered(host: HostEntry, catalogue: Catalogue) -> list[Any]:
     found: list[Any] = []
     for service in services:
         choices = resolve(service, rig, catalogue, path)
-        checkpoints = [[entry.repo, entry.quant, entry.entry] for entry in choices.checkpoints]
+        offered = (*choices.checkpoints, *choices.drafts)
+        checkpoints = [[entry.repo, entry.quant, entry.entry] for entry in offered]
         engines = [[r.engine, r.version, r.archive, *_packaged(r)] for _, r in choices.engines]
         found.append([service.name, checkpoints, engines])
     return found

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.catalogue.engines import Engine, EngineVersion
 from rigup.catalogue.model import Model
+from rigup.catalogue.versions import version_key
 
 
 def unsupported(model: Model, release: EngineVersion, engines: Iterable[Engine]) -> tuple[str, str] | None:
@@ -64,3 +66,11 @@ def titles(releases: tuple[EngineVersion, ...]) -> str:
     """The end of a message: "; vLLM 0.33.0 has", "; SGLang 0.5.23 and vLLM 0.33.0 have", or nothing."""
     *first, last = [f"{other.title} {other.version}" for other in releases] or [""]
     return f"; {', '.join(first)} and {last} have" if first else f"; {last} has" if last else ""
+
+
+def loads(checkpoint: CheckpointEntry, release: EngineVersion) -> bool:
+    """Whether that release of an engine loads that checkpoint at all, provided that it has the model."""
+    if checkpoint.minimum_versions is None:
+        return release.support(checkpoint.scheme) is not None
+    oldest = checkpoint.minimum_versions.get(release.engine)
+    return oldest is not None and version_key(oldest) <= release.key

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rigup.artifacts import Variant
+from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.catalogue.tools.containers import container_facts
 from rigup.lock import Lock
 from rigup.plan import Build, Checkpoint
@@ -52,9 +53,8 @@ def container_packages(candidate: Candidate) -> tuple[str, ...]:
     return (container_facts().podman.package,) if candidate.build == "image" else ()
 
 
-def checkpoint_of(candidate: Candidate, lock: Lock) -> Checkpoint:
-    """The files to serve, as the lock pins them."""
-    entry = candidate.checkpoint
+def checkpoint_of(entry: CheckpointEntry, lock: Lock) -> Checkpoint:
+    """The files of a checkpoint, as the lock pins them."""
     locked = lock.checkpoint(entry.repo, entry.quant)
     return Checkpoint(
         repo=entry.repo,

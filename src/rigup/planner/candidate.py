@@ -271,6 +271,12 @@ class Candidate:
         return expert_ranks(self.engine.name, self.parallel.tensor, self.parallel.data)
 
     @property
+    def longest_context(self) -> int:
+        """Tokens that the model supports, and a smaller one that drafts for it: vLLM serves no more than that has."""
+        smaller = self.draft.model if self.draft and self.draft.kind == "draft" else None
+        return min(self.model.context, smaller.context) if smaller else self.model.context
+
+    @property
     def margin_mib(self) -> int | None:
         """MiB by which the estimate may be too low on the tightest GPU before the engine fails to start.
 

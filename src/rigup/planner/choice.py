@@ -218,9 +218,9 @@ def with_largest_context(candidate: Candidate) -> Candidate | None:
     Every part of the GPU and every number of sequences is tried. Each GPU keeps the margin free that the figures need.
     What is offloaded stays as it is.
     """
-    if (whole := fit_context(candidate, candidate.model.context)) is not None:
+    if (whole := fit_context(candidate, candidate.longest_context)) is not None:
         return whole
-    best, low, high = None, 1, candidate.model.context // CONTEXT_STEP
+    best, low, high = None, 1, candidate.longest_context // CONTEXT_STEP
     while low <= high:
         middle = (low + high) // 2
         settled = fit_context(candidate, middle * CONTEXT_STEP)

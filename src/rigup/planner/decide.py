@@ -5,14 +5,14 @@ from __future__ import annotations
 from rigup.catalogue.catalogue import Catalogue
 from rigup.lock import Lock
 from rigup.plan import Finding
-from rigup.planner.abilities import unsupported
+from rigup.planner.abilities import loads, unsupported
 from rigup.planner.alternatives import more_hosts, purchase, runners_up, would_fit
 from rigup.planner.assembly import build_of, checkpoint_of
 from rigup.planner.choice import ranked, with_most_context
 from rigup.planner.decision import Decision, Refusal
 from rigup.planner.drafting.offer import speculative_text
 from rigup.planner.driver import driver_floor, driver_plan, driver_refusals
-from rigup.planner.enumeration import PlanningRequest, loads
+from rigup.planner.enumeration import PlanningRequest
 from rigup.planner.evidence import evidence_of
 from rigup.planner.moe_config import against_the_lock, locked_otherwise, moe_config
 from rigup.planner.rules import check
@@ -42,7 +42,8 @@ def decide(request: PlanningRequest, catalogue: Catalogue, lock: Lock, advise: b
     return Decision(
         candidate=winner,
         build=build_of(winner, lock),
-        checkpoint=checkpoint_of(winner, lock),
+        checkpoint=checkpoint_of(winner.checkpoint, lock),
+        draft=checkpoint_of(winner.draft.checkpoint, lock) if winner.draft and winner.draft.checkpoint else None,
         moe_config=against_the_lock(moe_config(winner), lock),
         driver=driver,
         driver_floor=floor,

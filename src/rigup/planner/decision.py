@@ -21,6 +21,7 @@ class Decision:
     candidate: Candidate
     build: Build
     checkpoint: Checkpoint
+    draft: Checkpoint | None
     moe_config: MoeConfig | None
     driver: DriverPlan | None
     driver_floor: int

@@ -11,8 +11,8 @@ from rigup.catalogue.engines import Engine, EngineVersion
 from rigup.catalogue.moe_configs import MoeConfigFile
 from rigup.catalogue.option_names import NameList
 from rigup.catalogue.overheads import MeasuredOverhead
-from rigup.catalogue.versions import version_key
 from rigup.plan import Parallel
+from rigup.planner.abilities import loads
 from rigup.planner.candidate import Candidate
 from rigup.planner.drafting.draft import Draft, usual_tokens
 from rigup.planner.engine_memory import MemorySettings, settings_of
@@ -75,14 +75,6 @@ def _has_the_model(request: PlanningRequest, release: EngineVersion) -> bool:
     return "model-support" in request.service.allow or not release.lacks(request.resolved.model)
 
 
-def loads(checkpoint: CheckpointEntry, release: EngineVersion) -> bool:
-    """Whether that release of an engine loads that checkpoint at all, provided that it has the model."""
-    if checkpoint.minimum_versions is None:
-        return release.support(checkpoint.scheme) is not None
-    oldest = checkpoint.minimum_versions.get(release.engine)
-    return oldest is not None and version_key(oldest) <= release.key
-
-
 def _insists(service: Service) -> bool:
     """Whether the service names an engine and a checkpoint: then rules say what is wrong with the pair."""
     return service.engine is not None and (service.checkpoint is not None or service.quant is not None)
@@ -140,14 +132,24 @@ def _candidate(
         cpu_moe_layers=layers,
         expert_overrides=moved,
         cpu_offload_gib=settings.cpu_offload_gib,
-        draft=_draft(request),
+        draft=_draft(request, checkpoint, release),
         asked_partition=settings.asked_partition if parallel.pipeline > 1 else (),
     )
 
 
-def _draft(request: PlanningRequest) -> Draft | None:
-    asked = request.service.speculative
-    return Draft(asked.kind, asked.tokens or usual_tokens(request.resolved.model)) if asked else None
+def _draft(request: PlanningRequest, checkpoint: CheckpointEntry, release: EngineVersion) -> Draft | None:
+    """What drafts: of a model, the first checkpoint that the release loads; rules refuse where it loads none."""
+    asked, drafts = request.service.speculative, request.resolved.drafts
+    if asked is None:
+        return None
+    tokens = asked.tokens or usual_tokens(request.resolved.model if asked.kind == "mtp" else None)
+    suited = (entry for entry in drafts if loads(entry, release) and not _mixed(entry, checkpoint))
+    return Draft(asked.kind, tokens, request.resolved.draft_model, next(suited, drafts[0] if drafts else None))
+
+
+def _mixed(draft: CheckpointEntry, checkpoint: CheckpointEntry) -> bool:
+    """Whether one is a GGUF and the other is not."""
+    return (draft.scheme == "gguf") != (checkpoint.scheme == "gguf")
 
 
 def _experts_on_host(request: PlanningRequest, engine: Engine, gpus: tuple[int, ...]) -> tuple[tuple[float, ...], int]:

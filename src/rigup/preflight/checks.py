@@ -113,7 +113,7 @@ def _missing_build(probe: Probe, plan: Plan) -> bool:
 def _missing_weights(probe: Probe, plans: tuple[Plan, ...]) -> int:
     """How many bytes of weights are still missing. Services may share the same weights, or a folder."""
     wanted: dict[str, dict[str, int]] = {}  # folder to quantisation to bytes: each quantisation has its own files
-    for checkpoint in (plan.checkpoint for plan in plans if plan.checkpoint):
+    for checkpoint in (checkpoint for plan in plans for checkpoint in plan.checkpoints):
         if checkpoint.revision is not None and checkpoint.host_folder is None:
             folder = layout.weights_folder(checkpoint.repo, checkpoint.revision)
             wanted.setdefault(folder, {})[checkpoint.quant] = checkpoint.bytes

@@ -66,8 +66,7 @@ def released(services: Path, weights: Path) -> tuple[set[str], set[str]]:
             continue
         release = json.loads(note.read_text())
         builds.add(release["build"])
-        checkpoint = release.get("checkpoint")
-        if checkpoint:
+        for checkpoint in filter(None, (release.get("checkpoint"), release.get("draft"))):
             folders.add(f"{weights}/{checkpoint['repo']}/{checkpoint['revision']}")
     return builds, folders
 

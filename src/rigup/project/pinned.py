@@ -51,5 +51,6 @@ def _packages(plan: Plan) -> Iterator[Lacking]:
 
 
 def _files(plan: Plan) -> Iterator[Lacking]:
-    if plan.checkpoint is not None and not plan.checkpoint.files:
-        yield f"{plan.checkpoint.repo} {plan.checkpoint.quant}", [], HUB_HINT
+    for checkpoint in plan.checkpoints:
+        if not checkpoint.files:
+            yield f"{checkpoint.repo} {checkpoint.quant}", [], HUB_HINT

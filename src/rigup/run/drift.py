@@ -131,8 +131,9 @@ def _release(probe: Probe, name: str, release: dict[str, Any], wanted: dict[str,
             yield Drift("config", f"{other} differs from the plan", name)
     if (build := str(release.get("build", ""))) and build not in probe.builds:
         yield Drift("build", f"{layout.BUILDS}/{build} no longer exists", name)
-    checkpoint = release.get("checkpoint") or {}
-    if checkpoint.get("revision"):
+    for checkpoint in (release.get(key) or {} for key in ("checkpoint", "draft")):
+        if not checkpoint.get("revision"):
+            continue
         folder = layout.weights_folder(checkpoint["repo"], checkpoint["revision"])
         if folder not in probe.weights:
             yield Drift("checkpoint", f"{folder} has no receipt", name)

@@ -15,7 +15,7 @@ from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.primitives.units import service_state
 from rigup.operations.service.releases import ENABLED, CurrentRelease
 from rigup.operations.weights.host_files import hash_job
-from rigup.plan import Plan
+from rigup.plan import Checkpoint, Plan
 from rigup.run.drift import Drift
 from rigup.units import bytes_text
 
@@ -51,7 +51,8 @@ def asked_drift(host: Host, plans: tuple[Plan, ...], differing: set[str], deep: 
         if "service" in differing:
             found += _unit(host, plan.service.name)
         if deep or "weights" in differing:
-            found += _checkpoint(host, plan, deep)
+            for checkpoint in plan.checkpoints:
+                found += _checkpoint(host, plan.service.name, checkpoint, deep)
     return found
 
 
@@ -72,9 +73,8 @@ def _unit(host: Host, name: str) -> Iterator[Drift]:
         yield Drift("config", "runs with another API key than the one in its file", name)
 
 
-def _checkpoint(host: Host, plan: Plan, deep: bool) -> Iterator[Drift]:
-    checkpoint = plan.checkpoint
-    if checkpoint is None or checkpoint.revision is None:
+def _checkpoint(host: Host, service: str, checkpoint: Checkpoint, deep: bool) -> Iterator[Drift]:
+    if checkpoint.revision is None:
         return
     folder = layout.weights_folder(checkpoint.repo, checkpoint.revision)
     if not remote.run(host, "test", "-d", folder).ok:
@@ -92,4 +92,4 @@ def _checkpoint(host: Host, plan: Plan, deep: bool) -> Iterator[Drift]:
     for key, words_for in (("missing", "missing"), ("bad", "not as locked" if deep else "changed since the last hash")):
         if names := getattr(answer, key):
             more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-            yield Drift("checkpoint", f"{words_for}: {', '.join(names[:_MOST_NAMED])}{more}", plan.service.name)
+            yield Drift("checkpoint", f"{words_for}: {', '.join(names[:_MOST_NAMED])}{more}", service)

@@ -16,7 +16,7 @@ from rigup.operations.builds.source import name_of
 from rigup.operations.primitives import jobs, remote
 from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.service.moe_configs import unnamed_folders
-from rigup.plan import Finding, Plan
+from rigup.plan import Finding
 from rigup.programs import program_file
 from rigup.run.result import Change
 from rigup.run.runner import Run
@@ -113,7 +113,8 @@ class PruneRun(Run):
         plans, probe = self.plans[host.name], self.results[host.name].probe
         assert probe is not None
         names = [name_of(plan.build, probe.architecture, probe.os) for plan in plans if plan.build]
-        folders = [folder for plan in plans if (folder := _folder(plan))]
+        loaded = [checkpoint for plan in plans for checkpoint in plan.checkpoints]
+        folders = [layout.weights_folder(each.repo, each.revision) for each in loaded if each.revision]
         kernels = unnamed_folders(host, [plan.moe_folder.path for plan in plans if plan.moe_folder])
         unused = (Removal(f"tuned kernels {path.rpartition('/')[2]}", path, size) for path, size in kernels.items())
         return (*removals(_list(host), names, folders if self.weights else None), *unused)
@@ -133,11 +134,6 @@ class PruneRun(Run):
             _take_away(host, removal)
             result.changes.append(Change("prune", removal.text))
         result.state = "changed" if result.changes else "unchanged"
-
-
-def _folder(plan: Plan) -> str | None:
-    checkpoint = plan.checkpoint
-    return layout.weights_folder(checkpoint.repo, checkpoint.revision) if checkpoint and checkpoint.revision else None
 
 
 def _list(host: Host) -> dict[str, Any]:

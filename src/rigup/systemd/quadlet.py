@@ -106,9 +106,11 @@ def _mounts(plan: BoundPlan) -> tuple[str, ...]:
 
     /tmp may hold programs, because engines load compiled kernels from there.
     """
-    assert plan.checkpoint is not None and plan.checkpoint.revision is not None
-    weights = weights_folder(plan.checkpoint.repo, plan.checkpoint.revision)
-    shown = {**(plan.checkpoint.shown_files or {weights: weights})}
+    shown: dict[str, str] = {}
+    for checkpoint in plan.checkpoints:
+        assert checkpoint.revision is not None
+        weights = weights_folder(checkpoint.repo, checkpoint.revision)
+        shown |= checkpoint.shown_files or {weights: weights}
     shown |= {plan.moe_folder.path: plan.moe_folder.path} if plan.moe_folder else {}
     return (
         *(f"Volume={real}:{path}:ro" for path, real in shown.items()),

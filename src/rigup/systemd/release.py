@@ -29,14 +29,14 @@ class ServiceRelease:
 
 def release_of(plan: BoundPlan, build_name: str) -> ServiceRelease:
     """The release of a plan with the named build; equal plans and builds give equal releases."""
-    checkpoint = plan.checkpoint
     manifest: dict[str, Any] = {
         "build": build_name,
-        "checkpoint": checkpoint
-        and {"repo": checkpoint.repo, "quant": checkpoint.quant, "revision": checkpoint.revision},
+        "checkpoint": plan.checkpoint and plan.checkpoint.model_dump(include={"repo", "quant", "revision"}),
         "command": list(plan.command),
         "environment": plan.environment,
     }
+    if plan.draft:
+        manifest["draft"] = plan.draft.model_dump(include={"repo", "quant", "revision"})
     if plan.gpu_uuids:
         manifest[GPUS_KEY] = [[index, uuid] for index, uuid in plan.gpu_uuids.items()]
     if plan.nodes:

@@ -76,7 +76,7 @@ def unit_section(plan: BoundPlan) -> tuple[str, ...]:
         f"Description={plain_text(f'rigup service {plan.service.name}: {what}')}",
         "Wants=network-online.target",
         f"After={after}",
-        *((f"RequiresMountsFor={plan.checkpoint.host_folder}",) if _shown_files(plan) and plan.checkpoint else ()),
+        *(f"RequiresMountsFor={each.host_folder}" for each in plan.checkpoints if each.shown_files),
         # A host of a node group may wait long for another one, and must still run when that one comes back.
         *(("StartLimitIntervalSec=0",) if plan.nodes else ("StartLimitIntervalSec=900", "StartLimitBurst=5")),
     )
@@ -137,7 +137,7 @@ def _folders(plan: BoundPlan, build_folder: str) -> tuple[str, ...]:
 
 
 def _shown_files(plan: BoundPlan) -> dict[str, str]:
-    return plan.checkpoint.shown_files if plan.checkpoint else {}
+    return {shown: real for each in plan.checkpoints for shown, real in each.shown_files.items()}
 
 
 def _has_key(plan: BoundPlan) -> bool:

@@ -96,6 +96,8 @@ def test_messages_name_the_key(data: dict[str, Any], message: str) -> None:
         ("backbone.layers.7.mixer.gate.weight", "router", 7),
         ("model.layers.60.mlp.experts.0.up_proj.weight", "mtp", None),
         ("mtp.layers.0.mlp.up_proj.weight", "mtp", None),
+        ("midlayer.self_attn.q_proj.weight", "attention", 0),
+        ("midlayer.mlp.up_proj.weight", "dense", 0),
         ("model.visual.blocks.3.attn.qkv.weight", "vision", None),
         ("layers.7.attn.wq_a.weight", "replicated", 7),
         ("layers.7.ffn.experts.3.w2.scale", "experts", 7),

@@ -79,7 +79,19 @@ def test_json_and_explain_exclude_each_other(capsys: pytest.CaptureFixture[str])
 
 
 KEYS = [
-    *("host", "group", "verdict", "rig", "service", "engine", "checkpoint", "parallel", "context", "kv_cache_type"),
+    *(
+        "host",
+        "group",
+        "verdict",
+        "rig",
+        "service",
+        "engine",
+        "checkpoint",
+        "draft",
+        "parallel",
+        "context",
+        "kv_cache_type",
+    ),
     *("kv_tokens", "memory", "host_memory_mib", "decode_tokens_per_second", "command", "environment", "moe_config"),
     *("quality", "traded", "speculative", "warnings", "refusals", "alternatives", "nodes", "rank"),
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -21,3 +22,15 @@ def test_what_rigup_did_not_put_beside_the_builds_is_not_unfinished(
     found = leftovers.main(tmp_path / "builds", tmp_path / "weights", tmp_path / "services", tmp_path / "packages")
     assert list(found["builds"]) == [whole]
     assert sorted(found["unfinished"]) == sorted(str(tmp_path / "builds" / name) for name in own)
+
+
+def test_what_drafts_for_a_release_is_needed_as_long_as_what_it_serves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leftovers, "jobs", lambda: [])
+    release = tmp_path / "services/chat/releases/1"
+    release.mkdir(parents=True)
+    loaded = {key: {"repo": f"org/{key}", "quant": "BF16", "revision": "0" * 40} for key in ("checkpoint", "draft")}
+    (release / "release.json").write_text(json.dumps({"build": "vllm-1-0123456789ab", **loaded}))
+    found = leftovers.main(tmp_path / "builds", tmp_path / "weights", tmp_path / "services", tmp_path / "packages")
+    assert found["needed_weights"] == [f"{tmp_path}/weights/org/{key}/{'0' * 40}" for key in ("checkpoint", "draft")]

@@ -15,6 +15,7 @@ SCHEMA = 1
 NOTHING_DECIDED = (
     "engine",
     "checkpoint",
+    "draft",
     "parallel",
     "context",
     "kv_cache_type",
@@ -103,6 +104,7 @@ def _decided(plan: Plan) -> dict[str, Any]:
     return {
         "engine": {"name": plan.build.engine, "version": plan.build.version, "build": plan.build.method},
         "checkpoint": plan.checkpoint and plan.checkpoint.model_dump(include={"repo", "quant", "bytes"}),
+        "draft": plan.draft and plan.draft.model_dump(include={"repo", "quant", "bytes"}),
         "parallel": _dumped(plan.parallel),
         "context": plan.context,
         "kv_cache_type": plan.kv_cache_type,

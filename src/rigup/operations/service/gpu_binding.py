@@ -33,7 +33,8 @@ def bound_nodes(plans: Sequence[Plan], nodes: tuple[Node, ...]) -> BoundNodes:
     parts = []
     for plan in plans:
         words = addressed(plan, nodes) if nodes else NodeCommand(plan.command, plan.environment)
-        parts.append(plan.model_dump(mode="json", include={"build", "checkpoint"}) | words._asdict())
+        loaded = {"build", "checkpoint", *(["draft"] if plan.draft else [])}
+        parts.append(plan.model_dump(mode="json", include=loaded) | words._asdict())
     text = json.dumps(parts, sort_keys=True)
     return BoundNodes(nodes or plans[0].nodes, hashlib.sha256(text.encode()).hexdigest()[:16])
 

@@ -10,7 +10,7 @@ from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.service.history import RetainedRelease, earlier
 from rigup.operations.service.releases import Check, mark_healthy, switch
 
-_THERE = '[ -d "$1" ] || echo "build $1"; [ -z "$2" ] || [ -d "$2" ] || echo "checkpoint $2"'
+_THERE = '[ -d "$1" ] || echo "build $1"; shift; for each; do [ -d "$each" ] || echo "checkpoint $each"; done'
 
 
 def choose(
@@ -41,9 +41,10 @@ def choose(
 
 def check_there(host: Host, release: RetainedRelease) -> None:
     """Raises Refused if the release's build or checkpoint no longer exists on the host."""
-    build, checkpoint = release.manifest.get("build"), release.manifest.get("checkpoint") or {}
-    weights = layout.weights_folder(checkpoint["repo"], checkpoint["revision"]) if checkpoint.get("revision") else ""
-    gone = remote.script(host, _THERE, f"{layout.BUILDS}/{build}", weights).splitlines()
+    build = release.manifest.get("build")
+    loaded = [release.manifest.get(key) or {} for key in ("checkpoint", "draft")]
+    weights = [layout.weights_folder(each["repo"], each["revision"]) for each in loaded if each.get("revision")]
+    gone = remote.script(host, _THERE, f"{layout.BUILDS}/{build}", *weights).splitlines()
     if gone:
         raise Refused(
             f"{host.name}: {release.service}: release {release.number} cannot run: missing {' and '.join(gone)}",

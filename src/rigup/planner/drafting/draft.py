@@ -23,6 +23,13 @@ class Draft:
     checkpoint: CheckpointEntry | None = None
 
     @property
+    def head(self) -> str:
+        """Which EAGLE it is, by its class: "eagle3" or "eagle"; "" for anything else."""
+        names = (*self.model.architectures, self.model.gguf_architecture) if self.model else ()
+        found = next((name.lower() for name in names if "eagle" in name.lower()), "")
+        return "eagle3" if "eagle3" in found else found and "eagle"
+
+    @property
     def title(self) -> str:
         """What messages call it, behind "with"."""
         return "its MTP layers" if self.checkpoint is None else self.checkpoint.label
@@ -32,9 +39,12 @@ class Draft:
         return target.mtp_attention if self.model is None else self.model.attention
 
 
-def usual_tokens(target: Model) -> int:
-    """Tokens drafted at once where the service does not say. vLLM takes multiples of the modules alone."""
-    modules = draft_modules(target)
+def usual_tokens(target: Model | None) -> int:
+    """Tokens drafted at once where the service does not say.
+
+    target: whose own layers draft, None for another model's. vLLM takes multiples of its modules alone.
+    """
+    modules = draft_modules(target) if target else 0
     return USUAL_TOKENS - USUAL_TOKENS % modules if 0 < modules < USUAL_TOKENS else USUAL_TOKENS
 
 

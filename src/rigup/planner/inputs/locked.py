@@ -64,7 +64,10 @@ def with_locked_sizes(resolved: ResolvedNames, lock: Lock) -> ResolvedNames:
     """The same choices with the locked size of each checkpoint's weight files instead of the catalogue's."""
     if not lock.checkpoints:
         return resolved
-    return replace(resolved, checkpoints=tuple(_measured(entry, lock) for entry in resolved.checkpoints))
+    checkpoints, drafts = (
+        tuple(_measured(entry, lock) for entry in entries) for entries in (resolved.checkpoints, resolved.drafts)
+    )
+    return replace(resolved, checkpoints=checkpoints, drafts=drafts)
 
 
 def _measured(entry: CheckpointEntry, lock: Lock) -> CheckpointEntry:

@@ -37,13 +37,16 @@ class NotInCatalogue(InputError):
 class ResolvedNames:
     """The choices that a service leaves open.
 
-    Every list is in the catalogue's order and not empty, except gpu_indices.
+    Every list is in the catalogue's order and not empty, except gpu_indices. draft_model, drafts: of a model that
+    drafts tokens, and its checkpoints; None and () if the service names none.
     """
 
     model: Model
     checkpoints: tuple[CheckpointEntry, ...]
     engines: tuple[tuple[Engine, EngineVersion], ...]
     gpu_indices: tuple[int, ...]
+    draft_model: Model | None = None
+    drafts: tuple[CheckpointEntry, ...] = ()
 
 
 def resolve(service: Service, rig: Rig, catalogue: Catalogue, path: str = "") -> ResolvedNames:
@@ -57,7 +60,27 @@ def resolve(service: Service, rig: Rig, catalogue: Catalogue, path: str = "") ->
     model = catalogue.models_by_name[checkpoints[0].model]
     for checkpoint in checkpoints:
         check_size(checkpoint, model)
-    return ResolvedNames(model, checkpoints, _engines(service, catalogue, where), _gpu_indices(service, rig, where))
+    drafts = _drafts(service, catalogue, where)
+    return ResolvedNames(
+        model,
+        checkpoints,
+        _engines(service, catalogue, where),
+        _gpu_indices(service, rig, where),
+        catalogue.models_by_name[drafts[0].model] if drafts else None,
+        drafts,
+    )
+
+
+def _drafts(service: Service, catalogue: Catalogue, where: str) -> tuple[CheckpointEntry, ...]:
+    """The checkpoints of the model that drafts tokens, looked up as the service's own."""
+    asked = service.speculative
+    if asked is None or asked.model is None:
+        return ()
+    as_a_service = Service(name=service.name, model=asked.model, quant=asked.quant)
+    found = _checkpoints(as_a_service, catalogue, f"{where}.speculative")
+    for checkpoint in found:
+        check_size(checkpoint, catalogue.models_by_name[checkpoint.model])
+    return found
 
 
 def _checkpoints(service: Service, catalogue: Catalogue, where: str) -> tuple[CheckpointEntry, ...]:

@@ -7,7 +7,7 @@ from rigup.plain_values import quoted
 from rigup.planner.inputs.validation import check_keys, validated
 from rigup.service import Speculative
 
-EXAMPLE = 'write "mtp", or a table like {"kind": "mtp", "tokens": 2}'
+EXAMPLE = 'write "mtp", or a table like {"kind": "draft", "model": "Qwen/Qwen3-0.6B", "tokens": 3}'
 
 
 def read_speculative(value: object, where: str) -> Speculative | None:
@@ -21,4 +21,9 @@ def read_speculative(value: object, where: str) -> Speculative | None:
     check_keys(value, Speculative, where)
     if "kind" not in value:
         raise InputError(f"{where}.kind: missing", EXAMPLE)
-    return validated(Speculative, value, where)
+    found = validated(Speculative, value, where)
+    if found.kind == "mtp" and (named := next((key for key in ("model", "quant") if getattr(found, key)), None)):
+        raise InputError(f"{where}.{named}: MTP layers are in the checkpoint itself", "leave it out")
+    if found.kind != "mtp" and not found.model:
+        raise InputError(f"{where}.model: missing", EXAMPLE)
+    return found

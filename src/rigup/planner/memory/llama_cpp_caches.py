@@ -27,7 +27,7 @@ def layer_cells(candidate: Candidate) -> tuple[float, ...]:
 
     Source: llama.cpp b11434 common/common.h, need_n_rs_seq, which smaller models that draft do not need.
     """
-    states = 1 + (candidate.draft.tokens if candidate.draft else 0)
+    states = 1 + (candidate.draft.tokens if candidate.draft and candidate.draft.kind != "draft" else 0)
     return _cells(candidate, candidate.model, (), candidate.storage, states)
 
 

@@ -37,7 +37,8 @@ def sglang_pool(candidate: Candidate, draft: Draft | None = None) -> CachePool:
     alone = candidate.sequences if flags.get(_NO_RADIX) else 0
     ratios = (_ratio(flags.get(STATE_RATIO_OPTION), STATE_RATIO), _ratio(flags.get(WINDOW_RATIO_OPTION), WINDOW_RATIO))
     drafts = draft.attention(candidate.model) if draft else ()
-    return _pool(candidate.model, candidate.storage, drafts, draft.tokens + 1 if draft else 0, alone, *ratios)
+    own, verified = draft is not None and draft.model is not None, draft.tokens + 1 if draft else 0
+    return _pool(candidate.model, candidate.storage, drafts, own, verified, alone, *ratios)
 
 
 def _ratio(given: object, usual: float) -> float:
@@ -53,17 +54,31 @@ def _pool(
     model: Model,
     storage: Storage,
     drafts: tuple[Attention, ...],
+    own: bool,
     verified: int,
     alone: int,
     state_ratio: float,
     window_ratio: float,
 ) -> CachePool:
+    """own: whether a model of its own drafts, whose layers SGLang takes to keep what the target's do on average.
+
+    Source: SGLang 0.5.23 pool_configurator.py, "assumes the draft shares the target's per-layer KV size". Where they
+    keep more, that is counted, because it is allocated.
+    """
     layers = layer_caches(model, storage, drafts)
     if all(cache.window is None and not cache.state_bytes for kept in layers for cache in kept):
-        return TokenPool(layer_token_bytes(model, storage, drafts))
-    tokens = tuple(sum(_kept(cache, window_ratio) for cache in kept) for kept in layers)
+        return TokenPool(_averaged(model, layer_token_bytes(model, storage, drafts), own))
+    tokens = _averaged(model, tuple(sum(_kept(cache, window_ratio) for cache in kept) for kept in layers), own)
     states = tuple(sum(cache.state_bytes for cache in kept) for kept in layers)
     return StatePool(tokens, states, alone, state_ratio, verified)
+
+
+def _averaged(model: Model, layers: tuple[float, ...], own: bool) -> tuple[float, ...]:
+    """The bytes of a token in each layer, those that draft not below the average of the others."""
+    if not own:
+        return layers
+    target = layers[: model.layers]
+    return (*target, *(max(each, sum(target) / model.layers) for each in layers[model.layers :]))
 
 
 def _kept(cache: LayerCache, window_ratio: float) -> float:

@@ -81,7 +81,7 @@ def uncounted_option(candidate: Candidate) -> Iterator[Complaint]:
         elif value is not False and base in DRAFTS[name] and _names_a_model(base, option, value):
             yield (
                 f"{option} loads a second model, which the plan does not count",
-                "leave it out, or draft without a model (n-grams)",
+                "set speculative in the service instead, which the plan counts",
             )
 
 

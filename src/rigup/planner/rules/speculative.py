@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.catalogue.draft_layers import runs_draft_layers
-from rigup.planner.abilities import others_that, titles
+from rigup.planner.abilities import loads, others_that, titles, unsupported
 from rigup.planner.candidate import Candidate
 from rigup.planner.drafting.draft import draft_modules
 from rigup.planner.memory.weights import weights_of
@@ -14,6 +15,8 @@ from rigup.planner.rules.rule import Complaint, engine_name, refuses
 _WITHOUT = "leave speculative out"
 # Its check_pipeline_parallel_compat lets EAGLE pass; 0.5.9 refused everything, and those between were not read.
 _SGLANG_PIPELINES = "0.5.23"
+_VLLM_DRAFT_MODELS, _VLLM_DRAFT_SOURCE = "0.15.0", "vLLM 0.14.0 config/speculative.py raises NotImplementedError"
+_TOLERATED_TOKENS = 128
 # What the engine drafts with, in every spelling; the plan decides these where the service says `speculative`.
 _OPTIONS = {
     "vllm": ("--speculative-config", "-sc", "--spec-method", "--spec-model", "--spec-tokens"),
@@ -47,10 +50,68 @@ def speculative_layers(candidate: Candidate) -> Iterator[Complaint]:
         )
 
 
+@refuses("speculative-model", "the registry of models in the engine's own package, and its loaders, per version")
+def speculative_model(candidate: Candidate) -> Iterator[Complaint]:
+    """A model that drafts must be of its kind, and one that the engine version loads."""
+    draft = candidate.draft
+    if draft is None or draft.model is None or draft.checkpoint is None:
+        return
+    label = draft.checkpoint.label
+    if draft.kind == "eagle" and not draft.head:
+        yield f"{label} is not an EAGLE head", f'write "kind": "draft", or {_WITHOUT}'
+    elif draft.kind == "draft" and draft.head:
+        yield f"{label} is an EAGLE head", 'write "kind": "eagle"'
+    elif draft.head == "eagle" and candidate.engine.name == "llama.cpp":
+        yield f"{engine_name(candidate)} runs heads of EAGLE-3 only, and {label} is an older one", _WITHOUT
+    elif not loads(draft.checkpoint, candidate.release) or _is_gguf(draft.checkpoint) != _is_gguf(candidate.checkpoint):
+        kind = "GGUF" if _is_gguf(candidate.checkpoint) else "safetensors"
+        yield (
+            f"the catalogue has no checkpoint of {draft.model.name} in {kind} that {engine_name(candidate)} loads",
+            f"name a repository that has it in {kind}, or {_WITHOUT}",
+        )
+    elif (reason := unsupported(draft.model, candidate.release, candidate.catalogued)) is not None:
+        yield reason
+
+
+def _is_gguf(checkpoint: CheckpointEntry) -> bool:
+    return checkpoint.scheme == "gguf"
+
+
+@refuses(
+    "speculative-vocabulary",
+    "vLLM 0.33.0 verify_equal_vocab_size_if_draft_model; llama.cpp b11434 common/speculative.cpp: 128 tokens apart",
+)
+def speculative_vocabulary(candidate: Candidate) -> Iterator[Complaint]:
+    """What drafts must have the vocabulary of the model that verifies."""
+    draft = candidate.draft
+    if draft is None or draft.model is None:
+        return
+    tolerated = _TOLERATED_TOKENS if candidate.engine.name == "llama.cpp" else 0
+    if differs := candidate.model.other_vocabulary(draft.model, tolerated):
+        yield f"the vocabularies differ: {differs}", "name a model with the same tokenizer, or " + _WITHOUT
+
+
+@refuses("speculative-context", "vLLM 0.33.0 config/vllm.py: max_model_len comes down to that of the draft model")
+def speculative_context(candidate: Candidate) -> Iterator[Complaint]:
+    """A smaller model must support the whole context to draft for it."""
+    draft = candidate.draft
+    if draft is None or draft.kind != "draft" or draft.model is None or draft.model.context >= candidate.context:
+        return
+    yield (
+        f"{draft.model.name} drafts in a context of {draft.model.context:,} tokens at most, not {candidate.context:,}",
+        f"set context to {draft.model.context}, or {_WITHOUT}",
+    )
+
+
 @refuses("speculative-engine", "the registry of models in the engine's own package, per version")
 def speculative_engine(candidate: Candidate) -> Iterator[Complaint]:
-    """The engine version must run the MTP layers of the model."""
+    """The engine version must run the MTP layers of the model, or draft with another one."""
     draft, model = candidate.draft, candidate.model
+    if draft is not None and draft.kind == "draft" and candidate.engine.name == "vllm":
+        if not candidate.release.at_least(_VLLM_DRAFT_MODELS):
+            hint = f"set version to {_VLLM_DRAFT_MODELS} or later, or {_WITHOUT}"
+            yield f"{engine_name(candidate)} does not draft with a model", hint, _VLLM_DRAFT_SOURCE
+        return
     if draft is None or draft.kind != "mtp" or not model.mtp_attention or runs_draft_layers(candidate.release, model):
         return
     having = others_that(candidate.release, candidate.catalogued, lambda other: runs_draft_layers(other, model))
@@ -75,9 +136,14 @@ def speculative_layout(candidate: Candidate) -> Iterator[Complaint]:
     if candidate.engine.name == "llama.cpp" and candidate.hosts > 1:
         yield "the plan does not count speculative decoding with llama.cpp over several hosts", _WITHOUT
     elif candidate.parallel.pipeline > 1 and candidate.engine.name == "sglang":
-        built_in = draft.kind == "mtp" and candidate.release.at_least(_SGLANG_PIPELINES)
-        if not built_in:
+        if draft.kind != "mtp" or not candidate.release.at_least(_SGLANG_PIPELINES):
             yield f"{engine_name(candidate)} does not draft tokens in a pipeline", f"use tensor_parallel, or {_WITHOUT}"
+    elif candidate.parallel.pipeline > 1 and draft.kind != "mtp":
+        yield (
+            "the plan does not count a model that drafts tokens in a pipeline",
+            f"use tensor_parallel, or {_WITHOUT}",
+            "vLLM 0.33.0 eagle3_utils.py: most models do not support it with pipeline parallelism",
+        )
 
 
 @refuses(

@@ -69,7 +69,7 @@ def _lacking(context: RunContext, names: Collection[str]) -> dict[str, set[str]]
     found: dict[str, set[str]] = {}
     for name in names:
         steps = {change.step for change in context.results[name].changes if change.role == "weights"}
-        checkpoints = [plan.checkpoint for plan in context.plans[name] if plan.checkpoint]
+        checkpoints = [each for plan in context.plans[name] for each in plan.checkpoints]
         if context.results[name].state == "differs":
             found[name] = {checkpoint_key(one) for one in checkpoints if step_name(one) in steps}
     return found

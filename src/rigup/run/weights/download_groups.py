@@ -40,11 +40,11 @@ def download_groups(
     for name, of_host in plans.items():
         own = settings[name]
         for plan in of_host:
-            checkpoint = plan.checkpoint
-            if checkpoint is None or checkpoint.revision is None or checkpoint.host_folder or not own.share:
-                continue
-            if sum(file.size for file in checkpoint.files) >= own.from_bytes:
-                found.setdefault((own.lan, checkpoint_key(checkpoint)), {})[name] = checkpoint
+            for checkpoint in plan.checkpoints:
+                if checkpoint.revision is None or checkpoint.host_folder or not own.share:
+                    continue
+                if sum(file.size for file in checkpoint.files) >= own.from_bytes:
+                    found.setdefault((own.lan, checkpoint_key(checkpoint)), {})[name] = checkpoint
     made = []
     for (_, key), hosts in found.items():
         fetchers = tuple(name for name in hosts if key in lacking.get(name, ()))

@@ -212,23 +212,48 @@ BAD_SERVICES: dict[str, tuple[Any, str, str]] = {
     ),
     "speculative of another kind": (
         {**MODEL, "speculative": "medusa"},
-        f'{S}.speculative.kind: must be one of mtp, not "medusa"',
-        "choose from: mtp",
+        f'{S}.speculative.kind: must be one of mtp, eagle, draft, not "medusa"',
+        "choose from: draft, eagle, mtp",
     ),
     "speculative is a number": (
         {**MODEL, "speculative": 3},
         f"{S}.speculative: must be text or a table, not 3",
-        'write "mtp", or a table like {"kind": "mtp", "tokens": 2}',
+        'write "mtp", or a table like {"kind": "draft", "model": "Qwen/Qwen3-0.6B", "tokens": 3}',
     ),
     "speculative of no kind": (
         {**MODEL, "speculative": {"tokens": 3}},
         f"{S}.speculative.kind: missing",
-        'write "mtp", or a table like {"kind": "mtp", "tokens": 2}',
+        'write "mtp", or a table like {"kind": "draft", "model": "Qwen/Qwen3-0.6B", "tokens": 3}',
     ),
     "speculative with another key": (
         {**MODEL, "speculative": {"kind": "mtp", "token": 3}},
         f"{S}.speculative.token: unknown key",
         'try "tokens"',
+    ),
+    "a draft model without a name": (
+        {**MODEL, "speculative": "draft"},
+        f"{S}.speculative.model: missing",
+        'write "mtp", or a table like {"kind": "draft", "model": "Qwen/Qwen3-0.6B", "tokens": 3}',
+    ),
+    "a model beside MTP layers": (
+        {**MODEL, "speculative": {"kind": "mtp", "model": "SmolLM2-135M-Instruct"}},
+        f"{S}.speculative.model: MTP layers are in the checkpoint itself",
+        "leave it out",
+    ),
+    "a draft model that nobody knows": (
+        {**MODEL, "speculative": {"kind": "draft", "model": "SmolLM2-135M-Instruc"}},
+        f'{S}.speculative.model: unknown model "SmolLM2-135M-Instruc"',
+        'try "SmolLM2-135M-Instruct"',
+    ),
+    "a draft model that was not read yet": (
+        {**MODEL, "speculative": {"kind": "eagle", "model": "org/head"}},
+        f"{S}.speculative.model: org/head is not in the catalogue yet",
+        "read it from the hub: rigup lock, or rigup model add org/head",
+    ),
+    "a quantisation that the draft model lacks": (
+        {**MODEL, "speculative": {"kind": "draft", "model": "SmolLM2-135M-Instruct", "quant": "Q9"}},
+        f'{S}.speculative.quant: unknown quantisation "Q9" of SmolLM2-135M-Instruct',
+        "choose from: Q4_1",
     ),
     "too many drafts": (
         {**MODEL, "speculative": {"kind": "mtp", "tokens": 17}},

@@ -12,7 +12,7 @@ from rigup.planner.candidate import Candidate
 from rigup.planner.drafting.draft import Draft
 from rigup.planner.memory.fit import place_in_memory
 from rigup.planner.memory.weights import weights_of
-from tests.unit.planner.drafts import GLM, QWEN, drafting, gguf_with_mtp, placed
+from tests.unit.planner.drafts import GLM, QWEN, drafting, gguf_with_mtp, helped, placed
 from tests.unit.planner.rules.builder import candidate
 
 
@@ -84,3 +84,32 @@ def test_drafting_adds_up_and_never_takes_less(
         assert parts == more.capacity_mib
         assert more.weights_mib > less.weights_mib
         assert more.overhead_mib >= less.overhead_mib
+
+
+def test_a_smaller_model_is_cut_over_the_ranks_and_its_layers_keep_every_token() -> None:
+    asked = helped()
+    with_it, without = placed(asked), placed(replace(asked, draft=None))
+    more = [one.weights - other.weights for one, other in zip(with_it.usage, without.usage, strict=True)]
+    assert more == pytest.approx([1_192_099_840 / 8] * 8, rel=0.001)
+    token = [use.kv_cache / settled.kv_tokens for settled in (with_it, without) for use in settled.usage[:1]]
+    assert token[0] - token[1] == 28 * 2 * 128 * 2  # one of eight KV heads on each rank, K and V, two bytes each
+
+
+def test_sglang_takes_a_draft_layer_for_one_of_the_model() -> None:
+    """The target keeps one of four KV heads on each rank, as much as the small model's one of eight."""
+    with_it, without = placed(helped("sglang")), placed(replace(helped("sglang"), draft=None))
+    room = (without.usage[0].kv_cache - (with_it.usage[0].weights - without.usage[0].weights)) / without.usage[
+        0
+    ].kv_cache
+    assert with_it.kv_tokens / without.kv_tokens == pytest.approx(room * 94 / (94 + 28), rel=0.001)
+
+
+def test_a_smaller_model_of_llama_cpp_lies_whole_on_the_last_gpu() -> None:
+    with_it, without = placed(helped("llama.cpp")), placed(replace(helped("llama.cpp"), draft=None))
+    total = [sum(use.weights for use in settled.usage) for settled in (with_it, without)]
+    assert total[0] - total[1] == pytest.approx(639_446_688, rel=0.001)
+    cache = [sum(use.kv_cache for use in settled.usage) for settled in (with_it, without)]
+    assert cache[0] - cache[1] == 28 * 8 * 128 * 2 * 2 * 32_768
+    for more, less in zip(with_it.usage[:-1], without.usage[:-1], strict=True):
+        assert more.overhead == less.overhead
+    assert with_it.usage[-1].overhead > without.usage[-1].overhead

@@ -9,9 +9,11 @@ import pytest
 from rigup.planner.candidate import Candidate
 from rigup.planner.drafting.draft import Draft
 from rigup.planner.rules import refusals
-from tests.unit.planner.drafts import drafting, gguf_with_mtp
+from tests.unit.planner.drafts import drafting, gguf_with_mtp, helped, small, small_model
 from tests.unit.planner.rules.builder import candidate
 
+HEAD = small_model().model_copy(update={"architectures": ("LlamaForCausalLMEagle3",), "gguf_architecture": "eagle3"})
+OLD_HEAD = HEAD.model_copy(update={"architectures": ("EagleLlamaForCausalLM",), "gguf_architecture": ""})
 REFUSED: dict[str, tuple[Candidate, str, str, str]] = {
     "a model without": (
         candidate("4x H200", "MiniMaxAI/MiniMax-M2.5", parallel={"tensor": 4}, draft=Draft("mtp", 3)),
@@ -35,6 +37,72 @@ REFUSED: dict[str, tuple[Candidate, str, str, str]] = {
         drafting("sglang", version="0.5.22", parallel={"pipeline": 2}),
         "speculative-layout",
         "SGLang 0.5.22 does not draft tokens in a pipeline",
+        "use tensor_parallel, or leave speculative out",
+    ),
+    "not a head": (
+        helped(draft=Draft("eagle", 3, small_model(), small())),
+        "speculative-model",
+        "Qwen/Qwen3-0.6B BF16 is not an EAGLE head",
+        'write "kind": "draft", or leave speculative out',
+    ),
+    "a head as a model": (
+        helped(model=HEAD),
+        "speculative-model",
+        "Qwen/Qwen3-0.6B BF16 is an EAGLE head",
+        'write "kind": "eagle"',
+    ),
+    "an older head in llama.cpp": (
+        helped("llama.cpp", draft=Draft("eagle", 3, OLD_HEAD, small("gguf"))),
+        "speculative-model",
+        "llama.cpp b11434 runs heads of EAGLE-3 only, and Qwen/Qwen3-0.6B-GGUF Q8_0 is an older one",
+        "leave speculative out",
+    ),
+    "a GGUF for safetensors": (
+        helped(draft=Draft("draft", 3, small_model(), small("gguf"))),
+        "speculative-model",
+        "the catalogue has no checkpoint of Qwen3-0.6B in safetensors that vLLM 0.33.0 loads",
+        "name a repository that has it in safetensors, or leave speculative out",
+    ),
+    "safetensors for a GGUF": (
+        helped("llama.cpp", draft=Draft("draft", 3, small_model(), small())),
+        "speculative-model",
+        "the catalogue has no checkpoint of Qwen3-0.6B in GGUF that llama.cpp b11434 loads",
+        "name a repository that has it in GGUF, or leave speculative out",
+    ),
+    "another vocabulary": (
+        helped(model=small_model().model_copy(update={"vocab": 151_937})),
+        "speculative-vocabulary",
+        "the vocabularies differ: Qwen3-235B-A22B-Instruct-2507 has 151,936 tokens and Qwen3-0.6B 151,937",
+        "name a model with the same tokenizer, or leave speculative out",
+    ),
+    "another vocabulary in llama.cpp": (
+        helped("llama.cpp", model=small_model().model_copy(update={"vocab": 152_065})),
+        "speculative-vocabulary",
+        "the vocabularies differ: Qwen3-235B-A22B-Instruct-2507 has 151,936 tokens and Qwen3-0.6B 152,065",
+        "name a model with the same tokenizer, or leave speculative out",
+    ),
+    "a longer context": (
+        helped(context=40_961),
+        "speculative-context",
+        "Qwen3-0.6B drafts in a context of 40,960 tokens at most, not 40,961",
+        "set context to 40960, or leave speculative out",
+    ),
+    "a vLLM that cannot": (
+        helped(version="0.14.1"),
+        "speculative-engine",
+        "vLLM 0.14.1 does not draft with a model",
+        "set version to 0.15.0 or later, or leave speculative out",
+    ),
+    "stages of vLLM": (
+        helped(parallel={"tensor": 4, "pipeline": 2}),
+        "speculative-layout",
+        "the plan does not count a model that drafts tokens in a pipeline",
+        "use tensor_parallel, or leave speculative out",
+    ),
+    "stages of SGLang": (
+        helped("sglang", parallel={"tensor": 4, "pipeline": 2}),
+        "speculative-layout",
+        "SGLang 0.5.23 does not draft tokens in a pipeline",
         "use tensor_parallel, or leave speculative out",
     ),
     "flags that say it again": (
@@ -76,3 +144,16 @@ def test_tokens_that_the_modules_do_not_divide_are_refused_for_vllm() -> None:
     assert found.message == "speculative.tokens is 4, which is not a multiple of the 3 MTP modules of Qwen3.6-27B"
     assert found.hint == "write 3, or leave tokens out"
     assert not [each for each in refusals(replace(asked, draft=Draft("mtp", 2))) if each.rule == "speculative-tokens"]
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "llama.cpp"])
+def test_a_smaller_model_with_the_same_vocabulary_is_accepted(engine: str) -> None:
+    found = [each for each in refusals(helped(engine)) if each.rule.startswith("speculative-")]
+    assert found == []
+    close = helped("llama.cpp", model=small_model().model_copy(update={"vocab": 152_064}))
+    assert [each for each in refusals(close) if each.rule == "speculative-vocabulary"] == []
+
+
+def test_a_head_is_accepted_as_what_it_is() -> None:
+    asked = helped(draft=Draft("eagle", 3, HEAD, small()))
+    assert [each for each in refusals(asked) if each.rule.startswith("speculative-")] == []

@@ -10,6 +10,7 @@ from rigup.facts.probe import Probe, read_probe
 from rigup.host import Host
 from rigup.operations.builds.source import name_of
 from rigup.operations.driver.state import unsuited_build
+from rigup.operations.gateway.admin import PROGRAM as GATEWAY_PROGRAM
 from rigup.operations.service.gpu_binding import BoundNodes, bind, needs_driver_to_bind
 from rigup.operations.service.moe_configs import after_start
 from rigup.operations.service.releases import GroupMembership
@@ -25,6 +26,7 @@ from roles.engine_llama_cpp import engine_llama_cpp
 from roles.engine_sglang import engine_sglang
 from roles.engine_vllm import engine_vllm
 from roles.firewall import firewall
+from roles.gateway import gateway
 from roles.gpus import gpus
 from roles.moe_configs import moe_configs
 from roles.monitoring import monitoring
@@ -51,15 +53,18 @@ def provision(
     nodes: Mapping[str, BoundNodes] | None = None,
     membership: Callable[[BoundPlan], GroupMembership] | None = None,
 ) -> None:
-    """Calls the roles for one host, in dependency order; only exporters if the host serves nothing.
+    """Calls the roles for one host, in dependency order; only gateway and exporters if the host serves nothing.
 
     nodes: by service, the hosts of its node group with addresses. membership: of this host in the node group of a plan.
     """
     if plans:
         _serve(plans, probe, settings, nodes or {}, membership)
     else:
+        if settings.gateway:
+            base((), (GATEWAY_PROGRAM,))
         _clean_up(plans, probe, settings)
-    exporters(probe, settings, alone=not plans)
+    gateway(settings.gateway, probe)
+    exporters(probe, settings, alone=not plans and settings.gateway is None)
 
 
 def _clean_up(plans: tuple[Plan, ...], probe: Probe, settings: HostSettings) -> None:
@@ -81,7 +86,8 @@ def _serve(
     packages = {p for plan in plans if plan.build for p in plan.build.runtime_packages}
     packages |= {PACKAGE for plan in plans if is_closed(plan)}
     packages |= {name for plan in plans for node in plan.nodes if node.rdma_devices for name in RDMA_PACKAGES}
-    base(tuple(packages), (WATCH,) if any(watch_of(plan) for plan in plans) else ())
+    programs = [WATCH] if any(watch_of(plan) for plan in plans) else []
+    base(tuple(packages), (*programs, *([GATEWAY_PROGRAM] if settings.gateway else ())))
     driver_changes = gpus(plans, probe, settings)
     containers(plans, probe, settings)
     if any(plan.on_ray for plan in plans):

@@ -102,7 +102,7 @@ class Gateway(Frozen):
     services: tuple[str, ...] | None = None
     weights: dict[str, Annotated[int, Field(ge=0, le=256)]] = {}
     hold: Annotated[int, Field(ge=0, le=3600)] = 0
-    body_limit_mib: Annotated[int, Field(ge=1, le=64)] = 8
+    body_limit_mib: Annotated[int, Field(ge=1, le=64)] = 2
     metrics_port: _Port = 8405
 
 

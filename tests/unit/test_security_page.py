@@ -20,7 +20,7 @@ MIB, GIB = 2**20, 2**30
 PARTIES = (
     *("The controlling machine and the fleet folder", "Root on a host", "Root on a builder", "Local users of a host"),
     *("The worker user and the services' users", "The model hub", "The package index, download servers and wheels"),
-    *("Container registries", "apt repositories", "Peers", "Clients of a service"),
+    *("Container registries", "apt repositories", "Peers", "Clients of a service", "Clients of a gateway"),
 )
 BOUNDS = (
     f"{Limits.stdout // MIB} MiB of output per command, {Limits.stderr // MIB} MiB of error output, "

@@ -27,7 +27,9 @@ ENDPOINTS = (
     "/v1/responses",
     "/v1/score",
 )
-MOST_CONNECTIONS = 10_000
+MOST_CONNECTIONS = 8_000
+# Of memory in which HAProxy keeps requests that it may have to repeat: each takes a whole buffer until it is answered.
+KEPT_MIB = 1024
 LONGEST_MODEL = 200
 LIMITS = "stick-table type string len 32 size 10k expire 2m store gpc0_rate(1m),conn_cur"
 # What a buffer holds beside the body: headers, and HAProxy's own list of parts.
@@ -38,15 +40,18 @@ LOG_FORMAT = (
 )
 
 
-def configuration(plan: GatewayPlan) -> str:
-    """The whole file, for one host; ends with a newline. Holds no key, and no hash of one."""
+def configuration(plan: GatewayPlan, certificate: str | None = None) -> str:
+    """The whole file, for one host; ends with a newline. Holds no key, and no hash of a client's.
+
+    certificate: the file beside it, whose change shows in the digest.
+    """
     text = _sections(plan, "@@")
-    return text.replace("@@", hashlib.sha256(text.encode()).hexdigest()[:16])
+    return text.replace("@@", hashlib.sha256(f"{text}{certificate or ''}".encode()).hexdigest()[:16])
 
 
 def digest_of(text: str) -> str:
-    """What the running gateway says on /release of its metrics port, from its configuration file."""
-    found = re.search(r"string ([0-9a-f]{16}) if", text)
+    """What a gateway that runs with this configuration calls itself on its admin socket."""
+    found = re.search(r"^  description ([0-9a-f]{16})$", text, re.MULTILINE)
     return found[1] if found else ""
 
 
@@ -63,7 +68,7 @@ def server_name(backend: Backend) -> str:
 def _sections(plan: GatewayPlan, digest: str) -> str:
     gateway = plan.gateway
     sections = [
-        ("global", _global(gateway)),
+        ("global", _global(gateway, digest)),
         ("defaults", _defaults()),
         ("frontend api", _frontend(plan)),
         *((f"backend {backend_name(plan, route.model)}", _backend(gateway, route)) for route in plan.routes),
@@ -72,14 +77,15 @@ def _sections(plan: GatewayPlan, digest: str) -> str:
         sections.append(("backend clients", [LIMITS]))
     if gateway.hold:
         sections.append(("frontend hold", _hold()))
-    sections.append(("frontend metrics", _metrics(gateway, digest)))
+    sections.append(("frontend metrics", _metrics(gateway)))
     return "# Written by rigup: gateway in group_data\n" + "\n".join(
         f"{name}\n" + "".join(f"  {line}\n" for line in lines) for name, lines in sections
     )
 
 
-def _global(gateway: Gateway) -> list[str]:
+def _global(gateway: Gateway, digest: str) -> list[str]:
     return [
+        f"description {digest}",
         f"stats socket {ADMIN_SOCKET} mode 660 level admin expose-fd listeners",
         "log stdout len 4096 format raw daemon",
         f"maxconn {MOST_CONNECTIONS}",
@@ -209,29 +215,42 @@ def _known(plan: GatewayPlan) -> list[str]:
 
 def _backend(gateway: Gateway, route: Route) -> list[str]:
     key = f'http-request set-header authorization "Bearer %[var(txn.model),map_str({KEYS_FILE})]"'
-    check = "default-server check inter 500ms fastinter 250ms downinter 500ms fall 2 rise 1 init-addr libc,none"
-    # A crash must not send a request to engine after engine, so an unanswered one is tried once elsewhere. A held one
-    # comes back each second, and only if no engine ever had it.
-    again, on = (gateway.hold, "conn-failure 503") if gateway.hold else (1, "conn-failure empty-response 503")
+    copies = KEPT_MIB // gateway.body_limit_mib
+    alone = len(route.backends) == 1
     return [
-        "balance leastconn",
-        "option redispatch 1",
-        f"retries {again}",
-        f"retry-on {on}",
+        *_retries(gateway, alone),
+        f"http-request disable-l7-retry if {{ be_conn gt {copies} }}",
         # the key of the client goes no further
         "http-request del-header authorization",
         *((key,) if route.key_file else ()),
         f"option httpchk GET {route.backends[0].health_path}",
         "http-check expect status 200",
-        check + (" observe layer4 error-limit 1 on-error mark-down" if gateway.hold else ""),
         *(
             f"server {server_name(one)} {f'[{one.address}]' if ':' in one.address else one.address}:{one.port} "
             f"weight {one.weight}"
             for one in route.backends
         ),
-        # where requests wait while no engine is up
-        *((f"server held unix@{HOLD_SOCKET} backup no-check",) if gateway.hold else ()),
+        # where requests wait
+        *((f"server held unix@{HOLD_SOCKET} no-check{'' if alone else ' backup'}",) if gateway.hold else ()),
     ]
+
+
+def _retries(gateway: Gateway, alone: bool) -> list[str]:
+    """How an engine is chosen, how often a request is tried, after what, and when an engine counts as away.
+
+    A crash must not send a request to engine after engine, so one that an engine has taken is tried once elsewhere.
+    With `hold`, the place to wait is a server that answers 503 after a second, so that retries are seconds. It is a
+    backup where there are several engines. Where there is only one (alone), it is the next server in the list: HAProxy
+    would repeat a 503 of the only engine at once, and any number of retries be used up before the next check.
+    """
+    check = "default-server check inter 500ms fastinter 250ms downinter 250ms fall 2 rise 1 init-addr libc,none"
+    again = ["option redispatch 1", f"retries {gateway.hold or 1}"]
+    if gateway.hold and alone:
+        return ["balance first", *again, "retry-on conn-failure empty-response 503", check]
+    if gateway.hold:
+        observed = "observe layer4 error-limit 1 on-error mark-down"
+        return ["balance leastconn", *again, "retry-on conn-failure 503", f"{check} {observed}"]
+    return ["balance leastconn", *again, "retry-on conn-failure empty-response 503", check]
 
 
 def _hold() -> list[str]:
@@ -244,12 +263,11 @@ def _hold() -> list[str]:
     ]
 
 
-def _metrics(gateway: Gateway, digest: str) -> list[str]:
+def _metrics(gateway: Gateway) -> list[str]:
     return [
         f"bind 127.0.0.1:{gateway.metrics_port}",
         "http-request set-log-level silent",
         "http-request use-service prometheus-exporter if { method GET } { path /metrics }",
-        f"http-request return status 200 content-type text/plain string {digest} if {{ path /release }}",
         _answer(404, responses.NOT_FOUND),
     ]
 

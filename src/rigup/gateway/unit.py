@@ -6,9 +6,16 @@ from rigup.gateway.haproxy import MOST_CONNECTIONS
 from rigup.gateway.paths import CONFIGURATION_FILE, RUNTIME_FOLDER, USER
 from rigup.settings import Gateway
 from rigup.systemd.service import SANDBOX
+from rigup.units import MIB
 
 PROGRAM = "/usr/sbin/haproxy"
 FIRST_FREE_PORT = 1024
+# HAProxy allocates its buffers for each request, and glibc would take large ones from the kernel and back each time.
+ENVIRONMENT = {
+    "MALLOC_ARENA_MAX": "1",
+    "MALLOC_MMAP_THRESHOLD_": str(256 * MIB),
+    "MALLOC_TRIM_THRESHOLD_": str(256 * MIB),
+}
 _CAPABILITIES = ("CapabilityBoundingSet=", "AmbientCapabilities=")
 
 
@@ -31,6 +38,7 @@ def gateway_unit(gateway: Gateway) -> str:
             f"ExecStart={PROGRAM} -Ws -f {CONFIGURATION_FILE}",
             f"ExecReload={PROGRAM} -q -c -f {CONFIGURATION_FILE}",
             "ExecReload=/bin/kill -USR2 $MAINPID",
+            *(f"Environment={name}={value}" for name, value in ENVIRONMENT.items()),
             "KillMode=mixed",
             "KillSignal=SIGUSR1",
             # streams may end before it does
@@ -38,7 +46,7 @@ def gateway_unit(gateway: Gateway) -> str:
             "Restart=always",
             "RestartSec=1",
             "SuccessExitStatus=143",
-            f"LimitNOFILE={4 * MOST_CONNECTIONS}",
+            f"LimitNOFILE={2 * MOST_CONNECTIONS + 1000}",
             f"RuntimeDirectory={RUNTIME_FOLDER}",
             "RuntimeDirectoryMode=0750",
             "StandardOutput=journal",

@@ -160,9 +160,11 @@ static int read_request(int client, char *text, int size)
 
 static int may_ask(const char *request)
 {
+    static const char name[] = "\r\nAuthorization: ";
     char wanted[300];
-    snprintf(wanted, sizeof wanted, "Authorization: Bearer %s\r\n", key);
-    return !key[0] || strstr(request, wanted) != NULL;
+    const char *header = strcasestr(request, name);
+    snprintf(wanted, sizeof wanted, "Bearer %s\r\n", key);
+    return !key[0] || (header && !strncmp(header + strlen(name), wanted, strlen(wanted)));
 }
 
 /* Ten words a second; the answer ends with [DONE]. */

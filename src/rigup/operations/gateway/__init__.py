@@ -1,0 +1,1 @@
+"""A gateway on its host: HAProxy's package, its files, and what the running process knows."""

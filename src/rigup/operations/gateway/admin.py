@@ -1,0 +1,93 @@
+"""What HAProxy says through its admin socket, and what it is told there."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+
+from pyinfra.api import FactBase
+
+from rigup import layout
+from rigup.errors import HostFailed
+from rigup.facts.bounds import json_of
+from rigup.facts.unreadable import Unreadable
+from rigup.gateway.paths import ADMIN_SOCKET, UNIT
+from rigup.host import Host
+from rigup.operations.primitives import remote
+
+PROGRAM = "gateway_admin.py"
+WORDS = ("python3", "-I", f"{layout.PROGRAMS}/{PROGRAM}", ADMIN_SOCKET)
+
+
+class AdminAnswers(FactBase[tuple[str, ...]]):
+    """The answers to read-only commands, in order; () if no gateway runs."""
+
+    @staticmethod
+    def default() -> tuple[str, ...]:
+        return ()
+
+    def command(self, commands: tuple[str, ...]) -> str:
+        return f"echo {shlex.quote(json.dumps(commands))} | {shlex.join(WORDS)} 2>/dev/null; true"
+
+    def process(self, output: list[str]) -> tuple[str, ...]:
+        return read_answers("\n".join(output))
+
+
+def read_answers(text: str) -> tuple[str, ...]:
+    """The texts in the program's output; () if that is anything else."""
+    try:
+        found = json_of(text, "its answer") if text else []
+    except Unreadable:
+        return ()
+    return tuple(found) if isinstance(found, list) and all(isinstance(one, str) for one in found) else ()
+
+
+def tell(host: Host, *commands: str) -> tuple[str, ...]:
+    """Sends commands to a running gateway. Raises HostFailed if it does not answer all of them."""
+    output = remote.run(host, *WORDS, stdin=json.dumps(commands))
+    answers = read_answers(output.stdout.strip())
+    if not output.ok or len(answers) != len(commands):
+        raise HostFailed(
+            f"{host.name}: the gateway does not answer: {output.last_line}", f"on the host: journalctl -u {UNIT}"
+        )
+    return answers
+
+
+def state_commands(maps: Iterable[str]) -> tuple[str, ...]:
+    """What to ask for `is_current`."""
+    return ("show info", *(f"show map {path}" for path in maps))
+
+
+def is_current(answers: Sequence[str], digest: str, maps: Mapping[str, str]) -> bool:
+    """Whether the running process has this configuration and these maps. answers: to `state_commands` of them."""
+    return running_digest(answers) == digest and not outdated_maps(answers, maps)
+
+
+def running_digest(answers: Sequence[str]) -> str:
+    """What the running process calls itself."""
+    lines = answers[0].splitlines() if answers else []
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("description:")), "")
+
+
+def outdated_maps(answers: Sequence[str], maps: Mapping[str, str]) -> tuple[str, ...]:
+    """The paths of maps whose content the running process does not have."""
+    found = dict(zip(maps, answers[1:], strict=False))
+    return tuple(path for path, text in maps.items() if entries(found.get(path, "")) != sorted(text.splitlines()))
+
+
+def entries(answer: str) -> list[str]:
+    """The lines of a map file in an answer to "show map", where each begins with a pointer."""
+    return sorted(line.partition(" ")[2] for line in answer.splitlines() if line.startswith("0x"))
+
+
+def replace_map(host: Host, path: str, text: str) -> None:
+    """Replaces a map of the running process at once. Raises HostFailed."""
+    (prepared,) = tell(host, f"prepare map {path}")
+    version = prepared.rpartition(":")[2].strip()
+    if not version.isdigit():
+        raise HostFailed(f"{host.name}: the gateway cannot replace {path}: {prepared[:200]}")
+    added = tell(host, f"add map @{version} {path} <<\n{text.rstrip()}") if text.strip() else ("",)
+    committed = tell(host, f"commit map @{version} {path}")
+    if problem := "".join((*added, *committed)):
+        raise HostFailed(f"{host.name}: the gateway cannot replace {path}: {problem[:200]}")

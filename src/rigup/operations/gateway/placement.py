@@ -1,0 +1,219 @@
+"""Puts a gateway's files on its host: checked before, taken over without dropping a connection, asked afterwards.
+
+If HAProxy refuses the new configuration nothing is changed. If the gateway does not answer with it, the earlier files
+are put back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Generator
+
+import gevent
+from pyinfra import host
+from pyinfra.api import FunctionCommand, operation
+from pyinfra.facts.deb import DebPackages
+
+from rigup.errors import HostFailed
+from rigup.gateway.files import EVERY_FILE, GatewayFiles
+from rigup.gateway.paths import CONFIGURATION_FILE, FOLDER, PACKAGE, UNIT, UNIT_FILE, USER
+from rigup.gateway.unit import PROGRAM
+from rigup.host import Host
+from rigup.operations.apt import commands as apt
+from rigup.operations.gateway.admin import (
+    WORDS,
+    AdminAnswers,
+    is_current,
+    outdated_maps,
+    read_answers,
+    replace_map,
+    running_digest,
+    state_commands,
+    tell,
+)
+from rigup.operations.primitives import remote
+from rigup.operations.primitives.progress import Progress, report
+from rigup.operations.primitives.root_files import FileDigests
+from rigup.operations.primitives.steps import step
+from rigup.operations.primitives.text_files import TextFiles
+from rigup.operations.primitives.units import State, unit_states
+
+STEP = "gateway"
+CANDIDATE = f"{FOLDER}.candidate"
+PREVIOUS = f"{FOLDER}.previous"
+MODE = "640"
+READY_SECONDS = 20.0
+STOP_SECONDS = 180
+LOG = f"on the host: journalctl -u {UNIT}"
+_PACKAGE_UNIT = "haproxy.service"
+_KEEP = 'rm -rf -- "$2"; [ ! -d "$1" ] || cp -a -- "$1" "$2"'
+_RESTORE = 'rm -rf -- "$1"; [ ! -d "$2" ] || mv -T -- "$2" "$1"'
+_NAMES = tuple(path.rpartition("/")[2] for path in EVERY_FILE)
+
+
+@operation()
+def installed_haproxy() -> Generator[FunctionCommand, None, None]:
+    """Ensures that the distribution's HAProxy is installed. Its own service is neither started nor enabled."""
+    if PACKAGE in host.get_fact(DebPackages):
+        host.noop("haproxy is installed")
+        return
+    yield step(_install)
+
+
+def _install(host: Host) -> None:
+    report(Progress(host.name, STEP, text="installing haproxy"))
+    remote.run(host, "systemctl", "mask", "--quiet", _PACKAGE_UNIT)
+    try:
+        apt.wait_for_lock(host, STEP)
+        apt.update(host, STEP)
+        apt.install(host, STEP, [PACKAGE])
+    finally:
+        remote.run(host, "systemctl", "unmask", "--quiet", _PACKAGE_UNIT)
+        remote.run(host, "systemctl", "disable", "--quiet", _PACKAGE_UNIT)
+
+
+@operation()
+def running_gateway(files: GatewayFiles, urls: tuple[tuple[str, str], ...]) -> Generator[FunctionCommand, None, None]:
+    """Ensures that a gateway runs with these files, and answers.
+
+    + files: all that it needs
+    + urls: what it must answer, each with the status
+    """
+    there = host.get_fact(FileDigests, folder=FOLDER, names=_NAMES)
+    wanted = {path.rpartition("/")[2]: text for path, text in files.by_path.items()}
+    right = {name: f"{_digest(text)} regular file|{MODE}|root:{USER}" for name, text in wanted.items()}
+    answers = host.get_fact(AdminAnswers, commands=state_commands(files.maps))
+    unit = host.get_fact(TextFiles, paths=(UNIT_FILE,)).get(UNIT_FILE, "")
+    state = unit_states(host, UNIT).get(UNIT, State())
+    if (
+        there == right
+        and unit == files.unit.strip()
+        and state.is_right
+        and is_current(answers, files.digest, files.maps)
+    ):
+        host.noop("the gateway is up to date")
+        return
+    yield step(_place, files, urls)
+
+
+def _digest(text: str) -> str:
+    # as `remote.write_file` writes it: standard input ends with a newline
+    return hashlib.sha256(f"{text.rstrip()}\n".encode()).hexdigest()
+
+
+def _place(host: Host, files: GatewayFiles, urls: tuple[tuple[str, str], ...]) -> None:
+    _check(host, files)
+    remote.script(host, _KEEP, FOLDER, PREVIOUS, doing="keeping the earlier gateway")
+    earlier = remote.run(host, "cat", UNIT_FILE).stdout
+    try:
+        _write(host, FOLDER, files)
+        remote.write_file(host, UNIT_FILE, files.unit.rstrip("\n"))
+        _take_over(host, files, restart=earlier.strip() != files.unit.strip())
+        _ask(host, urls)
+    except HostFailed as error:
+        _go_back(host, earlier)
+        what = "the earlier gateway is back" if earlier else "it is stopped"
+        raise HostFailed(f"{error.message}; {what}", error.hint) from None
+    remote.check_output(host, "rm", "-rf", PREVIOUS)
+
+
+def _check(host: Host, files: GatewayFiles) -> None:
+    """Has HAProxy read the files in a folder beside. Raises HostFailed with its complaint."""
+    _write(host, CANDIDATE, files)
+    checked = remote.run(host, PROGRAM, "-c", "-f", f"{CANDIDATE}/{CONFIGURATION_FILE.rpartition('/')[2]}")
+    remote.check_output(host, "rm", "-rf", CANDIDATE)
+    lines = checked.stderr.splitlines()
+    if unknown := [line for line in lines if "could not resolve address" in line]:
+        name = unknown[0].partition("could not resolve address")[2].strip(" ,'").partition("'")[0]
+        raise HostFailed(
+            f"{host.name}: the gateway cannot resolve {name}",
+            f'set its address in the inventory: ("{name}", {{"lan_address": "192.168.1.10"}})',
+        )
+    if not checked.ok:
+        told = next((line for line in lines if "[ALERT]" in line), checked.last_line)
+        raise HostFailed(f"{host.name}: HAProxy refuses the configuration: {told.replace(CANDIDATE, FOLDER)}")
+
+
+def _write(host: Host, folder: str, files: GatewayFiles) -> None:
+    remote.make_folders(host, folder)
+    for path, text in files.by_path.items():
+        text = text.replace(FOLDER, folder) if path == CONFIGURATION_FILE else text
+        remote.write_file(host, path.replace(FOLDER, folder), text.rstrip("\n"), MODE, USER)
+    unwanted = [path.replace(FOLDER, folder) for path in EVERY_FILE if path not in files.by_path]
+    if unwanted:
+        remote.check_output(host, "rm", "-f", *unwanted)
+
+
+def _take_over(host: Host, files: GatewayFiles, restart: bool) -> None:
+    """Has the running process use the files, with as little as the change needs, and waits until it does."""
+    if restart or not remote.run(host, "systemctl", "is-active", "--quiet", UNIT).ok:
+        _restart(host)
+    else:
+        answers = tell(host, *state_commands(files.maps))
+        if running_digest(answers) != files.digest:
+            _reload(host)
+        else:
+            for path in outdated_maps(answers, files.maps):
+                replace_map(host, path, files.maps[path])
+    remote.check_output(host, "systemctl", "--quiet", "enable", UNIT)
+    with gevent.Timeout(
+        READY_SECONDS, HostFailed(f"{host.name}: the gateway did not take over its configuration", LOG)
+    ):
+        while not _is_current(host, files):
+            gevent.sleep(0.2)
+
+
+def _is_current(host: Host, files: GatewayFiles) -> bool:
+    output = remote.run(host, *WORDS, stdin=json.dumps(state_commands(files.maps)))
+    return is_current(read_answers(output.stdout.strip()), files.digest, files.maps)
+
+
+def _restart(host: Host) -> None:
+    remote.script(host, 'systemctl daemon-reload; systemctl reset-failed "$1" 2>/dev/null || true', UNIT)
+    if not remote.run(host, "systemctl", "restart", UNIT, timeout=STOP_SECONDS).ok:
+        raise HostFailed(f"{host.name}: the gateway does not start: {_complaint(host)}", LOG)
+
+
+def _reload(host: Host) -> None:
+    if not remote.run(host, "systemctl", "reload", UNIT).ok:
+        raise HostFailed(f"{host.name}: the gateway does not reload: {_complaint(host)}", LOG)
+
+
+def _complaint(host: Host) -> str:
+    words = ("journalctl", "--no-pager", "-o", "cat", "-n", "30", "-u", UNIT)
+    lines = remote.run(host, *words).stdout.splitlines()
+    return next((line for line in reversed(lines) if "[ALERT]" in line), "no output")
+
+
+def _ask(host: Host, urls: tuple[tuple[str, str], ...]) -> None:
+    """Raises HostFailed unless the gateway answers as it must. The certificate need not be for this address."""
+    for url, status in urls:
+        words = ("curl", "--silent", "--insecure", "--max-time", "10", "--output", "/dev/null", "--write-out")
+        output = remote.run(host, *words, "%{http_code}", url)
+        if output.stdout.strip() != status:
+            raise HostFailed(f"{host.name}: the gateway answers {url} with {output.stdout.strip()}, not {status}", LOG)
+
+
+def _go_back(host: Host, unit: str) -> None:
+    """Puts the earlier files back, as far as there were any."""
+    remote.script(host, _RESTORE, FOLDER, PREVIOUS, doing="putting the earlier gateway back")
+    if unit:
+        remote.write_file(host, UNIT_FILE, unit.rstrip("\n"))
+        remote.script(host, 'systemctl daemon-reload; systemctl reload-or-restart "$1"', UNIT, timeout=STOP_SECONDS)
+    else:
+        _remove(host)
+
+
+@operation()
+def no_gateway() -> Generator[FunctionCommand, None, None]:
+    """Ensures that no gateway of rigup's runs. The package stays."""
+    if not host.get_fact(TextFiles, paths=(UNIT_FILE,)):
+        host.noop("this host is not a gateway")
+        return
+    yield step(_remove)
+
+
+def _remove(host: Host) -> None:
+    stop = 'systemctl --quiet disable --now "$1" 2>/dev/null || true; rm -rf -- "$2" "$3" "$4"; systemctl daemon-reload'
+    remote.script(host, stop, UNIT, UNIT_FILE, FOLDER, PREVIOUS, doing="removing the gateway", timeout=STOP_SECONDS)

@@ -1,0 +1,252 @@
+"""A gateway and two hosts behind it: from a bare machine to an answer, and what may happen to it afterwards."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from rigup.gateway.paths import ADMIN_SOCKET, FOLDER, UNIT
+from tests.lab.fleet import ANSWER, ROOTS, Fleet, Host, wait_for
+from tests.lab.fleet_fixtures import made_site
+
+pytestmark = pytest.mark.lab
+
+MODEL = "smollm2-135m-instruct"
+PORT = 8080
+KEYS = {"backends": "backend-key-0123456789", "team-a": "client-key-of-team-a", "team-b": "client-key-of-team-b"}
+CLIENTS: dict[str, Any] = {
+    "team-a": {"key_file": "secrets/team-a.key"},
+    "team-b": {"key_file": "secrets/team-b.key", "requests_per_minute": 3},
+}
+RUNS = "InvocationID,MainPID,NRestarts"
+# Asks on one connection, again and again, until a file says that it is enough; prints how many of how many failed.
+ASKING = """
+import http.client, json, os, time
+failed = asked = 0
+link = http.client.HTTPConnection("127.0.0.1", 8080, timeout=30)
+body = json.dumps({"messages": [], "model": "smollm2-135m-instruct"})
+while not os.path.exists("/run/enough"):
+    asked += 1
+    try:
+        link.request("POST", "/v1/chat/completions", body, {"Authorization": "Bearer client-key-of-team-a"})
+        reply = link.getresponse()
+        failed += b"Paris" not in reply.read() or reply.status != 200
+    except (OSError, http.client.HTTPException) as error:
+        failed += 1
+        print(repr(error))
+    time.sleep(0.02)
+print(json.dumps({"failed": failed, "asked": asked}))
+"""
+
+
+class GatewayFleet(Fleet):
+    """Two hosts with engines, and a third that is their gateway."""
+
+    @property
+    def gateway(self) -> Host:
+        """The machine that is the gateway."""
+        return self.hosts[2]
+
+    def describe_gateway(self, gateway: dict[str, Any] | None = None, **changes: Any) -> None:
+        """Writes the inventory. gateway: all that it says; None for the usual with `changes`."""
+        self.describe(2, listen="0.0.0.0", api_key_file="secrets/backends.key", served_name=MODEL)
+        entries = [host.machine.inventory for host in self.hosts]
+        text = f"boxes = {entries[:2]!r}\nedge = {entries[2:]!r}\n"
+        (self.root / "inventories/rehearsal.py").write_text(text)
+        wanted = {"listen": "0.0.0.0", "clients": CLIENTS, **changes} if gateway is None else gateway
+        said = f"gateway = {wanted!r}\n" if wanted else 'rig = {"gpus": []}\nservices = {}\n'
+        (self.root / "group_data/edge.py").write_text(said)
+        (self.root / "secrets").mkdir(exist_ok=True)
+        for name, key in KEYS.items():
+            file = self.root / f"secrets/{name}.key"
+            file.write_text(f"{key}\n")
+            file.chmod(0o600)
+
+    def ask(self, key: str = "team-a", path: str = "/v1/chat/completions", **body: Any) -> tuple[int, str]:
+        """Status and text of a request from the gateway's own machine; a GET without a body."""
+        data = f"-d {json.dumps(json.dumps(body))}" if body else ""
+        words = f"curl -s -m 30 -w ' %{{http_code}}' -H 'Authorization: Bearer {KEYS.get(key, key)}' {data}"
+        text, _, status = self.gateway.tell(f"{words} http://127.0.0.1:{PORT}{path}").rpartition(" ")
+        return int(status), text
+
+    def chats(self, key: str = "team-a") -> bool:
+        """Whether a question is answered."""
+        status, text = self.ask(key, messages=[], model=MODEL)
+        return status == 200 and ANSWER in text
+
+    def backends(self) -> dict[str, str]:
+        """The state of each backend, by its name at the gateway."""
+        rows = self.gateway.tell(_admin("show stat")).splitlines()
+        keys = rows[0].removeprefix("# ").split(",")
+        found = [dict(zip(keys, row.split(","), strict=False)) for row in rows[1:] if row]
+        return {row["svname"]: row["status"] for row in found if row["svname"] not in ("FRONTEND", "BACKEND")}
+
+
+def _admin(command: str) -> str:
+    program = "import json,sys; print(json.load(sys.stdin)[0])"
+    words = f"echo '[\"{command}\"]' | python3 -I /opt/rigup/programs/gateway_admin.py {ADMIN_SOCKET}"
+    return f"{words} | python3 -c '{program}'"
+
+
+@pytest.fixture(scope="module")
+def applied(labs_can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayFleet]:
+    with made_site(tmp_path_factory, "gateway", hosts=3) as site:
+        fleet = GatewayFleet(*site)
+        fleet.describe_gateway()
+        run = fleet.apply(seconds=400)
+        assert [host["state"] for host in run.json["hosts"]] == ["changed"] * 3
+        wait_for(lambda: set(fleet.backends().values()) == {"UP"}, "both backends up")
+        yield fleet
+        fleet.end_runs()
+
+
+@pytest.fixture
+def fleet(applied: GatewayFleet) -> Iterator[GatewayFleet]:
+    yield applied
+    applied.gateway.tell("touch /run/enough")
+    applied.describe_gateway()
+
+
+def changes(fleet: GatewayFleet, *words: str) -> list[str]:
+    """The steps that an apply made on the gateway."""
+    hosts = fleet.apply("--limit", "edge", *words).json["hosts"]
+    return [change["step"] for host in hosts for change in host["changes"]]
+
+
+def asking(fleet: GatewayFleet, meanwhile: Callable[[], object]) -> dict[str, int]:
+    """What a client on one connection has seen `meanwhile`."""
+    fleet.gateway.tell("rm -f /run/enough")
+    fleet.gateway.machine.ssh("cat > /run/asking.py", input=ASKING)
+    fleet.gateway.tell(
+        "systemd-run --quiet --unit=asking --property=StandardOutput=file:/run/asked python3 /run/asking.py"
+    )
+    meanwhile()
+    fleet.gateway.tell("touch /run/enough; while systemctl is-active --quiet asking; do sleep 0.1; done")
+    said = fleet.gateway.tell("cat /run/asked; rm -f /run/asked").splitlines()
+    print(*said[:-1], sep="\n")
+    found: dict[str, int] = json.loads(said[-1])
+    return found
+
+
+def test_a_question_goes_to_a_host_that_serves_the_model(fleet: GatewayFleet) -> None:
+    assert fleet.chats()
+    status, text = fleet.ask(path="/v1/models")
+    assert (status, [model["id"] for model in json.loads(text)["data"]]) == (200, [MODEL])
+    assert fleet.backends() == {f"{host.name}.chat": "UP" for host in fleet.hosts[:2]}
+
+
+def test_what_it_answers_itself(fleet: GatewayFleet) -> None:
+    seen = {
+        "no key": fleet.ask("wrong", model=MODEL),
+        "unknown model": fleet.ask(model="nobody's"),
+        "no model": fleet.ask(messages=[]),
+        "an engine's own endpoint": fleet.ask(path="/slots"),
+    }
+    assert {what: status for what, (status, _) in seen.items()} == {
+        "no key": 401,
+        "unknown model": 404,
+        "no model": 400,
+        "an engine's own endpoint": 404,
+    }
+    assert all(set(json.loads(text)["error"]) >= {"message", "type", "code"} for _, text in seen.values())
+    assert MODEL in seen["unknown model"][1]
+
+
+def test_a_client_has_so_many_requests_in_a_minute(fleet: GatewayFleet) -> None:
+    statuses = [fleet.ask("team-b", messages=[], model=MODEL)[0] for _ in range(5)]
+    assert statuses == [200, 200, 200, 429, 429]
+    assert fleet.chats("team-a")
+
+
+def test_it_runs_in_its_sandbox_and_keeps_its_keys(fleet: GatewayFleet) -> None:
+    host = fleet.gateway
+    fleet.chats()
+    assert host.tell(f"ps -o user= --ppid $(systemctl show {UNIT} -P MainPID)") == "haproxy"
+    verdict = host.tell(f"systemd-analyze security --no-pager {UNIT} | tail -n 1")
+    assert float(verdict.split(":")[1].split()[0]) <= 2.0, verdict
+    assert host.tell(f"stat -c '%a %U:%G' {ADMIN_SOCKET}") == "660 haproxy:haproxy"
+    assert set(host.tell(f"stat -c '%a %U:%G' {FOLDER}/*").splitlines()) == {"640 root:haproxy"}
+    assert not host.says("systemctl is-enabled --quiet haproxy || systemctl is-active --quiet haproxy")
+    clients = f"grep -rqE '{KEYS['team-a']}|{KEYS['team-b']}' {FOLDER}"
+    assert not host.says(clients)
+    for key in KEYS.values():
+        assert not host.says(f"journalctl -o cat -u {UNIT} | grep -qF {key}")
+        assert not host.says(f"cat /proc/$(systemctl show {UNIT} -P MainPID)/cmdline | grep -qF {key}")
+    assert host.says(f'journalctl -o cat -u {UNIT} | grep -qF \'"client":"team-a","model":"{MODEL}"\'')
+
+
+def test_twice_is_once(fleet: GatewayFleet) -> None:
+    listed = f"find {ROOTS} /etc/systemd/system/{UNIT} -printf '%p %i %T@ %C@ %m %U:%G\\n'"
+    before = fleet.gateway.tell(listed), fleet.gateway.show(RUNS, UNIT)
+    run = fleet.apply()
+    assert [host["state"] for host in run.json["hosts"]] == ["unchanged"] * 3
+    assert (fleet.gateway.tell(listed), fleet.gateway.show(RUNS, UNIT)) == before
+    assert fleet.rigup("diff", "--json").json["hosts"][2]["changes"] == []
+
+
+def test_a_revoked_key_ends_with_the_apply_and_no_process_does(fleet: GatewayFleet) -> None:
+    workers = f"pgrep --parent $(systemctl show {UNIT} -P MainPID)"
+    before = fleet.gateway.show(RUNS, UNIT), fleet.gateway.tell(workers)
+    fleet.describe_gateway(clients={"team-a": CLIENTS["team-a"]})
+    assert changes(fleet) == [f"gateway for {MODEL}"]
+    assert (fleet.ask("team-b", model=MODEL)[0], fleet.chats("team-a")) == (401, True)
+    assert (fleet.gateway.show(RUNS, UNIT), fleet.gateway.tell(workers)) == before
+    fleet.describe_gateway()
+    changes(fleet)
+
+
+def test_a_changed_configuration_ends_no_connection(fleet: GatewayFleet) -> None:
+    before = fleet.gateway.show(RUNS, UNIT)
+    fleet.describe_gateway(weights={"boxes": 7}, hold=20)
+    seen = asking(fleet, lambda: changes(fleet))
+    assert (seen["failed"], seen["asked"] > 20, fleet.gateway.show(RUNS, UNIT)) == (0, True, before)
+    fleet.describe_gateway()
+    assert changes(fleet) == [f"gateway for {MODEL}"]
+
+
+def test_a_host_that_dies_costs_nobody_an_answer(fleet: GatewayFleet) -> None:
+    host = fleet.hosts[0]
+
+    def die() -> None:
+        host.tell("systemctl kill --signal=KILL rigup-chat; systemctl stop rigup-chat")
+        wait_for(lambda: fleet.backends()[f"{host.name}.chat"].startswith("DOWN"), "the dead backend is out", 2)
+        host.tell("systemctl start rigup-chat")
+        wait_for(lambda: fleet.backends()[f"{host.name}.chat"] == "UP", "the backend is back")
+
+    seen = asking(fleet, die)
+    assert (seen["failed"], seen["asked"] > 20) == (0, True)
+
+
+def test_an_edit_by_hand_is_mended(fleet: GatewayFleet) -> None:
+    fleet.gateway.tell(f"sed -i 's/balance leastconn/balance first/' {FOLDER}/haproxy.cfg; systemctl reload {UNIT}")
+    assert [c["step"] for c in fleet.rigup("diff", "--json", expect=1).json["hosts"][2]["changes"]]
+    assert changes(fleet) == [f"gateway for {MODEL}"]
+    assert not fleet.gateway.says(f"grep -q 'balance first' {FOLDER}/haproxy.cfg")
+    fleet.gateway.tell(f"systemctl stop {UNIT}")
+    assert changes(fleet) == [f"gateway for {MODEL}"]
+    assert fleet.chats()
+
+
+def test_a_configuration_that_cannot_run_is_taken_back(fleet: GatewayFleet) -> None:
+    fleet.gateway.tell("systemd-run --quiet --unit=stranger python3 -m http.server 8099")
+    wait_for(lambda: fleet.gateway.says("ss -Hltn sport = :8099 | grep -q 8099"), "the stranger listens")
+    files = fleet.gateway.tell(f"sha256sum {FOLDER}/*")
+    fleet.describe_gateway(port=8099)
+    run = fleet.apply("--limit", "edge", expect=1)
+    (error,) = run.json["hosts"][0]["errors"]
+    assert "the earlier gateway is back" in error["message"], error
+    assert fleet.chats()
+    assert fleet.gateway.tell(f"sha256sum {FOLDER}/*") == files
+    fleet.gateway.tell("systemctl stop stranger")
+    fleet.describe_gateway()
+    assert fleet.apply("--limit", "edge").json["hosts"][0]["state"] == "unchanged"
+
+
+def test_a_gateway_that_is_no_longer_wanted_is_removed(fleet: GatewayFleet) -> None:
+    fleet.describe_gateway(gateway={})
+    assert changes(fleet) == ["no gateway"]
+    assert not fleet.gateway.says(f"systemctl cat {UNIT} || ls -d {FOLDER} || ss -Hltn sport = :{PORT} | grep {PORT}")
+    assert fleet.apply("--limit", "edge").json["hosts"][0]["state"] == "unchanged"

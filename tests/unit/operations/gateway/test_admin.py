@@ -1,0 +1,35 @@
+"""HAProxy's answers on its admin socket: what is read from them, and what a broken or hostile one leads to."""
+
+from __future__ import annotations
+
+import pytest
+
+from rigup.operations.gateway.admin import entries, is_current, outdated_maps, read_answers, running_digest
+
+INFO = "Name: HAProxy\nVersion: 2.6.12\ndescription: 0123456789abcdef\n"
+MAPS = {"/m/clients.map": 'ab {"name": "a"}\ncd {"name": "b"}\n', "/m/models.map": "a/x yes\n"}
+CLIENTS = '0x7f1 cd {"name": "b"}\n0x7f0 ab {"name": "a"}\n'
+
+
+@pytest.mark.parametrize("text", ["", "nonsense", "{}", "[1]", '["a", null]', "[" * 100])
+def test_what_is_no_list_of_texts_is_no_answer(text: str) -> None:
+    assert read_answers(text) == ()
+
+
+def test_the_order_of_entries_does_not_count() -> None:
+    assert entries(CLIENTS) == sorted(MAPS["/m/clients.map"].splitlines())
+
+
+@pytest.mark.parametrize(
+    ("answers", "digest", "outdated"),
+    [
+        ((INFO, CLIENTS, "0x1 a/x yes"), "0123456789abcdef", ()),
+        ((INFO, CLIENTS, ""), "0123456789abcdef", ("/m/models.map",)),
+        ((INFO, "Unknown map identifier.", "0x1 a/x yes"), "0123456789abcdef", ("/m/clients.map",)),
+        ((INFO,), "0123456789abcdef", tuple(MAPS)),
+        ((), "", tuple(MAPS)),
+    ],
+)
+def test_what_the_running_process_lacks(answers: tuple[str, ...], digest: str, outdated: tuple[str, ...]) -> None:
+    assert (running_digest(answers), outdated_maps(answers, MAPS)) == (digest, outdated)
+    assert is_current(answers, "0123456789abcdef", MAPS) == (bool(digest) and not outdated)

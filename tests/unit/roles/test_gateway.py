@@ -1,0 +1,70 @@
+"""Which steps a host gets for its gateway, in which order; none that changes a host that never had one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import roles.gateway
+import roles.site
+from rigup.errors import HostFailed
+from rigup.facts.probe import Probe
+from rigup.settings import GatewaySettings, HostSettings
+from tests.gateways import FLEETS, settings_of, write_fleet
+
+
+@pytest.fixture
+def called(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
+    """The operations that are called, with their arguments."""
+    calls: list[tuple[str, dict[str, Any]]] = []
+    for name in ("installed_haproxy", "running_gateway", "no_gateway"):
+        monkeypatch.setattr(roles.gateway, name, lambda _name=name, **words: calls.append((_name, words)))
+    monkeypatch.setattr(roles.gateway, "host", SimpleNamespace(name="box"))
+    return calls
+
+
+def settings(folder: Path, name: str) -> GatewaySettings:
+    return settings_of(write_fleet(folder, FLEETS[name]))
+
+
+@pytest.mark.parametrize(
+    ("name", "urls"),
+    [
+        ("fleet", (("http://10.0.0.2:8080/health", "200"), ("http://10.0.0.2:8080/v1/models", "401"))),
+        ("one_box", (("http://127.0.0.1:8080/health", "200"), ("http://127.0.0.1:8080/v1/models", "200"))),
+        ("with_tls", (("https://[::1]:443/health", "200"), ("https://[::1]:443/v1/models", "401"))),
+    ],
+)
+def test_it_is_installed_then_run_and_asked_where_it_listens(
+    tmp_path: Path, called: list[tuple[str, dict[str, Any]]], name: str, urls: tuple[tuple[str, str], ...]
+) -> None:
+    roles.gateway.gateway._inner(settings(tmp_path, name), Probe(os="debian-12"))
+    assert [step for step, _ in called] == ["installed_haproxy", "running_gateway"]
+    assert called[1][1]["urls"] == urls
+
+
+def test_a_host_without_a_gateway_only_loses_one(called: list[tuple[str, dict[str, Any]]]) -> None:
+    roles.gateway.gateway._inner(None, Probe(os="ubuntu-22.04"))
+    assert [step for step, _ in called] == ["no_gateway"]
+
+
+def test_a_system_with_an_older_haproxy_is_left_alone(tmp_path: Path, called: list[tuple[str, dict[str, Any]]]) -> None:
+    with pytest.raises(HostFailed, match=r"box: gateway: needs HAProxy 2\.6, which ubuntu-22\.04 does not have"):
+        roles.gateway.gateway._inner(settings(tmp_path, "one_box"), Probe(os="ubuntu-22.04"))
+    assert called == []
+
+
+@pytest.mark.parametrize(("wanted", "programs"), [(True, [("gateway_admin.py",)]), (False, [])])
+def test_a_host_that_is_only_a_gateway_has_the_base(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: bool, programs: list[tuple[str, ...]]
+) -> None:
+    based: list[tuple[str, ...]] = []
+    monkeypatch.setattr(roles.site, "base", lambda packages, programs: based.append(programs))
+    for name in ("_clean_up", "gateway", "exporters"):
+        monkeypatch.setattr(roles.site, name, lambda *_, **__: None)
+    found = settings(tmp_path, "fleet") if wanted else None
+    roles.site.provision((), Probe(), HostSettings(gateway=found))
+    assert based == programs

@@ -347,7 +347,8 @@ def main() -> int:
     engines = {port: start(port, arguments, 0) for port in ports}
     with tempfile.TemporaryDirectory() as folder:
         wait(lambda: all(get(port, "/health")[0] == 200 for port in ports), "every engine is ready")
-        gateway = {"haproxy": Haproxy, "nginx": Nginx}[arguments.gateway](Path(folder), ports, arguments.hold)
+        kind: type[Haproxy | Nginx] = Haproxy if arguments.gateway == "haproxy" else Nginx
+        gateway = kind(Path(folder), ports, arguments.hold)
         try:
             wait(lambda: _answers() and all(gateway.is_up(port) for port in ports), "the gateway answers")
             result = _measured(gateway, engines, arguments)

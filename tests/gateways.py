@@ -85,8 +85,8 @@ def write_fleet(folder: Path, fleet: dict[str, dict[str, Any]]) -> Project:
     for name, text in secrets.items():
         (folder / "secrets" / f"{name}.key").write_text(f"{text}\n")
     certificate = {"gateway.crt": "CERTIFICATE", "gateway.key": "PRIVATE KEY"}
-    for file, kind in certificate.items():
-        (folder / "secrets" / file).write_text(f"-----BEGIN {kind}-----\n-----END {kind}-----\n")
+    for name, kind in certificate.items():
+        (folder / "secrets" / name).write_text(f"-----BEGIN {kind}-----\n-----END {kind}-----\n")
     for file in (folder / "secrets").iterdir():
         file.chmod(0o600)
     return load_project(str(folder / "inventories" / "a.py"))

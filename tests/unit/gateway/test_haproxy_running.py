@@ -1,0 +1,335 @@
+"""What clients see of HAProxy with the rendered files, hostile ones among them; its engines are stand-ins."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import json
+import shutil
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rigup.gateway.files import files_of
+from rigup.gateway.paths import ADMIN_SOCKET, FOLDER, HOLD_SOCKET
+from rigup.gateway.responses import RETRY_SECONDS
+from rigup.settings import Backend, Gateway, GatewayClient, GatewayPlan, GatewaySettings, Route
+
+HAPROXY = shutil.which("haproxy", path="/usr/sbin:/usr/bin")
+pytestmark = pytest.mark.skipif(HAPROXY is None, reason="haproxy is not installed")
+
+KEY, LIMITED, LONELY, NARROW = "k" * 32, "l" * 32, "o" * 32, "n" * 32
+ENGINES_KEY = "e" * 32
+CHAT = "/v1/chat/completions"
+
+
+class Engine(ThreadingHTTPServer):
+    """Stands for an engine. heard: the headers of its requests, in lower case. status: what it answers."""
+
+    daemon_threads = True
+
+    def __init__(self, port: int = 0, status: int = 200) -> None:
+        super().__init__(("127.0.0.1", port), _Handler)
+        self.heard: list[dict[str, str]] = []
+        self.status, self.seconds = status, 0.0
+        threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
+
+    def handle_error(self, *_: Any) -> None:
+        """Says nothing of health checks that end early."""
+
+    def end(self) -> None:
+        """Listens no more."""
+        self.shutdown()
+        self.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Engine
+
+    def do_GET(self) -> None:
+        self.answer(self.server.status, {})
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers.get("content-length", 0)))
+        self.server.heard.append({name.lower(): value for name, value in self.headers.items()})
+        time.sleep(self.server.seconds)
+        self.answer(self.server.status, {"bytes": len(body)})
+
+    def answer(self, status: int, content: object) -> None:
+        text = json.dumps(content).encode()
+        self.send_response(status)
+        self.send_header("content-length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, *_: Any) -> None:
+        """Says nothing."""
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def ask(
+    port: int, body: object = None, key: str | None = KEY, path: str = CHAT, method: str = "POST", **headers: str
+) -> tuple[int, Any, dict[str, str]]:
+    """Status, content and headers of an answer."""
+    link = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    data = body if isinstance(body, (bytes, str)) or body is None else json.dumps(body)
+    link.request(method, path, data, {**({"Authorization": f"Bearer {key}"} if key else {}), **headers})
+    reply = link.getresponse()
+    text = reply.read().decode()
+    link.close()
+    found = {name.lower(): value for name, value in reply.getheaders()}
+    return reply.status, json.loads(text) if text.startswith("{") else text, found
+
+
+@contextmanager
+def running(folder: Path, engines: dict[str, list[int]], hold: int = 0) -> Iterator[int]:
+    """The port of a gateway in front of engines, which are ports by model."""
+    port = free_port()
+    names = {"team": KEY, "limited": LIMITED, "lonely": LONELY, "narrow": NARROW}
+    clients = {
+        "team": GatewayClient(key_file="t"),
+        "limited": GatewayClient(key_file="l", requests_per_minute=4),
+        "lonely": GatewayClient(key_file="o", concurrency=1),
+        "narrow": GatewayClient(key_file="n", models=("small",)),
+    }
+    gateway = Gateway(port=port, clients=clients, hold=hold, metrics_port=free_port(), body_limit_mib=1)
+    routes = tuple(
+        Route(model=model, key_file="e", backends=tuple(backend(port, number) for number, port in enumerate(ports)))
+        for model, ports in engines.items()
+    )
+    plan = GatewayPlan(host="h", group="g", gateway=gateway, routes=routes)
+    digests = {name: hashlib.sha256(key.encode()).hexdigest() for name, key in names.items()}
+    files = files_of(GatewaySettings(plan, digests, dict.fromkeys(engines, ENGINES_KEY)))
+    for path, text in files.by_path.items():
+        for there, here in ((FOLDER, folder), (ADMIN_SOCKET, folder / "a.sock"), (HOLD_SOCKET, folder / "h.sock")):
+            text = text.replace(there, str(here))
+        (folder / Path(path).name).write_text(text)
+    with (folder / "log").open("w") as log:
+        words = [str(HAPROXY), "-db", "-f", str(folder / "haproxy.cfg")]
+        process = subprocess.Popen(words, stdout=log, stderr=log)
+    try:
+        deadline = time.monotonic() + 20
+        while not listens(port):
+            assert process.poll() is None and time.monotonic() < deadline, (folder / "log").read_text()
+            time.sleep(0.05)
+        yield port
+    finally:
+        process.kill()
+        process.wait()
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as link:
+        return link.connect_ex(("127.0.0.1", port)) == 0
+
+
+def backend(port: int, number: int) -> Backend:
+    about = {"host": f"h{number}", "group": "g", "service": "s", "address": "127.0.0.1", "health_path": "/health"}
+    return Backend.model_validate({**about, "port": port, "weight": 1, "engine": "", "wants_key": True})
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, list[Engine], Path]]:
+    """A gateway with two engines for one model and one for another; nobody serves a third."""
+    folder = tmp_path_factory.mktemp("g")
+    with ExitStack() as stack:
+        engines = [Engine(), Engine(), Engine()]
+        for engine in engines:
+            stack.callback(engine.end)
+        ports = [engine.server_port for engine in engines]
+        served = {"big": ports[:2], "small": ports[2:], "away": [free_port()]}
+        port = stack.enter_context(running(folder, served))
+        yield port, engines, folder
+
+
+def test_a_request_goes_where_its_model_is_with_the_engines_key(site: tuple[int, list[Engine], Path]) -> None:
+    port, engines, _ = site
+    for engine in engines:
+        engine.heard.clear()
+    assert ask(port, {"messages": ["x" * 900_000], "model": "small"})[:2] == (200, {"bytes": 900_036})
+    assert [len(engine.heard) for engine in engines] == [0, 0, 1]
+    assert engines[2].heard[0]["authorization"] == f"Bearer {ENGINES_KEY}"
+
+
+def test_requests_spread_over_the_engines_of_a_model(site: tuple[int, list[Engine], Path]) -> None:
+    port, engines, _ = site
+    for engine in engines:
+        engine.heard.clear()
+    assert {ask(port, {"model": "big"})[0] for _ in range(6)} == {200}
+    assert [len(engine.heard) for engine in engines] == [3, 3, 0]
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "code"),
+    [
+        ({"body": {"model": "small"}, "key": None}, 401, "invalid_api_key"),
+        ({"body": {"model": "small"}, "key": "wrong"}, 401, "invalid_api_key"),
+        ({"body": {"model": "small"}, "key": KEY + "\x7f"}, 401, "invalid_api_key"),
+        ({"body": {"model": "small"}, "key": None, "authorization": f"Basic {KEY}"}, 401, "invalid_api_key"),
+        ({"body": {"model": "big"}, "key": NARROW}, 403, "model_not_allowed"),
+        ({"body": {"model": 'no\n"body'}}, 404, "model_not_found"),
+        ({"body": {"model": "x" * 5000}}, 404, "model_not_found"),
+        ({"body": {"model": "small "}}, 404, "model_not_found"),
+        ({"body": {"messages": []}}, 400, "model_required"),
+        ({"body": {"model": ""}}, 400, "model_required"),
+        ({"body": "not JSON"}, 400, "model_required"),
+        ({"body": {"model": "small"}, "path": "/v1/load_lora_adapter"}, 404, "not_found"),
+        ({"body": {"model": "small"}, "path": "/v1/chat/../chat/completions"}, 404, "not_found"),
+        ({"method": "GET"}, 404, "not_found"),
+        ({"body": {"model": "away"}}, 503, "no_backend"),
+    ],
+    ids=lambda value: str(value)[:60],
+)
+def test_an_error_is_openais_json(
+    site: tuple[int, list[Engine], Path], asked: dict[str, Any], status: int, code: str
+) -> None:
+    found, content, headers = ask(site[0], **asked)
+    assert (found, content["error"]["code"]) == (status, code)
+    assert set(content["error"]) == {"message", "type", "param", "code"}
+    assert headers["content-type"] == "application/json"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        (f"Content-Length: {2**20 + 1}\r\n\r\n", b""),
+        ("Transfer-Encoding: chunked\r\n\r\n", b"200000\r\n" + b" " * 2**21),
+    ],
+    ids=["length", "chunks"],
+)
+def test_a_body_that_is_too_large_is_not_read(site: tuple[int, list[Engine], Path], body: tuple[str, bytes]) -> None:
+    with socket.create_connection(("127.0.0.1", site[0]), timeout=10) as link:
+        head = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\n{body[0]}"
+        with suppress(ConnectionError):
+            link.sendall(head.encode() + body[1])
+        said = link.recv(65536)
+    assert said.split(b" ")[1] == b"413"
+    assert json.loads(said.partition(b"\r\n\r\n")[2])["error"]["code"] == "request_too_large"
+
+
+def test_an_unknown_model_is_answered_with_those_that_there_are(site: tuple[int, list[Engine], Path]) -> None:
+    for key, models in ((KEY, "big, small, away"), (NARROW, "small")):
+        message = ask(site[0], {"model": 'x"y'}, key)[1]["error"]["message"]
+        assert message == f'The model `x"y` does not exist; models: {models}'
+
+
+def test_each_client_has_the_list_of_its_models(site: tuple[int, list[Engine], Path]) -> None:
+    lists = [ask(site[0], key=key, path="/v1/models", method="GET")[1] for key in (KEY, NARROW)]
+    assert [[model["id"] for model in found["data"]] for found in lists] == [["big", "small", "away"], ["small"]]
+
+
+def test_an_engine_that_is_away_is_tried_again_later(site: tuple[int, list[Engine], Path]) -> None:
+    assert ask(site[0], {"model": "away"})[2]["retry-after"] == str(RETRY_SECONDS)
+
+
+def test_a_client_has_so_many_requests_a_minute(site: tuple[int, list[Engine], Path]) -> None:
+    port, _, _ = site
+    seen = [ask(port, {"model": "small"}, LIMITED) for _ in range(6)]
+    assert [status for status, _, _ in seen] == [200, 200, 200, 200, 429, 429]
+    assert (seen[4][1]["error"]["code"], seen[4][2]["retry-after"]) == ("rate_limit_exceeded", str(RETRY_SECONDS))
+    assert ask(port, {"model": "small"})[0] == 200
+
+
+def test_a_client_has_so_many_requests_at_once(site: tuple[int, list[Engine], Path]) -> None:
+    port, engines, _ = site
+    engines[2].seconds = 1.0
+    first: list[int] = []
+    slow = threading.Thread(target=lambda: first.append(ask(port, {"model": "small"}, LONELY)[0]))
+    before = len(engines[2].heard)
+    slow.start()
+    while len(engines[2].heard) == before:
+        time.sleep(0.01)
+    status, content, headers = ask(port, {"model": "small"}, LONELY)
+    slow.join()
+    engines[2].seconds = 0.0
+    assert (first, status, content["error"]["code"], headers["retry-after"]) == (
+        [200],
+        429,
+        "concurrency_exceeded",
+        "1",
+    )
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\nContent-Length: 60\r\n\r\n",
+        f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: xchunked\r\n\r\n",
+        f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: x\r\n\r\n",
+        f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY[:8]}\0{KEY[8:]}\r\n\r\n",
+        f"POST {CHAT} HTTP/1.1\r\nHost: x\r\n Authorization: Bearer {KEY}\r\n\r\n",
+        "nonsense\r\n\r\n",
+    ],
+    ids=["lengths", "coding", "codings", "null", "folded", "nonsense"],
+)
+def test_what_is_not_http_reaches_no_engine(site: tuple[int, list[Engine], Path], head: str) -> None:
+    port, engines, _ = site
+    before = [len(engine.heard) for engine in engines]
+    smuggled = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Length: 17\r\n\r\n" + '{"model":"small"}'
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as link:
+        link.sendall((head + smuggled).encode())
+        said = link.recv(65536).split(b" ")[1]
+    assert said in (b"400", b"401", b"422", b"501")
+    assert [len(engine.heard) for engine in engines] == before
+
+
+def test_length_and_chunks_together_are_read_as_chunks_alone(site: tuple[int, list[Engine], Path]) -> None:
+    """RFC 9112, 6.3: and the connection ends, so that no two parties count differently."""
+    port, engines, _ = site
+    engines[2].heard.clear()
+    body = b'{"model":"small"}'
+    head = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\n"
+    head += "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as link:
+        link.sendall(head.encode() + b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body))
+        said = b""
+        while part := link.recv(65536):
+            said += part
+    assert said.split(b" ")[1] == b"200"
+    assert len(engines[2].heard) == 1
+
+
+def test_the_log_has_client_and_model_and_no_key(site: tuple[int, list[Engine], Path]) -> None:
+    port, _, folder = site
+    ask(port, {"model": "small"})
+    lines = [json.loads(line) for line in (folder / "log").read_text().splitlines() if line.startswith("{")]
+    assert {("team", "small", 200)} <= {(line["client"], line["model"], line["status"]) for line in lines}
+    assert [key for key in (KEY, LIMITED, LONELY, NARROW, ENGINES_KEY) if key in (folder / "log").read_text()] == []
+
+
+def test_a_request_waits_for_the_only_engine(tmp_path: Path) -> None:
+    """It does not listen, then listens and says 503, then answers."""
+    port = free_port()
+    with running(tmp_path, {"small": [port]}, hold=20) as gateway:
+        seen: list[int] = []
+        waiting = threading.Thread(target=lambda: seen.append(ask(gateway, {"model": "small"})[0]))
+        waiting.start()
+        time.sleep(1.2)
+        engine = Engine(port, status=503)
+        time.sleep(1.5)
+        assert seen == []
+        engine.status = 200
+        waiting.join(10)
+        engine.end()
+        assert seen == [200]
+
+
+def test_a_request_waits_no_longer_than_it_may(tmp_path: Path) -> None:
+    with running(tmp_path, {"small": [free_port()]}, hold=2) as gateway:
+        began = time.monotonic()
+        status, content, headers = ask(gateway, {"model": "small"})
+        assert (status, content["error"]["code"], headers["retry-after"]) == (503, "no_backend", str(RETRY_SECONDS))
+        assert 1.5 < time.monotonic() - began < 8

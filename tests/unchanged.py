@@ -9,6 +9,7 @@ together or not at all. The end of the run lists what was skipped, and why. `--e
 from __future__ import annotations
 
 import hashlib
+import os
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -68,13 +69,20 @@ def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] 
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Lists what was skipped; in the file RIGUP_SKIPPED_TESTS if set, for the end of several runs."""
     skipped = Counter(
         (report.nodeid.partition("::")[0], _reason(report)) for report in terminalreporter.getreports("unchanged")
     )
-    if skipped:
-        terminalreporter.section("skipped: passed here, and unchanged since (bin/test --all runs them)")
-        for (path, subjects), count in sorted(skipped.items()):
-            terminalreporter.line(f"{path}: {count} skipped; rests on {subjects}")
+    if not skipped or hasattr(terminalreporter.config, "workerinput"):  # the controller has what workers skipped
+        return
+    lines = [f"{path}: {count} skipped; rests on {subjects}" for (path, subjects), count in sorted(skipped.items())]
+    if path := os.environ.get("RIGUP_SKIPPED_TESTS"):
+        with open(path, "a") as file:
+            file.writelines(f"{line}\n" for line in lines)
+        return
+    terminalreporter.section("skipped: passed here, and unchanged since (bin/test --all runs them)")
+    for line in lines:
+        terminalreporter.line(line)
 
 
 @lru_cache(maxsize=64)

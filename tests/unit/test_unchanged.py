@@ -64,6 +64,7 @@ def test_every_path_of_a_subject_exists(subject: str) -> None:
 def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     """A checkout with two tests that rest on one file, the second of which fails at first; and a cache of its own."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(pytester.path / "cache"))
+    monkeypatch.delenv("RIGUP_SKIPPED_TESTS", raising=False)
     for path in EVERY_TEST:
         (pytester.path / path).parent.mkdir(exist_ok=True)
         (pytester.path / path).touch()
@@ -89,11 +90,17 @@ def test_the_tests_of_a_module_are_skipped_together_once_all_have_passed(project
     assert ran(project, "--everything") == {"passed": 3}
 
 
-def test_a_change_has_them_run_again_and_the_end_names_what_was_skipped(project: pytest.Pytester) -> None:
+def test_a_change_has_them_run_again_and_the_end_names_what_was_skipped(
+    project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (project.path / "ok").touch()
     ran(project)
     said = project.runpytest_inprocess("-p", "tests.unchanged", "-p", "no:cacheprovider", "-ra").stdout.str()
     assert "test_it.py: 2 skipped; rests on subject.txt" in said and "SKIPPED" not in said
+    monkeypatch.setenv("RIGUP_SKIPPED_TESTS", str(project.path / "skipped"))
+    ran(project)
+    ran(project, "-n", "1")
+    assert (project.path / "skipped").read_text() == "test_it.py: 2 skipped; rests on subject.txt\n" * 2
     (project.path / "subject.txt").write_text("2")
     digest.cache_clear()
     assert ran(project) == {"passed": 3}

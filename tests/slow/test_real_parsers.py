@@ -19,8 +19,11 @@ from rigup.artifacts import LockedEnvironment
 from rigup.cache import cache_folder
 from rigup.catalogue.catalogue import load_catalogue
 from rigup.catalogue.option_names import package
+from rigup.commands import options as flags
+from rigup.commands import speculative
 from rigup.lock import Lock
 from rigup.lockfile.vendor import vendor
+from rigup.plan import Checkpoint
 from rigup.project.inventory import load_project
 from rigup.project.planning import plan_project
 from rigup.sources.package_index import project_files
@@ -28,6 +31,7 @@ from rigup.sources.python_environment import resolve_environment
 from rigup.sources.remote_wheel import open_wheel
 from rigup.sources.uv import run_uv
 from tests.nodes import bound
+from tests.unit.planner.drafts import drafting, head, helped
 from tests.unit.sources.local_uv import local_uv
 
 pytestmark = [pytest.mark.slow, pytest.mark.rests_on("engines' parsers")]
@@ -106,6 +110,9 @@ def parsed(python: Path, version: str, arguments: list[list[str]]) -> tuple[set[
 def test_every_example_system(python: Path, version: str) -> None:
     known = commands(version)
     assert known
+    for kind, draft in {"mtp": drafting(), "draft": helped(), "eagle": helped(draft=head())}.items():
+        files = Checkpoint(repo="org/small", quant="BF16", bytes=1) if draft.draft and draft.draft.model else None
+        known[f"speculative {kind}"] = ["/weights", *flags.words(speculative.drafting(draft, files))]
     nonsense = [*next(iter(known.values())), "--no-such-option", "1"]
     options, said = parsed(python, version, [*known.values(), nonsense])
     print(f"vllm {version}: {len(known)} commands, {len(options)} options")

@@ -10,7 +10,8 @@ from rigup.plan import Evidence
 from rigup.planner.candidate import Candidate, mib
 from rigup.planner.choice import with_largest_context
 from rigup.planner.memory.kv_cache import token_bytes
-from rigup.planner.memory.weights import active_bytes
+from rigup.planner.memory.loading import draft_of
+from rigup.planner.memory.weights import active_bytes, weights_of
 from rigup.units import bytes_text
 
 _UNSOURCED = "catalogue"
@@ -23,6 +24,7 @@ def evidence_of(candidate: Candidate) -> tuple[Evidence, ...]:
         *_driver_figures(candidate),
         *_model_figures(candidate),
         *_checkpoint_figures(candidate),
+        *_draft_figures(candidate),
         *_engine_figures(candidate),
     )
 
@@ -96,6 +98,22 @@ def _checkpoint_figures(candidate: Candidate) -> Iterator[Evidence]:
         yield Evidence(
             subject=checkpoint.label, figure="note", value=note, source=checkpoint.sources.get("repo", _UNSOURCED)
         )
+
+
+def _draft_figures(candidate: Candidate) -> Iterator[Evidence]:
+    """The weights of what drafts tokens, and what its layers keep."""
+    draft = draft_of(candidate)
+    if draft is None:
+        return
+    checkpoint = draft.checkpoint or candidate.checkpoint
+    size = draft.checkpoint.bytes if draft.checkpoint else weights_of(checkpoint, candidate.model).mtp
+    key = "bytes" if draft.checkpoint else "tensors"
+    subject, source = f"drafts: {draft.title.removeprefix('its ')}", checkpoint.sources.get(key, _UNSOURCED)
+    yield Evidence(subject=subject, figure="weights", value=bytes_text(size), source=source)
+    model = draft.model or candidate.model
+    source = model.sources.get("attention", model.sources.get("layers", _UNSOURCED))
+    layers = "; ".join(f"{len(entry.layers)} of {entry.shape}" for entry in draft.attention(candidate.model))
+    yield Evidence(subject=subject, figure="layers", value=layers, source=source)
 
 
 def _engine_figures(candidate: Candidate) -> Iterator[Evidence]:

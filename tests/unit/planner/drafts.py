@@ -66,6 +66,12 @@ def small(scheme: str = "bf16", **more: Any) -> CheckpointEntry:
     return CheckpointEntry(repo=repo, model="Qwen3-0.6B", quant=quant, scheme=scheme, bytes=size, **fields, **more)
 
 
+def head() -> Draft:
+    """An EAGLE-3 head of its size."""
+    classes = {"architectures": ("LlamaForCausalLMEagle3",), "gguf_architecture": "eagle3"}
+    return Draft("eagle", 3, small_model().model_copy(update=classes), small())
+
+
 def helped(engine: str = "vllm", tokens: int = 3, model: Model | None = None, **given: Any) -> Candidate:
     """Qwen3-235B on four or eight H200, with the small model to draft for it."""
     gguf = engine == "llama.cpp"

@@ -41,6 +41,9 @@ def test_nothing_is_offered_without_layers_or_without_room() -> None:
 
 def test_a_plan_says_what_drafts() -> None:
     plan = decided("2x H100 80GB HBM3", {"model": "Qwen3.6-27B", "speculative": {"kind": "mtp", "tokens": 1}})
+    figures = {each.figure: (each.value, each.source) for each in plan.figures if each.subject == "drafts: MTP layers"}
+    assert figures["weights"][0] == "424.7 MB" and "config.json" in figures["layers"][1]
+    assert figures["layers"][0] == "1 of 24 heads, 4 KV heads of 256"
     assert plan.speculative == (
         "1 token at once by the checkpoint's own MTP layers (424.7 MB); how much faster it is depends on the prompts, "
         "and is not estimated"

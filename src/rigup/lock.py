@@ -23,6 +23,7 @@ from rigup.plain_values import cut, quoted
 from rigup.printable import one_line
 from rigup.regular_files import is_absent, read_text, toml_of
 from rigup.service import HOST_PATH, EngineName, location_of
+from rigup.tensor_bytes import TensorBytes
 from rigup.units import Frozen
 
 SCHEMA = 1
@@ -53,7 +54,7 @@ class LockedCheckpoint(Frozen):
     """One checkpoint at one revision. `files` is complete: what is not listed is not downloaded.
 
     location: where the files are, if not in `repo` on the hub (`rigup.service.location_of`). `revision` is then made of
-    their hashes, or Ollama's manifest's.
+    their hashes, or Ollama's manifest's. read_tensors: where its bytes lie, None where the headers were not read.
     """
 
     repo: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*/[A-Za-z0-9_][A-Za-z0-9_.-]*$")]
@@ -61,6 +62,7 @@ class LockedCheckpoint(Frozen):
     revision: Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
     files: Annotated[tuple[LockedFile, ...], Field(max_length=MOST_FILES)]
     location: str = ""
+    read_tensors: TensorBytes | None = None
 
     @field_validator("location")
     @classmethod

@@ -66,6 +66,15 @@ class TensorBytes(Frozen):
         found = {number: part for part in self.layers for number in part.layers}
         return tuple(found[number] for number in sorted(found))
 
+    def scaled(self, size: int) -> TensorBytes:
+        """The same shares of another size; none of them is rounded up."""
+        outside = {name: getattr(self, name) * size // self.total for name in _OUTSIDE}
+        layers = tuple(
+            LayerTensors(layers=part.layers, **{name: getattr(part, name) * size // self.total for name in _IN_LAYER})
+            for part in self.layers
+        )
+        return TensorBytes(**outside, layers=layers)
+
     @property
     def body(self) -> int:
         """All layers together."""
@@ -75,3 +84,7 @@ class TensorBytes(Frozen):
     def total(self) -> int:
         """Every tensor of the checkpoint."""
         return self.embedding + self.head + self.norms + self.vision + self.mtp + self.body
+
+
+_OUTSIDE = tuple(name for name in TensorBytes.model_fields if name != "layers")
+_IN_LAYER = tuple(name for name in LayerTensors.model_fields if name != "layers")

@@ -22,6 +22,9 @@ from rigup.catalogue.moe_configs import MoeConfigFile, load_moe_configs
 from rigup.catalogue.option_names import NameList, load_name_lists
 from rigup.catalogue.overheads import FOLDER as OVERHEADS
 from rigup.catalogue.overheads import TABLE, MeasuredOverhead
+from rigup.catalogue.quality import FOLDER as QUALITIES
+from rigup.catalogue.quality import TABLE as QUALITY
+from rigup.catalogue.quality import Quality
 from rigup.errors import InputError
 from rigup.regular_files import files_in
 from rigup.rig import Gpu
@@ -49,6 +52,7 @@ class Catalogue:
     name_lists: tuple[NameList, ...] = ()
     ability_lists: tuple[AbilityList, ...] = ()
     overheads: tuple[MeasuredOverhead, ...] = ()
+    qualities: tuple[Quality, ...] = ()
 
     @cached_property
     def models_by_name(self) -> dict[str, Model]:
@@ -124,6 +128,7 @@ def _laid_over(toolkit: Catalogue, folder: Path, checkpoints: tuple[CheckpointEn
         toolkit.moe_configs,
         load_name_lists(folder / NAME_LISTS),
         overheads=read_entries(folder / OVERHEADS, TABLE, MeasuredOverhead),
+        qualities=read_entries(folder / QUALITIES, QUALITY, Quality),
     ).with_ability_lists(load_ability_lists(folder / ABILITY_LISTS))
     for checkpoint in checkpoints:
         if checkpoint.model not in catalogue.models_by_name:

@@ -62,6 +62,25 @@ class CheckpointEntry(Frozen):
         """Hashes the name, which is unique in a catalogue, because the tables of sources are not hashable."""
         return hash((self.repo, self.quant, self.bytes))
 
+    def measured(self, size: int, tensors: TensorBytes | None, where: str) -> CheckpointEntry:
+        """The same with the real size of its files, and where the bytes lie if their headers were read.
+
+        Otherwise a table that was computed keeps its shares: it may say more than there is.
+        """
+        sources = {**self.sources, "bytes": f"{where}: sizes of the weight files"}
+        if tensors is not None:
+            sources["tensors"] = f"{where}: headers of the weight files"
+        elif self.tensors is not None and size != self.bytes:
+            tensors = self.tensors.scaled(size * self.tensors.total // self.bytes)
+            sources["tensors"] = f"{self.sources.get('tensors', 'catalogue')}; in proportion to the real size"
+        update = {"bytes": size, "bytes_exact": True, "tensors": tensors or self.tensors, "sources": sources}
+        return self.model_copy(update=update)
+
+    @property
+    def is_read(self) -> bool:
+        """Whether its size and where its bytes lie were read from its own files."""
+        return self.bytes_exact and self.tensors is not None
+
     @property
     def pruned(self) -> bool:
         """Whether experts were removed, so that it has fewer weights than the model was trained with."""

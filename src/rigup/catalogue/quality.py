@@ -18,6 +18,7 @@ from rigup.catalogue.data_files import read_entries
 from rigup.catalogue.model import Model
 from rigup.units import Frozen
 
+FOLDER, TABLE = "qualities", "quality"
 FILES = Path(__file__).parent / "data" / "qualities"
 Level = Literal["lossless", "near", "good", "degraded"]
 LEVELS: tuple[Level, ...] = ("lossless", "near", "good", "degraded")
@@ -87,17 +88,17 @@ class JudgedQuality(Frozen):
 @lru_cache(maxsize=1)
 def published() -> tuple[Quality, ...]:
     """All figures in the catalogue."""
-    return read_entries(FILES, "quality", Quality)
+    return read_entries(FILES, TABLE, Quality)
 
 
-def quality_of(checkpoint: CheckpointEntry, model: Model) -> JudgedQuality:
-    """The level of a checkpoint, from its format and the published figures."""
-    found = _quality_of(checkpoint, model)
+def quality_of(checkpoint: CheckpointEntry, model: Model, own: tuple[Quality, ...] = ()) -> JudgedQuality:
+    """The level of a checkpoint, from its format and the published figures. own: a fleet's figures, which go before."""
+    found = _quality_of(checkpoint, model, own)
     return found.model_copy(update={"pruned": True}) if checkpoint.pruned else found
 
 
 @lru_cache(maxsize=4096)
-def _quality_of(checkpoint: CheckpointEntry, model: Model) -> JudgedQuality:
+def _quality_of(checkpoint: CheckpointEntry, model: Model, own: tuple[Quality, ...]) -> JudgedQuality:
     """The maker's own format loses nothing; other formats have the level of their figure.
 
     A mix without a figure counts as the nearest published one with no more bits per weight.
@@ -106,9 +107,10 @@ def _quality_of(checkpoint: CheckpointEntry, model: Model) -> JudgedQuality:
     native = _SCHEME_BITS.get(kept, 0.0)
     if native and native >= model.reference_bits - _SAME_BITS:
         return JudgedQuality(level="lossless", figure="", source="the maker publishes the model in such a format")
-    for name in _names(checkpoint):
-        if (found := _published(name, model.architectures)) is not None:
-            return JudgedQuality(level=found.reached, figure=found.text, source=found.source)
+    for figures in (own, published()):
+        for name in _names(checkpoint):
+            if (found := _figure(figures, name, model.architectures)) is not None:
+                return JudgedQuality(level=found.reached, figure=found.text, source=found.source)
     return _by_bits(checkpoint, model)
 
 
@@ -125,8 +127,8 @@ def _names(checkpoint: CheckpointEntry) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _published(name: str, architectures: tuple[str, ...]) -> Quality | None:
-    found = [entry for entry in published() if entry.name == name and entry.architecture in (*architectures, None)]
+def _figure(figures: tuple[Quality, ...], name: str, architectures: tuple[str, ...]) -> Quality | None:
+    found = [entry for entry in figures if entry.name == name and entry.architecture in (*architectures, None)]
     return max(found, key=lambda entry: entry.architecture is not None) if found else None
 
 
@@ -135,7 +137,7 @@ def _by_bits(checkpoint: CheckpointEntry, model: Model) -> JudgedQuality:
     bits = checkpoint.bytes * 8 / (checkpoint.parameters or model.parameters)
     known = [(limit, name) for limit, name in _GGUF_BITS if limit <= bits]
     name = max(known)[1] if known else "IQ1_S"
-    found = _published(name, model.architectures)
+    found = _figure(published(), name, model.architectures)
     assert found is not None
     source = f"no figure published: counted as {name}, which has no more bits a weight ({found.source})"
     return JudgedQuality(level=found.reached, figure=found.text, source=source)

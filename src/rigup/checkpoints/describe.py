@@ -28,6 +28,7 @@ from rigup.quantisation.scheme import Scheme
 from rigup.sources.bounded_http import time_limit
 from rigup.sources.gguf_files import gguf_files, gguf_quants
 from rigup.sources.safetensors_files import INDEX, safetensors_files
+from rigup.tensor_bytes import TensorBytes
 
 CONFIG = "config.json"
 QUANTISATION = "hf_quant_config.json"
@@ -76,6 +77,18 @@ def describe(
         fewer = {"experts": model.experts, "parameters": model.parameters} if pruned else {}
         checkpoint = checkpoint.model_copy(update={"model": same.name, **fewer})
     return Described(same or model, checkpoint, same is not None, counted.bytes)
+
+
+def read_tensors(repository: Repository, quant: str | None, layers: int) -> TensorBytes:
+    """Where the bytes of a checkpoint lie, as the headers of its files say. layers: of the model that it should be.
+
+    Raises InputError as `describe` does, and for another number of layers.
+    """
+    found = describe(repository, quant, {}).checkpoint.tensors
+    if found is None or len(found.by_layer) != layers:
+        count = len(found.by_layer) if found else 0
+        raise InputError(f"{repository.where}: {count} layers, not {layers}", "correct the model in the catalogue")
+    return found
 
 
 class _Counted:

@@ -14,7 +14,7 @@ from rigup.plain_values import quoted
 from rigup.regular_files import MAY_READ, is_absent, read_bytes
 from rigup.service import HOST_PATH
 from rigup.sources.gguf_files import SPLIT
-from rigup.sources.hub import Hub
+from rigup.sources.hub import Hub, HubFile
 from rigup.sources.ollama import OllamaModel, OllamaRegistry
 from rigup.units import bytes_text
 
@@ -56,7 +56,11 @@ class Repository:
 def hub_repository(hub: Hub, repo: str, revision: str) -> Repository:
     """A repository of a hub. Raises InputError for one that is missing or gated, and Unreachable."""
     commit = hub.commit(repo, revision)
-    files = hub.files(repo, commit)
+    return listed_repository(hub, repo, commit, hub.files(repo, commit))
+
+
+def listed_repository(hub: Hub, repo: str, commit: str, files: Mapping[str, HubFile]) -> Repository:
+    """A repository of a hub whose files at a commit are known."""
     return Repository(
         repo,
         repo,

@@ -14,8 +14,8 @@ from rigup.artifacts import LockedEnvironment, LockedHarness, LockedImage, Locke
 from rigup.cache import cache_folder
 from rigup.catalogue.catalogue import Catalogue
 from rigup.catalogue.checkpoint import CheckpointEntry
-from rigup.checkpoints.describe import LARGEST_INDEX
-from rigup.checkpoints.repository import Repository, hub_repository, ollama_repository
+from rigup.checkpoints.describe import LARGEST_INDEX, read_tensors
+from rigup.checkpoints.repository import Repository, hub_repository, listed_repository, ollama_repository
 from rigup.errors import InputError, Unreachable
 from rigup.lock import LockedCheckpoint, LockedFile, LockedSource
 from rigup.lockfile.host_reader import HostReader
@@ -197,7 +197,21 @@ class Resolver:
             first = error.errors()[0]
             raise InputError(f"{entry.repo}: {first['loc'][-1]} {first['input']!r} cannot be locked") from None
         self._compare(entry, locked)
-        return locked
+        return self._with_tensors(hub, entry, locked, there)
+
+    def _with_tensors(
+        self, hub: Hub, entry: CheckpointEntry, locked: LockedCheckpoint, there: dict[str, HubFile]
+    ) -> LockedCheckpoint:
+        """Also where the bytes lie, unless the catalogue's entry was read from headers, or these cannot be read."""
+        if entry.is_read or (model := self.catalogue.models_by_name.get(entry.model)) is None:
+            return locked
+        repository = listed_repository(hub, entry.repo, locked.revision, there)
+        try:
+            found = read_tensors(repository, entry.quant if entry.scheme == "gguf" else None, model.layers)
+        except (InputError, Unreachable) as error:
+            self.log(f"headers of {entry.label} not read, so plans take the catalogue's shares: {error.message}")
+            return locked
+        return locked.model_copy(update={"read_tensors": found})
 
     def _located(self, host: HostEntry, entry: CheckpointEntry) -> LockedCheckpoint:
         """A checkpoint that is not in a repository of the hub: one that lies on a host is hashed there."""

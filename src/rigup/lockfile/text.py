@@ -50,6 +50,10 @@ def _checkpoint(checkpoint: LockedCheckpoint) -> Iterable[str]:
     yield _block("[[checkpoints]]", identity)
     for file in sorted(checkpoint.files, key=lambda entry: entry.path):
         yield _block("[[checkpoints.files]]", _scalars(file))
+    if (table := checkpoint.read_tensors) is not None:
+        yield _block("[checkpoints.read_tensors]", table.model_dump(exclude={"layers"}))
+        for part in table.model_dump(mode="json", exclude_defaults=True)["layers"]:
+            yield _block("[[checkpoints.read_tensors.layers]]", part)
 
 
 def _environment(environment: LockedEnvironment) -> Iterable[str]:

@@ -11,6 +11,7 @@ from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.catalogue.model import Model
 from rigup.catalogue.option_names import PARSER_OPTIONS, known_options, known_values, known_variables
 from rigup.catalogue.overheads import MeasuredOverhead, measured_overhead
+from rigup.catalogue.quality import Quality
 from rigup.plan import GpuMemory, Parallel
 from rigup.planner.drafting.draft import Draft
 from rigup.planner.memory.overhead import MARGIN_MIB, Runtime, standard_runtime
@@ -98,7 +99,7 @@ class Candidate:
     names: options and variables from the locked wheel itself; None if the catalogue's lists apply to it.
     driver_locked: whether the lock pins the rig's driver, which is then compared with what this candidate needs.
     driver_reserve: memory that the driver's branch reserves on each GPU beyond the calibrated constants; None for none.
-    overheads: the fleet's own measurements, which replace the constants.
+    overheads, qualities: the fleet's own measurements and figures, which go before the toolkit's.
     usage, kv_tokens, host_memory_mib: results of `rigup.planner.memory.fit`; empty and 0 before that.
     cache_spare_mib: memory of vLLM and SGLang for KV cache beyond one request's context, on the GPU with the least.
     Other stages do not use more, because every stage holds the same number of tokens.
@@ -137,6 +138,7 @@ class Candidate:
     names: NameList | None = None
     driver_reserve: Reserve | None = None
     overheads: tuple[MeasuredOverhead, ...] = ()
+    qualities: tuple[Quality, ...] = ()
     driver_locked: bool = False
     catalogued: tuple[Engine, ...] = ()
     usage: tuple[GpuUsage, ...] = ()

@@ -11,6 +11,7 @@ from rigup.catalogue.engines import Engine, EngineVersion
 from rigup.catalogue.moe_configs import MoeConfigFile
 from rigup.catalogue.option_names import NameList
 from rigup.catalogue.overheads import MeasuredOverhead
+from rigup.catalogue.quality import Quality
 from rigup.plan import Parallel
 from rigup.planner.abilities import loads
 from rigup.planner.candidate import Candidate
@@ -34,7 +35,7 @@ class PlanningRequest:
 
     moe_configs: every tuned kernel. triton: its locked version by engine and version.
     driver_locked: whether the lock pins the driver. name_lists: the fleet's own, of wheels that it has locked.
-    overheads: what the fleet has measured of its engines' memory. catalogued: every engine that there is.
+    overheads, qualities: the fleet's own figures of engines' memory and of quantisations. catalogued: every engine.
     """
 
     rig: Rig
@@ -47,6 +48,7 @@ class PlanningRequest:
     name_lists: tuple[NameList, ...] = ()
     overheads: tuple[MeasuredOverhead, ...] = ()
     catalogued: tuple[Engine, ...] = ()
+    qualities: tuple[Quality, ...] = ()
 
     @property
     def context(self) -> int:
@@ -110,6 +112,7 @@ def _candidate(
         service=request.service,
         driver_reserve=request.driver_reserve,
         overheads=request.overheads,
+        qualities=request.qualities,
         driver_locked=request.driver_locked,
         moe_configs=request.moe_configs,
         triton=request.triton.get((engine.name, release.version)),

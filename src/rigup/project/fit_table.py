@@ -32,7 +32,10 @@ class Fit:
     @property
     def quality(self) -> JudgedQuality | None:
         """The level of the checkpoint; None where the model does not fit."""
-        return quality_of(self.decision.candidate.checkpoint, self.model) if self.decision else None
+        if self.decision is None:
+            return None
+        candidate = self.decision.candidate
+        return quality_of(candidate.checkpoint, self.model, candidate.qualities)
 
     @property
     def context(self) -> int:

@@ -9,6 +9,7 @@ import pytest
 from rigup.catalogue.catalogue import load_catalogue
 from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.catalogue.quality import KLD_LIMITS, LEVELS, LOSS_LIMITS, Quality, published, quality_of
+from rigup.errors import InputError
 
 CATALOGUE = load_catalogue()
 MODEL = CATALOGUE.models_by_name["MiniMax-M2.5"]
@@ -101,3 +102,20 @@ def test_an_entry_with_two_figures_is_refused() -> None:
 def test_the_limits_of_the_levels_are_documented() -> None:
     for level in LEVELS[:-1]:
         assert f"| `{level}` | {KLD_LIMITS[level]:g} | {LOSS_LIMITS[level]:g} % |" in DOCUMENT
+
+
+def test_a_fleets_figures_go_before_the_toolkits(tmp_path: Path) -> None:
+    folder = tmp_path / "catalogue/qualities"
+    folder.mkdir(parents=True)
+    (folder / "ours.toml").write_text(
+        '[[quality]]\nname = "Q4_K_M"\narchitecture = "MiniMaxM2ForCausalLM"\nkld = 0.3\nsource = "our own texts"\n'
+    )
+    own = load_catalogue(tmp_path).qualities
+    mix = entry("Q4_K_M", 4.8)
+    assert quality_of(mix, MODEL).level == "near"
+    found = quality_of(mix, MODEL, own)
+    assert (found.level, found.source) == ("degraded", "our own texts")
+    assert quality_of(entry("Q6_K", 6.6), MODEL, own) == quality_of(entry("Q6_K", 6.6), MODEL)
+    (folder / "ours.toml").write_text('[[quality]]\nname = "Q4_K_M"\nkld = 0.3\n')
+    with pytest.raises(InputError, match="source: missing"):
+        load_catalogue(tmp_path)

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from rigup.catalogue.checkpoint import CheckpointEntry
+from rigup.catalogue.data_files import read_file
+from rigup.checkpoints.entry_text import checkpoint_text
 from rigup.lab.hub.server_process import StandInHub
 from rigup.lock import load_lock
 from rigup.lockfile.text import lock_text
@@ -84,3 +87,37 @@ def test_a_gated_repository_is_said_of_the_service(tmp_path: Path, hub: StandInH
         ],
     )
     assert not (line.fleet / "catalogue").exists()
+
+
+def test_lock_reads_where_the_bytes_of_a_catalogued_checkpoint_lie(tmp_path: Path, hub: StandInHub) -> None:
+    """An entry that was computed gets the sizes of its files and, tensor by tensor, what their headers say."""
+    line = fleet(tmp_path, hub, "org/Tiny-Llama")
+    assert line.call("lock").code == 0
+    path = next((line.fleet / "catalogue/checkpoints").iterdir())
+    (read,) = read_file(path, "checkpoint", CheckpointEntry)
+    assert read.tensors is not None
+    guessed = {"tensors": read.tensors.scaled(3 * read.bytes), "bytes": 4 * read.bytes, "bytes_exact": False}
+    path.write_text(checkpoint_text(read.model_copy(update=guessed), "Guessed."))
+    line.write("rigup.lock", lock_text(WITH_PACKAGES))
+    done = line.call("lock")
+    assert done.code == 0 and "headers of" not in done.err, done.err
+    lock = load_lock(line.fleet / "rigup.lock")
+    (entry,) = lock.checkpoints
+    assert entry.read_tensors == read.tensors
+    found = read.model_copy(update=guessed).measured(read.bytes, entry.read_tensors, "rigup.lock")
+    assert (found.bytes, found.tensors, found.is_read) == (read.bytes, read.tensors, True)
+    assert found.sources["tensors"] == "rigup.lock: headers of the weight files"
+    assert lock_text(lock) == (line.fleet / "rigup.lock").read_text()
+    (plan,) = line.call("plan", "--json").json["hosts"]
+    assert plan["verdict"] == "ok"
+
+
+def test_without_headers_the_catalogues_shares_remain(tmp_path: Path, hub: StandInHub) -> None:
+    line = fleet(tmp_path, hub, "org/Tiny-Llama")
+    assert line.call("lock").code == 0
+    (read,) = read_file(next((line.fleet / "catalogue/checkpoints").iterdir()), "checkpoint", CheckpointEntry)
+    assert read.tensors is not None
+    found = read.measured(read.bytes // 2, None, "rigup.lock")
+    assert found.tensors is not None and found.tensors.total <= found.bytes
+    assert found.tensors.embedding == read.tensors.embedding * (read.tensors.total // 2) // read.tensors.total
+    assert read.measured(read.bytes, None, "rigup.lock").tensors == read.tensors

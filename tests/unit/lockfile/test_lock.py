@@ -184,7 +184,7 @@ def test_an_upgrade_moves_every_quantisation_of_a_repository_and_nothing_else(qu
     quad.serve(M21, {path: size + 1 for path, size in TWO.items()}, NEXT_COMMIT)
     quad.hub.asked.clear()
     moved = quad.lock(upgrade=M21)
-    assert len(quad.hub.asked) == 2
+    assert sum("/resolve/" not in path for path, _ in quad.hub.asked) == 2
     assert {(entry.quant, entry.revision) for entry in moved.checkpoints} == {
         ("UD-IQ2_M", NEXT_COMMIT),
         ("UD-IQ2_XXS", NEXT_COMMIT),

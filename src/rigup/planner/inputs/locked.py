@@ -38,6 +38,7 @@ def planning_request(rig: Rig, service: Service, catalogue: Catalogue, lock: Loc
         lists,
         catalogue.overheads,
         catalogue.engines,
+        catalogue.qualities,
     )
 
 
@@ -73,10 +74,9 @@ def with_locked_sizes(resolved: ResolvedNames, lock: Lock) -> ResolvedNames:
 def _measured(entry: CheckpointEntry, lock: Lock) -> CheckpointEntry:
     locked = lock.checkpoint(entry.repo, entry.quant)
     size = sum(file.size for file in locked.files if file.path.endswith(_WEIGHT_FILES)) if locked else 0
-    if not size or size == entry.bytes:
+    if not size or (size == entry.bytes and locked and locked.read_tensors is None):
         return entry
-    sources = {**entry.sources, "bytes": "rigup.lock: sizes of the weight files"}
-    return entry.model_copy(update={"bytes": size, "bytes_exact": True, "sources": sources})
+    return entry.measured(size, locked.read_tensors if locked else None, "rigup.lock")
 
 
 def entry_of(entry: CheckpointEntry, locked: LockedCheckpoint | None) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,10 @@ from tests.lab.test_draining import INSTALL
 pytestmark = [pytest.mark.slow, pytest.mark.lab]
 
 COLD_SECONDS = 2400
-STREAMS, TOKENS = 2, 300
+BUSY_SECONDS = 600
+STREAMS, TOKENS = 2, 600
+# One thread: an answer must take longer than an apply takes to come to the stop, on a fast machine, too.
+SETTINGS: dict[str, Any] = {"concurrency": STREAMS, "drain_timeout": BUSY_SECONDS, "flags": {"--threads": 1}}
 BUSY = "ss -Htn state established sport = :8000 | wc -l"
 # "read N": counts the pieces of a streamed answer of N tokens and looks for its end, then asks anew. "loop": asks short
 # questions on one connection until one fails. Both say why the last question failed.
@@ -58,25 +62,30 @@ def host(labs_can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     root = tmp_path_factory.mktemp("fleet")
     shutil.copy(toolkit_root() / "rigup.lock", root / "rigup.lock")
     with made_fleet(Fleet, "drain", root, demo_model.provide(), hosts=1) as fleet:
-        fleet.describe(context=2048, concurrency=STREAMS)
+        fleet.describe(context=2048, **SETTINGS)
         fleet.apply(seconds=COLD_SECONDS)
         fleet.host.tell(INSTALL)
         fleet.host.machine.ssh(f"cat > {PROGRAM}", input=CLIENT, check=True)
         yield fleet, fleet.host
 
 
+def client(machine: Host, what: str) -> str:
+    """What the client says, on however busy a machine."""
+    return machine.machine.ssh(f"python3 {PROGRAM} {what}", timeout=2 * BUSY_SECONDS, check=True).stdout.strip()
+
+
 def test_streams_end_whole_when_an_apply_and_a_rollback_stop_the_engine(host: tuple[Fleet, Host]) -> None:
     fleet, machine = host
     whole = f"{TOKENS} [DONE]"
-    assert machine.tell(f"python3 {PROGRAM} read {TOKENS}").splitlines() == [whole, "3 [DONE]"], "in peace"
-    fleet.describe(context=1024, concurrency=STREAMS)
+    assert client(machine, f"read {TOKENS}").splitlines() == [whole, "3 [DONE]"], "in peace"
+    fleet.describe(context=1024, **SETTINGS)
     for words in (("apply", "--yes"), ("rollback", "--yes")):
         before = machine.show("InvocationID")
         with ThreadPoolExecutor(STREAMS) as pool:
-            read = pool.submit(lambda: machine.tell(f"python3 {PROGRAM} read {TOKENS}"))
-            loop = pool.submit(lambda: machine.tell(f"python3 {PROGRAM} loop"))
+            read = pool.submit(lambda: client(machine, f"read {TOKENS}"))
+            loop = pool.submit(lambda: client(machine, "loop"))
             wait_for(lambda: machine.tell(BUSY) == str(STREAMS), "the answers to begin")
-            fleet.rigup(*words, seconds=600)
+            fleet.rigup(*words, seconds=2 * BUSY_SECONDS)
             assert read.result().splitlines() == [whole, "ConnectionRefusedError"]
             assert loop.result() in ("ConnectionResetError", "ConnectionRefusedError")
         assert machine.show("InvocationID") != before

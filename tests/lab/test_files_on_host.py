@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -39,7 +41,7 @@ def tiny(path: Path) -> bytes:
 
 
 @pytest.fixture
-def kept(fleet: Fleet, tmp_path: Path) -> Fleet:
+def kept(fleet: Fleet, tmp_path: Path) -> Iterator[Fleet]:
     """The fleet, its host with a model in a folder that only its keeper may enter, and a service that names it."""
     fleet.host.machine.ssh(f"rm -rf {FOLDER}; mkdir -p {FOLDER}; chmod 700 {FOLDER} /home/keeper")
     put = fleet.host.machine.ssh(
@@ -47,7 +49,10 @@ def kept(fleet: Fleet, tmp_path: Path) -> Fleet:
     )
     assert put.returncode == 0, put.stderr
     fleet.describe(model=None, checkpoint=MODEL, context=2048)
-    return fleet
+    lock = (fleet.root / "rigup.lock").read_bytes()
+    yield fleet
+    (fleet.root / "rigup.lock").write_bytes(lock)  # other tests share the fleet
+    shutil.rmtree(fleet.root / "catalogue", ignore_errors=True)
 
 
 def test_it_is_locked_served_and_watched(kept: Fleet) -> None:

@@ -22,6 +22,7 @@ class CheckpointEntry(Frozen):
     """One checkpoint of the catalogue. `sources` has the source of every figure, by field name.
 
     model: the name of the catalogue's Model. quant: the name of the quantisation among users and on hubs.
+    method: the quant_method of its configuration, "" if it was not read.
     scheme: how the weights are stored. scope: what is quantised: "all" (GGUF), "linear" (every linear layer except
     router and head) or "experts" (the rest stays in bf16).
     bytes: the size of all files; `bytes_exact` says whether it was read or computed.
@@ -39,6 +40,7 @@ class CheckpointEntry(Frozen):
     model: str
     quant: str
     scheme: Scheme
+    method: str = ""
     scope: Scope = "all"
     bytes: Annotated[int, Field(ge=1)]
     bytes_exact: bool = False

@@ -192,6 +192,8 @@ def _entry(
     more["location"] = repository.location
     if extras.license:
         more["license"] = extras.license
+    if scheme.catalogue != "gguf":
+        more["method"] = scheme.engine_name
     return checkpoint_of(repository.name, quant, model, scheme.catalogue, files, sums, origin, **more)
 
 

@@ -113,3 +113,25 @@ def test_options_come_and_go(engine_name: str, option: str, first: str, gone: st
 def test_nearest_names() -> None:
     assert nearest("--max-model-length", known_options("vllm", "0.33.0")) == "--max-model-len"
     assert nearest("--qqqqqqqq", known_options("vllm", "0.33.0")) is None
+
+
+# What vLLM and SGLang register for weights of a format.
+METHODS = {
+    "fp8": {"fp8"},
+    "nvfp4": {"modelopt_fp4", "compressed-tensors"},
+    "mxfp8": {"modelopt_mxfp8", "mxfp8"},
+    "mxfp4": {"mxfp4"},
+    "int4": {"awq", "gptq", "compressed-tensors"},
+}
+
+
+def test_formats_are_those_of_the_packages() -> None:
+    """The rule weight-format refuses by `formats`; each release reads what its own package lists, and nothing else."""
+    for each in (engine("vllm"), engine("sglang")):
+        for release in each.versions:
+            listed = release.abilities.names("quantizations")
+            said = {support.format for support in release.formats} - {"bf16"}
+            assert said <= METHODS.keys() | {"gguf"}, release.version
+            for name in said & METHODS.keys():
+                assert METHODS[name] & listed, (each.name, release.version, name)
+            assert "gguf" not in said or "gguf" in listed

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rigup.catalogue.engines import EngineVersion
 from rigup.catalogue.versions import version_key
+from rigup.planner.abilities import others_that, titles
 from rigup.planner.candidate import Candidate
 from rigup.planner.rules.rule import Complaint, engine_name, refuses, warns
 from rigup.rig import Gpu
 from rigup.units import compute_capability
 
+# Classes that took over checkpoints of a method that has no name of its own any more.
+SUCCESSORS = {"auto-round": ("inc",)}
 SCHEME_NAMES = {
     name: name.upper() for name in ("gguf", "nvfp4", "mxfp4", "mxfp8", "bf16", "fp8", "int8", "int4", "int3", "int2")
 }
@@ -27,6 +31,23 @@ def weight_format(candidate: Candidate) -> Iterator[Complaint]:
         yield f"llama.cpp cannot read {_format(scheme)} safetensors", "use a GGUF checkpoint, or vLLM or SGLang"
     else:
         yield f"{engine_name(candidate)} cannot read {_format(scheme)}", "use a later version or another checkpoint"
+
+
+@refuses("quantisation-method", "the registry of quantisations in the engine's own package, per version")
+def quantisation_method(candidate: Candidate) -> Iterator[Complaint]:
+    """The engine version must have the checkpoint's method of quantisation."""
+    method, release = candidate.checkpoint.method, candidate.release
+    if not method or candidate.engine.name == "llama.cpp" or not release.abilities.read or _has(release, method):
+        return
+    having = others_that(release, candidate.catalogued, lambda other: other.abilities.read and _has(other, method))
+    yield (
+        f"{engine_name(candidate)} has no quantisation `{method}`{titles(having)}",
+        "use such a release or another checkpoint" if having else "use another checkpoint",
+    )
+
+
+def _has(release: EngineVersion, method: str) -> bool:
+    return any(release.abilities.has("quantizations", name) for name in (method, *SUCCESSORS.get(method, ())))
 
 
 @refuses("compute-capability", "get_min_capability of each quantisation in the engine's wheel, per version")

@@ -83,3 +83,23 @@ def test_a_checkpoint_asks_for_its_oldest_version() -> None:
     (finding,) = formats.checkpoint_version(old)
     assert finding.hint == f"set version to {(entry.minimum_versions or {})['vllm']}"
     assert formats.checkpoint_version(candidate("8x B200", entry.repo, quant=entry.quant)) == ()
+
+
+@pytest.mark.parametrize(
+    ("method", "engine", "version", "message"),
+    [
+        ("mxfp8", "vllm", "0.18.0", "vLLM 0.18.0 has no quantisation `mxfp8`; vLLM 0.19.0 and SGLang 0.5.23 have"),
+        ("hqq", "sglang", "0.5.23", "SGLang 0.5.23 has no quantisation `hqq`; vLLM 0.14.1 has"),
+        ("of-our-own", "vllm", "0.33.0", "vLLM 0.33.0 has no quantisation `of-our-own`"),
+        ("fp8", "vllm", "0.33.0", None),
+        ("auto-round", "vllm", "0.33.0", None),
+        ("", "vllm", "0.33.0", None),
+    ],
+)
+def test_a_method_that_the_package_does_not_list_is_refused(
+    method: str, engine: str, version: str, message: str | None
+) -> None:
+    asked = candidate("4x H200", FP8, engine, version=version)
+    given = replace(asked, checkpoint=asked.checkpoint.model_copy(update={"method": method}))
+    found = [finding.message for finding in formats.quantisation_method(given)]
+    assert found == ([] if message is None else [message])

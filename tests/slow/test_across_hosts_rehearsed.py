@@ -225,14 +225,6 @@ def test_a_set_rolls_as_one(pair: Pair) -> None:
     assert pair.serves(8192)
 
 
-def test_both_lose_it_when_the_inventory_does_not_name_it_any_more(pair: Pair) -> None:
-    pair.want(8192)
-    path = pair.root / "group_data/boxes.py"
-    path.write_text(path.read_text().replace('"chat"', '"talk"').replace("'port': 8000", "'port': 8001"))
-    pair.by_host("--remove")
-    assert all(host.says("! test -e /etc/rigup/services/chat") for host in pair.hosts)
-
-
 def test_answers_end_whole_when_a_release_changes_or_the_other_machine_stops(pair: Pair) -> None:
     pair.want(8192)
     pair.by_host()
@@ -248,3 +240,11 @@ def test_answers_end_whole_when_a_release_changes_or_the_other_machine_stops(pai
     pair.other.tell(f"systemctl start {UNIT}")
     wait_for(lambda: pair.serves(2048), "both to serve again")
     readers.close()
+
+
+def test_both_lose_it_when_the_inventory_does_not_name_it_any_more(pair: Pair) -> None:
+    pair.want(8192)
+    path = pair.root / "group_data/boxes.py"
+    path.write_text(path.read_text().replace('"chat"', '"talk"').replace("'port': 8000", "'port': 8001"))
+    pair.by_host("--remove")
+    assert all(host.says("! test -e /etc/rigup/services/chat") for host in pair.hosts)

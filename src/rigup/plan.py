@@ -242,10 +242,18 @@ class Monitoring(Frozen):
         return {key: int(port) for key, port in wanted.items() if port}
 
 
+class HostParts(Frozen):
+    """What a host without GPUs holds of a model, in bytes: as the engine's log says it."""
+
+    weights: int
+    kv_cache: int
+
+
 class Plan(Frozen):
     """The decision for one service on one host. `verdict` "refused" leaves everything after `service` at its default.
 
     context: tokens. kv_tokens: how many tokens fit into the KV cache. host_memory_mib: host memory used.
+    host_parts: of it, where there are no GPUs and one host serves alone.
     runtime_mib: what of each GPU is counted for the engine's own process, so that a start can be held against it.
     command: argv[0] is relative to the build's folder, or the name of an image's program; paths under the weights root
     are absolute.
@@ -276,6 +284,7 @@ class Plan(Frozen):
     memory: tuple[GpuMemory, ...] = ()
     runtime_mib: int = 0
     host_memory_mib: int | None = None
+    host_parts: HostParts | None = None
     decode_tokens_per_second: Speed | None = None
     decode_at_concurrency: Speed | None = None
     command: tuple[str, ...] = ()

@@ -44,9 +44,9 @@ MIXTURE = {"num_experts_per_tok": 2, "moe_intermediate_size": 64, "norm_topk_pro
 ROUTED = {**MIXTURE, "n_routed_experts": 4, "n_shared_experts": 1, "routed_scaling_factor": 1.0}
 LATENT = {
     "num_key_value_heads": 4,
-    "kv_lora_rank": 64,
+    "kv_lora_rank": 512,  # with the next: the one width that the kernels of vLLM on CPUs have
     "q_lora_rank": 96,
-    "qk_rope_head_dim": 32,
+    "qk_rope_head_dim": 64,
     "qk_nope_head_dim": 32,
     "v_head_dim": 32,
     "intermediate_size": 256,
@@ -141,10 +141,10 @@ OWN: dict[str, dict[str, Any]] = {
         "intermediate_size": 256,
         "full_attention_interval": 4,
         "linear_conv_kernel_dim": 4,
-        "linear_key_head_dim": 32,
-        "linear_value_head_dim": 32,
-        "linear_num_key_heads": 4,
-        "linear_num_value_heads": 8,
+        "linear_key_head_dim": 128,
+        "linear_value_head_dim": 128,
+        "linear_num_key_heads": 2,
+        "linear_num_value_heads": 4,
         "num_experts": 4,
         "shared_expert_intermediate_size": 64,
         "decoder_sparse_step": 1,
@@ -156,7 +156,7 @@ OWN: dict[str, dict[str, Any]] = {
         "architectures": ["KimiLinearForCausalLM"],
         "model_type": "kimi_linear",
         "q_lora_rank": None,
-        "head_dim": 64,
+        "head_dim": 96,
         "linear_attn_config": {
             "full_attn_layers": [4],
             "kda_layers": [1, 2, 3],

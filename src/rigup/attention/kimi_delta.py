@@ -1,11 +1,14 @@
 """Kimi delta attention (KDA): linear attention with a matrix for each head and a convolution for each projection.
 
-Sources: those of recurrent.py; vLLM 0.33.0 kda_state_shape.
+Sources: those of recurrent.py; vLLM 0.33.0 kda_state_shape, and kda_state_dtype of 0.32.0: float32 unless a flag says
+otherwise.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from rigup.attention.attention_class import Count
 from rigup.attention.recurrent import Recurrent
@@ -15,6 +18,7 @@ class KimiDelta(Recurrent):
     """num_heads and head_dim of the config's linear_attn_config. full_rank_gate: its use_full_rank_gate."""
 
     kind: Literal["kimi_delta"] = "kimi_delta"
+    state_bits: Annotated[int, Field(ge=8, le=32)] = 32
     heads: Count
     head_dim: Count
     full_rank_gate: bool = False

@@ -73,6 +73,7 @@ def plan_of(outcome: Rendered | Refusal, group: str, hosts: Sequence[str], rank:
         memory=candidate.memory_of(rank),
         runtime_mib=mib(candidate.runtime_bytes) if candidate.usage else 0,
         host_memory_mib=candidate.host_memory_of(rank),
+        host_parts=candidate.host_parts,
         decode_tokens_per_second=decision.decode_tokens_per_second,
         decode_at_concurrency=decision.decode_at_concurrency,
         command=words.words,

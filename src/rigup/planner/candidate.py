@@ -12,7 +12,7 @@ from rigup.catalogue.model import Model
 from rigup.catalogue.option_names import PARSER_OPTIONS, known_options, known_values, known_variables
 from rigup.catalogue.overheads import MeasuredOverhead, measured_overhead
 from rigup.catalogue.quality import Quality
-from rigup.plan import GpuMemory, Parallel
+from rigup.plan import GpuMemory, HostParts, Parallel
 from rigup.planner.drafting.draft import Draft
 from rigup.planner.memory.overhead import MARGIN_MIB, Runtime, standard_runtime
 from rigup.rig import Gpu, Rig
@@ -100,7 +100,7 @@ class Candidate:
     driver_locked: whether the lock pins the rig's driver, which is then compared with what this candidate needs.
     driver_reserve: memory that the driver's branch reserves on each GPU beyond the calibrated constants; None for none.
     overheads, qualities: the fleet's own measurements and figures, which go before the toolkit's.
-    usage, kv_tokens, host_memory_mib: results of `rigup.planner.memory.fit`; empty and 0 before that.
+    usage, kv_tokens, host_memory_mib, host_parts: results of `rigup.planner.memory.fit`; empty and 0 before that.
     cache_spare_mib: memory of vLLM and SGLang for KV cache beyond one request's context, on the GPU with the least.
     Other stages do not use more, because every stage holds the same number of tokens.
     peer_memory_mib: host memory of each worker.
@@ -145,6 +145,7 @@ class Candidate:
     kv_tokens: int = 0
     cache_spare_mib: int = 0
     host_memory_mib: int = 0
+    host_parts: HostParts | None = None
     peer_memory_mib: int = 0
     prompt_cache_mib: int | None = None
 

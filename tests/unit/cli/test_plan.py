@@ -92,7 +92,16 @@ KEYS = [
         "context",
         "kv_cache_type",
     ),
-    *("kv_tokens", "memory", "host_memory_mib", "decode_tokens_per_second", "command", "environment", "moe_config"),
+    *(
+        "kv_tokens",
+        "memory",
+        "host_memory_mib",
+        "host_memory_parts",
+        "decode_tokens_per_second",
+        "command",
+        "environment",
+        "moe_config",
+    ),
     *("quality", "traded", "speculative", "warnings", "refusals", "alternatives", "nodes", "rank"),
 ]
 

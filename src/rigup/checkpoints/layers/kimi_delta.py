@@ -61,6 +61,6 @@ def _delta(config: Config, linear: Config) -> Layer:
             "head_dim": linear.number("head_dim"),
             "convolution": linear.number("short_conv_kernel_size"),
             "full_rank_gate": linear.flag("use_full_rank_gate"),
-            "state_bits": state_bits(config, "mamba_ssm_dtype"),
+            "state_bits": state_bits(config, "mamba_ssm_dtype", default=32),
         },
     )

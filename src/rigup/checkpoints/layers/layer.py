@@ -11,9 +11,9 @@ Layer = tuple[str, dict[str, Any]]
 STATE_BITS = {"float32": 32, "float": 32, "bfloat16": 16, "float16": 16, "auto": 16}
 
 
-def state_bits(config: Config, *keys: str) -> int:
-    """Bits of an element of a recurrent state, where the configuration says them; else as the model's own."""
+def state_bits(config: Config, *keys: str, default: int = 16) -> int:
+    """Bits of an element of a recurrent state, where the configuration says them; else the default."""
     for key in keys:
         if config.has(key):
-            return STATE_BITS.get(config.text(key).removeprefix("torch."), 16)
-    return 16
+            return STATE_BITS.get(config.text(key).removeprefix("torch."), default)
+    return default

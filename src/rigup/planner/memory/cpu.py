@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import math
 
+from rigup.plan import HostParts
 from rigup.planner.candidate import Candidate
 from rigup.planner.memory.cache_pool import CachePool
 from rigup.planner.memory.draft_weights import draft_weights
+from rigup.planner.memory.kv_cache import layer_caches
 from rigup.planner.memory.loading import draft_of, loads_vision, state_blocks
 from rigup.planner.memory.overhead import TENSOR_ENGINE_HOST, sampler, tensor_engine_activations
 from rigup.planner.memory.usage import Placement
-from rigup.planner.memory.vllm_caches import vllm_pool
+from rigup.planner.memory.vllm_caches import BLOCK_TOKENS, vllm_pool
 from rigup.planner.memory.weights import rank_totals, weights_of
 from rigup.units import GIB
+
+# vLLM 0.32.0 platforms/cpu.py, check_and_update_config: cache_config.block_size.
+CPU_BLOCK_TOKENS = 128
 
 
 def place_on_cpu(candidate: Candidate) -> Placement:
@@ -30,7 +35,8 @@ def place_on_cpu(candidate: Candidate) -> Placement:
     host = held + activations + cache + TENSOR_ENGINE_HOST
     peer = host if candidate.hosts > 1 else 0.0
     tokens = _pool(candidate).tokens(cache, 0, _layers(candidate), candidate.context)
-    return Placement(host=host, peer=peer, kv_tokens=tokens)
+    parts = HostParts(weights=round(held), kv_cache=cache) if candidate.hosts == 1 else None
+    return Placement(host=host, peer=peer, host_parts=parts, kv_tokens=tokens)
 
 
 def cache_gib(candidate: Candidate) -> int:
@@ -47,9 +53,12 @@ def needed_gib(candidate: Candidate, requests: int) -> int:
 
 
 def _pool(candidate: Candidate) -> CachePool:
-    draft, states = draft_of(candidate), state_blocks(candidate)
-    drafts = draft.attention(candidate.model) if draft else ()
-    return vllm_pool(candidate.model, candidate.storage, candidate.batched_tokens, drafts, states)
+    model, storage, draft = candidate.model, candidate.storage, draft_of(candidate)
+    drafts = draft.attention(model) if draft else ()
+    # Kernels for latent vectors, which want longer pages on GPUs, take 16 tokens only.
+    latent = any(cache.page_tokens > BLOCK_TOKENS for kept in layer_caches(model, storage) for cache in kept)
+    block = BLOCK_TOKENS if latent else CPU_BLOCK_TOKENS
+    return vllm_pool(model, storage, candidate.batched_tokens, drafts, state_blocks(candidate), block)
 
 
 def _layers(candidate: Candidate) -> int:

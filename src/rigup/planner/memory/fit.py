@@ -54,6 +54,7 @@ def place_in_memory(candidate: Candidate) -> Candidate | Shortfall:
         kv_tokens=placement.kv_tokens,
         cache_spare_mib=int(placement.cache_spare // MIB),
         host_memory_mib=mib(placement.host),
+        host_parts=placement.host_parts,
         peer_memory_mib=mib(placement.peer),
         memory_fraction=placement.memory_fraction,
         pipeline_partition=placement.pipeline_partition,

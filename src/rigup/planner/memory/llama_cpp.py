@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
+from rigup.plan import HostParts
 from rigup.planner.candidate import Candidate, GpuUsage
 from rigup.planner.drafting.draft import draft_modules
 from rigup.planner.memory.llama_cpp_caches import draft_cells, layer_cells
@@ -43,9 +44,10 @@ def place_llama_cpp(candidate: Candidate, rooms: Sequence[float]) -> Placement:
     if not rooms and candidate.hosts > 1:
         return _on_hosts(candidate, weights, caches, compute + logits, tokens)
     if not rooms:
-        host = weights.embedding + weights.head + weights.body + sum(caches) + compute + logits
-        host += draft.weights + draft.cache + draft.buffers
-        return Placement(host=host + LLAMA_CPP_HOST, kv_tokens=tokens)
+        held = weights.embedding + weights.head + weights.body + draft.weights
+        kept = sum(caches) + draft.cache
+        host = held + kept + compute + logits + draft.buffers + LLAMA_CPP_HOST
+        return Placement(host=host, host_parts=HostParts(weights=round(held), kv_cache=round(kept)), kv_tokens=tokens)
     overheads = [candidate.runtime_bytes + candidate.driver_bytes + compute] * len(rooms)
     overheads[-1] += logits + draft.buffers
     # A tied output has no tensor of its own: llama.cpp then puts a copy of the embeddings on the last GPU.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from rigup.plan import HostParts
 from rigup.planner.candidate import Candidate, GpuUsage
 from rigup.units import GIB, MIB
 
@@ -14,13 +15,14 @@ class Placement:
     """Where everything lies, or how many bytes are `missing` and of which `kind`; then the rest means nothing.
 
     gpus: in the order of Candidate.gpu_indices. host: bytes of host memory; peer: of each host of the service but the
-    head. cache_spare: bytes for KV cache that the poorest GPU has beyond one request's context; of vLLM and SGLang. The
-    other fields are Candidate's.
+    head. host_parts: of a host without GPUs that serves alone. cache_spare: bytes for KV cache that the poorest GPU has
+    beyond one request's context; of vLLM and SGLang. The other fields are Candidate's.
     """
 
     gpus: tuple[GpuUsage, ...] = ()
     host: float = 0.0
     peer: float = 0.0
+    host_parts: HostParts | None = None
     kv_tokens: int = 0
     cache_spare: float = 0.0
     memory_fraction: float = 0.0

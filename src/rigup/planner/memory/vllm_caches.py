@@ -29,31 +29,38 @@ _SPLIT_FROM = 1.5
 
 @lru_cache(maxsize=1024)
 def vllm_pool(
-    model: Model, storage: Storage, batched_tokens: int, drafts: tuple[Attention, ...], state_blocks: int = 1
+    model: Model,
+    storage: Storage,
+    batched_tokens: int,
+    drafts: tuple[Attention, ...],
+    state_blocks: int = 1,
+    block_tokens: int = BLOCK_TOKENS,
 ) -> CachePool:
     """The pool of one model on one size of tensor parallelism. drafts: layers that draft tokens.
 
-    state_blocks: those of one request in each group."""
+    state_blocks: those of one request in each group. block_tokens: of the smallest block that the kernels take.
+    """
     layers = layer_caches(model, storage, drafts)
     if all(cache.window is None and not cache.state_bytes for kept in layers for cache in kept):
-        return TokenPool(layer_token_bytes(model, storage, drafts))
+        return TokenPool(layer_token_bytes(model, storage, drafts), block_tokens)
     if any(cache.tokens_per_entry > 1 for kept in layers for cache in kept):
         return PackedPool(layers, batched_tokens)
-    return BlockPool.of(layers, batched_tokens, state_blocks)
+    return BlockPool.of(layers, batched_tokens, state_blocks, block_tokens)
 
 
 @dataclass(frozen=True, slots=True)
 class TokenPool:
-    """Every layer keeps every token. layers: bytes of a token in each."""
+    """Every layer keeps every token. layers: bytes of a token in each. block: tokens of a block."""
 
     layers: tuple[float, ...]
+    block: int = BLOCK_TOKENS
 
     def tokens(self, room: float, first: int, end: int, context: int) -> int:
         """Whole blocks."""
         del context
         each = between(self.layers, first, end)
         tokens = int(room // each) if each else ENDLESS
-        return tokens - tokens % BLOCK_TOKENS
+        return tokens - tokens % self.block
 
     def needed_bytes(self, context: int, first: int, end: int) -> float:
         """Every token."""
@@ -92,18 +99,20 @@ class BlockPool:
     state_blocks: int
 
     @classmethod
-    def of(cls, layers: Sequence[tuple[LayerCache, ...]], batched_tokens: int, state_blocks: int) -> BlockPool:
+    def of(
+        cls, layers: Sequence[tuple[LayerCache, ...]], batched_tokens: int, state_blocks: int, block_tokens: int
+    ) -> BlockPool:
         """Pages made equal, and groups of equally many layers."""
         kinds: dict[LayerCache, list[int]] = {}
         for number, kept in enumerate(layers):
             for cache in kept:
                 kinds.setdefault(cache, []).append(number)
-        page = _page(kinds)
+        page = _page(kinds, block_tokens)
         size = _group_size([len(numbers) for numbers in kinds.values()])
         groups = list[Group]()
         for cache, numbers in kinds.items():
             count = -(-len(numbers) // size)
-            block = _block(cache, page)
+            block = _block(cache, page, block_tokens)
             groups += [Group(tuple(numbers[place::count]), block, cache.window) for place in range(count)]
         return cls(page, tuple(groups), len(layers), batched_tokens, state_blocks)
 
@@ -183,7 +192,7 @@ class PackedPool:
         )
 
 
-def _page(kinds: dict[LayerCache, list[int]]) -> float:
+def _page(kinds: dict[LayerCache, list[int]], block_tokens: int) -> float:
     """Bytes of every page: the largest of a block of tokens, or of as many as hold the largest state."""
     tokens = [cache for cache in kinds if cache.token_bytes]
     state = max((cache.state_bytes for cache in kinds), default=0.0)
@@ -191,14 +200,14 @@ def _page(kinds: dict[LayerCache, list[int]]) -> float:
         return state
     largest = max(tokens, key=lambda cache: cache.token_bytes)
     if not state:
-        return BLOCK_TOKENS * largest.token_bytes
-    step = largest.page_tokens * largest.token_bytes
+        return block_tokens * largest.token_bytes
+    step = max(largest.page_tokens, block_tokens) * largest.token_bytes
     return step * max(1, math.ceil(state / step))
 
 
-def _block(cache: LayerCache, page: float) -> int:
-    """Tokens of a page: as many as fit in whole blocks of 16; 0 for a state."""
-    return int(page // (BLOCK_TOKENS * cache.token_bytes)) * BLOCK_TOKENS if cache.token_bytes else 0
+def _block(cache: LayerCache, page: float, block_tokens: int) -> int:
+    """Tokens of a page: as many as fit in whole blocks; 0 for a state."""
+    return int(page // (block_tokens * cache.token_bytes)) * block_tokens if cache.token_bytes else 0
 
 
 def _group_size(counts: Sequence[int]) -> int:

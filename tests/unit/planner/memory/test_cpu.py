@@ -9,11 +9,15 @@ from typing import Any
 import pytest
 
 from rigup.catalogue.catalogue import Catalogue, load_catalogue
+from rigup.checkpoints.describe import describe
+from rigup.checkpoints.repository import local_repository
 from rigup.lock import Lock
+from rigup.lockfile.catalogue_files import catalogue_edits, write_entries
 from rigup.plan import Plan
 from rigup.planner.inputs.rig_and_services import read_rig, read_services
 from rigup.project.planning import plan_service
 from tests import tiny_minimax_m2 as tiny
+from tests.tiny.checkpoint import name_of, write_safetensors
 
 TINY = {"model": tiny.MODEL, "engine": "vllm", "version": "0.32.0", "context": 2048}
 GIB = 2**30
@@ -49,12 +53,33 @@ def test_vllm_is_planned_on_a_cpu_where_it_is_named(catalogue: Catalogue) -> Non
         "bin/vllm", "serve", weights, "--served-model-name", "tiny-minimax-m2", "--host", "127.0.0.1",
         "--port", "8000", "--max-model-len", "2048", "--tensor-parallel-size", "1", "--max-num-seqs", "256",
         "--max-num-batched-tokens", "2048", "--enforce-eager", "--reasoning-parser", "minimax_m2",
+        "--shutdown-timeout", "120",
     )  # fmt: skip
     assert plan.environment["VLLM_CPU_KVCACHE_SPACE"] == "1"
     # what vLLM 0.32.0 itself says of 1 GiB for this model: "CPU KV cache size: 2,097,152 tokens"
     assert plan.kv_tokens == 2_097_152
     assert (plan.memory, plan.driver) == ((), None)
     assert [finding.rule for finding in plan.warnings if finding.rule.startswith("cpu")] == ["cpu-routing"]
+
+
+# "CPU KV cache size" in the log of vLLM 0.32.0 for 1 GiB, of the models of tests/tiny.
+@pytest.mark.parametrize(
+    ("kind", "tokens"),
+    [
+        ("full", 1_048_576),
+        ("sliding_window", 332_222),
+        ("chunked_local", 1_048_576),
+        ("latent", 233_008),
+        ("mamba", 3_050_402),
+    ],
+)
+def test_every_class_holds_as_many_tokens_as_its_log_says(kind: str, tokens: int, tmp_path: Path) -> None:
+    write_safetensors(tmp_path / name_of(kind), kind)
+    found = describe(local_repository(tmp_path / name_of(kind), f"example/{name_of(kind)}"), None, {})
+    write_entries(tmp_path, catalogue_edits(tmp_path, found, ()))
+    plan = planned(_loaded(tmp_path), 16, model=name_of(kind))
+    assert (plan.verdict, plan.kv_tokens) == ("ok", tokens)
+    assert plan.host_parts is not None and plan.host_parts.kv_cache == GIB
 
 
 def test_the_cache_grows_with_the_requests_in_flight(catalogue: Catalogue) -> None:

@@ -25,7 +25,13 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.lab,
     pytest.mark.rests_on(
-        "llama.cpp on machines", "src/rigup/attention", "src/rigup/checkpoints", "src/rigup/quantisation", "tests/tiny"
+        "llama.cpp on machines",
+        "src/rigup/attention",
+        "src/rigup/checkpoints",
+        "src/rigup/quantisation",
+        "tests/slow/tiny_fleet.py",
+        "tests/tiny",
+        "tests/tiny_minimax_m2.py",
     ),
 ]
 COLD_SECONDS = 2400

@@ -50,9 +50,9 @@ class GatewayFleet(Fleet):
         """The machine that is the gateway."""
         return self.hosts[2]
 
-    def describe_gateway(self, gateway: dict[str, Any] | None = None, **changes: Any) -> None:
-        """Writes the inventory. gateway: all that it says; None for the usual with `changes`."""
-        self.describe(2, listen="0.0.0.0", api_key_file="secrets/backends.key", served_name=MODEL)
+    def describe_gateway(self, gateway: dict[str, Any] | None = None, context: int = 8192, **changes: Any) -> None:
+        """Writes the inventory. gateway: all it says; None for the usual with `changes`. context: its services'."""
+        self.describe(2, context=context, listen="0.0.0.0", api_key_file="secrets/backends.key", served_name=MODEL)
         entries = [host.machine.inventory for host in self.hosts]
         text = f"boxes = {entries[:2]!r}\nedge = {entries[2:]!r}\n"
         (self.root / "inventories/rehearsal.py").write_text(text)
@@ -218,6 +218,31 @@ def test_a_host_that_dies_costs_nobody_an_answer(fleet: GatewayFleet) -> None:
 
     seen = asking(fleet, die)
     assert (seen["failed"], seen["asked"] > 20) == (0, True)
+
+
+def test_a_rolling_change_costs_nobody_an_answer(fleet: GatewayFleet) -> None:
+    fleet.describe_gateway(context=4096)
+    seen = asking(fleet, lambda: fleet.apply("--rolling", "1", seconds=300))
+    assert (seen["failed"], seen["asked"] > 50) == (0, True)
+    assert set(fleet.backends().values()) == {"UP"}
+    commands = [host.tell("systemctl show rigup-chat -P ExecStart") for host in fleet.hosts[:2]]
+    assert ["--ctx-size 4096" in command for command in commands] == [True, True]
+
+
+def test_a_rollout_leaves_no_model_without_a_host(fleet: GatewayFleet) -> None:
+    first, second = fleet.hosts[:2]
+    second.tell("systemctl stop rigup-chat")
+    wait_for(lambda: fleet.backends()[f"{second.name}.chat"].startswith("DOWN"), "the second is out")
+    fleet.describe_gateway(context=2048)
+    run = fleet.apply("--rolling", "1", expect=1)
+    errors = {host["host"]: host["errors"] for host in run.json["hosts"] if host["errors"]}
+    assert list(errors) == [first.name]
+    assert "would have nobody left for" in errors[first.name][0]["message"]
+    assert fleet.chats()
+    left_out = fleet.rigup("apply", "--yes", "--rolling", "1", "--limit", "boxes", expect=2)
+    assert "leaves out" in left_out.text
+    fleet.describe_gateway(context=4096)
+    fleet.apply()
 
 
 def test_an_edit_by_hand_is_mended(fleet: GatewayFleet) -> None:

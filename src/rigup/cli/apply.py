@@ -56,6 +56,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     rolling = parser.add_argument_group("rolling changes")
     add_number(rolling, "--rolling", "change one host first, then N at a time, once the previous are healthy")
     add_number(rolling, "--max-failures", "continue until more than M hosts have failed (default 0)", metavar="M")
+    rolling.add_argument(
+        "--allow-outage", action="store_true", help="change a host although no other serves its model behind a gateway"
+    )
     rolling.add_argument("--resume", action="store_true", help="continue the rollout that stopped")
 
 
@@ -156,7 +159,11 @@ def _rollout(args: argparse.Namespace, project: Project, run: Run, console: Any)
 def _check_rolling(args: argparse.Namespace) -> None:
     """Raises InputError for numbers out of range, and for options that require --rolling."""
     if args.rolling is None:
-        for option, given in (("--resume", args.resume), ("--max-failures 1", args.max_failures is not None)):
+        for option, given in (
+            ("--resume", args.resume),
+            ("--max-failures 1", args.max_failures is not None),
+            ("--allow-outage", args.allow_outage),
+        ):
             if given:
                 raise InputError(f"{option.split()[0]} requires --rolling", f"rigup apply --rolling 2 {option}")
     elif args.rolling < 1:

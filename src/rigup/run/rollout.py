@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from rigup.errors import InputError
+from rigup.errors import InputError, RigupError
 from rigup.operations.primitives import jobs
+from rigup.run.gateway_drains import GatewayDrains
 from rigup.run.result import HostResult
 from rigup.run.rollout_state import HostState, SavedRollout
 from rigup.run.runner import Run
@@ -33,12 +34,14 @@ class RolloutBatches:
     batches: of the hosts with changes. begun: the batches that were started. not_kept: the error of the last attempt to
     save the progress; no batch starts until it is saved. stopped_by: the error that stopped a batch; it remains the
     reason even if there is disk space again.
+    drains: takes hosts out of gateways while they are changed; None where there is no gateway.
     """
 
     run: Run
     saved: SavedRollout
     size: int
     max_failures: int
+    drains: GatewayDrains | None = None
     batches: list[list[str]] = field(init=False)
     begun: list[list[str]] = field(init=False, default_factory=list)
     not_saved: InputError | None = field(init=False, default=None)
@@ -69,9 +72,36 @@ class RolloutBatches:
             yield batch
 
     def carry_out(self, batch: list[str]) -> None:
-        """Changes these hosts concurrently, and checks that their services answer."""
-        self.run.execute(batch)
+        """Changes these hosts concurrently, and checks that their services answer.
+
+        Gateways come first. Hosts that a gateway cannot do without are refused.
+        """
+        gateways = self.drains.gateways(batch) if self.drains else []
+        if gateways:
+            self.run.execute(gateways)
+        if others := [name for name in batch if name not in gateways]:
+            self._carry_out_drained(others)
         self._save(batch)
+
+    def _carry_out_drained(self, names: list[str]) -> None:
+        if self.drains is None:
+            self.run.execute(names)
+            return
+        results = self.run.results
+        try:
+            self.drains.begin(names)
+        except RigupError as error:
+            for name in names:
+                results[name].fail("refused", error)
+            return
+        try:
+            self.run.execute(names)
+        finally:
+            try:
+                self.drains.end(names)
+            except RigupError as error:
+                for name in names:
+                    results[name].fail("failed", error)
 
     def end(self) -> None:
         """Marks the remaining hosts as not begun."""

@@ -43,6 +43,7 @@ ARGUMENTS: dict[str, Any] = {
     "rolling": 2,
     "max_failures": None,
     "resume": False,
+    "allow_outage": False,
 }
 DIFFERS, PENDING = "differs", "pending"
 NAMES = st.lists(st.integers(0, 99).map(lambda number: f"box{number}"), unique=True, max_size=12)
@@ -113,6 +114,39 @@ def test_hosts_that_serve_together_are_changed_in_one_batch() -> None:
     run.context.groups = NodeGroups([("a1", "a2"), ("b1", "b2")])
     rolling = RolloutBatches(run, InMemory(run.results), 2, 0)  # type: ignore[arg-type]
     assert rolling.batches == [["a1", "a2"], ["b1", "b2", "c"], ["d"]]
+
+
+class Drains:
+    """Stands for the gateways of a run: "gw" is one. spares: those that it can do without."""
+
+    def __init__(self, run: Hosts, spares: Collection[str]) -> None:
+        self.run, self.spares = run, spares
+
+    def gateways(self, names: Collection[str]) -> list[str]:
+        return [name for name in names if name == "gw"]
+
+    def begin(self, names: Collection[str]) -> None:
+        if not {*names} <= {*self.spares}:
+            raise HostFailed("nobody left")
+        self.run.executed.append([f"drain {name}" for name in names])
+
+    def end(self, names: Collection[str]) -> None:
+        self.run.executed.append([f"ready {name}" for name in names])
+
+
+def test_hosts_are_taken_out_of_their_gateways_which_come_first() -> None:
+    run = Hosts(dict.fromkeys(("a", "b", "gw", "c", "d"), DIFFERS), ("b",))  # type: ignore[arg-type]
+    drains: Any = Drains(run, "abd")
+    rolling = rolled(RolloutBatches(run, InMemory(run.results), 2, 9, drains))  # type: ignore[arg-type]
+    assert run.executed == [
+        *(["drain a"], ["a"], ["ready a"]),
+        *(["gw"], ["drain b"], ["b"], ["ready b"]),
+    ]
+    assert {name: result.state for name, result in run.results.items()} == {
+        **{"a": "changed", "b": "failed", "gw": "changed"},
+        **{"c": "refused", "d": "refused"},
+    }
+    assert rolling.failed == ["b", "c", "d"]
 
 
 HOSTS = st.dictionaries(

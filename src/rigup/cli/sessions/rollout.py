@@ -11,6 +11,7 @@ from rich.markup import escape
 
 from rigup.cli.output.progress import ProgressView
 from rigup.run import rollout_state
+from rigup.run.gateway_drains import GatewayDrains, check_gateways
 from rigup.run.rollout import RolloutBatches, why
 from rigup.units import seconds_text
 
@@ -26,6 +27,8 @@ class RollingApply:
 
     def __init__(self, args: argparse.Namespace, project: Project, run: Run, console: Console) -> None:
         self.args, self.run, self.console = args, run, console
+        if not args.allow_outage:
+            check_gateways(project.hosts, project.everyone)
         if args.resume:
             self.saved = rollout_state.resume(project, run.plans)
             return
@@ -36,7 +39,9 @@ class RollingApply:
 
     def begins(self) -> bool:
         """Shows the batches after the comparison. Returns whether there is any."""
-        self.rolling = RolloutBatches(self.run, self.saved, self.args.rolling, self.args.max_failures or 0)
+        context, outage = self.run.context, self.args.allow_outage
+        drains = GatewayDrains(context, outage) if any(one.gateway for one in context.settings.values()) else None
+        self.rolling = RolloutBatches(self.run, self.saved, self.args.rolling, self.args.max_failures or 0, drains)
         if self.rolling.stopped:
             return False
         for number, batch in enumerate(self.rolling.batches):
@@ -103,6 +108,7 @@ def command(args: argparse.Namespace, resume: bool) -> str:
     words = ["rigup", "apply", *([args.inventory] if args.inventory else [])]
     words += ["--limit", args.limit] if args.limit else []
     words += [f"--{name}" for name in ("yes", "reboot", "remove") if getattr(args, name)]
+    words += ["--allow-outage"] if args.allow_outage else []
     words += ["--from", args.source] if args.source else []
     words += ["--ask-sudo-password"] if args.ask_sudo_password else []
     words += ["--rolling", str(args.rolling)]

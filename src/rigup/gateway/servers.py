@@ -1,0 +1,69 @@
+"""The backends of a gateway by their names in HAProxy, their state there, and what would be left without some. Pure."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from rigup.gateway.haproxy import backend_name, server_name
+from rigup.settings import GatewayPlan
+
+UP = "UP"
+
+
+@dataclass(frozen=True)
+class ServerState:
+    """A backend as HAProxy sees it. status: "UP", "DOWN", "DRAIN", ... in_flight: requests that it has not answered."""
+
+    status: str
+    weight: int
+    in_flight: int
+
+
+def servers_on(plan: GatewayPlan, hosts: Collection[str]) -> tuple[str, ...]:
+    """The full names, SECTION/SERVER, of the backends on these hosts."""
+    return tuple(
+        f"{backend_name(plan, route.model)}/{server_name(backend)}"
+        for route in plan.routes
+        for backend in route.backends
+        if backend.host in hosts
+    )
+
+
+def read_states(answer: str) -> dict[str, ServerState]:
+    """The backends in the answer to "show stat", by full name. Lines that are not of a backend are left out."""
+    rows = csv.DictReader(answer.removeprefix("# ").splitlines())
+    found = {}
+    for row in rows:
+        name, weight, in_flight = f"{row.get('pxname')}/{row.get('svname')}", row.get("weight"), row.get("scur")
+        if weight and in_flight and weight.isdigit() and in_flight.isdigit() and row.get("svname") != "BACKEND":
+            status = (row.get("status") or "").partition(" ")[0]
+            found[name] = ServerState(status, int(weight), int(in_flight))
+    return found
+
+
+def in_flight(states: Mapping[str, ServerState], servers: Collection[str]) -> int:
+    """The requests that these backends have not answered."""
+    return sum(states[name].in_flight for name in servers if name in states)
+
+
+def left_without(plan: GatewayPlan, states: Mapping[str, ServerState], hosts: Collection[str]) -> tuple[str, ...]:
+    """The models that nobody would serve without these hosts, though one of them does now; held ones count as served.
+
+    A model that nobody serves anyway is not among them: changing its hosts takes nothing away.
+    """
+    if plan.gateway.hold:
+        return ()
+    found = []
+    for route in plan.routes:
+        section = backend_name(plan, route.model)
+        names = {backend.host: f"{section}/{server_name(backend)}" for backend in route.backends}
+        up = {host for host, name in names.items() if _takes_requests(states.get(name))}
+        if up & {*hosts} and not up - {*hosts}:
+            found.append(route.model)
+    return tuple(found)
+
+
+def _takes_requests(state: ServerState | None) -> bool:
+    return state is not None and state.status == UP and state.weight > 0

@@ -1,0 +1,143 @@
+"""Hosts are taken out of every gateway before they are changed, and back after. The gateway is a stand-in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rigup.errors import HostFailed, InputError
+from rigup.project.inventory import HostEntry
+from rigup.run import gateway_drains
+from rigup.run.gateway_drains import GatewayDrains, check_gateways
+from rigup.run.result import HostResult
+from rigup.settings import GatewaySettings, HostSettings
+from tests.unit.gateway.test_servers import plan
+
+HEAD = "# pxname,svname,scur,status,weight\n"
+
+
+class Gateway:
+    """Stands for HAProxy: what it was told, and how many requests each server has at each look."""
+
+    def __init__(self, statuses: dict[str, str], in_flight: list[int] | None = None) -> None:
+        self.statuses, self.in_flight, self.told = statuses, in_flight or [0], list[str]()
+
+    def answer(self, command: str) -> str:
+        if command == "show stat":
+            left = self.in_flight.pop(0) if len(self.in_flight) > 1 else self.in_flight[0]
+            self.told.append(f"asked, {left} in flight")
+            rows = [f"{name.replace('/', ',')},{left},{status},1" for name, status in self.statuses.items()]
+            return HEAD + "\n".join(rows)
+        _, _, name, _, state = command.split()
+        self.told.append(f"{name} {state}")
+        self.statuses[name] = "DRAIN" if state == "drain" else "UP"
+        return ""
+
+
+@contextmanager
+def _here(*_: Any) -> Iterator[None]:
+    yield
+
+
+@pytest.fixture
+def drains(monkeypatch: pytest.MonkeyPatch) -> tuple[GatewayDrains, Gateway]:
+    gateway = Gateway({f"1-m/{name}.s": "UP" for name in "abc"} | {"2-n/c.s": "UP"})
+    monkeypatch.setattr(gateway_drains.pyinfra_internals, "at_work_on", _here)
+    monkeypatch.setattr(gateway_drains, "tell", lambda host, *commands: tuple(map(gateway.answer, commands)))
+    monkeypatch.setattr(gateway_drains.remote, "run", lambda host, *words: SimpleNamespace(ok=host.installed))
+    monkeypatch.setattr(gateway_drains, "POLL_SECONDS", 0.0)
+    names = ("a", "b", "c", "gw")
+    hosts = [SimpleNamespace(name=name, connected=True, installed=True) for name in names]
+    served = (SimpleNamespace(service=SimpleNamespace(drain_timeout=5)),)
+    context: Any = SimpleNamespace(
+        state=SimpleNamespace(inventory=hosts),
+        settings={name: HostSettings() for name in names} | {"gw": HostSettings(gateway=GatewaySettings(plan()))},
+        plans={name: served for name in names} | {"gw": ()},
+        results={name: HostResult(name, "changed") for name in names},
+    )
+    return GatewayDrains(context), gateway
+
+
+def test_a_host_is_drained_until_nothing_is_in_flight(drains: tuple[GatewayDrains, Gateway]) -> None:
+    found, gateway = drains
+    gateway.in_flight = [4, 3, 1, 0]
+    found.begin(["a"])
+    told = ["asked, 4 in flight", "1-m/a.s drain", "asked, 3 in flight", "asked, 1 in flight", "asked, 0 in flight"]
+    assert gateway.told == told
+    found.end(["a"])
+    assert gateway.told[len(told)] == "1-m/a.s ready"
+    assert found.gateways(["a", "gw"]) == ["gw"]
+
+
+def test_nobody_waits_longer_than_a_service_may_drain(drains: tuple[GatewayDrains, Gateway]) -> None:
+    found, gateway = drains
+    gateway.in_flight = [7]
+    for plans in found.context.plans.values():
+        for one in plans:
+            one.service.drain_timeout = 0  # type: ignore[misc]
+    found.begin(["a"])
+    assert gateway.told[-1] == "asked, 7 in flight"
+
+
+def test_a_model_keeps_a_backend(drains: tuple[GatewayDrains, Gateway]) -> None:
+    found, gateway = drains
+    with pytest.raises(HostFailed, match="c: gw would have nobody left for n"):
+        found.begin(["c"])
+    assert [told for told in gateway.told if "drain" in told] == []
+    found.allow_outage = True
+    found.begin(["c"])
+    assert [told for told in gateway.told if "drain" in told] == ["1-m/c.s drain", "2-n/c.s drain"]
+
+
+def test_what_is_cut_off_is_given_back(drains: tuple[GatewayDrains, Gateway], monkeypatch: pytest.MonkeyPatch) -> None:
+    found, gateway = drains
+
+    def cut(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(found, "_wait_until_idle", cut)
+    with pytest.raises(KeyboardInterrupt):
+        found.begin(["a"])
+    assert gateway.told[-1] == "1-m/a.s ready"
+
+
+def test_a_gateway_that_is_not_installed_drains_nothing(drains: tuple[GatewayDrains, Gateway]) -> None:
+    found, gateway = drains
+    found.context.state.inventory[3].installed = False
+    found.begin(["c"])
+    found.end(["c"])
+    assert gateway.told == []
+
+
+def test_a_gateway_that_is_away_stops_the_rollout(drains: tuple[GatewayDrains, Gateway]) -> None:
+    found, _ = drains
+    found.context.state.inventory[3].connected = False
+    with pytest.raises(HostFailed, match="gw: the gateway cannot be reached"):
+        found.begin(["a"])
+
+
+def test_a_host_that_does_not_come_back_is_named(
+    drains: tuple[GatewayDrains, Gateway], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, gateway = drains
+    monkeypatch.setattr(gateway_drains, "BACK_SECONDS", 0.0)
+    monkeypatch.setattr(found, "_give_back", lambda *_: None)
+    gateway.statuses["1-m/a.s"] = "DOWN"
+    with pytest.raises(HostFailed, match=r"gw: the gateway finds 1-m/a\.s not healthy"):
+        found.end(["a"])
+    found.context.results["a"].state = "failed"
+    found.end(["a"])
+
+
+def test_a_limit_that_leaves_out_a_gateway() -> None:
+    box = HostEntry("box", "boxes", {"services": {"chat": {}}})
+    edge = HostEntry("gw", "edge", {"services": {}, "gateway": {}})
+    with pytest.raises(InputError) as caught:
+        check_gateways([box], [box, edge])
+    assert caught.value.message == "--limit: leaves out gw, which may send requests to the hosts that change"
+    check_gateways([edge], [box, edge])
+    check_gateways([box, edge], [box, edge])

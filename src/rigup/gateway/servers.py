@@ -10,6 +10,8 @@ from rigup.gateway.haproxy import backend_name, server_name
 from rigup.settings import GatewayPlan
 
 UP = "UP"
+# SRV_ADMF_FMAINT and SRV_ADMF_FDRAIN: set through the admin socket. Source: HAProxy's include/haproxy/server-t.h.
+_BY_COMMAND = 0x01 | 0x08
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,18 @@ def read_states(answer: str) -> dict[str, ServerState]:
             status = (row.get("status") or "").partition(" ")[0]
             found[name] = ServerState(status, int(weight), int(in_flight))
     return found
+
+
+def taken_out(answer: str) -> tuple[str, ...]:
+    """The backends that a command has taken out, from the answer to "show servers state", by full name."""
+    lines = [line.removeprefix("# ").split() for line in answer.splitlines()]
+    header = next((line for line in lines if "srv_admin_state" in line), [])
+    rows = [dict(zip(header, line, strict=False)) for line in lines if len(line) == len(header) and line != header]
+    return tuple(
+        f"{row['be_name']}/{row['srv_name']}"
+        for row in rows
+        if row["srv_admin_state"].isdigit() and int(row["srv_admin_state"]) & _BY_COMMAND
+    )
 
 
 def in_flight(states: Mapping[str, ServerState], servers: Collection[str]) -> int:

@@ -13,6 +13,7 @@ from rigup.errors import HostFailed
 from rigup.facts.bounds import json_of
 from rigup.facts.unreadable import Unreadable
 from rigup.gateway.paths import ADMIN_SOCKET, UNIT
+from rigup.gateway.servers import taken_out
 from rigup.host import Host
 from rigup.operations.primitives import remote
 
@@ -56,12 +57,15 @@ def tell(host: Host, *commands: str) -> tuple[str, ...]:
 
 def state_commands(maps: Iterable[str]) -> tuple[str, ...]:
     """What to ask for `is_current`."""
-    return ("show info", *(f"show map {path}" for path in maps))
+    return ("show info", "show servers state", *(f"show map {path}" for path in maps))
 
 
 def is_current(answers: Sequence[str], digest: str, maps: Mapping[str, str]) -> bool:
-    """Whether the running process has this configuration and these maps. answers: to `state_commands` of them."""
-    return running_digest(answers) == digest and not outdated_maps(answers, maps)
+    """Whether the running process has this configuration and these maps, and no backend was taken out by a command.
+
+    answers: to `state_commands` of them.
+    """
+    return running_digest(answers) == digest and not outdated_maps(answers, maps) and not left_out(answers)
 
 
 def running_digest(answers: Sequence[str]) -> str:
@@ -70,9 +74,14 @@ def running_digest(answers: Sequence[str]) -> str:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("description:")), "")
 
 
+def left_out(answers: Sequence[str]) -> tuple[str, ...]:
+    """The backends that a command has taken out, as an apply that was killed leaves them."""
+    return taken_out(answers[1]) if len(answers) > 1 else ()
+
+
 def outdated_maps(answers: Sequence[str], maps: Mapping[str, str]) -> tuple[str, ...]:
     """The paths of maps whose content the running process does not have."""
-    found = dict(zip(maps, answers[1:], strict=False))
+    found = dict(zip(maps, answers[2:], strict=False))
     return tuple(path for path, text in maps.items() if entries(found.get(path, "")) != sorted(text.splitlines()))
 
 

@@ -25,6 +25,7 @@ from rigup.operations.gateway.admin import (
     WORDS,
     AdminAnswers,
     is_current,
+    left_out,
     outdated_maps,
     read_answers,
     replace_map,
@@ -156,6 +157,8 @@ def _take_over(host: Host, files: GatewayFiles, restart: bool) -> None:
         else:
             for path in outdated_maps(answers, files.maps):
                 replace_map(host, path, files.maps[path])
+            if names := left_out(answers):
+                tell(host, *(f"set server {name} state ready" for name in names))
     remote.check_output(host, "systemctl", "--quiet", "enable", UNIT)
     with gevent.Timeout(
         READY_SECONDS, HostFailed(f"{host.name}: the gateway did not take over its configuration", LOG)

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from rigup.operations.gateway.admin import entries, is_current, outdated_maps, read_answers, running_digest
+from rigup.operations.gateway.admin import entries, is_current, left_out, outdated_maps, read_answers, running_digest
 
 INFO = "Name: HAProxy\nVersion: 2.6.12\ndescription: 0123456789abcdef\n"
 MAPS = {"/m/clients.map": 'ab {"name": "a"}\ncd {"name": "b"}\n', "/m/models.map": "a/x yes\n"}
+STATE = (
+    "1\n# be_id be_name srv_id srv_name srv_addr srv_op_state srv_admin_state\n"
+    "3 1-m 1 a.s ::1 2 {}\n3 1-m 2 b.s ::1 2 0\n"
+)
+HERE = STATE.format(0)
 CLIENTS = '0x7f1 cd {"name": "b"}\n0x7f0 ab {"name": "a"}\n'
 
 
@@ -23,9 +28,9 @@ def test_the_order_of_entries_does_not_count() -> None:
 @pytest.mark.parametrize(
     ("answers", "digest", "outdated"),
     [
-        ((INFO, CLIENTS, "0x1 a/x yes"), "0123456789abcdef", ()),
-        ((INFO, CLIENTS, ""), "0123456789abcdef", ("/m/models.map",)),
-        ((INFO, "Unknown map identifier.", "0x1 a/x yes"), "0123456789abcdef", ("/m/clients.map",)),
+        ((INFO, HERE, CLIENTS, "0x1 a/x yes"), "0123456789abcdef", ()),
+        ((INFO, HERE, CLIENTS, ""), "0123456789abcdef", ("/m/models.map",)),
+        ((INFO, HERE, "Unknown map identifier.", "0x1 a/x yes"), "0123456789abcdef", ("/m/clients.map",)),
         ((INFO,), "0123456789abcdef", tuple(MAPS)),
         ((), "", tuple(MAPS)),
     ],
@@ -33,3 +38,10 @@ def test_the_order_of_entries_does_not_count() -> None:
 def test_what_the_running_process_lacks(answers: tuple[str, ...], digest: str, outdated: tuple[str, ...]) -> None:
     assert (running_digest(answers), outdated_maps(answers, MAPS)) == (digest, outdated)
     assert is_current(answers, "0123456789abcdef", MAPS) == (bool(digest) and not outdated)
+
+
+@pytest.mark.parametrize(("state", "names"), [(0, ()), (8, ("1-m/a.s",)), (1, ("1-m/a.s",)), (32, ()), ("x", ())])
+def test_a_backend_that_was_taken_out(state: object, names: tuple[str, ...]) -> None:
+    answers = (INFO, STATE.format(state), CLIENTS, "0x1 a/x yes")
+    assert left_out(answers) == names
+    assert is_current(answers, "0123456789abcdef", MAPS) == (not names)

@@ -92,7 +92,7 @@ class Gateway(Frozen):
 
     services: those that it offers, each "GROUP" or "GROUP/SERVICE"; None for all. weights: by the same names; 1 where
     nothing is said, and 0 takes no new requests. hold: seconds for which a request waits while no engine can take it.
-    body_limit_mib: the largest request. metrics_port: of HAProxy's exporter, on loopback.
+    body_limit_mib: the largest request. metrics_listen, metrics_port: of HAProxy's exporter, which asks for no key.
     """
 
     listen: str = "127.0.0.1"
@@ -103,6 +103,7 @@ class Gateway(Frozen):
     weights: dict[str, Annotated[int, Field(ge=0, le=256)]] = {}
     hold: Annotated[int, Field(ge=0, le=3600)] = 0
     body_limit_mib: Annotated[int, Field(ge=1, le=64)] = 2
+    metrics_listen: str = "127.0.0.1"
     metrics_port: _Port = 8405
 
 

@@ -128,11 +128,10 @@ def _own_error(status: int, text: str) -> str:
 
 def _frontend(plan: GatewayPlan) -> list[str]:
     gateway = plan.gateway
-    address = f"[{gateway.listen}]" if ":" in gateway.listen else gateway.listen
     tls = f" ssl crt {CERTIFICATE_FILE} alpn h2,http/1.1" if gateway.tls else ""
     largest = gateway.body_limit_mib * MIB
     return [
-        f"bind {address}:{gateway.port}{tls}",
+        f"bind {_place(gateway.listen, gateway.port)}{tls}",
         'http-request return status 200 content-type text/plain string "ok" if { method GET } { path /health }',
         *_clients(gateway),
         *_models(plan),
@@ -225,11 +224,7 @@ def _backend(gateway: Gateway, route: Route) -> list[str]:
         *((key,) if route.key_file else ()),
         f"option httpchk GET {route.backends[0].health_path}",
         "http-check expect status 200",
-        *(
-            f"server {server_name(one)} {f'[{one.address}]' if ':' in one.address else one.address}:{one.port} "
-            f"weight {one.weight}"
-            for one in route.backends
-        ),
+        *(f"server {server_name(one)} {_place(one.address, one.port)} weight {one.weight}" for one in route.backends),
         # where requests wait
         *((f"server held unix@{HOLD_SOCKET} no-check{'' if alone else ' backup'}",) if gateway.hold else ()),
     ]
@@ -265,7 +260,7 @@ def _hold() -> list[str]:
 
 def _metrics(gateway: Gateway) -> list[str]:
     return [
-        f"bind 127.0.0.1:{gateway.metrics_port}",
+        f"bind {_place(gateway.metrics_listen, gateway.metrics_port)}",
         "http-request set-log-level silent",
         "http-request use-service prometheus-exporter if { method GET } { path /metrics }",
         _answer(404, responses.NOT_FOUND),
@@ -276,6 +271,10 @@ def _answer(status: int, text: str, condition: str = "", header: str = "") -> st
     more = f" hdr {header}" if header else ""
     line = f"http-request return status {status} content-type application/json{more} string {_quoted(text)}"
     return f"{line} {condition}".rstrip()
+
+
+def _place(address: str, port: int) -> str:
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
 def _quoted(text: str) -> str:

@@ -31,11 +31,12 @@ def read_gateway(data: object, where: str, os: str | None = None) -> Gateway:
     check_keys(data, Gateway, where)
     _check_parts(data, where)
     gateway = validated(Gateway, data, where)
-    if not is_address(gateway.listen):
-        raise InputError(
-            f"{where}.listen: {quoted(gateway.listen)} is not a host address",
-            'use "127.0.0.1" for this host only, "0.0.0.0" for all networks, or one address of the host',
-        )
+    for key, listen in (("listen", gateway.listen), ("metrics_listen", gateway.metrics_listen)):
+        if not is_address(listen):
+            raise InputError(
+                f"{where}.{key}: {quoted(listen)} is not a host address",
+                'use "127.0.0.1" for this host only, "0.0.0.0" for all networks, or one address of the host',
+            )
     if not gateway.clients and not is_loopback(gateway.listen):
         raise InputError(f"{where}.clients: missing: anybody who reaches {gateway.listen} could use it", _CLIENT)
     if gateway.port == gateway.metrics_port:

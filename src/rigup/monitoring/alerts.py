@@ -37,6 +37,13 @@ ALERTS = (
     Alert("RigupRequestsQueue", "vllm:num_requests_waiting > 0 or sglang:num_queue_reqs > 0 "
           "or llamacpp:requests_deferred > 0", "15m", "look",
           "requests have been queued for {{ $labels.service }} on {{ $labels.host }} for 15 minutes"),
+    Alert("RigupGatewayWithoutBackend",
+          'sum by (host, proxy) (haproxy_server_status{state="UP", server!="held"}) == 0', "1m", "page",
+          "the gateway {{ $labels.host }} has no backend up for {{ $labels.proxy }}"),
+    Alert("RigupGatewayErrors",
+          'sum by (host, proxy) (rate(haproxy_backend_http_responses_total{code="5xx"}[5m])) / '
+          "sum by (host, proxy) (rate(haproxy_backend_http_responses_total[5m])) > 0.05", "5m", "page",
+          "more than 5 % of the answers of {{ $labels.proxy }} through {{ $labels.host }} are errors"),
     Alert("RigupGpuGone", "count by (host) (DCGM_FI_DEV_GPU_TEMP) < count by (host) (DCGM_FI_DEV_GPU_TEMP offset 1h)",
           "5m", "page", "{{ $labels.host }} shows fewer GPUs than an hour ago"),
     Alert("RigupGpuXid", "DCGM_FI_DEV_XID_ERRORS != 0", "0m", "look",

@@ -19,7 +19,10 @@ ANY = ("0.0.0.0", "::")  # noqa: S104  compared, not bound
 
 @dataclass(frozen=True)
 class ScrapedHost:
-    """A host to scrape. address: the one at which others reach it. here: whether Prometheus runs on it."""
+    """A host to scrape. address: the one at which others reach it. here: whether Prometheus runs on it.
+
+    gateway: where its gateway's metrics are, address and port; None for a host without.
+    """
 
     name: str
     address: str
@@ -27,6 +30,7 @@ class ScrapedHost:
     plans: tuple[Plan, ...]
     monitoring: Monitoring | None
     here: bool = False
+    gateway: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,7 @@ class ScrapeConfig:
 
 def scrape_config_of(hosts: Iterable[ScrapedHost]) -> ScrapeConfig:
     """The targets of these hosts, and those that Prometheus cannot scrape."""
-    found = [part for host in hosts for part in (*_engines(host), *_exporters(host))]
+    found = [part for host in hosts for part in (*_engines(host), *_gateway(host), *_exporters(host))]
     return ScrapeConfig(
         tuple(part for part in found if isinstance(part, ScrapeTarget)),
         tuple(part for part in found if isinstance(part, SkippedTarget)),
@@ -81,6 +85,12 @@ def _engines(host: ScrapedHost) -> Iterator[ScrapeTarget | SkippedTarget]:
         yield _target(host, JOBS[engine], service.name, service.listen, service.port, labels, key_file)
 
 
+def _gateway(host: ScrapedHost) -> Iterator[ScrapeTarget | SkippedTarget]:
+    if host.gateway is not None:
+        labels = {"host": host.name, "group": host.group}
+        yield _target(host, "gateway", "gateway", *host.gateway, labels, key="metrics_listen")
+
+
 def _exporters(host: ScrapedHost) -> Iterator[ScrapeTarget | SkippedTarget]:
     wanted, labels = host.monitoring, {"host": host.name, "group": host.group}
     if wanted is None:
@@ -94,13 +104,20 @@ def _exporters(host: ScrapedHost) -> Iterator[ScrapeTarget | SkippedTarget]:
 
 
 def _target(
-    host: ScrapedHost, job: str, what: str, listen: str, port: int, labels: dict[str, str], key_file: str = ""
+    host: ScrapedHost,
+    job: str,
+    what: str,
+    listen: str,
+    port: int,
+    labels: dict[str, str],
+    key_file: str = "",
+    key: str = "listen",
 ) -> ScrapeTarget | SkippedTarget:
-    """The target for a listener, if Prometheus can reach it."""
+    """The target for a listener, if Prometheus can reach it. key: of the inventory that says where it listens."""
     if is_loopback(listen):
         if host.here:
             return ScrapeTarget(job, address(listen, port), labels, key_file)
-        hint = f'set listen = "0.0.0.0" or an address; or run Prometheus on that host: --from {host.name}'
+        hint = f'set {key} = "0.0.0.0" or an address; or run Prometheus on that host: --from {host.name}'
         return SkippedTarget(host.name, what, f"listens on {address(listen, port)}, for that host only", hint)
     reached = ("127.0.0.1" if host.here else host.address) if listen in ANY else listen
     return ScrapeTarget(job, address(reached, port), labels, key_file)

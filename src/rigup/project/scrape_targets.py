@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rigup.catalogue.catalogue import load_catalogue
 from rigup.errors import InputError
+from rigup.gateway.inventory import read_gateway
 from rigup.monitoring.scrape_config import ScrapeConfig, ScrapedHost, scrape_config_of
 from rigup.plan import Plan, plans_by_host
 from rigup.planner.inputs.rig_and_services import read_rig
@@ -42,4 +43,12 @@ def _scraped(project: Project, host: HostEntry, plans: tuple[Plan, ...], here: s
         )
         monitoring = read_monitoring(said, where, rig, [plan.service for plan in plans])
     address = str(host.data.get("ssh_hostname") or name)
-    return ScrapedHost(name, address, host.group, plans, monitoring, here is not None and bare_name(here) == name)
+    on_this_host = here is not None and bare_name(here) == name
+    return ScrapedHost(name, address, host.group, plans, monitoring, on_this_host, _gateway(host))
+
+
+def _gateway(host: HostEntry) -> tuple[str, int] | None:
+    if host.data.get("gateway") is None:
+        return None
+    gateway = read_gateway(host.data["gateway"], f"{host.origins['gateway']}: gateway")
+    return gateway.metrics_listen, gateway.metrics_port

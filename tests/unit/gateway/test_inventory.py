@@ -43,6 +43,11 @@ def test_a_bare_key_is_a_gateway_on_loopback_without_clients() -> None:
             '.listen: "everywhere" is not a host address',
             'use "127.0.0.1" for this host only, "0.0.0.0" for all networks, or one address of the host',
         ),
+        (
+            {"metrics_listen": ""},
+            '.metrics_listen: "" is not a host address',
+            'use "127.0.0.1" for this host only, "0.0.0.0" for all networks, or one address of the host',
+        ),
         ({"listen": "10.0.0.2"}, ".clients: missing: anybody who reaches 10.0.0.2 could use it", CLIENTS),
         ({"metrics_port": 8080}, ".metrics_port: 8080 is taken by gateway.port", "choose another port"),
         ({"clients": ["a"]}, ".clients: must be a table, not ['a']", CLIENTS),

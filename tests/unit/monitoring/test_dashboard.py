@@ -14,7 +14,7 @@ from rigup.programs.release_metrics import HELP
 
 METRICS = Path(__file__).parents[2] / "stand_in_metrics"
 # Every metric that a query may name, but for those of Prometheus itself.
-NAME = re.compile(r"\b(?:(?:vllm|sglang|llamacpp):\w+|(?:DCGM_FI|node|rigup)_\w+)\b")
+NAME = re.compile(r"\b(?:(?:vllm|sglang|llamacpp):\w+|(?:DCGM_FI|haproxy|node|rigup)_\w+)\b")
 
 
 def panels() -> list[dict[str, Any]]:

@@ -74,6 +74,24 @@ def test_a_prometheus_on_the_host_reaches_its_loopback() -> None:
     assert scraped.left_out == ()
 
 
+def test_a_gateway_is_scraped_where_its_metrics_are() -> None:
+    hosts = [
+        ScrapedHost("gw1", "10.0.0.2", "edge", (), Monitoring(listen="0.0.0.0"), gateway=("0.0.0.0", 8405)),
+        ScrapedHost("gw2", "10.0.0.3", "edge", (), Monitoring(listen="0.0.0.0"), gateway=("127.0.0.1", 8405)),
+    ]
+    scraped = scrape_config_of(hosts)
+    gateways = [target for target in scraped.targets if target.job == "gateway"]
+    assert [(target.address, target.labels) for target in gateways] == [
+        ("10.0.0.2:8405", {"host": "gw1", "group": "edge"})
+    ]
+    (out,) = scraped.left_out
+    assert (out.host, out.what, out.hint.partition(";")[0]) == (
+        "gw2",
+        "gateway",
+        'set metrics_listen = "0.0.0.0" or an address',
+    )
+
+
 def test_a_refused_service_is_named_and_left_out() -> None:
     plans = planned("small", "boxes", "RTX 3090", large={"model": "MiniMax-M2.5", "offload": "none"})
     (out,) = scrape_config_of([ScrapedHost("small", "small", "boxes", plans, Monitoring(listen="0.0.0.0"))]).left_out

@@ -38,6 +38,10 @@ def deployment_of(host: Host) -> Deployment:
     Raises DeployError with every reason against the deployment.
     """
     data = dict(host.data.dict())
+    if data.get("gateway") is not None:
+        raise DeployError(
+            f"{host.name}: a gateway needs the plans of the whole inventory\n    hint: set it up with rigup apply"
+        )
     try:
         plans = _plans(host, data)
         settings = read_settings(data, plans, Path.cwd())

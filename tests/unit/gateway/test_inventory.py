@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rigup.errors import InputError
 from rigup.gateway.inventory import check_ports, read_gateway
 from rigup.plan import Monitoring
 from rigup.service import Service
 from rigup.settings import Gateway
+from tests.hostile import texts
 
 WHERE = "group_data/edge.py: gateway"
 CLIENT = {"key_file": "secrets/a.key"}
@@ -87,6 +91,20 @@ def test_what_cannot_be_meant(said: Any, words: str, hint: str) -> None:
     with pytest.raises(InputError) as caught:
         read_gateway(said, WHERE)
     assert (caught.value.message, caught.value.hint) == (f"{WHERE}{words}", hint)
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts | st.integers(), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(st.dictionaries(st.sampled_from([*Gateway.model_fields, "port "]), VALUES, max_size=4), VALUES)
+def test_anything_else_is_one_message(said: dict[str, Any], client: Any) -> None:
+    for data in (said, {**said, "clients": {"a": client}}, {**said, "tls": client}, client):
+        with suppress(InputError):
+            read_gateway(data, WHERE)
 
 
 def test_a_system_with_an_older_haproxy() -> None:

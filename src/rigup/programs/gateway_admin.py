@@ -3,11 +3,13 @@
 usage: gateway_admin.py SOCKET < COMMANDS
 
 COMMANDS: a JSON list of texts; one with several lines has a payload, as in "add map". Prints a JSON list with the
-answer to each. Ends with 1 and one line of text if the socket does not answer. Python 3.10 standard library only.
+answer to each; that to "show map" is the SHA-256 of its sorted entries, some of which are keys. Ends with 1 and one
+line of text if the socket does not answer. Python 3.10 standard library only.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import socket
 import sys
@@ -31,10 +33,18 @@ def answer(path: str, command: str) -> str:
     return found.decode(errors="replace").strip()
 
 
+def shown(command: str, said: str) -> str:
+    """What may be printed of an answer. The lines of a map begin with a pointer."""
+    if not command.startswith("show map "):
+        return said
+    entries = sorted(line.partition(" ")[2] for line in said.splitlines() if line.startswith("0x"))
+    return hashlib.sha256("\n".join(entries).encode()).hexdigest()
+
+
 def main(path: str) -> int:
     """Reads the commands, prints the answers."""
     try:
-        print(json.dumps([answer(path, command) for command in json.load(sys.stdin)]))
+        print(json.dumps([shown(command, answer(path, command)) for command in json.load(sys.stdin)]))
     except OSError as error:
         print(f"{path}: {error}", file=sys.stderr)
         return 1

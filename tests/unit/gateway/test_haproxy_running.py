@@ -8,6 +8,7 @@ import json
 import shutil
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -19,9 +20,13 @@ from typing import Any
 import pytest
 
 from rigup.gateway.files import files_of
+from rigup.gateway.haproxy import digest_of
 from rigup.gateway.paths import ADMIN_SOCKET, FOLDER, HOLD_SOCKET
 from rigup.gateway.responses import RETRY_SECONDS
+from rigup.operations.gateway import admin
+from rigup.programs import program_file
 from rigup.settings import Backend, Gateway, GatewayClient, GatewayPlan, GatewaySettings, Route
+from tests.unit.local_host import LocalHost
 
 HAPROXY = shutil.which("haproxy", path="/usr/sbin:/usr/bin")
 pytestmark = pytest.mark.skipif(HAPROXY is None, reason="haproxy is not installed")
@@ -333,3 +338,27 @@ def test_a_request_waits_no_longer_than_it_may(tmp_path: Path) -> None:
         status, content, headers = ask(gateway, {"model": "small"})
         assert (status, content["error"]["code"], headers["retry-after"]) == (503, "no_backend", str(RETRY_SECONDS))
         assert 1.5 < time.monotonic() - began < 8
+
+
+def test_a_running_process_takes_over_its_clients(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is asked of it, and told to it, by the program on the host."""
+    words = (sys.executable, "-I", str(program_file("gateway_admin.py")), str(tmp_path / "a.sock"))
+    monkeypatch.setattr(admin, "WORDS", words)
+    host: Any = LocalHost()
+    engine = Engine()
+    with running(tmp_path, {"small": [engine.server_port]}) as port:
+        maps = {str(path): path.read_text() for path in sorted(tmp_path.glob("*.map"))}
+        digest = digest_of((tmp_path / "haproxy.cfg").read_text())
+        answers = admin.tell(host, *admin.state_commands(maps))
+        assert admin.is_current(answers, digest, maps)
+        assert ENGINES_KEY not in "".join(answers)
+
+        clients = str(tmp_path / "clients.map")
+        maps[clients] = "".join(line for line in maps[clients].splitlines(True) if '"team"' not in line)
+        assert admin.outdated_maps(answers, maps) == (clients,)
+        admin.replace_map(host, clients, maps[clients])
+        assert admin.is_current(admin.tell(host, *admin.state_commands(maps)), digest, maps)
+        assert [ask(port, {"model": "small"}, key)[0] for key in (KEY, NARROW)] == [401, 200]
+        admin.replace_map(host, clients, "")
+        assert ask(port, {"model": "small"}, NARROW)[0] == 401
+    engine.end()

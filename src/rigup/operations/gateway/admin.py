@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -82,12 +83,12 @@ def left_out(answers: Sequence[str]) -> tuple[str, ...]:
 def outdated_maps(answers: Sequence[str], maps: Mapping[str, str]) -> tuple[str, ...]:
     """The paths of maps whose content the running process does not have."""
     found = dict(zip(maps, answers[2:], strict=False))
-    return tuple(path for path, text in maps.items() if entries(found.get(path, "")) != sorted(text.splitlines()))
+    return tuple(path for path, text in maps.items() if found.get(path) != map_digest(text))
 
 
-def entries(answer: str) -> list[str]:
-    """The lines of a map file in an answer to "show map", where each begins with a pointer."""
-    return sorted(line.partition(" ")[2] for line in answer.splitlines() if line.startswith("0x"))
+def map_digest(text: str) -> str:
+    """The digest of a map file's entries, as the program prints that of a map of the running process."""
+    return hashlib.sha256("\n".join(sorted(text.splitlines())).encode()).hexdigest()
 
 
 def replace_map(host: Host, path: str, text: str) -> None:

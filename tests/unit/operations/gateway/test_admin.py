@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rigup.operations.gateway.admin import entries, is_current, left_out, outdated_maps, read_answers, running_digest
+from rigup.operations.gateway.admin import is_current, left_out, map_digest, outdated_maps, read_answers, running_digest
 
 INFO = "Name: HAProxy\nVersion: 2.6.12\ndescription: 0123456789abcdef\n"
 MAPS = {"/m/clients.map": 'ab {"name": "a"}\ncd {"name": "b"}\n', "/m/models.map": "a/x yes\n"}
@@ -13,7 +13,7 @@ STATE = (
     "3 1-m 1 a.s ::1 2 {}\n3 1-m 2 b.s ::1 2 0\n"
 )
 HERE = STATE.format(0)
-CLIENTS = '0x7f1 cd {"name": "b"}\n0x7f0 ab {"name": "a"}\n'
+CLIENTS, MODELS = map(map_digest, MAPS.values())
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "{}", "[1]", '["a", null]', "[" * 100])
@@ -22,15 +22,16 @@ def test_what_is_no_list_of_texts_is_no_answer(text: str) -> None:
 
 
 def test_the_order_of_entries_does_not_count() -> None:
-    assert entries(CLIENTS) == sorted(MAPS["/m/clients.map"].splitlines())
+    text = MAPS["/m/clients.map"]
+    assert map_digest("\n".join(reversed(text.splitlines()))) == map_digest(text) != map_digest("")
 
 
 @pytest.mark.parametrize(
     ("answers", "digest", "outdated"),
     [
-        ((INFO, HERE, CLIENTS, "0x1 a/x yes"), "0123456789abcdef", ()),
+        ((INFO, HERE, CLIENTS, MODELS), "0123456789abcdef", ()),
         ((INFO, HERE, CLIENTS, ""), "0123456789abcdef", ("/m/models.map",)),
-        ((INFO, HERE, "Unknown map identifier.", "0x1 a/x yes"), "0123456789abcdef", ("/m/clients.map",)),
+        ((INFO, HERE, "Unknown map identifier.", MODELS), "0123456789abcdef", ("/m/clients.map",)),
         ((INFO,), "0123456789abcdef", tuple(MAPS)),
         ((), "", tuple(MAPS)),
     ],
@@ -42,6 +43,6 @@ def test_what_the_running_process_lacks(answers: tuple[str, ...], digest: str, o
 
 @pytest.mark.parametrize(("state", "names"), [(0, ()), (8, ("1-m/a.s",)), (1, ("1-m/a.s",)), (32, ()), ("x", ())])
 def test_a_backend_that_was_taken_out(state: object, names: tuple[str, ...]) -> None:
-    answers = (INFO, STATE.format(state), CLIENTS, "0x1 a/x yes")
+    answers = (INFO, STATE.format(state), CLIENTS, MODELS)
     assert left_out(answers) == names
     assert is_current(answers, "0123456789abcdef", MAPS) == (not names)

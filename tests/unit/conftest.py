@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gevent import monkey
 from pyinfra.context import ctx_host
 
 from rigup.connection import connections, handshake, lease
@@ -21,6 +22,12 @@ from rigup.settings import HostSettings
 from tests.unit.connection.local_connector import LocalConnector
 
 PROBE = "probe() { echo 'os debian-12'; }\nnvidia() { :; }"
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    """A verb that connects, called in this process, would leave gevent's sockets to all tests after it."""
+    assert not monkey.is_anything_patched(), "the test has patched this process for gevent"
 
 
 @pytest.fixture

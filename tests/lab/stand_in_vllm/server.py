@@ -17,7 +17,7 @@ ANSWER = "The capital of France is Paris."
 SWITCHES = ("--enforce-eager",)
 WITH_VALUE = (
     "--served-model-name", "--host", "--port", "--max-model-len", "--tensor-parallel-size", "--max-num-seqs",
-    "--max-num-batched-tokens",
+    "--max-num-batched-tokens", "--shutdown-timeout",
 )  # fmt: skip
 
 

@@ -251,7 +251,7 @@ def test_an_edit_by_hand_is_mended(fleet: GatewayFleet) -> None:
     assert changes(fleet) == [f"gateway for {MODEL}"]
     assert not fleet.gateway.says(f"grep -q 'balance first' {FOLDER}/haproxy.cfg")
     name = next(iter(fleet.backends()))
-    fleet.gateway.tell(_admin(f"set server 1-{MODEL}/{name} state drain"))
+    fleet.gateway.tell(_admin(f"set server model-{MODEL}/{name} state drain"))
     assert fleet.backends()[name] == "DRAIN"
     assert changes(fleet) == [f"gateway for {MODEL}"]
     assert fleet.backends()[name] == "UP"

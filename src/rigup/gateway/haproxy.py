@@ -55,9 +55,11 @@ def digest_of(text: str) -> str:
     return found[1] if found else ""
 
 
-def backend_name(plan: GatewayPlan, model: str) -> str:
-    """The name of a route's section: the model's, as far as HAProxy's names may be."""
-    return f"{plan.models.index(model) + 1}-{re.sub('[^A-Za-z0-9._-]', '-', model)}"
+def backend_name(model: str) -> str:
+    """The name of a route's section, whatever other routes there are: a gateway is told it before its own change."""
+    # names of models may have characters that those of sections may not
+    name = re.sub("[^A-Za-z0-9._-]", "-", model)
+    return f"model-{name}" if name == model else f"model-{name}-{hashlib.sha256(model.encode()).hexdigest()[:8]}"
 
 
 def server_name(backend: Backend) -> str:
@@ -71,7 +73,7 @@ def _sections(plan: GatewayPlan, digest: str) -> str:
         ("global", _global(gateway, digest)),
         ("defaults", _defaults()),
         ("frontend api", _frontend(plan)),
-        *((f"backend {backend_name(plan, route.model)}", _backend(gateway, route)) for route in plan.routes),
+        *((f"backend {backend_name(route.model)}", _backend(gateway, route)) for route in plan.routes),
     ]
     if gateway.clients:
         sections.append(("backend clients", [LIMITS]))
@@ -145,7 +147,7 @@ def _frontend(plan: GatewayPlan) -> list[str]:
         _answer(400, responses.NO_MODEL, "unless { var(txn.model) -m found } { var(txn.model) -m len gt 0 }"),
         *_known(plan),
         *(
-            f"use_backend {backend_name(plan, route.model)} if {{ var(txn.model) -m str {route.model} }}"
+            f"use_backend {backend_name(route.model)} if {{ var(txn.model) -m str {route.model} }}"
             for route in plan.routes
         ),
     ]

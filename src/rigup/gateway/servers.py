@@ -26,7 +26,7 @@ class ServerState:
 def servers_on(plan: GatewayPlan, hosts: Collection[str]) -> tuple[str, ...]:
     """The full names, SECTION/SERVER, of the backends on these hosts."""
     return tuple(
-        f"{backend_name(plan, route.model)}/{server_name(backend)}"
+        f"{backend_name(route.model)}/{server_name(backend)}"
         for route in plan.routes
         for backend in route.backends
         if backend.host in hosts
@@ -71,7 +71,7 @@ def left_without(plan: GatewayPlan, states: Mapping[str, ServerState], hosts: Co
         return ()
     found = []
     for route in plan.routes:
-        section = backend_name(plan, route.model)
+        section = backend_name(route.model)
         names = {backend.host: f"{section}/{server_name(backend)}" for backend in route.backends}
         up = {host for host, name in names.items() if _takes_requests(states.get(name))}
         if up & {*hosts} and not up - {*hosts}:

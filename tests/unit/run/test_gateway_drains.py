@@ -45,7 +45,7 @@ def _here(*_: Any) -> Iterator[None]:
 
 @pytest.fixture
 def drains(monkeypatch: pytest.MonkeyPatch) -> tuple[GatewayDrains, Gateway]:
-    gateway = Gateway({f"1-m/{name}.s": "UP" for name in "abc"} | {"2-n/c.s": "UP"})
+    gateway = Gateway({f"model-m/{name}.s": "UP" for name in "abc"} | {"model-n/c.s": "UP"})
     monkeypatch.setattr(gateway_drains.pyinfra_internals, "at_work_on", _here)
     monkeypatch.setattr(gateway_drains, "tell", lambda host, *commands: tuple(map(gateway.answer, commands)))
     monkeypatch.setattr(gateway_drains.remote, "run", lambda host, *words: SimpleNamespace(ok=host.installed))
@@ -66,10 +66,10 @@ def test_a_host_is_drained_until_nothing_is_in_flight(drains: tuple[GatewayDrain
     found, gateway = drains
     gateway.in_flight = [4, 3, 1, 0]
     found.begin(["a"])
-    told = ["asked, 4 in flight", "1-m/a.s drain", "asked, 3 in flight", "asked, 1 in flight", "asked, 0 in flight"]
+    told = ["asked, 4 in flight", "model-m/a.s drain", "asked, 3 in flight", "asked, 1 in flight", "asked, 0 in flight"]
     assert gateway.told == told
     found.end(["a"])
-    assert gateway.told[len(told)] == "1-m/a.s ready"
+    assert gateway.told[len(told)] == "model-m/a.s ready"
     assert found.gateways(["a", "gw"]) == ["gw"]
 
 
@@ -90,7 +90,7 @@ def test_a_model_keeps_a_backend(drains: tuple[GatewayDrains, Gateway]) -> None:
     assert [told for told in gateway.told if "drain" in told] == []
     found.allow_outage = True
     found.begin(["c"])
-    assert [told for told in gateway.told if "drain" in told] == ["1-m/c.s drain", "2-n/c.s drain"]
+    assert [told for told in gateway.told if "drain" in told] == ["model-m/c.s drain", "model-n/c.s drain"]
 
 
 def test_what_is_cut_off_is_given_back(drains: tuple[GatewayDrains, Gateway], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +102,7 @@ def test_what_is_cut_off_is_given_back(drains: tuple[GatewayDrains, Gateway], mo
     monkeypatch.setattr(found, "_wait_until_idle", cut)
     with pytest.raises(KeyboardInterrupt):
         found.begin(["a"])
-    assert gateway.told[-1] == "1-m/a.s ready"
+    assert gateway.told[-1] == "model-m/a.s ready"
 
 
 def test_a_gateway_that_is_not_installed_drains_nothing(drains: tuple[GatewayDrains, Gateway]) -> None:
@@ -126,8 +126,8 @@ def test_a_host_that_does_not_come_back_is_named(
     found, gateway = drains
     monkeypatch.setattr(gateway_drains, "BACK_SECONDS", 0.0)
     monkeypatch.setattr(found, "_give_back", lambda *_: None)
-    gateway.statuses["1-m/a.s"] = "DOWN"
-    with pytest.raises(HostFailed, match=r"gw: the gateway finds 1-m/a\.s not healthy"):
+    gateway.statuses["model-m/a.s"] = "DOWN"
+    with pytest.raises(HostFailed, match=r"gw: the gateway finds model-m/a\.s not healthy"):
         found.end(["a"])
     found.context.results["a"].state = "failed"
     found.end(["a"])

@@ -10,7 +10,7 @@ INFO = "Name: HAProxy\nVersion: 2.6.12\ndescription: 0123456789abcdef\n"
 MAPS = {"/m/clients.map": 'ab {"name": "a"}\ncd {"name": "b"}\n', "/m/models.map": "a/x yes\n"}
 STATE = (
     "1\n# be_id be_name srv_id srv_name srv_addr srv_op_state srv_admin_state\n"
-    "3 1-m 1 a.s ::1 2 {}\n3 1-m 2 b.s ::1 2 0\n"
+    "3 model-m 1 a.s ::1 2 {}\n3 model-m 2 b.s ::1 2 0\n"
 )
 HERE = STATE.format(0)
 CLIENTS, MODELS = map(map_digest, MAPS.values())
@@ -41,7 +41,7 @@ def test_what_the_running_process_lacks(answers: tuple[str, ...], digest: str, o
     assert is_current(answers, "0123456789abcdef", MAPS) == (bool(digest) and not outdated)
 
 
-@pytest.mark.parametrize(("state", "names"), [(0, ()), (8, ("1-m/a.s",)), (1, ("1-m/a.s",)), (32, ()), ("x", ())])
+@pytest.mark.parametrize(("state", "names"), [(0, ()), (8, ("model-m/a.s",)), (1, ("model-m/a.s",)), (32, ()), ("x", ())])
 def test_a_backend_that_was_taken_out(state: object, names: tuple[str, ...]) -> None:
     answers = (INFO, STATE.format(state), CLIENTS, MODELS)
     assert left_out(answers) == names

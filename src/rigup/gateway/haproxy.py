@@ -158,8 +158,8 @@ def _clients(gateway: Gateway) -> list[str]:
         return []
     found = f"sha2(256),hex,lower,map_str({CLIENTS_FILE})"
     return [
-        f"http-request set-var(txn.found) req.hdr(authorization),word(2,' '),{found} "
-        "if { req.hdr(authorization) -m beg -i bearer }",
+        f"http-request set-var(txn.found) req.fhdr(authorization),word(2,' '),{found} "
+        "if { req.fhdr(authorization) -m beg -i bearer }",
         _answer(401, responses.NO_KEY, "unless { var(txn.found) -m found }", "www-authenticate Bearer"),
         "http-request set-var(txn.client) var(txn.found),json_query('$.name')",
         "http-request set-var(txn.models) var(txn.found),json_query('$.models')",

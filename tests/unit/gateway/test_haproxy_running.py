@@ -31,7 +31,7 @@ from tests.unit.local_host import LocalHost
 HAPROXY = shutil.which("haproxy", path="/usr/sbin:/usr/bin")
 pytestmark = pytest.mark.skipif(HAPROXY is None, reason="haproxy is not installed")
 
-KEY, LIMITED, LONELY, NARROW = "k" * 32, "l" * 32, "o" * 32, "n" * 32
+KEY, LIMITED, LONELY, NARROW = "k" * 32, "l" * 32, "o" * 32, "n," * 16
 ENGINES_KEY = "e" * 32
 CHAT = "/v1/chat/completions"
 

@@ -46,7 +46,7 @@ def configuration(plan: GatewayPlan, certificate: str | None = None) -> str:
     certificate: the file beside it, whose change shows in the digest.
     """
     text = _sections(plan, "@@")
-    return text.replace("@@", hashlib.sha256(f"{text}{certificate or ''}".encode()).hexdigest()[:16])
+    return text.replace("@@", hashlib.sha256(f"{text}{certificate or ''}".encode()).hexdigest()[:16], 1)
 
 
 def digest_of(text: str) -> str:

@@ -94,9 +94,10 @@ def test_keys_are_kept_as_digests_and_one_for_all_backends(tmp_path: Path) -> No
 
 def test_names_of_models_become_distinct_sections(tmp_path: Path) -> None:
     plan = settings_of(write_fleet(tmp_path, FLEETS["fleet"])).plan
-    routes = tuple(plan.routes[0].model_copy(update={"model": model}) for model in ("a/b", "a:b"))
+    routes = tuple(plan.routes[0].model_copy(update={"model": model}) for model in ("a/b", "a:b", "a@@b"))
     made = configuration(plan.model_copy(update={"routes": routes}))
     assert len(set(re.findall(r"^backend (model-a-b-[0-9a-f]{8})$", made, re.MULTILINE))) == 2
+    assert "-m str a@@b }" in made
 
 
 @pytest.mark.parametrize(

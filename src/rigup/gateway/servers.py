@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from rigup.gateway.haproxy import backend_name, server_name
 from rigup.settings import GatewayPlan
@@ -12,6 +14,7 @@ from rigup.settings import GatewayPlan
 UP = "UP"
 # SRV_ADMF_FMAINT and SRV_ADMF_FDRAIN: set through the admin socket. Source: HAProxy's include/haproxy/server-t.h.
 _BY_COMMAND = 0x01 | 0x08
+_NUMBER = re.compile("[0-9]{1,9}")
 
 
 @dataclass(frozen=True)
@@ -35,25 +38,35 @@ def servers_on(plan: GatewayPlan, hosts: Collection[str]) -> tuple[str, ...]:
 
 def read_states(answer: str) -> dict[str, ServerState]:
     """The backends in the answer to "show stat", by full name. Lines that are not of a backend are left out."""
-    rows = csv.DictReader(answer.removeprefix("# ").splitlines())
     found = {}
-    for row in rows:
+    for row in _rows(answer):
         name, weight, in_flight = f"{row.get('pxname')}/{row.get('svname')}", row.get("weight"), row.get("scur")
-        if weight and in_flight and weight.isdigit() and in_flight.isdigit() and row.get("svname") != "BACKEND":
+        if _is_number(weight) and _is_number(in_flight) and row.get("svname") != "BACKEND":
             status = (row.get("status") or "").partition(" ")[0]
             found[name] = ServerState(status, int(weight), int(in_flight))
     return found
 
 
+def _rows(answer: str) -> list[dict[str, str | None]]:
+    try:
+        return list(csv.DictReader(answer.removeprefix("# ").splitlines()))
+    except csv.Error:
+        return []
+
+
+def _is_number(text: str | None) -> TypeGuard[str]:
+    return text is not None and _NUMBER.fullmatch(text) is not None
+
+
 def taken_out(answer: str) -> tuple[str, ...]:
     """The backends that a command has taken out, from the answer to "show servers state", by full name."""
     lines = [line.removeprefix("# ").split() for line in answer.splitlines()]
-    header = next((line for line in lines if "srv_admin_state" in line), [])
+    header = next((line for line in lines if {"be_name", "srv_name", "srv_admin_state"} <= {*line}), [])
     rows = [dict(zip(header, line, strict=False)) for line in lines if len(line) == len(header) and line != header]
     return tuple(
         f"{row['be_name']}/{row['srv_name']}"
         for row in rows
-        if row["srv_admin_state"].isdigit() and int(row["srv_admin_state"]) & _BY_COMMAND
+        if _is_number(row["srv_admin_state"]) and int(row["srv_admin_state"]) & _BY_COMMAND
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rigup.gateway.haproxy import backend_name
-from rigup.gateway.servers import ServerState, in_flight, left_without, read_states, servers_on
+from rigup.gateway.servers import ServerState, in_flight, left_without, read_states, servers_on, taken_out
 from rigup.settings import Backend, Gateway, GatewayPlan, Route
 
 STAT = (
@@ -52,9 +52,25 @@ def test_only_backends_are_read_and_only_what_makes_sense() -> None:
     assert in_flight(states, ["model-m/a.s", "model-m/b.s", "model-m/x.s"]) == 3
 
 
-@pytest.mark.parametrize("answer", ["", "Unknown command", "# pxname\nmodel-m", "\n\n,,,"])
+LONG = "9" * 5000
+ROW = "# pxname,svname,scur,status,weight\nmodel-m,a.s,{},UP,{}"
+STATE_ROW = "1\n# be_name srv_name srv_admin_state\nmodel-m a.s {}"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *("", "Unknown command", "# pxname\nmodel-m", "\n\n,,,"),
+        *(ROW.format(text, 1) for text in ("²", "-1", LONG, "1" * 200_000)),
+        *(ROW.format(0, text) for text in ("²", "x", LONG)),
+        *(STATE_ROW.format(text) for text in ("²", LONG)),
+        "# srv_admin_state\n1",
+    ],
+    ids=lambda answer: answer[:60],
+)
 def test_nonsense_is_no_backend(answer: str) -> None:
     assert read_states(answer) == {}
+    assert taken_out(answer) == ()
 
 
 @pytest.mark.parametrize(

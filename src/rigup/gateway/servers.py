@@ -85,8 +85,8 @@ def left_without(plan: GatewayPlan, states: Mapping[str, ServerState], hosts: Co
     found = []
     for route in plan.routes:
         section = backend_name(route.model)
-        names = {backend.host: f"{section}/{server_name(backend)}" for backend in route.backends}
-        up = {host for host, name in names.items() if _takes_requests(states.get(name))}
+        names = {f"{section}/{server_name(backend)}": backend.host for backend in route.backends}
+        up = {host for name, host in names.items() if _takes_requests(states.get(name))}
         if up & {*hosts} and not up - {*hosts}:
             found.append(route.model)
     return tuple(found)

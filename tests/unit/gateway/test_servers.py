@@ -93,6 +93,14 @@ def test_a_model_that_nobody_else_serves(hosts: list[str], statuses: dict[str, s
     assert left_without(plan(hold=9), states, hosts) == ()
 
 
+def test_one_of_two_services_on_a_host_is_enough() -> None:
+    route = plan().routes[1]
+    twice = (*route.backends, route.backends[0].model_copy(update={"service": "t"}))
+    pair = plan().model_copy(update={"routes": (route.model_copy(update={"backends": twice}),)})
+    states = {"model-n/c.s": ServerState("UP", 1, 0), "model-n/c.t": ServerState("DOWN", 1, 0)}
+    assert left_without(pair, states, ["c"]) == ("n",)
+
+
 def test_a_backend_of_weight_0_serves_nobody() -> None:
     states = {"model-m/a.s": ServerState("UP", 1, 0), "model-m/b.s": ServerState("UP", 0, 0)}
     assert left_without(plan(), states, ["a"]) == ("m",)

@@ -6,8 +6,10 @@ A gateway that is not installed yet sends requests nowhere and is left out.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import TypeVar
 
 import gevent
 
@@ -26,6 +28,8 @@ from rigup.settings import GatewayPlan
 STEP = "gateway"
 POLL_SECONDS = 0.3
 BACK_SECONDS = 60.0
+
+Found = TypeVar("Found")
 
 
 def check_gateways(hosts: Collection[HostEntry], everyone: Collection[HostEntry]) -> None:
@@ -58,7 +62,7 @@ class GatewayDrains:
         Raises HostFailed if a gateway does not answer, or if nobody else serves a model of theirs. Nothing is drained
         then.
         """
-        found = self._concerned(batch)
+        found = [(host, plan) for host, plan in self._concerned(batch) if self._installed(host)]
         for host, plan in found:
             without = () if self.allow_outage else left_without(plan, self._states(host), batch)
             if without:
@@ -71,7 +75,8 @@ class GatewayDrains:
                 self._set(host, servers_on(plan, batch), "drain")
             self._wait_until_idle(batch, found)
         except BaseException:
-            self._give_back(batch, found)
+            with suppress(HostFailed):
+                self._give_back(batch)
             raise
 
     def end(self, batch: Collection[str]) -> None:
@@ -79,8 +84,7 @@ class GatewayDrains:
 
         Of a host that failed, the gateway's own health check decides.
         """
-        found = self._concerned(batch)
-        self._give_back(batch, found)
+        found = self._give_back(batch)
         results = self.context.results
         healthy = [name for name in batch if results[name].ok]
         deadline = time.monotonic() + BACK_SECONDS
@@ -95,32 +99,58 @@ class GatewayDrains:
                 gevent.sleep(POLL_SECONDS)
 
     def _concerned(self, batch: Collection[str]) -> list[tuple[Host, GatewayPlan]]:
-        """The installed gateways that send requests to these hosts."""
+        """The gateways that send requests to these hosts."""
         found = []
         for host in self.context.state.inventory:
             settings = self.context.settings.get(host.name)
             if settings and settings.gateway and servers_on(settings.gateway.plan, batch):
-                with pyinfra_internals.at_work_on(self.context.state, host):
-                    if not host.connected:
-                        raise HostFailed(f"{host.name}: the gateway cannot be reached", "check that it is running")
-                    if remote.run(host, "test", "-e", UNIT_FILE).ok:
-                        found.append((host, settings.gateway.plan))
+                found.append((host, settings.gateway.plan))
         return found
 
+    def _installed(self, host: Host) -> bool:
+        if not host.connected:
+            raise _unreachable(host)
+        return self._reach(host, lambda: remote.run(host, "test", "-e", UNIT_FILE).ok)
+
     def _states(self, host: Host) -> dict[str, ServerState]:
-        with pyinfra_internals.at_work_on(self.context.state, host):
-            return read_states(tell(host, "show stat")[0])
+        return self._reach(host, lambda: read_states(tell(host, "show stat")[0]))
 
     def _set(self, host: Host, servers: Collection[str], state: str) -> None:
-        with pyinfra_internals.at_work_on(self.context.state, host):
-            problem = "".join(tell(host, *(f"set server {name} state {state}" for name in servers)))
+        answers = self._reach(host, lambda: tell(host, *(f"set server {name} state {state}" for name in servers)))
         # A server that a changed inventory has added is not there before the gateway's own change.
-        if problem and "No such" not in problem:
-            raise HostFailed(f"{host.name}: the gateway cannot {state} {', '.join(servers)}: {problem[:200]}")
+        problems = [answer for answer in answers if answer and "No such" not in answer]
+        if problems:
+            raise HostFailed(f"{host.name}: the gateway cannot {state} {', '.join(servers)}: {problems[0][:200]}")
 
-    def _give_back(self, batch: Collection[str], found: Collection[tuple[Host, GatewayPlan]]) -> None:
-        for host, plan in found:
-            self._set(host, servers_on(plan, batch), "ready")
+    def _reach(self, host: Host, ask: Callable[[], Found]) -> Found:
+        """What a gateway's host answers, after a new connection if the earlier one was lost. Raises HostFailed."""
+        with pyinfra_internals.at_work_on(self.context.state, host):
+            try:
+                try:
+                    return ask()
+                except remote.CONNECTION_ERRORS:
+                    if not remote.reconnect(host):
+                        raise
+                return ask()
+            except remote.CONNECTION_ERRORS:
+                raise _unreachable(host) from None
+
+    def _give_back(self, batch: Collection[str]) -> list[tuple[Host, GatewayPlan]]:
+        """Has every gateway send these hosts requests, and returns the installed ones.
+
+        Raises HostFailed for the first that does not answer, after it has told the others.
+        """
+        found, errors = [], []
+        for host, plan in self._concerned(batch):
+            try:
+                if self._installed(host):
+                    self._set(host, servers_on(plan, batch), "ready")
+                    found.append((host, plan))
+            except HostFailed as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
+        return found
 
     def _wait_until_idle(self, batch: Collection[str], found: Collection[tuple[Host, GatewayPlan]]) -> None:
         """Waits for as long as the services of these hosts may take to drain; what is left then, they end or cut."""
@@ -132,6 +162,13 @@ class GatewayDrains:
                 for name in batch:
                     report(Progress(name, STEP, text=f"waiting for {left} requests in flight"))
                 gevent.sleep(POLL_SECONDS)
+
+
+def _unreachable(host: Host) -> HostFailed:
+    return HostFailed(
+        f"{host.name}: the gateway cannot be reached",
+        "check that it is running, or leave it out with --limit and pass --allow-outage",
+    )
 
 
 def _away(states: Mapping[str, ServerState], names: Collection[str]) -> list[str]:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
+import gevent
 import pytest
 
 from rigup.errors import HostFailed, InputError
@@ -120,13 +121,70 @@ def test_a_gateway_that_is_away_stops_the_rollout(drains: tuple[GatewayDrains, G
         found.begin(["a"])
 
 
+@pytest.mark.parametrize("error", [EOFError(), OSError("broken pipe"), gevent.Timeout(60)], ids=repr)
+def test_a_gateway_that_is_lost_keeps_no_host_drained_at_another(
+    drains: tuple[GatewayDrains, Gateway], monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    found, gateway = drains
+    inventory, settings = found.context.state.inventory, found.context.settings
+    inventory.insert(0, SimpleNamespace(name="lost", connected=True, installed=True))
+    settings["lost"] = settings["gw"]
+    seen: list[str] = []
+
+    def tell(host: Any, *commands: str) -> tuple[str, ...]:
+        if host.name != "lost":
+            return tuple(map(gateway.answer, commands))
+        seen.extend(commands)
+        if len(seen) > 2:
+            raise error
+        return (HEAD,) if commands[0] == "show stat" else ("",)
+
+    monkeypatch.setattr(gateway_drains, "tell", tell)
+    monkeypatch.setattr(gateway_drains.remote, "reconnect", lambda host: False)
+    for act in (found.begin, found.end):
+        gateway.statuses["model-m/a.s"] = "DRAIN"
+        with pytest.raises(HostFailed, match="lost: the gateway cannot be reached"):
+            act(["a"])
+        assert gateway.told[-1] == "model-m/a.s ready"
+
+
+def test_a_lost_connection_is_made_again(
+    drains: tuple[GatewayDrains, Gateway], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, gateway = drains
+    lost = [True]
+    monkeypatch.setattr(gateway_drains.remote, "reconnect", lambda host: bool(lost.pop()))
+
+    def tell(host: Any, *commands: str) -> tuple[str, ...]:
+        if lost:
+            raise EOFError
+        return tuple(map(gateway.answer, commands))
+
+    monkeypatch.setattr(gateway_drains, "tell", tell)
+    found.begin(["a"])
+    assert "model-m/a.s drain" in gateway.told
+
+
+def test_a_server_that_is_not_there_hides_no_other_problem(
+    drains: tuple[GatewayDrains, Gateway], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, _ = drains
+    answers = {"show stat": HEAD, "set server model-m/c.s state drain": "No such server."}
+    monkeypatch.setattr(
+        gateway_drains, "tell", lambda host, *commands: tuple(answers.get(one, "Permission denied") for one in commands)
+    )
+    with pytest.raises(HostFailed, match=r"gw: the gateway cannot drain .*: Permission denied"):
+        found.begin(["c"])
+
+
 def test_a_host_that_does_not_come_back_is_named(
     drains: tuple[GatewayDrains, Gateway], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found, gateway = drains
     monkeypatch.setattr(gateway_drains, "BACK_SECONDS", 0.0)
-    monkeypatch.setattr(found, "_give_back", lambda *_: None)
-    gateway.statuses["model-m/a.s"] = "DOWN"
+    monkeypatch.setattr(
+        gateway, "answer", lambda command: f"{HEAD}model-m,a.s,0,DOWN,1" if command == "show stat" else ""
+    )
     with pytest.raises(HostFailed, match=r"gw: the gateway finds model-m/a\.s not healthy"):
         found.end(["a"])
     found.context.results["a"].state = "failed"

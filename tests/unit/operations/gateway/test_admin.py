@@ -41,7 +41,9 @@ def test_what_the_running_process_lacks(answers: tuple[str, ...], digest: str, o
     assert is_current(answers, "0123456789abcdef", MAPS) == (bool(digest) and not outdated)
 
 
-@pytest.mark.parametrize(("state", "names"), [(0, ()), (8, ("model-m/a.s",)), (1, ("model-m/a.s",)), (32, ()), ("x", ())])
+@pytest.mark.parametrize(
+    ("state", "names"), [(0, ()), (8, ("model-m/a.s",)), (1, ("model-m/a.s",)), (32, ()), ("x", ())]
+)
 def test_a_backend_that_was_taken_out(state: object, names: tuple[str, ...]) -> None:
     answers = (INFO, STATE.format(state), CLIENTS, MODELS)
     assert left_out(answers) == names

@@ -19,7 +19,7 @@ from rigup.gateway.paths import UNIT_FILE
 from rigup.gateway.servers import UP, ServerState, in_flight, left_without, read_states, servers_on
 from rigup.host import Host
 from rigup.operations.gateway.admin import tell
-from rigup.operations.primitives import remote
+from rigup.operations.primitives import jobs, remote
 from rigup.operations.primitives.progress import Progress, report
 from rigup.project.inventory import HostEntry
 from rigup.run.context import RunContext
@@ -159,6 +159,8 @@ class GatewayDrains:
         for host, plan in found:
             names = servers_on(plan, batch)
             while (left := in_flight(self._states(host), names)) and time.monotonic() < deadline:
+                if jobs.cancelled():
+                    raise jobs.Cancelled(f"{host.name}: cancelled while requests were in flight")
                 for name in batch:
                     report(Progress(name, STEP, text=f"waiting for {left} requests in flight"))
                 gevent.sleep(POLL_SECONDS)

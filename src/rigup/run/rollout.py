@@ -92,7 +92,7 @@ class RolloutBatches:
             self.drains.begin(names)
         except RigupError as error:
             for name in names:
-                results[name].fail("refused", error)
+                results[name].fail("cancelled" if isinstance(error, jobs.Cancelled) else "refused", error)
             return
         try:
             self.run.execute(names)

@@ -106,6 +106,17 @@ def test_what_is_cut_off_is_given_back(drains: tuple[GatewayDrains, Gateway], mo
     assert gateway.told[-1] == "model-m/a.s ready"
 
 
+def test_ctrl_c_ends_the_wait_before_anything_is_changed(
+    drains: tuple[GatewayDrains, Gateway], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, gateway = drains
+    gateway.in_flight = [7]
+    monkeypatch.setattr(gateway_drains.jobs, "cancelled", lambda: True)
+    with pytest.raises(gateway_drains.jobs.Cancelled):
+        found.begin(["a"])
+    assert gateway.told[-1] == "model-m/a.s ready"
+
+
 def test_a_gateway_that_is_not_installed_drains_nothing(drains: tuple[GatewayDrains, Gateway]) -> None:
     found, gateway = drains
     found.context.state.inventory[3].installed = False

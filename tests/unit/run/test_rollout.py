@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -147,6 +148,14 @@ def test_hosts_are_taken_out_of_their_gateways_which_come_first() -> None:
         **{"c": "refused", "d": "refused"},
     }
     assert rolling.failed == ["b", "c", "d"]
+
+
+def test_hosts_whose_drain_was_cancelled_are_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Hosts({"a": DIFFERS})  # type: ignore[arg-type]
+    drains: Any = Drains(run, "a")
+    monkeypatch.setattr(drains, "begin", Mock(side_effect=jobs.Cancelled("a: cancelled")))
+    rolled(RolloutBatches(run, InMemory(run.results), 1, 0, drains))  # type: ignore[arg-type]
+    assert (run.results["a"].state, run.executed) == ("cancelled", [])
 
 
 HOSTS = st.dictionaries(

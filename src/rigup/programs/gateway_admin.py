@@ -13,24 +13,34 @@ import hashlib
 import json
 import socket
 import sys
+import time
 
-ANSWER_SECONDS = 10.0
+TOTAL_SECONDS = 20.0
 MOST_BYTES = 16 * 2**20
 
 
-def answer(path: str, command: str) -> str:
-    """What HAProxy answers to one command. Raises OSError."""
+def answer(path: str, command: str, deadline: float) -> str:
+    """What HAProxy answers to one command. Raises OSError, also where it is not whole by the deadline."""
     with socket.socket(socket.AF_UNIX) as link:
-        link.settimeout(ANSWER_SECONDS)
+        link.settimeout(seconds_left(deadline))
         link.connect(path)
         # a payload ends with an empty line
         link.sendall(f"{command}\n\n".encode() if "\n" in command else f"{command}\n".encode())
         found = bytearray()
         while part := link.recv(65536):
+            link.settimeout(seconds_left(deadline))
             found += part
             if len(found) > MOST_BYTES:
                 raise OSError(f"more than {MOST_BYTES} bytes")
     return found.decode(errors="replace").strip()
+
+
+def seconds_left(deadline: float) -> float:
+    """Raises TimeoutError if it is over."""
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("timed out")
+    return left
 
 
 def shown(command: str, said: str) -> str:
@@ -43,8 +53,9 @@ def shown(command: str, said: str) -> str:
 
 def main(path: str) -> int:
     """Reads the commands, prints the answers."""
+    deadline = time.monotonic() + TOTAL_SECONDS
     try:
-        print(json.dumps([shown(command, answer(path, command)) for command in json.load(sys.stdin)]))
+        print(json.dumps([shown(command, answer(path, command, deadline)) for command in json.load(sys.stdin)]))
     except OSError as error:
         print(f"{path}: {error}", file=sys.stderr)
         return 1

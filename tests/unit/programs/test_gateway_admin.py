@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import socket
 import subprocess
@@ -12,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from rigup.programs import program_file
+from rigup.programs import gateway_admin, program_file
 
 PROGRAM = program_file("gateway_admin.py")
 
@@ -47,6 +49,29 @@ def test_each_command_has_its_answer_and_a_payload_its_end(tmp_path: Path, heard
     done = told(tmp_path, ["show info", "add map @1 /m <<\na b"])
     assert json.loads(done.stdout) == ["heard show info", "heard add map @1 /m <<"]
     assert heard == ["show info\n", "add map @1 /m <<\na b\n\n"]
+
+
+def test_an_answer_that_drips_ends_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway_admin, "TOTAL_SECONDS", 0.3)
+    monkeypatch.setattr(sys, "stdin", io.StringIO('["show info"]'))
+    path, over = str(tmp_path / "admin.sock"), threading.Event()
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(path)
+        server.listen()
+
+        def drip() -> None:
+            link, _ = server.accept()
+            with link, contextlib.suppress(OSError):
+                while not over.wait(0.02):
+                    link.sendall(b"x")
+
+        thread = threading.Thread(target=drip, daemon=True)
+        thread.start()
+        try:
+            assert gateway_admin.main(path) == 1
+        finally:
+            over.set()
+            thread.join()
 
 
 def test_no_gateway_is_one_line_of_text(tmp_path: Path) -> None:

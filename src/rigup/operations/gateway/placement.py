@@ -49,7 +49,13 @@ STOP_SECONDS = 180
 LOG = f"on the host: journalctl -u {UNIT}"
 _PACKAGE_UNIT = "haproxy.service"
 _KEEP = 'rm -rf -- "$2"; [ ! -d "$1" ] || cp -a -- "$1" "$2"'
+_REMOVE = 'systemctl --quiet disable --now "$1" 2>/dev/null || true; shift; rm -rf -- "$@"; systemctl daemon-reload'
 _RESTORE = 'rm -rf -- "$1"; [ ! -d "$2" ] || mv -T -- "$2" "$1"'
+# What an apply that was killed may leave, too, with keys beside it.
+_TRACES = (
+    UNIT_FILE,
+    *(f"{folder}/{CONFIGURATION_FILE.rpartition('/')[2]}" for folder in (FOLDER, CANDIDATE, PREVIOUS)),
+)
 _NAMES = tuple(path.rpartition("/")[2] for path in EVERY_FILE)
 
 
@@ -211,12 +217,13 @@ def _go_back(host: Host, unit: str) -> None:
 @operation()
 def no_gateway() -> Generator[FunctionCommand, None, None]:
     """Ensures that no gateway of rigup's runs. The package stays."""
-    if not host.get_fact(TextFiles, paths=(UNIT_FILE,)):
+    if not host.get_fact(TextFiles, paths=_TRACES):
         host.noop("this host is not a gateway")
         return
     yield step(_remove)
 
 
 def _remove(host: Host) -> None:
-    stop = 'systemctl --quiet disable --now "$1" 2>/dev/null || true; rm -rf -- "$2" "$3" "$4"; systemctl daemon-reload'
-    remote.script(host, stop, UNIT, UNIT_FILE, FOLDER, PREVIOUS, doing="removing the gateway", timeout=STOP_SECONDS)
+    # The unit's file is removed last: while it exists, an interrupted removal is repeated.
+    words = (UNIT, FOLDER, CANDIDATE, PREVIOUS, UNIT_FILE)
+    remote.script(host, _REMOVE, *words, doing="removing the gateway", timeout=STOP_SECONDS)

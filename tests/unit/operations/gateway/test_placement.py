@@ -1,0 +1,50 @@
+"""What is left on a host that no longer is a gateway, and after a removal that was interrupted."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rigup.errors import HostFailed
+from rigup.operations.gateway import placement
+from tests.unit.local_host import LocalHost
+
+FOLDERS = ("FOLDER", "CANDIDATE", "PREVIOUS")
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with all that a gateway can leave; systemctl does nothing."""
+    for name in FOLDERS:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "backend-keys.map").touch()
+        monkeypatch.setattr(placement, name, str(tmp_path / name))
+    (tmp_path / "unit").touch()
+    monkeypatch.setattr(placement, "UNIT_FILE", str(tmp_path / "unit"))
+    command(tmp_path, "systemctl", "exit 0", monkeypatch)
+    return tmp_path
+
+
+def command(folder: Path, name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands = folder / "bin"
+    commands.mkdir(exist_ok=True)
+    (commands / name).write_text(f"#!/bin/sh\n{text}\n")
+    (commands / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{commands}:{os.environ['PATH']}")
+
+
+def test_no_key_remains(installed: Path) -> None:
+    host: Any = LocalHost()
+    placement._remove(host)
+    assert [path.name for path in installed.iterdir()] == ["bin"]
+
+
+def test_a_removal_that_was_interrupted_is_repeated(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command(installed, "rm", '/bin/rm -rf -- "$3"; exit 1', monkeypatch)
+    host: Any = LocalHost()
+    with pytest.raises(HostFailed, match="removing the gateway"):
+        placement._remove(host)
+    assert (installed / "unit").exists()

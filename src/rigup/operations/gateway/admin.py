@@ -97,7 +97,7 @@ def replace_map(host: Host, path: str, text: str) -> None:
     version = prepared.rpartition(":")[2].strip()
     if not version.isdigit():
         raise HostFailed(f"{host.name}: the gateway cannot replace {path}: {prepared[:200]}")
-    added = tell(host, f"add map @{version} {path} <<\n{text.rstrip()}") if text.strip() else ("",)
-    committed = tell(host, f"commit map @{version} {path}")
-    if problem := "".join((*added, *committed)):
-        raise HostFailed(f"{host.name}: the gateway cannot replace {path}: {problem[:200]}")
+    entries = [f"add map @{version} {path} <<\n{text.rstrip()}"] if text.strip() else []
+    for command in (*entries, f"commit map @{version} {path}"):
+        if problem := "".join(tell(host, command)):
+            raise HostFailed(f"{host.name}: the gateway cannot replace {path}: {problem[:200]}")

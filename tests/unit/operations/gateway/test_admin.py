@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+from rigup.errors import HostFailed
+from rigup.operations.gateway import admin
 from rigup.operations.gateway.admin import is_current, left_out, map_digest, outdated_maps, read_answers, running_digest
 
 INFO = "Name: HAProxy\nVersion: 2.6.12\ndescription: 0123456789abcdef\n"
@@ -48,3 +53,17 @@ def test_a_backend_that_was_taken_out(state: object, names: tuple[str, ...]) -> 
     answers = (INFO, STATE.format(state), CLIENTS, MODELS)
     assert left_out(answers) == names
     assert is_current(answers, "0123456789abcdef", MAPS) == (not names)
+
+
+def test_a_map_that_is_not_whole_is_not_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+
+    def tell(host: object, command: str) -> tuple[str, ...]:
+        told.append(command)
+        return ({"prepare": "New version created: 7", "add": "Out of memory error."}.get(command.split()[0], ""),)
+
+    monkeypatch.setattr(admin, "tell", tell)
+    host: Any = SimpleNamespace(name="gw")
+    with pytest.raises(HostFailed, match=r"gw: the gateway cannot replace /m: Out of memory error\."):
+        admin.replace_map(host, "/m", "a b\n")
+    assert told == ["prepare map /m", "add map @7 /m <<\na b"]

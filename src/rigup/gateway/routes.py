@@ -14,7 +14,8 @@ from rigup.systemd.api_key import is_loopback, wants_key
 
 # What HAProxy's configuration, a map file and JSON can all hold as it is.
 _MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}")
-_EVERY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104  compared only
+# Engines may take IPv6 only at "::", as uvicorn does.
+_EVERY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  compared only
 
 
 def plan_gateway(
@@ -89,7 +90,7 @@ def _backend(gateway: Gateway, where: str, host: str, plan: Plan, addresses: Map
     if service.listen not in _EVERY_ADDRESS:
         address = service.listen
     else:
-        address = "127.0.0.1" if plan.host == host else addresses[plan.host]
+        address = _EVERY_ADDRESS[service.listen] if plan.host == host else addresses[plan.host]
     quant = f", {plan.checkpoint.quant}" if plan.checkpoint else ""
     group, name = _names(plan)
     return Backend(

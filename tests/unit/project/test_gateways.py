@@ -16,7 +16,7 @@ from rigup.gateway.haproxy import backend_name, configuration, server_name
 from rigup.project.gateways import plan_gateways
 from rigup.project.inventory import load_project
 from rigup.project.planning import plan_project
-from tests.gateways import BACKENDS, FLEETS, settings_of, write_fleet
+from tests.gateways import BACKENDS, FLEETS, OPEN, settings_of, write_fleet
 
 WHERE = "group_data/edge.py: gateway"
 OWN_KEY = "make one: openssl rand -hex 32"
@@ -60,6 +60,14 @@ def test_an_engine_on_the_gateways_own_host_is_reached_on_loopback(tmp_path: Pat
     (route,) = settings_of(write_fleet(tmp_path, FLEETS["one_box"])).plan.routes
     assert [(one.address, one.wants_key) for one in route.backends] == [("127.0.0.1", False)]
     assert route.key_file is None
+
+
+@pytest.mark.parametrize(("listen", "address"), [("0.0.0.0", "127.0.0.1"), ("::", "::1")])
+def test_an_engine_on_every_address_of_the_gateways_own_host(tmp_path: Path, listen: str, address: str) -> None:
+    box = FLEETS["one_box"]["box"]
+    chat = {**box["services"]["chat"], **OPEN, "listen": listen}
+    (route,) = settings_of(write_fleet(tmp_path, {"box": {**box, "services": {"chat": chat}}})).plan.routes
+    assert [one.address for one in route.backends] == [address]
 
 
 def test_a_run_on_the_gateway_alone_offers_what_the_whole_inventory_serves(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ Python 3.10 standard library only.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -102,14 +103,21 @@ def main(words: list[str]) -> None:
     """Runs the usage's first or second line."""
     unit, *rest = words
     if not rest:
-        run_nft(opening(unit))
+        if (why := run_nft(opening(unit))) and Path(NFT).exists():
+            print(f"drain: the port may still be closed, see nft list table {table(unit)}: {why}", flush=True)
         return
     port, seconds = int(rest[0]), float(rest[1])
+    try:
+        # during the wait the number could become another process's
+        engine = os.pidfd_open(int(os.environ["MAINPID"]))
+    except (KeyError, ProcessLookupError):
+        return  # systemd stops a unit, too, whose engine has ended
     if why := run_nft(closing(unit, port)):
         print(f"drain: new requests are still answered: {why}", flush=True)
     if left := wait(port, seconds):
         print(f"drain: connections cut after {seconds:.0f} s: {left}", flush=True)
-        os.kill(int(os.environ["MAINPID"]), signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(engine, signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -86,6 +86,41 @@ def test_after_its_time_the_engine_is_killed(engine: Engine, capsys: pytest.Capt
     assert "drain: connections cut after 0 s: 1" in capsys.readouterr().out
 
 
+def test_nothing_is_waited_for_after_the_engine(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drain, "wait", lambda *_: pytest.fail("it waits"))
+    engine.process.kill()
+    engine.process.wait()
+    drain.main([UNIT, str(engine.port), "60"])
+    monkeypatch.delenv("MAINPID")
+    drain.main([UNIT, str(engine.port), "60"])
+
+
+def test_another_process_with_the_engines_number_is_not_killed(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def wait(*_: object) -> int:
+        engine.process.kill()
+        engine.process.wait()
+        monkeypatch.setattr(os, "kill", lambda *_: pytest.fail("a number was killed"))
+        return 1
+
+    monkeypatch.setattr(drain, "wait", wait)
+    drain.main([UNIT, str(engine.port), "60"])
+
+
+def test_a_port_that_stays_closed_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nft = tmp_path / "nft"
+    nft.write_text("#!/bin/sh\necho 'Could not process rule' >&2; exit 1\n")
+    nft.chmod(0o755)
+    monkeypatch.setattr(drain, "NFT", str(nft))
+    drain.main([UNIT])
+    told = "the port may still be closed, see nft list table inet drain_rigup_my_chat: Could not process rule"
+    assert told in capsys.readouterr().out
+    nft.unlink()
+    drain.main([UNIT])
+    assert capsys.readouterr().out == ""
+
+
 def test_other_ports_do_not_count(engine: Engine) -> None:
     assert drain.connections(engine.port) == 1
     assert drain.connections(engine.client.getsockname()[1]) == 1  # the client's own end is that port's
@@ -106,6 +141,7 @@ def test_the_port_is_closed_before_the_wait_and_opened_at_the_end(
     nft.chmod(0o755)
     monkeypatch.setattr(drain, "NFT", str(nft))
     monkeypatch.setattr(drain, "connections", lambda port: 0)
+    monkeypatch.setenv("MAINPID", str(os.getpid()))
     drain.main([UNIT, "8000", "5"])
     assert (tmp_path / "read").read_text() == CLOSING
     drain.main([UNIT])

@@ -221,8 +221,9 @@ def _backend(gateway: Gateway, route: Route) -> list[str]:
     return [
         *_retries(gateway, alone),
         f"http-request disable-l7-retry if {{ be_conn gt {copies} }}",
-        # the key of the client goes no further
+        # keys of the client go no further; Anthropic's clients may send both
         "http-request del-header authorization",
+        "http-request del-header x-api-key",
         *((key,) if route.key_file else ()),
         f"option httpchk GET {route.backends[0].health_path}",
         "http-check expect status 200",

@@ -164,9 +164,11 @@ def test_a_request_goes_where_its_model_is_with_the_engines_key(site: tuple[int,
     port, engines, _ = site
     for engine in engines:
         engine.heard.clear()
-    assert ask(port, {"messages": ["x" * 900_000], "model": "small"})[:2] == (200, {"bytes": 900_036})
+    keys = {"x-api-key": KEY}
+    assert ask(port, {"messages": ["x" * 900_000], "model": "small"}, **keys)[:2] == (200, {"bytes": 900_036})
     assert [len(engine.heard) for engine in engines] == [0, 0, 1]
     assert engines[2].heard[0]["authorization"] == f"Bearer {ENGINES_KEY}"
+    assert KEY not in str(engines[2].heard)
 
 
 def test_requests_spread_over_the_engines_of_a_model(site: tuple[int, list[Engine], Path]) -> None:

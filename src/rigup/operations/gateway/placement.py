@@ -119,8 +119,11 @@ def _place(host: Host, files: GatewayFiles, urls: tuple[tuple[str, str], ...]) -
         _take_over(host, files, restart=earlier.strip() != files.unit.strip())
         _ask(host, urls)
     except HostFailed as error:
-        _go_back(host, earlier)
-        what = "the earlier gateway is back" if earlier else "it is stopped"
+        try:
+            _go_back(host, earlier)
+            what = "the earlier gateway is back" if earlier else "it is stopped"
+        except HostFailed as second:
+            what = f"putting the earlier gateway back also failed: {second.message}"
         raise HostFailed(f"{error.message}; {what}", error.hint) from None
     remote.check_output(host, "rm", "-rf", PREVIOUS)
 

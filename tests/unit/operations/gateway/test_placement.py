@@ -1,14 +1,16 @@
-"""What is left on a host that no longer is a gateway, and after a removal that was interrupted."""
+"""What is left on a host that no longer is a gateway, and what a change that failed twice says."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from rigup.errors import HostFailed
+from rigup.gateway.files import GatewayFiles
 from rigup.operations.gateway import placement
 from tests.unit.local_host import LocalHost
 
@@ -48,3 +50,19 @@ def test_a_removal_that_was_interrupted_is_repeated(installed: Path, monkeypatch
     with pytest.raises(HostFailed, match="removing the gateway"):
         placement._remove(host)
     assert (installed / "unit").exists()
+
+
+def test_a_change_and_a_way_back_that_fail_are_both_told(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command(installed, "systemctl", "echo no such unit >&2; exit 1", monkeypatch)
+    (installed / "unit").write_text("[Service]\n")
+    for step in ("_check", "_write"):
+        monkeypatch.setattr(placement, step, Mock())
+    monkeypatch.setattr(placement, "_take_over", Mock(side_effect=HostFailed("gw: does not start", "see the journal")))
+    monkeypatch.setattr("rigup.operations.primitives.remote.write_file", Mock())
+    host: Any = LocalHost()
+    with pytest.raises(HostFailed) as caught:
+        placement._place(host, GatewayFiles("", "", "", {}), ())
+    told = "gw: does not start; putting the earlier gateway back also failed: "
+    assert caught.value.message.startswith(told)
+    assert caught.value.message.endswith("no such unit")
+    assert caught.value.hint == "see the journal"

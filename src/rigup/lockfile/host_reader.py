@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from rigup.checkpoints.byte_source import ByteSource
 from rigup.checkpoints.repository import Repository, files_of, local_name
-from rigup.errors import HostFailed
+from rigup.errors import HostFailed, InputError
 from rigup.lock import LockedFile
 from rigup.project.inventory import HostEntry
 from rigup.units import bytes_text
@@ -49,23 +49,30 @@ class HostReader:
         folder = (folder or "/") if is_file else location
         names = files_of(location, host_files.file_names(host, folder)) if is_file else None
         if names is not None and name not in names:
-            host_files.file_sizes(host, [location])  # says why
+            host_files.file_sizes(host, [location])  # says why it is none
+            raise InputError(
+                f"{entry.name}: {location}: a lock cannot hold this name", "rename it: letters, digits and _ + . -"
+            )
         found = names or host_files.file_names(host, folder)
         paths = {f"{folder.rstrip('/')}/{each}": each for each in found}
         sizes = {paths[path]: size for path, size in host_files.file_sizes(host, list(paths)).items()} if paths else {}
 
-        def part(file: str) -> Callable[[int, int], bytes]:
-            return lambda start, count: host_files.read_part(host, f"{folder.rstrip('/')}/{file}", start, count)
-
         where = f"{entry.name}: {location}"
+
+        def source(file: str) -> ByteSource:
+            path = f"{folder.rstrip('/')}/{file}"
+            return ByteSource(
+                f"{where}: {file}", sizes[file], HINT, lambda *part: host_files.read_part(host, path, *part)
+            )
+
         return Repository(
             local_name(location),
             where,
             f"{entry.name}:{location}",
             None,
             sizes,
-            lambda file: part(file)(0, sizes[file]),
-            lambda file: ByteSource(f"{where}: {file}", sizes[file], HINT, part(file)),
+            lambda file: source(file).read(0, sizes[file]),
+            source,
             location,
         )
 

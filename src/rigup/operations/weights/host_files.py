@@ -18,8 +18,10 @@ from pyinfra.api import FunctionCommand, operation
 
 from rigup import layout
 from rigup.errors import HostFailed, InputError, RigupError
+from rigup.facts.bounds import count
 from rigup.facts.verified_files import VerifiedFiles
 from rigup.host import Host
+from rigup.lock import LARGEST_FILE
 from rigup.operations.primitives import jobs, remote
 from rigup.operations.primitives.steps import step
 from rigup.operations.weights.checkpoint import QUIET_SECONDS, checkpoint_key
@@ -42,13 +44,14 @@ CLOSED = (
     "/var/lib/rigup",
 )
 MOST_FILES = 10_000
-FILE_NAME = re.compile(r"[A-Za-z0-9_+@=][A-Za-z0-9_+@=.-]{0,200}")
+# What a lock holds (rigup.lock.LockedFile); other files of a folder are passed over.
+FILE_NAME = re.compile(r"[A-Za-z0-9_+][A-Za-z0-9_+.-]{0,200}")
 # A slow disk hashes this many bytes per second; hashing that takes longer is taken to hang.
 LEAST_HASHED_PER_SECOND = 30_000_000
 
 _LIST = """
 [ -d "$1" ] || { echo none; exit 0; }
-cd -- "$1"; find -L . -maxdepth 1 -type f -printf 'file %f\\n' | head -n 10001
+cd -- "$1" && find -L . -maxdepth 1 -type f -printf 'file %f\\n' | head -n 10001
 """
 _STATE = """
 for file; do
@@ -65,7 +68,7 @@ def file_names(host: Host, folder: str) -> tuple[str, ...]:
         raise InputError(f"{host.name}: {folder}: does not exist", "copy the checkpoint there, or correct the path")
     if len(lines) > MOST_FILES:
         raise InputError(f"{host.name}: {folder}: more than {MOST_FILES:,} files", "name the folder of one checkpoint")
-    names = (line.removeprefix("file ") for line in lines)
+    names = (line.removeprefix("file ") for line in lines if line.startswith("file "))
     return tuple(sorted(name for name in names if FILE_NAME.fullmatch(name)))
 
 
@@ -85,9 +88,12 @@ def _size(name: str, path: str, kind: str, size: str = "", real: str = "") -> in
         raise InputError(
             f"{name}: {path}: lies at {real}, which is not a place for weights", f"move it out of {', '.join(CLOSED)}"
         )
-    if kind not in ("regular file", "regular empty file") or not size.isdigit():
+    if kind not in ("regular file", "regular empty file"):
         raise InputError(f"{name}: {path}: not a regular file", "name a .gguf file, or a folder with config.json")
-    return int(size)
+    try:
+        return count(size, LARGEST_FILE)
+    except ValueError as error:
+        raise HostFailed(f"{name}: {path}: its size {error}") from None
 
 
 def read_part(host: Host, path: str, start: int, count: int) -> bytes:

@@ -1,0 +1,65 @@
+"""Checkpoints that lie on hosts, as `rigup lock` reads them: this machine stands for the host."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from rigup.checkpoints.repository import Repository
+from rigup.errors import HostFailed, InputError
+from rigup.lockfile.host_reader import HostReader
+from rigup.operations.weights import host_files
+from rigup.sources.ranges import LARGEST_PART
+from tests.lab.test_files_on_host import tiny
+from tests.unit.local_host import LocalHost
+
+BOX = cast(Any, SimpleNamespace(name="box"))
+
+
+class SaysHost(LocalHost):
+    """A host that answers every command with the same output."""
+
+    def __init__(self, output: str) -> None:
+        super().__init__()
+        self.output = output
+
+    def run_shell_command(self, *_: Any, **__: Any) -> tuple[bool, Any]:
+        return True, SimpleNamespace(stdout=self.output, stderr="")
+
+
+def repository(location: str) -> Repository:
+    reader = HostReader(None, lambda _: None)
+    reader._hosts["box"] = cast(Any, LocalHost())
+    return reader.repository(BOX, location)
+
+
+def test_a_large_index_comes_in_parts(tmp_path: Path) -> None:
+    """A host's output is bounded, and an index may have more bytes than that."""
+    content = bytes(range(256)) * (LARGEST_PART // 256) + b"end"
+    (tmp_path / "model.safetensors.index.json").write_bytes(content)
+    found = repository(str(tmp_path))
+    assert found.small("model.safetensors.index.json", 2**26) == content
+
+
+def test_a_name_that_a_lock_cannot_hold(tmp_path: Path) -> None:
+    for name in ("a@b.json", "a=b.json", "config.json"):
+        (tmp_path / name).write_text("{}")
+    assert list(repository(str(tmp_path)).files) == ["config.json"]
+    tiny(tmp_path / "x@1.gguf")
+    with pytest.raises(InputError, match=r"box: .*/x@1.gguf: a lock cannot hold this name") as raised:
+        repository(f"{tmp_path}/x@1.gguf")
+    assert raised.value.hint == "rename it: letters, digits and _ + . -"
+
+
+@pytest.mark.parametrize("size", ["\u00b2", "\u0663", "9" * 5000, "-1", "1e9", "", str(2**44 + 1)])
+def test_a_host_that_lies_about_a_size_fails_alone(size: str) -> None:
+    host = cast(Any, SaysHost(f"regular file|{size}|/models/x.gguf\n"))
+    with pytest.raises(HostFailed, match=r"^box: /models/x.gguf: its size "):
+        host_files.file_sizes(host, ["/models/x.gguf"])
+
+
+def test_a_listing_has_no_other_lines() -> None:
+    assert host_files.file_names(cast(Any, SaysHost("file a\nb\nfile c\n")), "/models") == ("a", "c")

@@ -66,11 +66,17 @@ class Catalogue:
 
     @cached_property
     def checkpoints_by_model(self) -> dict[str, tuple[CheckpointEntry, ...]]:
-        """The checkpoints of each model, in the catalogue's order."""
+        """The checkpoints of each model, in the catalogue's order.
+
+        Files that lie on one host are not on every host: they count only for a model that has no other checkpoint.
+        """
         found: dict[str, list[CheckpointEntry]] = {}
         for checkpoint in self.checkpoints:
             found.setdefault(checkpoint.model, []).append(checkpoint)
-        return {name: tuple(entries) for name, entries in found.items()}
+        return {
+            name: tuple(entry for entry in entries if not entry.location.startswith("/")) or tuple(entries)
+            for name, entries in found.items()
+        }
 
     def with_ability_lists(self, lists: tuple[AbilityList, ...]) -> Catalogue:
         """The same with these lists, read by a fleet, of what engines can serve."""

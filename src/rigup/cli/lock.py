@@ -95,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
         return _show_check(locking.stale(project, catalogue, whole), args.json)
     upgrade = Upgrade.read(args.upgrade) if args.upgrade else None
     with HostReader(hosts.sudo_password(args) if reads_hosts else None, _log) as reader:
-        resolver = Resolver(project, catalogue, _log, reader=reader)
+        resolver = Resolver(project, catalogue, _log, reader=reader if reads_hosts else None)
         resolver.catalogue = with_named_models(project, catalogue, resolver)
         resolved = locking.resolve_lock(project, resolver, upgrade, args.prune, whole)
         written = locking.write(resolved)

@@ -96,10 +96,9 @@ class Resolver:
             self.log(f"reading {location} from {registry.name}")
             return ollama_repository(registry, location)[0], None
         if location:
-            assert self._reader is not None
             name = location.rpartition("/")[2]
             quant = gguf_quants([name])[0] if name.endswith(".gguf") else None
-            return self._reader.repository(host, location), quant
+            return self._reading(location).repository(host, location), quant
         hub = self.hub(host)
         self.log(f"reading {repo} from {hub.name}")
         return hub_repository(hub, repo, "main"), None
@@ -217,7 +216,6 @@ class Resolver:
         """A checkpoint that is not in a repository of the hub: one that lies on a host is hashed there."""
         if entry.location.startswith("ollama:"):
             return self._locked_from_ollama(host, entry)
-        assert self._reader is not None
         repository, _ = self.repository(host, entry.repo, entry.location)
         index = repository.small(INDEX, LARGEST_INDEX)
         names: Iterable[str] = repository.files
@@ -225,7 +223,7 @@ class Resolver:
             names = safetensors_files(repository.where, repository.files, index)
         folder = entry.location.rpartition("/")[0] if entry.location.endswith(".gguf") else entry.location
         sizes = [(name, repository.files[name]) for name in sorted(names)]
-        files = self._reader.hashed(host, folder, sizes)
+        files = self._reading(entry.location).hashed(host, folder, sizes)
         content = "".join(f"{file.path} {file.size} {file.sha256}\n" for file in files)
         revision = hashlib.sha256(content.encode()).hexdigest()[:40]
         locked = LockedCheckpoint(
@@ -233,6 +231,12 @@ class Resolver:
         )
         self._compare(entry, locked)
         return locked
+
+    def _reading(self, location: str) -> HostReader:
+        """The reader. It is there if a service names a path: rigup prepares for SSH before it knows the catalogue."""
+        if self._reader is None:
+            raise InputError(f"its files lie on hosts, at {location}", f'name the path: "checkpoint": "{location}"')
+        return self._reader
 
     def _locked_from_ollama(self, host: HostEntry, entry: CheckpointEntry) -> LockedCheckpoint:
         registry = self.ollama(host)
@@ -265,10 +269,11 @@ class Resolver:
     def _compare(self, entry: CheckpointEntry, locked: LockedCheckpoint) -> None:
         """Warns if the size of the weights differs from the catalogue; plans use the size in the lock."""
         found = sum(file.size for file in locked.files if file.path.endswith(WEIGHTS))
+        where = f"at {entry.location}" if entry.location else "on the hub"
         if abs(found - entry.bytes) > entry.bytes * (EXACT_TOLERANCE if entry.bytes_exact else TOLERANCE):
             self.warnings.append(
-                f"{entry.label}: {bytes_text(found)} of weights on the hub, {bytes_text(entry.bytes)} in the "
-                "catalogue; plans use the size on the hub"
+                f"{entry.label}: {bytes_text(found)} of weights {where}, {bytes_text(entry.bytes)} in the "
+                f"catalogue; plans use the size {where}"
             )
 
     def _entry(self, name: Name) -> CheckpointEntry:

@@ -1,4 +1,4 @@
-"""Checkpoints that lie on hosts, as `rigup lock` reads them: this machine stands for the host."""
+"""Checkpoints that lie on hosts, as `rigup lock` reads and chooses them: this machine stands for the host."""
 
 from __future__ import annotations
 
@@ -8,13 +8,18 @@ from typing import Any, cast
 
 import pytest
 
+from rigup.catalogue.catalogue import load_catalogue
 from rigup.checkpoints.repository import Repository
+from rigup.cli import main
 from rigup.errors import HostFailed, InputError
 from rigup.lockfile.host_reader import HostReader
+from rigup.lockfile.text import lock_text
 from rigup.operations.weights import host_files
 from rigup.sources.ranges import LARGEST_PART
+from tests.command_line import CommandLine
 from tests.lab.test_files_on_host import tiny
 from tests.unit.local_host import LocalHost
+from tests.unit.lockfile.test_lock_at_the_stand_in import WITH_PACKAGES
 
 BOX = cast(Any, SimpleNamespace(name="box"))
 
@@ -63,3 +68,29 @@ def test_a_host_that_lies_about_a_size_fails_alone(size: str) -> None:
 
 def test_a_listing_has_no_other_lines() -> None:
     assert host_files.file_names(cast(Any, SaysHost("file a\nb\nfile c\n")), "/models") == ("a", "c")
+
+
+def test_files_of_one_host_are_not_offered_where_a_service_names_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another host does not have them, so a path counts where a service names it, or where a model has nothing else."""
+    line = CommandLine(tmp_path)
+    line.describe(
+        ["a.example"], 'rig = {"gpus": "RTX 3090"}\nservices = {"chat": {"model": "Mine", "context": 2048}}\n'
+    )
+    line.write("rigup.lock", lock_text(WITH_PACKAGES))
+    tiny(tmp_path / "x-Q8_0.gguf")
+    monkeypatch.chdir(line.fleet)
+    assert main.main(["model", "add", f"{tmp_path}/x-Q8_0.gguf", "--model", "Mine"]) == 0
+    (own,) = load_catalogue(line.fleet).checkpoints_by_model["Mine"]
+    assert own.location == f"{tmp_path}/x-Q8_0.gguf"
+    refused = line.run("lock")
+    assert (refused.code, refused.err.splitlines()[-2:]) == (
+        2,
+        [
+            f"rigup: group_data/boxes.py: services.chat: its files lie on hosts, at {own.location}",
+            f'hint: name the path: "checkpoint": "{own.location}"',
+        ],
+    )
+    assert main.main(["model", "add", f"{tmp_path}/x-Q8_0.gguf", "--model", "Mine", "--repo", "me/mine"]) == 0
+    assert [entry.repo for entry in load_catalogue(line.fleet).checkpoints_by_model["Mine"]] == ["me/mine"]

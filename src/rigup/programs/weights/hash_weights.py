@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 if __package__:
     from rigup.programs.unit_status import notify_status
@@ -44,26 +45,29 @@ class Hashing:
             if self.receipt.covers(file):
                 self.count(file.size)
                 continue
-            self.check(file)
-            self.receipt.add(file)
+            self.receipt.entries[file.path] = self.checked(file)
             self.receipt.write(self.job)
 
-    def check(self, file: File) -> None:
-        """Raises FetchError where a file is not as locked."""
+    def checked(self, file: File) -> dict[str, Any]:
+        """A file's entry in the receipt, from before it was hashed. Raises FetchError where it is not as locked."""
         path, shown = self.job.folder / file.path, f"{self.job.place or self.job.folder}/{file.path}"
         try:
             size = weights.size_of(path)
-            found = weights.hash_file(path, self.stop, self.count) if size == file.size else None
+            seen = self.receipt.entry(file) if size == file.size else None
+            found = weights.hash_file(path, self.stop, self.count) if seen else None
         except PermissionError:
             raise FetchError(
                 weights.EXIT_DENIED, f"{shown}: services may not read it; on the host: chmod o+r {shown}"
             ) from None
         if size is None:
             raise FetchError(weights.EXIT_FAILED, f"{shown}: does not exist, or is not a regular file")
-        if found is None:
+        if seen is None:
             raise FetchError(weights.EXIT_HASH, f"{shown}: {size:,} bytes, but {file.size:,} are locked")
+        if self.receipt.entry(file) != seen:
+            raise FetchError(weights.EXIT_FAILED, f"{shown}: changed while it was hashed")
         if found != file.sha256:
             raise FetchError(weights.EXIT_HASH, f"{shown}: sha256 is {found}, not the locked {file.sha256}")
+        return seen
 
     def count(self, count: int) -> None:
         """Adds to the displayed progress."""

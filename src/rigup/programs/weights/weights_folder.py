@@ -196,12 +196,12 @@ class Receipt:
 
     def add(self, file: File) -> None:
         """Adds a file that was just verified under its final name."""
-        self.entries[file.path] = self._entry(file)
+        self.entries[file.path] = self.entry(file)
 
     def covers(self, file: File) -> bool:
         """True when the file exists, is the one that the job wants, and has not changed since it was verified."""
         try:
-            return self.entries.get(file.path) == self._entry(file) and size_of(self.files / file.path) == file.size
+            return self.entries.get(file.path) == self.entry(file) and size_of(self.files / file.path) == file.size
         except OSError:
             return False
 
@@ -216,7 +216,8 @@ class Receipt:
         temporary.replace(self.folder / RECEIPT)
         sync_folder(self.folder)
 
-    def _entry(self, file: File) -> dict[str, Any]:
+    def entry(self, file: File) -> dict[str, Any]:
+        """What the receipt says of a file that is as wanted, by its state now."""
         status = (self.files / file.path).stat()
         entry = {"path": file.path, "size": status.st_size, "sha256": file.sha256}
         return {**entry, "mtime_ns": status.st_mtime_ns, "inode": status.st_ino}
@@ -234,8 +235,10 @@ def check(job: FetchJob, deep: bool) -> dict[str, Any]:
         import concurrent.futures
 
         with concurrent.futures.ThreadPoolExecutor(min(HASHERS, os.cpu_count() or 1)) as pool:
-            hashes = pool.map(hash_file, (receipt.files / file.path for file in there))
-            bad = [file.path for file, found in zip(there, hashes, strict=True) if found != file.sha256]
+            sized = [file for file in there if size_of(receipt.files / file.path) == file.size]
+            hashes = pool.map(hash_file, (receipt.files / file.path for file in sized))
+            right = {file.path for file, found in zip(sized, hashes, strict=True) if found == file.sha256}
+            bad = [file.path for file in there if file.path not in right]
     else:
         bad = [file.path for file in there if not receipt.covers(file)]
     return {"complete": not missing and not bad, "missing": missing, "bad": bad}

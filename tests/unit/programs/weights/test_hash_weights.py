@@ -60,6 +60,38 @@ def test_the_receipt_is_held_against_the_files_where_they_lie(tmp_path: Path) ->
     assert check(load_job(job), deep=True) == {"complete": False, "missing": ["config.json"], "bad": ["a.safetensors"]}
 
 
+def test_a_file_that_changes_while_it_is_hashed_gets_no_receipt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job, real = job_in(tmp_path / "own"), weights_folder.hash_file
+
+    def late(path: Path, *rest: Any) -> str:
+        found = real(path, *rest)
+        path.write_bytes(b"b" * path.stat().st_size)  # its owner still writes
+        return found
+
+    monkeypatch.setattr(weights_folder, "hash_file", late)
+    assert hash_weights.main([str(job)]) == weights_folder.EXIT_FAILED
+    assert capsys.readouterr().err == "error: /models/a.safetensors: changed while it was hashed\n"
+    assert not (tmp_path / "own" / weights_folder.RECEIPT).exists()
+
+
+def test_a_file_of_another_size_is_not_hashed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever owns it may have made it endless."""
+    folder = tmp_path / "own"
+    job, hashed, real = job_in(folder, str(folder)), [], weights_folder.hash_file
+
+    def noted(path: Path, *rest: Any) -> str:
+        hashed.append(path.name)
+        return real(path, *rest)
+
+    with (folder / "a.safetensors").open("ab") as file:
+        file.truncate(2**43)
+    monkeypatch.setattr(weights_folder, "hash_file", noted)
+    assert check(load_job(job), deep=True) == {"complete": False, "missing": [], "bad": ["a.safetensors"]}
+    assert hashed == ["config.json"]
+
+
 @pytest.mark.parametrize(
     ("damage", "says"),
     [

@@ -16,6 +16,7 @@ class _CheckpointRecord(HostOutput):
     repo: Line
     quant: Line = ""
     revision: Line | None = None
+    place: Line = ""
 
 
 _Gpu = Annotated[tuple[Annotated[int, Field(ge=0, lt=_MOST_GPUS, strict=True)], Line], Field(strict=False)]

@@ -13,12 +13,13 @@ from rigup.connection.lease import NOBODYS, OURS, myself
 from rigup.errors import Refused
 from rigup.facts.probe import Probe
 from rigup.host import Host, state_of
-from rigup.layout import CONFIGURATION
+from rigup.layout import CONFIGURATION, weights_folder
 from rigup.operations.multinode.releases import GroupMember
 from rigup.operations.primitives import jobs
 from rigup.operations.service.health import Answers, ask_release
 from rigup.operations.service.history import RetainedRelease, differences, group_digest_of, hosts_of, newest, read_kept
 from rigup.operations.service.rollback import check_there, choose, roll_back
+from rigup.operations.weights.host_files import changed_files
 from rigup.plan import Finding
 from rigup.run.audit_log import Recorder
 from rigup.run.multinode.coordinator import check_earlier_release
@@ -101,6 +102,7 @@ class RollbackRun(Run):
         steps = [self._step(host.name, kept[name], to) for name in kept if service in (None, name)]
         for step in steps:
             check_there(host, step.wanted)
+            _check_unchanged(host, step.wanted)
         self.steps[host.name] = tuple(steps)
         self.results[host.name].changes = [Change("service", step.name) for step in steps]
         self.results[host.name].state = "differs"
@@ -166,3 +168,18 @@ class RollbackRun(Run):
 
     def _check(self, release: RetainedRelease) -> Any:
         return partial(ask_release, service=release.service, command=release.manifest.get("command") or ())
+
+
+def _check_unchanged(host: Host, release: RetainedRelease) -> None:
+    """Raises Refused if files that lie on the host have changed since the release was made: rigup has no copy."""
+    for checkpoint in (release.manifest.get(key) or {} for key in ("checkpoint", "draft")):
+        if not (place := checkpoint.get("place")):
+            continue
+        folder = weights_folder(checkpoint["repo"], checkpoint["revision"])
+        if changed := changed_files(host, folder, place):
+            more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+            raise Refused(
+                f"{host.name}: {release.service}: release {release.number} cannot run: not as it was hashed then: "
+                f"{changed[0]}{more}",
+                "put the earlier files, inventory and lock back and run rigup apply, which hashes them again",
+            )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rigup import layout
-from rigup.plan import BoundPlan
+from rigup.plan import BoundPlan, Checkpoint
 from rigup.systemd.quadlet import service_file
 
 GPUS_KEY = "gpus"
@@ -31,14 +31,20 @@ def release_of(plan: BoundPlan, build_name: str) -> ServiceRelease:
     """The release of a plan with the named build; equal plans and builds give equal releases."""
     manifest: dict[str, Any] = {
         "build": build_name,
-        "checkpoint": plan.checkpoint and plan.checkpoint.model_dump(include={"repo", "quant", "revision"}),
+        "checkpoint": plan.checkpoint and _record(plan.checkpoint),
         "command": list(plan.command),
         "environment": plan.environment,
     }
     if plan.draft:
-        manifest["draft"] = plan.draft.model_dump(include={"repo", "quant", "revision"})
+        manifest["draft"] = _record(plan.draft)
     if plan.gpu_uuids:
         manifest[GPUS_KEY] = [[index, uuid] for index, uuid in plan.gpu_uuids.items()]
     if plan.nodes:
         manifest[GROUP_KEY] = {"id": plan.group_digest, "nodes": [node.model_dump(mode="json") for node in plan.nodes]}
     return ServiceRelease(plan.service.name, service_file(plan, f"{layout.BUILDS}/{build_name}"), manifest)
+
+
+def _record(checkpoint: Checkpoint) -> dict[str, Any]:
+    """place: the folder of the host in which its files lie, if rigup did not download them."""
+    found = checkpoint.model_dump(include={"repo", "quant", "revision"})
+    return found | ({"place": checkpoint.host_folder} if checkpoint.host_folder else {})

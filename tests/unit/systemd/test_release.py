@@ -26,3 +26,13 @@ def test_a_model_that_drafts_is_named_and_shown_to_the_container() -> None:
     assert [line for line in text.splitlines() if "/var/lib/rigup/weights/" in line and line.startswith("Volume")] == [
         f"Volume={folder}:{folder}:ro" for folder in folders
     ]
+
+
+def test_a_release_says_where_files_lie_that_rigup_has_no_copy_of() -> None:
+    plan = planned("4x B200", VLLM)
+    assert plan.checkpoint is not None
+    lying = plan.checkpoint.model_copy(update={"location": "/models/x.gguf"})
+    assert "place" not in release_of(plan, "build").manifest["checkpoint"]
+    assert (
+        release_of(plan.model_copy(update={"checkpoint": lying}), "build").manifest["checkpoint"]["place"] == "/models"
+    )

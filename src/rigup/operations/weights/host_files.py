@@ -18,7 +18,8 @@ from pyinfra.api import FunctionCommand, operation
 
 from rigup import layout
 from rigup.errors import HostFailed, InputError, RigupError
-from rigup.facts.bounds import count
+from rigup.facts.bounds import MOST_CHARACTERS, HostOutput, Line, checked, count, json_of
+from rigup.facts.unreadable import Unreadable
 from rigup.facts.verified_files import VerifiedFiles
 from rigup.host import Host
 from rigup.lock import LARGEST_FILE
@@ -28,6 +29,8 @@ from rigup.operations.weights.checkpoint import QUIET_SECONDS, checkpoint_key
 from rigup.plan import Checkpoint
 from rigup.printable import one_line
 from rigup.programs import program_file
+from rigup.programs.weights.weights_folder import RECEIPT
+from rigup.service import HOST_PATH
 
 PROGRAM = "hash_weights.py"
 # What the system keeps for itself, and rigup's own: a link from a folder of weights into one of these is not followed.
@@ -115,6 +118,30 @@ def sha256(host: Host, path: str, size: int) -> str:
     if not words or not re.fullmatch(r"[0-9a-f]{64}", words[0]):
         raise HostFailed(f"{host.name}: {path}: sha256sum did not print a hash")
     return words[0]
+
+
+class _NotedFile(HostOutput):
+    path: Line
+
+
+class _Receipt(HostOutput):
+    files: list[_NotedFile]
+
+
+def changed_files(host: Host, folder: str, place: str) -> tuple[str, ...]:
+    """The files of an earlier release, lying in `place`, that are not as the receipt in `folder` says, or not there.
+
+    Raises Unreadable for a receipt or a path that is none.
+    """
+    if not HOST_PATH.fullmatch(place):
+        raise Unreadable(f"{folder}: {place[:60]!a} is not the path of a folder")
+    text = remote.read_workers_file(host, f"{folder}/{RECEIPT}", MOST_CHARACTERS)
+    if text is None:
+        return (place,)
+    paths = tuple(file.path for file in checked(_Receipt, json_of(text, RECEIPT), RECEIPT).files)
+    paths = tuple(path for path in paths if HOST_PATH.fullmatch(f"/{path}"))
+    verified = host.get_fact(VerifiedFiles, folder=folder, paths=paths, place=place) if paths else {}
+    return tuple(f"{place.rstrip('/')}/{path}" for path in paths if path not in verified)
 
 
 @operation()

@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import os
+import subprocess
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from rigup.errors import HostFailed, InputError
+from rigup.errors import HostFailed, InputError, Refused
+from rigup.facts.unreadable import Unreadable
+from rigup.operations.primitives import remote
+from rigup.operations.service.history import RetainedRelease
 from rigup.operations.weights import host_files
+from rigup.programs.weights.weights_folder import RECEIPT
+from rigup.run import rollback
 from tests.unit.local_host import LocalHost
 
 BOX = cast(Any, LocalHost())
+
+
+class FactHost(LocalHost):
+    """Also answers facts, as pyinfra does."""
+
+    def get_fact(self, fact: Any, **arguments: Any) -> Any:
+        line = fact().command(**arguments)
+        done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=60)
+        return fact().process(done.stdout.splitlines())
 
 
 def test_names_sizes_parts_and_hashes(tmp_path: Path) -> None:
@@ -53,3 +70,40 @@ def test_what_is_no_file_of_weights(make: Any, says: str, tmp_path: Path) -> Non
 def test_a_folder_that_does_not_exist() -> None:
     with pytest.raises(InputError, match="box: /nowhere/at/all: does not exist"):
         host_files.file_names(BOX, "/nowhere/at/all")
+
+
+def test_an_earlier_release_does_not_run_on_files_that_have_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its unit shows whatever lies at the path now; rigup has no copy of what lay there then."""
+    box, place, folder = cast(Any, FactHost()), tmp_path / "models", tmp_path / "weights"
+    monkeypatch.setattr(remote, "as_worker", lambda *words: words)
+    monkeypatch.setattr(rollback, "weights_folder", lambda repo, revision: str(folder))
+    checkpoint = {"repo": "local/x", "quant": "Q8_0", "revision": "a" * 40, "place": str(place)}
+    release = RetainedRelease("chat", 3, 0, False, True, {"checkpoint": checkpoint})
+    place.mkdir()
+    folder.mkdir()
+    weights = place / "x.gguf"
+    weights.write_bytes(b"as locked")
+    state = weights.stat()
+    noted = {"path": "x.gguf", "size": 9, "sha256": "0" * 64, "mtime_ns": state.st_mtime_ns, "inode": state.st_ino}
+    (folder / RECEIPT).write_text(json.dumps({"schema": 1, "files": [noted]}))
+    rollback._check_unchanged(box, release)
+    rollback._check_unchanged(box, RetainedRelease("chat", 2, 0, False, True, {"checkpoint": {"repo": "org/x"}}))
+    os.utime(weights, ns=(0, state.st_mtime_ns + 1))
+    with pytest.raises(Refused) as raised:
+        rollback._check_unchanged(box, release)
+    assert raised.value.message == (f"box: chat: release 3 cannot run: not as it was hashed then: {weights}")
+    assert raised.value.hint
+    (folder / RECEIPT).unlink()
+    assert host_files.changed_files(box, str(folder), str(place)) == (str(place),)
+
+
+@pytest.mark.parametrize(("receipt", "place"), [("[1]", "/models"), ('{"files": 1}', "/models"), ("{}", "/../etc")])
+def test_a_receipt_or_a_place_that_is_none(
+    receipt: str, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "as_worker", lambda *words: words)
+    (tmp_path / RECEIPT).write_text(receipt)
+    with pytest.raises(Unreadable):
+        host_files.changed_files(BOX, str(tmp_path), place)

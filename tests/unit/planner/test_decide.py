@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from rigup.layer_range import layer_numbers
 from rigup.lock import Lock, LockedCheckpoint, LockedFile, LockedSource
 from rigup.plan import Parallel
+from rigup.tensor_bytes import LayerTensors, TensorBytes
 from tests.unit.planner.asking import AWQ, FP8, NVFP4, PRO_6000, REAP, decided, decision, refused, served
 
 SMALL = {"model": "SmolLM2-135M-Instruct"}
@@ -410,6 +412,17 @@ def test_a_locked_size_that_its_parts_exceed_is_no_traceback() -> None:
         f"{repo} {quant} on llama.cpp: 196,608 tokens of f16 KV cache need 25,946 MiB more GPU memory than the "
         "weights leave"
     ]
+
+
+@pytest.mark.parametrize(("layers", "each"), [("0", 10**9), ("0-61", 10**30)])
+def test_a_table_of_the_lock_that_is_not_of_its_model_is_passed_over(layers: str, each: int) -> None:
+    """The model may have been corrected since; a table of more bytes than the files have was never read."""
+    asked = {"model": "MiniMax-M2.1", "quant": "UD-IQ2_M", "context": 16_384}
+    table = TensorBytes(embedding=1, layers=(LayerTensors(layers=layer_numbers(layers), attention=each),))
+    (checkpoint,) = (own := lock()).checkpoints
+    damaged = own.model_copy(update={"checkpoints": (checkpoint.model_copy(update={"read_tensors": table}),)})
+    found = [decision("4x RTX 3090", asked, lock=each).candidate.memory for each in (damaged, own)]
+    assert found[0] == found[1]
 
 
 def test_the_cache_is_given_out_in_blocks() -> None:

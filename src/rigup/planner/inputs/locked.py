@@ -65,18 +65,21 @@ def with_locked_sizes(resolved: ResolvedNames, lock: Lock) -> ResolvedNames:
     """The same choices with the locked size of each checkpoint's weight files instead of the catalogue's."""
     if not lock.checkpoints:
         return resolved
-    checkpoints, drafts = (
-        tuple(_measured(entry, lock) for entry in entries) for entries in (resolved.checkpoints, resolved.drafts)
-    )
+    draft = resolved.draft_model or resolved.model
+    checkpoints = tuple(_measured(entry, resolved.model.layers, lock) for entry in resolved.checkpoints)
+    drafts = tuple(_measured(entry, draft.layers, lock) for entry in resolved.drafts)
     return replace(resolved, checkpoints=checkpoints, drafts=drafts)
 
 
-def _measured(entry: CheckpointEntry, lock: Lock) -> CheckpointEntry:
+def _measured(entry: CheckpointEntry, layers: int, lock: Lock) -> CheckpointEntry:
     locked = lock.checkpoint(entry.repo, entry.quant)
     size = sum(file.size for file in locked.files if file.path.endswith(_WEIGHT_FILES)) if locked else 0
-    if not size or (size == entry.bytes and locked and locked.read_tensors is None):
+    table = locked.read_tensors if locked else None
+    if table is not None and (len(table.by_layer) != layers or table.total > size):
+        table = None  # read for another model than the catalogue has now, which rigup lock --upgrade mends
+    if not size or (size == entry.bytes and table is None):
         return entry
-    return entry.measured(size, locked.read_tensors if locked else None, "rigup.lock")
+    return entry.measured(size, table, "rigup.lock")
 
 
 def entry_of(entry: CheckpointEntry, locked: LockedCheckpoint | None) -> str:

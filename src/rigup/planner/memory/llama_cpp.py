@@ -44,7 +44,7 @@ def place_llama_cpp(candidate: Candidate, rooms: Sequence[float]) -> Placement:
     if not rooms and candidate.hosts > 1:
         return _on_hosts(candidate, weights, caches, compute + logits, tokens)
     if not rooms:
-        held = weights.embedding + weights.head + weights.body + draft.weights
+        held = weights.embedding + weights.head + weights.body + draft.weights + draft.embedding
         kept = sum(caches) + draft.cache
         host = held + kept + compute + logits + draft.buffers + LLAMA_CPP_HOST
         return Placement(host=host, host_parts=HostParts(weights=round(held), kv_cache=round(kept)), kv_tokens=tokens)
@@ -60,7 +60,8 @@ def place_llama_cpp(candidate: Candidate, rooms: Sequence[float]) -> Placement:
     if counts is None:
         return _lacking(layers, caches, free)
     gpus = _usage(counts, layers, caches, overheads, (output, draft.cache), rooms)
-    host = LLAMA_CPP_HOST + weights.embedding + weights.experts_on_host(candidate.host_expert_shares)
+    host = LLAMA_CPP_HOST + weights.embedding + draft.embedding
+    host += weights.experts_on_host(candidate.host_expert_shares)
     # A file's own draft layers are layers for the split as well, loaded or not.
     behind = 1 + (draft_modules(model) if weights.mtp else 0)
     split = (*counts[:-1], counts[-1] + behind) if len(counts) > 1 else ()
@@ -89,25 +90,27 @@ def _on_hosts(
 
 
 class _Drafted(NamedTuple):
-    """Bytes of what drafts tokens: its context is a second one, with buffers of its own."""
+    """Bytes of what drafts tokens: its context is a second one, with buffers of its own. embedding: in host memory."""
 
     weights: float = 0.0
     cache: float = 0.0
     buffers: float = 0.0
+    embedding: float = 0.0
 
 
 def _drafted(candidate: Candidate, weights: Weights, tokens: int) -> _Drafted:
-    """Built-in layers are on the GPU with the output, and rigup puts a smaller model there."""
+    """Built-in layers are on the GPU with the output, and rigup puts a smaller model there, but for its embeddings."""
     draft = candidate.draft
     if draft is None:
         return _Drafted()
-    model, held = draft.model or candidate.model, weights.mtp
+    model, held, embedding = draft.model or candidate.model, weights.mtp, 0.0
     if draft.checkpoint is not None:
         own = weights_of(draft.checkpoint, model)
-        held = own.body + (own.head or own.embedding)
+        embedding = own.embedding
+        held = own.body + (own.head or (embedding if candidate.gpus else 0.0))
     buffers = llama_cpp_compute(model, tokens, "f16", 1, candidate.batched_tokens)
     buffers += llama_cpp_logits(model, candidate.batched_tokens)
-    return _Drafted(held, draft_cells(candidate, draft), buffers)
+    return _Drafted(held, draft_cells(candidate, draft), buffers, embedding)
 
 
 def _reserve(gpu: Gpu) -> float:

@@ -12,7 +12,8 @@ from rigup.planner.candidate import Candidate
 from rigup.planner.drafting.draft import Draft
 from rigup.planner.memory.fit import place_in_memory
 from rigup.planner.memory.weights import weights_of
-from tests.unit.planner.drafts import GLM, QWEN, drafting, gguf_with_mtp, helped, placed
+from rigup.units import MIB
+from tests.unit.planner.drafts import GLM, QWEN, drafting, gguf_with_mtp, helped, placed, small_model
 from tests.unit.planner.rules.builder import candidate
 
 
@@ -113,3 +114,21 @@ def test_a_smaller_model_of_llama_cpp_lies_whole_on_the_last_gpu() -> None:
     for more, less in zip(with_it.usage[:-1], without.usage[:-1], strict=True):
         assert more.overhead == less.overhead
     assert with_it.usage[-1].overhead > without.usage[-1].overhead
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_embeddings_of_a_smaller_model_of_llama_cpp_are_in_host_memory(tied: bool) -> None:
+    """As the model's own are; a tied output is a copy of them on the GPU, and the same bytes on a CPU."""
+    asked = helped("llama.cpp", model=small_model().model_copy(update={"tied_embeddings": tied}))
+    assert asked.draft is not None and asked.draft.checkpoint is not None and asked.draft.model is not None
+    own = weights_of(asked.draft.checkpoint, asked.draft.model)
+    assert (own.head == 0) == tied and own.embedding > 160e6
+    with_it, without = placed(asked), placed(replace(asked, draft=None))
+    host = with_it.host_memory_mib - without.host_memory_mib
+    assert host == pytest.approx(own.embedding / MIB, abs=1)
+    on_gpus = sum(use.weights for use in with_it.usage) - sum(use.weights for use in without.usage)
+    assert on_gpus == pytest.approx(own.body + (own.head or own.embedding))
+    cpu = replace(asked, gpu_indices=(), rig=asked.rig.model_copy(update={"gpus": (), "host_memory_gib": 1024}))
+    parts = [placed(each).host_parts for each in (cpu, replace(cpu, draft=None))]
+    assert parts[0] and parts[1]
+    assert parts[0].weights - parts[1].weights == pytest.approx(own.body + own.head + own.embedding, abs=2)

@@ -168,7 +168,7 @@ def _hash(host: Host, checkpoint: Checkpoint, folder: str) -> None:
         for file, size in zip(checkpoint.files, sizes.values(), strict=True):
             if size != file.size:
                 where = f"{checkpoint.host_folder}/{file.path}"
-                raise InputError(f"{host.name}: {where}: {size:,} bytes, but {file.size:,} are locked")
+                raise HostFailed(f"{host.name}: {where}: {size:,} bytes, but {file.size:,} are locked")
         _prepare(host, folder, tuple(checkpoint.shown_files))
         unit = layout.job_unit("weights", f"{checkpoint.repo}-{checkpoint_key(checkpoint)}")
         path = layout.job_file(unit)
@@ -190,10 +190,13 @@ def _hash(host: Host, checkpoint: Checkpoint, folder: str) -> None:
     except RigupError as error:
         if isinstance(error, jobs.Cancelled):
             raise
-        accept = f"to take files that changed: rigup lock --upgrade {checkpoint.repo}"
-        raise HostFailed(
-            error.message, error.hint if isinstance(error, InputError) and error.hint else accept
-        ) from None
+        raise HostFailed(error.message, _accept(checkpoint) if "locked" in error.message else error.hint) from None
+
+
+def _accept(checkpoint: Checkpoint) -> str:
+    return (
+        f"put the locked file there; or, if it changed on every host, take it: rigup lock --upgrade {checkpoint.repo}"
+    )
 
 
 def hash_job(checkpoint: Checkpoint, folder: str) -> dict[str, Any]:

@@ -13,9 +13,11 @@ import pytest
 
 from rigup.errors import HostFailed, InputError, Refused
 from rigup.facts.unreadable import Unreadable
-from rigup.operations.primitives import remote
+from rigup.lock import LockedFile
+from rigup.operations.primitives import jobs, remote
 from rigup.operations.service.history import RetainedRelease
 from rigup.operations.weights import host_files
+from rigup.plan import Checkpoint
 from rigup.programs.weights.weights_folder import RECEIPT
 from rigup.run import rollback
 from tests.unit.local_host import LocalHost
@@ -70,6 +72,35 @@ def test_what_is_no_file_of_weights(make: Any, says: str, tmp_path: Path) -> Non
 def test_a_folder_that_does_not_exist() -> None:
     with pytest.raises(InputError, match="box: /nowhere/at/all: does not exist"):
         host_files.file_names(BOX, "/nowhere/at/all")
+
+
+@pytest.mark.parametrize(
+    ("failed", "hint"),
+    [
+        (HostFailed("box: weights: /models/x.gguf: sha256 is 1, not the locked 2"), "put the locked file there; or, "),
+        (HostFailed("box: weights: connection lost for 180 s", "run rigup apply again"), "run rigup apply again"),
+        (HostFailed("box: weights: /models/x.gguf: services may not read it; on the host: chmod o+r"), None),
+    ],
+)
+def test_only_files_that_differ_are_a_reason_to_lock_again(
+    failed: HostFailed, hint: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = LockedFile(path="x.gguf", size=1, sha256="2" * 64)
+    lying = Checkpoint(
+        repo="local/x", quant="Q8_0", bytes=1, revision="a" * 40, files=(file,), location="/models/x.gguf"
+    )
+
+    def run(*_: Any) -> None:
+        raise failed
+
+    monkeypatch.setattr(host_files, "file_sizes", lambda *_: {"/models/x.gguf": 1})
+    monkeypatch.setattr(host_files, "_prepare", lambda *_: None)
+    monkeypatch.setattr(remote, "write_file", lambda *_: None)
+    monkeypatch.setattr(jobs, "run", run)
+    with pytest.raises(HostFailed) as raised:
+        host_files._hash(BOX, lying, "/weights")
+    assert raised.value.message == failed.message
+    assert raised.value.hint is None if hint is None else raised.value.hint and raised.value.hint.startswith(hint)
 
 
 def test_an_earlier_release_does_not_run_on_files_that_have_changed(

@@ -68,13 +68,14 @@ class Catalogue:
     def checkpoints_by_model(self) -> dict[str, tuple[CheckpointEntry, ...]]:
         """The checkpoints of each model, in the catalogue's order.
 
-        Files that lie on one host are not on every host: they count only for a model that has no other checkpoint.
+        Those at a location of their own count only for a model that has no others: a path is not on every host, and
+        files in Ollama's registry say themselves of which model they are.
         """
         found: dict[str, list[CheckpointEntry]] = {}
         for checkpoint in self.checkpoints:
             found.setdefault(checkpoint.model, []).append(checkpoint)
         return {
-            name: tuple(entry for entry in entries if not entry.location.startswith("/")) or tuple(entries)
+            name: tuple(entry for entry in entries if not entry.location) or tuple(entries)
             for name, entries in found.items()
         }
 

@@ -317,3 +317,14 @@ def test_a_fleets_checkpoint_brings_its_model(tmp_path: Path, catalogue: Catalog
     text = (DATA / "checkpoints/gpt_oss_20b.toml").read_text()
     (tmp_path / "catalogue/checkpoints/mine.toml").write_text(text)
     assert "gpt-oss-20b" in load_catalogue(tmp_path, models=["SmolLM2-135M-Instruct"]).models_by_name
+
+
+@pytest.mark.parametrize("location", ["/models/x.gguf", "ollama:somebody/x:latest"])
+def test_a_checkpoint_at_a_location_is_not_offered_beside_others(tmp_path: Path, location: str) -> None:
+    entry = '[[checkpoint]]\nrepo = "local/x"\nquant = "Q8_0"\nscheme = "gguf"\nbytes = 144811584\n'
+    entry += f'model = "SmolLM2-135M-Instruct"\nlocation = "{location}"\n[checkpoint.sources]\nbytes = "counted"\n'
+    write(tmp_path, "checkpoints/x.toml", entry)
+    found = load_catalogue(tmp_path)
+    assert location in [each.location for each in found.checkpoints]
+    offered = found.checkpoints_by_model["SmolLM2-135M-Instruct"]
+    assert offered and not any(each.location for each in offered)

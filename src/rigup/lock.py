@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from rigup.artifacts import (
     Architecture,
@@ -22,7 +22,7 @@ from rigup.errors import InputError
 from rigup.plain_values import cut, quoted
 from rigup.printable import one_line
 from rigup.regular_files import is_absent, read_text, toml_of
-from rigup.service import HOST_PATH, EngineName, location_of
+from rigup.service import HOST_PATH, EngineName, Location
 from rigup.tensor_bytes import TensorBytes
 from rigup.units import Frozen
 
@@ -61,15 +61,8 @@ class LockedCheckpoint(Frozen):
     quant: Word
     revision: Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
     files: Annotated[tuple[LockedFile, ...], Field(max_length=MOST_FILES)]
-    location: str = ""
+    location: Location = ""
     read_tensors: TensorBytes | None = None
-
-    @field_validator("location")
-    @classmethod
-    def _is_location(cls, text: str) -> str:
-        if text and location_of(text) != text:
-            raise ValueError("not a location")
-        return text
 
     @model_validator(mode="after")
     def _has_plain_names(self) -> LockedCheckpoint:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from rigup.units import Frozen
 
@@ -55,6 +55,16 @@ def location_of(checkpoint: str) -> str:
             raise ValueError('not a name in Ollama\'s registry, like "ollama:qwen3:8b"')
         return f"ollama:{found[1].removeprefix('library/')}:{found[2] or 'latest'}"
     return ""
+
+
+def _checked_location(text: str) -> str:
+    if text and location_of(text) != text:
+        raise ValueError("neither a path on hosts nor a name in Ollama's registry with its tag")
+    return text
+
+
+Location = Annotated[str, AfterValidator(_checked_location)]
+"""What `location_of` returns."""
 
 
 def blobs_address(registry: str, location: str) -> str:

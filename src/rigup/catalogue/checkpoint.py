@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from rigup.catalogue.versions import VersionText
-from rigup.service import EngineName
+from rigup.service import EngineName, Location
 from rigup.tensor_bytes import TensorBytes
 from rigup.units import Frozen
 
@@ -50,7 +50,7 @@ class CheckpointEntry(Frozen):
     shards: Annotated[int, Field(ge=1)] | None = None
     entry: str = ""
     revision_seen: str | None = None
-    location: str = ""
+    location: Location = ""
     embedding_bits: Annotated[float, Field(gt=0)] = 16
     head_bits: Annotated[float, Field(gt=0)] = 16
     attention_bits: Annotated[float, Field(gt=0)] | None = None

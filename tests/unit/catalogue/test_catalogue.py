@@ -328,3 +328,13 @@ def test_a_checkpoint_at_a_location_is_not_offered_beside_others(tmp_path: Path,
     assert location in [each.location for each in found.checkpoints]
     offered = found.checkpoints_by_model["SmolLM2-135M-Instruct"]
     assert offered and not any(each.location for each in offered)
+
+
+@pytest.mark.parametrize("location", ["models/x.gguf", "/models/../x.gguf", "ollama:x", "ollama:library/x:1b"])
+def test_a_location_is_a_path_or_a_whole_name_in_ollamas_registry(tmp_path: Path, location: str) -> None:
+    entry = '[[checkpoint]]\nrepo = "local/x"\nquant = "Q8_0"\nscheme = "gguf"\nbytes = 144811584\n'
+    entry += f'model = "SmolLM2-135M-Instruct"\nlocation = "{location}"\n[checkpoint.sources]\nbytes = "counted"\n'
+    write(tmp_path, "checkpoints/x.toml", entry)
+    with pytest.raises(InputError, match=r"catalogue/checkpoints/x\.toml: .*location: ") as raised:
+        load_catalogue(tmp_path)
+    assert raised.value.hint

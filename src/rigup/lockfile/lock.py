@@ -175,14 +175,16 @@ def _upgraded(project: Project, lock: Lock, upgrade: Upgrade, resolver: Resolver
     if is_engine(upgrade, resolver.catalogue):
         return _upgraded_engine(project, lock, upgrade, needs, resolver)
     names = upgraded_checkpoints(upgrade, needs, lock, resolver.catalogue)
-    used = [plan for name, plan in needs.checkpoints.items() if name in names]
-    plan = next(iter(used), None) or next(iter(needs.checkpoints.values()), None)
-    if plan is None:
-        if needs.refused:
+    # Files at a path are those of the hosts that use them, and no others.
+    named = {name: needs.checkpoints.get(name) for name in names}
+    others = [plan for plan in named.values() if plan] or list(needs.checkpoints.values())
+    found = {name: plan or others[0] for name, plan in named.items() if plan or (others and not resolver.on_host(name))}
+    if not found:
+        if needs.refused and not others:
             raise _nothing_accepted(needs.refused[0])
         raise InputError(f"{upgrade}: no service uses {names[0][0]}", "see what each service uses: rigup plan")
     revision, asked = upgrade.version or "main", str(upgrade)
-    return with_checkpoints(lock, [resolver.checkpoint(name, plan, revision, asked) for name in names])
+    return with_checkpoints(lock, [resolver.checkpoint(*each, revision, asked) for each in found.items()])
 
 
 def _upgraded_engine(project: Project, lock: Lock, upgrade: Upgrade, needs: Needs, resolver: Resolver) -> Lock:

@@ -77,6 +77,10 @@ class Resolver:
         repo, quant = name
         host, entry = self._hosts[plan.host], self._entry(name)
         try:
+            if entry.location and asked and revision != "main":
+                raise InputError(
+                    f"{entry.location} has no revisions", f"take what is there now: rigup lock --upgrade {repo}"
+                )
             if entry.location:
                 return self._located(host, entry)
             hub = self.hub(host)
@@ -85,6 +89,10 @@ class Resolver:
         except InputError as error:
             where = asked or f"{host.origins['services']}: services.{plan.service.name}"
             raise InputError(f"{where}: {error.message}", error.hint) from None
+
+    def on_host(self, name: Name) -> bool:
+        """Whether the files of a checkpoint lie on hosts already."""
+        return self._entry(name).location.startswith("/")
 
     def repository(self, host: HostEntry, repo: str, location: str) -> tuple[Repository, str | None]:
         """What a host's service names: a repository, or what is at a location; and its quantisation, if that is known.

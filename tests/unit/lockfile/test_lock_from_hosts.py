@@ -12,6 +12,7 @@ from rigup.catalogue.catalogue import load_catalogue
 from rigup.checkpoints.repository import Repository
 from rigup.cli import main
 from rigup.errors import HostFailed, InputError
+from rigup.lock import LockedCheckpoint, LockedFile
 from rigup.lockfile.host_reader import HostReader
 from rigup.lockfile.text import lock_text
 from rigup.operations.weights import host_files
@@ -94,3 +95,30 @@ def test_files_of_one_host_are_not_offered_where_a_service_names_the_model(
     )
     assert main.main(["model", "add", f"{tmp_path}/x-Q8_0.gguf", "--model", "Mine", "--repo", "me/mine"]) == 0
     assert [entry.repo for entry in load_catalogue(line.fleet).checkpoints_by_model["Mine"]] == ["me/mine"]
+
+
+@pytest.mark.parametrize(
+    ("upgrade", "message"),
+    [
+        ("local/x-Q8_0", "--upgrade local/x-Q8_0: no service uses local/x-Q8_0"),
+        ("local/y-Q8_0=v1", "--upgrade local/y-Q8_0=v1: {}/y-Q8_0.gguf has no revisions"),
+    ],
+)
+def test_no_host_is_asked_for_files_that_it_does_not_use(
+    upgrade: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line, locked = CommandLine(tmp_path), []
+    path = f"{tmp_path}/y-Q8_0.gguf"
+    services = {"chat": {"checkpoint": path, "context": 2048}}
+    line.describe(["nobody.invalid"], f'rig = {{"gpus": "RTX 3090"}}\nservices = {services!r}\n')
+    monkeypatch.chdir(line.fleet)
+    for name in ("x-Q8_0", "y-Q8_0"):
+        tiny(tmp_path / f"{name}.gguf")
+        assert main.main(["model", "add", f"{tmp_path}/{name}.gguf"]) == 0
+        file = LockedFile(path=f"{name}.gguf", size=(tmp_path / f"{name}.gguf").stat().st_size, sha256="a" * 64)
+        place = f"{tmp_path}/{name}.gguf"
+        entry = {"repo": f"local/{name}", "quant": "Q8_0", "revision": "b" * 40, "files": (file,), "location": place}
+        locked.append(LockedCheckpoint.model_validate(entry))
+    line.write("rigup.lock", lock_text(WITH_PACKAGES.model_copy(update={"checkpoints": tuple(locked)})))
+    refused = line.run("lock", "--upgrade", upgrade)
+    assert (refused.code, refused.err.splitlines()[-2:-1]) == (2, [f"rigup: {message.format(tmp_path)}"])

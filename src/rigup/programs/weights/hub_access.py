@@ -18,6 +18,8 @@ def denial(job: FetchJob, file: File, status: int) -> str:
     given = "the token given" if job.token_file else "no token was given"
     if status == 404:
         return f"{job.hub} has no {file.path} in {job.repo} at revision {job.revision} (404); update the lock"
+    if job.blobs:
+        return f"{job.hub} refuses {job.repo} ({status}): choose a public model, as rigup does not log in there"
     if status == 403:
         return f"{job.hub} refuses {job.repo} (403, {given}): accept its terms on its page with the token's account"
     return f"{job.hub} requires a token that may read {job.repo} (401, {given}), or the repository does not exist"

@@ -47,6 +47,10 @@ def test_a_file_of_ollamas_registry_is_asked_for_by_its_hash(weights: Weights) -
     gone = weights.run(weights.job("config.json", blobs=f"{blobs}/none", folder=f"{weights.folder}-2"))
     assert gone.returncode != 0 and "(404); update the lock" in gone.stderr
 
+    weights.hub.faults(gated=True)
+    denied = weights.run(weights.job("config.json", blobs=blobs, folder=f"{weights.folder}-3"))
+    assert denied.returncode != 0 and "(401): choose a public model, as rigup does not log in" in denied.stderr
+
 
 def test_the_receipt_says_what_lies_there(weights: Weights) -> None:
     weights.run(weights.job())

@@ -56,8 +56,9 @@ _LIST = """
 [ -d "$1" ] || { echo none; exit 0; }
 cd -- "$1" && find -L . -maxdepth 1 -type f -printf 'file %f\\n' | head -n 10001
 """
+# Paths come over standard input, because a command line has room for some hundred.
 _STATE = """
-for file; do
+while IFS= read -r file; do
   printf '%s|%s\\n' "$(LC_ALL=C stat -L -c '%F|%s' -- "$file" || true)" "$(readlink -e -- "$file" || true)"
 done 2>/dev/null
 """
@@ -77,7 +78,8 @@ def file_names(host: Host, folder: str) -> tuple[str, ...]:
 
 def file_sizes(host: Host, paths: Sequence[str]) -> dict[str, int]:
     """The size of each file of a host. Raises InputError for one that does not exist, or lies where it must not."""
-    lines = remote.script(host, _STATE, *paths, doing="looking at the weights").splitlines()
+    asked = "".join(f"{path}\n" for path in paths)
+    lines = remote.script(host, _STATE, doing="looking at the weights", stdin=asked).splitlines()
     if len(lines) != len(paths):
         raise HostFailed(f"{host.name}: {paths[0]}: its files could not be listed")
     return {path: _size(host.name, path, *line.split("|", 2)) for path, line in zip(paths, lines, strict=True)}

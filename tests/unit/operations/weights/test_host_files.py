@@ -69,6 +69,13 @@ def test_what_is_no_file_of_weights(make: Any, says: str, tmp_path: Path) -> Non
     assert raised.value.hint
 
 
+def test_more_files_than_a_command_line_has_room_for(tmp_path: Path) -> None:
+    paths = [str(tmp_path / f"{'x' * 180}-{number}.json") for number in range(1000)]
+    for path in paths:
+        Path(path).write_bytes(b"{}")
+    assert host_files.file_sizes(BOX, paths) == dict.fromkeys(paths, 2)
+
+
 def test_a_folder_that_does_not_exist() -> None:
     with pytest.raises(InputError, match="box: /nowhere/at/all: does not exist"):
         host_files.file_names(BOX, "/nowhere/at/all")

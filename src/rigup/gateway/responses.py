@@ -22,7 +22,10 @@ def model_list(models: Iterable[str]) -> str:
 
 NO_KEY = error("Give a valid API key: Authorization: Bearer KEY", code="invalid_api_key")
 NOT_FOUND = error("This gateway has no such endpoint", code="not_found")
-NO_MODEL = error("Name a model: the body must be JSON with a model", param="model", code="model_required")
+# HAProxy reads JSON up to 20 levels deep: MJSON_MAX_DEPTH in its include/import/mjson.h.
+NO_MODEL = error(
+    "Name a model, in JSON and before anything nested deeper than 20 levels", param="model", code="model_required"
+)
 NOT_YOURS = error("This API key may not use this model", param="model", code="model_not_allowed")
 TOO_LARGE = error("The request is larger than this gateway takes", code="request_too_large")
 TOO_MANY = error("Too many requests per minute for this API key", "rate_limit_error", "rate_limit_exceeded")

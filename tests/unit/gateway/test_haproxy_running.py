@@ -171,6 +171,11 @@ def test_a_request_goes_where_its_model_is_with_the_engines_key(site: tuple[int,
     assert KEY not in str(engines[2].heard)
 
 
+def test_what_is_nested_deeply_may_follow_the_model(site: tuple[int, list[Engine], Path]) -> None:
+    deep = json.loads("[" * 99 + "]" * 99)
+    assert ask(site[0], {"model": "small", "tools": deep})[0] == 200
+
+
 def test_requests_spread_over_the_engines_of_a_model(site: tuple[int, list[Engine], Path]) -> None:
     port, engines, _ = site
     for engine in engines:
@@ -193,6 +198,7 @@ def test_requests_spread_over_the_engines_of_a_model(site: tuple[int, list[Engin
         ({"body": {"messages": []}}, 400, "model_required"),
         ({"body": {"model": ""}}, 400, "model_required"),
         ({"body": "not JSON"}, 400, "model_required"),
+        ({"body": {"tools": json.loads("[" * 20 + "]" * 20), "model": "small"}}, 400, "model_required"),
         ({"body": {"model": "small"}, "path": "/v1/load_lora_adapter"}, 404, "not_found"),
         ({"body": {"model": "small"}, "path": "/v1/chat/../chat/completions"}, 404, "not_found"),
         ({"method": "GET"}, 404, "not_found"),

@@ -167,7 +167,7 @@ def test_it_runs_in_its_sandbox_and_keeps_its_keys(fleet: GatewayFleet) -> None:
     assert host.tell(f"ps -o user= --ppid $(systemctl show {UNIT} -P MainPID)") == "haproxy"
     verdict = host.tell(f"systemd-analyze security --no-pager {UNIT} | tail -n 1")
     assert float(verdict.split(":")[1].split()[0]) <= 2.0, verdict
-    assert host.tell(f"stat -c '%a %U:%G' {ADMIN_SOCKET}") == "660 haproxy:haproxy"
+    assert host.tell(f"stat -c '%a %U:%G' {ADMIN_SOCKET}") == "600 haproxy:haproxy"
     assert set(host.tell(f"stat -c '%a %U:%G' {FOLDER}/*").splitlines()) == {"640 root:haproxy"}
     assert not host.says("systemctl is-enabled --quiet haproxy || systemctl is-active --quiet haproxy")
     clients = f"grep -rqE '{KEYS['team-a']}|{KEYS['team-b']}' {FOLDER}"

@@ -88,7 +88,7 @@ def _sections(plan: GatewayPlan, digest: str) -> str:
 def _global(gateway: Gateway, digest: str) -> list[str]:
     return [
         f"description {digest}",
-        f"stats socket {ADMIN_SOCKET} mode 660 level admin expose-fd listeners",
+        f"stats socket {ADMIN_SOCKET} mode 600 level admin expose-fd listeners",
         "log stdout len 4096 format raw daemon",
         f"maxconn {MOST_CONNECTIONS}",
         # the whole body must fit, because clients write the model after the messages

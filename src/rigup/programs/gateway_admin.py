@@ -1,4 +1,4 @@
-"""Runs on a gateway: sends commands to HAProxy through its admin socket, which only root and HAProxy's group can open.
+"""Runs on a gateway: sends commands to HAProxy through its admin socket, which only root and HAProxy can open.
 
 usage: gateway_admin.py SOCKET < COMMANDS
 

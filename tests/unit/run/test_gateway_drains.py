@@ -132,7 +132,9 @@ def test_a_gateway_that_is_away_stops_the_rollout(drains: tuple[GatewayDrains, G
         found.begin(["a"])
 
 
-@pytest.mark.parametrize("error", [EOFError(), OSError("broken pipe"), gevent.Timeout(60)], ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize(
+    "error", [EOFError(), OSError("broken pipe"), gevent.Timeout(60)], ids=lambda error: type(error).__name__
+)
 def test_a_gateway_that_is_lost_keeps_no_host_drained_at_another(
     drains: tuple[GatewayDrains, Gateway], monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:

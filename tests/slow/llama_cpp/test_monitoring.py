@@ -232,7 +232,7 @@ def test_every_query_of_the_dashboard_returns_data(site: Site) -> None:
 def test_every_alert_can_be_computed(site: Site) -> None:
     said = json.loads(site.watcher.tell("curl -s http://127.0.0.1:9090/api/v1/rules"))
     rules = [rule for group in said["data"]["groups"] for rule in group["rules"]]
-    assert len(rules) == 10
+    assert len(rules) == 12
     assert {rule["name"]: rule.get("lastError", "") for rule in rules if rule["health"] != "ok"} == {}
     site.fleet.host.tell("systemctl stop rigup-chat")
     firing = ['ALERTS{alertname="RigupServiceNotActive", service="chat"}']

@@ -70,24 +70,23 @@ def _comparison(found: Comparison | None) -> dict[str, float] | None:
 
 
 def _show(found: Sequence[Calibration], written: str | None, write: bool, console: Console) -> None:
-    from rich.markup import escape
-    from rich.table import Table
+    from rigup.cli.output.table import Column, Table
 
     if not found:
         words = "No start of a service on GPUs is on record on this machine; rigup apply records each one."
         console.print(words, soft_wrap=True)
         return
-    table = Table(box=None, pad_edge=False)
-    for column in ("engine", "GPUs", "spread", "starts", *(name.replace("_", " ") for name in COLUMNS), "constant"):
-        table.add_column(column, overflow="fold")
+    figures = (Column(name.replace("_", " "), 7 - rank, narrowest=24) for rank, name in enumerate(COLUMNS))
+    kind = (Column("engine"), Column("GPUs", narrowest=12, middle=True), Column("spread", 9), Column("starts", 8))
+    table = Table((*kind, *figures, Column("constant")))
     for calibration in found:
         engine, version, gpu, gpus, parallel = calibration.kind
         sizes = ((name, size) for name, size in parallel.model_dump().items() if size > 1)
         spread = ", ".join(f"{name} {size}" for name, size in sizes) or ("layers" if gpus > 1 else "-")
         compared = (_text(getattr(calibration, name)) for name in COLUMNS)
         cells = (f"{engine} {version}", f"{gpus}x {gpu}", spread, str(calibration.starts), *compared)
-        table.add_row(*map(escape, cells), _constant(calibration))
-    console.print(table)
+        table.add(*cells, _constant(calibration))
+    console.print(table, soft_wrap=True)
     for line in (*_notes(found), *_outcome(written, write)):
         console.print(line, soft_wrap=True, markup=False)
 

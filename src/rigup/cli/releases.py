@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from rigup.cli.sessions import session as hosts
@@ -76,30 +77,32 @@ def open_rollback_run(args: argparse.Namespace) -> RollbackRun:
 
 
 def show(host: str, found: dict[str, tuple[RetainedRelease, ...]], console: Console) -> None:
-    """Prints a line per release, newest first, and its changes."""
+    """Prints a line per release, newest first, and its changes from the release that ran before it."""
     from rich.markup import escape
+    from rich.text import Text
 
-    from rigup.operations.service.history import differences, hosts_of
+    from rigup.cli.output.console import show_indented
+    from rigup.operations.service.history import differences, hosts_of, with_replaced
     from rigup.units import time_text
 
     for service, kept in found.items():
-        console.print(f"[bold]{escape(host)} {escape(service)}[/]")
-        for older, release in reversed(list(zip((None, *kept), kept, strict=False))):
+        console.print(f"[bold]{escape(host)} {escape(service)}[/]", soft_wrap=True)
+        lower = {release.number: older.number for older, release in pairwise(kept)}
+        for older, release in reversed(with_replaced(kept)):
             marks = ["current"] * release.current + ([] if release.answered else ["never answered"])
+            marks += [f"after release {older.number}"] if older and older.number != lower[release.number] else []
             marks += [f"built by {release.built_by}"] if release.built_by not in (None, host) else []
             marks += [f"on {' and '.join(spanned)}"] if (spanned := hosts_of(release.manifest)) else []
-            console.print(
-                f"  {release.number}  {time_text(release.made)}"
-                + (f"  [bold]{escape(', '.join(marks))}[/]" if marks else "")
-            )
-            for change in (
-                differences(older, release) if older else (release.damage or str(release.manifest.get("build")),)
-            ):
-                console.print(f"       {escape(change)}", soft_wrap=True)
+            line = f"{release.number}  {time_text(release.made)}"
+            marked = f"  [bold]{escape(', '.join(marks))}[/]" if marks else ""
+            show_indented(Text.from_markup(line + marked), 2, console)
+            first = release.damage or str(release.manifest.get("build"))
+            for change in differences(older, release) if older else (first,):
+                show_indented(Text(change), 7, console)
 
 
 def _json(kept: tuple[RetainedRelease, ...]) -> list[dict[str, Any]]:
-    from rigup.operations.service.history import differences
+    from rigup.operations.service.history import differences, with_replaced
     from rigup.units import time_text
 
     return [
@@ -109,10 +112,11 @@ def _json(kept: tuple[RetainedRelease, ...]) -> list[dict[str, Any]]:
             "current": release.current,
             "answered": release.answered,
             "built_by": release.built_by,
+            "replaced": older and older.number,
             "changed": list(differences(older, release)) if older else [],
             "manifest": release.manifest,
         }
-        for older, release in zip((None, *kept), kept, strict=False)
+        for older, release in with_replaced(kept)
     ]
 
 

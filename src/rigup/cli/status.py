@@ -13,6 +13,7 @@ from rigup.cli.sessions import session as hosts
 from rigup.errors import InputError
 
 if TYPE_CHECKING:
+    from rigup.cli.output.table import Table
     from rigup.run.inspection import Inspection
     from rigup.run.result import HostResult
 
@@ -29,7 +30,6 @@ exit codes: 0 every service is healthy and as planned (--watch: always), 1 one i
 
 WATCH_SECONDS = 10.0
 SHORTEST_SECONDS = 0.2
-PIPED_WIDTH = 240
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -85,10 +85,8 @@ def run(args: argparse.Namespace) -> int:
         json.dump(status_as_json(rows, results), sys.stdout, indent=1)
         print()
     else:
-        page_on_stdout = args.html == "-"
-        terminal = (sys.stderr if page_on_stdout else sys.stdout).isatty()
-        console = Console(width=None if terminal else PIPED_WIDTH, stderr=page_on_stdout)
-        console.print(table(rows))
+        console = Console(stderr=args.html == "-")
+        console.print(table(rows), soft_wrap=True)
         summary.show_results([result for result in results if result.errors], console)
     if args.html is not None:
         status_page.write(args.html, page)
@@ -138,7 +136,8 @@ def _watch(inspected: Inspection, seconds: float, as_json: bool) -> None:
     from rigup.cli.output.console import Console
     from rigup.connection.signals import ended_by_signals
 
-    console = Console(width=None if sys.stdout.isatty() else PIPED_WIDTH)
+    console = Console()
+    in_place = console.is_terminal and not console.is_dumb_terminal
     with Live(console=console, auto_refresh=False, screen=False) as shown, ended_by_signals() as ended:
         while True:
             rows, results = _rows(inspected)
@@ -148,44 +147,44 @@ def _watch(inspected: Inspection, seconds: float, as_json: bool) -> None:
                 errors = [error.message for result in results for error in result.errors]
                 when = time.strftime(f"%H:%M:%S, refreshed every {seconds:g} s, press Ctrl-C to stop")
                 view = Group(table(rows), *(Text(text, "red") for text in errors), Text(when, "dim"))
-                shown.update(view, refresh=True) if console.is_terminal else console.print(view)
+                shown.update(view, refresh=True) if in_place else console.print(view, soft_wrap=True)
             if ended.wait(seconds):
                 return
             inspected.refresh()
 
 
-def table(rows: list[dict[str, Any]]) -> Any:
-    """A row per service, with driver and GPU columns if some host has them; red if not as planned."""
-    from rich.markup import escape
-    from rich.table import Table
-
+def table(rows: list[dict[str, Any]]) -> Table:
+    """A row per service; red if not as planned."""
+    from rigup.cli.output.table import Column, Table
     from rigup.run.result import HEALTHY
     from rigup.units import uptime_text
 
-    table = Table(box=None, pad_edge=False)
-    drivers = ("driver",) if any(row.get("driver") for row in rows) else ()
-    gpus = ("gpu memory", "hottest") if any(row.get("gpu_memory_mib") for row in rows) else ()
-    planned = ("planned",) if any(_planned(row) for row in rows) else ()
-    kernels = ("moe config",) if any(row.get("moe_config") for row in rows) else ()
-    columns = ("host", "service", "release", "engine", "checkpoint", "unit", "up", *drivers, *gpus, *planned, *kernels)
-    for column in (*columns, "health", "drift"):
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        health = row["health"] + (f" in {row['seconds']:.2f} s" if row.get("seconds") else "")
-        driver = (row.get("driver"),) if drivers else ()
-        figures = (_gpu_memory(row), _temperature(row)) if gpus else ()
-        known = (
-            row.get("release"),
-            _engine(row),
-            _checkpoint(row),
-            row.get("unit"),
-            uptime_text(row.get("up_seconds")),
+    table = Table(
+        (
+            Column("host", narrowest=16),
+            Column("service", narrowest=10),
+            Column("release", rank=5),
+            Column("engine", rank=7),
+            Column("checkpoint", rank=2, narrowest=20, middle=True),
+            Column("unit", rank=4),
+            Column("up", rank=3),
+            Column("driver", rank=9, narrowest=14, optional=True),
+            Column("gpu memory", rank=1, optional=True),
+            Column("hottest", rank=6, optional=True),
+            Column("planned", rank=10, optional=True),
+            Column("moe config", rank=11, optional=True),
+            Column("health"),
+            Column("took", rank=8, right=True, optional=True),
+            Column("drift", narrowest=16),
         )
-        style = None if row["health"] in HEALTHY and row["drift"] == "none" else "red"
-        kernel = (row.get("moe_config"),) if kernels else ()
-        expected = (_planned(row),) if planned else ()
-        cells = (row["host"], row["service"], *known, *driver, *figures, *expected, *kernel, health, row["drift"])
-        table.add_row(*(escape(str(cell or "-")) for cell in cells), style=style)
+    )
+    for row in rows:
+        took = f"{row['seconds']:.2f} s" if row.get("seconds") else ""
+        release, unit = row.get("release"), row.get("unit")
+        known = (release and str(release), _engine(row), _checkpoint(row), unit, uptime_text(row.get("up_seconds")))
+        figures = (row.get("driver"), _gpu_memory(row), _temperature(row), _planned(row), row.get("moe_config"))
+        style = "" if row["health"] in HEALTHY and row["drift"] == "none" else "red"
+        table.add(row["host"], row["service"], *known, *figures, row["health"], took, row["drift"], style=style)
     return table
 
 

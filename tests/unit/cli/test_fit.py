@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from rigup.catalogue.catalogue import load_catalogue
 from rigup.cli.main import main
+from tests.terminal import Terminal, describe, plain
 
 MODELS = [model.name for model in load_catalogue().models]
 FOUR = ["fit", "4x RTX 3090", "--host-memory", "128"]
@@ -58,10 +60,12 @@ def first_words(table: str) -> list[str]:
     ],
     ids=" ".join,
 )
-def test_eighty_columns_hold_it(said: Any, words: list[str]) -> None:
-    code, out, err = said(*words)
-    assert (code, err) == (0, "")
-    assert [line for line in out.splitlines() if len(line) > 80 or line != line.rstrip()] == []
+def test_eighty_columns_hold_it(monkeypatch: pytest.MonkeyPatch, words: list[str]) -> None:
+    describe(monkeypatch, 80)
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    assert main(words) == 0
+    out = plain(sys.stdout.getvalue())  # type: ignore[attr-defined]
+    assert "context" in out and [line for line in out.splitlines() if len(line) > 80 or line != line.rstrip()] == []
 
 
 def test_the_best_comes_first_and_what_does_not_fit_is_counted(said: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from rigup.cli.output.plan import command_lines, show
 from rigup.plan import GpuMemory
 from rigup.project.inventory import load_project
 from rigup.project.planning import plan_project
+from tests.terminal import Terminal
 
 DEMO = {"rig": {"gpus": []}, "services": {"chat": {"model": "SmolLM2-135M-Instruct"}}}
 TOO_LARGE = {"rig": {"gpus": "2x RTX 3090"}, "services": {"minimax": {"model": "MiniMax-M2.5", "quant": "Q4_K_M"}}}
@@ -44,8 +44,9 @@ def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def shown(inventory: Path, width: int = 80, explain: bool = False, limit: str | None = None, **console: Any) -> str:
-    file = io.StringIO()
+    file = Terminal()
     plans = plan_project(load_project(str(inventory), limit))
+    console = {"color_system": None, "legacy_windows": False} | console
     show(plans, Console(file=file, width=width, highlight=False, **console), explain=explain)
     return file.getvalue()
 

@@ -10,12 +10,15 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.text import Text
 
 from rigup.bench.comparison import FAILED, FigureChange
+from rigup.cli.output.table import Column, Table
 
 LATENCIES = ("ttft_ms", "tpot_ms", "itl_ms")
 STATISTICS = ("mean", "p50", "p95", "p99")
+STATISTIC_RANKS = {"p50": 0, "p99": 1, "mean": 2, "p95": 3}
+"""Which of them a narrow terminal shows first."""
 COLOURS = {"better": "green", "worse": "red", "noise": "dim", "unknown": ""}
 
 
@@ -25,7 +28,8 @@ def show_result(result: dict[str, Any], console: Console) -> None:
     engine = f"{endpoint.get('engine', '')} {endpoint.get('version', '')}".strip()
     title = f"[bold]{escape(result['host'])} {escape(result['service'])}[/]"
     console.print(f"{title}: {escape(endpoint.get('model', ''))} on {escape(engine)}", highlight=False, soft_wrap=True)
-    console.print(_levels(result))
+    console.print(_levels(result), soft_wrap=True)
+    console.print("latencies in ms", style="dim")
     for level in result["levels"]:
         if level["concurrency"] == 1 and level["each"]:
             console.print(_runs(level), highlight=False, soft_wrap=True)
@@ -38,44 +42,44 @@ def show_result(result: dict[str, Any], console: Console) -> None:
 
 
 def _levels(result: dict[str, Any]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    head = ("at once", "in", "out", "out tok/s", "in tok/s", "req/s")
-    for column in (*head, *(f"{name[:-3].upper()} ms" for name in LATENCIES), "failed", "run + queued"):
-        table.add_column(column, justify="right", overflow="fold")
-    table.caption = "ms: mean / p50 / p95 / p99"
-    table.caption_justify = "left"
+    latencies = [
+        Column(f"{name[:-3].upper()} {statistic}", rank=rank + 10 * STATISTIC_RANKS[statistic], right=True)
+        for rank, name in enumerate(LATENCIES, 1)
+        for statistic in STATISTICS
+    ]
+    head = (("at once", 0), ("in", 5), ("out", 6), ("out tok/s", 0), ("in tok/s", 7), ("req/s", 8))
+    tail = (("failed", 9), ("run + queued", 4))
+    table = Table(
+        (*(Column(*one, right=True) for one in head), *latencies, *(Column(*one, right=True) for one in tail))
+    )
     for level in result["levels"]:
         rates = (level[f"{name}_per_second"]["mean"] for name in ("output_tokens", "prompt_tokens", "requests"))
         output, prompt, requests = rates
         failed, engine = level["requests"]["failed"], level["engine"]
-        table.add_row(
+        table.add(
             str(level["concurrency"]),
             f"{level['input']:,}",
             str(level["output"]),
             f"{output:,.1f}" if output < 100 else f"{output:,.0f}",
             f"{prompt:,.0f}",
             f"{requests:.2f}",
-            *(_latency(level[name]) for name in LATENCIES),
-            f"[red]{failed}[/]" if failed else "0",
+            *(_short(level[name][statistic]) if level[name] else "" for name in LATENCIES for statistic in STATISTICS),
+            Text(f"{failed}", "red" if failed else ""),
             _engine(engine),
         )
     return table
-
-
-def _latency(figure: dict[str, Any] | None) -> str:
-    return " / ".join(_short(figure[name]) for name in STATISTICS) if figure else "-"
 
 
 def _short(value: float) -> str:
     return f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:,.0f}"
 
 
-def _engine(engine: dict[str, Any] | None) -> str:
+def _engine(engine: dict[str, Any] | None) -> Text:
     """Requests that the engine ran and queued; coloured if the engine capped them below the concurrency."""
     if engine is None:
-        return "unknown"
+        return Text("unknown")
     text = f"{engine['running_most']} + {engine['queued']:.0f}"
-    return f"[yellow]{text} capped[/]" if engine["capped"] else text
+    return Text(f"{text} capped", "yellow") if engine["capped"] else Text(text)
 
 
 def _runs(level: dict[str, Any]) -> str:
@@ -149,14 +153,22 @@ def show_changes(
         if not result["complete"]:
             words = f"the run of {result['began']} is incomplete: {result['why']}"
             console.print(words, style="yellow", markup=False, highlight=False)
-    table = Table(box=None, pad_edge=False)
-    for column in ("at once", "in", "out", "figure", "before", "after", "change", "noise", ""):
-        table.add_column(column, justify="left" if column in ("figure", "") else "right")
+    table = Table(
+        (
+            *(Column(name, rank, right=True) for name, rank in (("at once", 0), ("in", 3), ("out", 4))),
+            Column("figure", narrowest=12),
+            *(
+                Column(name, rank, right=True)
+                for name, rank in (("before", 2), ("after", 1), ("change", 0), ("noise", 5))
+            ),
+            Column("verdict", narrowest=10),
+        )
+    )
     for change in changes:
         unit = "points" if change.figure == FAILED else "%"
         noise = "?" if change.noise is None else f"± {change.noise:.1f} {unit}"
         verdict = {"noise": "within noise", "unknown": "too few requests to tell"}.get(change.verdict, change.verdict)
-        table.add_row(
+        table.add(
             *(f"{value:,}" for value in change.level),
             change.figure.replace("_per_second", "/s").replace("_percent", " %").replace("_", " "),
             _short(change.before),
@@ -166,7 +178,7 @@ def show_changes(
             verdict,
             style=COLOURS[change.verdict],
         )
-    console.print(table)
+    console.print(table, soft_wrap=True)
 
 
 def changes_as_json(changes: Sequence[FigureChange], differ: Sequence[tuple[str, Any, Any]]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import IO
 import rich.console
 from rich.console import ConsoleOptions, RenderableType
 from rich.segment import Segment
+from rich.text import Text
 
 from rigup.cli.output.printable_streams import PrintableStream
 from rigup.printable import printable
@@ -34,3 +35,11 @@ class Console(rich.console.Console):
                 continue
             style = segment.style.update_link(None) if segment.style and segment.style.link else segment.style
             yield Segment(printable(segment.text), style)
+
+
+def show_indented(text: Text, indent: int, console: rich.console.Console) -> None:
+    """Prints text after `indent` spaces; in a terminal it goes on between words, two more spaces in; else whole."""
+    width = max(console.width - indent - 2, 20) if console.file.isatty() else max(text.cell_len, 1)
+    for number, line in enumerate(text.wrap(console, width)):
+        line.rstrip()
+        console.print(Text(" " * (indent + (2 if number else 0))).append_text(line), soft_wrap=True)

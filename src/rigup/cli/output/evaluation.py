@@ -18,19 +18,19 @@ Conditions = Sequence[tuple[str, Any, Any]]
 def show_result(result: dict[str, Any], console: Console) -> None:
     """Prints a row per score, with its standard error."""
     from rich.markup import escape
-    from rich.table import Table
+
+    from rigup.cli.output.table import Column, Table
 
     console.print(
         f"[bold]{escape(name_of(result['endpoint']))}[/], lm_eval {escape(result['harness'])}", soft_wrap=True
     )
-    table = Table(box=None, pad_edge=False)
-    for column in ("task", "score of", "value", "questions"):
-        table.add_column(column, overflow="fold")
+    table = Table(
+        (Column("task", narrowest=16, middle=True), Column("score of"), Column("value"), Column("questions", rank=1))
+    )
     for task, scores in result["tasks"].items():
         for score in scores["scores"]:
-            cells = (task, _metric(score["metric"], score["filter"]), _value(score), str(scores["questions"] or "-"))
-            table.add_row(*map(escape, cells))
-    console.print(table)
+            table.add(task, _metric(score["metric"], score["filter"]), _value(score), str(scores["questions"] or "-"))
+    console.print(table, soft_wrap=True)
 
 
 def name_of(endpoint: dict[str, Any]) -> str:
@@ -57,25 +57,30 @@ def show_differences(
     console: Console,
 ) -> None:
     """Prints the two results, differences in their conditions, and a row per score."""
-    from rich.markup import escape
-    from rich.table import Table
+    from rigup.cli.output.table import Column, Table
 
     for mark, result in zip("AB", results, strict=True):
         console.print(f"{mark}  {name_of(result['endpoint'])}, {result['began']}", markup=False, soft_wrap=True)
     for what, before, after in differ:
         words = f"different conditions: {what}: {_shown(before)} and {_shown(after)}"
         console.print(words, style="yellow", markup=False, soft_wrap=True)
-    table = Table(box=None, pad_edge=False)
-    for column in ("task", "score of", "A", "B", "difference", ""):
-        table.add_column(column, overflow="fold")
+    table = Table(
+        (
+            Column("task", narrowest=12, middle=True),
+            Column("score of", narrowest=12, middle=True),
+            Column("A", rank=2),
+            Column("B", rank=1),
+            Column("difference", narrowest=17),
+            Column("verdict", narrowest=12),
+        )
+    )
     for one in found:
         stderr = f" +- {one.stderr:.4f}" if one.stderr is not None else ""
         paired = ", paired by question" if one.paired else ""
         verdict = one.verdict + (f": {one.why}" if one.why else "")
         figures = (f"{one.before:.4f}", f"{one.after:.4f}", f"{one.change:+.4f}{stderr}{paired}")
-        cells = (one.task, _metric(one.metric, one.filter), *figures, verdict)
-        table.add_row(*map(escape, cells), style=COLOURS.get(one.verdict))
-    console.print(table)
+        table.add(one.task, _metric(one.metric, one.filter), *figures, verdict, style=COLOURS.get(one.verdict, ""))
+    console.print(table, soft_wrap=True)
 
 
 def _shown(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Shows which models fit a rig, and which rigs hold a model: as tables of 80 columns, or as JSON."""
+"""Shows which models fit a rig, and which rigs hold a model: as tables or as JSON."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from rich.text import Text
 
 from rigup.catalogue.gpu_names import short_name
 from rigup.catalogue.model import Model
+from rigup.cli.output.table import Column, Table
 from rigup.project.fit_table import Fit, Wanted
 from rigup.rig import Rig
 
 SCHEMA = 1
 ON_HOST = "* keeps weights in host memory"
-_HEADS = ("quality", "quant", "engine", "spread", "context", "tokens/s")
-_LEFT = 4
-"""The first of these columns are aligned left, the others right."""
+_COLUMNS = (
+    *(Column("quality"), Column("quant", rank=2), Column("engine", rank=3), Column("spread", rank=1)),
+    *(Column("context", right=True), Column("tokens/s", right=True)),
+)
 
 
 def show_rigs(tables: Sequence[tuple[str, Rig, list[Fit]]], wanted: Wanted, console: Console, everything: bool) -> None:
@@ -138,17 +140,11 @@ def _row(fit: Fit) -> dict[str, Any]:
 
 
 def _show_table(head: str, pairs: Sequence[tuple[str, Fit]], console: Console) -> None:
-    """Prints one line for each pair of name and fit; a name too long for its column gets a line of its own."""
-    rows = [cells(fit) for _, fit in pairs]
-    widths = [max(len(row[column]) for row in (_HEADS, *rows)) for column in range(len(_HEADS))]
-    rest = sum(widths) + len(widths)
-    first = min(max(len(head), *(len(name) for name, _ in pairs)), max(len(head), console.width - rest))
-    gap = 2 if first + rest + len(widths) <= console.width else 1
-    console.print(Text(_line(head, first, _HEADS, widths, gap), "bold"), soft_wrap=True)
-    for (name, _), row in zip(pairs, rows, strict=True):
-        if len(name) > first:
-            console.print(Text(name), soft_wrap=True)
-        console.print(Text(_line("" if len(name) > first else name, first, row, widths, gap)), soft_wrap=True)
+    """Prints one line for each pair of name and fit."""
+    table = Table((Column(head, narrowest=1, own_line=True), *_COLUMNS))
+    for name, fit in pairs:
+        table.add(name, *cells(fit))
+    console.print(table, soft_wrap=True)
     if any(fit.needs_host_memory for _, fit in pairs):
         console.print(Text(ON_HOST), soft_wrap=True)
 
@@ -165,14 +161,6 @@ def cells(fit: Fit) -> tuple[str, ...]:
         f"{fit.context:,}",
         f"{fit.speed.low:.0f}-{fit.speed.high:.0f}",
     )
-
-
-def _line(name: str, width: int, cells: Sequence[str], widths: Sequence[int], gap: int) -> str:
-    aligned = [
-        cell.ljust(size) if column < _LEFT else cell.rjust(size)
-        for column, (cell, size) in enumerate(zip(cells, widths, strict=True))
-    ]
-    return (" " * gap).join([name.ljust(width), *aligned]).rstrip()
 
 
 def _show_reasons(pairs: Sequence[tuple[str, Fit]], console: Console) -> None:

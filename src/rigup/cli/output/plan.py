@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from rich.console import Console
 from rich.text import Text
 
+from rigup.cli.output.console import show_indented
 from rigup.cli.output.gateways import show_gateways
 from rigup.cli.output.memory_bars import bars
 from rigup.plan import Alternative, Finding, Plan
@@ -222,9 +223,9 @@ def _show_findings(kind: str, findings: Iterable[Finding], console: Console) -> 
     style = "red" if kind == "refused" else "yellow"
     for finding in findings:
         text = Text.assemble((f"{kind}: ", style), finding.message, (f" [{finding.rule}]", "dim"))
-        _show_indented(text, 2, console)
+        show_indented(text, 2, console)
         if finding.hint:
-            _show_indented(Text(f"hint: {finding.hint}"), 4, console)
+            show_indented(Text(f"hint: {finding.hint}"), 4, console)
 
 
 def _show_alternatives(plan: Plan, console: Console) -> None:
@@ -232,7 +233,7 @@ def _show_alternatives(plan: Plan, console: Console) -> None:
         return
     console.print("  alternatives that fit:" if plan.verdict == "refused" else "  alternatives:")
     for other in plan.alternatives:
-        _show_indented(Text(f"- {alternative_text(other, plan.verdict)}"), 4, console)
+        show_indented(Text(f"- {alternative_text(other, plan.verdict)}"), 4, console)
 
 
 def alternative_text(other: Alternative, verdict: str) -> str:
@@ -247,17 +248,10 @@ def _show_figures(plan: Plan, console: Console) -> None:
         console.print("  based on:")
     for figure in plan.figures:
         text = Text.assemble(f"{figure.subject}: {figure.figure} = {figure.value}", (f"  ({figure.source})", "dim"))
-        _show_indented(text, 4, console)
+        show_indented(text, 4, console)
     for finding in (*plan.refusals, *plan.warnings):
         if finding.source:
-            _show_indented(Text.assemble(f"rule {finding.rule}", (f"  ({finding.source})", "dim")), 4, console)
-
-
-def _show_indented(text: Text, indent: int, console: Console) -> None:
-    """Prints text wrapped to the terminal; continuation lines are indented by two more spaces."""
-    for number, line in enumerate(text.wrap(console, console.width - indent - 2)):
-        line.rstrip()
-        console.print(Text(" " * (indent + (2 if number else 0))).append_text(line), soft_wrap=True)
+            show_indented(Text.assemble(f"rule {finding.rule}", (f"  ({finding.source})", "dim")), 4, console)
 
 
 def _ascii_only(console: Console) -> bool:

@@ -21,7 +21,7 @@ from rigup.cli.page.memory_bar import GpuUse, in_use
 from rigup.cli.page.origin import origin_of
 from rigup.cli.page.redacting import secrets_of
 from rigup.operations.builds.source import name_of
-from rigup.operations.service.history import RetainedRelease
+from rigup.operations.service.history import RetainedRelease, with_replaced
 from rigup.operations.service.history import differences as changes_between
 from rigup.plan import Plan
 from rigup.run.history import ReleaseHistory, histories_of
@@ -209,7 +209,7 @@ def memory_of(plan: Plan, row: Row) -> tuple[GpuUse, ...]:
     return tuple(found)
 
 
-def _releases(kept: Sequence[RetainedRelease]) -> tuple[ReleaseItem, ...]:
+def _releases(kept: tuple[RetainedRelease, ...]) -> tuple[ReleaseItem, ...]:
     found = [
         ReleaseItem(
             release.number,
@@ -218,7 +218,7 @@ def _releases(kept: Sequence[RetainedRelease]) -> tuple[ReleaseItem, ...]:
             release.answered,
             changes_between(older, release) if older else tuple(filter(None, (release.damage,))),
         )
-        for older, release in zip((None, *kept), kept, strict=False)
+        for older, release in with_replaced(kept)
     ]
     return tuple(reversed(found))
 

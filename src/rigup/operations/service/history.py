@@ -146,6 +146,18 @@ def earlier(kept: tuple[RetainedRelease, ...], number: int | None) -> tuple[Reta
     return (*rest, *reversed(line))
 
 
+def with_replaced(kept: tuple[RetainedRelease, ...]) -> list[tuple[RetainedRelease | None, RetainedRelease]]:
+    """Each release after the one that ran before it: its `before`, or that with the next lower number if it has none.
+
+    kept: of a service, oldest first. None: the first, or one whose predecessor is no longer retained.
+    """
+    by_number = {release.number: release for release in kept}
+    return [
+        (lower if release.before is None else by_number.get(release.before), release)
+        for lower, release in zip((None, *kept), kept, strict=False)
+    ]
+
+
 def differences(old: RetainedRelease, new: RetainedRelease) -> tuple[str, ...]:
     """Text of each change of the newer release."""
     if damage := new.damage or old.damage:

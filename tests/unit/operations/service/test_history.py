@@ -13,7 +13,7 @@ from rigup import layout
 from rigup.errors import Refused
 from rigup.operations.multinode.releases import _state_of
 from rigup.operations.service import history as kept_releases
-from rigup.operations.service.history import RetainedRelease, differences, read_kept
+from rigup.operations.service.history import RetainedRelease, differences, read_kept, with_replaced
 from rigup.operations.service.releases import mark_healthy, stage
 from rigup.operations.service.rollback import choose
 from rigup.systemd.release import ServiceRelease
@@ -52,6 +52,15 @@ def test_every_kind_of_difference_is_said() -> None:
         "gpus changed",
     )
     assert differences(kept(1), kept(2)) == ("the unit file",)
+
+
+def test_a_release_after_a_rollback_follows_the_one_that_ran_before_it() -> None:
+    # release 2 was rolled back to 1, then an apply made 3
+    first, second, third = kept(1), replace(kept(2), before=1), replace(kept(3, current=True), before=1)
+    assert with_replaced((first, second, third)) == [(None, first), (first, second), (first, third)]
+    assert with_replaced((first, kept(2), kept(3))) == [(None, first), (first, kept(2)), (kept(2), kept(3))]
+    # the one that ran before it is no longer retained: nothing is compared with it
+    assert with_replaced((second, replace(kept(4), before=3)))[1] == (None, replace(kept(4), before=3))
 
 
 def test_the_one_before_that_answered_is_the_one_to_go_back_to() -> None:

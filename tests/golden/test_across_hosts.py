@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from rigup.project.inventory import load_project
 from rigup.project.planning import plan_project
 from tests.golden.golden import FOLDER, assert_golden
 from tests.nodes import bound
+from tests.terminal import Terminal
 
 INVENTORY = Path(__file__).parents[2] / "inventories" / "across_hosts.py"
 PLANS = plan_project(load_project(str(INVENTORY)))
@@ -27,8 +27,8 @@ def plans_of(group: str) -> tuple[Plan, ...]:
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_text(group: str) -> None:
-    file = io.StringIO()
-    show(plans_of(group), Console(file=file, width=80, highlight=False))
+    file = Terminal()
+    show(plans_of(group), Console(file=file, width=80, highlight=False, color_system=None))
     assert_golden(f"across_hosts/{group}.txt", file.getvalue())
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from rigup.plan import Plan
 from rigup.project.inventory import load_project
 from rigup.project.planning import plan_project
 from tests.golden.golden import FOLDER, assert_golden
+from tests.terminal import Terminal
 
 INVENTORY = Path(__file__).parents[2] / "inventories" / "seeds.py"
 PLANS = plan_project(load_project(str(INVENTORY)))
@@ -25,8 +25,8 @@ def group(plan: Plan) -> str:
 
 @pytest.mark.parametrize("plan", PLANS, ids=group)
 def test_text(plan: Plan) -> None:
-    file = io.StringIO()
-    show((plan,), Console(file=file, width=80, highlight=False))
+    file = Terminal()
+    show((plan,), Console(file=file, width=80, highlight=False, color_system=None))
     assert_golden(f"plans/{plan.group}.txt", file.getvalue())
 
 

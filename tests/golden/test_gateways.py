@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import shutil
 import subprocess
@@ -21,6 +20,7 @@ from rigup.settings import GatewaySettings
 from tests.certificates import certificate_with_key
 from tests.gateways import FLEETS, settings_of, write_fleet
 from tests.golden.golden import assert_golden
+from tests.terminal import Terminal
 
 HAPROXY = shutil.which("haproxy", path="/usr/sbin:/usr/bin")
 
@@ -42,8 +42,8 @@ def files_of(settings: GatewaySettings) -> dict[str, str]:
 
 def test_plan(gateway: tuple[str, GatewaySettings]) -> None:
     name, settings = gateway
-    file = io.StringIO()
-    show_gateways((settings.plan,), Console(file=file, width=80, highlight=False))
+    file = Terminal()
+    show_gateways((settings.plan,), Console(file=file, width=80, highlight=False, color_system=None))
     assert_golden(f"gateways/{name}.txt", file.getvalue())
     assert_golden(f"gateways/{name}.json", json.dumps(gateway_as_json(settings.plan), indent=1) + "\n")
 

@@ -5,8 +5,6 @@ The digest is a stand-in, since the toolkit's lock has none: a registry is asked
 
 from __future__ import annotations
 
-import io
-
 from rich.console import Console
 
 from rigup.artifacts import LockedImage
@@ -18,6 +16,7 @@ from rigup.systemd.quadlet import service_file
 from tests.golden.golden import assert_golden
 from tests.golden.test_example_systems import INVENTORY, PLANS
 from tests.nodes import unbound
+from tests.terminal import Terminal
 
 IMAGE = LockedImage(
     engine="vllm", version="0.20.2", repository="docker.io/vllm/vllm-openai", digest="sha256:" + "0123456789abcdef" * 4
@@ -29,8 +28,8 @@ LOCK = Lock(images=(IMAGE,), checkpoints=(CHECKPOINT,))
 
 def shown(lock: Lock | None) -> str:
     project = load_project(str(INVENTORY), "quad_b200_image")
-    file = io.StringIO()
-    show(plan_project(project, lock), Console(file=file, width=80, highlight=False))
+    file = Terminal()
+    show(plan_project(project, lock), Console(file=file, width=80, highlight=False, color_system=None))
     return file.getvalue()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +15,7 @@ from rigup.plan import Plan
 from rigup.planner.inputs.rig_and_services import read_rig, read_services
 from rigup.project.planning import plan_service
 from tests.golden.golden import assert_golden
+from tests.terminal import Terminal
 from tests.unit.planner.asking import FILE, catalogue
 from tests.unit.planner.drafts import small, small_model
 
@@ -50,8 +50,8 @@ def planned(name: str) -> Plan:
 
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_text(name: str) -> None:
-    file = io.StringIO()
-    show((planned(name),), Console(file=file, width=80, highlight=False))
+    file = Terminal()
+    show((planned(name),), Console(file=file, width=80, highlight=False, color_system=None))
     assert_golden(f"speculative/{name}.txt", file.getvalue())
 
 

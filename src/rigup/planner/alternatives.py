@@ -160,9 +160,14 @@ def purchase(request: PlanningRequest, catalogue: Catalogue, lock: Lock) -> str:
 def _more_gpus(request: PlanningRequest, catalogue: Catalogue, lock: Lock) -> Iterator[str]:
     rig = request.rig
     wanted = request.service.model_copy(update={**_ENGINE_KEYS, **_any_checkpoint(request), "gpus": None})
-    for added in range(1, _MOST_ADDED_GPUS + 1) if rig.gpus else ():
+    least = 1 if request.service.gpus is None else 0
+    for added in range(least, _MOST_ADDED_GPUS + 1) if rig.gpus else ():
         larger = rig.model_copy(update={"gpus": (*rig.gpus, *(rig.gpus[-1],) * added)})
         best = _best(larger, wanted, catalogue, lock)
+        if best is not None and not added:
+            setting = f"services.{request.service.name}.gpus"
+            yield f"give it all {len(rig.gpus)} GPUs of the rig ({setting}) to fit {described(best)}"
+            return
         if best is not None:
             yield f"add {added} more {short_name(rig.gpus[-1].name)} to fit {described(best)}"
             return

@@ -80,6 +80,7 @@ class Candidate:
 
     gpu_indices: the GPUs used, in the order of ranks or, for llama.cpp, of its devices; empty on a CPU-only rig.
     For a service across hosts, indices continue from host to host: index % len(rig.gpus) is the one in rig.gpus.
+    smallest_bytes: of the model's smallest checkpoint that is known.
     catalogued: every engine in the catalogue. engine, release: the engine's facts and one of its versions.
     build: how the host gets it.
     context: tokens per request. kv_cache_type: never "auto": f16, bf16, fp8, q8_0, q5_1 or q4_0.
@@ -133,6 +134,7 @@ class Candidate:
     expert_overrides: tuple[float, ...] = ()
     cpu_offload_gib: int = 0
     draft: Draft | None = None
+    smallest_bytes: int = 0
     moe_configs: tuple[MoeConfigFile, ...] = ()
     triton: str | None = None
     names: NameList | None = None
@@ -178,6 +180,11 @@ class Candidate:
     def local_gpus(self) -> tuple[int, ...]:
         """The GPUs used on each host, as indices into rig.gpus."""
         return tuple(index for index in self.gpu_indices if index < len(self.rig.gpus))
+
+    @property
+    def has_smaller(self) -> bool:
+        """Whether a smaller quantisation of the model is known."""
+        return 0 < self.smallest_bytes < self.checkpoint.bytes
 
     @property
     def driver_bytes(self) -> int:

@@ -36,6 +36,7 @@ class PlanningRequest:
     moe_configs: every tuned kernel. triton: its locked version by engine and version.
     driver_locked: whether the lock pins the driver. name_lists: the fleet's own, of wheels that it has locked.
     overheads, qualities: the fleet's own figures of engines' memory and of quantisations. catalogued: every engine.
+    smallest_bytes: of the model's smallest checkpoint in the catalogue that one of the service's engines loads.
     """
 
     rig: Rig
@@ -49,6 +50,7 @@ class PlanningRequest:
     overheads: tuple[MeasuredOverhead, ...] = ()
     catalogued: tuple[Engine, ...] = ()
     qualities: tuple[Quality, ...] = ()
+    smallest_bytes: int = 0
 
     @property
     def context(self) -> int:
@@ -119,6 +121,7 @@ def _candidate(
         gpu_indices=gpus,
         model=request.resolved.model,
         checkpoint=checkpoint,
+        smallest_bytes=request.smallest_bytes,
         catalogued=request.catalogued,
         engine=engine,
         release=release,

@@ -11,6 +11,7 @@ from rigup.planner.attempts import fit_memory
 from rigup.planner.candidate import Candidate
 from rigup.planner.enumeration import PlanningRequest, candidates
 from rigup.planner.memory.fit import Shortfall
+from rigup.planner.memory.remedies import for_context, for_sizes, for_weights
 from rigup.planner.memory.weights import weights_of
 from rigup.planner.multinode.layouts import indivisible_layout
 from rigup.planner.parallelism import with_expert_parallel
@@ -212,11 +213,11 @@ def _offloading(candidate: Candidate, amount: int) -> Candidate:
 def memory_finding(shortfall: Shortfall) -> Finding:
     """A shortfall as a finding that refuses."""
     hint = {
-        "weights": "use a smaller quantisation, more GPUs, or experts in host memory",
-        "context": "use a shorter context, a smaller KV cache type or a smaller quantisation",
+        "weights": for_weights(shortfall.candidate),
+        "context": for_context(shortfall.candidate),
         "host": "declare or add host memory, or keep every weight in GPU memory",
         "unknown": "set rig.host_memory_gib",
-        "gpus": "use smaller sizes or more GPUs",
+        "gpus": for_sizes(shortfall.candidate),
         "partition": "leave the variable out: the plan works out a partition that fits",
         "stages": "use a pipeline_parallel no larger than the number of layers",
         "hosts": "",

@@ -63,7 +63,7 @@ def test_a_refusal_is_exit_code_1_and_says_why(fleet: Any, capsys: pytest.Captur
     said = capsys.readouterr().out
     assert "dual / minimax REFUSED  (b)" in said
     assert "[gpu-memory]" in said
-    assert said.endswith("2 services planned, 1 refused\n")
+    assert said.endswith("\n1 service planned, 1 refused\n")
 
 
 def test_bad_input_is_exit_code_2(fleet: Any, capsys: pytest.CaptureFixture[str]) -> None:

@@ -154,6 +154,16 @@ def test_how_long_a_service_has_been_up() -> None:
     assert up_seconds("", 5) is None and up_seconds("Fri 2027-01-15 06:58:20 CET", 5) is None
 
 
+@pytest.mark.parametrize(("active", "health"), [("inactive", "stopped"), ("failed", "no answer")])
+def test_a_stopped_service_is_stopped(active: str, health: str) -> None:
+    plan = planned([])
+    result = result_of(plan, having(""))
+    assert result.probe is not None
+    result.answers.clear()
+    result.probe.units["chat"] = UnitState(active=active)
+    assert (row(result, plan)["health"], row(result, plan)["drift"]) == (health, "state")
+
+
 def test_a_service_that_no_plan_names_has_a_line() -> None:
     plan = planned([])
     result = result_of(plan, having(""))

@@ -7,8 +7,22 @@ import pytest
 from rigup.layer_range import layer_numbers
 from rigup.lock import Lock, LockedCheckpoint, LockedFile, LockedSource
 from rigup.plan import Parallel
+from rigup.planner.enumeration import candidates
+from rigup.planner.memory import remedies
 from rigup.tensor_bytes import LayerTensors, TensorBytes
-from tests.unit.planner.asking import AWQ, FP8, NVFP4, PRO_6000, REAP, decided, decision, refused, served
+from tests.unit.planner.asking import (
+    AWQ,
+    FP8,
+    NVFP4,
+    PRO_6000,
+    REAP,
+    catalogue,
+    decided,
+    decision,
+    refused,
+    request,
+    served,
+)
 
 SMALL = {"model": "SmolLM2-135M-Instruct"}
 M2_5 = {"model": "MiniMax-M2.5"}
@@ -432,3 +446,27 @@ def test_the_cache_is_given_out_in_blocks() -> None:
     assert most % 16 == 0
     assert served(f"2x {PRO_6000}", {**asked, "context": most}).kv_tokens == most
     assert rules(refused(f"2x {PRO_6000}", {**asked, "context": most + 1}).refusals) == {"gpu-memory"}
+
+
+def test_a_service_with_three_of_four_cards_is_given_the_fourth_before_a_fifth() -> None:
+    asked = {**M2_5, "quant": "UD-IQ2_M", "context": 65_536, "kv_cache_type": "q8_0"}
+    assert served("4x RTX 3090", asked).gpu_indices == (0, 1, 2, 3)
+    three = refused("4x RTX 3090", {**asked, "gpus": [0, 1, 2]})
+    hints = " ".join(finding.hint for finding in three.refusals)
+    assert "all 4 GPUs of the rig" in hints and "add 1 more" not in hints and "rig with more GPUs" not in hints
+
+
+@pytest.mark.parametrize("smallest", [False, True])
+def test_a_smaller_quantisation_is_advised_only_if_there_is_one(smallest: bool) -> None:
+    by_size = sorted(catalogue().checkpoints_by_model["MiniMax-M2.5"], key=lambda entry: entry.bytes)
+    entry = by_size[0 if smallest else -1]
+    asked = {"checkpoint": entry.repo, "quant": entry.quant, "offload": "none"}
+    candidate = next(candidates(request("2x RTX 3090", asked, 256)))
+    for hint in (remedies.for_weights(candidate), remedies.for_context(candidate)):
+        assert ("a smaller quantisation" in hint) == (not smallest), hint
+
+
+def test_offload_is_not_answered_with_a_quantisation_that_does_not_fit_either() -> None:
+    plan = decided("2x RTX 4090", {**M2_5, "quant": "Q4_K_M"}, 192)
+    (hint,) = (warning.hint for warning in plan.warnings if warning.rule == "host-offload")
+    assert hint == "list the models that fit the GPUs and are faster: rigup fit"

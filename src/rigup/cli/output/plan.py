@@ -51,7 +51,8 @@ def show(
         console.print("  rigup apply --remove removes earlier services", soft_wrap=True)
     services = [plan for plan in plans if not plan.rank]
     refused = sum(plan.verdict == "refused" for plan in services)
-    count = f"{len(services)} service{'' if len(services) == 1 else 's'} planned"
+    planned = len(services) - refused
+    count = f"{planned or 'no'} service{'' if planned == 1 else 's'} planned"
     console.print(f"\n{count}, {refused} refused" if refused else f"\n{count}, none refused")
 
 

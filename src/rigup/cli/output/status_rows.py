@@ -7,7 +7,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from rigup.facts.probe import Probe, ProbedGpu
+from rigup.facts.probe import Probe, ProbedGpu, UnitState
 from rigup.plan import Plan
 from rigup.run.drift import Drift, driver_differences
 from rigup.run.kernel_status import runs_without_ours
@@ -42,15 +42,17 @@ def row(result: HostResult, plan: Plan, drift: tuple[Drift, ...]) -> dict[str, A
         "since": unit.since if unit else None,
         "up_seconds": up_seconds(unit.since, probe.clock) if unit and unit.active == "active" else None,
         "restarts": unit.restarts if unit else None,
-        "health": result.worker_health.get(name) or ("answers" if answer else _unanswered(result)),
+        "health": result.worker_health.get(name) or ("answers" if answer else _unanswered(result, unit)),
         "seconds": answer.seconds if answer else None,
         "drift": ", ".join(dict.fromkeys(own)) or ("unknown" if name in probe.damaged else "none"),
     }
 
 
-def _unanswered(result: HostResult) -> str:
-    """Whether a service without an answer was asked at all."""
-    return "not asked" if result.state in _TAKES_NO_PART else NO_ANSWER
+def _unanswered(result: HostResult, unit: UnitState | None) -> str:
+    """Why a service has not answered: it was not asked, or is stopped, or did not."""
+    if result.state in _TAKES_NO_PART:
+        return "not asked"
+    return "stopped" if unit and unit.active == "inactive" else NO_ANSWER
 
 
 def with_kernels(found: dict[str, Any], plan: Plan, kernels: str | None) -> dict[str, Any]:

@@ -111,12 +111,11 @@ class CurrentRelease(FactBase[Running]):
 
 
 def _stale(service: str) -> str:
-    """sh that tests whether a service runs with another API key than the one in its file."""
+    """sh that tests whether a service runs, and with another API key than the one in its file."""
     unit, name = layout.unit_name(service), CREDENTIAL_NAME
     files = f"{UNITS}/{unit} {quadlet_file(service)}"
-    return (
-        f"grep -qs ^LoadCredential= {files} && ! cmp -s {layout.service_folder(service)}/{name} {LOADED}/{unit}/{name}"
-    )
+    other = f"! cmp -s {layout.service_folder(service)}/{name} {LOADED}/{unit}/{name}"
+    return f"systemctl is-active --quiet {unit} && grep -qs ^LoadCredential= {files} && {other}"
 
 
 @operation()

@@ -9,6 +9,7 @@ from rigup.catalogue.catalogue import Catalogue
 from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.errors import InputError
 from rigup.lock import Lock, LockedCheckpoint
+from rigup.planner.abilities import loads
 from rigup.planner.driver import driver_plan, driver_reserve
 from rigup.planner.enumeration import PlanningRequest
 from rigup.planner.inputs.names import ResolvedNames, resolve
@@ -27,6 +28,11 @@ def planning_request(rig: Rig, service: Service, catalogue: Catalogue, lock: Loc
     }
     known, driver = catalogue.moe_configs, driver_plan(rig, lock)
     reserve, lists = driver_reserve(rig, lock), catalogue.name_lists
+    known_sizes = (
+        entry.bytes
+        for entry in catalogue.checkpoints_by_model.get(resolved.model.name, ())
+        if any(loads(entry, release) for _, release in resolved.engines)
+    )
     return PlanningRequest(
         rig,
         service,
@@ -39,6 +45,7 @@ def planning_request(rig: Rig, service: Service, catalogue: Catalogue, lock: Loc
         catalogue.overheads,
         catalogue.engines,
         catalogue.qualities,
+        min(known_sizes, default=0),
     )
 
 

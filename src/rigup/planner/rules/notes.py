@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from rigup.planner.candidate import Candidate
 from rigup.planner.memory.overhead import MARGIN_MIB
+from rigup.planner.memory.remedies import for_context, instead_of_offload
 from rigup.planner.moe_config import hides_its_own, moe_config, own_files, unread_because, used_files
 from rigup.planner.offload import experts_in_words
 from rigup.planner.rules.rule import Complaint, refuses, warns
@@ -63,7 +64,7 @@ def memory_margin(candidate: Candidate) -> Iterator[Complaint]:
         yield (
             f"only {candidate.margin_mib:,} MiB of {what} to spare, less than the {MARGIN_MIB:,} MiB error margin of "
             "the estimate: the engine may fail to start",
-            "use a shorter context, a smaller KV cache type or a smaller quantisation",
+            for_context(candidate),
         )
 
 
@@ -96,12 +97,12 @@ def host_offload(candidate: Candidate) -> Iterator[Complaint]:
         yield (
             f"{whose} {'is' if whose[0].isdigit() else 'are'} in host memory: every token reads from it, several times "
             "slower than from VRAM",
-            "use a smaller quantisation that fits the GPUs: it is faster",
+            instead_of_offload(candidate),
         )
     elif candidate.cpu_offload_gib:
         yield (
             f"{candidate.cpu_offload_gib} GiB of each GPU's weights are in host memory and cross PCIe for every token",
-            "use a smaller quantisation that fits the GPUs: it is faster",
+            instead_of_offload(candidate),
         )
 
 

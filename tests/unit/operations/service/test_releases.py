@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -99,3 +100,26 @@ def test_what_a_release_consists_of_can_be_changed_by_root_alone_whatever_the_um
     found = [folder, *folder.rglob("*")]
     assert folder / f"releases/{number}/unit" in found
     assert {path.name: f"{path.stat().st_mode & 0o022:o}" for path in found} == {path.name: "0" for path in found}
+
+
+@pytest.mark.parametrize(
+    ("active", "loaded", "stale"),
+    [(True, "old", True), (True, "new", False), (True, None, True), (False, None, False)],
+    ids=["another key", "its key", "no key", "stopped"],
+)
+def test_only_a_service_that_runs_can_run_with_another_key(
+    active: bool, loaded: str | None, stale: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unit = "rigup-chat.service"
+    (tmp_path / unit).write_text("[Service]\nLoadCredential=api-key:/somewhere\n")
+    (tmp_path / "api-key").write_text("new")
+    (tmp_path / "loaded" / unit).mkdir(parents=True)
+    if loaded:
+        (tmp_path / "loaded" / unit / "api-key").write_text(loaded)
+    (tmp_path / "systemctl").write_text(f"#!/bin/sh\nexit {0 if active else 3}\n")
+    (tmp_path / "systemctl").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(releases, "UNITS", str(tmp_path))
+    monkeypatch.setattr(releases, "LOADED", str(tmp_path / "loaded"))
+    monkeypatch.setattr(layout, "service_folder", lambda service: str(tmp_path))
+    assert (subprocess.run(["sh", "-c", releases._stale("chat")]).returncode == 0) == stale

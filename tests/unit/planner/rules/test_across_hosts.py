@@ -169,7 +169,7 @@ REFUSED: dict[str, tuple[object, int, dict[str, Any], tuple[str, str, str]]] = {
         (
             "gpu-count",
             "tensor 8 x pipeline 1 x data 1 need 8 GPUs, but the service has 4",
-            "use smaller sizes or more GPUs",
+            "use smaller sizes or a rig with more GPUs",
         ),
     ),
     "heads": (

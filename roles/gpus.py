@@ -36,7 +36,14 @@ def gpus(plans: tuple[Plan, ...], probe: Probe, settings: HostSettings) -> bool:
     changes = False
     if wanted:
         check_secure_boot(probe)
-        packages = driver_packages(wanted, probe.os, probe.architecture, booting_kernel(probe), probe.nvidia.nvswitches)
+        packages = driver_packages(
+            wanted,
+            probe.os,
+            probe.architecture,
+            booting_kernel(probe),
+            probe.nvidia.nvswitches,
+            probe.kernel_packages,
+        )
         changes = driver(wanted, packages, source, probe, partial(check_host, plans))
     elif any(gpu.nvswitch for gpu in rig.gpus) or probe.nvidia.nvswitches:
         fabric(probe, restarted=False)

@@ -12,7 +12,7 @@ from rigup.artifacts import Architecture
 from rigup.node import Network
 from rigup.units import Frozen
 
-SUPPORTED_OS = ("debian-12", "debian-13", "ubuntu-22.04", "ubuntu-24.04")
+SUPPORTED_OS = ("debian-12", "debian-13", "ubuntu-22.04", "ubuntu-24.04", "ubuntu-26.04")
 
 
 class HostMemory(Frozen):

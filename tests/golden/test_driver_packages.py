@@ -16,6 +16,7 @@ KERNELS = {
     "debian-13": "6.12.48+deb13-cloud-amd64",
     "ubuntu-22.04": "5.15.0-122-generic",
     "ubuntu-24.04": "6.8.0-45-lowlatency",
+    "ubuntu-26.04": "7.0.0-30-generic",
 }
 RIGS = {
     "cards": DriverPlan(version="580.178.04", branch="580", flavour="open"),
@@ -30,6 +31,34 @@ def test_what_is_installed(os: str, rig: str) -> None:
     packages = driver_packages(RIGS[rig], os, "x86_64", KERNELS[os], nvswitches=0)
     lines = [f"{name}: {' '.join(value) if isinstance(value, tuple) else value}\n" for name, value in packages]
     assert_golden(f"drivers/{os}_{rig}.txt", "".join(lines))
+
+
+# The kernels that hosts of each system run, and the packages that bring their successors where those are known.
+FLAVOURS: dict[str, list[tuple[str, tuple[str, ...]]]] = {
+    "debian-12": [("6.1.0-25-amd64", ()), ("6.1.0-25-cloud-amd64", ()), ("6.12.9+bpo-amd64", ()),
+                  ("6.8.12-4-pve", ()), ("6.8.12-4-pve", ("proxmox-default-kernel", "proxmox-kernel-6.8"))],
+    "debian-13": [("6.12.48+deb13-amd64", ()), ("6.12.48+deb13-cloud-amd64", ("linux-image-cloud-amd64",)),
+                  ("6.14.11-4-pve", ("proxmox-default-kernel",)), ("6.18.44-custom", ())],
+    "ubuntu-22.04": [("5.15.0-122-generic", ()), ("6.8.0-45-generic", ()), ("5.15.0-122-lowlatency", ()),
+                     ("6.8.0-1058-nvidia", ()), ("5.15.0-1116-azure", ()), ("6.5.0-1020-aws", ())],
+    "ubuntu-24.04": [("6.8.0-45-generic", ()), ("6.14.0-33-generic", ()), ("6.14.0-33-lowlatency", ()),
+                     ("6.8.0-1058-nvidia", ()), ("6.14.0-1009-nvidia-64k", ()), ("6.8.0-1060-aws", ()),
+                     ("6.14.0-1014-aws", ("linux-image-aws",)), ("6.8.0-45-generic", ("linux-image-virtual",)),
+                     ("6.17.0-19-generic", ("linux-image-generic", "linux-image-generic-hwe-24.04")),
+                     ("6.11.0-1016-oem", ("linux-image-oem-24.04b",))],
+    "ubuntu-26.04": [("7.0.0-30-generic", ()), ("7.2.0-12-generic", ()), ("7.0.0-1013-nvidia", ()),
+                     ("7.0.0-1008-aws", ()), ("7.0.0-30-generic", ("linux-image-generic-hwe-26.04",))],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("os", FLAVOURS)
+def test_headers_of_every_flavour_of_kernel(os: str) -> None:
+    lines = []
+    for kernel, followed in FLAVOURS[os]:
+        packages = driver_packages(RIGS["b200"], os, "x86_64", kernel, nvswitches=0, kernel_packages=followed)
+        beside = f" [{', '.join(followed)}]" if followed else ""
+        lines.append(f"{kernel}{beside}: {' '.join((*packages.headers, *packages.beside))}\n")
+    assert_golden(f"drivers/{os}_kernels.txt", "".join(lines))
 
 
 @pytest.mark.parametrize("os", KERNELS)
@@ -81,4 +110,4 @@ def test_another_system_is_refused() -> None:
     with pytest.raises(InputError) as caught:
         driver_repository("fedora-42", "x86_64")
     assert caught.value.message == "fedora-42: the catalogue has no NVIDIA driver packages for this system"
-    assert caught.value.hint == "choose from: debian-12, debian-13, ubuntu-22.04, ubuntu-24.04"
+    assert caught.value.hint == "choose from: debian-12, debian-13, ubuntu-22.04, ubuntu-24.04, ubuntu-26.04"

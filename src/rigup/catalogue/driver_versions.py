@@ -1,4 +1,4 @@
-"""Known versions of NVIDIA's driver and CUDA toolkit: the defaults of a new lock, and possible upgrades.
+"""Known versions of NVIDIA's driver and CUDA toolkit: the defaults of a new lock, possible upgrades, ends of support.
 
 The figures live in `data/drivers/versions.toml`, each with its source.
 """
@@ -6,6 +6,7 @@ The figures live in `data/drivers/versions.toml`, each with its source.
 from __future__ import annotations
 
 import tomllib
+from datetime import date
 from functools import lru_cache
 from pathlib import Path
 
@@ -23,6 +24,26 @@ class DriverVersions(Frozen):
     source: str
 
 
+class Branch(Frozen):
+    """One branch of the driver; the file explains each field."""
+
+    branch: int
+    kind: str
+    until: date | None = None
+    ended: bool = False
+    cuda: str
+    from_version: str = ""
+    since: str
+    source: str
+
+    @property
+    def support(self) -> str:
+        """Its kind and the end of its support: "production, supported until March 2027"."""
+        if self.until is not None:
+            return f"{self.kind}, supported until {self.until:%B %Y}"
+        return f"{self.kind}, no longer supported" if self.ended else self.kind
+
+
 class CudaToolkit(LockedCudaToolkit):
     """One release of the toolkit, as in the lock."""
 
@@ -30,9 +51,11 @@ class CudaToolkit(LockedCudaToolkit):
 
 
 class NvidiaVersions(Frozen):
-    """All known versions; toolkits ascend, and the last one is the default."""
+    """All known versions, ascending."""
 
+    default_toolkit: str
     driver: DriverVersions
+    branches: tuple[Branch, ...]
     cuda_toolkits: tuple[CudaToolkit, ...]
 
     def driver_version(self, wanted: str | None = None) -> str | None:
@@ -43,11 +66,15 @@ class NvidiaVersions(Frozen):
             return wanted
         return next((v for v in reversed(self.driver.versions) if v.partition(".")[0] == wanted), None)
 
+    def branch(self, number: int) -> Branch | None:
+        """A branch by its number; None if the catalogue lacks it."""
+        return next((known for known in self.branches if known.branch == number), None)
+
     def cuda_toolkit(self, wanted: str | None = None) -> LockedCudaToolkit | None:
-        """A release by its version, or the default; None if it is unknown."""
-        known = {toolkit.version: toolkit for toolkit in self.cuda_toolkits}
-        found = known.get(wanted or self.cuda_toolkits[-1].version)
-        return found and LockedCudaToolkit(version=found.version, packages=found.packages)
+        """A release by its version, the newest known one of a series ("13.3"), or the default; None if unknown."""
+        wanted = wanted or self.default_toolkit
+        found = [t for t in self.cuda_toolkits if t.version == wanted or t.version.startswith(f"{wanted}.")]
+        return LockedCudaToolkit(version=found[-1].version, packages=found[-1].packages) if found else None
 
 
 def locked_driver(version: str) -> LockedDriver:

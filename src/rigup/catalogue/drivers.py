@@ -29,10 +29,10 @@ class NvidiaRepository(Frozen):
 
 
 class SupportedSystem(Frozen):
-    """Facts that depend on the operating system.
+    """What NVIDIA's repository has for one operating system.
 
-    fingerprint: of the key that signs its repository. kernel_flavours: a regular expression for the ends of its kernel
-    releases; kernel_flavour: the usual end. extra_modules: packages with modules that server kernels lack.
+    fingerprint: of the key that signs its repository. first_branch, first_toolkit: the oldest that the repository has,
+    where it lacks what others have.
     """
 
     os: str
@@ -40,9 +40,8 @@ class SupportedSystem(Frozen):
     key_file: str
     fingerprint: Fingerprint
     persistence_daemon: tuple[str, ...] = ()
-    kernel_flavour: str
-    kernel_flavours: str
-    extra_modules: tuple[str, ...] = ()
+    first_branch: int = 0
+    first_toolkit: str = ""
     source: str
 
 

@@ -132,10 +132,13 @@ class EngineVersion(EngineRelease):
         """The recipe of its Python environment; None without such a build."""
         return next((known for known in self.environments if known.variant == variant), None)
 
-    def recipe(self, capabilities: Iterable[str], across_hosts: bool = False) -> Recipe | None:
+    def recipe(
+        self, capabilities: Iterable[str], across_hosts: bool = False, toolkit: str | None = None
+    ) -> Recipe | None:
         """How to build it for GPUs of these compute capabilities, or for the CPU if there are none.
 
-        across_hosts: include the RPC backend that joins several hosts.
+        across_hosts: include the RPC backend that joins several hosts. toolkit: the version of the CUDA toolkit; by
+        default the first of the release that the engine is made for.
         """
         architectures = [capability.replace(".", "") for capability in capabilities]
         recipe = self.recipes.get("cuda" if architectures else "cpu")
@@ -145,7 +148,18 @@ class EngineVersion(EngineRelease):
         if recipe is None or not architectures:
             return recipe
         flag = f"-DCMAKE_CUDA_ARCHITECTURES={';'.join(architectures)}"
-        return recipe.model_copy(update={"flags": (*recipe.flags, flag)})
+        series = ".".join((toolkit or self.cuda or "").split(".")[:2])
+
+        def named(words: tuple[str, ...]) -> tuple[str, ...]:
+            return tuple(w.replace("{toolkit}", series).replace("{packages}", series.replace(".", "-")) for w in words)
+
+        return recipe.model_copy(
+            update={
+                "flags": named((*recipe.flags, flag)),
+                "packages": named(recipe.packages),
+                "runtime_packages": named(recipe.runtime_packages),
+            }
+        )
 
 
 class Engine(Frozen):

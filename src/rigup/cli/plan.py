@@ -60,11 +60,13 @@ def run(args: argparse.Namespace) -> int:
     calibrate.check(args)
     if args.calibrate:
         return calibrate.run(args)
+    from datetime import date
+
     from rigup.project.inventory import load_project
     from rigup.project.planning import plan_project
 
     project = load_project(args.inventory, args.limit)
-    plans = plan_project(project, prefer=args.prefer)
+    plans = plan_project(project, prefer=args.prefer, today=date.today())
     gateways = _gateways(project, plans)
     serving = {plan.host for plan in plans} | {gateway.host for gateway in gateways}
     idle = tuple(host for host in project.hosts if host.name not in serving)

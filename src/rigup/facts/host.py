@@ -71,7 +71,8 @@ class Probe:
     """The state of one host.
 
     clock: its time in seconds since 1970. host_memory: channels, kind and speed ("8x DDR5-4800"), "" if the firmware
-    does not tell. kernels, headers: releases of installed kernels and of installed headers.
+    does not tell. kernels, headers: releases of installed kernels and of installed headers. kernel_packages: packages
+    that bring new kernels. os_like: the ids of the systems that this one follows, separated by spaces.
     secure_boot: "on", "off", or "none" if the firmware does not support it. held: packages on hold.
     pci_gpus: GPUs on the bus, with or without a driver. gpus: as NVML reports them, or else the kernel module.
     built_for: by build, its CUDA version and GPUs; only builds with CUDA. built_by: by build, the host that made it.
@@ -82,10 +83,12 @@ class Probe:
 
     os: str = ""
     os_name: str = ""
+    os_like: str = ""
     architecture: str = ""
     kernel: str = ""
     kernels: tuple[str, ...] = ()
     headers: tuple[str, ...] = ()
+    kernel_packages: tuple[str, ...] = ()
     hostname: str = ""
     boot_id: str = ""
     init: str = ""

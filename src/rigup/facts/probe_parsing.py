@@ -25,6 +25,7 @@ from rigup.facts.unreadable import Unreadable
 _TEXT = {
     "os": "os",
     "os_name": "os_name",
+    "os_like": "os_like",
     "arch": "architecture",
     "kernel": "kernel",
     "hostname": "hostname",
@@ -32,7 +33,13 @@ _TEXT = {
     "init": "init",
     "secure_boot": "secure_boot",
 }
-_LISTS = {"build": "builds", "weights": "weights", "kernel_installed": "kernels", "headers": "headers"}
+_LISTS = {
+    "build": "builds",
+    "weights": "weights",
+    "kernel_installed": "kernels",
+    "kernel_package": "kernel_packages",
+    "headers": "headers",
+}
 _UNIT_FIELDS = {
     "ActiveState": "active",
     "SubState": "sub",
@@ -50,6 +57,7 @@ _MOST_OF |= {
     "card": 1000,
     "kernel_installed": 1000,
     "headers": 1000,
+    "kernel_package": 1000,
     "port": 20_000,
 }
 # 9999-12-31, the last moment that Python's datetime can hold

@@ -18,6 +18,7 @@ english() { export LC_ALL=C TZ=UTC PATH="$PATH:/usr/sbin:/sbin"; }
 probe() {
 english
 . /etc/os-release 2>/dev/null; echo "os ${ID:-unknown}-${VERSION_ID:-}"; echo "os_name ${PRETTY_NAME:-unknown}"
+echo "os_like ${ID_LIKE:-}"
 uname -nrm | { read -r name release machine; echo "arch $machine"; echo "kernel $release"; echo "hostname $name"; }
 echo "clock $(date +%s)"; echo "cpus $(nproc)"
 for fact in boot_id:/proc/sys/kernel/random/boot_id init:/proc/1/comm; do
@@ -58,8 +59,9 @@ if [ -d /sys/firmware/efi ]; then
 else
   echo "secure_boot none"
 fi
-within 20 dpkg-query -W -f '${db:Status-Abbrev}|${Package}|${Version}\n' |
-sed -nE '/^h|\|[^|]*nvidia[^|]*\||\|(cuda|libcuda|libcublas|nvlsm|unattended-upgrades)/s/^/package /p'
+within 20 dpkg-query -W -f '${db:Status-Abbrev}|${Package}|${Version}\n' | sed -nE \
+-e 'h;s/^.i[^|]*\|(linux-image-[a-z][^|]*|proxmox-(default-kernel|kernel-[0-9]+\.[0-9]+))\|.*/kernel_package \1/p;g' \
+-e '/^h|\|[^|]*nvidia[^|]*\||\|(cuda|libcuda|libcublas|nvlsm|unattended-upgrades)/s/^/package /p'
 [ -e /usr/bin/unattended-upgrade ] &&
 within 10 apt-config dump APT::Periodic::Unattended-Upgrade Unattended-Upgrade::Package-Blacklist | sed 's/^/apt /'
 { [ -d /sys/module/nouveau ] || grep -qs '^nouveau ' /proc/modules; } && echo "nouveau yes"

@@ -10,6 +10,7 @@ from rigup.plain_values import quoted
 from rigup.plan import Monitoring
 from rigup.planner.inputs.rig_and_services import is_address
 from rigup.planner.inputs.validation import check_keys, validated
+from rigup.rig import SUPPORTED_OS
 from rigup.service import Service
 from rigup.settings import Certificate, Gateway, GatewayClient
 from rigup.systemd.api_key import is_loopback
@@ -50,7 +51,7 @@ def check_system(where: str, os: str | None) -> None:
     if os in UNSUPPORTED_OS:
         raise InputError(
             f"{where}: needs HAProxy 2.6, which {os} does not have",
-            "use debian-12, debian-13 or ubuntu-24.04 for the gateway",
+            f"use {' or '.join(known for known in SUPPORTED_OS if known not in UNSUPPORTED_OS)} for the gateway",
         )
 
 

@@ -21,7 +21,8 @@ def build_of(candidate: Candidate, lock: Lock) -> Build:
     source = lock.source(engine, version) if candidate.build == "source" else None
     pins = lock.cuda_toolkit.packages if lock.cuda_toolkit else {}
     capabilities, several = candidate.rig.compute_capabilities, candidate.hosts > 1
-    recipe = candidate.release.recipe(capabilities, several) if candidate.build == "source" else None
+    toolkit = lock.cuda_toolkit.version if lock.cuda_toolkit else None
+    recipe = candidate.release.recipe(capabilities, several, toolkit) if candidate.build == "source" else None
     packaged = candidate.release.environment(variant) if installed else None
     needed = recipe.packages if recipe else ()
     runtime = recipe.runtime_packages if recipe else packaged.runtime_packages if packaged else ()
@@ -46,6 +47,12 @@ def build_of(candidate: Candidate, lock: Lock) -> Build:
         image=lock.image(engine, version, variant, architecture) if candidate.build == "image" else None,
         made_for=made_for(candidate.rig, candidate.release, candidate.build, lock),
     )
+
+
+def toolkit_of(build: Build) -> str | None:
+    """The version of the locked CUDA toolkit, if the build needs packages of it."""
+    pinned = build.pinned_packages or build.pinned_runtime_packages
+    return build.made_for.cuda if pinned and build.made_for else None
 
 
 def container_packages(candidate: Candidate) -> tuple[str, ...]:

@@ -7,11 +7,11 @@ from rigup.lock import Lock
 from rigup.plan import Finding
 from rigup.planner.abilities import loads, unsupported
 from rigup.planner.alternatives import more_hosts, purchase, runners_up, would_fit
-from rigup.planner.assembly import build_of, checkpoint_of
+from rigup.planner.assembly import build_of, checkpoint_of, toolkit_of
 from rigup.planner.choice import ranked, with_most_context
 from rigup.planner.decision import Decision, Refusal
 from rigup.planner.drafting.offer import speculative_text
-from rigup.planner.driver import driver_floor, driver_plan, driver_refusals
+from rigup.planner.driver import driver_floor, driver_plan, driver_refusals, repository_refusals
 from rigup.planner.enumeration import PlanningRequest
 from rigup.planner.evidence import evidence_of
 from rigup.planner.moe_config import against_the_lock, locked_otherwise, moe_config
@@ -36,12 +36,14 @@ def decide(request: PlanningRequest, catalogue: Catalogue, lock: Lock, advise: b
     needs = winner.release.cuda_needs
     floor = driver_floor(rig, needs.driver if needs else 0)
     driver = driver_plan(rig, lock, floor)
-    if findings := (*driver_refusals(rig, driver), *locked_otherwise(winner, lock)):
+    build = build_of(winner, lock)
+    absent = repository_refusals(rig.os or "", driver, toolkit_of(build))
+    if findings := (*driver_refusals(rig, driver), *absent, *locked_otherwise(winner, lock)):
         return Refusal(rig, service, findings)
     judged = check(winner)
     return Decision(
         candidate=winner,
-        build=build_of(winner, lock),
+        build=build,
         checkpoint=checkpoint_of(winner.checkpoint, lock),
         draft=checkpoint_of(winner.draft.checkpoint, lock) if winner.draft and winner.draft.checkpoint else None,
         moe_config=against_the_lock(moe_config(winner), lock),

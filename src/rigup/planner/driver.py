@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from datetime import date, timedelta
 from typing import Literal
 
-from rigup.catalogue.drivers import Reserve, driver_facts
+from rigup.catalogue.driver_versions import nvidia_versions
+from rigup.catalogue.drivers import Reserve, SupportedSystem, driver_facts
 from rigup.catalogue.engines import EngineVersion
 from rigup.lock import Lock
 from rigup.plan import DriverPlan, Finding, MadeFor
 from rigup.rig import Rig
 from rigup.service import BuildMethod
 from rigup.units import compute_capability
+
+NEAR_THE_END = timedelta(days=90)
+"""How long before the end of a branch's support a plan warns of it."""
 
 
 def driver_plan(rig: Rig, lock: Lock, engine_floor: int = 0) -> DriverPlan | None:
@@ -67,6 +73,7 @@ def driver_refusals(rig: Rig, driver: DriverPlan | None) -> tuple[Finding, ...]:
                 source="docs.nvidia.com/deploy/cuda-compatibility; the first driver branch of each card",
             )
         )
+    found += _undriven(rig, driver)
     old = [gpu for gpu in rig.gpus if not _takes_open_modules(gpu.compute_capability)]
     required = [gpu for gpu in rig.gpus if gpu.open_kernel_module == "required"]
     if old and required:
@@ -79,6 +86,89 @@ def driver_refusals(rig: Rig, driver: DriverPlan | None) -> tuple[Finding, ...]:
             )
         )
     return tuple(found)
+
+
+def _undriven(rig: Rig, driver: DriverPlan) -> list[Finding]:
+    """The cards that the locked branch no longer drives."""
+    known = nvidia_versions().branch(int(driver.branch))
+    old = [g for g in rig.gpus if known and compute_capability(g.compute_capability) < compute_capability(known.since)]
+    if known is None or not old:
+        return []
+    return [
+        Finding(
+            rule="driver-too-new",
+            message=f"rigup.lock pins driver {driver.version}, but branch {driver.branch} drives cards from compute "
+            f"capability {known.since} on, and {old[0].name} has {old[0].compute_capability}",
+            hint="run rigup lock --upgrade driver=580, the last branch for Maxwell, Pascal and Volta",
+            source=known.source,
+        )
+    ]
+
+
+def repository_refusals(os: str, driver: DriverPlan | None, toolkit: str | None) -> tuple[Finding, ...]:
+    """What the lock pins although NVIDIA's repository for this system has no such packages.
+
+    toolkit: the version of the CUDA toolkit, if its packages are installed.
+    """
+    there = driver_facts().distribution(os)
+    if there is None:
+        return ()
+    found: list[Finding] = []
+    if driver is not None and int(driver.branch) < there.first_branch:
+        message = f"no driver before branch {there.first_branch}; rigup.lock pins {driver.version}"
+        found.append(_not_there(there, message, f"driver={there.first_branch}"))
+    if toolkit and there.first_toolkit and _numbers(toolkit) < _numbers(there.first_toolkit):
+        message = f"no CUDA toolkit before {there.first_toolkit}; rigup.lock pins {toolkit}"
+        found.append(_not_there(there, message, f"cuda-toolkit={there.first_toolkit}"))
+    return tuple(found)
+
+
+def branch_warnings(rig: Rig, driver: DriverPlan | None, today: date) -> Iterator[Finding]:
+    """Whether NVIDIA's support of the driver's branch has ended, or ends soon."""
+    known = nvidia_versions().branch(int(driver.branch)) if driver else None
+    if driver is None or known is None or not (known.ended or known.until):
+        return
+    if known.until is not None and known.until - today > NEAR_THE_END:
+        return
+    over = known.until is None or known.until < today
+    when = f" in {known.until:%B %Y}" if known.until else ""
+    yield Finding(
+        rule="driver-branch",
+        message=f"NVIDIA's support of driver branch {driver.branch} ({known.kind}) {'ended' if over else 'ends'}{when}",
+        hint=_longer_supported(rig, driver, today),
+        source=known.source,
+    )
+
+
+def _longer_supported(rig: Rig, driver: DriverPlan, today: date) -> str:
+    """A hint that names the branch with the longest support; "" if there is none that suits the rig."""
+    there = driver_facts().distribution(rig.os or "")
+    least = max(driver.floor, there.first_branch if there else 0)
+    living = [
+        (known.until, known)
+        for known in nvidia_versions().branches
+        if known.until is not None
+        and known.branch >= least
+        and known.until - today > NEAR_THE_END
+        and all(compute_capability(gpu.compute_capability) >= compute_capability(known.since) for gpu in rig.gpus)
+    ]
+    if not living:
+        return ""
+    _, best = max(living, key=lambda entry: entry[0])
+    return f"run rigup lock --upgrade driver={best.branch} ({best.support})"
+
+
+def _not_there(there: SupportedSystem, message: str, upgrade: str) -> Finding:
+    return Finding(
+        rule="driver-repository",
+        message=f"NVIDIA's repository for {there.os} has {message}",
+        hint=f"run rigup lock --upgrade {upgrade}",
+        source=there.source,
+    )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
 
 
 def _installs(rig: Rig) -> bool:

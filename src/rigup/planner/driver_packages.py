@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterable
 
 from rigup.catalogue.drivers import DEBIAN_ARCHITECTURES, REPOSITORY_ARCHITECTURES, SupportedSystem, driver_facts
+from rigup.catalogue.systems import extra_modules, kernel_headers, system_facts
 from rigup.errors import InputError
 from rigup.plan import DriverPackages, DriverPlan, DriverRepository
 
@@ -12,20 +13,23 @@ FABRIC_MANAGER_UNIT = "nvidia-fabricmanager.service"
 PERSISTENCE_UNIT = "nvidia-persistenced.service"
 
 
-def driver_packages(driver: DriverPlan, os: str, architecture: str, kernel: str, nvswitches: int) -> DriverPackages:
+def driver_packages(
+    driver: DriverPlan, os: str, architecture: str, kernel: str, nvswitches: int, kernel_packages: Iterable[str] = ()
+) -> DriverPackages:
     """The packages of a driver on one host.
 
-    os, architecture: as in the probe. kernel: the release that boots next. nvswitches: how many the host has.
-    Raises InputError for a system without driver packages.
+    os, architecture, kernel_packages: as in the probe. kernel: the release that boots next. nvswitches: how many the
+    host has. Raises InputError for a system without driver packages.
     """
-    facts, distribution = driver_facts(), _distribution(os)
+    facts, distribution, system = driver_facts(), _distribution(os), system_facts().system(os)
+    assert system is not None, f"{os} has a repository but no entry in systems.toml"
     names = facts.packages
     switched = driver.fabric_manager or nvswitches > 0
-    extra = tuple(name.format(kernel=kernel) for name in distribution.extra_modules)
+    extra = extra_modules(system, kernel)
     return DriverPackages(
         pin=names.branch_pin.format(branch=driver.branch),
         kernel=kernel,
-        headers=(f"linux-headers-{_flavour(kernel, distribution, architecture)}", f"linux-headers-{kernel}"),
+        headers=kernel_headers(system, architecture, kernel, kernel_packages),
         at_version=(
             *(names.open if driver.flavour == "open" else names.proprietary),
             *distribution.persistence_daemon,
@@ -56,14 +60,6 @@ def driver_repository(
         fingerprint=fingerprint or distribution.fingerprint,
         architecture=DEBIAN_ARCHITECTURES[architecture],
     )
-
-
-def _flavour(kernel: str, distribution: SupportedSystem, architecture: str) -> str:
-    """The end of this kernel's releases: "amd64", "cloud-amd64", "generic"; the usual one for an unknown kernel."""
-    words = {"debian_architecture": DEBIAN_ARCHITECTURES[architecture]}
-    flavours = distribution.kernel_flavours.format(**words)
-    found = re.fullmatch(rf"[0-9.]+(?:[+~][\w.]+)?(?:-[0-9.]+)?-({flavours})", kernel)
-    return found[1] if found else distribution.kernel_flavour.format(**words)
 
 
 def _distribution(os: str) -> SupportedSystem:

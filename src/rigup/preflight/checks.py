@@ -6,6 +6,7 @@ import ipaddress
 from collections.abc import Iterator
 
 from rigup import layout
+from rigup.catalogue.systems import system_facts
 from rigup.facts.probe import Probe
 from rigup.operations.builds.source import name_of
 from rigup.operations.service.gpu_binding import unknown_gpu_uuids
@@ -58,7 +59,12 @@ def _containers(probe: Probe, plans: tuple[Plan, ...]) -> Iterator[Finding]:
 def _operating_system(probe: Probe) -> Iterator[Finding]:
     if probe.os not in SUPPORTED_OS:
         name = probe.os_name or probe.os or "unknown"
-        yield Finding(rule="host-os", message=f"{name} is not supported", hint=f"use one of: {', '.join(SUPPORTED_OS)}")
+        needs = system_facts().needs(probe.os, probe.os_like)
+        yield Finding(
+            rule="host-os",
+            message=f"{name} is not supported" + (f": it would need {needs}" if needs else ""),
+            hint=f"use one of: {', '.join(SUPPORTED_OS)}",
+        )
     elif probe.init != "systemd":
         yield Finding(
             rule="host-init",

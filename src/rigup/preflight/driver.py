@@ -7,12 +7,15 @@ from collections.abc import Iterator
 from rigup.catalogue.driver_versions import nvidia_versions
 from rigup.facts.probe import Probe
 from rigup.plan import Finding, Plan
+from rigup.planner.assembly import toolkit_of
+from rigup.planner.driver import repository_refusals
 
 _BACK = "or reinstall the driver that this host had"
 
 
 def driver_findings(plans: tuple[Plan, ...], probe: Probe) -> Iterator[Finding]:
-    """Why the host's own driver cannot run some of these plans. No findings if rigup installs the driver."""
+    """Why the host's own driver cannot run some of these plans, or its repository lacks the driver of the lock."""
+    yield from _absent(plans, probe)
     gpus = plans[0].rig.gpus if plans else ()
     needing = [plan for plan in plans if plan.build and plan.build.made_for]
     if not gpus or not needing or plans[0].driver is not None:
@@ -39,6 +42,16 @@ def driver_findings(plans: tuple[Plan, ...], probe: Probe) -> Iterator[Finding]:
     else:
         for problem in dict.fromkeys(filter(None, (too_old(plan, probe) for plan in needing))):
             yield Finding(rule="host-driver", message=problem, hint=f"{way}; {_BACK}")
+
+
+def _absent(plans: tuple[Plan, ...], probe: Probe) -> Iterator[Finding]:
+    """What the lock pins although NVIDIA's repository for this host's system does not have it."""
+    driver = plans[0].driver if plans else None
+    missing = driver if driver and probe.nvidia.loaded != driver.version else None
+    toolkits = dict.fromkeys(toolkit_of(plan.build) for plan in plans if plan.build)
+    found = [one for toolkit in toolkits or (None,) for one in repository_refusals(probe.os, missing, toolkit)]
+    for message, hint in dict.fromkeys((one.message, one.hint) for one in found):
+        yield Finding(rule="host-driver", message=message, hint=hint)
 
 
 def too_old(plan: Plan, probe: Probe) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from datetime import date
 from typing import Any
 
 from rigup.catalogue.catalogue import Catalogue, load_catalogue
@@ -13,6 +14,7 @@ from rigup.lock import Lock, load_lock
 from rigup.plan import Plan, plans_by_host
 from rigup.planner.decide import decide
 from rigup.planner.decision import Decision, Refusal
+from rigup.planner.driver import branch_warnings
 from rigup.planner.enumeration import PlanningRequest
 from rigup.planner.inputs.locked import planning_request
 from rigup.planner.inputs.rig_and_services import read_rig, read_services
@@ -75,13 +77,15 @@ def plan_project(
     lock: Lock | None = None,
     catalogue: Catalogue | None = None,
     prefer: Preference | None = None,
+    today: date | None = None,
 ) -> tuple[Plan, ...]:
     """One plan for each service of each host, in the inventory's order; none for a host that is to serve nothing.
 
     Hosts with equal data share the work.
 
     Of hosts that serve together, those that the project leaves out are planned, too, and not returned.
-    lock, catalogue: in place of the project's own. prefer: in place of each service's own.
+    lock, catalogue: in place of the project's own. prefer: in place of each service's own. today: if given, plans warn
+    of a driver branch whose support ends.
     """
     catalogue = _catalogue(project) if catalogue is None else catalogue
     lock = load_lock(project.lock_path) if lock is None else lock
@@ -109,7 +113,13 @@ def plan_project(
             )
         for rank, name in enumerate(names):
             found[name] = tuple(plan_of(outcome, first.group, names, rank) for outcome in made[key])
-    return tuple(plan for host in project.hosts for plan in found[host.name])
+    return tuple(_dated(plan, today) for host in project.hosts for plan in found[host.name])
+
+
+def _dated(plan: Plan, today: date | None) -> Plan:
+    """The plan with warnings that depend on the date."""
+    found = tuple(branch_warnings(plan.rig, plan.driver, today)) if today else ()
+    return plan.model_copy(update={"warnings": (*plan.warnings, *found)}) if found else plan
 
 
 def _catalogue(project: Project) -> Catalogue:

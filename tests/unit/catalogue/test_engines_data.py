@@ -135,3 +135,15 @@ def test_formats_are_those_of_the_packages() -> None:
             for name in said & METHODS.keys():
                 assert METHODS[name] & listed, (each.name, release.version, name)
             assert "gguf" not in said or "gguf" in listed
+
+
+def test_a_build_is_compiled_with_the_locked_toolkit() -> None:
+    release = engine("llama.cpp").version(None)
+    assert release is not None
+    usual, newer = (release.recipe(("8.6",), toolkit=toolkit) for toolkit in (None, "13.3.1"))
+    assert usual is not None and newer is not None
+    assert "-DCMAKE_CUDA_COMPILER=/usr/local/cuda-13.0/bin/nvcc" in usual.flags
+    assert "-DCMAKE_CUDA_COMPILER=/usr/local/cuda-13.3/bin/nvcc" in newer.flags
+    assert "cuda-toolkit-13-3" in newer.packages
+    assert {"cuda-cudart-13-3", "libcublas-13-3"} < set(newer.runtime_packages)
+    assert not any("{" in word for word in (*newer.flags, *newer.packages, *newer.runtime_packages))

@@ -44,6 +44,7 @@ port 22 [::] ssh.service|sshd
 port 9000 * |python3
 kernel_installed 6.1.0-9-amd64
 kernel_installed 6.1.0-40-amd64
+kernel_package linux-image-amd64
 headers 6.1.0-9-amd64
 secure_boot 1
 package ii |nvidia-open|580.95.05-1

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import date
+
 import pytest
 
+from rigup.catalogue.driver_versions import locked_driver, nvidia_versions
 from rigup.lock import Lock, LockedDriver
 from rigup.plan import DriverPlan
-from rigup.planner.driver import driver_plan, driver_refusals
+from rigup.planner.decide import decide
+from rigup.planner.decision import Decision, Refusal
+from rigup.planner.driver import branch_warnings, driver_plan, driver_refusals, repository_refusals
 from rigup.planner.inputs.rig_and_services import read_rig
 from rigup.rig import Rig
-from tests.unit.planner.asking import FILE, catalogue, decided
+from tests.unit.planner.asking import FILE, catalogue, decided, request
 
 LOCK = Lock(driver=LockedDriver(version="580.178.04", branch="580"))
 OLD = Lock(driver=LockedDriver(version="570.86.15", branch="570"))
@@ -74,3 +80,85 @@ def test_a_locked_driver_below_the_floor_is_refused_and_both_ways_are_named() ->
     assert "rigup lock --upgrade driver=580" in finding.hint and "engine version" in finding.hint
     assert decided("RTX 3090", service, lock=LOCK).driver == planned("RTX 3090", floor=580)
     assert decided([], service, lock=OLD).verdict == "ok"
+
+
+AUTUMN = date(2026, 11, 23)
+
+
+def locked(version: str) -> DriverPlan:
+    return planned("4x RTX 3090", Lock(driver=LockedDriver(version=version, branch=version.partition(".")[0])))
+
+
+@pytest.mark.parametrize(
+    ("version", "today", "message"),
+    [
+        ("610.57.04", AUTUMN, "NVIDIA's support of driver branch 610 (new feature) ended in August 2026"),
+        ("590.48.01", AUTUMN, "NVIDIA's support of driver branch 590 (new feature) ended"),
+        ("595.91.07", date(2027, 1, 2), "NVIDIA's support of driver branch 595 (production) ends in March 2027"),
+        ("595.91.07", date(2027, 3, 31), "NVIDIA's support of driver branch 595 (production) ends in March 2027"),
+        ("595.91.07", date(2027, 4, 1), "NVIDIA's support of driver branch 595 (production) ended in March 2027"),
+    ],
+)
+def test_a_branch_near_its_end_is_warned_of(version: str, today: date, message: str) -> None:
+    (finding,) = branch_warnings(rig("4x RTX 3090"), locked(version), today)
+    assert finding.message == message
+    assert finding.hint == "run rigup lock --upgrade driver=580 (long-term support, supported until June 2028)"
+
+
+@pytest.mark.parametrize(("version", "today"), [("580.178.04", AUTUMN), ("595.91.07", AUTUMN), ("900.1", AUTUMN)])
+def test_nothing_is_said_about_a_branch_with_time_left_or_an_unknown_one(version: str, today: date) -> None:
+    assert list(branch_warnings(rig("4x RTX 3090"), locked(version), today)) == []
+    assert list(branch_warnings(rig([]), None, today)) == []
+
+
+def test_the_branch_to_move_to_is_one_that_the_system_and_the_plan_can_use() -> None:
+    new = read_rig({"gpus": "RTX 3090", "os": "ubuntu-26.04"}, FILE, catalogue())
+    (finding,) = branch_warnings(new, locked("610.57.04"), AUTUMN)
+    assert finding.hint == "run rigup lock --upgrade driver=595 (production, supported until March 2027)"
+    above = locked("610.57.04").model_copy(update={"floor": 600})
+    (finding,) = branch_warnings(new, above, AUTUMN)
+    assert finding.hint == ""
+
+
+def test_a_card_that_a_branch_no_longer_drives_is_refused() -> None:
+    card = rig("RTX 3090").gpus[0].model_copy(update={"compute_capability": "7.0", "name": "NVIDIA TITAN V"})
+    old = Rig(gpus=(card,))
+    newer = Lock(driver=LockedDriver(version="595.91.07", branch="595"))
+    (finding,) = driver_refusals(old, driver_plan(old, newer))
+    assert finding.message == (
+        "rigup.lock pins driver 595.91.07, but branch 595 drives cards from compute capability 7.5 on, and "
+        "NVIDIA TITAN V has 7.0"
+    )
+    assert driver_refusals(old, driver_plan(old, LOCK)) == ()
+
+
+def test_a_system_whose_repository_lacks_what_the_lock_pins_is_refused() -> None:
+    found = repository_refusals("ubuntu-26.04", planned("4x RTX 3090"), "13.0.2")
+    assert [(one.message, one.hint) for one in found] == [
+        (
+            "NVIDIA's repository for ubuntu-26.04 has no driver before branch 595; rigup.lock pins 580.178.04",
+            "run rigup lock --upgrade driver=595",
+        ),
+        (
+            "NVIDIA's repository for ubuntu-26.04 has no CUDA toolkit before 13.3; rigup.lock pins 13.0.2",
+            "run rigup lock --upgrade cuda-toolkit=13.3",
+        ),
+    ]
+    assert repository_refusals("ubuntu-26.04", locked("595.91.07"), "13.3.1") == ()
+    assert repository_refusals("ubuntu-26.04", None, None) == ()
+    assert repository_refusals("ubuntu-24.04", planned("4x RTX 3090"), "13.0.2") == ()
+
+
+def test_a_service_on_a_system_that_begins_later_is_refused_with_both_ways_out() -> None:
+    lock = LOCK.model_copy(update={"cuda_toolkit": nvidia_versions().cuda_toolkit()})
+    asked = request("RTX 3090", {"model": "SmolLM2-135M-Instruct", "engine": "llama.cpp"}, lock=lock)
+    asked = replace(asked, rig=asked.rig.model_copy(update={"os": "ubuntu-26.04"}))
+    refusal = decide(asked, catalogue(), lock)
+    assert isinstance(refusal, Refusal)
+    assert [finding.hint for finding in refusal.findings] == [
+        "run rigup lock --upgrade driver=595",
+        "run rigup lock --upgrade cuda-toolkit=13.3",
+    ]
+    newer = Lock(driver=locked_driver("595.91.07"), cuda_toolkit=nvidia_versions().cuda_toolkit("13.3"))
+    found = decide(asked, catalogue(), newer)
+    assert isinstance(found, Decision) and "cuda-toolkit-13-3" in found.build.pinned_packages

@@ -84,7 +84,16 @@ def test_a_gpu_that_a_service_names_must_be_there() -> None:
 
 
 SAYS = [
-    (replace(GOOD, os="fedora-41", os_name="Fedora Linux 41"), "Fedora Linux 41 is not supported"),
+    (
+        replace(GOOD, os="fedora-41", os_name="Fedora Linux 41"),
+        "Fedora Linux 41 is not supported: it would need roles for dnf, RPM names of all packages, and SELinux rules",
+    ),
+    (
+        replace(GOOD, os="linuxmint-22.3", os_name="Linux Mint 22.3", os_like="ubuntu debian"),
+        "Linux Mint 22.3 is not supported: it would need its kernels, package sources and versions in the catalogue, "
+        "and a rehearsal",
+    ),
+    (replace(GOOD, os="plan9-4", os_name="Plan 9"), "Plan 9 is not supported"),
     (replace(GOOD, init="bash"), "process 1 is bash, not systemd"),
     (replace(GOOD, architecture="riscv64"), "riscv64 is not supported"),
     (

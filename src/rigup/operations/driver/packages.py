@@ -66,7 +66,7 @@ def _install(
         there = commands.versions(host, (*before, *wanted))
     exact = commands.exact(host.name, dict.fromkeys(wanted, driver.version), there)
     # a self-built kernel has headers, but no package that tracks them
-    before = tuple(name for name in before if name in there or name != packages.headers[0])
+    before = tuple(name for name in before if name in there or name not in packages.headers[:-1])
     _check_known(host.name, before, there, packages.kernel)
     report(Progress(host.name, STEP, text=f"installing headers of {packages.kernel}"))
     commands.install(host, STEP, before)

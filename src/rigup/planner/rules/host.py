@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rigup.catalogue.systems import system_facts
 from rigup.planner.candidate import Candidate
 from rigup.planner.rules.rule import Complaint, engine_name, refuses, warns
-
-# Versions in each supported system: packages libc6 and python3.
-GLIBC = {"debian-12": (2, 36), "debian-13": (2, 41), "ubuntu-22.04": (2, 35), "ubuntu-24.04": (2, 39)}
-PYTHON = {"debian-12": "3.11", "debian-13": "3.13", "ubuntu-22.04": "3.10", "ubuntu-24.04": "3.12"}
 
 
 @refuses("glibc", "the manylinux tag of the engine's wheel; package libc6 of each Debian and Ubuntu release")
 def glibc(candidate: Candidate) -> Iterator[Complaint]:
     """The host's C library must be at least as new as the wheel requires."""
-    there, needed = GLIBC.get(candidate.rig.os or ""), candidate.release.glibc
-    if candidate.build != "image" and there and needed and there < _numbers(needed):
+    there, needed = system_facts().system(candidate.rig.os or ""), candidate.release.glibc
+    if candidate.build != "image" and there and needed and _numbers(there.glibc) < _numbers(needed):
         yield (
-            f"the wheel of {engine_name(candidate)} needs glibc {needed}; {candidate.rig.os} has {_text(there)}",
+            f"the wheel of {engine_name(candidate)} needs glibc {needed}; {there.os} has {there.glibc}",
             f"use {_newer_than(needed)}, or a version whose wheel needs an older glibc",
         )
 
@@ -27,13 +24,15 @@ def glibc(candidate: Candidate) -> Iterator[Complaint]:
 def python(candidate: Candidate) -> Iterator[Complaint]:
     """An environment on the host's own Python needs the version of its wheels; otherwise uv installs one."""
     recipe = candidate.release.environment("cuda" if candidate.gpus else "cpu")
-    there = PYTHON.get(candidate.rig.os or "")
-    if candidate.build != "wheel" or recipe is None or recipe.python_from == "uv" or there in (None, recipe.python):
+    there = system_facts().system(candidate.rig.os or "")
+    if candidate.build != "wheel" or recipe is None or recipe.python_from == "uv":
         return
-    fitting = " or ".join(name for name, version in PYTHON.items() if version == recipe.python)
+    if there is None or there.python == recipe.python:
+        return
+    fitting = " or ".join(known.os for known in system_facts().systems if known.python == recipe.python)
     yield (
         f"the build of {engine_name(candidate)} for this rig needs Python {recipe.python} on the host; "
-        f"{candidate.rig.os} has {there}",
+        f"{there.os} has {there.python}",
         f"use {fitting}, or llama.cpp",
     )
 
@@ -68,9 +67,5 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
 
 
-def _text(version: tuple[int, ...]) -> str:
-    return ".".join(str(part) for part in version)
-
-
 def _newer_than(needed: str) -> str:
-    return " or ".join(name for name, there in GLIBC.items() if there >= _numbers(needed))
+    return " or ".join(known.os for known in system_facts().systems if _numbers(known.glibc) >= _numbers(needed))

@@ -87,7 +87,7 @@ WRITTEN: list[tuple[dict[str, str], tuple[str, ...], str, str]] = [
         {DATA: DESCRIPTION.replace("[]", '[], "os": "debian-11"')},
         (),
         f'{DATA}: rig.os: "debian-11" is not supported',
-        "use one of: debian-12, debian-13, ubuntu-22.04, ubuntu-24.04",
+        "use one of: debian-12, debian-13, ubuntu-22.04, ubuntu-24.04, ubuntu-26.04",
     ),
     (
         {DATA: service(model=MODEL, port=99999)},
@@ -303,8 +303,8 @@ def test_an_ssh_config_that_is_not_there(line: CommandLine) -> None:
 HOSTS: dict[str, tuple[Probe, str, str]] = {
     "an unsupported system": (
         replace(GOOD, os="fedora-41", os_name="Fedora Linux 41"),
-        "Fedora Linux 41 is not supported",
-        "use one of: debian-12, debian-13, ubuntu-22.04, ubuntu-24.04",
+        "Fedora Linux 41 is not supported: it would need roles for dnf, RPM names of all packages, and SELinux rules",
+        "use one of: debian-12, debian-13, ubuntu-22.04, ubuntu-24.04, ubuntu-26.04",
     ),
     "a wrong clock": (
         replace(GOOD, clock=NOW + 3600),

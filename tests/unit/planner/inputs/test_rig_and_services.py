@@ -139,7 +139,7 @@ BAD_RIGS: dict[str, tuple[object, str, str]] = {
     "other system": (
         {"gpus": [], "os": "debian-11"},
         'rig.os: "debian-11" is not supported',
-        "use one of: debian-12, debian-13, ubuntu-22.04, ubuntu-24.04",
+        "use one of: debian-12, debian-13, ubuntu-22.04, ubuntu-24.04, ubuntu-26.04",
     ),
     "system is a number": ({"gpus": [], "os": 12}, "rig.os: must be text, not 12", "correct the type of the value"),
 }

@@ -26,7 +26,7 @@ def test_glibc_hint_names_the_systems_that_are_new_enough() -> None:
     assert finding.hint.startswith("use debian-13 or ubuntu-24.04")
 
 
-@pytest.mark.parametrize("system", ["ubuntu-22.04", "debian-12", "debian-13"])
+@pytest.mark.parametrize("system", ["ubuntu-22.04", "debian-12", "debian-13", "ubuntu-26.04"])
 def test_uv_brings_python_whatever_the_system_has(system: str) -> None:
     assert host.python(candidate("4x H200", FP8, "vllm", "0.33.0", rig={"os": system})) == ()
 

@@ -13,41 +13,77 @@ from rigup.host import Host
 from rigup.operations.primitives import jobs, remote
 from rigup.operations.primitives.progress import Progress, report
 
-LOCK_SECONDS = 300.0
+# A fresh cloud image installs a month of upgrades on its first boot, and holds the lock meanwhile.
+LOCK_SECONDS = 900.0
 POLL_SECONDS = 2.0
 APT_SECONDS = 1800
 LOCKS = ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock", "/var/lib/apt/lists/lock", "/var/cache/apt/archives/lock")
+
+CLOUD_INIT = "cloud-init"
+# Whether cloud-init still sets up this boot, which it does as long as the boot goes on; then the locks.
+_HELD = rf"""
+[ ! -e /run/cloud-init/enabled ] || [ -e /run/cloud-init/result.json ] ||
+case $(systemctl is-system-running) in initializing|starting) echo {CLOUD_INIT} ;; esac
+lslocks -n -r -o PID,COMMAND,PATH
+"""
+NEVER_ASK = {
+    "DEBIAN_FRONTEND": "noninteractive",
+    # It would ask, or restart services that rigup has not drained.
+    "NEEDRESTART_SUSPEND": "1",
+}
+_TAKEN = re.compile(r"Could not get lock|Unable to (acquire|lock)")
+_TRIES = 5
 
 # A separate unit, so a lost connection does not interrupt dpkg. Output goes to the journal, since a pipe may break.
 _RUN = r"""
 since=$(date +%s)
 systemctl reset-failed rigup-apt.service 2>/dev/null || true
 systemd-run --quiet --wait --collect --unit=rigup-apt --description="rigup: $1" \
-  --setenv=DEBIAN_FRONTEND=noninteractive --setenv=LC_ALL=C.UTF-8 -- "$@" >/dev/null 2>&1 && exit 0
+  @ENVIRONMENT@ --setenv=LC_ALL=C.UTF-8 -- "$@" >/dev/null 2>&1 && exit 0
 journalctl --no-pager -o cat -u rigup-apt.service --since="@$since" | tail -n 60 >&2
 exit 1
-"""
+""".replace("@ENVIRONMENT@", " ".join(f"--setenv={name}={value}" for name, value in NEVER_ASK.items()))
 _KEEP_CONFIGURATION = ("-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold")
 
 
 def wait_for_lock(host: Host, step: str) -> None:
-    """Waits until apt's locks are free, reporting the holder. Raises HostFailed with the holder after LOCK_SECONDS."""
+    """Waits until cloud-init is done and apt's locks are free, reporting the holder.
+
+    Raises HostFailed with the holder after LOCK_SECONDS.
+    """
     deadline = time.monotonic() + LOCK_SECONDS
-    while holder := lock_holder(remote.run(host, "lslocks", "-n", "-r", "-o", "PID,COMMAND,PATH").stdout):
+    while holder := lock_holder(remote.run(host, "sh", "-c", _HELD).stdout):
         if jobs.cancelled():
             raise jobs.Cancelled(f"{host.name}: {step}: cancelled while waiting for apt")
         if time.monotonic() > deadline:
-            raise HostFailed(
-                f"{host.name}: {step}: {holder} has held apt's lock for {LOCK_SECONDS:.0f} s",
-                f"on the host: ps {holder.split()[1]}; run rigup apply again when it has ended",
-            )
-        report(Progress(host.name, step, text=f"waiting for apt's lock, held by {holder}"))
+            raise HostFailed(*_too_long(f"{host.name}: {step}", holder))
+        what = "cloud-init to finish" if holder == CLOUD_INIT else f"apt's lock, held by {holder}"
+        report(Progress(host.name, step, text=f"waiting for {what}"))
         gevent.sleep(POLL_SECONDS)
 
 
+def _too_long(where: str, holder: str) -> tuple[str, str]:
+    """Message and hint when the wait ends."""
+    again = "run rigup apply again when it has ended"
+    if holder == CLOUD_INIT:
+        return (
+            f"{where}: cloud-init has been setting up the host for {LOCK_SECONDS:.0f} s",
+            f"on the host: cloud-init status --long; {again}",
+        )
+    return (
+        f"{where}: {holder} has held apt's lock for {LOCK_SECONDS:.0f} s",
+        f"on the host: ps {holder.split()[1]}; {again}",
+    )
+
+
 def lock_holder(listing: str) -> str:
-    """The holder of an apt lock in the output of lslocks: "process 4711 (unattended-upgr)", or "" if free."""
+    """The holder of an apt lock in the output of lslocks: "process 4711 (unattended-upgr)", or "" if free.
+
+    CLOUD_INIT if a line before it says so.
+    """
     for line in listing.splitlines():
+        if line.strip() == CLOUD_INIT:
+            return CLOUD_INIT
         pid, _, rest = line.strip().partition(" ")
         command, _, path = rest.rpartition(" ")
         if path in LOCKS:
@@ -69,10 +105,16 @@ def _updates_left(host: Host) -> bool:
 
 
 def run(host: Host, step: str, *words: str) -> None:
-    """Runs apt or dpkg. Raises HostFailed with the line that names the error."""
-    output = remote.run(host, "sh", "-c", _RUN, *words[:1], *words, timeout=APT_SECONDS)
-    if not output.ok:
-        raise HostFailed(f"{host.name}: {step}: {reason(output.stderr)}", "on the host: journalctl -u rigup-apt")
+    """Runs apt or dpkg, again if another process took the lock first. Raises HostFailed with the line of the error."""
+    for _ in range(_TRIES):
+        output = remote.run(host, "sh", "-c", _RUN, *words[:1], *words, timeout=APT_SECONDS)
+        if output.ok:
+            return
+        why = reason(output.stderr)
+        if not _TAKEN.search(why):
+            break
+        wait_for_lock(host, step)
+    raise HostFailed(f"{host.name}: {step}: {why}", "on the host: journalctl -u rigup-apt")
 
 
 def reason(text: str) -> str:

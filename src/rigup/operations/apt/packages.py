@@ -28,6 +28,7 @@ def debian_packages(packages: Iterable[str]) -> None:
         packages=missing or wanted,
         missing=bool(missing),
         _timeout=TIMEOUT_SECONDS,
+        _env=commands.NEVER_ASK,
     )
 
 

@@ -47,7 +47,7 @@ def test_the_holder_of_the_lock_is_named() -> None:
 
 def test_waits_while_the_lock_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commands, "POLL_SECONDS", 0.0)
-    host = Scripted({"lslocks": [LOCKED, LOCKED, ""]})
+    host = Scripted({"sh": [LOCKED, LOCKED, ""]})
     commands.wait_for_lock(host, "driver")
     assert len(host.commands) == 3
 
@@ -56,9 +56,63 @@ def test_gives_up_after_a_while_and_names_the_holder(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(commands, "POLL_SECONDS", 0.0)
     monkeypatch.setattr(commands, "LOCK_SECONDS", 0.0)
     with pytest.raises(HostFailed) as caught:
-        commands.wait_for_lock(Scripted({"lslocks": [LOCKED]}), "driver")
+        commands.wait_for_lock(Scripted({"sh": [LOCKED]}), "driver")
     assert caught.value.message.endswith("process 4711 (unattended-upgr) has held apt's lock for 0 s")
     assert "ps 4711" in (caught.value.hint or "")
+
+
+def test_a_first_boot_is_waited_for_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commands, "POLL_SECONDS", 0.0)
+    said: list[str] = []
+    monkeypatch.setattr(commands, "report", lambda progress: said.append(progress.text))
+    commands.wait_for_lock(Scripted({"sh": [f"cloud-init\n{LOCKED}", LOCKED, ""]}), "packages")
+    assert said == [
+        "waiting for cloud-init to finish",
+        "waiting for apt's lock, held by process 4711 (unattended-upgr)",
+    ]
+
+
+def test_a_first_boot_that_does_not_end_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commands, "POLL_SECONDS", 0.0)
+    monkeypatch.setattr(commands, "LOCK_SECONDS", 0.0)
+    with pytest.raises(HostFailed) as caught:
+        commands.wait_for_lock(Scripted({"sh": ["cloud-init\n"]}), "packages")
+    assert caught.value.message == "box: packages: cloud-init has been setting up the host for 0 s"
+    assert "cloud-init status --long" in (caught.value.hint or "")
+
+
+class Contended(Scripted):
+    """Stands for a host where another process takes the lock between the check and apt, `times` times."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__({})
+        self.times = times
+
+    @property
+    def installs(self) -> list[str]:
+        return [line for line in self.commands if "systemd-run" in line]
+
+    def run_shell_command(self, command: Any, **_: Any) -> tuple[bool, Any]:
+        self.commands.append(command.get_raw_value())
+        if self.commands[-1:] != self.installs[-1:]:
+            return True, SimpleNamespace(stdout="", stderr="")
+        lost = len(self.installs) <= self.times
+        return not lost, SimpleNamespace(stdout="", stderr="E: Could not get lock /var/lib/dpkg/lock-frontend.\n")
+
+
+def test_apt_is_tried_again_if_another_process_was_faster() -> None:
+    host = Contended(times=2)
+    commands.install(host, "driver", ["nvidia-open"])
+    assert len(host.installs) == 3
+    with pytest.raises(HostFailed, match="Could not get lock"):
+        commands.install(Contended(times=99), "driver", ["nvidia-open"])
+
+
+def test_nothing_asks_and_nothing_restarts_services_behind_rigup() -> None:
+    host = Contended(times=0)
+    commands.install(host, "driver", ["nvidia-open"])
+    (line,) = host.installs
+    assert "--setenv=DEBIAN_FRONTEND=noninteractive --setenv=NEEDRESTART_SUSPEND=1" in line
 
 
 @pytest.mark.parametrize(

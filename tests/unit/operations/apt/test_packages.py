@@ -38,7 +38,7 @@ def test_what_is_missing_waits_for_who_holds_apts_lock(
     wait, then = packages.installed_packages._inner(packages=["curl"], missing=True)
     assert (then, asked[0]["update"], asked[0]["packages"]) == ("apt-get", True, ["curl"])
 
-    host: Any = Scripted({"lslocks": [LOCKED]})
+    host: Any = Scripted({"sh": [LOCKED]})
     host.connector_data = {}
     assert wait.function(None, host) is False
     error = error_of(host)

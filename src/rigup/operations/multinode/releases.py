@@ -30,10 +30,10 @@ from rigup.operations.service.releases import (
     CheckEarlier,
     mark_healthy,
     remove_unit,
-    show_unit_log,
     stage,
     switch,
 )
+from rigup.operations.service.start_log import explained
 from rigup.systemd.release import ServiceRelease
 
 ANSWERED, ANSWERED_AGAIN = "answered", "answered again"
@@ -145,7 +145,7 @@ class GroupMember:
         if jobs.cancelled():
             raise jobs.Cancelled(f"{host.name}: cancelled before {words}")
         report(Progress(host.name, "service", text=words))
-        switching = _GroupSwitch(self, host, belonging_together(state.values), state.values)
+        switching = _GroupSwitch(self, host, belonging_together(state.values), state.values, time.monotonic())
         failed = switching.forward(number, check)
         if not failed:
             mark_healthy(host, self.service, number)
@@ -153,7 +153,6 @@ class GroupMember:
             return
         if jobs.cancelled():
             raise jobs.Cancelled(f"{host.name}: {self.service}: cancelled during the health check")
-        show_unit_log(host, self.service)
         raise switching.back(failed)
 
     def wait(self, host: str, step: str, what: Any) -> BarrierState:
@@ -192,12 +191,13 @@ def _state_of(host: Host, service: str, number: str) -> MemberState:
 
 @dataclass
 class _GroupSwitch:
-    """One host's steps of a switch. earlier: the release that each host rolls back to."""
+    """One host's steps of a switch. earlier: the release that each host rolls back to. began: by time.monotonic()."""
 
     part: GroupMember
     host: Host
     earlier: dict[str, str | None]
     states: Mapping[str, MemberState]
+    began: float
 
     def forward(self, number: str, check: Check) -> dict[str, str]:
         """Switches to the new release. Returns failures by host; {} once the head has answered."""
@@ -232,6 +232,8 @@ class _GroupSwitch:
             work()
         except (RigupError, *remote.CONNECTION_ERRORS) as error:
             why = _words(self.host.name, error)
+            if isinstance(error, HostFailed):
+                why = explained(self.host, self.part.service, self.began, why)
         state = self.part.wait(self.host.name, step, why)
         failed = {name: problem for name, problem in state.values.items() if problem}
         return failed | {name: problem or f"{name}: no longer takes part" for name, problem in state.left.items()}

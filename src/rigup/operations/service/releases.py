@@ -9,6 +9,7 @@ release records which one it replaced, which need not be the number before: a ro
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -27,6 +28,7 @@ from rigup.operations.primitives.command_parts import PART_END, parts_of
 from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.primitives.steps import step
 from rigup.operations.primitives.units import service_state, stop_limit
+from rigup.operations.service.start_log import explained
 from rigup.systemd.api_key import CREDENTIAL_NAME
 from rigup.systemd.release import ServiceRelease
 
@@ -174,13 +176,15 @@ def _activate(
     wanted = release if isinstance(release, ServiceRelease) else release(host)
     number, previous = stage(host, wanted, existing)
     report(Progress(host.name, "service", text=f"starting {wanted.service}, release {number}"))
+    began = time.monotonic()
     try:
         if not (installed and reboots.rebooted(host) and _fresh(host, wanted.service)):
             switch(host, wanted.service, number)
         check(host)
     except (RigupError, *remote.CONNECTION_ERRORS) as error:
-        show_unit_log(host, wanted.service)
-        raise _go_back(host, wanted.service, number, previous, error, check_earlier) from None
+        problem = error.message if isinstance(error, RigupError) else f"{host.name}: {type(error).__name__}: {error}"
+        problem = explained(host, wanted.service, began, problem)
+        raise _go_back(host, wanted.service, number, previous, problem, check_earlier) from None
     mark_healthy(host, wanted.service, number)
 
 
@@ -244,10 +248,9 @@ def switch(host: Host, service: str, number: str) -> None:
 
 
 def _go_back(
-    host: Host, service: str, number: str, previous: str | None, error: BaseException, check_earlier: CheckEarlier
+    host: Host, service: str, number: str, previous: str | None, problem: str, check_earlier: CheckEarlier
 ) -> RigupError:
     """Rolls back to the previous release, or stops one that never answered; returns the error to raise."""
-    problem = error.message if isinstance(error, RigupError) else f"{host.name}: {type(error).__name__}: {error}"
     if jobs.cancelled():
         return jobs.Cancelled(problem)
     hint = f"on the host: journalctl -u {layout.unit_name(service)}"
@@ -271,17 +274,6 @@ def remove_unit(host: Host, service: str) -> None:
     remove = 'systemctl reset-failed "$2" 2>/dev/null || true; rm -f "$1/current" "$3/$2" "$4"; systemctl daemon-reload'
     words = (folder, unit, UNITS, quadlet_file(service))
     remote.script(host, stop + remove, *words, doing=f"removing {unit}", timeout=stop_limit(host))
-
-
-def show_unit_log(host: Host, service: str) -> None:
-    """Shows the unit's last log lines, while they are still those of the release that failed."""
-    try:
-        words = ("journalctl", "--no-pager", "-o", "cat", "-n", "15", "-u", layout.unit_name(service))
-        lines = remote.run(host, *words, timeout=20).stdout
-    except remote.CONNECTION_ERRORS:
-        return
-    for line in lines.splitlines():
-        report(Progress(host.name, "log", text=line))
 
 
 # $4 how many to keep: this one, those that it replaced one after the other, then the highest numbers.

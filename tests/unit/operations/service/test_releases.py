@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from collections.abc import Mapping
@@ -42,7 +43,8 @@ def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Box:
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
     box = Box()
     monkeypatch.setattr(releases, "switch", lambda host, service, number: host.switched.append(number))
-    monkeypatch.setattr(releases, "show_unit_log", lambda host, service: None)
+    (tmp_path / "bin/journalctl").write_text(f"#!/bin/sh\ncat {tmp_path}/journal 2>/dev/null\n")
+    (tmp_path / "bin/journalctl").chmod(0o755)
     (tmp_path / "etc/services/chat").mkdir(parents=True)
     number, _ = stage(box, ServiceRelease("chat", UNIT, {"command": ["llama-server", "--port", "8000"]}), None)
     (tmp_path / "etc/services/chat/current").symlink_to(f"releases/{number}")
@@ -67,6 +69,19 @@ def test_the_release_that_was_put_back_is_asked_as_it_was_made(box: Box) -> None
         releases._activate(box, wanted, no_answer, lambda host, manifest: asked.append(manifest), None, False)
     assert caught.value.message == "box: chat does not answer; rolled back to release 1, which answers"
     assert (box.switched, asked) == (["2", "1"], [{"command": ["llama-server", "--port", "8000"]}])
+
+
+def test_a_release_that_does_not_start_says_why(box: Box, tmp_path: Path) -> None:
+    usage = "usage:\n--chat-template-file JINJA_TEMPLATE_FILE\n\nto show complete usage, run with -h\n"
+    said = "error while handling argument \"--chat-template-file\": error: failed to open file '/x.jinja'"
+    (tmp_path / "journal").write_text(f"{said}\n\n{usage}" * 3)
+    manifest = {"build": "llama.cpp-b11434-3f2a", "command": ["llama-server", "--port", "8001"]}
+    (tmp_path / "etc/services/chat/current/release.json").write_text(json.dumps(manifest))
+    with pytest.raises(HostFailed) as caught:
+        releases._activate(
+            box, ServiceRelease("chat", UNIT, manifest), no_answer, lambda host, manifest: None, None, False
+        )
+    assert caught.value.message == f"box: chat does not answer: {said}; rolled back to release 1, which answers"
 
 
 @pytest.mark.parametrize(("loaded", "switched"), [("new", []), ("old", ["1"]), (None, ["1"])])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rigup.catalogue.start_failures import LONGEST, reason_in, start_failures
+from rigup.catalogue.engine_packages.start_failures import LONGEST, reason_in, start_failures
 
 # Shortened: llama.cpp b11434's usage text and loader; vLLM issues 17979 and 20305; SGLang issue 8974's form.
 LOGS = {

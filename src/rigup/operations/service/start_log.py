@@ -23,7 +23,7 @@ def explained(host: Host, service: str, began: float, problem: str) -> str:
 
     began: when it was started, by time.monotonic().
     """
-    from rigup.catalogue.start_failures import reason_in  # only a start that failed needs it
+    from rigup.catalogue.engine_packages.start_failures import reason_in  # only a start that failed needs it
 
     since = f"--since=-{math.ceil(time.monotonic() - began)}s"
     words = ("--no-pager", "-o", "cat", "-n", str(READ_LINES), since, "-u", layout.unit_name(service))

@@ -13,7 +13,7 @@ from pydantic import AfterValidator
 from rigup.catalogue.data_files import read_file
 from rigup.units import Frozen
 
-FILE = Path(__file__).parent / "data" / "start_failures.toml"
+FILE = Path(__file__).parents[1] / "data" / "start_failures.toml"
 LONGEST = 300
 
 

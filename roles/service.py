@@ -9,11 +9,12 @@ from pyinfra.api import deploy
 
 from rigup import layout
 from rigup.host import Host
+from rigup.operations.primitives.text_files import text_files
 from rigup.operations.service.health import ask_release, ask_service
 from rigup.operations.service.releases import GroupMembership, release
 from rigup.operations.service.secrets import secret_file
 from rigup.plan import BoundPlan
-from rigup.systemd.api_key import wants_key
+from rigup.systemd.port_guard import TEMPLATE_FILE, is_guarded, template
 from rigup.systemd.release import release_of
 
 
@@ -43,7 +44,12 @@ def service(
     def check_earlier(host: Host, manifest: Mapping[str, Any]) -> None:
         ask_release(host, plan.service.name, manifest.get("command") or (), plan.start_timeout_s)
 
-    if wants_key(plan.service) and plan.rank == 0:
+    if is_guarded(plan):
+        text_files(
+            name=f"port of {plan.service.name}: closed while it is stopped",
+            files={TEMPLATE_FILE: template()},
+            then=((TEMPLATE_FILE, ("systemctl", "daemon-reload")),),
+        )
         key = secret_file(
             name=f"API key of {plan.service.name}",
             path=f"{layout.service_folder(plan.service.name)}/api-key",

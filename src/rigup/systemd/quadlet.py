@@ -11,6 +11,7 @@ from rigup.plan import BoundPlan
 from rigup.systemd.api_key import CREDENTIAL_NAME, wants_key
 from rigup.systemd.draining import stop_lines, stop_seconds
 from rigup.systemd.key_wrapper import wrapped
+from rigup.systemd.port_guard import start_lines
 from rigup.systemd.quoting import command_line
 from rigup.systemd.service import unit, unit_section
 
@@ -144,6 +145,7 @@ def _service(plan: BoundPlan) -> tuple[str, ...]:
     )
     return (
         *(key if wants_key(plan.service) else ()),
+        *start_lines(plan),
         *stop_lines(plan),
         f"CacheDirectory=rigup/{name}",
         "CacheDirectoryMode=0700",

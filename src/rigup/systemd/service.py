@@ -10,6 +10,7 @@ from rigup.systemd.api_key import CREDENTIAL_NAME, is_loopback, wants_key
 from rigup.systemd.draining import stop_lines, stop_seconds
 from rigup.systemd.key_wrapper import wrapped
 from rigup.systemd.nftables import is_closed, load, unload
+from rigup.systemd.port_guard import closing_unit, is_guarded, start_lines
 from rigup.systemd.quoting import command_line, environment_line, plain_text
 from rigup.systemd.ray import VARIABLES, with_ray
 from rigup.systemd.run_together import watched
@@ -72,10 +73,11 @@ def unit_section(plan: BoundPlan) -> tuple[str, ...]:
     what = f"{plan.served_name} on {plan.build.engine} {plan.build.version}"
     after = "network-online.target nvidia-persistenced.service" if plan.rig.gpus else "network-online.target"
     after += " nftables.service" if is_closed(plan) else ""  # its rules often begin with "flush ruleset"
+    closing = f" {closing_unit(plan.service.port)}" if is_guarded(plan) else ""
     return (
         f"Description={plain_text(f'rigup service {plan.service.name}: {what}')}",
-        "Wants=network-online.target",
-        f"After={after}",
+        f"Wants=network-online.target{closing}",
+        f"After={after}{closing}",
         *(f"RequiresMountsFor={each.host_folder}" for each in plan.checkpoints if each.shown_files),
         # A host of a node group may wait long for another one, and must still run when that one comes back.
         *(("StartLimitIntervalSec=0",) if plan.nodes else ("StartLimitIntervalSec=900", "StartLimitBurst=5")),
@@ -95,6 +97,7 @@ def _process(plan: BoundPlan, build_folder: str) -> tuple[str, ...]:
     return (
         "Type=exec",
         *_firewall(plan),
+        *start_lines(plan),
         f"ExecStart={command_line(words)}",
         *stop_lines(plan),
         *(f"Environment={environment_line(name, value)}" for name, value in variables.items()),

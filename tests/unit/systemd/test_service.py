@@ -123,6 +123,18 @@ def test_a_refused_plan_has_no_unit() -> None:
         unit(unbound(refused), FOLDER)
 
 
+def test_the_port_of_a_service_with_a_key_is_its_units_or_closed() -> None:
+    lines = unit(planned(*CASES["vllm-for-others"]), FOLDER).splitlines()
+    assert "Wants=network-online.target closed-port@8000.service" in lines
+    before, after = (next(line for line in lines if line.startswith(key)) for key in ("ExecStartPre", "ExecStopPost"))
+    assert "system.slice/rigup-chat.service" in before and "tcp dport 8000" in before
+    assert (
+        before.replace(r"socket cgroupv2 level 2 != \"system.slice/rigup-chat.service\" ", "").partition("=")[2]
+        == (after.partition("=")[2])
+    )
+    assert "port" not in "".join(line for line in unit(planned(*CASES["vllm"]), FOLDER).splitlines() if "nft" in line)
+
+
 @pytest.mark.parametrize("seconds", [0, 600])
 def test_a_unit_stops_as_its_service_says(seconds: int) -> None:
     lines = unit(planned([], {**CHAT, "drain_timeout": seconds}), FOLDER).splitlines()

@@ -30,6 +30,7 @@ from rigup.operations.primitives.steps import step
 from rigup.operations.primitives.units import service_state, stop_limit
 from rigup.operations.service.start_log import explained
 from rigup.systemd.api_key import CREDENTIAL_NAME
+from rigup.systemd.port_guard import TEMPLATE
 from rigup.systemd.release import ServiceRelease
 
 KEPT = 3
@@ -214,8 +215,14 @@ def stage(host: Host, wanted: ServiceRelease, existing: str | None) -> tuple[str
     return number, previous
 
 
-# $3 the unit. It stops as it was started, before another file says how: with its own limits for requests in flight.
-_STOP = 'systemctl stop "$3" 2>/dev/null || true\n'
+# The closed port of an earlier unit, by its files.
+CLOSED_PORT = f"grep -hos '{TEMPLATE}[0-9]*.service' {{}} | head -n 1"
+# $3 the unit; $4 and $5 as below. It stops as it was started, before another file says how: with its own limits for
+# requests in flight.
+_STOP = f"""
+closed=$({CLOSED_PORT.format('"$4/$3" "$5"')})
+systemctl stop "$3" 2>/dev/null || true
+"""
 # $4 the folder of units, $5 the Quadlet file. Only one of the two kinds is installed: a unit would hide the one that
 # podman generates.
 _INSTALL = r"""
@@ -228,6 +235,7 @@ cp "$1/current/unit" "$wanted.new"; mv "$wanted.new" "$wanted"
 systemctl daemon-reload; systemctl reset-failed "$3" 2>/dev/null || true
 [ "$wanted" = "$5" ] || systemctl --quiet enable "$3" 2>&1
 systemctl stop "$3"; systemctl start "$3" || true
+[ -z "$closed" ] || grep -q "$closed" "$wanted" || systemctl stop "$closed"
 """
 
 
@@ -270,7 +278,8 @@ def _go_back(
 def remove_unit(host: Host, service: str) -> None:
     """Stops a service without a release to roll back to, and removes its unit."""
     folder, unit = layout.service_folder(service), layout.unit_name(service)
-    stop = 'systemctl stop "$2" || true; systemctl --quiet disable "$2" 2>&1 || true; '
+    closed = CLOSED_PORT.format('"$3/$2" "$4"')
+    stop = f'systemctl stop "$2" $({closed}) || true; systemctl --quiet disable "$2" 2>&1 || true; '
     remove = 'systemctl reset-failed "$2" 2>/dev/null || true; rm -f "$1/current" "$3/$2" "$4"; systemctl daemon-reload'
     words = (folder, unit, UNITS, quadlet_file(service))
     remote.script(host, stop + remove, *words, doing=f"removing {unit}", timeout=stop_limit(host))

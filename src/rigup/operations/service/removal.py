@@ -12,13 +12,14 @@ from rigup.operations.primitives import remote
 from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.primitives.steps import step
 from rigup.operations.primitives.units import stop_limit
-from rigup.operations.service.releases import UNITS, quadlet_file
+from rigup.operations.service.releases import CLOSED_PORT, UNITS, quadlet_file
 from rigup.systemd.quadlet import secret_name
 
 # $1 the service's folder, $2 its unit, $3 the folder of units, $4 its Quadlet file, $5 its name, $6 podman's secret.
 # The folder is removed last: while it exists, rigup sees the service, and repeats an interrupted removal.
-_REMOVE = """
-systemctl stop "$2" 2>/dev/null || true; systemctl --quiet disable "$2" 2>/dev/null || true
+_REMOVE = f"""
+closed=$({CLOSED_PORT.format('"$3/$2" "$4"')})
+systemctl stop "$2" $closed 2>/dev/null || true; systemctl --quiet disable "$2" 2>/dev/null || true
 rm -rf "$3/$2" "$3/$2.d" "$3.control/$2.d" "$4"
 systemctl daemon-reload; systemctl reset-failed "$2" 2>/dev/null || true
 if command -v podman >/dev/null; then podman secret rm "$6" >/dev/null 2>&1 || true; fi

@@ -52,7 +52,7 @@ def service(
         )
         key = secret_file(
             name=f"API key of {plan.service.name}",
-            path=f"{layout.service_folder(plan.service.name)}/api-key",
+            path=layout.api_key_file(plan.service.name),
             value=api_key,
         )
         restart = restart or key.will_change

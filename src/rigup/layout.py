@@ -37,6 +37,11 @@ def service_folder(service: str) -> str:
     return f"{CONFIGURATION}/services/{service}"
 
 
+def api_key_file(service: str) -> str:
+    """The file that root alone can read, from which systemd gives a service its API key."""
+    return f"{service_folder(service)}/api-key"
+
+
 def unit_name(service: str) -> str:
     """The systemd unit of one service."""
     return f"rigup-{service}.service"

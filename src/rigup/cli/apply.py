@@ -6,6 +6,7 @@ import argparse
 import json
 import select
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rigup.cli.output.typed_words import add_number
@@ -14,6 +15,7 @@ from rigup.errors import InputError
 
 if TYPE_CHECKING:
     from rigup.cli.sessions.rollout import RollingApply
+    from rigup.plan import Plan
     from rigup.project.inventory import Project
     from rigup.run.result import HostResult
     from rigup.run.runner import Run
@@ -64,6 +66,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Runs apply and returns its exit code."""
+    done = applied(args)
+    if args.json and done.document is not None:
+        json.dump(done.document, sys.stdout, indent=1)
+        print()
+    return done.exit_code
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What came of an apply. document: the same for scripts, None where the answers are on the screen instead.
+
+    plans: by host. declined: the user said no, and no host was changed.
+    """
+
+    exit_code: int
+    results: list[HostResult]
+    plans: dict[str, tuple[Plan, ...]]
+    document: dict[str, Any] | None
+    declined: bool = False
+
+
+def applied(args: argparse.Namespace) -> Applied:
+    """Shows the changes, asks for confirmation, makes them, and verifies each service; for `up`, too."""
     _check_rolling(args)
     hosts.patch_for_many_hosts()
     project, opened = hosts.open_run(args)  # first, because it starts connecting to the hosts
@@ -90,14 +115,14 @@ def run(args: argparse.Namespace) -> int:
         summary.show_broken_leases(run, console)
         changes = bool(summary.show_changes(results, console))
         _show_who_shares(run, console)
+        if changes:
+            summary.show_how_long(run, console)
         if rollout:
             changes = rollout.begins()
-        if changes and not args.yes and not agreed(console):
+        if changes and not args.yes and not agreed(console, args.verb):
             if rollout:
                 rollout.rolling.end()
-            if args.json:
-                _show_results(results, rollout)
-            return 1
+            return Applied(1, results, run.plans, _document(results, rollout) if args.json else None, declined=True)
         if args.reboot or not args.yes:
             reboots.permit()  # the confirmed list of changes names the steps that may reboot
         if rollout:
@@ -105,8 +130,9 @@ def run(args: argparse.Namespace) -> int:
         else:
             with view:
                 run.execute()
+    document = None
     if args.json:
-        _show_results(results, rollout, _shares(run))
+        document = _document(results, rollout, _shares(run))
     else:
         summary.show_answers(results, QUESTION, console)
         _how_to_look_around(results, run.plans, console)
@@ -114,18 +140,17 @@ def run(args: argparse.Namespace) -> int:
         summary.show_results(results, console)
     if rollout:
         rollout.show_end()
-    return 130 if rollout and jobs.cancelled() else exit_code(results)
+    return Applied(130 if rollout and jobs.cancelled() else exit_code(results), results, run.plans, document)
 
 
-def _show_results(
+def _document(
     results: list[HostResult], rollout: RollingApply | None, shares: dict[str, Any] | None = None
-) -> None:
-    """Prints the results as JSON. If the user declined, hosts have the state "differs" or "not begun"."""
+) -> dict[str, Any]:
+    """The results for scripts. If the user declined, hosts have the state "differs" or "not begun"."""
     from rigup.cli.output import results as summary
 
     of_rollout = {"rollout": rollout.outcome()} if rollout else {}
-    json.dump(summary.as_json(results) | of_rollout | (shares or {}), sys.stdout, indent=1)
-    print()
+    return summary.as_json(results) | of_rollout | (shares or {})
 
 
 def _show_who_shares(run: Run, console: Any) -> None:
@@ -178,9 +203,14 @@ def _check_rolling(args: argparse.Namespace) -> None:
 
 def agreed(console: Any, verb: str = "apply", question: str = "Make these changes?") -> bool:
     """Asks for confirmation. Raises InputError if standard input is not a terminal."""
+    check_terminal(verb)
+    return says_yes(console, question)
+
+
+def check_terminal(verb: str) -> None:
+    """Raises InputError if nobody can be asked."""
     if not sys.stdin.isatty():
         raise InputError(f"{verb} needs confirmation, but standard input is not a terminal", "pass --yes")
-    return says_yes(console, question)
 
 
 def says_yes(console: Any, question: str) -> bool:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rigup.cli.sessions import new_host
 from rigup.cli.sessions import session as hosts
 from rigup.errors import InputError
 from rigup.project.ssh_settings import check_host_name
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from rigup.facts.probe import Probe
     from rigup.plan import Plan
     from rigup.project.inventory import HostEntry
-    from rigup.project.inventory_edit import FileEdit
+    from rigup.project.inventory_edit import ExistingHost, FileEdit
 
 EPILOG = """\
 examples:
@@ -34,21 +35,9 @@ exit codes: 0 written and feasible, 1 refused or an unreadable GPU, 2 usage erro
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds USER@HOST and the options."""
-    parser.add_argument(
-        "host", metavar="USER@HOST", help="SSH destination; its host key must already be in known_hosts"
-    )
-    parser.add_argument(
-        "--group",
-        metavar="NAME",
-        help="put the host in this group (default: a group with an equal rig, else a new one)",
-    )
-    parser.add_argument(
-        "--fleet", metavar="DIR", default=".", help="write to inventories/ and group_data/ in DIR (default .)"
-    )
-    parser.add_argument("--gpus", metavar="NAMES", help='name the GPUs of a host without a driver: "4x RTX 3090"')
-    parser.add_argument("--ssh-config", metavar="FILE", help="connect with this OpenSSH client configuration")
+    new_host.add_arguments(parser)
+    new_host.add_options(parser)
     parser.add_argument("--json", action="store_true", help="print probe, files and plan as JSON")
-    hosts.add_sudo_password(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -56,16 +45,14 @@ def run(args: argparse.Namespace) -> int:
     check_host_name(args.host, "rigup init")
     hosts.patch_for_many_hosts()
     from rigup.catalogue.catalogue import load_catalogue
-    from rigup.project.inventory_edit import check_new, members, new_folder
+    from rigup.project.inventory_edit import check_new, members
 
     root = user_path(args.fleet, "--fleet")
     catalogue = load_catalogue(root)
     there = members(root)
     check_new(args.host, there)
-    data = {"ssh_config_file": str(user_path(args.ssh_config, "--ssh-config").resolve())} if args.ssh_config else {}
-    probe = _probe(args, root, data)
-    changes, inventory = _changes(args, root, data, probe, catalogue)
-    changes = [*new_folder(root), *changes]
+    probe = new_host.probe_host(args, root)
+    changes, inventory = _changes(args, root, there, probe, catalogue)
     host, plans = _written(args, changes, inventory)
     _show(args, probe, changes, plans, host.group)
     if not any(plan.verdict == "refused" for plan in plans):
@@ -91,53 +78,27 @@ def _written(args: argparse.Namespace, changes: list[FileEdit], inventory: Path)
         raise InputError(f"nothing was written: {error.message}", error.hint) from None
 
 
-def _probe(args: argparse.Namespace, root: Path, data: dict[str, Any]) -> Probe:
-    """Probes the host. Raises the error that prevented the probe; other errors become warnings."""
-    from rigup.project.inventory import HostEntry, Project
-    from rigup.run.runner import Run
-    from rigup.settings import HostSettings
-
-    project = Project(root, root, (HostEntry(args.host, "init", data),))
-    run = Run(project, {args.host: ()}, {args.host: HostSettings()}, hosts.sudo_password(args))
-    with run:
-        run.connect(take_lease=False)
-    result = run.results[args.host]
-    if result.probe is None:
-        raise result.errors[0]
-    for error in result.errors:
-        print(f"warning: {error.message}", file=sys.stderr)
-    return result.probe
-
-
 def _changes(
-    args: argparse.Namespace, root: Path, data: dict[str, Any], probe: Probe, catalogue: Catalogue
+    args: argparse.Namespace, root: Path, there: list[ExistingHost], probe: Probe, catalogue: Catalogue
 ) -> tuple[list[FileEdit], Path]:
     """The files to change, and the inventory that will contain the host."""
     from rigup.errors import Refused
     from rigup.lock import load_lock
-    from rigup.planner.inputs.rig_and_services import read_rig
-    from rigup.preflight.rig import differences
-    from rigup.project import inventory_edit, rig_from_probe
+    from rigup.project import rig_from_probe
     from rigup.project.inventory import Project
 
-    described = rig_from_probe.rig_of(args.host, probe, args.gpus)
-    if args.gpus is None:
-        rig_from_probe.check_known(args.host, probe, catalogue)
-    rig = read_rig(described, f"rigup init {args.host}", catalogue)
-    if different := differences(rig, probe):
-        raise Refused(f"{args.host}: {different[0].message}", different[0].hint)
-    entry = inventory_edit.entry_of(args.host, data)
-    member = inventory_edit.group_for(rig, args.group, inventory_edit.members(root), catalogue)
+    described, rig = new_host.rig_of(args, probe, catalogue)
+    member = new_host.group_to_join(args, rig, there, catalogue)
     if member is not None:
-        return [inventory_edit.join_group(member, entry)], member.inventory
+        return new_host.joining(args, member)
     group = args.group or rig_from_probe.group_name(rig)
     lock = load_lock(Project(root, root, ()).lock_path)
     found = rig_from_probe.suggestions(args.host, group, described, catalogue, lock)
     if not found:
         raise Refused(f"{args.host}: nothing in the catalogue fits on {rig.text}", "add a smaller model")
-    text = rig_from_probe.group_data(args.host, described, found)
-    changes = inventory_edit.new_group(root, group, entry, text)
-    return changes, changes[-1].path
+    first, *others = found
+    text = rig_from_probe.group_data(args.host, described, first.service, new_host.hub_of(args), others)
+    return new_host.founding(args, root, group, text)
 
 
 def _show(args: argparse.Namespace, probe: Probe, changes: list[FileEdit], plans: Any, group: str) -> None:

@@ -6,12 +6,15 @@ import argparse
 import json
 import sys
 import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rigup.cli.sessions import session as hosts
 
 if TYPE_CHECKING:
+    from rigup.catalogue.catalogue import Catalogue
     from rigup.errors import RigupError
     from rigup.lockfile.entries import EntryChange
     from rigup.lockfile.lock import ResolvedLock
@@ -74,9 +77,6 @@ def run(args: argparse.Namespace) -> int:
     from rigup.cli.output.error import show_error
     from rigup.errors import InputError, RigupError
     from rigup.lockfile import lock as locking
-    from rigup.lockfile.catalogue_files import with_named_models
-    from rigup.lockfile.host_reader import HostReader
-    from rigup.lockfile.resolver import Resolver
     from rigup.lockfile.upgrade import Upgrade
     from rigup.units import bytes_text
 
@@ -94,9 +94,7 @@ def run(args: argparse.Namespace) -> int:
     if args.check:
         return _show_check(locking.stale(project, catalogue, whole), args.json)
     upgrade = Upgrade.read(args.upgrade) if args.upgrade else None
-    with HostReader(hosts.sudo_password(args) if reads_hosts else None, _log) as reader:
-        resolver = Resolver(project, catalogue, _log, reader=reader if reads_hosts else None)
-        resolver.catalogue = with_named_models(project, catalogue, resolver)
+    with open_resolver(project, catalogue, hosts.sudo_password(args) if reads_hosts else None) as resolver:
         resolved = locking.resolve_lock(project, resolver, upgrade, args.prune, whole)
         written = locking.write(resolved)
     if not args.json:
@@ -115,6 +113,22 @@ def run(args: argparse.Namespace) -> int:
         return 0
     show_error(failed, as_json=False)
     return failed.exit_code
+
+
+@contextmanager
+def open_resolver(project: Project, catalogue: Catalogue, sudo_password: str | None) -> Iterator[Resolver]:
+    """What asks hubs, indexes and, where a service's files lie there, hosts; its catalogue has all that is named.
+
+    Raises InputError, naming the service, for what cannot be read, and Unreachable.
+    """
+    from rigup.lockfile.catalogue_files import with_named_models
+    from rigup.lockfile.host_reader import HostReader
+    from rigup.lockfile.resolver import Resolver
+
+    with HostReader(sudo_password, _log) as reader:
+        resolver = Resolver(project, catalogue, _log, reader=reader if _names_host_files(project) else None)
+        resolver.catalogue = with_named_models(project, catalogue, resolver)
+        yield resolver
 
 
 def _log(line: str) -> None:

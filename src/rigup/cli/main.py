@@ -22,6 +22,7 @@ from rigup.cli.sessions.session import pop_sudo_password
 from rigup.errors import InputError, RigupError
 
 VERBS = {
+    "up": "take a host from its description to a service that has answered, in one command",
     "init": "probe a host and write its inventory entry and group_data file",
     "plan": "show offline what each rig will serve: memory per GPU, command line, refusals and alternatives",
     "fit": "list every model that a rig can serve, at its best; or the rigs that can serve one model",
@@ -46,6 +47,7 @@ ONLY_TELL = ("plan", "fit", "diff", "status", "releases", "log")
 
 EPILOG = """\
 examples:
+  rigup up ada@gpu1.lan MiniMax-M2.5          describe, lock, plan, apply: from a host to an answer in one command
   rigup init ada@gpu1.lan                     describe a host as rigup finds it
   rigup plan inventories/homelab.py           show what each rig would serve, and why not
   rigup model add Qwen/Qwen3-8B                add a model of the hub to the fleet's catalogue

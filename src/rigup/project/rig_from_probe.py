@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,10 +38,11 @@ class Suggestion:
     plan: Plan
 
 
-def rig_of(host: str, probe: Probe, said: str | None = None) -> dict[str, Any]:
+def rig_of(host: str, probe: Probe, said: str | None = None, command: str = "") -> dict[str, Any]:
     """The rig of a probed host, as group_data has it.
 
     said: what the user says the GPUs are, with commas between, for a host whose cards no driver can name yet.
+    command: of the user's, to be repeated with what `said` needs; by default that of `rigup init`.
     Raises Refused where the GPUs cannot be told, or one of them does not answer.
     """
     for gpu in probe.gpus:
@@ -51,14 +52,14 @@ def rig_of(host: str, probe: Probe, said: str | None = None) -> dict[str, Any]:
             )
     memory = probe.memory_kib / MIB
     return {
-        "gpus": _gpus(host, probe, said),
+        "gpus": _gpus(host, probe, said, command or f"rigup init {host}"),
         "host_memory_gib": int(memory) if memory >= _WHOLE_FROM_GIB else round(memory, 1),
         **({"host_memory": probe.host_memory} if HostMemory.read(probe.host_memory) else {}),
         "os": probe.os,
     }
 
 
-def _gpus(host: str, probe: Probe, said: str | None) -> str | list[str]:
+def _gpus(host: str, probe: Probe, said: str | None, command: str) -> str | list[str]:
     if said is not None:
         parts = [part.strip() for part in said.split(",") if part.strip()]
         return parts[0] if len(parts) == 1 else parts
@@ -68,7 +69,7 @@ def _gpus(host: str, probe: Probe, said: str | None) -> str | list[str]:
         raise Refused(
             f"{host}: found {count} NVIDIA GPU{'s' if count > 1 else ''} on the PCI bus but could not identify them: "
             f"{why}",
-            f'name them: rigup init {host} --gpus "{count}x RTX 3090"',
+            f'name them: {command} --gpus "{count}x RTX 3090"',
         )
     names = [short_name(gpu.name) for gpu in sorted(probe.gpus, key=lambda gpu: gpu.index)]
     if not names:
@@ -102,11 +103,12 @@ def _entry(gpu: ProbedGpu) -> str:
 def group_name(rig: Rig) -> str:
     """A name for a group of such rigs: quad_3090, single_gb10, dual_3090_and_single_4090, cpu without GPUs."""
     counts = Counter(short_name(gpu.name) for gpu in rig.gpus)
-    parts = [f"{_WORDS.get(count, f'rig_of_{count}')}_{_slug(name)}" for name, count in counts.items()]
+    parts = [f"{_WORDS.get(count, f'rig_of_{count}')}_{slug(name)}" for name, count in counts.items()]
     return "_and_".join(parts) or "cpu"
 
 
-def _slug(name: str) -> str:
+def slug(name: str) -> str:
+    """A name as a part of another: lower case, with underscores."""
     return re.sub(r"[^a-z0-9]+", "_", name.lower().removeprefix("rtx ")).strip("_")
 
 
@@ -135,19 +137,30 @@ def _plan(host: str, group: str, service: dict[str, Any], rig: Rig, catalogue: C
     return plan_service(host, group, rig, wanted, catalogue, lock, advise=False)
 
 
-def group_data(host: str, rig: dict[str, Any], found: list[Suggestion]) -> str:
-    """The text of a group_data file; `found` is not empty, its first is served, the others stand in comments."""
+def group_data(
+    host: str,
+    rig: dict[str, Any],
+    service: dict[str, Any],
+    settings: Mapping[str, Any],
+    others: Sequence[Suggestion] = (),
+    name: str = SERVICE,
+) -> str:
+    """The text of a group_data file.
+
+    service: what is served, under this name; `others` stand in comments. settings: more that the file says.
+    """
     lines = [
-        f'"""What rigup init found on {host}. Edit it as you like: rigup does not write this file again."""',
+        f'"""What rigup found on {host}. Edit it as you like: rigup does not write this file again."""',
         "",
         f"rig = {_literal(rig)}",
-        f"services = {_literal({SERVICE: found[0].service})}",
-        *_comments(found[1:]),
+        f"services = {_literal({name: service})}",
+        *(f"{key} = {_literal(value)}" for key, value in settings.items()),
+        *_comments(others),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _comments(others: list[Suggestion]) -> Iterator[str]:
+def _comments(others: Sequence[Suggestion]) -> Iterator[str]:
     if others:
         yield ""
         yield "# These fit as well:"

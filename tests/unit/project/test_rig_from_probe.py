@@ -100,8 +100,8 @@ def test_what_is_written_plans(probe: Probe, catalogue: Catalogue) -> None:
     assert all(suggestion.plan.verdict == "ok" for suggestion in found)
     assert len({suggestion.service["model"] for suggestion in found}) == len(found)
     written: dict[str, object] = {}
-    exec(group_data("box", rig, found), written)
-    assert written["rig"] == rig
+    exec(group_data("box", rig, found[0].service, {"hub": "http://hub"}, found[1:]), written)
+    assert (written["rig"], written["hub"]) == (rig, "http://hub")
     read = read_rig(written["rig"], "test", catalogue)
     (service,) = read_services(written["services"], "test", read)
     assert service.model == found[0].plan.service.model

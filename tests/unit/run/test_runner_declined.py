@@ -37,7 +37,7 @@ def answered(run: Run, monkeypatch: pytest.MonkeyPatch, *words: str, verb: Any =
     monkeypatch.setattr(apply, "agreed", lambda *_: False)
     parser = argparse.ArgumentParser()
     verb.add_arguments(parser)
-    return int(verb.run(parser.parse_args([*words])))
+    return int(verb.run(argparse.Namespace(verb="apply", **vars(parser.parse_args([*words])))))
 
 
 def test_a_script_hears_what_would_have_changed(

@@ -73,7 +73,8 @@ class RichProgress:
 
         host, step = escape(progress.host), escape(progress.step)
         if progress.step in ("log", "api key"):
-            self.bars.console.print(f"  [bold]{host}[/] {step}: {escape(progress.text)}")
+            secret = f": {progress.secret}" if progress.secret and self.console.is_terminal else ""
+            self.bars.console.print(f"  [bold]{host}[/] {step}: {escape(progress.text + secret)}", soft_wrap=True)
             return
         if progress.host not in self.tasks:
             self.tasks[progress.host] = self.bars.add_task("", host=host, step="", total=None)

@@ -28,6 +28,23 @@ def show_changes(results: list[HostResult], console: Console) -> int:
     return sum(len(result.changes) for result in results)
 
 
+def show_how_long(run: Run, console: Console) -> None:
+    """Prints what of the changes takes minutes; hosts with the same ahead of them share the line."""
+    from rigup.facts.probe import Probe
+    from rigup.run.foreseen import sentences  # a run that changes nothing goes without
+
+    hosts: dict[tuple[str, ...], list[str]] = {}
+    for name, result in run.results.items():
+        limit, _ = run.context.settings[name].weights_limits
+        found = sentences(run.plans[name], result.changes, result.probe or Probe(), limit)
+        hosts.setdefault(tuple(found), []).append(name)
+    for lines, names in hosts.items():
+        where = "" if len(run.results) == 1 else f" on {names[0]}" + f" and {len(names) - 1} more" * (len(names) > 1)
+        if lines:
+            words = f"this takes a while{where}: {'; '.join(lines)}"
+            console.print(words, style="bold", markup=False, highlight=False, soft_wrap=True)
+
+
 def show_left_over(run: Run, console: Console) -> None:
     """Prints services that are on hosts but not in the inventory, unless this run removes them."""
     for result in run.results.values():

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
 class Progress:
-    """One report of one step on one host. `done` and `total` are in `unit`; total 0 means unknown."""
+    """One report of one step on one host. `done` and `total` are in `unit`; total 0 means unknown.
+
+    secret: shown after the text on a terminal, and nowhere else.
+    """
 
     host: str
     step: str
@@ -16,6 +19,7 @@ class Progress:
     total: int = 0
     unit: str = ""
     text: str = ""
+    secret: str = field(default="", repr=False)
 
 
 _listeners: list[Callable[[Progress], None]] = []

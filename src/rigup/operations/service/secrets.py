@@ -25,7 +25,7 @@ def secret_file(path: str, value: str | None, group: str = "root") -> Generator[
     """Ensures that a file contains a secret, with mode 0600 (0640 for a group other than root).
 
     + path: the file
-    + value: the secret; None keeps an existing one, or creates one and shows it once
+    + value: the secret; None keeps an existing one, or creates one and shows it once on a terminal
     + group: may read the file in addition to root
     """
     mode = "600" if group == "root" else "640"
@@ -57,7 +57,7 @@ def _write(host: Host, path: str, value: str | None, mode: str, group: str, ther
     secret = value if value is not None else secrets.token_urlsafe(KEY_BYTES)
     remote.write_file(host, path, secret, mode, group)
     if value is None:
-        report(Progress(host.name, "api key", text=f"created for this service, shown only once: {secret}"))
+        report(Progress(host.name, "api key", text=f"created for this service, in {path} on the host", secret=secret))
 
 
 def _digest(value: str) -> str:

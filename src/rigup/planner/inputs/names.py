@@ -16,7 +16,7 @@ from rigup.planner.memory.weights import check_size
 from rigup.rig import Rig
 from rigup.service import Service, location_of
 
-_REPO = re.compile(r"(?P<repo>[A-Za-z0-9_][\w.-]*/[A-Za-z0-9_][\w.-]*)(?::(?P<quant>[\w.-]{1,64}))?")
+REPOSITORY = re.compile(r"(?P<repo>[A-Za-z0-9_][\w.-]*/[A-Za-z0-9_][\w.-]*)(?::(?P<quant>[\w.-]{1,64}))?")
 
 
 class NotInCatalogue(InputError):
@@ -98,7 +98,7 @@ def _checkpoints(service: Service, catalogue: Catalogue, where: str) -> tuple[Ch
                 + "; or add your own: ten lines in catalogue/checkpoints/",
             )
         _check_model(service, found[0], where)
-    elif named := _REPO.fullmatch(service.model or ""):
+    elif named := REPOSITORY.fullmatch(service.model or ""):
         return _of_repo(named["repo"], named["quant"] or service.quant, catalogue, where)
     else:
         found = _checkpoints_of_model(service.model or "", catalogue, where)

@@ -1,0 +1,91 @@
+"""What `rigup up` says at the end: where the service is, how to ask it, and what was written where."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+from rigup.cli.apply import Applied
+from rigup.cli.output.plan_json import plan_as_json
+from rigup.cli.up.fleet_folder import Prepared
+from rigup.layout import CONFIGURATION, api_key_file, unit_name
+from rigup.plan import Plan
+from rigup.systemd.api_key import is_loopback, wants_key
+
+SCHEMA = 1
+WRITTEN_TO = ("/opt/rigup", "/var/lib/rigup", CONFIGURATION)
+QUESTION = "What is the capital of France?"
+
+
+def base_url(plan: Plan) -> str:
+    """Where clients of the OpenAI API find a service; at loopback only through a tunnel."""
+    listen = plan.service.listen
+    everywhere = listen in ("0.0.0.0", "::")  # noqa: S104  what the service listens on
+    name = plan.host.rpartition("@")[2] if everywhere else listen
+    return f"http://{f'[{name}]' if ':' in name else name}:{plan.service.port}/v1"
+
+
+def curl(plan: Plan) -> str:
+    """A command that asks the service a question. The key, if it wants one, is read from its file by the shell."""
+    body = {"model": plan.served_name, "messages": [{"role": "user", "content": QUESTION}]}
+    words = ["curl", "-s", f"{base_url(plan)}/chat/completions", "-H", "Content-Type: application/json"]
+    key = f' -H "Authorization: Bearer $({key_command(plan)})"' if wants_key(plan.service) else ""
+    return f"{shlex.join(words)}{key} -d {shlex.quote(json.dumps(body))}"
+
+
+def key_command(plan: Plan) -> str:
+    """A command that prints the API key: from the user's own file, or from the host's."""
+    if plan.service.api_key_file:
+        return shlex.join(["cat", plan.service.api_key_file])
+    return shlex.join(["ssh", plan.host, "sudo", "cat", api_key_file(plan.service.name)])
+
+
+def tunnel(args: argparse.Namespace, plan: Plan) -> str | None:
+    """A command that brings the port of a service at loopback to this machine; None where it needs none."""
+    if not is_loopback(plan.service.listen):
+        return None
+    configured = ["-F", args.ssh_config] if args.ssh_config else []
+    port = plan.service.port
+    return shlex.join(["ssh", *configured, "-N", "-L", f"{port}:{plan.service.listen}:{port}", args.host])
+
+
+def ending(args: argparse.Namespace, ready: Prepared, done: Applied) -> Iterator[str]:
+    """The last lines of the command, for people."""
+    for plan in _served(ready) if done.exit_code == 0 else ():
+        words = tunnel(args, plan)
+        yield f"{plan.service.name}: {base_url(plan)}" + (f", through: {words}" if words else "")
+        yield f"  {curl(plan)}"
+    if done.exit_code == 0:
+        yield "written here:"
+        yield from (f"  {path}" for path in ready.files)
+        yield f"written on {args.host}:"
+        units = [f"/etc/systemd/system/{unit_name(plan.service.name)}" for plan in _served(ready)]
+        yield f"  {', '.join((*WRITTEN_TO, *units))}"
+    verb = "status" if done.exit_code == 0 else "apply"
+    yield f"go on with: {shlex.join(['rigup', verb, str(ready.inventory)])}"
+
+
+def ending_as_json(args: argparse.Namespace, ready: Prepared, done: Applied) -> dict[str, Any]:
+    """All of it for scripts: what was written, the plans, the results as `rigup apply --json`, and the addresses."""
+    return {
+        "schema": SCHEMA,
+        "host": args.host,
+        "group": ready.host.group,
+        "inventory": str(ready.inventory),
+        "files": [{"path": str(edit.path), "action": edit.action} for edit in ready.edits],
+        "lock": {"path": str(ready.lock_path), "action": ready.lock},
+        "plans": [plan_as_json(plan) for plan in ready.plans],
+        "hosts": (done.document or {}).get("hosts", []),
+        "services": [
+            {"service": plan.service.name, "url": base_url(plan), "tunnel": tunnel(args, plan), "curl": curl(plan)}
+            for plan in (_served(ready) if done.exit_code == 0 else ())
+        ],
+    }
+
+
+def _served(ready: Prepared) -> list[Plan]:
+    """The plans whose host answers requests, which of several hosts is the head."""
+    return [plan for plan in ready.plans if not plan.rank]

@@ -1,0 +1,196 @@
+"""`rigup up` before it applies: the model, what is written and locked, what is refused; and what it says at the end."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import NoReturn
+
+import pytest
+
+from rigup.cli import apply, main
+from rigup.cli.sessions import new_host
+from rigup.cli.sessions import session as hosts
+from rigup.cli.up import ending
+from rigup.errors import Unreachable
+from rigup.facts.probe import Probe
+from rigup.lockfile.resolver import Resolver
+from rigup.plan import Plan
+from rigup.project.inventory import load_project
+from rigup.project.planning import plan_project
+
+MODEL = "SmolLM2-135M-Instruct"  # the toolkit's lock pins it, so that locking asks nobody
+
+
+@pytest.fixture
+def applies(monkeypatch: pytest.MonkeyPatch) -> list[argparse.Namespace]:
+    """The applies that were asked for, each of which goes well without any host."""
+    asked: list[argparse.Namespace] = []
+
+    def applied(args: argparse.Namespace) -> apply.Applied:
+        asked.append(args)
+        return apply.Applied(0, [], {}, {"schema": 1, "hosts": [{"host": args.limit}]} if args.json else None)
+
+    monkeypatch.setattr(apply, "applied", applied)
+    return asked
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, applies: list[argparse.Namespace]) -> Path:
+    """An empty folder; every box that is probed has 64 GiB and no GPU."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(hosts, "patch_for_many_hosts", lambda: None)
+    monkeypatch.setattr(new_host, "probe_host", lambda *_: Probe(os="debian-12", memory_kib=64 * 2**20))
+    return tmp_path
+
+
+def files(root: Path) -> list[str]:
+    return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
+
+
+def test_it_writes_a_fleet_folder_and_applies_it(
+    fleet: Path, applies: list[argparse.Namespace], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.main(["up", "ada@box", MODEL.lower(), "--yes", "--reboot", "--hub", "http://hub:8090/"]) == 0
+    assert files(fleet) == [".gitignore", "group_data/cpu.py", "inventories/cpu.py", "rigup.lock"]
+    (host,) = load_project(None).hosts
+    assert (host.name, host.data["services"], host.data["hub"]) == (
+        "ada@box",
+        {"chat": {"model": MODEL}},
+        "http://hub:8090",
+    )
+    (asked,) = applies
+    assert (asked.inventory, asked.limit, asked.yes, asked.reboot, asked.rolling) == (
+        "inventories/cpu.py",
+        "ada@box",
+        True,
+        True,
+        None,
+    )
+    said = capsys.readouterr().out
+    assert "  rigup.lock: new\n" in said
+    assert "chat: http://127.0.0.1:8000/v1, through: ssh -N -L 8000:127.0.0.1:8000 ada@box\n  curl -s http" in said
+    assert said.endswith("go on with: rigup status inventories/cpu.py\n")
+
+
+def test_its_lock_is_that_of_rigup_lock(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main.main(["up", "box", MODEL, "--yes"])
+    before = (fleet / "rigup.lock").read_bytes()
+    assert main.main(["lock", "--check"]) == 0
+    assert main.main(["lock"]) == 0
+    assert (fleet / "rigup.lock").read_bytes() == before
+
+
+def test_the_same_command_again_goes_on(fleet: Path, applies: list[argparse.Namespace]) -> None:
+    for _ in range(2):
+        assert main.main(["up", "box", MODEL, "--yes"]) == 0
+    assert main.main(["up", "box"]) == 0
+    assert len(applies) == 3
+    assert (fleet / "inventories/cpu.py").read_text() == 'cpu = ["box"]\n'
+
+
+def test_an_equal_host_joins_and_another_model_gets_a_group_of_its_own(fleet: Path) -> None:
+    main.main(["up", "one", MODEL, "--yes"])
+    assert main.main(["up", "two", MODEL, "--yes"]) == 0
+    assert main.main(["up", "three", MODEL, "--yes", "--name", "other"]) == 0
+    assert (fleet / "inventories/cpu.py").read_text() == (
+        'cpu = ["one", "two"]\ncpu_smollm2_135m_instruct = ["three"]\n'
+    )
+    assert "other" in (fleet / "group_data/cpu_smollm2_135m_instruct.py").read_text()
+
+
+def test_json_is_one_document(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["up", "box", MODEL, "--yes", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert list(said) == ["schema", "host", "group", "inventory", "files", "lock", "plans", "hosts", "services"]
+    assert (said["lock"]["action"], said["hosts"], said["services"][0]["url"]) == (
+        "new",
+        [{"host": "box"}],
+        "http://127.0.0.1:8000/v1",
+    )
+
+
+REFUSED = [
+    (["up", "box", "SmolM2-135M-Instruct", "--yes"], 2, 'MODEL: unknown model "SmolM2-135M-Instruct"', f'"{MODEL}"'),
+    (["up", "box", "ollama:", "--yes"], 2, 'MODEL: "ollama:": not a name in Ollama', "omit it to choose"),
+    (["up", "box;reboot", MODEL], 2, "rigup up: 'box;reboot' is not the name of a host", "gpu1.lan"),
+    (["up", "box", MODEL], 2, "up needs confirmation, but standard input is not a terminal", "pass --yes"),
+    (["up", "box", "--yes"], 2, "MODEL: omitted, and standard input is not a terminal", "rigup up box gpt-oss-20b"),
+    (["up", "box", "--yes", "--json"], 2, "MODEL: omitted with --json", "rigup up box gpt-oss-20b"),
+    (["up", "box", MODEL, "--yes", "--hub", "hub"], 2, '--hub: "hub" is not', "write hub = "),
+    (["up", "box", MODEL, "--yes", "--group", "a-b"], 2, '--group: "a-b" is not a valid group name', "underscores"),
+    (["up", "box", MODEL, "--yes", "--name", "A b"], 2, 'services: "A b" is not a valid service name', "lower-case"),
+    (["up", "box", "DeepSeek-V4-Flash-0731", "--yes"], 1, "box: DeepSeek-V4-Flash-0731: ", "rigup up box gpt-oss-20b"),
+]
+
+
+@pytest.mark.parametrize(("words", "code", "message", "hint"), REFUSED, ids=[str(n) for n in range(len(REFUSED))])
+def test_what_cannot_be_done_leaves_no_trace(
+    fleet: Path,
+    applies: list[argparse.Namespace],
+    words: list[str],
+    code: int,
+    message: str,
+    hint: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: False))
+    assert main.main(words) == code
+    said = capsys.readouterr().err
+    assert message in said
+    assert hint in said.partition("hint: ")[2]
+    assert (files(fleet), applies) == ([], [])
+
+
+def test_a_known_host_is_not_described_twice(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main.main(["up", "ada@box", MODEL, "--yes"])
+    before = {name: (fleet / name).read_bytes() for name in files(fleet)}
+    capsys.readouterr()
+    assert main.main(["up", "ada@box", "gpt-oss-20b", "--yes"]) == 2
+    assert capsys.readouterr().err == (
+        "rigup: inventories/cpu.py: ada@box is described already; it serves chat, not gpt-oss-20b\n"
+        "hint: change services in group_data/cpu.py, then run: rigup lock and rigup apply\n"
+    )
+    assert main.main(["up", "root@box", MODEL, "--yes"]) == 2
+    assert "ada@box is already in group cpu" in capsys.readouterr().err
+    assert {name: (fleet / name).read_bytes() for name in files(fleet)} == before
+
+
+@pytest.mark.parametrize("answer", ["", "1", "gpt-oss-20b", "GPT-OSS-20B"])
+def test_without_a_model_it_asks(
+    fleet: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answer: str
+) -> None:
+    asked = iter(["99", "nonsense", answer])
+
+    def locked(_: Resolver, name: tuple[str, str], *__: object) -> NoReturn:
+        raise Unreachable(f"no hub to ask for {name[0]}", "connect")
+
+    monkeypatch.setattr(Resolver, "checkpoint", locked)
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr("builtins.input", lambda _: next(asked))
+    assert main.main(["up", "box"]) == 2
+    said = capsys.readouterr()
+    assert " 1 gpt-oss-20b" in said.out
+    assert said.out.count("not in the list; write a number from 1 to ") == 2
+    assert "no hub to ask for unsloth/gpt-oss-20b-GGUF" in said.err
+    assert files(fleet) == []
+
+
+def test_the_question_reads_the_key_from_its_file(fleet: Path) -> None:
+    main.main(["up", "box", MODEL, "--yes"])
+    (plan,) = plan_project(load_project(None))
+
+    def served(**service: object) -> Plan:
+        return plan.model_copy(update={"service": plan.service.model_copy(update=service)})
+
+    args = argparse.Namespace(host="box", ssh_config=None)
+    generated, own = served(listen="0.0.0.0"), served(listen="::1", api_key_file="secrets/chat.key")
+    assert ending.base_url(generated) == "http://box:8000/v1"
+    assert "$(ssh box sudo cat /etc/rigup/services/chat/api-key)" in ending.curl(generated)
+    assert ending.tunnel(args, generated) is None
+    assert ending.base_url(own) == "http://[::1]:8000/v1"
+    assert "$(cat secrets/chat.key)" in ending.curl(own)

@@ -40,6 +40,7 @@ VERBS = {
     "eval": "score running services with lm-evaluation-harness; store and compare the results",
     "metrics": "write a Prometheus configuration and a Grafana dashboard for the fleet",
     "tune": "run the engine's fused-MoE tuner on one host and keep the result if it is faster",
+    "completion": "print a completion script for bash, zsh or fish, or the man page",
     "lab": "boot disposable machines to rehearse on",
 }
 

@@ -19,7 +19,7 @@ from rigup.errors import Unreachable
 from rigup.facts.probe import Probe
 from rigup.lockfile.resolver import Resolver
 from rigup.plan import Plan
-from rigup.project.inventory import load_project
+from rigup.project.inventory import HostEntry, load_project
 from rigup.project.planning import plan_project
 
 MODEL = "SmolLM2-135M-Instruct"  # the toolkit's lock pins it, so that locking asks nobody
@@ -174,7 +174,7 @@ def test_without_a_model_it_asks(
     monkeypatch.setattr("builtins.input", lambda _: next(asked))
     assert main.main(["up", "box"]) == 2
     said = capsys.readouterr()
-    assert " 1 gpt-oss-20b" in said.out
+    assert "\n1 gpt-oss-20b" in said.out
     assert said.out.count("not in the list; write a number from 1 to ") == 2
     assert "no hub to ask for unsloth/gpt-oss-20b-GGUF" in said.err
     assert files(fleet) == []
@@ -187,10 +187,10 @@ def test_the_question_reads_the_key_from_its_file(fleet: Path) -> None:
     def served(**service: object) -> Plan:
         return plan.model_copy(update={"service": plan.service.model_copy(update=service)})
 
-    args = argparse.Namespace(host="box", ssh_config=None)
+    box = HostEntry("box", "cpu", {"ssh_port": 2222, "ssh_config_file": "my ssh"})
     generated, own = served(listen="0.0.0.0"), served(listen="::1", api_key_file="secrets/chat.key")
     assert ending.base_url(generated) == "http://box:8000/v1"
-    assert "$(ssh box sudo cat /etc/rigup/services/chat/api-key)" in ending.curl(generated)
-    assert ending.tunnel(args, generated) is None
+    assert "$(ssh -F 'my ssh' -p 2222 box sudo cat /etc/rigup/services/chat/api-key)" in ending.curl(box, generated)
+    assert ending.tunnel(box, generated) is None
     assert ending.base_url(own) == "http://[::1]:8000/v1"
-    assert "$(cat secrets/chat.key)" in ending.curl(own)
+    assert "$(cat secrets/chat.key)" in ending.curl(box, own)

@@ -48,7 +48,7 @@ def show_choices(rig: Rig, fits: Sequence[Fit], of: int, console: Console) -> No
     """Prints a numbered table of models to choose from. of: how many fit."""
     _print_wrapped(rig_text(rig), console, "bold")
     console.print()
-    _show_table("   model", [(f"{number:>2} {fit.model.name}", fit) for number, fit in enumerate(fits, 1)], console)
+    _show_table("  model", [(f"{number} {fit.model.name}", fit) for number, fit in enumerate(fits, 1)], console)
     console.print()
     if of > len(fits):
         _print_wrapped(f"{of - len(fits)} more fit: list them with rigup fit, and write the name", console)

@@ -13,6 +13,7 @@ from rigup.cli.output.plan_json import plan_as_json
 from rigup.cli.up.fleet_folder import Prepared
 from rigup.layout import CONFIGURATION, api_key_file, unit_name
 from rigup.plan import Plan
+from rigup.project.inventory import HostEntry
 from rigup.systemd.api_key import is_loopback, wants_key
 
 SCHEMA = 1
@@ -28,36 +29,42 @@ def base_url(plan: Plan) -> str:
     return f"http://{f'[{name}]' if ':' in name else name}:{plan.service.port}/v1"
 
 
-def curl(plan: Plan) -> str:
+def curl(host: HostEntry, plan: Plan) -> str:
     """A command that asks the service a question. The key, if it wants one, is read from its file by the shell."""
     body = {"model": plan.served_name, "messages": [{"role": "user", "content": QUESTION}]}
     words = ["curl", "-s", f"{base_url(plan)}/chat/completions", "-H", "Content-Type: application/json"]
-    key = f' -H "Authorization: Bearer $({key_command(plan)})"' if wants_key(plan.service) else ""
+    key = f' -H "Authorization: Bearer $({key_command(host, plan)})"' if wants_key(plan.service) else ""
     return f"{shlex.join(words)}{key} -d {shlex.quote(json.dumps(body))}"
 
 
-def key_command(plan: Plan) -> str:
+def key_command(host: HostEntry, plan: Plan) -> str:
     """A command that prints the API key: from the user's own file, or from the host's."""
     if plan.service.api_key_file:
         return shlex.join(["cat", plan.service.api_key_file])
-    return shlex.join(["ssh", plan.host, "sudo", "cat", api_key_file(plan.service.name)])
+    return shlex.join([*_ssh(host), host.name, "sudo", "cat", api_key_file(plan.service.name)])
 
 
-def tunnel(args: argparse.Namespace, plan: Plan) -> str | None:
+def tunnel(host: HostEntry, plan: Plan) -> str | None:
     """A command that brings the port of a service at loopback to this machine; None where it needs none."""
     if not is_loopback(plan.service.listen):
         return None
-    configured = ["-F", args.ssh_config] if args.ssh_config else []
     port = plan.service.port
-    return shlex.join(["ssh", *configured, "-N", "-L", f"{port}:{plan.service.listen}:{port}", args.host])
+    return shlex.join([*_ssh(host), "-N", "-L", f"{port}:{plan.service.listen}:{port}", host.name])
+
+
+def _ssh(host: HostEntry) -> list[str]:
+    """ssh with what the inventory says of the connection."""
+    options = {"ssh_config_file": "-F", "ssh_port": "-p", "ssh_user": "-l", "ssh_key": "-i"}
+    given = [(option, host.data.get(key)) for key, option in options.items()]
+    return ["ssh", *(word for option, value in given if value for word in (option, str(value)))]
 
 
 def ending(args: argparse.Namespace, ready: Prepared, done: Applied) -> Iterator[str]:
     """The last lines of the command, for people."""
     for plan in _served(ready) if done.exit_code == 0 else ():
-        words = tunnel(args, plan)
+        words = tunnel(ready.host, plan)
         yield f"{plan.service.name}: {base_url(plan)}" + (f", through: {words}" if words else "")
-        yield f"  {curl(plan)}"
+        yield f"  {curl(ready.host, plan)}"
     if done.exit_code == 0:
         yield "written here:"
         yield from (f"  {path}" for path in ready.files)
@@ -80,7 +87,12 @@ def ending_as_json(args: argparse.Namespace, ready: Prepared, done: Applied) -> 
         "plans": [plan_as_json(plan) for plan in ready.plans],
         "hosts": (done.document or {}).get("hosts", []),
         "services": [
-            {"service": plan.service.name, "url": base_url(plan), "tunnel": tunnel(args, plan), "curl": curl(plan)}
+            {
+                "service": plan.service.name,
+                "url": base_url(plan),
+                "tunnel": tunnel(ready.host, plan),
+                "curl": curl(ready.host, plan),
+            }
             for plan in (_served(ready) if done.exit_code == 0 else ())
         ],
     }

@@ -21,7 +21,7 @@ from rigup.project.planning import plan_project
 from rigup.rig import Rig
 from rigup.service import location_of
 
-MOST_CHOICES = 10
+MOST_CHOICES = 9
 MOST_NAMED = 3
 
 

@@ -112,12 +112,19 @@ def myself() -> Holder:
     """This process."""
     machine = Path("/etc/machine-id")
     return Holder(
-        f"{getpass.getuser()}@{socket.gethostname()}",
+        f"{_user()}@{socket.gethostname()}",
         time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
         (machine.read_text().strip() if machine.exists() else "") or socket.gethostname(),
         os.getpid(),
         _started(os.getpid()),
     )
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's user that no list of users knows
+        return str(os.getuid())
 
 
 class Lease:

@@ -6,10 +6,8 @@ killed, even if rigup or the connection is gone by then. A second `rigup tune` c
 
 from __future__ import annotations
 
-import getpass
 import hashlib
 import json
-import socket
 import tarfile
 import time
 from collections.abc import Mapping, Sequence
@@ -23,7 +21,7 @@ from rigup.catalogue.moe_configs import FOLDER, TunedKernel, path_of
 from rigup.catalogue.tools.tuners import Tuner
 from rigup.commands.moe_configs import canonical_text
 from rigup.commands.tuning import tuning_job
-from rigup.connection.lease import Lease
+from rigup.connection.lease import Lease, myself
 from rigup.errors import HostFailed, InputError, Refused
 from rigup.facts.bounds import json_of, shown
 from rigup.facts.probe import Probe
@@ -258,7 +256,7 @@ def _read(host: Host, request: TuningRequest, result: dict[str, Any], probe: Pro
     gain = gain_of(result["times"])
     machine = f"{host.name}: {config.device}, driver {probe.nvidia.loaded or 'unknown'}, {probe.os}"
     provenance = {
-        "measured_by": f"{getpass.getuser()}@{socket.gethostname()} with rigup tune",
+        "measured_by": f"{myself().who} with rigup tune",
         "measured_on": f"{machine}, {time.strftime('%Y-%m-%d', time.gmtime())}",
         "engine": f"{plan.build.engine} {plan.build.version}",
         "baseline": BASELINES[config.status],

@@ -229,6 +229,18 @@ def test_a_rolling_change_costs_nobody_an_answer(fleet: GatewayFleet) -> None:
     assert ["--ctx-size 4096" in command for command in commands] == [True, True]
 
 
+def test_a_rollback_costs_nobody_an_answer(fleet: GatewayFleet) -> None:
+    seen = asking(fleet, lambda: fleet.rigup("rollback", "--yes", seconds=300))
+    assert (seen["failed"], seen["asked"] > 50) == (0, True)
+    assert set(fleet.backends().values()) == {"UP"}
+    # one host alone finds the gateway, which --limit leaves out
+    first = fleet.hosts[0]
+    seen = asking(fleet, lambda: fleet.rigup("rollback", "--yes", "--to", "2", "--limit", first.name, seconds=300))
+    assert (seen["failed"], seen["asked"] > 20) == (0, True)
+    fleet.describe_gateway(context=4096)
+    fleet.apply(seconds=300)
+
+
 def test_a_rollout_leaves_no_model_without_a_host(fleet: GatewayFleet) -> None:
     first, second = fleet.hosts[:2]
     second.tell("systemctl stop rigup-chat")

@@ -58,9 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     rolling = parser.add_argument_group("rolling changes")
     add_number(rolling, "--rolling", "change one host first, then N at a time, once the previous are healthy")
     add_number(rolling, "--max-failures", "continue until more than M hosts have failed (default 0)", metavar="M")
-    rolling.add_argument(
-        "--allow-outage", action="store_true", help="change a host although no other serves its model behind a gateway"
-    )
+    hosts.add_allow_outage(rolling)
     rolling.add_argument("--resume", action="store_true", help="continue the rollout that stopped")
 
 

@@ -21,6 +21,8 @@ examples:
   rigup rollback --limit gpu1.lan --yes     roll one host back without confirmation
   rigup rollback --service chat --to 4      roll back to release 4 (rigup releases lists them)
 
+Behind a gateway, hosts go back one after another: each gets no requests until it answers again.
+
 Revert the inventory or the lock as well; otherwise the next rigup apply installs the newer release again.
 
 exit codes: 0 every service is healthy, 1 a host failed, or declined, 2 usage error or no host reachable, 130 cancelled
@@ -37,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="roll back to release N (default: the last earlier release that answered)",
     )
+    hosts.add_allow_outage(parser)
     parser.add_argument("--yes", "-y", action="store_true", help="roll back without confirmation")
 
 
@@ -52,6 +55,7 @@ def run(args: argparse.Namespace) -> int:
     from rigup.connection.signals import stop_on_signals
     from rigup.operations.primitives import progress
     from rigup.operations.service.health import QUESTION
+    from rigup.run.gateway_drains import drains_of
     from rigup.run.result import exit_code
 
     console = Console(stderr=args.json, highlight=False)
@@ -66,8 +70,8 @@ def run(args: argparse.Namespace) -> int:
             if args.json:
                 _show_results(run)
             return 1
-        with view:
-            run.go_back()
+        with view, drains_of(run.context, args.allow_outage) as drains:
+            run.go_back(drains)
     results = list(run.results.values())
     if args.json:
         _show_results(run)

@@ -43,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--service", metavar="NAME", help="tune the kernel of this service, if several have one")
     parser.add_argument("--tokens", metavar="N,N,...", help="tune for these numbers of tokens (default: the tuner's)")
     add_number(parser, "--runs", f"measure each side N times, at least {LEAST_RUNS} (default {RUNS})", RUNS, 1, 1000)
+    hosts.add_allow_outage(parser)
     parser.add_argument("--yes", "-y", action="store_true", help="stop running services without confirmation")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     hosts.add_sudo_password(parser)
@@ -55,6 +56,7 @@ def run(args: argparse.Namespace) -> int:
     from rigup.cli.output.console import Console
     from rigup.connection.signals import stop_on_signals
     from rigup.operations.primitives import progress
+    from rigup.run.gateway_drains import drains_of
     from rigup.tuning.run import TuningRequest, TuningRun, tuner_files
 
     tokens = _tokens(args)
@@ -76,7 +78,8 @@ def run(args: argparse.Namespace) -> int:
             return _show_results(args, project, None, list(run.results.values()), console)
         with view:
             own = next(each for each in run.plans[name] if each.service.name == plan.service.name)
-            run.tune(name, TuningRequest(own, source, files, tokens, args.runs))
+            with drains_of(run.context, args.allow_outage) as drains:
+                run.tune(name, TuningRequest(own, source, files, tokens, args.runs), drains)
         results, outcome = list(run.results.values()), run.outcome
     return _show_results(args, project, outcome, results, console)
 

@@ -27,6 +27,9 @@ ENDPOINTS = (
     "/v1/responses",
     "/v1/score",
 )
+# How the section of a route begins, and its server where requests wait if they are held.
+SECTION = "model-"
+HELD = "held"
 MOST_CONNECTIONS = 8_000
 # Of memory in which HAProxy keeps requests that it may have to repeat: each takes a whole buffer until it is answered.
 KEPT_MIB = 1024
@@ -59,12 +62,17 @@ def backend_name(model: str) -> str:
     """The name of a route's section, whatever other routes there are: a gateway is told it before its own change."""
     # names of models may have characters that those of sections may not
     name = re.sub("[^A-Za-z0-9._-]", "-", model)
-    return f"model-{name}" if name == model else f"model-{name}-{hashlib.sha256(model.encode()).hexdigest()[:8]}"
+    return f"{SECTION}{name}" if name == model else f"{SECTION}{name}-{hashlib.sha256(model.encode()).hexdigest()[:8]}"
 
 
 def server_name(backend: Backend) -> str:
-    """The name of a backend in its section."""
-    return re.sub("[^A-Za-z0-9._-]", "-", f"{backend.host.rpartition('@')[2]}.{backend.service}")
+    """The name of a backend in its section: that of its host, a dot, and its service's, which has none."""
+    return f"{host_label(backend.host)}.{backend.service}"
+
+
+def host_label(host: str) -> str:
+    """How a host is called in the names of its backends."""
+    return re.sub("[^A-Za-z0-9._-]", "-", host.rpartition("@")[2])
 
 
 def _sections(plan: GatewayPlan, digest: str) -> str:
@@ -229,7 +237,7 @@ def _backend(gateway: Gateway, route: Route) -> list[str]:
         "http-check expect status 200",
         *(f"server {server_name(one)} {_place(one.address, one.port)} weight {one.weight}" for one in route.backends),
         # where requests wait
-        *((f"server held unix@{HOLD_SOCKET} no-check{'' if alone else ' backup'}",) if gateway.hold else ()),
+        *((f"server {HELD} unix@{HOLD_SOCKET} no-check{'' if alone else ' backup'}",) if gateway.hold else ()),
     ]
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeGuard
 
-from rigup.gateway.haproxy import backend_name, server_name
-from rigup.settings import GatewayPlan
+from rigup.gateway.haproxy import HELD, SECTION, host_label
 
 UP = "UP"
 # SRV_ADMF_FMAINT and SRV_ADMF_FDRAIN: set through the admin socket. Source: HAProxy's include/haproxy/server-t.h.
@@ -26,14 +25,10 @@ class ServerState:
     in_flight: int
 
 
-def servers_on(plan: GatewayPlan, hosts: Collection[str]) -> tuple[str, ...]:
-    """The full names, SECTION/SERVER, of the backends on these hosts."""
-    return tuple(
-        f"{backend_name(route.model)}/{server_name(backend)}"
-        for route in plan.routes
-        for backend in route.backends
-        if backend.host in hosts
-    )
+def servers_on(names: Iterable[str], hosts: Collection[str]) -> tuple[str, ...]:
+    """Those of these backends, by their full names, SECTION/SERVER, that are on these hosts."""
+    labels = {host_label(host) for host in hosts}
+    return tuple(name for name in names if name.partition("/")[2].rpartition(".")[0] in labels)
 
 
 def read_states(answer: str) -> dict[str, ServerState]:
@@ -75,22 +70,19 @@ def in_flight(states: Mapping[str, ServerState], servers: Collection[str]) -> in
     return sum(states[name].in_flight for name in servers if name in states)
 
 
-def left_without(plan: GatewayPlan, states: Mapping[str, ServerState], hosts: Collection[str]) -> tuple[str, ...]:
+def left_without(states: Mapping[str, ServerState], hosts: Collection[str]) -> tuple[str, ...]:
     """The models that nobody would serve without these hosts, though one of them does now; held ones count as served.
 
     A model that nobody serves anyway is not among them: changing its hosts takes nothing away.
     """
-    if plan.gateway.hold:
-        return ()
+    leaving = servers_on(states, hosts)
     found = []
-    for route in plan.routes:
-        section = backend_name(route.model)
-        names = {f"{section}/{server_name(backend)}": backend.host for backend in route.backends}
-        up = {host for name, host in names.items() if _takes_requests(states.get(name))}
-        if up & {*hosts} and not up - {*hosts}:
-            found.append(route.model)
+    for section in dict.fromkeys(name.partition("/")[0] for name in leaving):
+        up = {name for name, state in states.items() if name.startswith(f"{section}/") and _takes_requests(state)}
+        if f"{section}/{HELD}" not in states and up and not up - {*leaving}:
+            found.append(section.removeprefix(SECTION))
     return tuple(found)
 
 
-def _takes_requests(state: ServerState | None) -> bool:
-    return state is not None and state.status == UP and state.weight > 0
+def _takes_requests(state: ServerState) -> bool:
+    return state.status == UP and state.weight > 0

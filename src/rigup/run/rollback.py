@@ -22,9 +22,10 @@ from rigup.operations.service.rollback import check_there, choose, roll_back
 from rigup.operations.weights.host_files import changed_files
 from rigup.plan import Finding
 from rigup.run.audit_log import Recorder
+from rigup.run.gateway_drains import GatewayDrains
 from rigup.run.multinode.coordinator import check_earlier_release
 from rigup.run.multinode.groups import NodeGroups
-from rigup.run.result import Change
+from rigup.run.result import TAKES_PART, Change
 from rigup.run.runner import Run
 from rigup.systemd.release import GROUP_KEY
 
@@ -70,10 +71,18 @@ class RollbackRun(Run):
             name: steps if self.results[name].state == "differs" else () for name, steps in self.steps.items()
         }
 
-    def go_back(self) -> None:
-        """Rolls back and checks that each service answers."""
+    def go_back(self, drains: GatewayDrains | None = None) -> None:
+        """Rolls back and checks that each service answers; host by host where gateways send them requests.
+
+        drains: takes hosts out of gateways while they change.
+        """
         self.finisher.recorder = Recorder(self.context.project, myself().who, "rollback")
-        self.context.each(self._go_back)
+        if drains is None:
+            self.context.each(self._go_back)
+            return
+        names = [name for name, result in self.results.items() if result.state in TAKES_PART]
+        for unit in self.context.groups.units(names):
+            drains.carry_out(unit, partial(self.context.each, self._go_back, unit))
 
     def _blocking_findings(self, name: str, probe: Probe) -> tuple[Finding, ...]:
         """None: the clock and free space do not matter for installed releases."""
@@ -90,6 +99,9 @@ class RollbackRun(Run):
 
     def _choose(self, host: Host, service: str | None, to: int | None) -> None:
         kept = self.kept[host.name]
+        if not kept and service is None and host.data.get("gateway") is not None:
+            self.results[host.name].state = "unchanged"
+            return
         if not kept or (service is not None and service not in kept):
             has = f"it has {', '.join(kept)}" if kept else "nothing was ever applied"
             what = f"there is no service {service}" if service and kept else "there are no releases"

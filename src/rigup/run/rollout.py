@@ -7,11 +7,11 @@ refused, or unchanged without an answer. A batch always completes. No further ba
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from rigup.errors import InputError, RigupError
+from rigup.errors import InputError
 from rigup.operations.primitives import jobs
 from rigup.run.gateway_drains import GatewayDrains
 from rigup.run.result import HostResult
@@ -21,10 +21,16 @@ from rigup.run.runner import Run
 Unit = TypeVar("Unit")
 
 
-def batches(units: Sequence[Unit], size: int) -> list[list[Unit]]:
-    """The first unit alone, then the rest `size` at a time, in order."""
-    rest = units[1:]
-    return [list(units[:1])] * bool(units) + [list(rest[at : at + size]) for at in range(0, len(rest), size)]
+def batches(units: Sequence[Unit], size: int, alone: Callable[[Unit], bool] = lambda _: False) -> list[list[Unit]]:
+    """The first unit alone, then the rest `size` at a time, in order. alone: whether a unit is a batch by itself."""
+    found: list[list[Unit]] = []
+    for number, unit in enumerate(units):
+        joins = number > 1 and len(found[-1]) < size and not alone(unit) and not alone(found[-1][0])
+        if joins:
+            found[-1].append(unit)
+        else:
+            found.append([unit])
+    return found
 
 
 @dataclass
@@ -50,7 +56,8 @@ class RolloutBatches:
     def __post_init__(self) -> None:
         names = self.saved.in_order(self._in("differs"))
         units = self.run.context.groups.units(names)
-        self.batches = [[name for unit in batch for name in unit] for batch in batches(units, self.size)]
+        alone = self.drains.alone if self.drains else (lambda _: False)
+        self.batches = [[name for unit in batch for name in unit] for batch in batches(units, self.size, alone)]
 
     def ask_the_rest(self) -> None:
         """Sends a real request to the services of every host without changes."""
@@ -80,28 +87,11 @@ class RolloutBatches:
         if gateways:
             self.run.execute(gateways)
         if others := [name for name in batch if name not in gateways]:
-            self._carry_out_drained(others)
+            if self.drains:
+                self.drains.carry_out(others, lambda: self.run.execute(others))
+            else:
+                self.run.execute(others)
         self._save(batch)
-
-    def _carry_out_drained(self, names: list[str]) -> None:
-        if self.drains is None:
-            self.run.execute(names)
-            return
-        results = self.run.results
-        try:
-            self.drains.begin(names)
-        except RigupError as error:
-            for name in names:
-                results[name].fail("cancelled" if isinstance(error, jobs.Cancelled) else "refused", error)
-            return
-        try:
-            self.run.execute(names)
-        finally:
-            try:
-                self.drains.end(names)
-            except RigupError as error:
-                for name in names:
-                    results[name].fail("failed", error)
 
     def end(self) -> None:
         """Marks the remaining hosts as not begun."""

@@ -36,6 +36,7 @@ from rigup.plan import Finding, Plan
 from rigup.planner.moe_config import BLOCK_SHAPE, DTYPE
 from rigup.preflight.checks import OF_APPLY_ALONE
 from rigup.programs import program_file
+from rigup.run.gateway_drains import GatewayDrains
 from rigup.run.runner import Run
 from rigup.sources.archives import fetch_source
 from rigup.tuning.gain import Gain, gain_of
@@ -110,10 +111,16 @@ class TuningRun(Run):
         running = ("active", "activating", "reloading")
         return tuple(name for name, unit in probe.units.items() if unit.active in running) if probe else ()
 
-    def tune(self, name: str, request: TuningRequest) -> None:
-        """Tunes on this host; the others take no further part. The result is in `outcome`."""
+    def tune(self, name: str, request: TuningRequest, drains: GatewayDrains | None = None) -> None:
+        """Tunes on this host; the others take no further part. The result is in `outcome`.
+
+        drains: takes the host out of gateways while its services are paused.
+        """
         self.context.results = {name: self.results[name]}
-        self._each_of(name, lambda host: self._tune(host, request))
+        if drains and self.serving(name):
+            drains.carry_out([name], lambda: self._each_of(name, lambda host: self._tune(host, request)))
+        else:
+            self._each_of(name, lambda host: self._tune(host, request))
 
     def _blocking_findings(self, name: str, probe: Probe) -> tuple[Finding, ...]:
         """The findings that prevent tuning; those that concern only an installation are left out."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,12 +14,19 @@ import pytest
 from rigup.errors import HostFailed, InputError
 from rigup.project.inventory import HostEntry
 from rigup.run import gateway_drains
-from rigup.run.gateway_drains import GatewayDrains, check_gateways
+from rigup.run.gateway_drains import GatewayDrains, check_gateways, patience_of
 from rigup.run.result import HostResult
-from rigup.settings import GatewaySettings, HostSettings
-from tests.unit.gateway.test_servers import plan
 
 HEAD = "# pxname,svname,scur,status,weight\n"
+
+
+@dataclass(eq=False)
+class Machine:
+    """A host of the run."""
+
+    name: str
+    connected: bool = True
+    installed: bool = True
 
 
 class Gateway:
@@ -52,15 +60,10 @@ def drains(monkeypatch: pytest.MonkeyPatch) -> tuple[GatewayDrains, Gateway]:
     monkeypatch.setattr(gateway_drains.remote, "run", lambda host, *words: SimpleNamespace(ok=host.installed))
     monkeypatch.setattr(gateway_drains, "POLL_SECONDS", 0.0)
     names = ("a", "b", "c", "gw")
-    hosts = [SimpleNamespace(name=name, connected=True, installed=True) for name in names]
-    served = (SimpleNamespace(service=SimpleNamespace(drain_timeout=5)),)
-    context: Any = SimpleNamespace(
-        state=SimpleNamespace(inventory=hosts),
-        settings={name: HostSettings() for name in names} | {"gw": HostSettings(gateway=GatewaySettings(plan()))},
-        plans={name: served for name in names} | {"gw": ()},
-        results={name: HostResult(name, "changed") for name in names},
-    )
-    return GatewayDrains(context), gateway
+    hosts = [Machine(name) for name in names]
+    state: Any = SimpleNamespace(inventory=hosts)
+    results = {name: HostResult(name, "changed") for name in names}
+    return GatewayDrains(state, ["gw"], results, dict.fromkeys("abc", 5.0)), gateway
 
 
 def test_a_host_is_drained_until_nothing_is_in_flight(drains: tuple[GatewayDrains, Gateway]) -> None:
@@ -70,16 +73,14 @@ def test_a_host_is_drained_until_nothing_is_in_flight(drains: tuple[GatewayDrain
     told = ["asked, 4 in flight", "model-m/a.s drain", "asked, 3 in flight", "asked, 1 in flight", "asked, 0 in flight"]
     assert gateway.told == told
     found.end(["a"])
-    assert gateway.told[len(told)] == "model-m/a.s ready"
+    assert gateway.told[len(told) + 1] == "model-m/a.s ready"
     assert found.gateways(["a", "gw"]) == ["gw"]
 
 
 def test_nobody_waits_longer_than_a_service_may_drain(drains: tuple[GatewayDrains, Gateway]) -> None:
     found, gateway = drains
     gateway.in_flight = [7]
-    for plans in found.context.plans.values():
-        for one in plans:
-            one.service.drain_timeout = 0  # type: ignore[misc]
+    found.patience = {}
     found.begin(["a"])
     assert gateway.told[-1] == "asked, 7 in flight"
 
@@ -119,7 +120,7 @@ def test_ctrl_c_ends_the_wait_before_anything_is_changed(
 
 def test_a_gateway_that_is_not_installed_drains_nothing(drains: tuple[GatewayDrains, Gateway]) -> None:
     found, gateway = drains
-    found.context.state.inventory[3].installed = False
+    found.state.inventory[3].installed = False
     found.begin(["c"])
     found.end(["c"])
     assert gateway.told == []
@@ -127,7 +128,7 @@ def test_a_gateway_that_is_not_installed_drains_nothing(drains: tuple[GatewayDra
 
 def test_a_gateway_that_is_away_stops_the_rollout(drains: tuple[GatewayDrains, Gateway]) -> None:
     found, _ = drains
-    found.context.state.inventory[3].connected = False
+    found.state.inventory[3].connected = False
     with pytest.raises(HostFailed, match="gw: the gateway cannot be reached"):
         found.begin(["a"])
 
@@ -139,9 +140,8 @@ def test_a_gateway_that_is_lost_keeps_no_host_drained_at_another(
     drains: tuple[GatewayDrains, Gateway], monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
     found, gateway = drains
-    inventory, settings = found.context.state.inventory, found.context.settings
-    inventory.insert(0, SimpleNamespace(name="lost", connected=True, installed=True))
-    settings["lost"] = settings["gw"]
+    found.state.inventory.insert(0, Machine("lost"))
+    found.names = ["lost", "gw"]
     seen: list[str] = []
 
     def tell(host: Any, *commands: str) -> tuple[str, ...]:
@@ -150,7 +150,7 @@ def test_a_gateway_that_is_lost_keeps_no_host_drained_at_another(
         seen.extend(commands)
         if len(seen) > 2:
             raise error
-        return (HEAD,) if commands[0] == "show stat" else ("",)
+        return (f"{HEAD}model-m,a.s,0,UP,1\nmodel-m,b.s,0,UP,1",) if commands[0] == "show stat" else ("",)
 
     monkeypatch.setattr(gateway_drains, "tell", tell)
     monkeypatch.setattr(gateway_drains.remote, "reconnect", lambda host: False)
@@ -178,16 +178,20 @@ def test_a_lost_connection_is_made_again(
     assert "model-m/a.s drain" in gateway.told
 
 
-def test_a_server_that_is_not_there_hides_no_other_problem(
+def test_a_gateway_that_refuses_is_named(
     drains: tuple[GatewayDrains, Gateway], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found, _ = drains
-    answers = {"show stat": HEAD, "set server model-m/c.s state drain": "No such server."}
-    monkeypatch.setattr(
-        gateway_drains, "tell", lambda host, *commands: tuple(answers.get(one, "Permission denied") for one in commands)
-    )
-    with pytest.raises(HostFailed, match=r"gw: the gateway cannot drain .*: Permission denied"):
-        found.begin(["c"])
+    found, gateway = drains
+    answer = gateway.answer
+    monkeypatch.setattr(gateway, "answer", lambda one: answer(one) if one == "show stat" else "Permission denied")
+    with pytest.raises(HostFailed, match=r"gw: the gateway cannot drain model-m/a\.s: Permission denied"):
+        found.begin(["a"])
+
+
+def test_a_gateway_without_backends_there_is_not_told(drains: tuple[GatewayDrains, Gateway]) -> None:
+    found, gateway = drains
+    found.begin(["elsewhere"])
+    assert gateway.told == ["asked, 0 in flight"]
 
 
 def test_a_host_that_does_not_come_back_is_named(
@@ -200,7 +204,7 @@ def test_a_host_that_does_not_come_back_is_named(
     )
     with pytest.raises(HostFailed, match=r"gw: the gateway finds model-m/a\.s not healthy"):
         found.end(["a"])
-    found.context.results["a"].state = "failed"
+    found.results["a"].state = "failed"
     found.end(["a"])
 
 
@@ -212,3 +216,46 @@ def test_a_limit_that_leaves_out_a_gateway() -> None:
     assert caught.value.message == "--limit: leaves out gw, which may send requests to the hosts that change"
     check_gateways([edge], [box, edge])
     check_gateways([box, edge], [box, edge])
+
+
+def test_what_changes_a_host_runs_while_it_gets_no_requests(drains: tuple[GatewayDrains, Gateway]) -> None:
+    found, gateway = drains
+    found.carry_out(["a"], lambda: gateway.told.append("changed"))
+    told = [one for one in gateway.told if "asked" not in one]
+    assert told == ["model-m/a.s drain", "changed", "model-m/a.s ready"]
+    found.state.inventory[3].connected = False
+    found.results["a"].state = "differs"
+    found.carry_out(["a"], lambda: gateway.told.append("changed again"))
+    assert ("changed again" in gateway.told, found.results["a"].state) == (False, "refused")
+    assert "gw: the gateway cannot be reached" in found.results["a"].errors[0].message
+
+
+def test_hosts_whose_drain_was_cancelled_are_cancelled(
+    drains: tuple[GatewayDrains, Gateway], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, gateway = drains
+    gateway.in_flight = [7]
+    monkeypatch.setattr(gateway_drains.jobs, "cancelled", lambda: True)
+    found.results["a"].state = "differs"
+    found.carry_out(["a"], lambda: gateway.told.append("changed"))
+    assert (found.results["a"].state, "changed" in gateway.told) == ("cancelled", False)
+
+
+def test_a_gateway_that_serves_is_not_changed_before_the_others(drains: tuple[GatewayDrains, Gateway]) -> None:
+    found, _ = drains
+    found.names = ["gw", "c"]
+    assert found.gateways(["a", "c", "gw"]) == ["gw"]
+    assert (found.alone(["a"]), found.alone(["b", "c"]), found.alone(["gw"])) == (False, True, False)
+
+
+@pytest.mark.parametrize(
+    ("services", "seconds"),
+    [
+        ({"chat": {"drain_timeout": 300}, "code": {}}, {"box": 300.0}),
+        ({"chat": {"drain_timeout": "soon"}}, {"box": 120.0}),
+        ({"chat": 1}, {}),
+        ({}, {}),
+    ],
+)
+def test_how_long_a_host_may_take(services: dict[str, Any], seconds: dict[str, float]) -> None:
+    assert patience_of([HostEntry("box", "boxes", {"services": services})]) == seconds

@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -126,12 +125,16 @@ class Drains:
     def gateways(self, names: Collection[str]) -> list[str]:
         return [name for name in names if name == "gw"]
 
-    def begin(self, names: Collection[str]) -> None:
-        if not {*names} <= {*self.spares}:
-            raise HostFailed("nobody left")
-        self.run.executed.append([f"drain {name}" for name in names])
+    def alone(self, unit: Collection[str]) -> bool:
+        return "both" in unit
 
-    def end(self, names: Collection[str]) -> None:
+    def carry_out(self, names: Collection[str], change: Callable[[], object]) -> None:
+        if not {*names} <= {*self.spares}:
+            for name in names:
+                self.run.results[name].fail("refused", HostFailed("nobody left"))
+            return
+        self.run.executed.append([f"drain {name}" for name in names])
+        change()
         self.run.executed.append([f"ready {name}" for name in names])
 
 
@@ -150,12 +153,11 @@ def test_hosts_are_taken_out_of_their_gateways_which_come_first() -> None:
     assert rolling.failed == ["b", "c", "d"]
 
 
-def test_hosts_whose_drain_was_cancelled_are_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = Hosts({"a": DIFFERS})  # type: ignore[arg-type]
-    drains: Any = Drains(run, "a")
-    monkeypatch.setattr(drains, "begin", Mock(side_effect=jobs.Cancelled("a: cancelled")))
-    rolled(RolloutBatches(run, InMemory(run.results), 1, 0, drains))  # type: ignore[arg-type]
-    assert (run.results["a"].state, run.executed) == ("cancelled", [])
+def test_a_gateway_that_serves_changes_by_itself() -> None:
+    run = Hosts(dict.fromkeys(("a", "b", "both", "c", "d", "e"), DIFFERS))  # type: ignore[arg-type]
+    drains: Any = Drains(run, "")
+    rolling = RolloutBatches(run, InMemory(run.results), 2, 0, drains)  # type: ignore[arg-type]
+    assert rolling.batches == [["a"], ["b"], ["both"], ["c", "d"], ["e"]]
 
 
 HOSTS = st.dictionaries(

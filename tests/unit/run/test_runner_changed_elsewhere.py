@@ -242,6 +242,22 @@ def waiting_rollback(run: Run, done: list[int], monkeypatch: pytest.MonkeyPatch)
     return run
 
 
+def test_a_rollback_goes_host_by_host_where_gateways_send_them_requests(
+    local_run: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Drains:
+        def carry_out(self, batch: list[str], change: Callable[[], object]) -> None:
+            told.append(batch)
+            change()
+            told.append([run.results[name].state for name in batch])
+
+    told: list[list[str]] = []
+    drains: Any = Drains()
+    with local_run({"box": three_folders}) as run:
+        waiting_rollback(run, [], monkeypatch).go_back(drains)
+    assert told == [["box"], ["changed"]]
+
+
 def test_rollback_puts_nothing_back_once_its_lease_is_broken(
     local_run: Make, others: list[Lease], monkeypatch: pytest.MonkeyPatch
 ) -> None:

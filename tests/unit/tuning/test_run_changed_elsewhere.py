@@ -92,6 +92,18 @@ def test_what_serves_there_is_paused(box: Box) -> None:
     assert not (box.root / "tuning/digest").exists()
 
 
+def test_a_host_that_serves_gets_no_requests_meanwhile(box: Box) -> None:
+    class Drains:
+        def carry_out(self, batch: list[str], change: Callable[[], object]) -> None:
+            box.done.append(f"out: {batch}")
+            change()
+            box.done.append("back")
+
+    drains: Any = Drains()
+    box.run.tune("box", REQUEST, drains)
+    assert box.done == ["out: ['box']", "staged", "tuned without rigup-chat.service", "back"]
+
+
 def test_a_service_that_came_while_the_question_was_open_was_not_asked_for(box: Box) -> None:
     box.found.append(serving(chat="active", code="activating"))
     box.run.tune("box", REQUEST)

@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from rigup.cli.output.progress import ProgressView
 from rigup.run import rollout_state
-from rigup.run.gateway_drains import GatewayDrains, check_gateways
+from rigup.run.gateway_drains import GatewayDrains, check_gateways, patience_of
 from rigup.run.rollout import RolloutBatches, why
 from rigup.units import seconds_text
 
@@ -39,8 +39,10 @@ class RollingApply:
 
     def begins(self) -> bool:
         """Shows the batches after the comparison. Returns whether there is any."""
-        context, outage = self.run.context, self.args.allow_outage
-        drains = GatewayDrains(context, outage) if any(one.gateway for one in context.settings.values()) else None
+        context, everyone = self.run.context, self.run.context.project.everyone
+        names = [name for name, settings in context.settings.items() if settings.gateway]
+        patience, outage = patience_of(everyone), self.args.allow_outage
+        drains = GatewayDrains(context.state, names, context.results, patience, outage) if names else None
         self.rolling = RolloutBatches(self.run, self.saved, self.args.rolling, self.args.max_failures or 0, drains)
         if self.rolling.stopped:
             return False

@@ -42,6 +42,13 @@ def add_limit(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_allow_outage(parser: argparse.ArgumentParser) -> None:
+    """Adds --allow-outage."""
+    parser.add_argument(
+        "--allow-outage", action="store_true", help="change a host although no other serves its model behind a gateway"
+    )
+
+
 def add_sudo_password(parser: argparse.ArgumentParser) -> None:
     """Adds --ask-sudo-password."""
     parser.add_argument(

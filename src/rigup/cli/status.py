@@ -75,25 +75,25 @@ def run(args: argparse.Namespace) -> int:
         if args.watch is not None:
             _watch(inspected, args.watch, args.json)
             return 0
-        rows, results = _rows(inspected)
-        page = status_page.page_of(inspected, rows, args.limit) if args.html is not None else ""
+        rows, results, gateways = _rows(inspected)
+        page = status_page.page_of(inspected, rows, args.limit, gateways) if args.html is not None else ""
     from rigup.cli.output import results as summary
     from rigup.cli.output.console import Console
     from rigup.run.result import exit_code
 
     if args.json:
-        json.dump(status_as_json(rows, results), sys.stdout, indent=1)
+        json.dump(status_as_json(rows, results, gateways), sys.stdout, indent=1)
         print()
     else:
         console = Console(stderr=args.html == "-")
-        console.print(table(rows), soft_wrap=True)
+        console.print(_view(rows, gateways), soft_wrap=True)
         summary.show_results([result for result in results if result.errors], console)
     if args.html is not None:
         status_page.write(args.html, page)
     return exit_code(results)
 
 
-def _rows(inspected: Inspection) -> tuple[list[dict[str, Any]], list[HostResult]]:
+def _rows(inspected: Inspection) -> tuple[list[dict[str, Any]], list[HostResult], list[dict[str, Any]]]:
     from rigup.cli.output.status_rows import left_over_row, row, set_states, with_kernels
     from rigup.run.kernel_status import kernels_of
     from rigup.run.measured_memory import memory_of
@@ -111,10 +111,28 @@ def _rows(inspected: Inspection) -> tuple[list[dict[str, Any]], list[HostResult]
         rows += [left_over_row(result, found) for found in drift if found.what == "not in the inventory"]
     set_states(results, rows)
     inspected.note_damage()
-    return rows, results
+    gateways = []
+    if any(settings.gateway for settings in inspected.context.settings.values()):
+        from rigup.run.gateway_status import gateways_of
+
+        gateways = gateways_of(inspected.context)
+    return rows, results, gateways
 
 
-def status_as_json(rows: list[dict[str, Any]], results: list[HostResult]) -> dict[str, Any]:
+def _view(rows: list[dict[str, Any]], gateways: list[dict[str, Any]]) -> Any:
+    """The services, and below them the gateways."""
+    from rich.console import Group
+
+    if not gateways:
+        return table(rows)
+    from rigup.cli.output.gateways import gateway_table
+
+    return Group(table(rows), "", gateway_table(gateways))
+
+
+def status_as_json(
+    rows: list[dict[str, Any]], results: list[HostResult], gateways: list[dict[str, Any]]
+) -> dict[str, Any]:
     """The rows for scripts; schema 1. Errors are listed per host."""
     hosts = [
         {
@@ -124,7 +142,7 @@ def status_as_json(rows: list[dict[str, Any]], results: list[HostResult]) -> dic
         }
         for result in results
     ]
-    return {"schema": 1, "hosts": hosts, "services": rows}
+    return {"schema": 1, "hosts": hosts, "services": rows, "gateways": gateways}
 
 
 def _watch(inspected: Inspection, seconds: float, as_json: bool) -> None:
@@ -140,13 +158,13 @@ def _watch(inspected: Inspection, seconds: float, as_json: bool) -> None:
     in_place = console.is_terminal and not console.is_dumb_terminal
     with Live(console=console, auto_refresh=False, screen=False) as shown, ended_by_signals() as ended:
         while True:
-            rows, results = _rows(inspected)
+            rows, results, gateways = _rows(inspected)
             if as_json:
-                print(json.dumps(status_as_json(rows, results) | {"time": int(time.time())}), flush=True)
+                print(json.dumps(status_as_json(rows, results, gateways) | {"time": int(time.time())}), flush=True)
             else:
                 errors = [error.message for result in results for error in result.errors]
                 when = time.strftime(f"%H:%M:%S, refreshed every {seconds:g} s, press Ctrl-C to stop")
-                view = Group(table(rows), *(Text(text, "red") for text in errors), Text(when, "dim"))
+                view = Group(_view(rows, gateways), *(Text(text, "red") for text in errors), Text(when, "dim"))
                 shown.update(view, refresh=True) if in_place else console.print(view, soft_wrap=True)
             if ended.wait(seconds):
                 return

@@ -34,6 +34,8 @@ MOST_CONNECTIONS = 8_000
 # Of memory in which HAProxy keeps requests that it may have to repeat: each takes a whole buffer until it is answered.
 KEPT_MIB = 1024
 LONGEST_MODEL = 200
+# By client and model, for the metrics: rigup's limits of both names, and a slash.
+USAGE = "stick-table type string len 161 size 10k store http_req_cnt,http_fail_cnt,bytes_in_cnt,bytes_out_cnt"
 LIMITS = "stick-table type string len 32 size 10k expire 2m store gpc0_rate(1m),conn_cur"
 # What a buffer holds beside the body: headers, and HAProxy's own list of parts.
 BESIDE_BODY = 65_536
@@ -84,7 +86,7 @@ def _sections(plan: GatewayPlan, digest: str) -> str:
         *((f"backend {backend_name(route.model)}", _backend(gateway, route)) for route in plan.routes),
     ]
     if gateway.clients:
-        sections.append(("backend clients", [LIMITS]))
+        sections += [("backend clients", [LIMITS]), ("backend usage", [USAGE])]
     if gateway.hold:
         sections.append(("frontend hold", _hold()))
     sections.append(("frontend metrics", _metrics(gateway)))
@@ -219,6 +221,7 @@ def _known(plan: GatewayPlan) -> list[str]:
     if plan.gateway.clients:
         may = f"var(txn.client),concat(/,txn.model),map_str({MODELS_FILE})"
         lines.append(_answer(403, responses.NOT_YOURS, f"unless {{ {may} -m found }}"))
+        lines.append("http-request track-sc1 var(txn.client),concat(/,txn.model) table usage")
     return lines
 
 

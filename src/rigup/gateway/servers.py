@@ -18,11 +18,17 @@ _NUMBER = re.compile("[0-9]{1,9}")
 
 @dataclass(frozen=True)
 class ServerState:
-    """A backend as HAProxy sees it. status: "UP", "DOWN", "DRAIN", ... in_flight: requests that it has not answered."""
+    """A backend as HAProxy sees it. status: "UP", "DOWN", "DRAIN", ... in_flight: requests that it has not answered.
+
+    errors: connections that failed, answers that were not HTTP or broke off, and answers with a status of 500 or more.
+    seconds: since its status changed.
+    """
 
     status: str
     weight: int
     in_flight: int
+    errors: int = 0
+    seconds: int = 0
 
 
 def servers_on(names: Iterable[str], hosts: Collection[str]) -> tuple[str, ...]:
@@ -38,8 +44,18 @@ def read_states(answer: str) -> dict[str, ServerState]:
         name, weight, in_flight = f"{row.get('pxname')}/{row.get('svname')}", row.get("weight"), row.get("scur")
         if _is_number(weight) and _is_number(in_flight) and row.get("svname") != "BACKEND":
             status = (row.get("status") or "").partition(" ")[0]
-            found[name] = ServerState(status, int(weight), int(in_flight))
+            errors = sum(_number(row.get(key)) for key in ("econ", "eresp", "hrsp_5xx"))
+            found[name] = ServerState(status, int(weight), int(in_flight), errors, _number(row.get("lastchg")))
     return found
+
+
+def read_queues(answer: str) -> dict[str, int]:
+    """How many requests wait for a backend, by section, from the answer to "show stat"."""
+    return {str(row.get("pxname")): _number(row.get("qcur")) for row in _rows(answer) if row.get("svname") == "BACKEND"}
+
+
+def _number(text: str | None) -> int:
+    return int(text) if _is_number(text) else 0
 
 
 def _rows(answer: str) -> list[dict[str, str | None]]:

@@ -1,8 +1,9 @@
-"""Runs on a host, every half minute: writes facts about rigup's releases as text for the node exporter.
+"""Runs on a host, every half minute: writes facts about releases and a gateway as text for the node exporter.
 
-usage: release_metrics.py FILE [SERVICES APPLIES]
+usage: release_metrics.py FILE [SERVICES APPLIES SOCKET]
 
-FILE is replaced atomically. SERVICES is the folder of the services, APPLIES the record of applies.
+FILE is replaced atomically. SERVICES is the folder of the services, APPLIES the record of applies, SOCKET that of a
+gateway.
 Python 3.10 standard library only.
 """
 
@@ -11,16 +12,27 @@ from __future__ import annotations
 import calendar
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 SERVICES = "/etc/rigup/services"
 APPLIES = "/var/log/rigup/applies.jsonl"
 LAST_BYTES = 1 << 16
+GATEWAY = "/run/rigup-gateway/admin.sock"
+CERTIFICATE = "/etc/rigup/gateway/certificate.pem"
+MOST_BYTES = 16 * 2**20
+# HAProxy's counters by client and model, and their names here
+USAGE = {
+    "http_req_cnt": "rigup_gateway_requests_total",
+    "http_fail_cnt": "rigup_gateway_failed_requests_total",
+    "bytes_in_cnt": "rigup_gateway_received_bytes_total",
+    "bytes_out_cnt": "rigup_gateway_sent_bytes_total",
+}
 HELP = {
     "rigup_release_info": "The current release of a service and its parts.",
     "rigup_release_timestamp_seconds": "When the release of a service was created.",
@@ -29,6 +41,11 @@ HELP = {
     "rigup_service_restarts": "How often systemd has restarted a service since its last explicit start.",
     "rigup_apply_info": "The last apply of this host: by which rigup, from which lock and commit, and how it ended.",
     "rigup_apply_timestamp_seconds": "When the last apply of this host began.",
+    "rigup_gateway_requests_total": "Requests of a client for a model since the gateway's last reload.",
+    "rigup_gateway_failed_requests_total": "Of these, the ones answered with a status of 500 or more.",
+    "rigup_gateway_received_bytes_total": "Bytes of these requests.",
+    "rigup_gateway_sent_bytes_total": "Bytes of their answers.",
+    "rigup_gateway_certificate_end_timestamp_seconds": "When the certificate that the gateway uses ends.",
 }
 
 # errors of reading JSON of an unexpected form: the service or line is left out then
@@ -91,6 +108,44 @@ def last_apply(path: Path) -> Iterator[Sample]:
         return
 
 
+def gateway(path: str) -> Iterator[Sample]:
+    """Samples of a gateway that runs here; none without one."""
+    rows = [dict(word.partition("=")[::2] for word in line.split()) for line in _told(path, "show table usage")]
+    for counter, name in USAGE.items():
+        for row in rows:
+            client, _, model = row.get("key", "").partition("/")
+            if model and row.get(counter, "").isdigit():
+                yield name, {"client": client, "model": model}, float(row[counter])
+    if (end := certificate_end(_told(path, f"show ssl cert {CERTIFICATE}"))) is not None:
+        yield "rigup_gateway_certificate_end_timestamp_seconds", {}, end
+
+
+def certificate_end(lines: Iterable[str]) -> int | None:
+    """When a certificate ends, in seconds since 1970, from HAProxy's answer to "show ssl cert"; None without one."""
+    for what, _, when in (line.partition(": ") for line in lines):
+        if what == "Not After":
+            try:
+                return calendar.timegm(time.strptime(when, "%b %d %H:%M:%S %Y GMT"))
+            except UNREADABLE:
+                return None
+    return None
+
+
+def _told(path: str, command: str) -> list[str]:
+    """The lines that HAProxy answers; none if nobody is there."""
+    found = bytearray()
+    try:
+        with socket.socket(socket.AF_UNIX) as link:
+            link.settimeout(5)
+            link.connect(path)
+            link.sendall(f"{command}\n".encode())
+            while len(found) < MOST_BYTES and (part := link.recv(65536)):
+                found += part
+    except OSError:
+        return []
+    return found.decode(errors="replace").splitlines()
+
+
 def _object(content: Any) -> dict[str, Any]:
     """A JSON object. Raises ValueError for anything else."""
     if not isinstance(content, dict):
@@ -102,7 +157,8 @@ def text(samples: list[Sample]) -> str:
     """The samples in Prometheus' text format, grouped by metric."""
     lines = []
     for name in dict.fromkeys(name for name, _, _ in samples):
-        lines += [f"# HELP {name} {HELP[name]}", f"# TYPE {name} gauge"]
+        kind = "counter" if name.endswith("_total") else "gauge"
+        lines += [f"# HELP {name} {HELP[name]}", f"# TYPE {name} {kind}"]
         lines += [f"{name}{_labels(labels)} {value:.15g}" for other, labels, value in samples if other == name]
     return "".join(f"{line}\n" for line in lines)
 
@@ -113,13 +169,13 @@ def _labels(labels: dict[str, str]) -> str:
     return f"{{{','.join(pairs)}}}" if labels else ""
 
 
-def main(file: str, folder: str = SERVICES, applies: str = APPLIES) -> None:
+def main(file: str, folder: str = SERVICES, applies: str = APPLIES, admin: str = GATEWAY) -> None:
     """Writes the file."""
     new = Path(f"{file}.{os.getpid()}")
     try:
         # the folder belongs to the exporter, which must not redirect root through a link
         with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644), "w") as opened:
-            opened.write(text([*services(Path(folder)), *last_apply(Path(applies))]))
+            opened.write(text([*services(Path(folder)), *last_apply(Path(applies)), *gateway(admin)]))
         new.replace(file)
     finally:
         new.unlink(missing_ok=True)

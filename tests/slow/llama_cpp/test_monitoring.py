@@ -29,7 +29,7 @@ pytestmark = [
 ]
 
 METRICS = Path(__file__).parents[2] / "stand_in_metrics"
-STAND_INS = {8001: "vllm.txt", 8002: "sglang.txt", 9400: "dcgm.txt"}
+STAND_INS = {8001: "vllm.txt", 8002: "sglang.txt", 8405: "haproxy.txt", 9400: "dcgm.txt"}
 SECONDS = 2400
 KEY = "a-key-that-only-the-service-and-prometheus-know"
 TEMPLATE = "{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}assistant:"
@@ -74,7 +74,8 @@ class Site:
             f"services = {{'large': { ({**cards, 'engine': 'vllm', 'port': 8001})!r}}}\n"
             "monitoring = {'node_exporter': False, 'dcgm_exporter': True, 'listen': '0.0.0.0'}\n",
             "group_data/others.py": f'rig = {{"gpus": "{CARDS}"}}\n'
-            f"services = {{'other': { ({**cards, 'engine': 'sglang', 'port': 8002})!r}}}\n",
+            f"services = {{'other': { ({**cards, 'engine': 'sglang', 'port': 8002})!r}}}\n"
+            "gateway = {'services': ['others'], 'metrics_listen': '0.0.0.0'}\n",
             "secrets/chat.key": KEY,
         }
         for name, text in files.items():

@@ -180,7 +180,7 @@ def test_scripts_hear_why_a_host_says_nothing() -> None:
     gone, fine = HostResult("gpu1"), HostResult("gpu2", "unchanged")
     gone.fail("unreachable", Unreachable("gpu1: no response in time", "is it on?"))
     rows = [row(gone, planned())]
-    assert status_as_json(rows, [gone, fine]) == {
+    assert status_as_json(rows, [gone, fine], []) == {
         "schema": 1,
         "hosts": [
             {
@@ -191,6 +191,7 @@ def test_scripts_hear_why_a_host_says_nothing() -> None:
             {"host": "gpu2", "state": "unchanged", "errors": []},
         ],
         "services": rows,
+        "gateways": [],
     }
 
 

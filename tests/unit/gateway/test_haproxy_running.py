@@ -21,10 +21,10 @@ import pytest
 
 from rigup.gateway.files import files_of
 from rigup.gateway.haproxy import digest_of
-from rigup.gateway.paths import ADMIN_SOCKET, FOLDER, HOLD_SOCKET
+from rigup.gateway.paths import ADMIN_SOCKET, CERTIFICATE_FILE, FOLDER, HOLD_SOCKET
 from rigup.gateway.responses import RETRY_SECONDS
 from rigup.operations.gateway import admin
-from rigup.programs import program_file
+from rigup.programs import program_file, release_metrics
 from rigup.settings import Backend, Gateway, GatewayClient, GatewayPlan, GatewaySettings, Route
 from tests.unit.local_host import LocalHost
 
@@ -174,6 +174,26 @@ def test_a_request_goes_where_its_model_is_with_the_engines_key(site: tuple[int,
 def test_what_is_nested_deeply_may_follow_the_model(site: tuple[int, list[Engine], Path]) -> None:
     deep = json.loads("[" * 99 + "]" * 99)
     assert ask(site[0], {"model": "small", "tools": deep})[0] == 200
+
+
+def test_usage_is_counted_by_client_and_model(site: tuple[int, list[Engine], Path]) -> None:
+    port, engines, folder = site
+
+    def counted() -> dict[str, float]:
+        samples = list(release_metrics.gateway(str(folder / "a.sock")))
+        ours = {"client": "narrow", "model": "small"}
+        return {name.removeprefix("rigup_gateway_"): value for name, labels, value in samples if labels == ours}
+
+    assert counted() == {}
+    for status, model in ((200, "small"), (200, "small"), (500, "small"), (200, "big"), (200, "nobody's")):
+        engines[2].status = status
+        ask(port, {"model": model}, NARROW)
+    engines[2].status = 200
+    found = counted()
+    assert (found["requests_total"], found["failed_requests_total"]) == (3, 1)
+    assert 300 < found["received_bytes_total"] < 1000 and 300 < found["sent_bytes_total"] < 1000
+    assert release_metrics.GATEWAY == ADMIN_SOCKET
+    assert release_metrics.CERTIFICATE == CERTIFICATE_FILE
 
 
 def test_requests_spread_over_the_engines_of_a_model(site: tuple[int, list[Engine], Path]) -> None:

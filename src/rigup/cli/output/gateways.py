@@ -1,13 +1,30 @@
-"""What gateways offer, as `rigup plan` shows it."""
+"""What gateways offer, as `rigup plan` shows it, and who answers, as `rigup status` does."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
+from rigup.cli.output.table import Column, Table
 from rigup.settings import Backend, Gateway, GatewayPlan, Route
+from rigup.units import uptime_text
+
+COLUMNS = (
+    Column("gateway", rank=4, narrowest=12),
+    Column("model", narrowest=12, middle=True),
+    Column("host", narrowest=12),
+    Column("service", rank=3, narrowest=8),
+    Column("state"),
+    Column("for", rank=2),
+    Column("weight", rank=1, right=True),
+    Column("in flight", right=True),
+    Column("queue", right=True),
+    Column("errors", right=True),
+)
+SOON_DAYS = 14
 
 
 def show_gateways(plans: Sequence[GatewayPlan], console: Console) -> None:
@@ -55,3 +72,33 @@ def _backend(backend: Backend) -> str:
         f"{backend.group}/{backend.service} on {backend.host} ({address}:{backend.port}), {backend.engine}, "
         f"weight {backend.weight}"
     )
+
+
+def gateway_table(gateways: Sequence[dict[str, Any]]) -> RenderableType:
+    """A row per backend, as `gateway_as_json` describes it; red where it gets no requests although it may."""
+    table = Table(COLUMNS)
+    for gateway in gateways:
+        for cells in gateway_rows(gateway):
+            style = {"up": "", "drained": "yellow"}.get(cells[4], "red")
+            table.add(*cells, style=style)
+    return Group(table, *(Text(f"{one['gateway']}: {text}") for one in gateways if (text := certificate_text(one))))
+
+
+def gateway_rows(gateway: dict[str, Any]) -> Iterator[tuple[str, ...]]:
+    """The cells of COLUMNS for each backend."""
+    for one in gateway["backends"]:
+        numbers = (one[key] for key in ("weight", "in_flight", "queued", "errors"))
+        words = gateway["gateway"], one["model"], one["host"], one["service"], one["state"]
+        yield (
+            *words,
+            uptime_text(one["seconds"]) or "-",
+            *("-" if number is None else str(number) for number in numbers),
+        )
+
+
+def certificate_text(gateway: dict[str, Any]) -> str:
+    """That the certificate has ended, or ends soon; "" otherwise."""
+    days = gateway["certificate_days"]
+    if days is None or days > SOON_DAYS:
+        return ""
+    return f"the certificate ends in {days:.0f} days" if days > 0 else "the certificate has ended"

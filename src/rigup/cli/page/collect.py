@@ -38,10 +38,12 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 
-def fleet_content(inspected: Inspection, rows: Sequence[Row], limit: str | None) -> tuple[FleetContent, list[str]]:
+def fleet_content(
+    inspected: Inspection, rows: Sequence[Row], limit: str | None, gateways: Sequence[Row] = ()
+) -> tuple[FleetContent, list[str]]:
     """The whole content, and the secrets of hosts and releases to redact. Sends one more command to each host.
 
-    rows: of `rigup status`, for these hosts.
+    rows, gateways: of `rigup status`, for these hosts.
     """
     histories = histories_of(inspected.context)
     entries = {entry.name: entry for entry in inspected.context.project.hosts}
@@ -50,7 +52,7 @@ def fleet_content(inspected: Inspection, rows: Sequence[Row], limit: str | None)
         for name in inspected.results
     ]
     secrets = [secret for history in histories.values() for secret in _secrets(history)]
-    return FleetContent(origin_of(inspected.context.project, limit), tuple(hosts)), secrets
+    return FleetContent(origin_of(inspected.context.project, limit), tuple(hosts), tuple(gateways)), secrets
 
 
 def _secrets(history: ReleaseHistory) -> Iterator[str]:

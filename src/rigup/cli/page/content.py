@@ -116,10 +116,11 @@ class HostContent:
 
 @dataclass(frozen=True)
 class FleetContent:
-    """The content of the whole page."""
+    """The content of the whole page. gateways: as in `rigup status --json`."""
 
     origin: Origin
     hosts: tuple[HostContent, ...]
+    gateways: tuple[dict[str, Any], ...] = ()
 
     @property
     def worst_first(self) -> tuple[HostContent, ...]:

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from rigup.cli.page.content import FleetContent, Origin
+from rigup.cli.page.gateway_section import gateway_section
 from rigup.cli.page.host_section import host_section
 from rigup.cli.page.markup import Child, Markup, anchors, element, joined
 from rigup.cli.page.overview_section import overview_section
@@ -33,8 +34,9 @@ def fleet_page(fleet: FleetContent) -> str:
         "p", "This page shows the drift that the probe finds; ", element("code", "rigup diff"), " also checks files."
     )
     listed = element("section", element("h2", "Hosts", id="hosts"), drift, hosts, aria_labelledby="hosts")
+    gateways = [gateway_section(fleet.gateways)] if fleet.gateways else []
     title = f"{fleet.origin.fleet}: status of {len(fleet.hosts):,} host{'s' * (len(fleet.hosts) != 1)}"
-    return document(title, fleet.origin, [overview_section(fleet, where), listed])
+    return document(title, fleet.origin, [overview_section(fleet, where), *gateways, listed])
 
 
 def document(title: str, origin: Origin, content: Child) -> str:

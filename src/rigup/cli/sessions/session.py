@@ -42,7 +42,7 @@ def add_limit(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_allow_outage(parser: argparse.ArgumentParser) -> None:
+def add_allow_outage(parser: argparse._ActionsContainer) -> None:
     """Adds --allow-outage."""
     parser.add_argument(
         "--allow-outage", action="store_true", help="change a host although no other serves its model behind a gateway"

@@ -1,0 +1,94 @@
+"""What the gateways of a fleet say of their backends: who answers for which model."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import gevent
+
+from rigup.errors import HostFailed
+from rigup.gateway.haproxy import HELD, backend_name, server_name
+from rigup.gateway.paths import CERTIFICATE_FILE, UNIT
+from rigup.gateway.servers import UP, read_queues, read_states, taken_out
+from rigup.host import Host
+from rigup.operations.gateway.admin import tell
+from rigup.operations.primitives import remote
+from rigup.programs.release_metrics import certificate_end
+from rigup.run.context import RunContext
+from rigup.settings import GatewayPlan
+
+COMMANDS = ("show stat", "show servers state", f"show ssl cert {CERTIFICATE_FILE}")
+
+
+def gateways_of(run: RunContext) -> list[dict[str, Any]]:
+    """Each gateway of these hosts with its backends, as `rigup status --json` has them. Asks the running ones.
+
+    A gateway that does not answer, or has nobody for a model, fails its host.
+    """
+    found = {}
+    for host in run.state.inventory:
+        gateway = run.settings[host.name].gateway
+        if gateway and host.connected and run.results[host.name].probe is not None:
+            found[host.name] = gateway.plan, run.state.pool.spawn(_asked, host)
+    gevent.joinall([asked for _, asked in found.values()])
+    gateways = []
+    for name, (plan, asked) in found.items():
+        answers, result = asked.value, run.results[name]
+        gateways.append(gateway_as_json(plan, answers))
+        if answers is None:
+            result.fail(
+                "failed", HostFailed(f"{name}: the gateway does not answer", f"on the host: journalctl -u {UNIT}")
+            )
+        elif away := models_away(gateways[-1]):
+            hint = "repair their services, or run rigup apply, which gives back what a command has drained"
+            result.fail("failed", HostFailed(f"{name}: nobody answers for {', '.join(away)}", hint))
+    return gateways
+
+
+def _asked(host: Host) -> tuple[str, ...] | None:
+    try:
+        return tell(host, *COMMANDS)
+    except (HostFailed, *remote.CONNECTION_ERRORS):
+        return None
+
+
+def gateway_as_json(plan: GatewayPlan, answers: Sequence[str] | None) -> dict[str, Any]:
+    """A gateway with its backends, in the order of the plan. answers: to COMMANDS; None if it gave none."""
+    stat, servers, certificate = answers or ("", "", "")
+    states, queues, out = read_states(stat), read_queues(stat), taken_out(servers)
+    end = certificate_end(certificate.splitlines())
+    backends = []
+    for route in plan.routes:
+        section = backend_name(route.model)
+        held = states.get(f"{section}/{HELD}")
+        for backend in route.backends:
+            name = f"{section}/{server_name(backend)}"
+            state = states.get(name)
+            words = "up" if state and state.status == UP else "away"
+            backends.append(
+                {
+                    "model": route.model,
+                    "host": backend.host,
+                    "service": backend.service,
+                    "state": "unknown" if state is None else "drained" if name in out else words,
+                    "weight": state.weight if state else None,
+                    "in_flight": state.in_flight if state else None,
+                    "queued": queues.get(section, 0) + (held.in_flight if held else 0) if state else None,
+                    "errors": state.errors if state else None,
+                    "seconds": state.seconds if state else None,
+                }
+            )
+    return {
+        "gateway": plan.host,
+        "answers": answers is not None,
+        "certificate_days": None if end is None else round((end - time.time()) / 86_400, 1),
+        "backends": backends,
+    }
+
+
+def models_away(gateway: dict[str, Any]) -> list[str]:
+    """The models that nobody answers for. One whose backends were all drained is not told apart."""
+    served = {one["model"] for one in gateway["backends"] if one["state"] == "up"}
+    return [model for model in dict.fromkeys(one["model"] for one in gateway["backends"]) if model not in served]

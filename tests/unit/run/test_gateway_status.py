@@ -1,0 +1,89 @@
+"""What `rigup status` says of gateways: who answers for which model, and what is wrong."""
+
+from __future__ import annotations
+
+import io
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from gevent.pool import Pool
+from rich.console import Console
+
+from rigup.cli.output.gateways import gateway_table
+from rigup.cli.page.gateway_section import gateway_section
+from rigup.errors import HostFailed
+from rigup.facts.probe import Probe
+from rigup.run import gateway_status
+from rigup.run.gateway_status import gateway_as_json, gateways_of
+from rigup.run.result import HostResult
+from rigup.settings import GatewaySettings, HostSettings
+from tests.unit.gateway.test_servers import plan
+
+STAT = (
+    "# pxname,svname,qcur,scur,econ,eresp,hrsp_5xx,status,weight,lastchg\n"
+    "model-m,a.s,0,2,1,2,4,UP,4,7200\n"
+    "model-m,b.s,0,1,0,0,0,DRAIN,1,30\n"
+    "model-m,c.s,0,0,0,0,0,DOWN,1,5\n"
+    "model-m,held,0,3,0,0,0,no check,1,5\n"
+    "model-m,BACKEND,2,6,0,0,0,UP,1,5\n"
+    "model-n,c.s,0,0,0,0,0,DOWN,1,5\n"
+)
+SERVERS = "1\n# be_name srv_name srv_admin_state\nmodel-m a.s 0\nmodel-m b.s 8\n"
+ENDS = "Not After: Jan  2 00:00:00 2030 GMT"
+
+
+def seen(answers: tuple[str, ...] | None = (STAT, SERVERS, ENDS)) -> dict[str, Any]:
+    return gateway_as_json(plan(), answers)
+
+
+def test_every_backend_with_its_state() -> None:
+    found = seen()
+    assert [(one["model"], one["host"], one["state"]) for one in found["backends"]] == [
+        *(("m", "a", "up"), ("m", "b", "drained"), ("m", "c", "away")),
+        ("n", "c", "away"),
+    ]
+    first = {key: found["backends"][0][key] for key in ("weight", "in_flight", "queued", "errors", "seconds")}
+    assert first == {"weight": 4, "in_flight": 2, "queued": 5, "errors": 7, "seconds": 7200}
+    assert found["answers"] and found["certificate_days"] is not None
+
+
+def test_a_gateway_that_says_nothing_or_nonsense() -> None:
+    for answers in (None, ("", "", ""), ("# pxname\n,,,", "1\n\n", "Not After: never")):
+        found = seen(answers)
+        assert {one["state"] for one in found["backends"]} == {"unknown"}
+        assert (found["certificate_days"], found["answers"]) == (None, answers is not None)
+
+
+@pytest.mark.parametrize(
+    ("days", "says"), [(None, ""), (15.0, ""), (9.2, "the certificate ends in 9 days"), (-1.0, "certificate has ended")]
+)
+def test_who_answers_is_shown_in_the_terminal_and_on_the_page(days: float | None, says: str) -> None:
+    found = seen() | {"certificate_days": days}
+    console = Console(width=140, record=True, file=io.StringIO())
+    console.print(gateway_table([found]), soft_wrap=True)
+    text, page = console.export_text(), str(gateway_section([found]))
+    for shown in (text, page):
+        assert says in shown and "drained" in shown and "2h 0m" in shown
+        assert ("certificate" in shown) == bool(says)
+
+
+def test_what_is_wrong_fails_its_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("well", "poor", "mute", "gone")
+    settings = {
+        name: HostSettings(gateway=GatewaySettings(plan().model_copy(update={"host": name}))) for name in names
+    } | {"box": HostSettings()}
+    hosts = [SimpleNamespace(name=name, connected=name != "gone") for name in settings]
+    results = {name: HostResult(name, probe=Probe()) for name in settings}
+    run: Any = SimpleNamespace(state=SimpleNamespace(inventory=hosts, pool=Pool(5)), settings=settings, results=results)
+
+    def tell(host: Any, *_: str) -> tuple[str, ...]:
+        if host.name == "mute":
+            raise HostFailed("mute: the gateway does not answer: no output")
+        return (STAT if host.name == "poor" else STAT.replace("DOWN", "UP"), SERVERS, "")
+
+    monkeypatch.setattr(gateway_status, "tell", tell)
+    found = gateways_of(run)
+    assert [(one["gateway"], one["answers"]) for one in found] == [("well", True), ("poor", True), ("mute", False)]
+    errors = {name: [error.message for error in result.errors] for name, result in results.items() if result.errors}
+    assert errors == {"poor": ["poor: nobody answers for n"], "mute": ["mute: the gateway does not answer"]}

@@ -129,7 +129,7 @@ class Haproxy:
         ]  # fmt: skip
         gateway = Gateway(port=PORT, hold=hold)
         plan = GatewayPlan(host="h", group="g", gateway=gateway, routes=(Route(model=MODEL, backends=tuple(engines)),))
-        self.servers = {one.port: f"{backend_name(plan, MODEL)}/{server_name(one)}" for one in engines}
+        self.servers = {one.port: f"{backend_name(MODEL)}/{server_name(one)}" for one in engines}
         self.socket = str(folder / "admin.sock")
         text = configuration(plan).replace(ADMIN_SOCKET, self.socket)
         text = text.replace(HOLD_SOCKET, str(folder / "hold.sock")).replace(FOLDER, str(folder))

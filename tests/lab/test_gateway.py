@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from rigup.gateway.paths import ADMIN_SOCKET, FOLDER, UNIT
+from tests.certificates import certificate_with_key
 from tests.lab.fleet import ANSWER, ROOTS, Fleet, Host, wait_for
 from tests.lab.fleet_fixtures import made_site
 
@@ -50,9 +51,13 @@ class GatewayFleet(Fleet):
         """The machine that is the gateway."""
         return self.hosts[2]
 
-    def describe_gateway(self, gateway: dict[str, Any] | None = None, context: int = 8192, **changes: Any) -> None:
-        """Writes the inventory. gateway: all it says; None for the usual with `changes`. context: its services'."""
-        self.describe(2, context=context, listen="0.0.0.0", api_key_file="secrets/backends.key", served_name=MODEL)
+    def describe_gateway(
+        self, gateway: dict[str, Any] | None = None, context: int = 8192, port_of_services: int = 8000, **changes: Any
+    ) -> None:
+        """Writes the inventory. gateway: all it says; None for the usual with `changes`. The rest: its services'."""
+        key = "secrets/backends.key"
+        service = {"context": context, "listen": "0.0.0.0", "port": port_of_services, "api_key_file": key}
+        self.describe(2, **service, served_name=MODEL)
         entries = [host.machine.inventory for host in self.hosts]
         text = f"boxes = {entries[:2]!r}\nedge = {entries[2:]!r}\n"
         (self.root / "inventories/rehearsal.py").write_text(text)
@@ -270,6 +275,36 @@ def test_an_edit_by_hand_is_mended(fleet: GatewayFleet) -> None:
     fleet.gateway.tell(f"systemctl stop {UNIT}")
     assert changes(fleet) == [f"gateway for {MODEL}"]
     assert fleet.chats()
+
+
+def test_a_new_port_is_not_rolled_out(fleet: GatewayFleet) -> None:
+    fleet.describe_gateway(port_of_services=8001)
+    run = fleet.rigup("apply", "--yes", "--rolling", "1", expect=2)
+    assert "its port changes from 8000 to 8001, which cannot be rolled out" in run.text
+    assert fleet.chats()
+
+
+def test_tls_with_a_certificate_of_the_users(fleet: GatewayFleet) -> None:
+    for name in ("gateway.one", "gateway.two"):
+        certificate, key = certificate_with_key(name).split("-----BEGIN PRIVATE KEY-----")
+        (fleet.root / "secrets/gateway.crt").write_text(certificate)
+        (fleet.root / "secrets/gateway.key").write_text(f"-----BEGIN PRIVATE KEY-----{key}")
+        (fleet.root / "secrets/gateway.key").chmod(0o600)
+        fleet.describe_gateway(tls={"certificate_file": "secrets/gateway.crt", "key_file": "secrets/gateway.key"})
+        before = fleet.gateway.show(RUNS, UNIT)
+        changes(fleet)
+        assert fleet.gateway.show(RUNS, UNIT) == before, "it is reloaded"
+        fleet.gateway.machine.ssh("cat > /run/ca.pem", input=certificate, check=True)
+        ask = f"curl -s --cacert /run/ca.pem --resolve {name}:{PORT}:127.0.0.1 https://{name}:{PORT}/health"
+        assert fleet.gateway.tell(ask) == "ok"
+        assert not fleet.gateway.says(f"curl -sf http://127.0.0.1:{PORT}/health")
+        assert changes(fleet) == []
+    (seen,) = fleet.rigup("status", "--json", "--limit", "edge").json["gateways"]
+    assert 1 < seen["certificate_days"] < 2
+    assert {one["state"] for one in seen["backends"]} == {"up"}
+    assert "the certificate ends in 2 days" in fleet.rigup("status", "--limit", "edge").text
+    fleet.describe_gateway()
+    changes(fleet)
 
 
 def test_a_configuration_that_cannot_run_is_taken_back(fleet: GatewayFleet) -> None:

@@ -71,14 +71,20 @@ def _is_number(text: str | None) -> TypeGuard[str]:
 
 def taken_out(answer: str) -> tuple[str, ...]:
     """The backends that a command has taken out, from the answer to "show servers state", by full name."""
+    rows = _server_rows(answer).items()
+    return tuple(name for name, row in rows if _number(row.get("srv_admin_state")) & _BY_COMMAND)
+
+
+def _server_rows(answer: str) -> dict[str, dict[str, str]]:
     lines = [line.removeprefix("# ").split() for line in answer.splitlines()]
     header = next((line for line in lines if {"be_name", "srv_name", "srv_admin_state"} <= {*line}), [])
     rows = [dict(zip(header, line, strict=False)) for line in lines if len(line) == len(header) and line != header]
-    return tuple(
-        f"{row['be_name']}/{row['srv_name']}"
-        for row in rows
-        if _is_number(row["srv_admin_state"]) and int(row["srv_admin_state"]) & _BY_COMMAND
-    )
+    return {f"{row['be_name']}/{row['srv_name']}": row for row in rows}
+
+
+def ports_of(answer: str) -> dict[str, int]:
+    """The port of each backend, by full name, from the answer to "show servers state"."""
+    return {name: _number(row.get("srv_port")) for name, row in _server_rows(answer).items()}
 
 
 def in_flight(states: Mapping[str, ServerState], servers: Collection[str]) -> int:

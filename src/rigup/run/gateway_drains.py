@@ -20,8 +20,8 @@ from rigup.connection.connections import Connections
 from rigup.errors import HostFailed, InputError, RigupError
 from rigup.gateway.paths import UNIT_FILE
 from rigup.gateway.servers import UP, ServerState, in_flight, left_without, read_states, servers_on
-from rigup.host import Host
-from rigup.operations.gateway.admin import tell
+from rigup.host import Host, state_of
+from rigup.operations.gateway.admin import DrainedNow, tell
 from rigup.operations.primitives import jobs, remote
 from rigup.operations.primitives.progress import Progress, report
 from rigup.project.inventory import HostEntry
@@ -171,6 +171,15 @@ class GatewayDrains:
                 for name in batch:
                     self.results[name].fail("failed", error)
 
+    def server_states(self) -> dict[str, str]:
+        """What every gateway that runs answers to "show servers state", by host."""
+        found = {}
+        for host in self._hosts():
+            with suppress(HostFailed):
+                if self._installed(host):
+                    found[host.name] = self._reach(host, lambda host=host: tell(host, "show servers state")[0])  # type: ignore[misc]
+        return found
+
     def _sending_to(self, batch: Collection[str]) -> dict[Host, States]:
         """The installed gateways that have backends on these hosts. Raises HostFailed if one does not answer."""
         states = {host: self._states(host) for host in self._hosts() if self._installed(host)}
@@ -191,6 +200,8 @@ class GatewayDrains:
         answers = self._reach(host, lambda: tell(host, *(f"set server {name} state {state}" for name in servers)))
         if problems := [answer for answer in answers if answer]:
             raise HostFailed(f"{host.name}: the gateway cannot {state} {', '.join(servers)}: {problems[0][:200]}")
+        drained = state_of(host, DrainedNow).servers
+        drained.update(servers) if state == "drain" else drained.difference_update(servers)
 
     def _reach(self, host: Host, ask: Callable[[], Found]) -> Found:
         """What a gateway's host answers, after a new connection if the earlier one was lost. Raises HostFailed."""

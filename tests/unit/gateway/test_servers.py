@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rigup.gateway.haproxy import backend_name, server_name
-from rigup.gateway.servers import ServerState, in_flight, left_without, read_states, servers_on, taken_out
+from rigup.gateway.servers import ServerState, in_flight, left_without, ports_of, read_states, servers_on, taken_out
 from rigup.settings import Backend, Gateway, GatewayPlan, Route
 
 STAT = (
@@ -72,6 +72,7 @@ STATE_ROW = "1\n# be_name srv_name srv_admin_state\nmodel-m a.s {}"
 def test_nonsense_is_no_backend(answer: str) -> None:
     assert read_states(answer) == {}
     assert taken_out(answer) == ()
+    assert not any(ports_of(answer).values())
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +12,8 @@ import gevent
 import pytest
 
 from rigup.errors import HostFailed, InputError
+from rigup.host import state_of
+from rigup.operations.gateway.admin import DrainedNow
 from rigup.project.inventory import HostEntry
 from rigup.run import gateway_drains
 from rigup.run.gateway_drains import GatewayDrains, check_gateways, patience_of
@@ -27,6 +29,11 @@ class Machine:
     name: str
     connected: bool = True
     installed: bool = True
+    connector_data: dict[Any, Any] = field(default_factory=dict)
+
+    @property
+    def drained(self) -> set[str]:
+        return state_of(self, DrainedNow).servers  # type: ignore[arg-type]
 
 
 class Gateway:
@@ -72,7 +79,9 @@ def test_a_host_is_drained_until_nothing_is_in_flight(drains: tuple[GatewayDrain
     found.begin(["a"])
     told = ["asked, 4 in flight", "model-m/a.s drain", "asked, 3 in flight", "asked, 1 in flight", "asked, 0 in flight"]
     assert gateway.told == told
+    assert found.state.inventory[3].drained == {"model-m/a.s"}
     found.end(["a"])
+    assert found.state.inventory[3].drained == set()
     assert gateway.told[len(told) + 1] == "model-m/a.s ready"
     assert found.gateways(["a", "gw"]) == ["gw"]
 

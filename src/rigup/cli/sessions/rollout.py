@@ -12,6 +12,7 @@ from rich.markup import escape
 from rigup.cli.output.progress import ProgressView
 from rigup.run import rollout_state
 from rigup.run.gateway_drains import GatewayDrains, check_gateways, patience_of
+from rigup.run.gateway_moves import check_moves
 from rigup.run.rollout import RolloutBatches, why
 from rigup.units import seconds_text
 
@@ -43,6 +44,8 @@ class RollingApply:
         names = [name for name, settings in context.settings.items() if settings.gateway]
         patience, outage = patience_of(everyone), self.args.allow_outage
         drains = GatewayDrains(context.state, names, context.results, patience, outage) if names else None
+        if drains:
+            check_moves(context, drains)
         self.rolling = RolloutBatches(self.run, self.saved, self.args.rolling, self.args.max_failures or 0, drains)
         if self.rolling.stopped:
             return False

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from pyinfra.api import FactBase
 
@@ -20,6 +21,13 @@ from rigup.operations.primitives import remote
 
 PROGRAM = "gateway_admin.py"
 WORDS = ("python3", "-I", f"{layout.PROGRAMS}/{PROGRAM}", ADMIN_SOCKET)
+
+
+@dataclass
+class DrainedNow:
+    """The backends that this run has taken out at a gateway, by full name: it gives them back itself."""
+
+    servers: set[str] = field(default_factory=set)
 
 
 class AdminAnswers(FactBase[tuple[str, ...]]):
@@ -61,12 +69,13 @@ def state_commands(maps: Iterable[str]) -> tuple[str, ...]:
     return ("show info", "show servers state", *(f"show map {path}" for path in maps))
 
 
-def is_current(answers: Sequence[str], digest: str, maps: Mapping[str, str]) -> bool:
+def is_current(answers: Sequence[str], digest: str, maps: Mapping[str, str], drained: Collection[str] = ()) -> bool:
     """Whether the running process has this configuration and these maps, and no backend was taken out by a command.
 
-    answers: to `state_commands` of them.
+    answers: to `state_commands` of them. drained: backends that are out for good reason.
     """
-    return running_digest(answers) == digest and not outdated_maps(answers, maps) and not left_out(answers)
+    current = running_digest(answers) == digest and not outdated_maps(answers, maps)
+    return current and not left_out(answers, drained)
 
 
 def running_digest(answers: Sequence[str]) -> str:
@@ -75,9 +84,9 @@ def running_digest(answers: Sequence[str]) -> str:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("description:")), "")
 
 
-def left_out(answers: Sequence[str]) -> tuple[str, ...]:
-    """The backends that a command has taken out, as an apply that was killed leaves them."""
-    return taken_out(answers[1]) if len(answers) > 1 else ()
+def left_out(answers: Sequence[str], drained: Collection[str] = ()) -> tuple[str, ...]:
+    """The backends that a command has taken out, as an apply that was killed leaves them. drained: other ones."""
+    return tuple(name for name in taken_out(answers[1]) if name not in drained) if len(answers) > 1 else ()
 
 
 def outdated_maps(answers: Sequence[str], maps: Mapping[str, str]) -> tuple[str, ...]:

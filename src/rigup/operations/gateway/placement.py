@@ -19,11 +19,12 @@ from rigup.errors import HostFailed
 from rigup.gateway.files import EVERY_FILE, GatewayFiles
 from rigup.gateway.paths import CONFIGURATION_FILE, FOLDER, PACKAGE, UNIT, UNIT_FILE, USER
 from rigup.gateway.unit import PROGRAM
-from rigup.host import Host
+from rigup.host import Host, state_of
 from rigup.operations.apt import commands as apt
 from rigup.operations.gateway.admin import (
     WORDS,
     AdminAnswers,
+    DrainedNow,
     is_current,
     left_out,
     outdated_maps,
@@ -97,7 +98,7 @@ def running_gateway(files: GatewayFiles, urls: tuple[tuple[str, str], ...]) -> G
         there == right
         and unit == files.unit.strip()
         and state.is_right
-        and is_current(answers, files.digest, files.maps)
+        and is_current(answers, files.digest, files.maps, _drained(host))
     ):
         host.noop("the gateway is up to date")
         return
@@ -166,7 +167,7 @@ def _take_over(host: Host, files: GatewayFiles, restart: bool) -> None:
         else:
             for path in outdated_maps(answers, files.maps):
                 replace_map(host, path, files.maps[path])
-            if names := left_out(answers):
+            if names := left_out(answers, _drained(host)):
                 tell(host, *(f"set server {name} state ready" for name in names))
     remote.check_output(host, "systemctl", "--quiet", "enable", UNIT)
     with gevent.Timeout(
@@ -178,7 +179,11 @@ def _take_over(host: Host, files: GatewayFiles, restart: bool) -> None:
 
 def _is_current(host: Host, files: GatewayFiles) -> bool:
     output = remote.run(host, *WORDS, stdin=json.dumps(state_commands(files.maps)))
-    return is_current(read_answers(output.stdout.strip()), files.digest, files.maps)
+    return is_current(read_answers(output.stdout.strip()), files.digest, files.maps, _drained(host))
+
+
+def _drained(host: Host) -> set[str]:
+    return state_of(host, DrainedNow).servers
 
 
 def _restart(host: Host) -> None:

@@ -53,6 +53,7 @@ def test_a_backend_that_was_taken_out(state: object, names: tuple[str, ...]) -> 
     answers = (INFO, STATE.format(state), CLIENTS, MODELS)
     assert left_out(answers) == names
     assert is_current(answers, "0123456789abcdef", MAPS) == (not names)
+    assert is_current(answers, "0123456789abcdef", MAPS, ["model-m/a.s"])
 
 
 def test_a_map_that_is_not_whole_is_not_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:

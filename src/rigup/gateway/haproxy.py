@@ -122,6 +122,11 @@ def _defaults() -> list[str]:
         # engines close idle connections at times of their own; a request on one would be lost
         "option http-server-close",
         "option abortonclose",
+        # a host that loses power closes no connection; the limits of what is sent are those of the servers
+        "option srvtcpka",
+        "srvtcpka-idle 5s",
+        "srvtcpka-intvl 2s",
+        "srvtcpka-cnt 3",
         "timeout connect 1s",
         "timeout check 5s",
         "timeout http-request 10s",
@@ -252,7 +257,9 @@ def _retries(gateway: Gateway, alone: bool) -> list[str]:
     backup where there are several engines. Where there is only one (alone), it is the next server in the list: HAProxy
     would repeat a 503 of the only engine at once, and any number of retries be used up before the next check.
     """
-    check = "default-server check inter 500ms fastinter 250ms downinter 250ms fall 2 rise 1 init-addr libc,none"
+    check = (
+        "default-server check inter 500ms fastinter 250ms downinter 250ms fall 2 rise 1 init-addr libc,none tcp-ut 10s"
+    )
     again = ["option redispatch 1", f"retries {gateway.hold or 1}"]
     if gateway.hold and alone:
         return ["balance first", *again, "retry-on conn-failure empty-response 503", check]

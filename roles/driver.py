@@ -8,14 +8,15 @@ from pyinfra import host
 from pyinfra.api import deploy
 
 from rigup.facts.probe import Probe
+from rigup.operations.driver.cuda_packages import pinned_packages
 from rigup.operations.driver.loading import loaded_driver
 from rigup.operations.driver.packages import KernelModule, driver_packages
 from rigup.operations.driver.state import loading_problem, package_problem, unpinned_packages
 from rigup.operations.primitives.text_files import text_files
 from rigup.operations.primitives.units import running_units
 from rigup.plan import DriverPackages, DriverPlan, DriverRepository
-from rigup.planner.driver_packages import FABRIC_MANAGER_UNIT
-from rigup.systemd.driver_files import BLACKLIST, driver_files
+from rigup.planner.driver_packages import FABRIC_MANAGER_UNIT, user_space_packages
+from rigup.systemd.driver_files import BLACKLIST, container_files, driver_files
 from roles.fabric import fabric
 
 UPDATE_INITRAMFS = ("sh", "-c", "if command -v update-initramfs >/dev/null; then update-initramfs -u -k all; fi")
@@ -61,3 +62,12 @@ def driver(
     if FABRIC_MANAGER_UNIT in packages.units:
         fabric(probe, restarted=bool(daemons.will_change))
     return changes
+
+
+@deploy("driver")
+def container_driver(plan: DriverPlan, probe: Probe) -> bool:
+    """Install and hold the libraries of the version that the container's host runs. Return whether they change."""
+    text_files(name=f"driver held at {plan.version}, without modules", files=container_files(plan))
+    packages = user_space_packages(plan, probe.os)
+    installed = pinned_packages(name=f"driver {plan.version} without modules", packages=packages, probe=probe)
+    return bool(installed.will_change)

@@ -12,9 +12,10 @@ from rigup.plan import Plan
 from rigup.planner.driver_packages import driver_packages, driver_repository
 from rigup.preflight.driver import too_old
 from rigup.preflight.rig import differences
+from rigup.preflight.virtualisation import CONTAINER
 from rigup.settings import HostSettings
 from roles.cuda import cuda
-from roles.driver import driver
+from roles.driver import container_driver, driver
 from roles.fabric import fabric
 from roles.power import power
 from roles.repository import repository
@@ -34,7 +35,9 @@ def gpus(plans: tuple[Plan, ...], probe: Probe, settings: HostSettings) -> bool:
     if wanted or pins or runtime:
         repository(source)
     changes = False
-    if wanted:
+    if wanted and probe.virtualisation == CONTAINER:
+        changes = container_driver(wanted, probe)
+    elif wanted:
         check_secure_boot(probe)
         packages = driver_packages(
             wanted,

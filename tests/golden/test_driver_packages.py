@@ -6,8 +6,8 @@ import pytest
 
 from rigup.errors import InputError
 from rigup.plan import DriverPlan
-from rigup.planner.driver_packages import driver_packages, driver_repository
-from rigup.systemd.driver_files import driver_files, source, toolkit_files
+from rigup.planner.driver_packages import driver_packages, driver_repository, user_space_packages
+from rigup.systemd.driver_files import container_files, driver_files, source, toolkit_files
 from rigup.systemd.power_limit import PATH, power_unit
 from tests.golden.golden import assert_golden
 
@@ -76,6 +76,21 @@ def test_what_keeps_it_there() -> None:
         PATH: power_unit(280),
     }
     assert_golden("drivers/files.txt", "".join(f"==> {path}\n{text}\n" for path, text in files.items()))
+
+
+@pytest.mark.parametrize("branch", ["580", "595"])
+@pytest.mark.parametrize("os", KERNELS)
+def test_a_container_gets_libraries_only(os: str, branch: str) -> None:
+    version = {"580": "580.178.04", "595": "595.91.07"}[branch]
+    plan = DriverPlan(version=version, branch=branch, flavour="open")
+    packages = user_space_packages(plan, os)
+    ubuntu = "libnvidia-compute-580" if branch == "580" else "libnvidia-compute"
+    assert packages == {ubuntu if os.startswith("ubuntu") else "nvidia-driver-cuda": version}
+
+
+def test_what_keeps_modules_out_of_a_container() -> None:
+    files = container_files(RIGS["cards"])
+    assert_golden("drivers/container_files.txt", "".join(f"==> {path}\n{text}\n" for path, text in files.items()))
 
 
 def test_cards_without_switches_leave_no_file_for_them() -> None:

@@ -32,7 +32,7 @@ class SupportedSystem(Frozen):
     """What NVIDIA's repository has for one operating system.
 
     fingerprint: of the key that signs its repository. first_branch, first_toolkit: the oldest that the repository has,
-    where it lacks what others have.
+    where it lacks what others have. user_space: packages for a container, which has no modules of its own.
     """
 
     os: str
@@ -40,13 +40,17 @@ class SupportedSystem(Frozen):
     key_file: str
     fingerprint: Fingerprint
     persistence_daemon: tuple[str, ...] = ()
+    user_space: tuple[str, ...]
     first_branch: int = 0
     first_toolkit: str = ""
     source: str
 
 
 class Packages(Frozen):
-    """Package names; all except `branch_pin` and `subnet_manager` have the driver's version."""
+    """Package names; all except `branch_pin` and `subnet_manager` have the driver's version.
+
+    modules: patterns of those that bring kernel modules.
+    """
 
     open: tuple[str, ...]
     proprietary: tuple[str, ...]
@@ -54,6 +58,7 @@ class Packages(Frozen):
     fabric_manager: tuple[str, ...]
     subnet_manager: tuple[str, ...]
     subnet_manager_modules: tuple[str, ...]
+    modules: tuple[str, ...]
     sources: dict[str, str]
 
 

@@ -75,11 +75,15 @@ class GpuPair:
 
 @dataclass(frozen=True)
 class PciGpu:
-    """A GPU as the PCI bus reports it, with or without a driver."""
+    """A GPU as the PCI bus reports it, with or without a driver.
+
+    window_mib: how much of its memory the bus shows at once (BAR1): all of it, or 256 MiB if resizable BAR is off.
+    """
 
     bus: str
     device: str = ""
     numa_node: int | None = None
+    window_mib: int | None = None
 
 
 @dataclass(frozen=True)
@@ -97,7 +101,8 @@ class Nvidia:
 
     loaded: the version that the kernel runs. installed: the version of the library on disk. flavour: "open" or
     "proprietary", of the loaded module. cuda: the newest CUDA that the driver supports. error: NVML's error, if it
-    failed. packages: NVIDIA's packages, name to version. nvswitches: how many the machine has.
+    failed. packages: NVIDIA's packages, name to version. nvswitches: how many the machine has. devices: the nodes below
+    /dev that programs open.
     """
 
     loaded: str = ""
@@ -108,6 +113,7 @@ class Nvidia:
     packages: dict[str, str] = field(default_factory=dict)
     unconfigured: tuple[str, ...] = ()
     nouveau: bool = False
+    devices: tuple[str, ...] = ()
     nvswitches: int = 0
     fabric_manager: FabricManager = FabricManager()
 

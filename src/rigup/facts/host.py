@@ -72,7 +72,8 @@ class Probe:
 
     clock: its time in seconds since 1970. host_memory: channels, kind and speed ("8x DDR5-4800"), "" if the firmware
     does not tell. kernels, headers: releases of installed kernels and of installed headers. kernel_packages: packages
-    that bring new kernels. os_like: the ids of the systems that this one follows, separated by spaces.
+    that bring new kernels. os_like: the ids of the systems that this one follows, separated by spaces. virtualisation:
+    as systemd-detect-virt says ("kvm", "lxc", "wsl"); "none" on hardware.
     secure_boot: "on", "off", or "none" if the firmware does not support it. held: packages on hold.
     pci_gpus: GPUs on the bus, with or without a driver. gpus: as NVML reports them, or else the kernel module.
     built_for: by build, its CUDA version and GPUs; only builds with CUDA. built_by: by build, the host that made it.
@@ -92,6 +93,7 @@ class Probe:
     hostname: str = ""
     boot_id: str = ""
     init: str = ""
+    virtualisation: str = ""
     clock: int = 0
     cpus: int = 0
     memory_kib: int = 0

@@ -11,6 +11,7 @@ from pydantic import Field
 from rigup.facts.bounds import Count, Figure, HostOutput, Line, checked, count, kind, literal_of
 from rigup.facts.gpus import FabricManager, GpuPair, Nvidia, PcieLink, PciGpu, PowerLimits, ProbedGpu
 from rigup.facts.unreadable import Unreadable
+from rigup.units import MIB
 
 _DISPLAY, _BRIDGE = "0x03", "0x068"
 _LIBRARY = "libnvidia-ml.so."
@@ -83,6 +84,7 @@ class NvidiaLines:
     installed: str = ""
     nouveau: bool = False
     pci_gpus: list[PciGpu] = field(default_factory=list)
+    devices: list[str] = field(default_factory=list)
     bridges: int = 0
     switches: int = 0
     cards: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -103,8 +105,10 @@ class NvidiaLines:
         elif key == "nouveau":
             self.nouveau = True
         elif key == "pci":
-            bus, kind_of_device, device, node = rest.split()
-            self._take_device(bus, kind_of_device, device, node)
+            bus, kind_of_device, device, node, *bar = rest.split()
+            self._take_device(bus, kind_of_device, device, node, count(bar[0]) if bar else 0)
+        elif key == "nvidia_device":
+            self.devices.append(rest)
         elif key == "nvswitch":
             self.switches += 1
         elif key == "card":
@@ -113,9 +117,10 @@ class NvidiaLines:
         elif key == "nvml":
             self._take_line(literal_of(rest, _NVML))
 
-    def _take_device(self, bus: str, kind: str, device: str, node: str) -> None:
+    def _take_device(self, bus: str, kind: str, device: str, node: str, bar: int) -> None:
         if kind.startswith(_DISPLAY):
-            self.pci_gpus.append(PciGpu(bus, "" if device == "unknown" else device, _node(node)))
+            window = bar // MIB if bar >= MIB else None
+            self.pci_gpus.append(PciGpu(bus, "" if device == "unknown" else device, _node(node), window))
         elif kind.startswith(_BRIDGE):
             self.bridges += 1
 
@@ -147,6 +152,7 @@ class NvidiaLines:
             packages=packages,
             unconfigured=unconfigured,
             nouveau=self.nouveau,
+            devices=tuple(self.devices),
             nvswitches=self.switches or self.bridges,
             fabric_manager=FabricManager(
                 version=next(iter(managers), ""),

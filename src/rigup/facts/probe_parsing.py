@@ -31,6 +31,7 @@ _TEXT = {
     "hostname": "hostname",
     "boot_id": "boot_id",
     "init": "init",
+    "virtualisation": "virtualisation",
     "secure_boot": "secure_boot",
 }
 _LISTS = {
@@ -58,6 +59,7 @@ _MOST_OF |= {
     "kernel_installed": 1000,
     "headers": 1000,
     "kernel_package": 1000,
+    "nvidia_device": 1000,
     "port": 20_000,
 }
 # 9999-12-31, the last moment that Python's datetime can hold

@@ -25,6 +25,7 @@ for fact in boot_id:/proc/sys/kernel/random/boot_id init:/proc/1/comm; do
   read -r value < "${fact#*:}" && echo "${fact%%:*} $value"
 done
 read -r key value unit < /proc/meminfo && echo "memory_kib $value"
+virtualisation=$(within 5 systemd-detect-virt); echo "virtualisation ${virtualisation:-unknown}"
 tables=/sys/firmware/dmi/tables/DMI
 [ -r $tables ] && within 10 od -An -v -tu1 -N262144 $tables | awk '
 { for (i = 1; i <= NF; i++) byte[n++] = $i }
@@ -69,7 +70,11 @@ for device in /sys/bus/pci/devices/*; do
   { read -r vendor < "$device/vendor" && read -r class < "$device/class"; } 2>/dev/null || continue
   [ "$vendor" = 0x10de ] || continue
   number=unknown node=-1; { read -r number < "$device/device"; read -r node < "$device/numa_node"; } 2>/dev/null
-  echo "pci ${device##*/} $class ${number:-unknown} ${node:--1}"
+  bar=0; { read -r registers; read -r first last flags; } 2>/dev/null < "$device/resource" && bar=$((last - first + 1))
+  echo "pci ${device##*/} $class ${number:-unknown} ${node:--1} $bar"
+done
+for device in /dev/nvidia[0-9]* /dev/nvidiactl /dev/nvidia-uvm; do
+  [ -c "$device" ] && echo "nvidia_device ${device##*/}"
 done
 for switch in /proc/driver/nvidia-nvswitch/devices/*; do [ -e "$switch" ] && echo "nvswitch ${switch##*/}"; done
 for card in /proc/driver/nvidia/gpus/*; do

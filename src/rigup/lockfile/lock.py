@@ -9,7 +9,6 @@ from pathlib import Path
 
 from rigup.catalogue.abilities import AbilityList
 from rigup.catalogue.catalogue import ABILITY_LISTS, FOLDER, NAME_LISTS, Catalogue
-from rigup.catalogue.driver_versions import locked_driver, nvidia_versions
 from rigup.catalogue.option_names import NameList
 from rigup.errors import InputError, Refused
 from rigup.lock import Lock, LockedCheckpoint, load_lock
@@ -29,6 +28,8 @@ from rigup.lockfile.package_abilities import write_abilities
 from rigup.lockfile.resolver import Resolver
 from rigup.lockfile.text import lock_text
 from rigup.lockfile.upgrade import (
+    CUDA_TOOLKIT,
+    DRIVER,
     EVAL,
     MOE_CONFIGS,
     UV,
@@ -41,6 +42,7 @@ from rigup.lockfile.upgrade import (
 )
 from rigup.lockfile.wheel_options import write_names
 from rigup.plan import Plan
+from rigup.planner.driver import driver_for, toolkit_for
 from rigup.planner.inputs.names import NotInCatalogue
 from rigup.project.inventory import LOCK, Project, load_project
 from rigup.project.planning import plan_project
@@ -94,7 +96,8 @@ def resolve_lock(
         after, needs = _settled(project, _with_used_by_others(project, after, kept), kept, resolver)
     if upgrade is not None:
         _refuse_losses(upgrade, project, before, needs)
-    if not needs.checkpoints and needs.refused:
+    # Driver and toolkit may both be what refuses every plan: each moves on its own.
+    if not needs.checkpoints and needs.refused and not (upgrade and upgrade.name in (DRIVER, CUDA_TOOLKIT)):
         raise _nothing_accepted(needs.refused[0])
     if whole:
         inputs = {**after.inputs, inventory_key(project): inputs_digest(project, resolver.catalogue)}
@@ -125,10 +128,9 @@ def _settled(project: Project, lock: Lock, kept: Lock, resolver: Resolver) -> tu
 def _supplied(lock: Lock, missing: Needs, kept: Lock, resolver: Resolver) -> Lock:
     """The lock with the missing entries, taken from the previous lock where possible and otherwise resolved."""
     if missing.driver:
-        default = locked_driver(nvidia_versions().driver.default)
-        lock = lock.model_copy(update={"driver": kept.driver or default})
+        lock = lock.model_copy(update={"driver": driver_for(missing.systems, kept.driver)})
     if missing.cuda_toolkit:
-        lock = lock.model_copy(update={"cuda_toolkit": kept.cuda_toolkit or nvidia_versions().cuda_toolkit()})
+        lock = lock.model_copy(update={"cuda_toolkit": toolkit_for(missing.systems, kept.cuda_toolkit)})
     for name, plan in missing.checkpoints.items():
         lock = with_checkpoints(lock, [_checkpoint(name, plan, lock, kept, resolver)])
     for name in missing.sources:

@@ -30,7 +30,8 @@ class Needs:
     version), environments and images by (engine, version, variant, architecture).
 
     driver, cuda_toolkit, uv: whether any plan needs one. free: engines of services without a version.
-    refused: refused plans, which need nothing. moe_configs: tuned kernels, path to sha256.
+    refused: refused plans, which need nothing. moe_configs: tuned kernels, path to sha256. systems: of the rigs, as far
+    as they are declared.
     """
 
     checkpoints: dict[Name, Plan]
@@ -43,6 +44,7 @@ class Needs:
     free: frozenset[EngineName]
     refused: tuple[Plan, ...]
     moe_configs: dict[str, str] = field(default_factory=dict)
+    systems: frozenset[str] = frozenset()
 
     def missing(self, lock: Lock) -> Needs:
         """The needs that a lock does not meet. A checkpoint without files counts as missing."""
@@ -58,6 +60,7 @@ class Needs:
             frozenset(),
             (),
             moe_configs={path: sha256 for path, sha256 in self.moe_configs.items() if path not in lock.moe_configs},
+            systems=self.systems,
         )
 
     @property
@@ -115,6 +118,7 @@ def needs_of(plans: Iterable[Plan]) -> Needs:
         free=frozenset(plan.build.engine for plan in accepted if plan.build and plan.service.version is None),
         refused=tuple(plan for plan in plans if plan.verdict == "refused"),
         moe_configs={path: sha for plan in accepted if plan.moe_config for path, sha in plan.moe_config.pins.items()},
+        systems=frozenset(plan.rig.os for plan in accepted if plan.rig.os),
     )
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import date, timedelta
 from typing import Literal
 
-from rigup.catalogue.driver_versions import nvidia_versions
+from rigup.catalogue.driver_versions import locked_driver, nvidia_versions
 from rigup.catalogue.drivers import Reserve, SupportedSystem, driver_facts
 from rigup.catalogue.engines import EngineVersion
-from rigup.lock import Lock
+from rigup.lock import Lock, LockedCudaToolkit, LockedDriver
 from rigup.plan import DriverPlan, Finding, MadeFor
 from rigup.rig import Rig
 from rigup.service import BuildMethod
@@ -121,6 +121,29 @@ def repository_refusals(os: str, driver: DriverPlan | None, toolkit: str | None)
         message = f"no CUDA toolkit before {there.first_toolkit}; rigup.lock pins {toolkit}"
         found.append(_not_there(there, message, f"cuda-toolkit={there.first_toolkit}"))
     return tuple(found)
+
+
+def driver_for(systems: Iterable[str], kept: LockedDriver | None) -> LockedDriver:
+    """The driver to lock for rigs with these systems: the kept one or the default, if their repositories have it.
+
+    Otherwise the newest known one of the first branch that they all have.
+    """
+    known = [there for os in systems if (there := driver_facts().distribution(os))]
+    least = max((there.first_branch for there in known), default=0)
+    for version in (kept.version if kept else "", nvidia_versions().driver.default):
+        if version and int(version.partition(".")[0]) >= least:
+            return locked_driver(version)
+    return locked_driver(nvidia_versions().driver_version(str(least)) or nvidia_versions().driver.versions[-1])
+
+
+def toolkit_for(systems: Iterable[str], kept: LockedCudaToolkit | None) -> LockedCudaToolkit | None:
+    """The CUDA toolkit to lock, like `driver_for`."""
+    known = [there for os in systems if (there := driver_facts().distribution(os)) and there.first_toolkit]
+    least = max((there.first_toolkit for there in known), default="0", key=_numbers)
+    for toolkit in (kept, nvidia_versions().cuda_toolkit()):
+        if toolkit and _numbers(toolkit.version) >= _numbers(least):
+            return toolkit
+    return nvidia_versions().cuda_toolkit(least)
 
 
 def branch_warnings(rig: Rig, driver: DriverPlan | None, today: date) -> Iterator[Finding]:

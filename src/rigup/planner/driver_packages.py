@@ -11,6 +11,8 @@ from rigup.plan import DriverPackages, DriverPlan, DriverRepository
 
 FABRIC_MANAGER_UNIT = "nvidia-fabricmanager.service"
 PERSISTENCE_UNIT = "nvidia-persistenced.service"
+LAST_WITH_SUFFIX = 580
+"""The last branch whose packages for Ubuntu have it in their names."""
 
 
 def driver_packages(
@@ -39,6 +41,12 @@ def driver_packages(
         modules=names.subnet_manager_modules if driver.subnet_manager else (),
         units=(PERSISTENCE_UNIT, *((FABRIC_MANAGER_UNIT,) if switched else ())),
     )
+
+
+def user_space_packages(driver: DriverPlan, os: str) -> dict[str, str]:
+    """The driver's packages for a container, with their version: libraries, and no kernel module."""
+    suffix = f"-{driver.branch}" if int(driver.branch) <= LAST_WITH_SUFFIX else ""
+    return {name.format(suffix=suffix): driver.version for name in _distribution(os).user_space}
 
 
 def driver_repository(

@@ -13,6 +13,7 @@ from rigup.operations.service.gpu_binding import unknown_gpu_uuids
 from rigup.plan import Finding, Plan
 from rigup.preflight.driver import driver_findings
 from rigup.preflight.rig import differences
+from rigup.preflight.virtualisation import virtualisation_findings
 from rigup.rig import SUPPORTED_OS
 from rigup.units import GIB, bytes_text
 
@@ -34,6 +35,7 @@ def preflight(probe: Probe, plans: tuple[Plan, ...], now: float, remove: bool = 
         *_clock(probe, now),
         *_disks(probe, plans),
         *(differences(plans[0].rig, probe) if plans else ()),
+        *virtualisation_findings(plans, probe),
         *driver_findings(plans, probe),
         *_named_gpus(probe, plans),
         *(found for plan in plans for found in _port(probe, plan, _left_over_units(probe, plans), remove)),

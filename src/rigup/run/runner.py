@@ -28,6 +28,7 @@ from rigup.operations.service.health import Answer, Answers, ask_service
 from rigup.plan import BoundPlan, Finding, Plan
 from rigup.preflight.checks import preflight
 from rigup.preflight.rig import memory_speed_note
+from rigup.preflight.virtualisation import link_notes
 from rigup.project.inventory import Project
 from rigup.run.audit_log import Recorder
 from rigup.run.context import RunContext
@@ -154,11 +155,13 @@ class Run:
         if found := self._blocking_findings(host.name, handshake.probe):
             result.fail("refused", *(InputError(f"{host.name}: {f.message}", f.hint) for f in found))
         elif not again:
-            self._note_memory_speed(host.name, handshake.probe)
+            self._note_machine(host.name, handshake.probe)
         return not found
 
-    def _note_memory_speed(self, name: str, probe: Probe) -> None:
-        if self.plans[name] and (note := memory_speed_note(self.plans[name][0].rig, probe)):
+    def _note_machine(self, name: str, probe: Probe) -> None:
+        plans = self.plans[name]
+        speed = memory_speed_note(plans[0].rig, probe) if plans else ""
+        for note in (*([speed] if speed else ()), *link_notes(plans, probe)):
             report(Progress(name, "log", text=note))
 
     def _blocking_findings(self, name: str, probe: Probe) -> tuple[Finding, ...]:

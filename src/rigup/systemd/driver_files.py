@@ -48,6 +48,19 @@ def driver_files(driver: DriverPlan, packages: DriverPackages) -> dict[str, str]
     }
 
 
+def container_files(driver: DriverPlan) -> dict[str, str]:
+    """Maps path to text, for a container, which uses the modules of its host: none may come with a package."""
+    facts = driver_facts()
+    never = f"Package: {' '.join(facts.packages.modules)}\nPin: version *\nPin-Priority: -1\n"
+    held = preferences(
+        f"rigup.lock pins NVIDIA's driver to {driver.version}", {" ".join(facts.held.patterns): driver.version}
+    )
+    return {
+        DRIVER_PREFERENCES: f"Explanation: a container uses the kernel modules of its host\n{never}\n{held}",
+        UNATTENDED_UPGRADES: _unattended_upgrades(facts.held.upgrades),
+    }
+
+
 def toolkit_files(pins: Mapping[str, str]) -> dict[str, str]:
     """Maps path to text: the pins of the CUDA toolkit's packages. pins: package to version."""
     return {TOOLKIT_PREFERENCES: preferences("rigup.lock pins the CUDA toolkit", pins)}

@@ -202,6 +202,29 @@ def test_driver_and_toolkit_stay_and_move_on_demand(quad: Fleet) -> None:
     assert quad.lock(upgrade="cuda-toolkit").cuda_toolkit == CHECKED_IN.cuda_toolkit
 
 
+LATE = {**QUAD, "os": "ubuntu-26.04"}
+
+
+def newer_packages(lock: Lock) -> tuple[str, str]:
+    assert lock.driver is not None and lock.cuda_toolkit is not None
+    return lock.driver.branch, lock.cuda_toolkit.version
+
+
+def test_a_new_lock_has_what_the_repository_of_its_system_has(quad: Fleet) -> None:
+    quad.describe(IQ2_M, rig=LATE)
+    assert newer_packages(quad.lock()) == ("595", "13.3.1")
+    assert quad.stale() == ()
+
+
+def test_an_existing_lock_moves_one_step_at_a_time(quad: Fleet) -> None:
+    quad.lock()
+    quad.describe(IQ2_M, rig=LATE)
+    assert "no driver before branch 595; rigup.lock pins 580.178.04" in quad.refusal().message
+    assert newer_packages(quad.lock(upgrade="driver=595")) == ("595", "13.0.2")
+    assert newer_packages(quad.lock(upgrade="cuda-toolkit=13.3")) == ("595", "13.3.1")
+    assert quad.stale() == ()
+
+
 def test_an_upgrade_that_would_cost_a_plan_is_not_made(quad: Fleet) -> None:
     quad.lock()
     error = quad.refusal(upgrade="driver=470.1")

@@ -12,7 +12,14 @@ from rigup.lock import Lock, LockedDriver
 from rigup.plan import DriverPlan
 from rigup.planner.decide import decide
 from rigup.planner.decision import Decision, Refusal
-from rigup.planner.driver import branch_warnings, driver_plan, driver_refusals, repository_refusals
+from rigup.planner.driver import (
+    branch_warnings,
+    driver_for,
+    driver_plan,
+    driver_refusals,
+    repository_refusals,
+    toolkit_for,
+)
 from rigup.planner.inputs.rig_and_services import read_rig
 from rigup.rig import Rig
 from tests.unit.planner.asking import FILE, catalogue, decided, request
@@ -149,16 +156,22 @@ def test_a_system_whose_repository_lacks_what_the_lock_pins_is_refused() -> None
     assert repository_refusals("ubuntu-24.04", planned("4x RTX 3090"), "13.0.2") == ()
 
 
-def test_a_service_on_a_system_that_begins_later_is_refused_with_both_ways_out() -> None:
+def test_a_service_on_a_system_that_begins_later_is_refused_until_the_lock_moves() -> None:
     lock = LOCK.model_copy(update={"cuda_toolkit": nvidia_versions().cuda_toolkit()})
     asked = request("RTX 3090", {"model": "SmolLM2-135M-Instruct", "engine": "llama.cpp"}, lock=lock)
     asked = replace(asked, rig=asked.rig.model_copy(update={"os": "ubuntu-26.04"}))
     refusal = decide(asked, catalogue(), lock)
     assert isinstance(refusal, Refusal)
-    assert [finding.hint for finding in refusal.findings] == [
-        "run rigup lock --upgrade driver=595",
-        "run rigup lock --upgrade cuda-toolkit=13.3",
-    ]
-    newer = Lock(driver=locked_driver("595.91.07"), cuda_toolkit=nvidia_versions().cuda_toolkit("13.3"))
+    assert [finding.rule for finding in refusal.findings] == ["driver-repository"] * 2
+    systems = ("ubuntu-24.04", "ubuntu-26.04")
+    newer = Lock(driver=driver_for(systems, lock.driver), cuda_toolkit=toolkit_for(systems, lock.cuda_toolkit))
     found = decide(asked, catalogue(), newer)
     assert isinstance(found, Decision) and "cuda-toolkit-13-3" in found.build.pinned_packages
+
+
+def test_a_lock_keeps_what_every_system_has() -> None:
+    kept, toolkit = locked_driver("610.43.02"), nvidia_versions().cuda_toolkit("13.4")
+    assert driver_for(["ubuntu-26.04"], kept) == kept
+    assert toolkit_for(["ubuntu-26.04"], toolkit) == toolkit
+    assert driver_for(["debian-12"], None) == driver_for([], None) == LOCK.driver
+    assert toolkit_for([], None) == nvidia_versions().cuda_toolkit()

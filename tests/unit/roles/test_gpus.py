@@ -49,3 +49,12 @@ def test_the_roles_in_order(
     probe = Probe(os="debian-12", architecture="x86_64", secure_boot="off", nvidia=Nvidia(nvswitches=nvswitches))
     roles.gpus.gpus((planned(gpus, lock),), probe, HostSettings())
     assert called == expected
+
+
+def test_a_container_gets_the_drivers_libraries_and_no_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[str] = []
+    for name in ("repository", "driver", "container_driver", "fabric", "cuda", "power"):
+        monkeypatch.setattr(roles.gpus, name, lambda *arguments, name=name, **words: called.append(name))
+    probe = Probe(os="debian-12", architecture="x86_64", secure_boot="on", virtualisation="lxc")
+    roles.gpus.gpus((planned("2x RTX 3090", LOCK),), probe, HostSettings())
+    assert called == ["repository", "container_driver", "power"]

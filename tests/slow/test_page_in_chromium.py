@@ -15,12 +15,14 @@ import pytest
 
 from rigup.bench.store import store
 from rigup.cli.page.document import fleet_page
+from rigup.cli.page.report_page import report_page
 from rigup.lab.gpus.simulated import SimulatedGpus
 from tests.lab.fleet_fixtures import made_site
 from tests.lab.gpu_fleet import NEW, RIG, GpuFleet
 from tests.slow.chromium import Browser, browser, installed
-from tests.unit.cli.page.page_content import results
+from tests.unit.cli.page.page_content import ORIGIN, results
 from tests.unit.cli.page.test_document import FLEETS
+from tests.unit.cli.page.test_report_page import sections as report_sections
 from tests.unit.cli.test_fit_page import page as fit_page
 
 pytestmark = [pytest.mark.slow, pytest.mark.rests_on("the pages")]
@@ -32,6 +34,19 @@ WIDTHS = {"desktop": 1280, "phone": 390}
 # what is wider than the window and is not within something that scrolls by itself
 TOO_WIDE = """[...document.querySelectorAll('body *')].filter(e => !e.closest('.scroll, pre, svg, .aside, .skip')
     && e.getBoundingClientRect().right > innerWidth + 0.5).map(e => e.tagName + '.' + e.className)"""
+
+# those of these words that are broken over two lines somewhere
+BROKEN = """(words => {{
+    const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), found = []
+    for (let node = walker.nextNode(); node; node = walker.nextNode())
+        for (const word of words) {{
+            const start = node.data.indexOf(word), range = document.createRange()
+            if (start < 0) continue
+            range.setStart(node, start); range.setEnd(node, start + word.length)
+            if (new Set([...range.getClientRects()].map(box => Math.round(box.top))).size > 1) found.push(word)
+        }}
+    return found
+}})({words})"""
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +110,28 @@ def test_a_page_of_any_fleet_is_sound(name: str, width: int, tab: Browser, tmp_p
     page.write_text(fleet_page(FLEETS[name]()))
     sound(tab, page, width)
     assert tab.value("document.querySelectorAll('script').length") == 0
+
+
+@pytest.mark.parametrize("width", WIDTHS.values(), ids=WIDTHS)
+def test_a_fleet_is_legible_on_any_screen(width: int, tab: Browser, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    page.write_text(fleet_page(FLEETS["each state"]()))
+    tab.open(page, width)
+    assert tab.value(BROKEN.format(words=["580.178.04", "590.48.01", "6.1.0-41-amd64", "chat"])) == []
+    rows = "[...document.querySelectorAll('.overview tbody tr')]"
+    named = tab.value(f"{rows}.filter(row => row.innerText.includes('chat')).length")
+    assert named == sum(bool(host.services) for host in FLEETS["each state"]().hosts)
+
+
+@pytest.mark.parametrize("width", WIDTHS.values(), ids=WIDTHS)
+def test_the_gpus_of_a_report_are_whole(width: int, tab: Browser, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    page.write_text(report_page("gpu1.lan", ORIGIN, report_sections("8x RTX 3090")))
+    sound(tab, page, width)
+    found = "document.querySelector('[aria-label=\"GPUs as the probe found them\"]')"
+    assert tab.value(f"{found}.querySelectorAll('tbody tr').length") == 8
+    assert tab.value(f"{found}.scrollWidth <= {found}.clientWidth")
+    assert tab.value(BROKEN.format(words=["590.48.01", "GeForce", "24,576"])) == []
 
 
 @pytest.mark.parametrize("width", WIDTHS.values(), ids=WIDTHS)

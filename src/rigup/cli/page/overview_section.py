@@ -15,7 +15,7 @@ MOST_IN_ORDER = 40
 HEADS = (
     ("State", ""),
     ("Host", ""),
-    ("Service", "wide"),
+    ("Service", ""),
     ("Health", "wide"),
     ("Serves", "wide"),
     ("GPU memory", "wide"),
@@ -85,7 +85,7 @@ def _row(host: HostContent, service: ServiceContent | None, anchor: str, first: 
         "tr",
         element("td", badge(host.state) if first else ""),
         element("th", element("a", host.name, href=f"#{anchor}"), scope="row"),
-        element("td", service.name if service else "-", class_="wide"),
+        element("td", service.name if service else "-"),
         element("td", service.row["health"] if service else "-", class_="wide"),
         element("td", service.serves or "-" if service else "-", class_="wide"),
         element("td", _memory(service), class_="wide"),

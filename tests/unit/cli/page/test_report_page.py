@@ -17,8 +17,8 @@ from tests.unit.planner.asking import FP8, refused
 JOURNAL = f"--- rigup-chat.service\nActiveState=active\nstarted with hf_abcdefghijklmnopqrst\n--- kernel\n{HOSTILE}\n"
 
 
-def sections() -> dict[str, Any]:
-    plan = planned()
+def sections(gpus: str = "RTX 3090") -> dict[str, Any]:
+    plan = planned(gpus)
     probe = result_of(plan, having("590.48.01")).probe
     assert probe is not None
     return {

@@ -92,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
         raise InputError("--with-weights requires --vendor", "rigup lock --vendor DIR --with-weights")
     catalogue, whole = load_catalogue(project.root), args.limit is None
     if args.check:
-        return _show_check(locking.stale(project, catalogue, whole), args.json)
+        return _show_check(locking.stale(project, catalogue), args.json)
     upgrade = Upgrade.read(args.upgrade) if args.upgrade else None
     with open_resolver(project, catalogue, hosts.sudo_password(args) if reads_hosts else None) as resolver:
         resolved = locking.resolve_lock(project, resolver, upgrade, args.prune, whole)

@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, get_args
 
 from rigup.cli.sessions import session as hosts
+from rigup.errors import InputError
 from rigup.service import Preference
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ examples:
   rigup plan inventories/homelab.py --explain show the figures behind each decision and their sources
   rigup plan --limit quad_3090 --json         print one group's plans as JSON
   rigup plan --prefer speed                   show the fastest choice of each service, which apply would not take
+  rigup plan --format markdown --before main.json
+                                              summarise a pull request against an earlier rigup plan --json
   rigup plan --calibrate                      compare planned GPU memory with past starts
 
 exit codes: 0 everything fits, 1 a service is refused (--calibrate: too few starts on record), 2 usage error,
@@ -34,8 +37,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     hosts.add_limit(parser)
     output = parser.add_mutually_exclusive_group()
     output.add_argument("--json", action="store_true", help="print the plans as JSON")
+    output.add_argument(
+        "--format", choices=("text", "markdown"), default="text", help="print a summary for a pull request (markdown)"
+    )
     output.add_argument("--explain", action="store_true", help="also show the figures behind each plan, with sources")
 
+    parser.add_argument(
+        "--before", metavar="FILE", help="with --format markdown: also what changed since this output of --json"
+    )
     parser.add_argument(
         "--prefer",
         choices=get_args(Preference),
@@ -58,6 +67,8 @@ def run(args: argparse.Namespace) -> int:
     from rigup.cli import calibrate
 
     calibrate.check(args)
+    if args.before and args.format != "markdown":
+        raise InputError("--before requires --format markdown", "rigup plan --format markdown --before FILE")
     if args.calibrate:
         return calibrate.run(args)
     from datetime import date
@@ -75,6 +86,10 @@ def run(args: argparse.Namespace) -> int:
 
         json.dump(as_json(plans, idle, gateways), sys.stdout, indent=1)
         print()
+    elif args.format == "markdown":
+        from rigup.cli.output.plan_markdown import markdown, read_before
+
+        print(markdown(plans, read_before(args.before) if args.before else None), end="")
     else:
         from rigup.cli.output.console import Console
         from rigup.cli.output.plan import show

@@ -244,8 +244,11 @@ def _nothing_accepted(first: Plan) -> Refused:
     return Refused(message + first.refusals[0].message, "see why, and what would fit: rigup plan")
 
 
-def stale(project: Project, catalogue: Catalogue, whole: bool = True) -> tuple[str, ...]:
-    """What is missing or outdated in a fleet's lock, in words; () if nothing is. Works offline and writes nothing."""
+def stale(project: Project, catalogue: Catalogue) -> tuple[str, ...]:
+    """The pins that `rigup lock` would add or move, and refused services, in words. Works offline and writes nothing.
+
+    A change of the inventory that moves no pin, such as another port, does not count.
+    """
     path = own_lock(project)
     if not path.exists():
         return (f"{LOCK} does not exist",)
@@ -256,11 +259,6 @@ def stale(project: Project, catalogue: Catalogue, whole: bool = True) -> tuple[s
         return (f"{missing.message}, so nothing of it is pinned",)
     found = [f"{name} is missing" for name in needs.missing(lock).names]
     found += _refused(needs)
-    key = inventory_key(project)
-    if whole and key not in lock.inputs:
-        found.append(f"it was not made for {key}")
-    elif whole and lock.inputs[key] != inputs_digest(project, catalogue):
-        found.append(f"rigs, services or the catalogue for {key} have changed since it was made")
     return tuple(found)
 
 

@@ -275,3 +275,39 @@ def test_a_service_keeps_its_preference(fleet: Any, capsys: pytest.CaptureFixtur
     fleet(eight=(["a"], {"rig": {"gpus": "8x RTX 3090", "host_memory_gib": 128}, "services": {"chat": service}}))
     assert main(["plan"]) == 0
     assert "Q5_K_M (" in capsys.readouterr().out
+
+
+def test_a_summary_for_a_pull_request_says_what_changes_for_whom(
+    fleet: Any, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    fleet(demo=(["a", "b"], DEMO), quad=(["q"], FOUR_3090))
+    assert main(["plan", "--json"]) == 0
+    before = tmp_path / "before.json"
+    before.write_text(capsys.readouterr().out)
+    assert main(["plan", "--format", "markdown", "--before", str(before)]) == 0
+    assert "### Changes\n\nNothing changes.\n" in capsys.readouterr().out
+    other = {"services": {"chat": {**DEMO["services"]["chat"], "port": 8001, "environment": {"TOKENS": "private"}}}}
+    (tmp_path / "group_data/demo.py").write_text(f"rig = {DEMO['rig']!r}\nservices = {other['services']!r}\n")
+    (tmp_path / "group_data/quad.py").write_text(f"rig = {TOO_LARGE['rig']!r}\nservices = {TOO_LARGE['services']!r}\n")
+    assert main(["plan", "--format", "markdown", "--before", str(before)]) == 1
+    said = capsys.readouterr().out
+    assert said.startswith("## rigup plan: 2 planned, 1 refused\n")
+    assert "- **chat**: command line: `8000` → `8001` (a, b)\n" in said
+    assert "- **chat**: environment variables (a, b)\n" in said and "private" not in said
+    assert "- **minimax**: verdict: ok → refused (q)\n" in said
+    assert "| **quad / minimax** | q | **refused** |" in said
+    assert "### Refused\n\n- **minimax** (q): unsloth/MiniMax-M2.5-GGUF Q4\\_K\\_M on llama.cpp" in said
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"hosts": [{}]}', '{"hosts": 1}'])
+def test_a_file_that_is_not_a_plan_is_refused(
+    text: str, fleet: Any, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    fleet(demo=(["a"], DEMO))
+    (tmp_path / "x.json").write_text(text)
+    assert main(["plan", "--format", "markdown", "--before", "x.json"]) == 2
+    assert capsys.readouterr().err == (
+        "rigup: --before: x.json: not an output of rigup plan --json\nhint: rigup plan --json > FILE\n"
+    )
+    assert main(["plan", "--before", "x.json"]) == 2
+    assert "--before requires --format markdown" in capsys.readouterr().err

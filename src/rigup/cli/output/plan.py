@@ -31,7 +31,7 @@ def show(
     idle: hosts that neither serve anything nor are gateways.
     """
     plans = tuple(plans)
-    for index, (plan, hosts) in enumerate(_alike(plans)):
+    for index, (plan, hosts) in enumerate(alike(plans)):
         if index:
             console.print()
         _show_heading(plan, hosts, console)
@@ -56,7 +56,7 @@ def show(
     console.print(f"\n{count}, {refused} refused" if refused else f"\n{count}, none refused")
 
 
-def _alike(plans: Sequence[Plan]) -> list[tuple[Plan, list[str]]]:
+def alike(plans: Sequence[Plan]) -> list[tuple[Plan, list[str]]]:
     """Groups plans that differ only in the host; a service over several hosts appears as its head's plan."""
     found: list[tuple[Plan, list[str]]] = []
     by_service: dict[tuple[str, str], list[tuple[Plan, list[str]]]] = {}

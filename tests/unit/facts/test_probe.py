@@ -319,3 +319,56 @@ def test_a_host_without_python_says_so(library: Path) -> None:
     probe = parse(done.stdout.splitlines())
     assert probe.nvidia.error == "NVML could not be asked: there is no python3"
     assert probe.memory_kib > 0
+
+
+def test_the_kind_of_machine_and_what_brings_its_kernels() -> None:
+    probe = parse(
+        [
+            "os linuxmint-22.3",
+            "os_like ubuntu debian",
+            "virtualisation lxc",
+            "kernel_package linux-image-generic-hwe-24.04",
+            "kernel_package proxmox-default-kernel",
+        ]
+    )
+    assert (probe.os_like, probe.virtualisation) == ("ubuntu debian", "lxc")
+    assert probe.kernel_packages == ("linux-image-generic-hwe-24.04", "proxmox-default-kernel")
+
+
+def test_how_much_of_a_card_the_bus_shows_and_which_nodes_are_there() -> None:
+    probe = parse(
+        [
+            f"pci 0000:01:00.0 0x030000 0x2204 0 {32 * 2**30}",
+            "pci 0000:02:00.0 0x030000 0x2204 0 268435456",
+            "pci 0000:03:00.0 0x030000 0x2204 -1 0",
+            "pci 0000:04:00.0 0x030000 0x2204 -1",
+            "nvidia_device nvidia0",
+            "nvidia_device nvidiactl",
+        ]
+    )
+    assert [gpu.window_mib for gpu in probe.pci_gpus] == [32768, 256, None, None]
+    assert probe.nvidia.devices == ("nvidia0", "nvidiactl")
+
+
+@pytest.mark.parametrize(
+    ("package", "line"),
+    [
+        ("ii |linux-image-generic-hwe-24.04|6.14", "kernel_package linux-image-generic-hwe-24.04"),
+        (
+            "hi |linux-image-cloud-amd64|6.1",
+            "kernel_package linux-image-cloud-amd64\npackage hi |linux-image-cloud-amd64|6.1",
+        ),
+        ("ii |proxmox-kernel-6.14|6.14.11", "kernel_package proxmox-kernel-6.14"),
+        ("ii |linux-image-6.8.0-45-generic|6.8", ""),
+        ("ii |proxmox-kernel-6.14.11-4-pve|6.14", ""),
+        ("rc |linux-image-amd64|6.1", ""),
+        ("iU |nvidia-open|580", "package iU |nvidia-open|580"),
+    ],
+)
+def test_the_packages_that_the_probe_passes_on(tmp_path: Path, package: str, line: str) -> None:
+    """Runs the script's own filter on one line of dpkg-query."""
+    text = script()
+    start = text.index("| sed -nE \\\n-e 'h;") + 2
+    filtering = text[start : text.index("\n[ -e /usr/bin/unattended-upgrade ]")]
+    done = subprocess.run(["sh", "-c", filtering], input=f"{package}\n", capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == line

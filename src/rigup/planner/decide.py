@@ -11,7 +11,7 @@ from rigup.planner.assembly import build_of, checkpoint_of, toolkit_of
 from rigup.planner.choice import ranked, with_most_context
 from rigup.planner.decision import Decision, Refusal
 from rigup.planner.drafting.offer import speculative_text
-from rigup.planner.driver import driver_floor, driver_plan, driver_refusals, repository_refusals
+from rigup.planner.driver import branch_figures, driver_floor, driver_plan, driver_refusals, repository_refusals
 from rigup.planner.enumeration import PlanningRequest
 from rigup.planner.evidence import evidence_of
 from rigup.planner.moe_config import against_the_lock, locked_otherwise, moe_config
@@ -54,7 +54,7 @@ def decide(request: PlanningRequest, catalogue: Catalogue, lock: Lock, advise: b
         warnings=judged.warnings,
         silenced=judged.silenced,
         alternatives=runners_up(order, found, winner),
-        figures=evidence_of(winner),
+        figures=(*evidence_of(winner), *branch_figures(driver)),
         quality=order[0].quality.text,
         traded=traded(order),
         speculative=speculative_text(winner),

@@ -10,7 +10,7 @@ from rigup.catalogue.driver_versions import locked_driver, nvidia_versions
 from rigup.catalogue.drivers import Reserve, SupportedSystem, driver_facts
 from rigup.catalogue.engines import EngineVersion
 from rigup.lock import Lock, LockedCudaToolkit, LockedDriver
-from rigup.plan import DriverPlan, Finding, MadeFor
+from rigup.plan import DriverPlan, Evidence, Finding, MadeFor
 from rigup.rig import Rig
 from rigup.service import BuildMethod
 from rigup.units import compute_capability
@@ -160,6 +160,19 @@ def branch_warnings(rig: Rig, driver: DriverPlan | None, today: date) -> Iterato
         message=f"NVIDIA's support of driver branch {driver.branch} ({known.kind}) {'ended' if over else 'ends'}{when}",
         hint=_longer_supported(rig, driver, today),
         source=known.source,
+    )
+
+
+def branch_figures(driver: DriverPlan | None) -> tuple[Evidence, ...]:
+    """What is known of the driver's branch: its support, and the CUDA that it runs."""
+    known = nvidia_versions().branch(int(driver.branch)) if driver else None
+    if known is None:
+        return ()
+    runs = f"came with CUDA {known.cuda}, runs builds of every CUDA {known.cuda.partition('.')[0]}"
+    subject = f"driver branch {known.branch}"
+    return (
+        Evidence(subject=subject, figure="support", value=known.support, source=known.source),
+        Evidence(subject=subject, figure="CUDA", value=runs, source=known.source),
     )
 
 

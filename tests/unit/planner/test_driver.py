@@ -175,3 +175,11 @@ def test_a_lock_keeps_what_every_system_has() -> None:
     assert toolkit_for(["ubuntu-26.04"], toolkit) == toolkit
     assert driver_for(["debian-12"], None) == driver_for([], None) == LOCK.driver
     assert toolkit_for([], None) == nvidia_versions().cuda_toolkit()
+
+
+def test_what_is_known_of_the_branch_is_shown_with_its_source() -> None:
+    plan = decided("RTX 3090", {"model": "SmolLM2-135M-Instruct", "engine": "llama.cpp"}, lock=LOCK)
+    shown = {one.figure: one for one in plan.figures if one.subject == "driver branch 580"}
+    assert shown["support"].value == "long-term support, supported until June 2028"
+    assert shown["CUDA"].value == "came with CUDA 13.0, runs builds of every CUDA 13"
+    assert "docs.nvidia.com" in shown["support"].source

@@ -30,10 +30,11 @@ for process in /proc/[0-9]*; do
   echo "${process#/proc/} $(cat "$process/comm")"
 done
 """
+# A gateway uses no GPU, and requests for other hosts go through it.
 _RELOAD = r"""
 running=$(systemctl list-units --plain --no-legend --state=active \
   'rigup-*.service' nvidia-persistenced.service nvidia-fabricmanager.service \
-  nvidia-dcgm.service nvidia-dcgm-exporter.service | cut -d' ' -f1)
+  nvidia-dcgm.service nvidia-dcgm-exporter.service | cut -d' ' -f1 | grep -vx rigup-gateway.service || true)
 again() { [ -z "$running" ] || systemctl start --no-block $running || true; }
 command -v modprobe >/dev/null || { echo "modprobe is missing" >&2; exit 1; }
 [ -z "$running" ] || systemctl stop $running

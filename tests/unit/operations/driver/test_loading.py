@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -47,6 +49,23 @@ def test_the_first_driver_is_loaded_without_a_reboot(monkeypatch: pytest.MonkeyP
     machine = Machine(monkeypatch, [NONE, RIGHT])
     _load(machine, PLAN, nothing)
     assert machine.done == ["reload"]
+
+
+@pytest.mark.parametrize(
+    ("running", "stopped"), [("rigup-chat.service", "rigup-chat.service"), ("", None)], ids=["service", "nothing"]
+)
+def test_a_gateway_on_the_same_host_goes_on(tmp_path: Path, running: str, stopped: str | None) -> None:
+    log = tmp_path / "log"
+    listed = "".join(f"{unit} loaded active running x\n" for unit in ("rigup-gateway.service", *running.split()))
+    (tmp_path / "listed").write_text(listed)
+    systemctl = f'[ "$1" = list-units ] && exec cat {tmp_path}/listed\necho "$@" >> {log}\n'
+    for name, text in (("systemctl", systemctl), ("modprobe", "true\n")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}")
+        (tmp_path / name).chmod(0o755)
+    variables = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    subprocess.run(["sh", "-euc", loading._RELOAD, "rigup", "none"], env=variables, check=True, timeout=30)
+    expected = [f"stop {stopped}", f"start --no-block {stopped}"] if stopped else []
+    assert (log.read_text().splitlines() if log.exists() else []) == expected
 
 
 def test_modules_that_are_in_use_mean_a_reboot(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -139,19 +139,23 @@ class Haproxy:
         nowhere = subprocess.DEVNULL
         self.process = subprocess.Popen(words, env=environment, stdout=nowhere, stderr=nowhere)
 
+    def ask(self, command: str) -> str:
+        """What HAProxy answers on its admin socket."""
+        return answer(self.socket, command, time.monotonic() + 10)
+
     def drain(self, port: int) -> None:
         """Sends no new requests to an engine."""
-        answer(self.socket, f"set server {self.servers[port]} state drain")
+        self.ask(f"set server {self.servers[port]} state drain")
 
     def ready(self, port: int) -> None:
         """Lets an engine have requests again."""
-        answer(self.socket, f"set server {self.servers[port]} state ready")
+        self.ask(f"set server {self.servers[port]} state ready")
 
     def is_up(self, port: int) -> bool:
         """Whether the gateway has seen that an engine is healthy."""
         name = self.servers[port].partition("/")[2]
         try:
-            rows = [row.split(",") for row in answer(self.socket, "show stat").splitlines()]
+            rows = [row.split(",") for row in self.ask("show stat").splitlines()]
         except OSError:
             return False
         return any(row[1] == name and row[17] == "UP" for row in rows if len(row) > 17)

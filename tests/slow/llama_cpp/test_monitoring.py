@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from rigup.monitoring.alerts import ALERTS
 from rigup.monitoring.dashboard_panels import ROWS
 from rigup.monitoring.paths import NODE_FILES, NODE_UNIT, TEXT_FILE, TIMER
 from tests import tiny_minimax_m2_gguf as tiny
@@ -181,7 +182,7 @@ def test_prometheus_takes_the_configuration_and_reaches_every_target(site: Site)
     site.watcher.tell("systemctl restart prometheus")
     wait_for(lambda: site.watcher.says("curl -sf http://127.0.0.1:9090/-/ready"), "Prometheus", 60)
     # the package has scraped itself before it got this configuration
-    up, all_up = 'up{group!=""}', 'count(up{group!=""} == 1) == 5'
+    up, all_up = 'up{group!=""}', 'count(up{group!=""} == 1) == 6'
     wait_for(lambda: site.query([all_up])[0]["data"]["result"], "every target", 30)
     (found_up,) = site.query([up])
     labels = [series["metric"] for series in found_up["data"]["result"]]
@@ -193,6 +194,7 @@ def test_prometheus_takes_the_configuration_and_reaches_every_target(site: Site)
             ("vllm", "vllm-box", "large", "vllm"),
             ("sglang", "sglang-box", "other", "sglang"),
             ("dcgm", "vllm-box", "", ""),
+            ("gateway", "sglang-box", "", ""),
         ]
     )
 
@@ -233,7 +235,7 @@ def test_every_query_of_the_dashboard_returns_data(site: Site) -> None:
 def test_every_alert_can_be_computed(site: Site) -> None:
     said = json.loads(site.watcher.tell("curl -s http://127.0.0.1:9090/api/v1/rules"))
     rules = [rule for group in said["data"]["groups"] for rule in group["rules"]]
-    assert len(rules) == 12
+    assert len(rules) == len(ALERTS)
     assert {rule["name"]: rule.get("lastError", "") for rule in rules if rule["health"] != "ok"} == {}
     site.fleet.host.tell("systemctl stop rigup-chat")
     firing = ['ALERTS{alertname="RigupServiceNotActive", service="chat"}']

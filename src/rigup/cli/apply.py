@@ -15,7 +15,6 @@ from rigup.errors import InputError
 
 if TYPE_CHECKING:
     from rigup.cli.sessions.rollout import RollingApply
-    from rigup.plan import Plan
     from rigup.project.inventory import Project
     from rigup.run.result import HostResult
     from rigup.run.runner import Run
@@ -73,16 +72,10 @@ def run(args: argparse.Namespace) -> int:
 
 @dataclass(frozen=True)
 class Applied:
-    """What came of an apply. document: the same for scripts, None where the answers are on the screen instead.
-
-    plans: by host. declined: the user said no, and no host was changed.
-    """
+    """What came of an apply. document: the results for scripts; None where they are on the screen instead."""
 
     exit_code: int
-    results: list[HostResult]
-    plans: dict[str, tuple[Plan, ...]]
     document: dict[str, Any] | None
-    declined: bool = False
 
 
 def applied(args: argparse.Namespace) -> Applied:
@@ -120,7 +113,7 @@ def applied(args: argparse.Namespace) -> Applied:
         if changes and not args.yes and not agreed(console, args.verb):
             if rollout:
                 rollout.rolling.end()
-            return Applied(1, results, run.plans, _document(results, rollout) if args.json else None, declined=True)
+            return Applied(1, _document(results, rollout) if args.json else None)
         if args.reboot or not args.yes:
             reboots.permit()  # the confirmed list of changes names the steps that may reboot
         if rollout:
@@ -138,7 +131,7 @@ def applied(args: argparse.Namespace) -> Applied:
         summary.show_results(results, console)
     if rollout:
         rollout.show_end()
-    return Applied(130 if rollout and jobs.cancelled() else exit_code(results), results, run.plans, document)
+    return Applied(130 if rollout and jobs.cancelled() else exit_code(results), document)
 
 
 def _document(

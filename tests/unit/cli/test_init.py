@@ -49,6 +49,11 @@ def test_a_first_host_is_written_and_plans(fleet: Path, capsys: pytest.CaptureFi
     assert {plan["verdict"] for plan in said["plans"]} == {"ok"}
 
 
+def test_a_hub_of_the_users_is_kept(fleet: Path) -> None:
+    assert main.main(["init", "box", "--group", "boxes", "--hub", "http://hub.lan/"]) == 0
+    assert 'hub = "http://hub.lan"\n' in (fleet / "group_data/boxes.py").read_text()
+
+
 def test_what_cannot_be_planned_is_not_written(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = describe(fleet, 'pairs = ["one"]\n', RIG, {"chat": {"model": "nosuch"}})
     assert main.main(["init", "two", "--group", "pairs"]) == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +17,7 @@ from rigup.cli.sessions import new_host
 from rigup.cli.sessions import session as hosts
 from rigup.cli.up import ending
 from rigup.errors import Unreachable
-from rigup.facts.probe import Probe
+from rigup.facts.probe import PciGpu, Probe
 from rigup.lockfile.resolver import Resolver
 from rigup.plan import Plan
 from rigup.project.inventory import HostEntry, load_project
@@ -32,7 +33,7 @@ def applies(monkeypatch: pytest.MonkeyPatch) -> list[argparse.Namespace]:
 
     def applied(args: argparse.Namespace) -> apply.Applied:
         asked.append(args)
-        return apply.Applied(0, [], {}, {"schema": 1, "hosts": [{"host": args.limit}]} if args.json else None)
+        return apply.Applied(0, {"schema": 1, "hosts": [{"host": args.limit}]} if args.json else None)
 
     monkeypatch.setattr(apply, "applied", applied)
     return asked
@@ -194,3 +195,25 @@ def test_the_question_reads_the_key_from_its_file(fleet: Path) -> None:
     assert ending.tunnel(box, generated) is None
     assert ending.base_url(own) == "http://[::1]:8000/v1"
     assert "$(cat secrets/chat.key)" in ending.curl(box, own)
+
+
+def test_a_box_without_a_driver_is_asked_for_its_cards(
+    fleet: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cards = tuple(PciGpu(bus=f"0000:0{number}:00.0") for number in range(2))
+    bare = Probe(os="debian-12", memory_kib=64 * 2**20, pci_gpus=cards)
+    monkeypatch.setattr(new_host, "probe_host", lambda *_: bare)
+    assert main.main(["up", "box", "gpt-oss-20b", "--yes"]) == 1
+    assert 'hint: name them: rigup up box gpt-oss-20b --gpus "2x RTX 3090"\n' in capsys.readouterr().err
+    assert files(fleet) == []
+
+
+def test_an_apply_loads_nothing_of_it(fleet: Path) -> None:
+    main.main(["up", "box", MODEL, "--yes"])
+    (fleet / "inventories/cpu.py").write_text('cpu = [("box", {"ssh_hostname": "127.0.0.1", "ssh_port": 9})]\n')
+    rare = ("shtab", "rigup.cli.up", "rigup.cli.completion", "rigup.cli.output.foreseen", "rigup.cli.sessions.new_host")
+    program = (
+        f"from rigup.cli.main import main; import sys; main(['apply']); print([m for m in {rare} if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=fleet)
+    assert done.stdout.splitlines()[-1] == "[]", done.stderr

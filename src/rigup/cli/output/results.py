@@ -30,8 +30,8 @@ def show_changes(results: list[HostResult], console: Console) -> int:
 
 def show_how_long(run: Run, console: Console) -> None:
     """Prints what of the changes takes minutes; hosts with the same ahead of them share the line."""
+    from rigup.cli.output.foreseen import sentences  # a run that changes nothing goes without
     from rigup.facts.probe import Probe
-    from rigup.run.foreseen import sentences  # a run that changes nothing goes without
 
     hosts: dict[tuple[str, ...], list[str]] = {}
     for name, result in run.results.items():

@@ -5,9 +5,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from rigup.cli.output.foreseen import sentences
 from rigup.facts.probe import Probe
 from rigup.layout import weights_folder
-from rigup.run.foreseen import sentences
 from rigup.run.result import Change
 
 

@@ -266,14 +266,16 @@ class Fetch:
                 continue
             before, missing = missing, self.missing_bytes()
             tries = 0 if missing < before else tries + 1
+            again = f"try {tries + 1} of {self.job.attempts}"
             if tries >= self.job.attempts:
                 raise FetchError(weights.EXIT_FAILED, f"gave up after {tries} tries without progress: {self.problem}")
-            self.wait_until(time.monotonic() + self.pause(tries), f"try {tries + 1} of {self.job.attempts}")
+            self.wait_until(time.monotonic() + self.pause(tries), again)
+            self.doing = f"{again}: {self.problem}" if tries else ""
 
     def wait_until(self, end: float, what: str) -> None:
         """Waits, and reports the reason and the remaining time, as the hub may ask for a long pause."""
         while (left := end - time.monotonic()) > 0:
-            self.doing = f"waiting {left:.0f} s before {what}"
+            self.doing = f"waiting {left:.0f} s before {what}: {self.problem}"
             self.report()
             time.sleep(min(left, curl.TICK_S))
         self.doing = ""
@@ -316,6 +318,7 @@ class Fetch:
         self.retry_after_s = max(self.retry_after_s, transfer.retry_after_s)
         reason = transfer.message or f"{size} bytes instead of {file.size}"
         self.problem = f"{file.path} from {transfer.host}: {reason}"
+        self.doing = f"will try again: {self.problem}"
         if transfer.code == curl.WRITE_FAILED:
             self.require_disk()
         if transfer.code == curl.WRITE_FAILED or transfer.code in curl.TLS_FAILED:

@@ -331,7 +331,7 @@ class PeerDownload:
         if self.active or not self.fetch.pending:
             return ""
         if (left := self.hub.rests_until - time.monotonic()) > 0:
-            return f"retrying the hub in {left:.0f} s"
+            return f"retrying the hub in {left:.0f} s: {self.fetch.problem}"
         claimed = sum(
             max((view.most.get(file.sha256, 0) for view in self.turns.live), default=0) for file in self.open_files()
         )

@@ -176,6 +176,19 @@ def test_parts_of_another_job_survive(weights: Weights) -> None:
     assert weights.fetched("config.json", MODEL)
 
 
+def test_while_it_waits_for_another_try_it_says_why(weights: Weights, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(fetch_weights, "notify_status", said.append)
+    monkeypatch.setattr(fetch_weights, "REPORT_EVERY_S", 0.0)
+    monkeypatch.setattr(fetch_weights.Fetch, "pause", lambda fetch, tries: 0.2)
+    job = load_job(weights.job(MODEL, hub="http://127.0.0.1:9", attempts=2))
+    with pytest.raises(fetch_weights.FetchError):
+        fetch_weights.Fetch(job).run()
+    problem = f"{MODEL} from 127.0.0.1:9: "
+    for words in ("will try again", "waiting 0 s before try 2 of 2", "try 2 of 2"):
+        assert any(f", {words}: {problem}" in status for status in said), (words, said)
+
+
 def test_it_gives_up_and_says_why(weights: Weights) -> None:
     done = weights.run(weights.job(MODEL, hub="http://127.0.0.1:9", attempts=2))
 

@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     from rigup.connection.signals import stop_on_signals
     from rigup.operations.primitives import progress
     from rigup.operations.service.health import QUESTION
-    from rigup.run.gateway_drains import drains_of
+    from rigup.run.gateways.drains import drains_of
     from rigup.run.result import exit_code
 
     console = Console(stderr=args.json, highlight=False)

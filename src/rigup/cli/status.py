@@ -113,7 +113,7 @@ def _rows(inspected: Inspection) -> tuple[list[dict[str, Any]], list[HostResult]
     inspected.note_damage()
     gateways = []
     if any(settings.gateway for settings in inspected.context.settings.values()):
-        from rigup.run.gateway_status import gateways_of
+        from rigup.run.gateways.status import gateways_of
 
         gateways = gateways_of(inspected.context)
     return rows, results, gateways

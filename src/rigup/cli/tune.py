@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     from rigup.cli.output.console import Console
     from rigup.connection.signals import stop_on_signals
     from rigup.operations.primitives import progress
-    from rigup.run.gateway_drains import drains_of
+    from rigup.run.gateways.drains import drains_of
     from rigup.tuning.run import TuningRequest, TuningRun, tuner_files
 
     tokens = _tokens(args)

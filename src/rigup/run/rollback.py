@@ -22,7 +22,7 @@ from rigup.operations.service.rollback import check_there, choose, roll_back
 from rigup.operations.weights.host_files import changed_files
 from rigup.plan import Finding
 from rigup.run.audit_log import Recorder
-from rigup.run.gateway_drains import GatewayDrains
+from rigup.run.gateways.drains import GatewayDrains
 from rigup.run.multinode.coordinator import check_earlier_release
 from rigup.run.multinode.groups import NodeGroups
 from rigup.run.result import TAKES_PART, Change

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from rigup.errors import InputError
 from rigup.operations.primitives import jobs
-from rigup.run.gateway_drains import GatewayDrains
+from rigup.run.gateways.drains import GatewayDrains
 from rigup.run.result import HostResult
 from rigup.run.rollout_state import HostState, SavedRollout
 from rigup.run.runner import Run

@@ -36,7 +36,7 @@ from rigup.plan import Finding, Plan
 from rigup.planner.moe_config import BLOCK_SHAPE, DTYPE
 from rigup.preflight.checks import OF_APPLY_ALONE
 from rigup.programs import program_file
-from rigup.run.gateway_drains import GatewayDrains
+from rigup.run.gateways.drains import GatewayDrains
 from rigup.run.runner import Run
 from rigup.sources.archives import fetch_source
 from rigup.tuning.gain import Gain, gain_of

@@ -11,8 +11,8 @@ from rich.markup import escape
 
 from rigup.cli.output.progress import ProgressView
 from rigup.run import rollout_state
-from rigup.run.gateway_drains import GatewayDrains, check_gateways, patience_of
-from rigup.run.gateway_moves import check_moves
+from rigup.run.gateways.drains import GatewayDrains, check_gateways, patience_of
+from rigup.run.gateways.moves import check_moves
 from rigup.run.rollout import RolloutBatches, why
 from rigup.units import seconds_text
 

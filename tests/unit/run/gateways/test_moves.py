@@ -9,7 +9,7 @@ import pytest
 
 from rigup.errors import InputError
 from rigup.gateway.haproxy import backend_name, server_name
-from rigup.run.gateway_moves import KEY_STEP, check_moves
+from rigup.run.gateways.moves import KEY_STEP, check_moves
 from rigup.run.result import Change, HostResult
 from rigup.settings import GatewaySettings, HostSettings
 from tests.unit.gateway.test_servers import plan

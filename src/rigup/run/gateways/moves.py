@@ -6,7 +6,7 @@ from rigup.errors import InputError
 from rigup.gateway.haproxy import backend_name, server_name
 from rigup.gateway.servers import ports_of
 from rigup.run.context import RunContext
-from rigup.run.gateway_drains import GatewayDrains
+from rigup.run.gateways.drains import GatewayDrains
 from rigup.settings import Backend, GatewayPlan
 
 KEY_STEP = "API key of "

@@ -15,8 +15,8 @@ from rigup.errors import HostFailed, InputError
 from rigup.host import state_of
 from rigup.operations.gateway.admin import DrainedNow
 from rigup.project.inventory import HostEntry
-from rigup.run import gateway_drains
-from rigup.run.gateway_drains import GatewayDrains, check_gateways, patience_of
+from rigup.run.gateways import drains as gateway_drains
+from rigup.run.gateways.drains import GatewayDrains, check_gateways, patience_of
 from rigup.run.result import HostResult
 
 HEAD = "# pxname,svname,scur,status,weight\n"

@@ -189,7 +189,11 @@ REFUSED = [
     (["RTX PRO 6000"], 'INVENTORY_OR_RIG: rig.gpus: "RTX PRO 6000" is ambiguous', None),
     (["x" * 5000], 'INVENTORY_OR_RIG: rig.gpus: unknown GPU "xxx', None),
     (["nowhere.py"], "nowhere.py: inventory does not exist", None),
-    ([], "inventories/: no inventory found", 'name one, or a rig: rigup fit "4x RTX 3090"'),
+    (
+        [],
+        "inventories/: no inventory found",
+        'describe the first host: rigup init USER@HOST, or name a rig: rigup fit "4x RTX 3090"',
+    ),
     (["--model", "GLM-5.1"], '--model: unknown model "GLM-5.1"', 'try "GLM-5.2"'),
     (["1x RTX 3090", "--host-memory", "much"], '--host-memory: "much" is not a number', None),
     (["1x RTX 3090", "--host-memory", "0"], "--host-memory: 0 is not between 0 and 65,536 GiB", None),

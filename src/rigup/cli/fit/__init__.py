@@ -214,7 +214,8 @@ def _project(args: argparse.Namespace, names_rig: bool) -> Project:
     if args.rig is None and len(there := files_in(Path(INVENTORIES), ".py")) != 1:
         listed = ", ".join(str(path) for path in there)
         found = f"more than one inventory ({listed})" if there else "no inventory found"
-        raise InputError(f"{INVENTORIES}/: {found}", 'name one, or a rig: rigup fit "4x RTX 3090"')
+        first = "name one" if there else "describe the first host: rigup init USER@HOST"
+        raise InputError(f"{INVENTORIES}/: {found}", f'{first}, or name a rig: rigup fit "4x RTX 3090"')
     return load_project(args.rig, args.limit)
 
 

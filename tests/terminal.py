@@ -18,7 +18,7 @@ class Terminal(io.StringIO):
 
 def describe(monkeypatch: pytest.MonkeyPatch, width: int, kind: str = "xterm-256color", colour: bool = False) -> None:
     """Sets the environment variables of a terminal. kind: as in TERM. colour: False sets NO_COLOR."""
-    for name in ("NO_COLOR", "FORCE_COLOR", "COLORTERM", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+    for name in ("NO_COLOR", "FORCE_COLOR", "COLORTERM", "LINES", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", kind)
     monkeypatch.setenv("COLUMNS", str(width))

@@ -52,7 +52,7 @@ def test_it_has_no_plan_and_that_is_said(fleet: Path, capsys: pytest.CaptureFixt
         "a, b: serves nothing (services is empty)",
         "  rigup apply --remove removes earlier services",
         "",
-        "0 services planned, none refused",
+        "no services planned, none refused",
     ]
     assert main(["plan"]) == 0
     assert "\n\na, b: serves nothing (services is empty)\n" in capsys.readouterr().out

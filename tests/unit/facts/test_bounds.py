@@ -140,7 +140,7 @@ def used(probe: Probe) -> None:
 @SLOW
 @given(st.lists(st.tuples(st.sampled_from(["3", "x", "9" * 5000, "²"]), documents(MANIFEST)), max_size=5), texts)
 def test_kept_releases(said: list[tuple[str, str]], other: str) -> None:
-    text = "\n".join(f"release chat {number} 1800000000 current answered {number} {of}" for number, of in said)
+    text = "\n".join(f"release chat {number} 1800000000 current answered {number} - {of}" for number, of in said)
     kept = read_safely(lambda: parse_kept(f"{text}\n{other}\nrelease {other}"), raises=Unreadable)
     for releases in (kept or {}).values():
         assert all(isinstance(release.number, int) and isinstance(release.manifest, dict) for release in releases)

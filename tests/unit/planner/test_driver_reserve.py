@@ -71,10 +71,10 @@ def test_every_gpu_of_an_engine_counts_it(engine: str) -> None:
 
 
 def test_the_figure_is_explained_with_its_source_where_it_counts() -> None:
-    (figure,) = (f for f in planned("4x RTX 3090", IQ2_M, LATER).figures if "driver" in f.subject)
+    (figure,) = (f for f in planned("4x RTX 3090", IQ2_M, LATER).figures if "reserve" in f.figure)
     assert figure.value == "1,400 MiB"
     assert figure.source.startswith("club-3090 149") and figure.source.endswith("confidence medium")
-    assert not [f for f in planned("4x RTX 3090", IQ2_M, CALIBRATED).figures if "driver" in f.subject]
+    assert not [f for f in planned("4x RTX 3090", IQ2_M, CALIBRATED).figures if "reserve" in f.figure]
 
 
 @pytest.mark.parametrize("gpus", [[], "GB10"])

@@ -141,7 +141,7 @@ def test_a_podman_without_quadlet_is_refused_by_name(os: str, there: str) -> Non
     assert refusal.rule == "quadlet"
     assert refusal.message == f"{os} has podman {there}; units for containers (Quadlet) need 4.4 or later"
     assert refusal.hint == (
-        "use debian-13 or ubuntu-24.04, or leave build out to install the engine without a container"
+        "use debian-13 or ubuntu-24.04 or ubuntu-26.04, or leave build out to install the engine without a container"
     )
     assert refusal.source == container_facts().podman.source
 

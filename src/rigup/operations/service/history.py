@@ -90,19 +90,20 @@ def parse_kept(text: str) -> dict[str, tuple[RetainedRelease, ...]]:
 def _kept(listed: str) -> RetainedRelease:
     """Parses one line of LIST. Raises ValueError if it is invalid."""
     _, name, number, made, now, answered, before, built_by, text = listed.split(" ", 8)
-    service, manifest, damage = line(name), {}, ""
+    service, manifest, damage, own = line(name), {}, "", count(number)
     try:
-        manifest = read_manifest(text, f"{layout.service_folder(service)}/releases/{count(number)}/release.json")
+        manifest = read_manifest(text, f"{layout.service_folder(service)}/releases/{own}/release.json")
     except Unreadable as error:
         damage = str(error)
+    replaced = count(before) if before.isascii() and before.isdigit() else None
     return RetainedRelease(
         service,
-        count(number),
+        own,
         count(made, _LAST_SECOND),
         now == "current",
         answered == "answered" and not damage,
         manifest,
-        count(before) if before.isascii() and before.isdigit() else None,
+        replaced if replaced is not None and replaced < own else None,
         line(built_by) if built_by != "-" else None,
         damage,
     )
@@ -138,7 +139,7 @@ def earlier(kept: tuple[RetainedRelease, ...], number: int | None) -> tuple[Reta
     by_number = {release.number: release for release in kept}
     line: list[RetainedRelease] = []
     at = by_number.get(number) if number is not None else None
-    while at is not None and at.before is not None and at.before < at.number:
+    while at is not None and at.before is not None:
         at = by_number.get(at.before)
         if at is not None and at.answered:
             line.append(at)

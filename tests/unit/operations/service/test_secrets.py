@@ -25,7 +25,7 @@ def test_a_secret_is_made_there_and_shown_once(tmp_path: Path, monkeypatch: pyte
     made = path.read_text().strip()
     assert len(made) >= 40
     assert path.stat().st_mode & 0o777 == 0o600
-    assert [made in report.text for report in shown] == [True]
+    assert [(report.secret, made in report.text) for report in shown] == [(made, False)]
     assert not any(made in command for command in host.commands)
     secrets._write(host, str(path), None, "600", GROUP, there=True)
     assert path.read_text().strip() == made

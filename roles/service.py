@@ -10,7 +10,7 @@ from pyinfra.api import deploy
 from rigup import layout
 from rigup.host import Host
 from rigup.operations.primitives.text_files import text_files
-from rigup.operations.service.health import ask_release, ask_service
+from rigup.operations.service.health import ask_after_start, ask_release
 from rigup.operations.service.releases import GroupMembership, release
 from rigup.operations.service.secrets import secret_file
 from rigup.plan import BoundPlan
@@ -38,7 +38,7 @@ def service(
 
     def check(host: Host) -> None:
         if plan.rank == 0:
-            ask_service(host, plan, given_up=membership.given_up if membership else str)
+            ask_after_start(host, plan, membership.given_up if membership else str)
         afterwards(host)
 
     def check_earlier(host: Host, manifest: Mapping[str, Any]) -> None:

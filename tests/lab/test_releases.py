@@ -51,8 +51,9 @@ def test_a_new_release_replaces_the_old_one_and_three_are_kept(serving: Fleet) -
         ("crash", {}, "systemd had to restart it", "stand-in: rehearsed crash, context: 4096"),
         ("unhealthy", IMPATIENT, "/health does not return 200 yet", "stand-in: context 4096, listening"),
         ("empty", IMPATIENT, "the answer is empty", "stand-in: context 4096, listening"),
+        ("nonsense", IMPATIENT, 'without "Paris" (services.chat.expected_answer)', "stand-in: context 4096, listening"),
     ],
-    ids=["crash", "unhealthy", "empty"],
+    ids=["crash", "unhealthy", "empty", "nonsense"],
 )
 def test_a_release_that_does_not_answer_gives_way_to_the_one_before(
     serving: Fleet, how: str, patience: dict[str, int], why: str, logged: str

@@ -1,7 +1,8 @@
 /* Stands for llama.cpp's llama-server in tests: same options, same endpoints, and one fixed answer.
 
    How it behaves is read at start from /run/rigup-test/behaviour-<ctx-size>, so that every release of a service can
-   have a behaviour of its own: "crash" (ends at once), "unhealthy" (never ready), "empty" (an answer without text).
+   have a behaviour of its own: "crash" (ends at once), "unhealthy" (never ready), "empty" (an answer without text),
+   "nonsense" (fluent words that answer nothing).
    Without that file it answers. What /run/rigup-test/says holds it says at start, as an engine would into its log.
    It must be able to read the model, and wants the API key where it is given one; and every RPC server that it is
    told of, at its start and at each answer.
@@ -23,6 +24,7 @@
 #define STRING_OF(x) #x
 #define STRING(x) STRING_OF(x)
 #define ANSWER "The capital of France is Paris."
+#define NONSENSE "Der Der assistant assistant the the"
 
 static const char *model = "", *listen_at = "127.0.0.1", *context = "0", *key_file = NULL, *rpc = "";
 static int port = 8080;
@@ -185,7 +187,7 @@ static void serve(int client)
 {
     static char request[65536];
     char body[512];
-    const char *text = strcmp(behaviour, "empty") ? ANSWER : "";
+    const char *text = !strcmp(behaviour, "empty") ? "" : !strcmp(behaviour, "nonsense") ? NONSENSE : ANSWER;
     if (!read_request(client, request, sizeof request))
         return;
     if (!strncmp(request, "GET /health ", 12)) {

@@ -23,6 +23,8 @@ from rigup.systemd.api_key import wants_key
 QUESTION = "What is the capital of France? Answer in one sentence."
 ASK = ("python3", "-EsS", f"{layout.PROGRAMS}/ask.py")  # the standard library and the programs in the same folder
 ANSWER_SECONDS = 300
+GREETING_TOKENS = 256  # a model that thinks first names the answer within so many; others end by themselves
+SHOWN_CHARACTERS = 120
 RELEASE_SECONDS = 1800.0
 _ROUND = {"wait_s": 5, "timeout_s": ANSWER_SECONDS}
 
@@ -61,6 +63,18 @@ def ask_service(
     """
     request = request_of(plan, question, max_tokens) | {"timeout_s": timeout_s}
     return _ask(host, plan.service.name, request, plan.start_timeout_s if wait_s is None else wait_s, given_up)
+
+
+def ask_after_start(host: Host, plan: Plan, given_up: Callable[[], str] = str) -> Answer:
+    """Asks a service that was started. Raises HostFailed also if the answer is not the expected one."""
+    answer = ask_service(host, plan, max_tokens=GREETING_TOKENS, given_up=given_up)
+    if (expected := plan.service.expected_answer).casefold() not in answer.text.casefold():
+        name, said = plan.service.name, " ".join(answer.text.split())[:SHOWN_CHARACTERS]
+        raise HostFailed(
+            f'{host.name}: {name}: health check failed: asked "{QUESTION}", it answered "{said}", without "{expected}" '
+            f"(services.{name}.expected_answer)"
+        )
+    return answer
 
 
 def request_of(plan: Plan, question: str = QUESTION, max_tokens: int = 48) -> dict[str, Any]:

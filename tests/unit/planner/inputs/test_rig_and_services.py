@@ -382,6 +382,11 @@ BAD_SERVICES: dict[str, tuple[Any, str, str]] = {
         f"{S}.drain_timeout: must be at most 3600, not 3601",
         RANGE,
     ),
+    "an answer that is a number": (
+        {**MODEL, "expected_answer": 42},
+        f"{S}.expected_answer: must be text, not 42",
+        KIND,
+    ),
     "drain as text": ({**MODEL, "drain_timeout": "2m"}, f'{S}.drain_timeout: must be a whole number, not "2m"', KIND),
     "half a drain": ({**MODEL, "drain_timeout": 0.5}, f"{S}.drain_timeout: must be a whole number, not 0.5", KIND),
     "tools as text": ({**MODEL, "tools": "on"}, f'{S}.tools: must be True or False, not "on"', KIND),

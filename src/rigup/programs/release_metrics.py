@@ -123,7 +123,7 @@ def gateway(path: str) -> Iterator[Sample]:
 def certificate_end(lines: Iterable[str]) -> int | None:
     """When a certificate ends, in seconds since 1970, from HAProxy's answer to "show ssl cert"; None without one."""
     for what, _, when in (line.partition(": ") for line in lines):
-        if what == "Not After":
+        if what == "notAfter":
             try:
                 return calendar.timegm(time.strptime(when, "%b %d %H:%M:%S %Y GMT"))
             except UNREADABLE:

@@ -25,7 +25,8 @@ from rigup.gateway.paths import ADMIN_SOCKET, CERTIFICATE_FILE, FOLDER, HOLD_SOC
 from rigup.gateway.responses import RETRY_SECONDS
 from rigup.operations.gateway import admin
 from rigup.programs import program_file, release_metrics
-from rigup.settings import Backend, Gateway, GatewayClient, GatewayPlan, GatewaySettings, Route
+from rigup.settings import Backend, Certificate, Gateway, GatewayClient, GatewayPlan, GatewaySettings, Route
+from tests.certificates import certificate_with_key
 from tests.unit.local_host import LocalHost
 
 HAPROXY = shutil.which("haproxy", path="/usr/sbin:/usr/bin")
@@ -100,7 +101,9 @@ def ask(
 
 
 @contextmanager
-def running(folder: Path, engines: dict[str, list[int]], hold: int = 0) -> Iterator[int]:
+def running(
+    folder: Path, engines: dict[str, list[int]], hold: int = 0, certificate: str | None = None
+) -> Iterator[int]:
     """The port of a gateway in front of engines, which are ports by model."""
     port = free_port()
     names = {"team": KEY, "limited": LIMITED, "lonely": LONELY, "narrow": NARROW}
@@ -110,14 +113,15 @@ def running(folder: Path, engines: dict[str, list[int]], hold: int = 0) -> Itera
         "lonely": GatewayClient(key_file="o", concurrency=1),
         "narrow": GatewayClient(key_file="n", models=("small",)),
     }
-    gateway = Gateway(port=port, clients=clients, hold=hold, metrics_port=free_port(), body_limit_mib=1)
+    tls = Certificate(certificate_file="c", key_file="k") if certificate else None
+    gateway = Gateway(port=port, clients=clients, hold=hold, metrics_port=free_port(), body_limit_mib=1, tls=tls)
     routes = tuple(
         Route(model=model, key_file="e", backends=tuple(backend(port, number) for number, port in enumerate(ports)))
         for model, ports in engines.items()
     )
     plan = GatewayPlan(host="h", group="g", gateway=gateway, routes=routes)
     digests = {name: hashlib.sha256(key.encode()).hexdigest() for name, key in names.items()}
-    files = files_of(GatewaySettings(plan, digests, dict.fromkeys(engines, ENGINES_KEY)))
+    files = files_of(GatewaySettings(plan, digests, dict.fromkeys(engines, ENGINES_KEY), certificate))
     for path, text in files.by_path.items():
         for there, here in ((FOLDER, folder), (ADMIN_SOCKET, folder / "a.sock"), (HOLD_SOCKET, folder / "h.sock")):
             text = text.replace(there, str(here))
@@ -127,7 +131,7 @@ def running(folder: Path, engines: dict[str, list[int]], hold: int = 0) -> Itera
         process = subprocess.Popen(words, stdout=log, stderr=log)
     try:
         deadline = time.monotonic() + 20
-        while not listens(port):
+        while not (listens(port) and (folder / "a.sock").exists()):
             assert process.poll() is None and time.monotonic() < deadline, (folder / "log").read_text()
             time.sleep(0.05)
         yield port
@@ -194,6 +198,14 @@ def test_usage_is_counted_by_client_and_model(site: tuple[int, list[Engine], Pat
     assert 300 < found["received_bytes_total"] < 1000 and 300 < found["sent_bytes_total"] < 1000
     assert release_metrics.GATEWAY == ADMIN_SOCKET
     assert release_metrics.CERTIFICATE == CERTIFICATE_FILE
+
+
+def test_it_says_when_its_certificate_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(release_metrics, "CERTIFICATE", str(tmp_path / "certificate.pem"))
+    with running(tmp_path, {"small": [free_port()]}, certificate=certificate_with_key()):
+        samples = {name: value for name, _, value in release_metrics.gateway(str(tmp_path / "a.sock"))}
+    left = samples["rigup_gateway_certificate_end_timestamp_seconds"] - time.time()
+    assert 1.9 * 86_400 < left <= 2 * 86_400
 
 
 def test_requests_spread_over_the_engines_of_a_model(site: tuple[int, list[Engine], Path]) -> None:

@@ -98,7 +98,7 @@ def test_a_damaged_release_or_record_costs_nothing_else(host: Path, damaged: str
 
 
 USED = "# table: usage\n0x1: key=team-a/org/m:1 use=0 exp=0 http_req_cnt=5 http_fail_cnt=x\n"
-ENDS = "Status: Used\nNot Before: Nov 23 12:00:00 2026 GMT\nNot After: Jan  2 00:00:00 2030 GMT\n"
+ENDS = "Status: Used\nnotBefore: Nov 23 12:00:00 2026 GMT\nnotAfter: Jan  2 00:00:00 2030 GMT\n"
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ ENDS = "Status: Used\nNot Before: Nov 23 12:00:00 2026 GMT\nNot After: Jan  2 00
             [("rigup_gateway_requests_total", {"client": "team-a", "model": "org/m:1"}, 5.0)],
         ),
         ({"show ssl cert": ENDS}, [("rigup_gateway_certificate_end_timestamp_seconds", {}, 1893542400)]),
-        ({"show ssl cert": "Not After: soon\n", "show table usage": "Unknown table\nkey= http_req_cnt=1"}, []),
+        ({"show ssl cert": "notAfter: soon\n", "show table usage": "Unknown table\nkey= http_req_cnt=1"}, []),
     ],
     ids=["usage", "certificate", "nonsense"],
 )

@@ -30,7 +30,7 @@ STAT = (
     "model-n,c.s,0,0,0,0,0,DOWN,1,5\n"
 )
 SERVERS = "1\n# be_name srv_name srv_admin_state\nmodel-m a.s 0\nmodel-m b.s 8\n"
-ENDS = "Not After: Jan  2 00:00:00 2030 GMT"
+ENDS = "notAfter: Jan  2 00:00:00 2030 GMT"
 
 
 def seen(answers: tuple[str, ...] | None = (STAT, SERVERS, ENDS)) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def test_every_backend_with_its_state() -> None:
 
 
 def test_a_gateway_that_says_nothing_or_nonsense() -> None:
-    for answers in (None, ("", "", ""), ("# pxname\n,,,", "1\n\n", "Not After: never")):
+    for answers in (None, ("", "", ""), ("# pxname\n,,,", "1\n\n", "notAfter: never")):
         found = seen(answers)
         assert {one["state"] for one in found["backends"]} == {"unknown"}
         assert (found["certificate_days"], found["answers"]) == (None, answers is not None)

@@ -50,6 +50,17 @@ def test_every_version_is_of_a_known_branch() -> None:
     assert all(VERSIONS.branch(int(version.partition(".")[0])) for version in VERSIONS.driver.versions)
 
 
+@pytest.mark.parametrize("series", ["13.0", "13.1", "13.2", "13.3", "13.4"])
+def test_every_release_of_cuda_13_can_be_locked_with_its_packages(series: str) -> None:
+    found = VERSIONS.cuda_toolkit(series)
+    assert found is not None and found.version.startswith(f"{series}.")
+    packages = {
+        f"{name}-{series.replace('.', '-')}" for name in ("cuda-cudart", "cuda-nvcc", "cuda-toolkit", "libcublas")
+    }
+    assert found.packages.keys() == packages
+    assert found.packages[f"cuda-toolkit-{series.replace('.', '-')}"] == found.version
+
+
 def test_a_series_of_the_toolkit_is_its_newest_known_release() -> None:
     found = VERSIONS.cuda_toolkit("13.3")
     assert found is not None and found.version == "13.3.1"

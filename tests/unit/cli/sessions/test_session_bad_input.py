@@ -19,10 +19,12 @@ import pytest
 
 from rigup.cli import main
 from rigup.cli.sessions import session as hosts
-from rigup.facts.probe import Disk, Probe
+from rigup.facts.probe import Disk, Nvidia, PciGpu, Probe, ProbedGpu
+from rigup.plan import DriverPlan
 from rigup.preflight.checks import preflight
+from rigup.rig import Rig
 from tests.command_line import DESCRIPTION, CommandLine
-from tests.unit.preflight.test_checks import GOOD, NOW, PLAN
+from tests.unit.preflight.test_checks import CARD, GOOD, NOW, PLAN
 from tests.unit.ssh_server import SshServer
 
 CONNECT_SECONDS = 2
@@ -299,12 +301,37 @@ def test_an_ssh_config_that_is_not_there(line: CommandLine) -> None:
     assert line.run("apply", "--yes", "--json").errors == [(message, "name an OpenSSH client configuration file")]
 
 
+SYSTEMS = "use one of: debian-12, debian-13, ubuntu-22.04, ubuntu-24.04, ubuntu-26.04"
 # What the host's probe says, the message, the hint.
 HOSTS: dict[str, tuple[Probe, str, str]] = {
-    "an unsupported system": (
+    "Fedora": (
         replace(GOOD, os="fedora-41", os_name="Fedora Linux 41"),
         "Fedora Linux 41 is not supported: it would need roles for dnf, RPM names of all packages, and SELinux rules",
-        "use one of: debian-12, debian-13, ubuntu-22.04, ubuntu-24.04, ubuntu-26.04",
+        SYSTEMS,
+    ),
+    "Rocky": (
+        replace(GOOD, os="rocky-9.6", os_name="Rocky Linux 9.6 (Blue Onyx)", os_like="rhel centos fedora"),
+        "Rocky Linux 9.6 (Blue Onyx) is not supported: it would need roles for dnf, RPM names of all packages, and "
+        "SELinux rules",
+        SYSTEMS,
+    ),
+    "Arch": (
+        replace(GOOD, os="arch-", os_name="Arch Linux"),
+        "Arch Linux is not supported: it would need roles for pacman, whose repositories keep only the newest driver, "
+        "so that none could be held",
+        SYSTEMS,
+    ),
+    "an Ubuntu between two long-term releases": (
+        replace(GOOD, os="ubuntu-25.10", os_name="Ubuntu 25.10", os_like="debian"),
+        "Ubuntu 25.10 is not supported: it would need its kernels, package sources and versions in the catalogue, and "
+        "a rehearsal",
+        SYSTEMS,
+    ),
+    "WSL2": (
+        replace(GOOD, virtualisation="wsl"),
+        "WSL2 is not supported: Windows drives its GPUs, so there is no driver to install, hold or check",
+        "use a machine, or a virtual machine with the cards passed through, with debian-12 or debian-13 or "
+        "ubuntu-22.04 or ubuntu-24.04 or ubuntu-26.04",
     ),
     "a wrong clock": (
         replace(GOOD, clock=NOW + 3600),
@@ -327,3 +354,39 @@ HOSTS: dict[str, tuple[Probe, str, str]] = {
 @pytest.mark.parametrize(("probe", "message", "hint"), HOSTS.values(), ids=HOSTS)
 def test_a_host_that_will_not_do(probe: Probe, message: str, hint: str) -> None:
     assert [(found.message, found.hint) for found in preflight(probe, (PLAN,), NOW)] == [(message, hint)]
+
+
+DRIVER = DriverPlan(version="580.178.04", branch="580", flavour="open")
+ON_A_CARD = PLAN.model_copy(update={"rig": Rig(gpus=(CARD,)), "driver": DRIVER})
+DEVICES = ("nvidia0", "nvidiactl", "nvidia-uvm")
+IN_LXC = replace(GOOD, virtualisation="lxc", gpus=(ProbedGpu(CARD.name, memory_total_mib=CARD.memory_mib),))
+# What a host with one card says, the message, the hint.
+HOSTS_WITH_A_CARD: dict[str, tuple[Probe, str, str]] = {
+    "LXC without a driver below it": (
+        replace(GOOD, virtualisation="lxc", pci_gpus=(PciGpu("0000:01:00.0"),)),
+        "no NVIDIA driver is loaded, and a container cannot load one",
+        "install driver 580.178.04 and proxmox-default-headers on the Proxmox host; then run rigup apply again",
+    ),
+    "LXC on another driver": (
+        replace(IN_LXC, nvidia=Nvidia(loaded="580.95.05", devices=DEVICES)),
+        "the container's host runs driver 580.95.05, but rigup.lock pins 580.178.04; a container needs its host's "
+        "version",
+        "run rigup lock --upgrade driver=580.95.05, or install 580.178.04 on the Proxmox host",
+    ),
+    "LXC that lacks a device": (
+        replace(IN_LXC, nvidia=Nvidia(loaded="580.178.04", devices=DEVICES[:2])),
+        "the container's host passes in no /dev/nvidia-uvm",
+        "add to /etc/pve/lxc/ID.conf on the Proxmox host: dev0: /dev/nvidia0; dev1: /dev/nvidiactl; dev2: "
+        "/dev/nvidia-uvm; dev3: /dev/nvidia-uvm-tools; restart the container",
+    ),
+    "Ubuntu 26.04 with a driver from before it": (
+        replace(GOOD, os="ubuntu-26.04", pci_gpus=(PciGpu("0000:01:00.0"),)),
+        "NVIDIA's repository for ubuntu-26.04 has no driver before branch 595; rigup.lock pins 580.178.04",
+        "run rigup lock --upgrade driver=595",
+    ),
+}
+
+
+@pytest.mark.parametrize(("probe", "message", "hint"), HOSTS_WITH_A_CARD.values(), ids=HOSTS_WITH_A_CARD)
+def test_a_host_with_a_card_that_will_not_do(probe: Probe, message: str, hint: str) -> None:
+    assert [(found.message, found.hint) for found in preflight(probe, (ON_A_CARD,), NOW)] == [(message, hint)]

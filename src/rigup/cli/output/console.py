@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import IO
+from typing import IO, Any
 
 import rich.console
 from rich.console import ConsoleOptions, RenderableType
@@ -15,7 +15,10 @@ from rigup.printable import printable
 
 
 class Console(rich.console.Console):
-    """A rich Console that makes every text printable: plain text, markup, table cells, bars."""
+    """A rich Console that makes every text printable: plain text, markup, table cells, bars; `:key:` stays as it is."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(emoji=False, **options)
 
     @property
     def file(self) -> IO[str]:

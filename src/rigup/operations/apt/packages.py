@@ -8,7 +8,6 @@ from typing import Any
 from pyinfra import host
 from pyinfra.api import operation
 from pyinfra.facts.deb import DebPackages
-from pyinfra.operations import apt
 
 from rigup.host import Host
 from rigup.operations.apt import commands
@@ -25,25 +24,26 @@ def debian_packages(packages: Iterable[str]) -> None:
     missing = sorted(set(wanted) - set(host.get_fact(DebPackages)))
     installed_packages(
         name=f"Debian packages {', '.join(missing)}" if missing else "Debian packages",
-        packages=missing or wanted,
-        missing=bool(missing),
+        packages=missing,
         _timeout=TIMEOUT_SECONDS,
         _env=commands.NEVER_ASK,
     )
 
 
 @operation()
-def installed_packages(packages: list[str], missing: bool) -> Generator[Any, None, None]:
-    """Ensures that these packages are installed, after apt's lock is free and dpkg is in order.
+def installed_packages(packages: list[str]) -> Generator[Any, None, None]:
+    """Installs these packages, after apt's lock is free and dpkg is in order.
 
-    + packages: their names
-    + missing: whether some are not installed, so that package lists must be updated
+    + packages: names of those that are not installed
     """
-    if missing:
-        yield step(_ready)
+    if not packages:
+        return
+    from pyinfra.operations import apt  # takes 25 ms, which a host without anything to install should not wait for
+
+    yield step(_ready)
     yield from apt.packages._inner(
         packages=packages,
-        update=missing,
+        update=True,
         no_recommends=True,
         # apt itself waits if another process takes the lock after our check
         extra_install_args=f"-o DPkg::Lock::Timeout={LOCK_PATIENCE_SECONDS}",

@@ -8,13 +8,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from rigup.bench.comparison import FigureChange as Compared
 from rigup.cli import apply, calibrate, diff, status
 from rigup.cli.output import bench, evaluation
 from rigup.cli.output import progress as live
 from rigup.cli.output import results as summary
+from rigup.cli.output.console import Console
 from rigup.evaluation.comparison import ScoreDifference
 from rigup.operations.primitives.progress import Progress
 from rigup.operations.service.health import Answer
@@ -89,3 +89,9 @@ def test_text_in_brackets_is_shown_as_it_is(name: str) -> None:
     show(console)
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     assert shown.count(SAID) == times, shown
+
+
+def test_a_word_between_colons_stays_as_it_is() -> None:
+    file = io.StringIO()
+    Console(file=file, width=80).print("gpu1.lan: key :warning: and [bold]:key:[/]")
+    assert file.getvalue() == "gpu1.lan: key :warning: and :key:\n"

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyinfra.operations import apt
 
 from rigup.errors import HostFailed
 from rigup.operations.apt import commands, packages
@@ -22,20 +23,19 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         calls.append(arguments)
         yield "apt-get"
 
-    monkeypatch.setattr(packages.apt, "packages", SimpleNamespace(_inner=inner))
+    monkeypatch.setattr(apt, "packages", SimpleNamespace(_inner=inner))
     return calls
 
 
 def test_what_is_there_needs_no_apt(asked: list[dict[str, Any]]) -> None:
-    assert list(packages.installed_packages._inner(packages=["curl"], missing=False)) == ["apt-get"]
-    assert not asked[0]["update"]
+    assert list(packages.installed_packages._inner(packages=[])) == asked == []
 
 
 def test_what_is_missing_waits_for_who_holds_apts_lock(
     asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(commands, "LOCK_SECONDS", 0.0)
-    wait, then = packages.installed_packages._inner(packages=["curl"], missing=True)
+    wait, then = packages.installed_packages._inner(packages=["curl"])
     assert (then, asked[0]["update"], asked[0]["packages"]) == ("apt-get", True, ["curl"])
 
     host: Any = Scripted({"sh": [LOCKED]})

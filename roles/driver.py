@@ -10,8 +10,8 @@ from pyinfra.api import deploy
 from rigup.facts.probe import Probe
 from rigup.operations.driver.cuda_packages import pinned_packages
 from rigup.operations.driver.loading import loaded_driver
-from rigup.operations.driver.packages import KernelModule, driver_packages
-from rigup.operations.driver.state import loading_problem, package_problem, unpinned_packages
+from rigup.operations.driver.packages import KernelModule, driver_packages, removed_driver
+from rigup.operations.driver.state import loading_problem, package_problem, stuck_packages, unpinned_packages
 from rigup.operations.primitives.text_files import text_files
 from rigup.operations.primitives.units import running_units
 from rigup.plan import DriverPackages, DriverPlan, DriverRepository
@@ -20,6 +20,14 @@ from rigup.systemd.driver_files import BLACKLIST, container_files, driver_files
 from roles.fabric import fabric
 
 UPDATE_INITRAMFS = ("sh", "-c", "if command -v update-initramfs >/dev/null; then update-initramfs -u -k all; fi")
+
+
+@deploy("driver")
+def unfinished_driver(plan: DriverPlan, probe: Probe) -> None:
+    """Remove another driver that dpkg could not finish, with the rest of the distribution's."""
+    stuck = stuck_packages(probe, plan)
+    rest = tuple(name for name in unpinned_packages(probe, plan) if name in probe.nvidia.of_distribution)
+    removed_driver(name=f"no half-installed driver: {', '.join(stuck)}", packages=(*stuck, *rest))
 
 
 @deploy("driver")
@@ -39,15 +47,17 @@ def driver(
         files=driver_files(plan, packages),
         then=((BLACKLIST, UPDATE_INITRAMFS),),
     )
-    module = bool(host.get_fact(KernelModule, kernel=packages.kernel))
+    module = host.get_fact(KernelModule, kernel=packages.kernel)
     problem = package_problem(probe, plan, packages, module)
+    others = tuple(unpinned_packages(probe, plan))
     installed = driver_packages(
         name=f"driver {plan.version}" + (f": {problem}" if problem else ""),
         driver=plan,
         packages=packages,
         repository=repository,
         problem=problem,
-        unpinned=tuple(unpinned_packages(probe, plan)),
+        unpinned=others,
+        foreign=tuple(name for name in others if name in probe.nvidia.of_distribution),
     )
     problem = loading_problem(probe, plan)
     loaded = loaded_driver(

@@ -9,6 +9,7 @@ from rigup.operations.container.images import image_build
 from rigup.operations.container.toolkit import container_toolkit
 from rigup.operations.primitives.text_files import text_files
 from rigup.plan import Build, Plan
+from rigup.preflight.driver import managed_driver
 from rigup.settings import Builder, HostSettings, PackageSource
 from rigup.systemd.container_files import REGISTRIES, mirrors, toolkit_repository
 
@@ -20,7 +21,8 @@ def containers(plans: tuple[Plan, ...], probe: Probe, settings: HostSettings) ->
     if not used:
         return
     text_files(name="mirrors of container registries", files={REGISTRIES: mirrors(settings.image_mirrors)})
-    driver = used[0].driver.version if used[0].driver else probe.nvidia.loaded
+    wanted = managed_driver(used[0], probe)
+    driver = wanted.version if wanted else probe.nvidia.loaded
     if used[0].rig.gpus and driver:
         repository = toolkit_repository(
             probe.architecture, settings.container_toolkit_repository, settings.container_toolkit_key_fingerprint

@@ -7,15 +7,15 @@ from functools import partial
 from rigup.errors import HostFailed
 from rigup.facts.probe import Probe
 from rigup.operations.driver.secure_boot import check_secure_boot
-from rigup.operations.driver.state import booting_kernel
+from rigup.operations.driver.state import booting_kernel, stuck_packages
 from rigup.plan import Plan
 from rigup.planner.driver_packages import driver_packages, driver_repository
-from rigup.preflight.driver import too_old
+from rigup.preflight.driver import managed_driver, too_old
 from rigup.preflight.rig import differences
 from rigup.preflight.virtualisation import CONTAINER
 from rigup.settings import HostSettings
 from roles.cuda import cuda
-from roles.driver import container_driver, driver
+from roles.driver import container_driver, driver, unfinished_driver
 from roles.fabric import fabric
 from roles.power import power
 from roles.repository import repository
@@ -26,7 +26,7 @@ def gpus(plans: tuple[Plan, ...], probe: Probe, settings: HostSettings) -> bool:
     rig = plans[0].rig
     if not rig.gpus:
         return False
-    wanted = plans[0].driver
+    wanted = managed_driver(plans[0], probe)
     pins = {name: version for plan in plans if plan.build for name, version in plan.build.pinned_packages.items()}
     runtime = {n: v for plan in plans if plan.build for n, v in plan.build.pinned_runtime_packages.items()}
     source = driver_repository(
@@ -54,6 +54,13 @@ def gpus(plans: tuple[Plan, ...], probe: Probe, settings: HostSettings) -> bool:
         cuda({**pins, **runtime}, runtime, probe)
     power(rig.power_limit_w, probe, changes)
     return changes
+
+
+def broken_driver(plans: tuple[Plan, ...], probe: Probe) -> None:
+    """Remove another driver that dpkg could not finish: until then apt installs nothing, whatever it is."""
+    wanted = managed_driver(plans[0], probe)
+    if wanted and stuck_packages(probe, wanted):
+        unfinished_driver(wanted, probe)
 
 
 def check_host(plans: tuple[Plan, ...], probe: Probe) -> None:

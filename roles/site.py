@@ -28,7 +28,7 @@ from roles.engine_sglang import engine_sglang
 from roles.engine_vllm import engine_vllm
 from roles.firewall import firewall
 from roles.gateway import gateway
-from roles.gpus import gpus
+from roles.gpus import broken_driver, gpus
 from roles.moe_configs import moe_configs
 from roles.monitoring import monitoring
 from roles.ray import ray
@@ -88,6 +88,7 @@ def _serve(
     packages |= {PACKAGE for plan in plans if is_closed(plan) or is_guarded(plan)}
     packages |= {name for plan in plans for node in plan.nodes if node.rdma_devices for name in RDMA_PACKAGES}
     programs = [WATCH] if any(watch_of(plan) for plan in plans) else []
+    broken_driver(plans, probe)
     base(tuple(packages), (*programs, *([GATEWAY_PROGRAM] if settings.gateway else ())))
     driver_changes = gpus(plans, probe, settings)
     containers(plans, probe, settings)

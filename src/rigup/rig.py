@@ -84,7 +84,10 @@ class Gpu(Frozen):
 
 
 class Rig(Frozen):
-    """A rig with every name resolved. An empty `gpus` is a CPU-only machine. host_memory: None where nobody says."""
+    """A rig with every name resolved. An empty `gpus` is a CPU-only machine. host_memory: None where nobody says.
+
+    keep_driver: each host keeps the NVIDIA driver that it has, whatever the lock pins.
+    """
 
     gpus: tuple[Gpu, ...]
     host_memory_gib: float | None = None
@@ -93,6 +96,7 @@ class Rig(Frozen):
     power_limit_w: int | None = None
     hosts_per_service: int = 1
     network: Network = Network()
+    keep_driver: bool = False
 
     @property
     def text(self) -> str:

@@ -101,8 +101,11 @@ class Nvidia:
 
     loaded: the version that the kernel runs. installed: the version of the library on disk. flavour: "open" or
     "proprietary", of the loaded module. cuda: the newest CUDA that the driver supports. error: NVML's error, if it
-    failed. packages: NVIDIA's packages, name to version. nvswitches: how many the machine has. devices: the nodes below
-    /dev that programs open.
+    failed. packages: NVIDIA's packages, name to version; unconfigured: those that dpkg has not finished, likewise.
+    of_distribution: those of both that the distribution built.
+    installer: whether the uninstaller of NVIDIA's `.run` file is there. image: the data-centre image that the machine
+    was set up with ("DGX OS 7.2.1"), "" for none. nvswitches: how many the machine has. devices: the nodes below /dev
+    that programs open.
     """
 
     loaded: str = ""
@@ -111,7 +114,10 @@ class Nvidia:
     cuda: str = ""
     error: str = ""
     packages: dict[str, str] = field(default_factory=dict)
-    unconfigured: tuple[str, ...] = ()
+    of_distribution: tuple[str, ...] = ()
+    unconfigured: dict[str, str] = field(default_factory=dict)
+    installer: bool = False
+    image: str = ""
     nouveau: bool = False
     devices: tuple[str, ...] = ()
     nvswitches: int = 0

@@ -16,6 +16,8 @@ from rigup.units import MIB
 _DISPLAY, _BRIDGE = "0x03", "0x068"
 _LIBRARY = "libnvidia-ml.so."
 _NVML = "NVML output"
+# installs Lambda's own builds of the driver, of CUDA and of frameworks together
+_LAMBDA_PACKAGE, _LAMBDA = "lambda-stack-cuda", "Lambda Stack"
 MOST_GPUS = 256
 
 _Index = Annotated[int, Field(ge=0, lt=MOST_GPUS)]
@@ -83,6 +85,8 @@ class NvidiaLines:
     flavour: str = ""
     installed: str = ""
     nouveau: bool = False
+    installer: bool = False
+    image: str = ""
     pci_gpus: list[PciGpu] = field(default_factory=list)
     devices: list[str] = field(default_factory=list)
     bridges: int = 0
@@ -104,6 +108,10 @@ class NvidiaLines:
             self.installed = rest.removeprefix(_LIBRARY) if rest.startswith(_LIBRARY) else ""
         elif key == "nouveau":
             self.nouveau = True
+        elif key == "installer":
+            self.installer = True
+        elif key == "image":
+            self.image = rest
         elif key == "pci":
             bus, kind_of_device, device, node, *bar = rest.split()
             self._take_device(bus, kind_of_device, device, node, count(bar[0]) if bar else 0)
@@ -139,8 +147,10 @@ class NvidiaLines:
             self.system = general.system or self.system
             self.error = general.error or self.error
 
-    def driver(self, packages: dict[str, str], unconfigured: tuple[str, ...]) -> Nvidia:
-        """The driver. packages, unconfigured: from the probe's package list."""
+    def driver(
+        self, packages: dict[str, str], unconfigured: dict[str, str], of_distribution: tuple[str, ...]
+    ) -> Nvidia:
+        """The driver. packages, unconfigured, of_distribution: from the probe's package list."""
         managers = [version for name, version in packages.items() if name.startswith("nvidia-fabricmanager")]
         there = self.fabric.get("LoadState") == "loaded"
         return Nvidia(
@@ -150,7 +160,10 @@ class NvidiaLines:
             cuda=self.system.cuda or "",
             error=self.error,
             packages=packages,
+            of_distribution=of_distribution,
             unconfigured=unconfigured,
+            installer=self.installer,
+            image=self.image or (_LAMBDA if _LAMBDA_PACKAGE in packages else ""),
             nouveau=self.nouveau,
             devices=tuple(self.devices),
             nvswitches=self.switches or self.bridges,

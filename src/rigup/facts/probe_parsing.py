@@ -48,6 +48,9 @@ _UNIT_FIELDS = {
     "DropInPaths": "overrides",
 }
 _FABRIC_MANAGER = "nvidia-fabricmanager"
+_NVIDIA = re.compile("nvidia|cuda|cublas|nvlsm")
+# "Debian NVIDIA Maintainers <pkg-nvidia-devel@lists.alioth.debian.org>", "Ubuntu Kernel Team <…@lists.ubuntu.com>"
+_DISTRIBUTION = re.compile(r"@([a-z0-9-]+\.)*(debian\.org|debian\.net|ubuntu\.com|canonical\.com)>", re.IGNORECASE)
 _SECURE_BOOT = {"1": "on", "0": "off", "": "off"}
 MOST_LINES = 100_000
 _MOST_OF = {"disk": 100, "numa": 1000, "service": 1000, "release": 1000, "build": 10_000, "weights": 10_000}
@@ -80,8 +83,9 @@ class _Found:
     values: dict[str, Any] = field(default_factory=dict)
     units: dict[str, dict[str, Any]] = field(default_factory=dict)
     held: list[str] = field(default_factory=list)
+    of_distribution: list[str] = field(default_factory=list)
     packages: dict[str, str] = field(default_factory=dict)
-    unconfigured: list[str] = field(default_factory=list)
+    unconfigured: dict[str, str] = field(default_factory=dict)
     apt: dict[str, list[str]] = field(default_factory=dict)
     nvidia: NvidiaLines = field(default_factory=NvidiaLines)
     systemd: dict[str, str] = field(default_factory=dict)
@@ -110,14 +114,14 @@ def parse(lines: list[str]) -> Probe:
     }
     for kernels in ("kernels", "headers"):
         values[kernels] = _by_version(values.get(kernels, ()))
-    nvidia = {name: version for name, version in found.packages.items() if re.search("nvidia|cuda|cublas|nvlsm", name)}
+    nvidia = {name: version for name, version in found.packages.items() if _NVIDIA.search(name)}
     return Probe(
         **values,
         host_memory=described(found.modules),
         units={name: UnitState(**unit) for name, unit in found.units.items()},
         held=tuple(sorted(found.held)),
         unattended_upgrades=_unattended_upgrades(found),
-        nvidia=found.nvidia.driver(nvidia, tuple(sorted(found.unconfigured))),
+        nvidia=found.nvidia.driver(nvidia, found.unconfigured, tuple(sorted(found.of_distribution))),
         pci_gpus=tuple(found.nvidia.pci_gpus),
         gpus=found.nvidia.gpus(values.get("memory_kib", 0)),
         gpu_pairs=tuple(found.nvidia.pairs.values()),
@@ -230,14 +234,18 @@ def _restarts(text: str) -> int:
 
 
 def _package(found: _Found, rest: str) -> None:
-    """Reads dpkg's three state letters (wanted, actual, error), the name and the version."""
-    state, name, version = rest.split("|")
+    """Reads dpkg's three state letters (wanted, actual, error), the name, the version and who built it."""
+    state, name, version, maintainer = rest.split("|", 3)
     if state.startswith("h"):
         found.held.append(name)
     if state[1:2] == "i":
         found.packages[name] = version
     elif state[1:2] not in ("n", "c"):
-        found.unconfigured.append(name)
+        found.unconfigured[name] = version
+    else:
+        return
+    if _NVIDIA.search(name) and _DISTRIBUTION.search(maintainer):
+        found.of_distribution.append(name)
 
 
 def _apt(found: _Found, rest: str) -> None:

@@ -60,9 +60,11 @@ if [ -d /sys/firmware/efi ]; then
 else
   echo "secure_boot none"
 fi
-within 20 dpkg-query -W -f '${db:Status-Abbrev}|${Package}|${Version}\n' | sed -nE \
+within 20 dpkg-query -W -f '${db:Status-Abbrev}|${Package}|${Version}|${Maintainer}\n' | sed -nE \
 -e 'h;s/^.i[^|]*\|(linux-image-[a-z][^|]*|proxmox-(default-kernel|kernel-[0-9]+\.[0-9]+))\|.*/kernel_package \1/p;g' \
--e '/^h|\|[^|]*nvidia[^|]*\||\|(cuda|libcuda|libcublas|nvlsm|unattended-upgrades)/s/^/package /p'
+-e '/^h|^[^|]*\|[^|]*nvidia|^[^|]*\|(cuda|libcuda|libcublas|nvlsm|lambda-stack|unattended-upgrades)/s/^/package /p'
+[ -e /usr/bin/nvidia-uninstall ] && echo "installer yes"
+[ -r /etc/dgx-release ] && (. /etc/dgx-release && echo "image DGX OS ${DGX_OTA_VERSION:-$DGX_SWBUILD_VERSION}")
 [ -e /usr/bin/unattended-upgrade ] &&
 within 10 apt-config dump APT::Periodic::Unattended-Upgrade Unattended-Upgrade::Package-Blacklist | sed 's/^/apt /'
 { [ -d /sys/module/nouveau ] || grep -qs '^nouveau ' /proc/modules; } && echo "nouveau yes"

@@ -20,12 +20,12 @@ NEAR_THE_END = timedelta(days=90)
 
 
 def driver_plan(rig: Rig, lock: Lock, engine_floor: int = 0) -> DriverPlan | None:
-    """The driver of a rig; None if rigup does not manage it: no GPU, none in the lock, or one from the GPU's vendor.
+    """The driver of a rig; None if rigup does not manage it: no GPU, none in the lock, kept, or from the GPU's vendor.
 
     engine_floor: the lowest driver branch that the engine's CUDA accepts.
     A GPU with unified memory (GB10) has a vendor's system, whose driver belongs to its kernel.
     """
-    if not _installs(rig) or lock.driver is None:
+    if not _installs(rig) or lock.driver is None or rig.keep_driver:
         return None
     return DriverPlan(
         version=lock.driver.version,

@@ -1,4 +1,4 @@
-"""Checks whether the driver on a host fits the plan's build, for hosts whose driver rigup does not manage. Pure."""
+"""Checks whether the driver on a host fits the plan's build, and whether rigup can replace it. Pure."""
 
 from __future__ import annotations
 
@@ -6,30 +6,62 @@ from collections.abc import Iterator
 
 from rigup.catalogue.driver_versions import nvidia_versions
 from rigup.facts.probe import Probe
-from rigup.plan import Finding, Plan
+from rigup.operations.apt.commands import upstream
+from rigup.plan import DriverPlan, Finding, Plan
 from rigup.planner.assembly import toolkit_of
 from rigup.planner.driver import repository_refusals
 
 _BACK = "or reinstall the driver that this host had"
+_KEEP = 'driver = "keep" in group_data'
+
+
+def managed_driver(plan: Plan, probe: Probe) -> DriverPlan | None:
+    """The driver that rigup installs on this host; None if the host's own stays, as in a data-centre image."""
+    return None if probe.nvidia.image else plan.driver
 
 
 def driver_findings(plans: tuple[Plan, ...], probe: Probe) -> Iterator[Finding]:
-    """Why the host's own driver cannot run some of these plans, or its repository lacks the driver of the lock."""
+    """Why the host's own driver cannot run some of these plans, or cannot be replaced by rigup's."""
     yield from _absent(plans, probe)
-    gpus = plans[0].rig.gpus if plans else ()
-    needing = [plan for plan in plans if plan.build and plan.build.made_for]
-    if not gpus or not needing or plans[0].driver is not None:
+    if not plans or not plans[0].rig.gpus:
         return
-    version = nvidia_versions().driver.default
-    lock = f"let rigup install and hold {version}: rigup lock --upgrade driver"
-    # the vendor's system brings the driver of such a GPU, and rigup does not install one
-    way = "update it with its maker's tools" if any(gpu.unified_memory for gpu in gpus) else lock
+    if managed_driver(plans[0], probe):
+        yield from _of_no_package(probe)
+    elif needing := [plan for plan in plans if plan.build and plan.build.made_for]:
+        yield from _unfit(needing, probe)
+
+
+def _of_no_package(probe: Probe) -> Iterator[Finding]:
+    """A library that no package brought: NVIDIA's `.run` installer did, and apt would install another beside it."""
     nvidia = probe.nvidia
+    packages = {upstream(version) for version in (*nvidia.packages.values(), *nvidia.unconfigured.values())}
+    if not nvidia.installed or nvidia.installed in packages:
+        return
+    run = f"sh NVIDIA-Linux-{probe.architecture}-{nvidia.installed}.run --uninstall"
+    yield Finding(
+        rule="host-driver",
+        message=f"driver {nvidia.installed} belongs to no package: NVIDIA's .run installer "
+        + ("put it there" if nvidia.installer else "left it behind, without its uninstaller"),
+        hint=f"on the host: {'nvidia-uninstall' if nvidia.installer else run}; or keep it: {_KEEP}",
+    )
+
+
+def _unfit(needing: list[Plan], probe: Probe) -> Iterator[Finding]:
+    """Why the host's own driver, which stays, cannot run some of these plans."""
+    rig, nvidia = needing[0].rig, probe.nvidia
+    lock = f"let rigup install and hold {nvidia_versions().driver.default}: rigup lock --upgrade driver"
+    why, way = "rigup.lock pins none", lock
+    if nvidia.image:
+        why, way = f"rigup leaves that of {nvidia.image} alone", f"update it as {nvidia.image} does"
+    elif any(gpu.unified_memory for gpu in rig.gpus):  # the vendor's system brings it
+        way = "update it with its maker's tools"
+    elif rig.keep_driver:
+        why, way = 'driver = "keep" leaves it to you', 'let rigup install and hold the lock\'s: remove driver = "keep"'
     if not nvidia.loaded:
         (floor, *_) = sorted((plan.driver_floor for plan in needing), reverse=True)
         yield Finding(
             rule="host-driver",
-            message=f"no NVIDIA driver is loaded and rigup.lock pins none; this plan needs {floor} or later",
+            message=f"no NVIDIA driver is loaded and {why}; this plan needs {floor} or later",
             hint=f"{way}; or install one yourself",
         )
     elif nvidia.mismatched:
@@ -46,7 +78,7 @@ def driver_findings(plans: tuple[Plan, ...], probe: Probe) -> Iterator[Finding]:
 
 def _absent(plans: tuple[Plan, ...], probe: Probe) -> Iterator[Finding]:
     """What the lock pins although NVIDIA's repository for this host's system does not have it."""
-    driver = plans[0].driver if plans else None
+    driver = managed_driver(plans[0], probe) if plans else None
     missing = driver if driver and probe.nvidia.loaded != driver.version else None
     toolkits = dict.fromkeys(toolkit_of(plan.build) for plan in plans if plan.build)
     found = [one for toolkit in toolkits or (None,) for one in repository_refusals(probe.os, missing, toolkit)]

@@ -18,7 +18,16 @@ INVENTORIES = "inventories"
 LOCK = "rigup.lock"
 # what rigup reads of a host's data; the rest is the user's own and may be anything
 SETTINGS = {
-    *("rig", "services", "monitoring", "hub", "hub_token_file", "nvidia_repository", "nvidia_key_fingerprint"),
+    *(
+        "rig",
+        "services",
+        "driver",
+        "monitoring",
+        "hub",
+        "hub_token_file",
+        "nvidia_repository",
+        "nvidia_key_fingerprint",
+    ),
     *("container_toolkit_repository", "container_toolkit_key_fingerprint", "image_mirrors", "package_index"),
     *("python_mirror", "wheelhouse", "weights_sharing", "weights_mb_per_s", "lan", "lan_address", "builder"),
     "ollama_registry",

@@ -17,7 +17,7 @@ from rigup.planner.decision import Decision, Refusal
 from rigup.planner.driver import branch_warnings
 from rigup.planner.enumeration import PlanningRequest
 from rigup.planner.inputs.locked import planning_request
-from rigup.planner.inputs.rig_and_services import read_rig, read_services
+from rigup.planner.inputs.rig_and_services import keeps_driver, read_rig, read_services
 from rigup.planner.multinode.conflicts import conflicts
 from rigup.project.inventory import HostEntry, Project
 from rigup.project.node_groups import check_whole_groups, group_finding, hosts_per_service, node_groups
@@ -101,7 +101,7 @@ def plan_project(
             continue
         first = members[0]
         finding = group_finding(members, groups[first.group])
-        key = (first.group, repr((first.data["rig"], first.data.get("services"))), repr(finding))
+        key = (first.group, repr([first.data.get(key) for key in ("rig", "services", "driver")]), repr(finding))
         if key not in made:
             requests = _requests(first, catalogue, lock)
             if prefer is not None:
@@ -186,6 +186,8 @@ def _preferring(request: PlanningRequest, prefer: Preference) -> PlanningRequest
 def _requests(host: HostEntry, catalogue: Catalogue, lock: Lock) -> list[PlanningRequest]:
     """What is to be decided for a host, by service. Raises InputError naming the file and key that is wrong."""
     rig = read_rig(host.data["rig"], host.data_path, catalogue)
+    if keeps_driver(host.data, host.origins.get("driver", host.data_path)):
+        rig = rig.model_copy(update={"keep_driver": True})
     said: Any = host.data.get("services")
     if said is None:
         raise InputError(f"{host.data_path}: services: missing", 'write services = {"chat": {"model": "MiniMax-M2.5"}}')

@@ -13,6 +13,7 @@ from rigup import layout
 from rigup.facts.probe import Nvidia, Probe
 from rigup.operations.driver.state import booting_kernel, unpinned_packages
 from rigup.plan import DriverPlan, Plan
+from rigup.preflight.driver import managed_driver
 from rigup.preflight.rig import differences
 from rigup.systemd.release import GPUS_KEY
 
@@ -88,10 +89,11 @@ def _machine(probe: Probe, plan: Plan) -> Iterator[Drift]:
         yield Drift("gpus" if finding.rule.startswith("host-gpu") else "host", finding.message, hint=finding.hint)
     if plan.rig.gpus and (booting := booting_kernel(probe)) != probe.kernel:
         yield Drift("kernel", f"runs {probe.kernel}, the next boot starts {booting}", hint="reboot when convenient")
-    differing = driver_differences(probe.nvidia, plan.driver)
+    driver = managed_driver(plan, probe)
+    differing = driver_differences(probe.nvidia, driver)
     if len(differing) > 1:
         yield Drift("driver", ", ".join(differing))
-    if plan.driver and (others := unpinned_packages(probe, plan.driver)):
+    if driver and (others := unpinned_packages(probe, driver)):
         yield Drift("packages", _listed([f"{name} {version}" for name, version in others.items()]))
     limit = plan.rig.power_limit_w
     other = {gpu.index: gpu.power.limit_w for gpu in probe.gpus if limit is not None and gpu.power.limit_w != limit}

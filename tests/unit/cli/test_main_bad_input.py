@@ -177,6 +177,8 @@ VALUES = [
     ("services['a' * 100_000] = {}", "group_data/box.py: services: a key: 100,000 characters"),
     ("services[''] = {'model': 'x'}", 'group_data/box.py: services: "" is not a valid service name'),
     ("services['a\\n'] = {'model': 'x'}", 'group_data/box.py: services: a key: "a\\n" contains a control character'),
+    ("driver = 'leave'", 'group_data/box.py: driver: "leave" is not a choice'),
+    ("driver = ['keep']", "group_data/box.py: driver: ['keep'] is not a choice"),
     ("hub = 'x' * 100_000", "group_data/box.py: hub: 100,000 characters"),
 ]
 

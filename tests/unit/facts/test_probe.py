@@ -47,12 +47,12 @@ kernel_installed 6.1.0-40-amd64
 kernel_package linux-image-amd64
 headers 6.1.0-9-amd64
 secure_boot 1
-package ii |nvidia-open|580.95.05-1
-package hi |nvidia-fabricmanager|580.95.05-1
-package iF |nvidia-kernel-open-dkms|580.95.05-1
-package rc |cuda-keyring|1.1-1
-package ii |unattended-upgrades|2.9.1
-package hi |linux-image-amd64|6.1.1
+package ii |nvidia-open|580.95.05-1|NVIDIA <cudatools@nvidia.com>
+package hi |nvidia-fabricmanager|580.95.05-1|NVIDIA <cudatools@nvidia.com>
+package iF |nvidia-kernel-open-dkms|580.95.05-1|NVIDIA <cudatools@nvidia.com>
+package rc |cuda-keyring|1.1-1|NVIDIA <cudatools@nvidia.com>
+package ii |unattended-upgrades|2.9.1|NVIDIA <cudatools@nvidia.com>
+package hi |linux-image-amd64|6.1.1|NVIDIA <cudatools@nvidia.com>
 apt APT::Periodic::Unattended-Upgrade "1";
 apt Unattended-Upgrade::Package-Blacklist "";
 apt Unattended-Upgrade::Package-Blacklist:: "nvidia-.*";
@@ -131,6 +131,42 @@ def test_the_host() -> None:
     assert probe.releases == {"chat": {"build": "llama.cpp-b11434-abc"}}
 
 
+DEBIAN = "Debian NVIDIA Maintainers <pkg-nvidia-devel@lists.alioth.debian.org>"
+UBUNTU = "Ubuntu Kernel Team <kernel-team@lists.ubuntu.com>"
+
+
+def test_packages_that_the_distribution_built() -> None:
+    lines = [
+        f"package ii |libnvidia-ml1|550.163.01-2|{DEBIAN}",
+        f"package iF |nvidia-open-kernel-dkms|550.163.01-2|{DEBIAN}",
+        f"package rc |nvidia-alternative|550.163.01-2|{DEBIAN}",
+        f"package ii |unattended-upgrades|2.9.1|{DEBIAN}",
+        f"package ii |linux-modules-nvidia-580-open-generic|6.8.0-60.63+1|{UBUNTU}",
+        "package ii |nvidia-modprobe|580.95.05-1|somebody <debian.org@evil.example>",
+    ]
+    nvidia = parse(lines).nvidia
+    of_distribution = ("libnvidia-ml1", "linux-modules-nvidia-580-open-generic", "nvidia-open-kernel-dkms")
+    assert nvidia.of_distribution == of_distribution
+    assert nvidia.unconfigured == {"nvidia-open-kernel-dkms": "550.163.01-2"}
+
+
+@pytest.mark.parametrize(
+    ("line", "image"),
+    [
+        ("image DGX OS 7.2.1", "DGX OS 7.2.1"),
+        ("package ii |lambda-stack-cuda|0.1.15~22.04.2|Lambda <software@lambdal.com>", "Lambda Stack"),
+        ("package rc |lambda-stack-cuda|0.1.15~22.04.2|Lambda <software@lambdal.com>", ""),
+    ],
+)
+def test_a_data_centre_image_has_a_name(line: str, image: str) -> None:
+    assert parse([line]).nvidia.image == image
+
+
+def test_the_uninstaller_of_a_run_file() -> None:
+    assert parse(["installer yes"]).nvidia.installer
+    assert not parse([]).nvidia.installer
+
+
 def test_kernels_packages_and_what_apt_may_do() -> None:
     probe = parse(LINES)
     assert probe.kernels == ("6.1.0-9-amd64", "6.1.0-40-amd64")
@@ -139,7 +175,7 @@ def test_kernels_packages_and_what_apt_may_do() -> None:
     assert probe.held == ("linux-image-amd64", "nvidia-fabricmanager")
     assert probe.unattended_upgrades == UnattendedUpgrades(True, True, ("nvidia-.*", "cuda-.*"))
     assert probe.nvidia.packages == {"nvidia-open": "580.95.05-1", "nvidia-fabricmanager": "580.95.05-1"}
-    assert probe.nvidia.unconfigured == ("nvidia-kernel-open-dkms",)
+    assert probe.nvidia.unconfigured == {"nvidia-kernel-open-dkms": "580.95.05-1"}
     assert probe.nvidia.fabric_manager.version == "580.95.05-1"
 
 
@@ -223,7 +259,7 @@ def test_nvswitches_and_their_manager() -> None:
     bridges = [f"pci 0000:0{index}:00.0 0x068000 0x22a3 0" for index in range(4)]
     assert parse(bridges).nvidia.nvswitches == 4
     unit = shown("nvidia-fabricmanager", LoadState="loaded", ActiveState="failed", UnitFileState="enabled")
-    probe = parse([*bridges, "nvswitch 0000:00:00.0", "package ii |nvidia-fabricmanager-580|580.1-1", *unit])
+    probe = parse([*bridges, "nvswitch 0000:00:00.0", "package ii |nvidia-fabricmanager-580|580.1-1|", *unit])
     assert probe.nvidia.nvswitches == 1
     assert probe.nvidia.fabric_manager == FabricManager("580.1-1", "failed", "enabled")
     missing = shown("nvidia-fabricmanager", LoadState="not-found", ActiveState="inactive")
@@ -362,13 +398,14 @@ def test_how_much_of_a_card_the_bus_shows_and_which_nodes_are_there() -> None:
         ("ii |linux-image-6.8.0-45-generic|6.8", ""),
         ("ii |proxmox-kernel-6.14.11-4-pve|6.14", ""),
         ("rc |linux-image-amd64|6.1", ""),
-        ("iU |nvidia-open|580", "package iU |nvidia-open|580"),
+        ("iU |nvidia-open|580|cudatools", "package iU |nvidia-open|580|cudatools"),
+        ("ii |libnccl2|2.29|NVIDIA <nccl@nvidia.com>", ""),
     ],
 )
 def test_the_packages_that_the_probe_passes_on(tmp_path: Path, package: str, line: str) -> None:
     """Runs the script's own filter on one line of dpkg-query."""
     text = script()
     start = text.index("| sed -nE \\\n-e 'h;") + 2
-    filtering = text[start : text.index("\n[ -e /usr/bin/unattended-upgrade ]")]
+    filtering = text[start : text.index("\n[ -e /usr/bin/nvidia-uninstall ]")]
     done = subprocess.run(["sh", "-c", filtering], input=f"{package}\n", capture_output=True, text=True, check=True)
     assert done.stdout.strip() == line

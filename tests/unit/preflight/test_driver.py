@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from rigup.catalogue.driver_versions import locked_driver
@@ -11,7 +14,7 @@ from rigup.lock import Lock
 from rigup.plan import Finding, Plan
 from rigup.planner.inputs.rig_and_services import read_rig, read_services
 from rigup.preflight.checks import preflight
-from rigup.preflight.driver import driver_findings, too_old
+from rigup.preflight.driver import driver_findings, managed_driver, too_old
 from rigup.project.planning import plan_service
 from roles.gpus import check_host
 from tests.unit.planner.asking import FILE, catalogue
@@ -20,8 +23,8 @@ SMOL = {"model": "SmolLM2-135M-Instruct", "engine": "llama.cpp"}
 LOCK = "let rigup install and hold 580.178.04: rigup lock --upgrade driver"
 
 
-def planned(gpus: object = "RTX 3090", lock: Lock | None = None) -> Plan:
-    rig = read_rig({"gpus": gpus, "host_memory_gib": 120}, FILE, catalogue())
+def planned(gpus: object = "RTX 3090", lock: Lock | None = None, keep: bool = False) -> Plan:
+    rig = read_rig({"gpus": gpus, "host_memory_gib": 120}, FILE, catalogue()).model_copy(update={"keep_driver": keep})
     (service,) = read_services({"chat": SMOL}, FILE, rig)
     plan = plan_service("gpu1", "group", rig, service, catalogue(), lock or Lock())
     assert plan.verdict == "ok", plan.refusals
@@ -86,8 +89,80 @@ def test_a_rig_that_came_with_its_driver_is_sent_to_its_maker() -> None:
 
 
 def test_a_driver_that_rigup_installs_and_a_host_without_gpus_are_no_matter_of_this() -> None:
-    assert found(having("570.133.20", "12.8"), planned(lock=Lock(driver=locked_driver("580.178.04")))) == []
+    packages = {"libnvidia-ml1": "570.133.20-1"}
+    assert (
+        found(with_nvidia(loaded="570.133.20", installed="570.133.20", packages=packages), planned(lock=PINNED)) == []
+    )
     assert found(having(""), planned([])) == []
+
+
+PINNED = Lock(driver=locked_driver("580.178.04"))
+
+
+def test_a_kept_driver_stays_if_it_is_new_enough_and_is_refused_with_both_numbers_if_not() -> None:
+    plan = planned(lock=PINNED, keep=True)
+    assert plan.driver is None
+    assert found(having("590.48.01", "13.1"), plan) == []
+    (finding,) = found(having("550.163.01", "12.4"), plan)
+    assert finding.message == (
+        "driver 550.163.01 is loaded, which runs CUDA up to 12.4; "
+        "llama.cpp b11434 is built with CUDA 13.0 and needs driver 580 or later"
+    )
+    way = 'let rigup install and hold the lock\'s: remove driver = "keep"'
+    assert finding.hint == f"{way}; or reinstall the driver that this host had"
+    (finding,) = found(having(""), plan)
+    assert finding.message == (
+        'no NVIDIA driver is loaded and driver = "keep" leaves it to you; this plan needs 580 or later'
+    )
+    assert finding.hint == f"{way}; or install one yourself"
+
+
+def with_nvidia(**values: Any) -> Probe:
+    return replace(having(""), nvidia=Nvidia(**values), architecture="x86_64")
+
+
+def test_a_data_centre_image_keeps_its_driver() -> None:
+    plan = planned(lock=PINNED)
+    assert plan.driver is not None
+    assert managed_driver(plan, with_nvidia(image="DGX OS 7.2.1")) is None
+    assert managed_driver(plan, having("")) == plan.driver
+    assert found(with_nvidia(loaded="580.95.05", installed="580.95.05", image="DGX OS 7.2.1"), plan) == []
+    (finding,) = found(with_nvidia(loaded="570.86.15", installed="570.86.15", image="Lambda Stack"), plan)
+    assert finding.hint == "update it as Lambda Stack does; or reinstall the driver that this host had"
+    (finding,) = found(with_nvidia(image="DGX OS 7.2.1"), plan)
+    assert finding.message == (
+        "no NVIDIA driver is loaded and rigup leaves that of DGX OS 7.2.1 alone; this plan needs 580 or later"
+    )
+
+
+@pytest.mark.parametrize(
+    ("nvidia", "message", "command"),
+    [
+        (
+            {"installed": "575.64.05", "installer": True},
+            "driver 575.64.05 belongs to no package: NVIDIA's .run installer put it there",
+            "nvidia-uninstall",
+        ),
+        (
+            {"installed": "575.64.05", "packages": {"libnvidia-ml1": "550.163.01-2"}},
+            "driver 575.64.05 belongs to no package: NVIDIA's .run installer left it behind, without its uninstaller",
+            "sh NVIDIA-Linux-x86_64-575.64.05.run --uninstall",
+        ),
+    ],
+)
+def test_a_driver_of_no_package_is_refused_with_the_way_to_remove_it(
+    nvidia: dict[str, Any], message: str, command: str
+) -> None:
+    (finding,) = found(with_nvidia(**nvidia), planned(lock=PINNED))
+    assert finding.message == message
+    assert finding.hint == f'on the host: {command}; or keep it: driver = "keep" in group_data'
+    assert found(with_nvidia(**{**nvidia, "installed": "590.48.01"}, loaded="590.48.01", cuda="13.1"), planned()) == []
+
+
+@pytest.mark.parametrize("where", ["packages", "unconfigured"])
+def test_an_uninstaller_that_was_left_beside_packages_is_no_matter(where: str) -> None:
+    there = with_nvidia(installed="550.163.01", installer=True, **{where: {"libnvidia-ml1": "550.163.01-2"}})
+    assert found(there, planned(lock=PINNED)) == []
 
 
 def test_a_driver_that_rigup_has_loaded_is_asked_once_more() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from rigup.facts.probe import Probe, ProbedGpu, UnitState
 from rigup.plan import Plan
+from rigup.preflight.driver import managed_driver
 from rigup.run.drift import Drift, driver_differences
 from rigup.run.kernel_status import runs_without_ours
 from rigup.run.result import NO_ANSWER, HostResult
@@ -28,7 +29,7 @@ def row(result: HostResult, plan: Plan, drift: tuple[Drift, ...]) -> dict[str, A
         return known | {"health": result.state}
     unit, release = probe.units.get(name), probe.releases.get(name)
     answer = next((a for a in result.answers if a.service == name), None)
-    differing = driver_differences(probe.nvidia, plan.driver)
+    differing = driver_differences(probe.nvidia, managed_driver(plan, probe))
     own = [found.what for service in (name, "") for found in drift if found.service == service]
     return known | {
         "os": probe.os,

@@ -24,6 +24,7 @@ from rigup.operations.builds.source import name_of
 from rigup.operations.service.history import RetainedRelease, with_replaced
 from rigup.operations.service.history import differences as changes_between
 from rigup.plan import Plan
+from rigup.preflight.driver import managed_driver
 from rigup.run.history import ReleaseHistory, histories_of
 from rigup.run.result import unanswered
 from rigup.units import time_text, uptime_text
@@ -148,7 +149,8 @@ def _facts(probe: Probe) -> Iterator[tuple[str, str]]:
 def _versions(probe: Probe, plans: Sequence[Plan]) -> Iterator[Version]:
     for plan in plans[:1]:
         if plan.rig.gpus or probe.nvidia.loaded:
-            yield Version("driver", probe.nvidia.loaded, plan.driver.version if plan.driver else "")
+            driver = managed_driver(plan, probe)
+            yield Version("driver", probe.nvidia.loaded, driver.version if driver else "")
         yield Version("system", probe.os, plan.rig.os or "")
     pinned = {name: pin for p in plans if p.build for name, pin in p.build.pinned_runtime_packages.items()}
     for name, pin in pinned.items():

@@ -16,6 +16,8 @@ from rigup.units import Frozen
 
 DRIVERS = {"570.133.20": 12080, "580.95.05": 13000, "580.178.04": 13000, "590.48.01": 13010}
 """The available driver versions, and the CUDA version that each supports, in NVML's notation."""
+OF_DISTRIBUTIONS = {"550.163.01": 12040}
+"""The same for drivers of Debian's and Ubuntu's own archives that NVIDIA's repository does not have."""
 REVISION = "1"
 PINNED = "nvidia-open cuda-drivers nvidia-driver-cuda nvidia-kernel-* nvidia-persistenced nvidia-fabricmanager"
 PINNED += " libnvidia-* libcuda1 firmware-nvidia-gsp"
@@ -29,8 +31,10 @@ class PackageEntry(Frozen):
     description: str
     repository: str = "nvidia"
     architecture: str = "amd64"
+    maintainer: str = MAINTAINER
     versions: str | tuple[str, ...] = "drivers"
     depends: str = ""
+    provides: str = ""
     conflicts: str = ""
     files: dict[str, str] = {}
     links: dict[str, str] = {}
@@ -81,7 +85,7 @@ def _versions(entry: PackageEntry) -> Iterator[str]:
 
 def _package(entry: PackageEntry, full: str, site: Site, scratch: Path, folder: Path) -> BuiltPackage:
     version = full.rpartition("-")[0] or full
-    words = {"version": version, "full": full, "distribution": site.distribution}
+    words = {"version": version, "full": full, "distribution": site.distribution, "kernel": os.uname().release}
     tree = scratch / "tree"
     for place, source in entry.files.items():
         target = tree / place.format(**words).lstrip("/")
@@ -110,8 +114,9 @@ def _control(entry: PackageEntry, name: str, full: str, words: dict[str, str]) -
         "Package": name,
         "Version": full,
         "Architecture": entry.architecture,
-        "Maintainer": MAINTAINER,
+        "Maintainer": entry.maintainer,
         "Depends": entry.depends.format(**words),
+        "Provides": entry.provides,
         "Conflicts": entry.conflicts,
         "Section": "non-free/metapackages",
         "Priority": "optional",
@@ -124,7 +129,7 @@ def _content(source: str, version: str, site: Site, scratch: Path) -> bytes:
     """The content of a packaged file: compiled, from the repository, or a file of nvml/."""
     match source:
         case "libnvidia-ml.so":
-            cuda = DRIVERS[version]
+            cuda = (DRIVERS | OF_DISTRIBUTIONS)[version]
             return _library("libnvidia_ml.c", "libnvidia-ml.so.1", scratch, f"-DCUDA_VERSION={cuda}", version)
         case "libcuda.so":
             return _library("empty.c", "libcuda.so.1", scratch, "-DEMPTY", version)

@@ -43,6 +43,7 @@ systemd-run --quiet --wait --collect --unit=rigup-apt --description="rigup: $1" 
 journalctl --no-pager -o cat -u rigup-apt.service --since="@$since" | tail -n 60 >&2
 exit 1
 """.replace("@ENVIRONMENT@", " ".join(f"--setenv={name}={value}" for name, value in NEVER_ASK.items()))
+_ALLOW = ("--allow-downgrades", "--allow-change-held-packages", "--no-install-recommends")
 _KEEP_CONFIGURATION = ("-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold")
 
 
@@ -148,8 +149,28 @@ def install(host: Host, step: str, packages: Iterable[str]) -> None:
     """Installs packages ("name" or "name=version"); downgrades to a named version if necessary."""
     wait_for_lock(host, step)
     mend(host, step)
-    allow = ("--allow-downgrades", "--allow-change-held-packages", "--no-install-recommends")
-    run(host, step, "apt-get", "-q", "-y", *allow, *_KEEP_CONFIGURATION, "install", *packages)
+    run(host, step, "apt-get", "-q", "-y", *_ALLOW, *_KEEP_CONFIGURATION, "install", *packages)
+
+
+def download(host: Host, step: str, packages: Iterable[str], without: Iterable[str]) -> None:
+    """Downloads what `install` of these needs if those in `without` go; changes nothing else."""
+    wait_for_lock(host, step)
+    mend(host, step)
+    run(
+        host, step, "apt-get", "-q", "-y", *_ALLOW, "--download-only", "install", *packages, *(f"{n}-" for n in without)
+    )
+
+
+def removed_with(host: Host, packages: Iterable[str]) -> tuple[str, ...]:
+    """Everything that a removal of these packages takes with it, themselves included. Changes nothing."""
+    listing = remote.run(host, "apt-get", "-q", "-s", "--allow-change-held-packages", "remove", *packages).stdout
+    return tuple(words[1] for line in listing.splitlines() if (words := line.split())[:1] == ["Remv"])
+
+
+def remove(host: Host, step: str, packages: Iterable[str]) -> None:
+    """Removes packages; files that a person may have changed stay."""
+    wait_for_lock(host, step)
+    run(host, step, "apt-get", "-q", "-y", "--allow-change-held-packages", "remove", *packages)
 
 
 def versions(host: Host, packages: Iterable[str]) -> dict[str, tuple[str, ...]]:

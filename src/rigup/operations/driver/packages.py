@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Generator, Iterable
 
 from pyinfra import host
 from pyinfra.api import FactBase, FunctionCommand, operation
 
 from rigup.errors import HostFailed
+from rigup.facts.bounds import line
 from rigup.host import Host
 from rigup.operations.apt import commands
 from rigup.operations.apt.nvidia_repository import refresh
@@ -18,20 +21,32 @@ from rigup.plan import DriverPackages, DriverPlan, DriverRepository
 
 STEP = "driver"
 DKMS_SECONDS = 1200
+# what may go with the packages of a driver: parts of it, and helpers of the distribution's own
+_BELONGS = re.compile(r"nvidia|^(libcuda1|libcudadebugger1|libnvcuvid1|libnvoptix1|cuda-drivers)")
 
 
-class KernelModule(FactBase[bool]):
-    """Whether NVIDIA's kernel module exists for this kernel."""
+# $1 a kernel. Prints the version of the module that it would load; of any module, if no index says which.
+_MODULE_VERSION = """
+modinfo -k "$1" -F version nvidia || modinfo -F version "$(find "/lib/modules/$1" -name 'nvidia.ko*' | head -n 1)"
+true
+"""
+
+
+class KernelModule(FactBase[str]):
+    """The version of the NVIDIA module that this kernel would load; "" without one.
+
+    A driver that was removed by halves leaves its module behind.
+    """
 
     @staticmethod
-    def default() -> bool:
-        return False
+    def default() -> str:
+        return ""
 
     def command(self, kernel: str) -> str:
-        return f"find /lib/modules/{kernel} -name 'nvidia.ko*' 2>/dev/null; true"
+        return f"sh -c {shlex.quote(_MODULE_VERSION)} rigup {shlex.quote(kernel)} 2>/dev/null"
 
-    def process(self, output: list[str]) -> bool:
-        return any("nvidia.ko" in line for line in output)
+    def process(self, output: list[str]) -> str:
+        return line(output[0].strip()) if output else ""
 
 
 @operation()
@@ -41,21 +56,37 @@ def driver_packages(
     repository: DriverRepository,
     problem: str,
     unpinned: tuple[str, ...] = (),
+    foreign: tuple[str, ...] = (),
 ) -> Generator[FunctionCommand, None, None]:
     """Ensures that the driver is installed at its exact version.
 
     + driver, packages, repository: from the plan
     + problem: the current problem, from `package_problem` of the driver's state; "" for none
-    + unpinned: packages of the driver that have another version
+    + unpinned: packages of the driver that have another version, or are the distribution's
+    + foreign: those of them that the distribution built
     """
     if not problem:
         host.noop(f"driver {driver.version} is installed")
         return
-    yield step(_install, driver, packages, repository, unpinned)
+    yield step(_install, driver, packages, repository, unpinned, foreign)
+
+
+@operation()
+def removed_driver(packages: tuple[str, ...]) -> Generator[FunctionCommand, None, None]:
+    """Ensures that a driver whose installation dpkg cannot finish is gone, since apt installs nothing until then.
+
+    + packages: of that driver; what needs them goes, too
+    """
+    yield step(_remove, packages)
 
 
 def _install(
-    host: Host, driver: DriverPlan, packages: DriverPackages, repository: DriverRepository, unpinned: tuple[str, ...]
+    host: Host,
+    driver: DriverPlan,
+    packages: DriverPackages,
+    repository: DriverRepository,
+    unpinned: tuple[str, ...],
+    foreign: tuple[str, ...],
 ) -> None:
     refresh(host, STEP, repository)
     before = (packages.pin, *packages.headers, *packages.beside)
@@ -64,10 +95,19 @@ def _install(
     if any(name not in there for name in before):
         commands.update(host, STEP)
         there = commands.versions(host, (*before, *wanted))
-    exact = commands.exact(host.name, dict.fromkeys(wanted, driver.version), there)
+    has = {name for name in wanted if driver.version in map(commands.upstream, there.get(name, ()))}
+    replaced = tuple(name for name in unpinned if name in foreign or name not in has)
+    coming = [name for name in wanted if name not in replaced or name in packages.at_version]
+    exact = commands.exact(host.name, dict.fromkeys(coming, driver.version), there)
     # a self-built kernel has headers, but no package that tracks them
     before = tuple(name for name in before if name in there or name not in packages.headers[:-1])
     _check_known(host.name, before, there, packages.kernel)
+    if replaced:
+        _check_removal(host, replaced)
+        report(Progress(host.name, STEP, text=f"downloading {driver.version}"))
+        gone = (name for name in replaced if name not in packages.at_version)
+        commands.download(host, STEP, (*before, *exact), without=gone)
+        _remove(host, replaced)
     report(Progress(host.name, STEP, text=f"installing headers of {packages.kernel}"))
     commands.install(host, STEP, before)
     report(Progress(host.name, STEP, text=f"installing {driver.version}"))
@@ -75,6 +115,25 @@ def _install(
     _build_module(host, driver, packages.kernel)
     for module in packages.modules:
         remote.run(host, "modprobe", module)  # if its package is for another kernel, the next boot loads it
+
+
+def _remove(host: Host, packages: tuple[str, ...]) -> None:
+    """Removes packages of another driver: files of both cannot be there at once."""
+    if going := _check_removal(host, packages):
+        report(Progress(host.name, STEP, text=f"removing {len(going)} packages of another driver"))
+        commands.remove(host, STEP, going)
+
+
+def _check_removal(host: Host, packages: tuple[str, ...]) -> tuple[str, ...]:
+    """All that goes with these packages. Raises HostFailed if a package is among it that is not part of a driver."""
+    going = commands.removed_with(host, packages)
+    if others := [name for name in going if name not in packages and not _BELONGS.search(name)]:
+        raise HostFailed(
+            f"{host.name}: {STEP}: removing {packages[0]} would also remove {', '.join(others)}",
+            f"if you do not need it: apt-get remove {' '.join(others)}; to keep this driver: "
+            'driver = "keep" in group_data',
+        )
+    return going
 
 
 def _check_known(name: str, packages: Iterable[str], there: dict[str, tuple[str, ...]], kernel: str) -> None:
@@ -87,12 +146,18 @@ def _check_known(name: str, packages: Iterable[str], there: dict[str, tuple[str,
 
 def _build_module(host: Host, driver: DriverPlan, kernel: str) -> None:
     """Builds the missing module with DKMS; raises HostFailed if it is still missing."""
-    exists = ("sh", "-c", f"find /lib/modules/{kernel} -name 'nvidia.ko*' | grep -q .")
-    if remote.run(host, *exists).ok:
+
+    def there() -> bool:
+        return remote.run(host, "sh", "-c", _MODULE_VERSION, "rigup", kernel).stdout.strip() == driver.version
+
+    if there():
         return
     report(Progress(host.name, STEP, text=f"building the module for {kernel}"))
     built = remote.run(host, "dkms", "autoinstall", "-k", kernel, timeout=DKMS_SECONDS)
-    if not built.ok or not remote.run(host, *exists).ok:
+    if built.ok and not there():  # DKMS keeps a module of a later version that somebody left there
+        install = ("dkms", "install", f"nvidia/{driver.version}", "-k", kernel, "--force")
+        built = remote.run(host, *install, timeout=DKMS_SECONDS)
+    if not built.ok or not there():
         raise HostFailed(
             f"{host.name}: {STEP}: DKMS did not build module {driver.version} for {kernel}: {built.last_line}",
             "on the host: dkms status, and /var/lib/dkms/nvidia/*/build/make.log",

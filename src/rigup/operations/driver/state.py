@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from fnmatch import fnmatch
 
 from rigup.catalogue.drivers import driver_facts
@@ -12,6 +13,8 @@ from rigup.plan import Build, DriverPackages, DriverPlan
 
 # Distinguishes the driver's own versions from those of accompanying tools.
 _DRIVER_VERSION = re.compile(r"\d{3}\.\d+(\.\d+)?")
+# Ubuntu's modules for one of its kernels have the kernel's version, and the driver's branch in their name.
+PREBUILT_MODULES = ("linux-modules-nvidia-", "linux-objects-nvidia-", "linux-signatures-nvidia-")
 
 
 def booting_kernel(probe: Probe) -> str:
@@ -20,43 +23,66 @@ def booting_kernel(probe: Probe) -> str:
 
 
 def unpinned_packages(probe: Probe, driver: DriverPlan) -> dict[str, str]:
-    """The driver's installed packages whose version differs from the plan, with their version."""
+    """The driver's installed packages of another version than the plan's or of the distribution, with their version."""
+    return _others(probe.nvidia.packages, probe.nvidia.of_distribution, driver)
+
+
+def stuck_packages(probe: Probe, driver: DriverPlan) -> tuple[str, ...]:
+    """The packages of another driver that dpkg has not finished, as where its module does not compile for the kernel.
+
+    apt works again once they are configured, which may never succeed, or removed.
+    """
+    return tuple(_others(probe.nvidia.unconfigured, probe.nvidia.of_distribution, driver))
+
+
+def _others(packages: Mapping[str, str], of_distribution: tuple[str, ...], driver: DriverPlan) -> dict[str, str]:
     patterns = driver_facts().held.patterns
     return {
         name: upstream(version)
-        for name, version in probe.nvidia.packages.items()
-        if any(fnmatch(name, pattern) for pattern in patterns)
-        and _DRIVER_VERSION.fullmatch(upstream(version))
-        and upstream(version) != driver.version
+        for name, version in packages.items()
+        if ("nvidia" in name or any(fnmatch(name, pattern) for pattern in patterns))
+        and (_DRIVER_VERSION.fullmatch(upstream(version)) or name.startswith(PREBUILT_MODULES))
+        and (upstream(version) != driver.version or name in of_distribution)
     }
 
 
-def package_problem(probe: Probe, driver: DriverPlan, packages: DriverPackages, module: bool) -> str:
+def package_problem(probe: Probe, driver: DriverPlan, packages: DriverPackages, module: str) -> str:
     """Text of the problem with the installed driver; "" if it is as planned.
 
-    module: whether the kernel that boots next has NVIDIA's module.
+    module: the version of NVIDIA's module for the kernel that boots next; "" without one.
     """
     there = probe.nvidia.packages
     main = packages.at_version[0]
     if probe.nvidia.unconfigured:
-        return f"dpkg was interrupted: {', '.join(probe.nvidia.unconfigured)}"
+        return f"dpkg was interrupted: {', '.join(sorted(probe.nvidia.unconfigured))}"
     if others := unpinned_packages(probe, driver):
-        return _another(others.get(main) or next(iter(others.values())), driver)
+        return _another(probe, others.get(main) or _most_telling(others, probe), driver)
     if main not in there:
         return "not installed" if not probe.nvidia.installed else f"{probe.nvidia.installed} is not from {main}"
     if missing := [name for name in (packages.pin, *packages.at_version, *packages.beside) if name not in there]:
         return f"{', '.join(missing)} missing"
     if packages.kernel not in probe.headers:
         return f"headers of the next kernel {packages.kernel} are missing"
-    return "" if module else f"kernel module for the next kernel {packages.kernel} is missing"
+    if module != driver.version:
+        state = f"is {module}" if module else "is missing"
+        return f"kernel module for the next kernel {packages.kernel} {state}"
+    return ""
 
 
-def _another(version: str, driver: DriverPlan) -> str:
-    """Text for an installed version that differs from the lock, and the options."""
-    branch = int(version.partition(".")[0])
-    if branch < driver.floor:
-        return f"{version} is installed, below {driver.floor}, which this plan needs"
-    return f"{version} is installed (to keep it: rigup lock --upgrade driver={version})"
+def _most_telling(others: dict[str, str], probe: Probe) -> str:
+    """The version to name: of the library, else of any package; of prebuilt modules, the kernel's, as a last resort."""
+    versions = sorted(others, key=lambda name: name.startswith(PREBUILT_MODULES))
+    return probe.nvidia.installed if probe.nvidia.installed in others.values() else others[versions[0]]
+
+
+def _another(probe: Probe, version: str, driver: DriverPlan) -> str:
+    """Text for an installed version that differs from the lock or is the distribution's, and the options."""
+    distribution = probe.os.partition("-")[0].capitalize() if probe.nvidia.of_distribution else ""
+    shown = f"{distribution}'s {version}" if distribution else version
+    if _DRIVER_VERSION.fullmatch(version) and int(version.partition(".")[0]) < driver.floor:
+        return f"{shown} is installed, below {driver.floor}, which this plan needs"
+    keep = 'driver = "keep" in group_data' if distribution else f"rigup lock --upgrade driver={version}"
+    return f"{shown} is installed (to keep it: {keep})"
 
 
 def unsuited_build(probe: Probe, service: str, build: Build | None) -> str:

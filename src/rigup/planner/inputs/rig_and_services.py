@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Mapping
 
 from rigup import layout
 from rigup.catalogue.catalogue import Catalogue
@@ -53,6 +54,17 @@ def read_rig(data: object, path: str, catalogue: Catalogue) -> Rig:
     _check_subnet(checked.network.subnet, f"{path}: rig.network.subnet")
     memory = _read_host_memory(checked.host_memory, f"{path}: rig.host_memory")
     return Rig(**{**dict(checked), "gpus": gpus, "host_memory": memory})
+
+
+def keeps_driver(data: Mapping[str, object], where: str) -> bool:
+    """Whether `driver = "keep"` leaves each host's own driver alone. where: the file. Raises InputError for another."""
+    if (value := data.get("driver")) not in (None, "keep"):
+        raise InputError(
+            f"{where}: driver: {quoted(value)} is not a choice",
+            'write driver = "keep" to leave each host\'s own driver alone; its version is in rigup.lock: '
+            "rigup lock --upgrade driver=VERSION",
+        )
+    return value == "keep"
 
 
 def _read_host_memory(text: str | None, where: str) -> HostMemory | None:

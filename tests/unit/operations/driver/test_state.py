@@ -12,6 +12,7 @@ from rigup.operations.driver.state import (
     booting_kernel,
     loading_problem,
     package_problem,
+    stuck_packages,
     unpinned_packages,
     unsuited_build,
 )
@@ -41,7 +42,7 @@ def having(**nvidia: Any) -> Probe:
 
 
 def test_a_host_as_planned_has_no_problem() -> None:
-    assert package_problem(GOOD, PLAN, PACKAGES, module=True) == ""
+    assert package_problem(GOOD, PLAN, PACKAGES, module="580.178.04") == ""
     assert loading_problem(GOOD, PLAN) == ""
     assert unpinned_packages(GOOD, PLAN) == {}
 
@@ -63,18 +64,57 @@ def test_a_host_as_planned_has_no_problem() -> None:
             having(packages={n: v for n, v in THERE.items() if "pers" not in n}),
             "nvidia-persistenced missing",
         ),
-        (having(unconfigured=("nvidia-open",)), "dpkg was interrupted: nvidia-open"),
+        (having(unconfigured={"nvidia-open": "580.178.04-1"}), "dpkg was interrupted: nvidia-open"),
         (replace(GOOD, headers=()), f"headers of the next kernel {KERNEL} are missing"),
     ],
 )
 def test_what_the_packages_lack(probe: Probe, words: str) -> None:
-    assert package_problem(probe, PLAN, PACKAGES, module=True) == words
+    assert package_problem(probe, PLAN, PACKAGES, module="580.178.04") == words
 
 
-def test_a_kernel_without_a_module_is_named() -> None:
-    assert (
-        package_problem(GOOD, PLAN, PACKAGES, module=False) == f"kernel module for the next kernel {KERNEL} is missing"
-    )
+@pytest.mark.parametrize(("module", "state"), [("", "is missing"), ("550.54.14", "is 550.54.14")])
+def test_a_kernel_without_the_module_is_named(module: str, state: str) -> None:
+    assert package_problem(GOOD, PLAN, PACKAGES, module) == f"kernel module for the next kernel {KERNEL} {state}"
+
+
+DEBIAN = {"nvidia-modprobe": "570.133.07-1", "libnvidia-ml1": "550.163.01-2", "nvidia-smi": "550.163.01-2"}
+UBUNTU = {
+    "linux-modules-nvidia-580-open-generic": "6.8.0-60.63+1",
+    "nvidia-driver-580-open": "580.178.04-0ubuntu0.24.04.1",
+}
+
+
+@pytest.mark.parametrize(
+    ("os", "installed", "packages", "words"),
+    [
+        (
+            "debian-13",
+            "550.163.01",
+            DEBIAN,
+            "Debian's 550.163.01 is installed, below 580, which this plan needs",
+        ),
+        (
+            "ubuntu-24.04",
+            "580.178.04",
+            UBUNTU,
+            'Ubuntu\'s 580.178.04 is installed (to keep it: driver = "keep" in group_data)',
+        ),
+    ],
+)
+def test_the_distributions_own_driver_is_named_and_replaced(
+    os: str, installed: str, packages: dict[str, str], words: str
+) -> None:
+    there = {**packages, "nvidia-kernel-common": "20240109+1", "nvidia-cuda-toolkit": "12.4.131~12.4.1-2"}
+    probe = having(packages=there, installed=installed, of_distribution=tuple(sorted(there)))
+    assert package_problem(replace(probe, os=os), PLAN, PACKAGES, module="") == words
+    assert set(unpinned_packages(probe, PLAN)) == set(packages)
+
+
+def test_packages_of_another_driver_that_dpkg_did_not_finish() -> None:
+    unfinished = {"nvidia-open-kernel-dkms": "550.163.01-2", "nvidia-open": "580.178.04-1", "cuda-keyring": "1.1-1"}
+    assert stuck_packages(having(unconfigured=unfinished), PLAN) == ("nvidia-open-kernel-dkms",)
+    same = having(unconfigured={"nvidia-smi": "580.178.04-2"}, of_distribution=("nvidia-smi",))
+    assert stuck_packages(same, PLAN) == ("nvidia-smi",)
 
 
 def test_a_stray_is_any_package_of_the_driver_at_another_version() -> None:

@@ -1,0 +1,108 @@
+"""Boxes that have a driver which somebody else put there: the distribution, NVIDIA's .run file, an image's maker.
+
+apt, dpkg, systemd and the reboots are real; the packages have the names and maintainers of Debian's and Ubuntu's, and
+what is in them is the lab's. The tests go on from one another, in this order.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.lab.gpu_fleet import NEW, OLD, GpuFleet, error, made_gpu_fleet, steps
+
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
+
+DEBIANS, RUN_FILES = "550.163.01", "575.64.05"
+KEEP = 'driver = "keep" in group_data'
+INSTALL = "DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends"
+ALIEN = "dpkg-query -W -f '${db:Status-Abbrev} ${Package} ${Maintainer}\\n' | grep -E 'NVIDIA Maint|Ubuntu'"
+LIBRARY = "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so"
+
+
+@pytest.fixture(scope="module")
+def fleet(labs_can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GpuFleet]:
+    """One machine with four cards and Debian's own driver, and a lock that pins NVIDIA's."""
+    with made_gpu_fleet(tmp_path_factory, "others") as fleet:
+        fleet.host.tell(f"apt-get -q update && {INSTALL} linux-headers-{os.uname().release} nvidia-driver")
+        fleet.host.machine.reboot()
+        yield fleet
+
+
+def test_a_kept_driver_below_what_the_build_needs_is_refused_with_both_numbers(fleet: GpuFleet) -> None:
+    assert fleet.loaded() == DEBIANS
+    fleet.describe_gpus(OLD, driver="keep")
+    said = error(fleet.apply(expect=2))
+    assert said["message"] == (
+        f"{fleet.host.name}: driver {DEBIANS} is loaded, which runs CUDA up to 12.4; "
+        "llama.cpp b11434 is built with CUDA 13.0.2 and needs driver 580 or later"
+    )
+    assert said["hint"].startswith('let rigup install and hold the lock\'s: remove driver = "keep"')
+
+
+def test_debians_own_is_named_and_replaced(fleet: GpuFleet) -> None:
+    fleet.describe_gpus(OLD)
+    shown = steps(fleet.rigup("diff", "--json", expect=1))
+    assert f"driver {OLD}: Debian's {DEBIANS} is installed, below 580, which this plan needs" in shown
+    fleet.apply("--reboot")
+    assert fleet.loaded() == OLD and set(fleet.installed().values()) == {OLD}
+    assert fleet.host.machine.ssh(f"{ALIEN} | grep ^ii").stdout == ""
+    assert fleet.host.answers()
+    assert fleet.apply().json["hosts"][0]["state"] == "unchanged"
+
+
+def test_one_whose_module_does_not_compile_is_taken_out_of_apts_way(fleet: GpuFleet) -> None:
+    fleet.host.tell("apt-get purge -q -y '*nvidia*' libcuda1; rm /etc/apt/preferences.d/00-rigup-nvidia-driver")
+    fleet.host.tell(f"echo {DEBIANS} >/etc/lab-gpus/does_not_compile")
+    assert "Bad return status" in fleet.host.machine.ssh(f"{INSTALL} nvidia-driver=550.163.01-1 2>&1").stdout
+    assert "nvidia-open-kernel-dkms" in fleet.host.tell("dpkg --audit")
+    shown = steps(fleet.rigup("diff", "--json", expect=1))
+    assert "no half-installed driver: nvidia-driver, nvidia-open-kernel-dkms" in shown
+    fleet.apply("--reboot")
+    assert fleet.host.tell("dpkg --audit") == ""
+    assert fleet.loaded() == OLD
+    assert fleet.host.machine.ssh(f"{ALIEN} | grep -v ^rc").stdout == ""
+    assert fleet.host.answers()
+
+
+def test_ubuntus_own_is_kept_if_so_said_and_else_replaced(fleet: GpuFleet) -> None:
+    fleet.host.tell("apt-get purge -q -y '*nvidia*' libcuda1; rm /etc/apt/preferences.d/00-rigup-nvidia-driver")
+    modules = f"linux-modules-nvidia-580-open-{os.uname().release}"
+    fleet.host.tell(f"{INSTALL} {modules} nvidia-driver-580-open")
+    fleet.host.machine.reboot()
+    fleet.describe_gpus(NEW, driver="keep")
+    assert "driver" not in {change["role"] for change in fleet.apply().json["hosts"][0]["changes"]}
+    assert fleet.loaded() == OLD and fleet.host.answers()
+
+    fleet.describe_gpus(NEW)
+    shown = steps(fleet.rigup("diff", "--json", expect=1))
+    assert f"driver {NEW}: Ubuntu's {OLD} is installed (to keep it: {KEEP})" in shown
+    fleet.apply("--reboot")
+    assert fleet.loaded() == NEW and fleet.host.answers()
+    assert fleet.host.machine.ssh(f"{ALIEN} | grep ^ii").stdout == ""
+
+
+def test_a_run_files_driver_is_refused_with_its_uninstaller(fleet: GpuFleet) -> None:
+    fleet.host.tell(f"cp -L {LIBRARY}.1 {LIBRARY}.{RUN_FILES} && ln -sf libnvidia-ml.so.{RUN_FILES} {LIBRARY}.1")
+    fleet.host.tell("printf '#!/bin/sh\\n' >/usr/bin/nvidia-uninstall; chmod +x /usr/bin/nvidia-uninstall")
+    before = fleet.host.tell("dpkg-query -W")
+    said = error(fleet.apply(expect=2))
+    run = f"{fleet.host.name}: driver {RUN_FILES} belongs to no package: NVIDIA's .run installer"
+    assert said == {"message": f"{run} put it there", "hint": f"on the host: nvidia-uninstall; or keep it: {KEEP}"}
+    fleet.host.tell("rm /usr/bin/nvidia-uninstall")
+    said = error(fleet.rigup("diff", "--json", expect=2))
+    assert said["message"] == f"{run} left it behind, without its uninstaller"
+    assert f"sh NVIDIA-Linux-x86_64-{RUN_FILES}.run --uninstall" in said["hint"]
+    assert fleet.host.tell("dpkg-query -W") == before
+    fleet.host.tell(f"rm {LIBRARY}.{RUN_FILES}; ln -sf libnvidia-ml.so.{NEW} {LIBRARY}.1")
+
+
+def test_a_data_centre_image_keeps_its_driver(fleet: GpuFleet) -> None:
+    fleet.host.tell('printf \'DGX_NAME="DGX Server"\\nDGX_SWBUILD_VERSION="7.2.1"\\n\' >/etc/dgx-release')
+    fleet.describe_gpus(OLD)
+    assert fleet.apply().json["hosts"][0]["state"] == "unchanged"
+    assert fleet.loaded() == NEW
+    fleet.host.tell("rm /etc/dgx-release")
+    assert steps(fleet.rigup("diff", "--json", expect=1))[0].startswith(f"driver {OLD}: {NEW} is installed")

@@ -32,6 +32,7 @@ VERBS = {
     "apply": "apply the plan: install, start, and verify each service with a real request",
     "prune": "remove builds, caches and weights that no retained release uses",
     "status": "show one line per service: build, checkpoint, health (checked with a real request), drift",
+    "verify": "check the links between GPUs: PCIe, NVLink, P2P with real copies; power, ECC, Xid errors (read-only)",
     "releases": "list the releases that each host retains and what changed between them",
     "rollback": "roll services back to the previous release and check that they answer",
     "log": "list the applies of a host: when, by whom, from which lock, what changed, how each ended",
@@ -44,7 +45,7 @@ VERBS = {
     "lab": "boot disposable machines to rehearse on",
 }
 
-ONLY_TELL = ("plan", "fit", "diff", "status", "releases", "log")
+ONLY_TELL = ("plan", "fit", "diff", "status", "verify", "releases", "log")
 
 EPILOG = """\
 examples:

@@ -96,6 +96,7 @@ def _links(rig: Rig, gpu: Gpu, index: int, geforce: bool) -> Iterator[tuple[str,
         yield "pcie_generation_max", 4 if ampere else 5
         yield "pcie_width", 16
         yield "pcie_width_max", 16
+        yield "bar1_mib", 256 if geforce and ampere else gpu.memory_mib and 1 << (gpu.memory_mib - 1).bit_length()
     yield "numa_node", index * 2 // len(rig.gpus) if len(rig.gpus) > 4 else 0
     yield "topology", 40 if switched else 30
     yield "nvlinks", links

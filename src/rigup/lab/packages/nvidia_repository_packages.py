@@ -132,7 +132,7 @@ def _content(source: str, version: str, site: Site, scratch: Path) -> bytes:
             cuda = (DRIVERS | OF_DISTRIBUTIONS)[version]
             return _library("libnvidia_ml.c", "libnvidia-ml.so.1", scratch, f"-DCUDA_VERSION={cuda}", version)
         case "libcuda.so":
-            return _library("empty.c", "libcuda.so.1", scratch, "-DEMPTY", version)
+            return _library("libcuda.c", "libcuda.so.1", scratch, "-DCUDA_DRIVER", version)
         case "nvidia-open.ko" | "nvidia-proprietary.ko":
             licence = "Dual MIT/GPL" if source == "nvidia-open.ko" else "NVIDIA"
             return _compiled(["-c", f'-DLICENSE="{licence}"'], "nvidia_module.c", scratch, version)

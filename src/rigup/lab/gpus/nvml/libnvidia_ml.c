@@ -223,6 +223,42 @@ MODE(nvmlDeviceGetMigMode, "mig")
 
 /* ---- health and use ---- */
 
+struct Bar1 { unsigned long long total, free, used; };
+
+Return nvmlDeviceGetBAR1MemoryInfo(Device device, struct Bar1 *into)
+{
+    unsigned long long total;
+    Return found = wide(device, "bar1_mib", &total);
+    if (found == SUCCESS)
+        *into = (struct Bar1){total * MIB, total * MIB, 0};
+    return found;
+}
+
+/* Only uncorrected errors (1) happen here, and they are those since the boot (0). */
+Return nvmlDeviceGetTotalEccErrors(Device device, unsigned kind, unsigned counter, unsigned long long *into)
+{
+    unsigned mode;
+    Return found = number(device, "ecc", &mode);
+    if (found != SUCCESS || !mode)
+        return found != SUCCESS ? found : NOT_SUPPORTED;
+    *into = 0;
+    if (kind == 1 && counter == 0)
+        wide(device, "ecc_uncorrected", into);
+    return SUCCESS;
+}
+
+Return nvmlDeviceGetRemappedRows(Device device, unsigned *fixed, unsigned *errors, unsigned *pending, unsigned *failed)
+{
+    unsigned mode;
+    Return found = number(device, "ecc", &mode);
+    if (found != SUCCESS)
+        return found;
+    *fixed = *errors = *pending = *failed = 0;
+    number(device, "remap_pending", pending);
+    number(device, "remap_failed", failed);
+    return SUCCESS;
+}
+
 struct Temperature1 { unsigned version, sensor; int celsius; };
 
 Return nvmlDeviceGetTemperature(Device device, unsigned sensor, unsigned *into)

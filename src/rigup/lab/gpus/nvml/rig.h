@@ -111,7 +111,7 @@ static Return wide(Device device, const char *name, unsigned long long *into)
     return found == SUCCESS && !into ? INVALID_ARGUMENT : found;
 }
 
-static Return number(Device device, const char *name, unsigned *into)
+__attribute__((unused)) static Return number(Device device, const char *name, unsigned *into)
 {
     unsigned long long value;
     Return found = wide(device, name, &value);
@@ -128,7 +128,7 @@ static Return copy(const char *value, char *into, unsigned size)
     return SUCCESS;
 }
 
-static Return text_copy(Device device, const char *name, char *into, unsigned size)
+__attribute__((unused)) static Return text_copy(Device device, const char *name, char *into, unsigned size)
 {
     char value[LINE];
     Return found = text(device, name, value);

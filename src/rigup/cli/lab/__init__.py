@@ -7,7 +7,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from rigup.cli import lab_gpu
+from rigup.cli.lab import gpu as lab_gpu
 from rigup.cli.output.typed_words import whole_number
 
 if TYPE_CHECKING:

@@ -1,0 +1,101 @@
+"""`rigup verify HOST`: checks that the links between a host's GPUs do what they can, and that the cards are well."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from rigup.cli.sessions import session as hosts
+from rigup.errors import InputError
+
+if TYPE_CHECKING:
+    from rigup.run.verification import VerifyRun
+
+EPILOG = """\
+examples:
+  rigup verify gpu1.lan                 read every link, and measure those of cards with free memory
+  rigup verify quad_3090 --read-only    copy nothing to the cards of this group
+  rigup verify gpu1.lan --json
+
+A measurement copies some GB from the host to each card, and between each pair, and compares what arrived. It takes
+seconds and 128 MiB of each card beside CUDA's own; a card with less than 1 GiB free is not measured.
+
+exit codes: 0 all is well, 1 a problem, or a host failed, 2 usage error or no host reachable, 130 cancelled
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds HOST, INVENTORY and the options."""
+    parser.add_argument("host", metavar="HOST", help="host or group of the inventory; several with commas")
+    hosts.add_inventory(parser)
+    parser.add_argument("--read-only", action="store_true", help="copy no data to the cards")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    hosts.add_sudo_password(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Reads and shows the links; changes nothing."""
+    hosts.patch_for_many_hosts()
+    from rigup.cli.output import progress as live
+    from rigup.operations.primitives import progress
+    from rigup.run.result import exit_code
+
+    with _opened(args) as found:
+        view = live.view()
+        progress.listen(view.show)
+        with view:
+            found.connect(take_lease=False)
+            found.read_links(measure=not args.read_only)
+    results = list(found.results.values())
+    if args.json:
+        json.dump(as_json(found), sys.stdout, indent=1)
+        print()
+    else:
+        from rigup.cli.output import results as summary
+        from rigup.cli.output.console import Console
+        from rigup.cli.verify.link_tables import show
+
+        console = Console(highlight=False)
+        for name, links in found.links.items():
+            show(name, links, found.found[name], found.results[name].probe, console)
+        summary.show_results([result for result in results if result.errors], console)
+    return exit_code(results)
+
+
+def _opened(args: argparse.Namespace) -> VerifyRun:
+    from rigup.connection.connections import Connections
+    from rigup.project.inventory import load_project
+    from rigup.run.verification import VerifyRun
+    from rigup.settings import HostSettings
+
+    try:
+        project = load_project(args.inventory, args.host)
+    except InputError as error:
+        raise InputError(error.message.replace("--limit:", "HOST:", 1), error.hint) from None
+    password = hosts.sudo_password(args)
+    names = [host.name for host in project.hosts]
+    contact = Connections(project.data_by_host, password)
+    contact.begin()
+    return VerifyRun(project, dict.fromkeys(names, ()), dict.fromkeys(names, HostSettings()), password, contact)
+
+
+def as_json(found: VerifyRun) -> dict[str, Any]:
+    """The links and findings of each host, for scripts. Within a schema, keys are only added."""
+    rows = []
+    for name, result in found.results.items():
+        links = found.links.get(name)
+        rows.append(
+            {
+                "host": name,
+                "state": {"unchanged": "well", "differs": "problems"}.get(result.state, result.state),
+                "findings": [
+                    {"problem": one.problem, "message": one.message, "hint": one.hint}
+                    for one in found.found.get(name, ())
+                ],
+                "links": links.as_json() if links else None,
+                "errors": [{"message": error.message, "hint": error.hint} for error in result.errors],
+            }
+        )
+    return {"schema": 1, "hosts": rows}

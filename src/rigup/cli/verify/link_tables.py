@@ -1,0 +1,70 @@
+"""The links of a host's GPUs as tables, and what is to be said of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.markup import escape
+
+from rigup.catalogue.gpu_names import short_name
+from rigup.cli.output.table import Column, Table
+from rigup.preflight.links import LinkFinding, unmeasured
+
+if TYPE_CHECKING:
+    from rigup.facts.links import GpuLink, Links, PairLink
+    from rigup.facts.probe import Probe
+
+_GPUS = ("GPU", "card", "link now", "card and slot can", "from host", "NVLink")
+_PAIRS = ("from", "to", "P2P", "speed", "data")
+
+
+def show(host: str, links: Links, found: Iterable[LinkFinding], probe: Probe | None, console: Console) -> None:
+    """Prints the links of one host, then its problems and notes."""
+    cards = {gpu.index: short_name(gpu.name) for gpu in probe.gpus} if probe else {}
+    paths = {(pair.first, pair.second): pair.path for pair in probe.gpu_pairs} if probe else {}
+    console.print(f"[bold]{escape(host)}[/]", soft_wrap=True)
+    _table(_GPUS, [_gpu(link, cards.get(link.gpu, "")) for link in links.gpus], console)
+    if links.pairs:
+        _table(_PAIRS, [_pair(link, paths) for link in links.pairs], console)
+    if why := unmeasured((*links.gpus, *links.pairs)):
+        console.print(f"  not measured: {escape(why)}", soft_wrap=True)
+    said = list(found)
+    for one in said:
+        colour, word = ("red", "problem") if one.problem else ("yellow", "note")
+        console.print(f"  [{colour}]{word}[/] {escape(one.message)}", soft_wrap=True)
+        if one.hint:
+            console.print(f"          hint: {escape(one.hint)}", soft_wrap=True)
+    if not any(one.problem for one in said):
+        console.print("  [green]no problem found[/]")
+
+
+def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]], console: Console) -> None:
+    table = Table(Column(head) for head in heads)
+    for row in rows:
+        table.add(*row)
+    console.print(table, soft_wrap=True)
+
+
+def _gpu(link: GpuLink, name: str) -> tuple[str, ...]:
+    generation, width = link.loaded_generation or link.generation, link.loaded_width or link.width
+    now = _link(generation, width) + ("" if link.loaded_generation or generation is None else ", idle")
+    nvlink = f"{link.nvlinks_active} of {link.nvlinks} up" if link.nvlinks else "none"
+    speed = "not measured" if link.host_gbs is None else f"{link.host_gbs:.1f} GB/s"
+    return str(link.gpu), name, now, _link(link.most_generation, link.most_width), speed, nvlink
+
+
+def _pair(link: PairLink, paths: dict[tuple[int, int], str]) -> tuple[str, ...]:
+    first, second = link.pair
+    path = paths.get((min(link.pair), max(link.pair)), "")
+    way = "NVLink" if link.nvlink else f"PCIe ({path})" if path else "PCIe"
+    direct = link.read if link.direct is None else link.direct
+    peer = "unknown" if direct is None else f"by {way}" if direct else "no, through the host"
+    speed = "not measured" if link.gbs is None else f"{link.gbs:.1f} GB/s"
+    data = {None: "not measured", True: "unchanged", False: "CHANGED"}[link.correct]
+    return str(first), str(second), peer, speed, data
+
+
+def _link(generation: int | None, width: int | None) -> str:
+    return "unknown" if generation is None or width is None else f"gen {generation} x{width}"

@@ -1,1 +1,0 @@
-/* libcuda.so.1 of the lab: a library with nothing in it. */

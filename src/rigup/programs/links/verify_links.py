@@ -16,14 +16,17 @@ import re
 import subprocess
 import sys
 
-import link_copies
-import link_counters
-import pci_links
 import pynvml
 
 TYPE_CHECKING = False  # see probe_gpus.py
 if TYPE_CHECKING:
     from typing import Any
+
+    from rigup.programs.links import link_copies, link_counters, pci_links
+else:  # on a host, the programs import one another by name
+    import link_copies
+    import link_counters
+    import pci_links
 
 LOG_SECONDS = 20
 MOST_XIDS = 100

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from functools import partial
 
+from pyinfra.api import deploy
+
 from rigup.errors import HostFailed
-from rigup.facts.probe import Probe
+from rigup.facts.probe import Probe, read_probe
+from rigup.facts.unreadable import Unreadable
+from rigup.host import Host
 from rigup.operations.driver.secure_boot import check_secure_boot
 from rigup.operations.driver.state import booting_kernel, stuck_packages
+from rigup.operations.primitives.progress import Progress, report
 from rigup.plan import Plan
 from rigup.planner.driver_packages import driver_packages, driver_repository
 from rigup.preflight.driver import managed_driver, too_old
@@ -48,6 +53,8 @@ def gpus(plans: tuple[Plan, ...], probe: Probe, settings: HostSettings) -> bool:
             probe.kernel_packages,
         )
         changes = driver(wanted, packages, source, probe, partial(check_host, plans))
+        if changes:
+            links()
     elif any(gpu.nvswitch for gpu in rig.gpus) or probe.nvidia.nvswitches:
         fabric(probe, restarted=False)
     if pins or runtime:
@@ -61,6 +68,31 @@ def broken_driver(plans: tuple[Plan, ...], probe: Probe) -> None:
     wanted = managed_driver(plans[0], probe)
     if wanted and stuck_packages(probe, wanted):
         unfinished_driver(wanted, probe)
+
+
+@deploy("driver")
+def links() -> None:
+    """Check what the new driver makes of the links between the GPUs, before anything is served across them."""
+    from rigup.operations.driver.links import checked_links  # few runs change a driver
+
+    checked_links(name="links between GPUs verified", check=check_links)
+
+
+def check_links(host: Host) -> None:
+    """Raise HostFailed if data between GPUs arrive changed; report every other problem as a warning."""
+    from rigup.operations.driver.links import read_links
+    from rigup.preflight.links import link_findings
+
+    try:
+        read = read_links(host)
+    except (HostFailed, Unreadable) as error:
+        report(Progress(host.name, "log", text=f"warning: {error}"))
+        return
+    found = [one for one in link_findings(read, read_probe(host)) if one.problem]
+    if any(pair.correct is False for pair in read.pairs):
+        raise HostFailed(f"{host.name}: {'; '.join(one.message for one in found)}", f"rigup verify {host.name}")
+    for one in found:
+        report(Progress(host.name, "log", text=f"warning: {one.message} (rigup verify {host.name})"))
 
 
 def check_host(plans: tuple[Plan, ...], probe: Probe) -> None:

@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel
 
 from rigup.cli.main import VERBS, build_parser
-from rigup.rig import Rig
+from rigup.rig import RigInput
 from rigup.service import Service
 from rigup.settings import Certificate, Gateway, GatewayClient
 
@@ -118,7 +118,7 @@ def test_readme_has_every_verb_and_the_index_every_page() -> None:
     assert linked == {path.name for path in (ROOT / "docs").glob("*.md")} - {"index.md"}
 
 
-@pytest.mark.parametrize(("part", "model"), [("rig", Rig), ("services", Service)])
+@pytest.mark.parametrize(("part", "model"), [("rig", RigInput), ("services", Service)])
 def test_every_key_of_an_inventory_is_explained(part: str, model: type[BaseModel]) -> None:
     """The name of a service is the key of its entry."""
     text = (ROOT / "docs" / "inventory.md").read_text().partition(f"## `{part}`\n")[2].partition("\n## ")[0]

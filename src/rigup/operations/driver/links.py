@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator
 from functools import lru_cache
+
+from pyinfra.api import FunctionCommand, operation
 
 from rigup.errors import HostFailed
 from rigup.facts.links import Links, parse
 from rigup.host import Host
 from rigup.operations.primitives import remote
+from rigup.operations.primitives.steps import step
 from rigup.programs import program_file
 
 SECONDS = 180
@@ -20,6 +24,15 @@ for name, text in SOURCES:
     exec(compile(text, name + ".py", "exec"), module.__dict__)
 sys.exit(sys.modules["verify_links"].main(sys.argv[1:]))
 """
+
+
+@operation()
+def checked_links(check: Callable[[Host], None]) -> Generator[FunctionCommand, None, None]:
+    """Checks the links between the GPUs of a host whose driver has just changed.
+
+    + check: reads and judges them; raises if the host must not serve
+    """
+    yield step(check)
 
 
 @lru_cache(maxsize=1)

@@ -112,12 +112,12 @@ class GpuFleet(Fleet):
 
 
 @contextmanager
-def made_gpu_fleet(tmp_path_factory: pytest.TempPathFactory, name: str) -> Iterator[GpuFleet]:
+def made_gpu_fleet(tmp_path_factory: pytest.TempPathFactory, name: str, **options: Any) -> Iterator[GpuFleet]:
     """One machine with four cards and nothing installed, and a lock that pins the older driver; gone after it.
 
-    name: of the lab, made one of this process's own.
+    name: of the lab, made one of this process's own. options: as `Lab.up` takes them.
     """
-    with made_site(tmp_path_factory, f"{name}{os.getpid()}", rig=RIG) as site:
+    with made_site(tmp_path_factory, f"{name}{os.getpid()}", rig=RIG, **options) as site:
         fleet = GpuFleet(*site)
         fleet.describe_gpus(OLD)
         try:

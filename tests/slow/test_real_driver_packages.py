@@ -1,6 +1,6 @@
-"""Debian's real driver on a lab machine: its packages, DKMS and a compiler at work on its kernel module, its real NVML.
+"""Debian's real driver on a lab machine: its packages, its kernel module compiled by DKMS, its real NVML.
 
-Needs the non-free archive of Debian 13. The way to NVIDIA's packages is real apt and dpkg; those packages are the lab's.
+Needs the non-free archive of Debian 13. The way to NVIDIA's packages is real apt and dpkg; their content is the lab's.
 Debian's kernels from 6.12.107 on do not compile its 550.163.01, so the box is what many are: half installed.
 """
 

@@ -173,14 +173,17 @@ def remove(host: Host, step: str, packages: Iterable[str]) -> None:
     run(host, step, "apt-get", "-q", "-y", "--allow-change-held-packages", "remove", *packages)
 
 
-def versions(host: Host, packages: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Every version of each package in the host's sources, newest first; unknown packages are left out."""
+def versions(host: Host, packages: Iterable[str], repository: str = "") -> dict[str, tuple[str, ...]]:
+    """Every version of each package in the host's sources, newest first; unknown packages are left out.
+
+    repository: the address of the only source that counts, since a distribution may have packages of the same name.
+    """
     listing = remote.run(host, "apt-cache", "madison", *packages).stdout
     found: dict[str, list[str]] = {}
     for line in listing.splitlines():
         name, _, rest = line.partition("|")
         name, version = name.strip(), rest.partition("|")[0].strip()
-        if version and version not in found.setdefault(name, []):
+        if repository.rstrip("/") in rest and version and version not in found.setdefault(name, []):
             found[name].append(version)
     return {name: tuple(there) for name, there in found.items()}
 

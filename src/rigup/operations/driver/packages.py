@@ -91,22 +91,22 @@ def _install(
     refresh(host, STEP, repository)
     before = (packages.pin, *packages.headers, *packages.beside)
     wanted = tuple(dict.fromkeys((*packages.at_version, *unpinned)))
-    there = commands.versions(host, (*before, *wanted))
+    there = commands.versions(host, before)
     if any(name not in there for name in before):
         commands.update(host, STEP)
-        there = commands.versions(host, (*before, *wanted))
-    has = {name for name in wanted if driver.version in map(commands.upstream, there.get(name, ()))}
+        there = commands.versions(host, before)
+    offered = commands.versions(host, wanted, repository.address)
+    has = {name for name in wanted if driver.version in map(commands.upstream, offered.get(name, ()))}
     replaced = tuple(name for name in unpinned if name in foreign or name not in has)
     coming = [name for name in wanted if name not in replaced or name in packages.at_version]
-    exact = commands.exact(host.name, dict.fromkeys(coming, driver.version), there)
+    exact = commands.exact(host.name, dict.fromkeys(coming, driver.version), offered)
     # a self-built kernel has headers, but no package that tracks them
     before = tuple(name for name in before if name in there or name not in packages.headers[:-1])
     _check_known(host.name, before, there, packages.kernel)
     if replaced:
         _check_removal(host, replaced)
         report(Progress(host.name, STEP, text=f"downloading {driver.version}"))
-        gone = (name for name in replaced if name not in packages.at_version)
-        commands.download(host, STEP, (*before, *exact), without=gone)
+        commands.download(host, STEP, (*before, *exact), without=[name for name in replaced if name not in has])
         _remove(host, replaced)
     report(Progress(host.name, STEP, text=f"installing headers of {packages.kernel}"))
     commands.install(host, STEP, before)

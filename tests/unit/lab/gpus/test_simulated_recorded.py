@@ -9,10 +9,14 @@ from typing import Any
 
 import pytest
 
-from rigup.facts.probe import PcieLink, PowerLimits, Probe, ProbedGpu
+from rigup.facts.probe import PcieLink, PowerLimits, Probe, ProbedGpu, parse
 from tests.unit.lab.recorded_probe import differences
 
-RECORDED = sorted((Path(__file__).parents[3] / "recorded_probes").glob("*.json"))
+ROOT = Path(__file__).parents[4]
+RECORDED = [
+    *sorted((ROOT / "tests/recorded_probes").glob("*.json")),
+    *sorted((ROOT / "docs/measurements").glob("*.json")),
+]
 
 # made by hand from the catalogue, to try the comparison with: not a recording
 CARD = ProbedGpu(
@@ -31,7 +35,17 @@ CARD = ProbedGpu(
 @pytest.mark.skipif(not RECORDED, reason="no probe of real GPUs is recorded yet: docs/measurements/README.md")
 @pytest.mark.parametrize("path", RECORDED, ids=[path.stem for path in RECORDED])
 def test_the_simulation_answers_as_real_cards_did(path: Path) -> None:
-    assert differences(json.loads(path.read_text())["probe"]) == []
+    assert differences(probe_of(json.loads(path.read_text())["probe"])) == []
+
+
+def probe_of(recorded: Any) -> Any:
+    """A probe as `rigup init` prints it, or as bin/gpu-check keeps it: the lines of the host."""
+    return parse(recorded).as_json() if isinstance(recorded, list) else recorded
+
+
+def test_a_probe_may_be_recorded_as_the_lines_of_the_host() -> None:
+    lines = ["memory_kib 65536000", f"nvml {{'gpu': 0, 'name': '{CARD.name}', 'uuid': 'GPU-1'}}"]
+    assert [gpu["name"] for gpu in probe_of(lines)["gpus"]] == [CARD.name]
 
 
 def told(**changed: Any) -> list[str]:

@@ -1,4 +1,4 @@
-"""Boxes that have a driver which somebody else put there: the distribution, NVIDIA's .run file, an image's maker.
+"""Boxes that have a driver which somebody else put there: the distribution.
 
 apt, dpkg, systemd and the reboots are real; the packages have the names and maintainers of Debian's and Ubuntu's, and
 what is in them is the lab's. The tests go on from one another, in this order.
@@ -11,15 +11,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.lab.gpu_fleet import NEW, OLD, GpuFleet, error, made_gpu_fleet, steps
+from tests.lab.gpu_fleet import OLD, GpuFleet, error, made_gpu_fleet, steps
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
-DEBIANS, RUN_FILES = "550.163.01", "575.64.05"
-KEEP = 'driver = "keep" in group_data'
+DEBIANS = "550.163.01"
 INSTALL = "DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends"
 ALIEN = "dpkg-query -W -f '${db:Status-Abbrev} ${Package} ${Maintainer}\\n' | grep -E 'NVIDIA Maint|Ubuntu'"
-LIBRARY = "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so"
 
 
 @pytest.fixture(scope="module")
@@ -51,58 +49,3 @@ def test_debians_own_is_named_and_replaced(fleet: GpuFleet) -> None:
     assert fleet.host.machine.ssh(f"{ALIEN} | grep ^ii").stdout == ""
     assert fleet.host.answers()
     assert fleet.apply().json["hosts"][0]["state"] == "unchanged"
-
-
-def test_one_whose_module_does_not_compile_is_taken_out_of_apts_way(fleet: GpuFleet) -> None:
-    fleet.host.tell("apt-get purge -q -y '*nvidia*' libcuda1; rm /etc/apt/preferences.d/00-rigup-nvidia-driver")
-    fleet.host.tell(f"echo {DEBIANS} >/etc/lab-gpus/does_not_compile")
-    assert "Bad return status" in fleet.host.machine.ssh(f"{INSTALL} nvidia-driver=550.163.01-1 2>&1").stdout
-    assert "nvidia-open-kernel-dkms" in fleet.host.tell("dpkg --audit")
-    shown = steps(fleet.rigup("diff", "--json", expect=1))
-    assert "no half-installed driver: nvidia-driver, nvidia-open-kernel-dkms" in shown
-    fleet.apply("--reboot")
-    assert fleet.host.tell("dpkg --audit") == ""
-    assert fleet.loaded() == OLD
-    assert fleet.host.machine.ssh(f"{ALIEN} | grep -v ^rc").stdout == ""
-    assert fleet.host.answers()
-
-
-def test_ubuntus_own_is_kept_if_so_said_and_else_replaced(fleet: GpuFleet) -> None:
-    fleet.host.tell("apt-get purge -q -y '*nvidia*' libcuda1; rm /etc/apt/preferences.d/00-rigup-nvidia-driver")
-    modules = f"linux-modules-nvidia-580-open-{os.uname().release}"
-    fleet.host.tell(f"{INSTALL} {modules} nvidia-driver-580-open")
-    fleet.host.machine.reboot()
-    fleet.describe_gpus(NEW, driver="keep")
-    assert "driver" not in {change["role"] for change in fleet.apply().json["hosts"][0]["changes"]}
-    assert fleet.loaded() == OLD and fleet.host.answers()
-
-    fleet.describe_gpus(NEW)
-    shown = steps(fleet.rigup("diff", "--json", expect=1))
-    assert f"driver {NEW}: Ubuntu's {OLD} is installed (to keep it: {KEEP})" in shown
-    fleet.apply("--reboot")
-    assert fleet.loaded() == NEW and fleet.host.answers()
-    assert fleet.host.machine.ssh(f"{ALIEN} | grep ^ii").stdout == ""
-
-
-def test_a_run_files_driver_is_refused_with_its_uninstaller(fleet: GpuFleet) -> None:
-    fleet.host.tell(f"cp -L {LIBRARY}.1 {LIBRARY}.{RUN_FILES} && ln -sf libnvidia-ml.so.{RUN_FILES} {LIBRARY}.1")
-    fleet.host.tell("printf '#!/bin/sh\\n' >/usr/bin/nvidia-uninstall; chmod +x /usr/bin/nvidia-uninstall")
-    before = fleet.host.tell("dpkg-query -W")
-    said = error(fleet.apply(expect=2))
-    run = f"{fleet.host.name}: driver {RUN_FILES} belongs to no package: NVIDIA's .run installer"
-    assert said == {"message": f"{run} put it there", "hint": f"on the host: nvidia-uninstall; or keep it: {KEEP}"}
-    fleet.host.tell("rm /usr/bin/nvidia-uninstall")
-    said = error(fleet.rigup("diff", "--json", expect=2))
-    assert said["message"] == f"{run} left it behind, without its uninstaller"
-    assert f"sh NVIDIA-Linux-x86_64-{RUN_FILES}.run --uninstall" in said["hint"]
-    assert fleet.host.tell("dpkg-query -W") == before
-    fleet.host.tell(f"rm {LIBRARY}.{RUN_FILES}; ln -sf libnvidia-ml.so.{NEW} {LIBRARY}.1")
-
-
-def test_a_data_centre_image_keeps_its_driver(fleet: GpuFleet) -> None:
-    fleet.host.tell('printf \'DGX_NAME="DGX Server"\\nDGX_SWBUILD_VERSION="7.2.1"\\n\' >/etc/dgx-release')
-    fleet.describe_gpus(OLD)
-    assert fleet.apply().json["hosts"][0]["state"] == "unchanged"
-    assert fleet.loaded() == NEW
-    fleet.host.tell("rm /etc/dgx-release")
-    assert steps(fleet.rigup("diff", "--json", expect=1))[0].startswith(f"driver {OLD}: {NEW} is installed")

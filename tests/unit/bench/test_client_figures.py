@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import pytest
@@ -17,6 +18,8 @@ from rigup.programs.bench.bench_target import Target
 from tests.unit.bench.conftest import Engine
 
 WITHIN = 0.02
+ATTEMPTS = 5
+"""A busy machine may stop the mock between looking at its clock and sending."""
 
 
 def run(engine: Engine, level: Level, report: Callable[[dict[str, Any]], None] = lambda said: None) -> LevelResult:
@@ -39,13 +42,20 @@ def sent(engine: Engine, outcome: LevelResult) -> dict[str, Any]:
 
 
 def test_latencies_of_known_delays_are_exact_within_two_percent(engine: Callable[..., Engine]) -> None:
-    mock = engine(ttft=0.15, itl=0.015)
-    outcome = run(mock, Level(4, 64, 20, requests=12))
-    found, expected = figures(outcome.records, outcome.begin, outcome.end, evenly=False), sent(mock, outcome)
-    assert (found["requests"]["counted"], found["failures"]) == (12, {})
-    for name in ("ttft_ms", "tpot_ms", "itl_ms"):
-        for statistic in ("mean", "p50"):
-            assert found[name][statistic] == pytest.approx(expected[name][statistic], rel=WITHIN), (name, statistic)
+    wrong = ["not measured"]
+    for _ in range(ATTEMPTS):
+        mock = engine(ttft=0.15, itl=0.015)
+        outcome = run(mock, Level(4, 64, 20, requests=12))
+        found, expected = figures(outcome.records, outcome.begin, outcome.end, evenly=False), sent(mock, outcome)
+        assert (found["requests"]["counted"], found["failures"]) == (12, {})
+        wrong = [
+            (name, statistic)
+            for name, statistic in product(("ttft_ms", "tpot_ms", "itl_ms"), ("mean", "p50"))
+            if found[name][statistic] != pytest.approx(expected[name][statistic], rel=WITHIN)
+        ]
+        if not wrong:
+            break
+    assert wrong == []
     assert found["ttft_ms"]["mean"] >= 150
     assert found["tpot_ms"]["mean"] > 15 * (1 - WITHIN)
 

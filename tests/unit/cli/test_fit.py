@@ -104,8 +104,8 @@ def test_commercial_lists_only_known_licenses(said: Any) -> None:
     assert code == 0
     assert "MiniMax-M2.5" in first_words(out)
     assert "gpt-oss-20b" in first_words(out) and "MiniMax-M2.7" not in first_words(out)
-    _, out, _ = said("fit", "8x H200", "--commercial")
-    assert "GLM-4.7" not in first_words(out)
+    _, out, _ = said("fit", "16x B200", "--commercial")
+    assert "Muse-Spark-Open-816B-A42B" not in first_words(out)
     assert "not known to allow commercial use)" in " ".join(out.split())
 
 
@@ -118,8 +118,8 @@ def test_a_model_is_described(said: Any) -> None:
     assert "must be named on the screen" in lines
     _, out, _ = said("fit", "--model", "MiniMax-M2.7")
     assert out.startswith("MiniMax-M2.7: other (non-commercial), not for commercial use")
-    _, out, _ = said("fit", "--model", "GLM-4.7")
-    assert out.startswith("GLM-4.7: license not known")
+    _, out, _ = said("fit", "--model", "Muse-Spark-Open-816B-A42B")
+    assert out.startswith("Muse-Spark-Open-816B-A42B: license not known")
 
 
 def test_json_is_the_contract(said: Any) -> None:

@@ -92,12 +92,27 @@ class Wanted:
 
     def accepts(self, fit: Fit) -> bool:
         """Whether a model fits and reaches all of it."""
-        return (
-            fit.decision is not None
-            and fit.context >= self.context
-            and fit.speed.low >= self.speed
-            and (not self.commercial or fit.model.commercial is True)
-        )
+        return fit.decision is not None and not self.missed_by(fit)
+
+    def missed_by(self, fit: Fit) -> str:
+        """What a model that fits does not reach, in a few words; "" if it reaches all of it."""
+        missed = []
+        if fit.context < self.context:
+            missed.append(f"its context is {fit.context:,} tokens")
+        if fit.speed.low < self.speed:
+            missed.append(f"it may be as slow as {fit.speed.low:.1f} tokens/s")
+        if self.commercial and fit.model.commercial is not True:
+            unknown = fit.model.commercial is None
+            missed.append("its license is not known to allow commercial use" if unknown else "not for commercial use")
+        return "; ".join(missed)
+
+    @property
+    def text(self) -> str:
+        """What is wanted, in a few words; "" where all is listed."""
+        parts = [f"{self.context:,} tokens of context"] if self.context else []
+        parts += [f"{self.speed:g} tokens/s"] if self.speed else []
+        listed = [f"at least {part}" for part in parts] + ["commercial use"] * self.commercial
+        return ", ".join(listed)
 
 
 def fit_of(rig: Rig, model: Model, catalogue: Catalogue, lock: Lock, context: int = 0) -> Fit:

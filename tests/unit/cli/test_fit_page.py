@@ -99,3 +99,27 @@ def test_the_page_on_standard_output_is_alone(
     assert main(["fit", "--model", "GLM-5.2", "--html", "-"]) == 0
     said = capsys.readouterr()
     assert said.out.startswith("<!DOCTYPE html>") and said.out.endswith("</html>\n") and said.err == ""
+
+
+def test_the_page_says_what_it_leaves_out_and_rests_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["--min-speed", "20.5", "--min-context", "100000", "--commercial"]
+    assert main(["fit", "2x RTX 3090", *words, "--html", "-"]) == 0
+    drawn = read(capsys.readouterr().out)
+    said = drawn.all("main")[0].text
+    assert "Listed only: at least 100,000 tokens of context, at least 20.5 tokens/s, commercial use." in said
+    (footer,) = drawn.all("footer")
+    assert "Planned from the catalogue; no host was asked." in footer.text and "ecrets" not in footer.text
+
+
+def test_the_page_of_a_model_says_all_that_the_command_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["fit", "1x RTX 3090", "--model", "Kimi-K2.6", "--min-speed", "5", "--html", "-"]) == 0
+    said = read(capsys.readouterr().out).all("main")[0].text
+    for part in ("License: Modified MIT", "sampling: temperature 1", "must be named on the screen", "These rigs"):
+        assert part in said
+    assert "fits, but" not in said

@@ -106,12 +106,12 @@ def _check_page(args: argparse.Namespace) -> None:
 
 
 def _write_page(
-    args: argparse.Namespace, title: str, origin: Origin, tables: list[FitTable], about: tuple[str, ...] = ()
+    args: argparse.Namespace, title: str, origin: Origin, tables: list[FitTable], first: tuple[str, ...]
 ) -> None:
     from rigup.cli.fit.page import fit_page
     from rigup.cli.page.writing import STANDARD_OUTPUT, write_page
 
-    write_page(args.html, fit_page(title, origin, tables, about), "--html")
+    write_page(args.html, fit_page(title, origin, tables, first), "--html")
     if args.html != STANDARD_OUTPUT:
         print(f"{args.html}: written", file=sys.stderr)
 
@@ -139,10 +139,10 @@ def _show_rigs(
 
         fit.show_rigs(tables, wanted, Console(highlight=False), args.all)
     if origin is not None:
-        from rigup.cli.fit.page import rig_tables
+        from rigup.cli.fit.page import filter_line, rig_tables
 
         what = tables[0][1].text if len(tables) == 1 else f"{len(tables)} rigs"
-        _write_page(args, f"Models for {what}", origin, rig_tables(tables, wanted))
+        _write_page(args, f"Models for {what}", origin, rig_tables(tables, wanted), filter_line(wanted))
     return 0 if any(wanted.accepts(entry) for _, _, fits in tables for entry in fits) else 1
 
 
@@ -169,10 +169,10 @@ def _show_model(
 
         fit.show_model(model, named, found, wanted, Console(highlight=False), args.all)
     if origin is not None:
-        from rigup.cli.fit.page import model_about, model_tables
+        from rigup.cli.fit.page import filter_line, model_about, model_tables
 
         tables = model_tables(named, found, wanted)
-        _write_page(args, f"Rigs for {model.name}", origin, tables, model_about(model))
+        _write_page(args, f"Rigs for {model.name}", origin, tables, (*model_about(model), *filter_line(wanted)))
     return 0 if any(wanted.accepts(entry) for entry in (*found, *(entry for _, entry in named))) else 1
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rigup.catalogue.model import Model
-from rigup.cli.output.fit import ON_HOST, cells, gpus_text, license_text, rig_text
+from rigup.cli.output.fit import ON_HOST, about, cells, gpus_text, license_text, rig_text
 from rigup.cli.page.content import Origin
 from rigup.cli.page.document import document
 from rigup.cli.page.markup import Child, Markup, anchors, element
@@ -28,6 +28,7 @@ ABOUT = (
     "Planned offline by rigup fit, each model as it is served best. tokens/s: estimated decode speed of one request. "
     "Quality: the level of the quantisation against the model as it was published."
 )
+PLANNED = "Planned from the catalogue; no host was asked."
 
 
 @dataclass(frozen=True)
@@ -78,16 +79,21 @@ def model_tables(named: Sequence[tuple[str, Fit]], found: Sequence[Fit], wanted:
     ]
 
 
-def fit_page(title: str, origin: Origin, tables: Sequence[FitTable], about: Sequence[str] = ()) -> str:
-    """The page. about: what else is to be said first."""
+def fit_page(title: str, origin: Origin, tables: Sequence[FitTable], first: Sequence[str] = ()) -> str:
+    """The page. first: what else is to be said first."""
     where = anchors((one.title for one in tables), "rig")
-    first = [element("p", line) for line in (*about, ABOUT)]
-    return document(title, origin, [first, [_section(one, where[one.title]) for one in tables]])
+    lines = [element("p", line) for line in (*first, ABOUT)]
+    return document(title, origin, [lines, [_section(one, where[one.title]) for one in tables]], PLANNED)
+
+
+def filter_line(wanted: Wanted) -> tuple[str, ...]:
+    """What the tables are limited to, if anything."""
+    return (f"Listed only: {wanted.text}.",) if wanted.text else ()
 
 
 def model_about(model: Model) -> tuple[str, ...]:
     """What to say of a model before its rigs."""
-    return (f"License: {license_text(model)}",)
+    return (f"License: {license_text(model)}", *about(model))
 
 
 def _by_model(fits: Sequence[Fit]) -> list[tuple[str, Fit]]:
@@ -96,7 +102,7 @@ def _by_model(fits: Sequence[Fit]) -> list[tuple[str, Fit]]:
 
 def _table(title: str, head: str, pairs: Sequence[tuple[str, Fit]], wanted: Wanted) -> FitTable:
     listed = tuple(_row(name, fit) for name, fit in pairs if wanted.accepts(fit))
-    other = tuple((name, fit.reason or "fits, but not as asked for") for name, fit in pairs if not wanted.accepts(fit))
+    other = tuple((name, fit.reason or wanted.missed_by(fit)) for name, fit in pairs if not wanted.accepts(fit))
     return FitTable(title, head, listed, other)
 
 

@@ -37,7 +37,7 @@ def show_rigs(tables: Sequence[tuple[str, Rig, list[Fit]]], wanted: Wanted, cons
         console.print()
         lacking = [fit for fit in fits if fit.decision is None]
         if everything:
-            _show_reasons([(fit.model.name, fit) for fit in lacking], console)
+            _show_reasons([(fit.model.name, fit) for fit in lacking], console, wanted)
         unlicensed = (
             sum(bool(fit.decision) and fit.model.commercial is None for fit in fits) if wanted.commercial else 0
         )
@@ -67,7 +67,7 @@ def show_model(
     named: groups and the model on their rig. found: the model on the smallest rig of each GPU, or on the largest.
     """
     console.print(Text(f"{model.name}: {license_text(model)}", "bold"))
-    for line in _about(model):
+    for line in about(model):
         _print_wrapped(line, console)
     own = [(name or rig_text(fit.rig), fit) for name, fit in named]
     for head, pairs in (("rig", own), ("the least of each GPU", [(gpus_text(fit.rig), fit) for fit in found])):
@@ -78,7 +78,7 @@ def show_model(
             _show_table(head, listed, console)
         lacking = [(name, fit) for name, fit in pairs if not wanted.accepts(fit)]
         if lacking and (everything or pairs is own):
-            _show_reasons(lacking, console)
+            _show_reasons(lacking, console, wanted)
         elif lacking:
             console.print(
                 f"\n{len(lacking)} of {len(pairs)} GPUs do not hold it, up to 8 of them: list them with --all"
@@ -173,10 +173,9 @@ def cells(fit: Fit) -> tuple[str, ...]:
     )
 
 
-def _show_reasons(pairs: Sequence[tuple[str, Fit]], console: Console) -> None:
+def _show_reasons(pairs: Sequence[tuple[str, Fit]], console: Console, wanted: Wanted) -> None:
     for name, fit in pairs:
-        why = fit.reason or "fits, but not what the options ask for"
-        _print_wrapped(f"{name}: {why}", console)
+        _print_wrapped(f"{name}: {fit.reason or wanted.missed_by(fit)}", console)
     if pairs:
         console.print()
 
@@ -210,7 +209,7 @@ def license_text(model: Model) -> str:
     return model.license + uses if model.license else "license not known"
 
 
-def _about(model: Model) -> Iterator[str]:
+def about(model: Model) -> Iterator[str]:
     """What somebody who serves it should know: the maker's advice, flags of the chat template, warnings."""
     if model.sampling:
         yield "sampling: " + ", ".join(f"{name} {value:g}" for name, value in model.sampling.items())

@@ -15,6 +15,7 @@ from rigup.cli.page.overview_section import overview_section
 
 # up to this many hosts are all unfolded at first; otherwise only those that need attention
 MOST_UNFOLDED = 6
+REDACTED = "Secrets were redacted; host names and addresses were not."
 ICON = (
     "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Cpath fill='%2332628d' "
     "d='M1 2h9v5H1z'/%3E%3Cpath fill='%2327857b' d='M11 2h4v5h-4z'/%3E"
@@ -39,8 +40,8 @@ def fleet_page(fleet: FleetContent) -> str:
     return document(title, fleet.origin, [overview_section(fleet, where), *gateways, listed])
 
 
-def document(title: str, origin: Origin, content: Child) -> str:
-    """A page with this content between header and footer."""
+def document(title: str, origin: Origin, content: Child, made_from: str = REDACTED) -> str:
+    """A page with this content between header and footer. made_from: the footer's last sentence."""
     head = element(
         "head",
         element("meta", charset="utf-8"),
@@ -60,7 +61,7 @@ def document(title: str, origin: Origin, content: Child) -> str:
         element("a", "Skip to the content", href="#content", class_="skip"),
         top,
         element("main", content, id="content", tabindex=-1),
-        element("footer", element("p", _origin(origin))),
+        element("footer", element("p", _origin(origin), f" {made_from}")),
     )
     return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
 
@@ -91,4 +92,4 @@ def _origin(origin: Origin) -> list[Child]:
     parts: list[Child] = [f"Created {origin.made} by rigup {origin.rigup}"]
     parts += [", lock ", element("code", f"sha256:{origin.lock}")] if origin.lock else [", no lock"]
     parts += [", commit ", element("code", origin.commit)] if origin.commit else [", not from a commit"]
-    return [*parts, ". Secrets were redacted; host names and addresses were not."]
+    return [*parts, "."]

@@ -16,6 +16,18 @@ from rigup.catalogue.engine_files import FILES
 from rigup.catalogue.model import Model
 from rigup.errors import InputError
 
+PLAIN = ("gguf", "bf16")
+# Nobody has stored their configuration: `rigup model add` reads it.
+METHOD_NOT_READ = {
+    "deepseek-ai/DeepSeek-V4.1-Flash",
+    "MiniMaxAI/MiniMax-M3-MXFP8",
+    "nvidia/MiniMax-M2.7-NVFP4",
+    "nvidia/MiniMax-M3-NVFP4",
+    "QuantTrio/MiniMax-M2-AWQ",
+    "QuantTrio/MiniMax-M2.5-AWQ",
+    "QuantTrio/MiniMax-M2.7-AWQ",
+}
+
 
 @pytest.fixture(scope="module")
 def catalogue() -> Catalogue:
@@ -56,6 +68,12 @@ def test_what_makers_say_has_a_source(catalogue: Catalogue) -> None:
             assert getattr(model, key) or any(said in note for note in model.notes), (model.name, key)
         unsourced = [note for note in model.notes if "found in public sources" not in note]
         assert not unsourced or "notes" in model.sources, model.name
+
+
+def test_quantised_checkpoints_name_the_method_of_their_configuration(catalogue: Catalogue) -> None:
+    """Without it, no rule can say which release of an engine lacks that method."""
+    lacking = {entry.repo for entry in catalogue.checkpoints if not entry.method and entry.scheme not in PLAIN}
+    assert lacking == METHOD_NOT_READ
 
 
 def test_every_checkpoint_is_of_a_known_model_and_loads_in_a_known_engine(catalogue: Catalogue) -> None:

@@ -42,6 +42,11 @@ def api_key_file(service: str) -> str:
     return f"{service_folder(service)}/api-key"
 
 
+def service_cache(service: str, build: str = "") -> str:
+    """The folder in which a service keeps what an engine compiles at its first start; the home of one build in it."""
+    return f"{CACHE}/{service}/{build}".rstrip("/")
+
+
 def unit_name(service: str) -> str:
     """The systemd unit of one service."""
     return f"rigup-{service}.service"

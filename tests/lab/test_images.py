@@ -203,7 +203,9 @@ def test_quadlet_passes_on_exactly_the_words_and_variables(made: tuple[Fleet, Re
     plan = planned("4x B200", {**VLLM, **OTHERS, "environment": {"ODD": odd}, "served_name": "m $HOME %n"})
     host = made[0].host
     host.tell("mkdir -p /run/words; systemctl stop words 2>/dev/null; true")
-    text = quadlet(plan).replace("After=network-online.target nvidia-persistenced.service\n", "")
+    text = quadlet(plan, "/opt/rigup/builds/image-1-abc").replace(
+        "After=network-online.target nvidia-persistenced.service\n", ""
+    )
     host.machine.ssh("cat >/run/words/words.container", input=text, check=True)
     host.machine.ssh("cat >/run/words/say; chmod 755 /run/words/say", input=SAY, check=True)
     generator = "/usr/lib/systemd/system-generators/podman-system-generator"

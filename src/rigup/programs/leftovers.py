@@ -1,8 +1,9 @@
 """Runs on a host: prints, as one line of JSON, its builds and weights and which of them are needed.
 
-usage: leftovers.py BUILDS WEIGHTS SERVICES PACKAGES
+usage: leftovers.py BUILDS WEIGHTS SERVICES PACKAGES CACHE
 
-{"builds": {name: {"bytes", "image"}}, "unfinished": {path: bytes}, "packages": bytes, "weights": {folder: bytes},
+{"builds": {name: {"bytes", "image"}}, "unfinished": {path: bytes}, "packages": bytes, "caches": {path: bytes},
+"weights": {folder: bytes},
 "needed_builds", "needed_weights": those of every retained release, "running": builds that a process runs from,
 "jobs": rigup units that are active}. Fails if a release cannot be read, so that nothing is taken for unneeded.
 Python 3.10 standard library only.
@@ -71,7 +72,7 @@ def released(services: Path, weights: Path) -> tuple[set[str], set[str]]:
     return builds, folders
 
 
-def main(builds: Path, weights: Path, services: Path, packages: Path) -> dict[str, Any]:
+def main(builds: Path, weights: Path, services: Path, packages: Path, cache: Path) -> dict[str, Any]:
     """Collects the content of the printed line."""
     finished = [build for build in builds.glob("[!.]*") if (build / "manifest.json").is_file()]
     unfinished = [path for path in builds.glob("*") if path not in finished and OWN.search(path.name)]
@@ -81,6 +82,7 @@ def main(builds: Path, weights: Path, services: Path, packages: Path) -> dict[st
         "builds": {build.name: {"bytes": size(build), "image": image_of(build)} for build in finished},
         "unfinished": {str(path): size(path) for path in unfinished},
         "packages": size(packages) if packages.is_dir() else 0,
+        "caches": {str(path): size(path) for path in cache.glob("[!.]*/[!.]*") if OWN.search(path.name)},
         "weights": {str(path): size(path) for path in whole},
         "incoming": {str(path): size(path) for path in weights.glob("*/*/*.incoming")},
         "needed_builds": sorted(needed_builds),
@@ -91,4 +93,4 @@ def main(builds: Path, weights: Path, services: Path, packages: Path) -> dict[st
 
 
 if __name__ == "__main__":
-    print(json.dumps(main(*(Path(word) for word in sys.argv[1:5]))))
+    print(json.dumps(main(*(Path(word) for word in sys.argv[1:6]))))

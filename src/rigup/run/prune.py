@@ -53,14 +53,22 @@ def removals(found: dict[str, Any], builds: Iterable[str], weights: Iterable[str
 
     builds: names that the host's plans need. weights: folders that they need; None to keep all weights.
     """
-    return (*_builds(found, set(builds)), *_unfinished(found), *_weights(found, weights))
+    needed = {*builds, *found["needed_builds"], *found["running"]}
+    return (*_builds(found, needed), *_caches(found, needed), *_unfinished(found), *_weights(found, weights))
 
 
-def _builds(found: dict[str, Any], planned: set[str]) -> Iterator[Removal]:
-    needed = planned | set(found["needed_builds"]) | set(found["running"])
+def _builds(found: dict[str, Any], needed: set[str]) -> Iterator[Removal]:
     for name, build in sorted(found["builds"].items()):
         if name not in needed:
             yield Removal(f"build {name}", f"{layout.BUILDS}/{name}", build["bytes"], build["image"])
+
+
+def _caches(found: dict[str, Any], needed: set[str]) -> Iterator[Removal]:
+    """What a service compiled with a build that goes, or went."""
+    for path, size in sorted(found["caches"].items()):
+        service, name = path.split("/")[-2:]
+        if name not in needed:
+            yield Removal(f"cache of {service} with {name}", path, size)
 
 
 def _unfinished(found: dict[str, Any]) -> Iterator[Removal]:
@@ -138,11 +146,16 @@ class PruneRun(Run):
 
 def _list(host: Host) -> dict[str, Any]:
     program = program_file("leftovers.py").read_text()
-    words = ("python3", "-", layout.BUILDS, layout.WEIGHTS, SERVICES, layout.PACKAGES)
+    words = ("python3", "-", layout.BUILDS, layout.WEIGHTS, SERVICES, layout.PACKAGES, layout.CACHE)
     if not remote.run(host, "sh", "-c", "command -v python3").ok:
-        return {"builds": {}, "unfinished": {}, "packages": 0, "weights": {}, "incoming": {}} | dict.fromkeys(
-            ("needed_builds", "needed_weights", "running", "jobs"), ()
-        )
+        return {
+            "builds": {},
+            "caches": {},
+            "unfinished": {},
+            "packages": 0,
+            "weights": {},
+            "incoming": {},
+        } | dict.fromkeys(("needed_builds", "needed_weights", "running", "jobs"), ())
     output = remote.run(host, *words, stdin=program, timeout=LIST_SECONDS)
     if not output.ok:
         raise HostFailed(
@@ -158,6 +171,7 @@ class Leftovers(HostOutput):
     builds: dict[str, _LeftoverBuild]
     unfinished: dict[str, Count]
     packages: Count
+    caches: dict[str, Count]
     weights: dict[str, Count]
     incoming: dict[str, Count]
     needed_builds: list[Line]

@@ -6,14 +6,14 @@ Source: podman-systemd.unit(5).
 
 from __future__ import annotations
 
-from rigup.layout import service_folder, weights_folder
+from rigup.layout import service_cache, service_folder, weights_folder
 from rigup.plan import BoundPlan
 from rigup.systemd.api_key import CREDENTIAL_NAME, wants_key
 from rigup.systemd.draining import stop_lines, stop_seconds
 from rigup.systemd.key_wrapper import wrapped
 from rigup.systemd.port_guard import start_lines
 from rigup.systemd.quoting import command_line
-from rigup.systemd.service import unit, unit_section
+from rigup.systemd.service import caches, unit, unit_section
 
 SECRETS = "/run/secrets"
 TEMPORARY = "/tmp"  # noqa: S108  the container's own
@@ -28,15 +28,16 @@ _FOLDERS = {"${CREDENTIALS_DIRECTORY}": SECRETS, "${RUNTIME_DIRECTORY}": TEMPORA
 def service_file(plan: BoundPlan, build_folder: str) -> str:
     """The file that systemd runs a plan from: a Quadlet file for an image, otherwise a unit for `build_folder`."""
     assert plan.build is not None
-    return quadlet(plan) if plan.build.method == "image" else unit(plan, build_folder)
+    return quadlet(plan, build_folder) if plan.build.method == "image" else unit(plan, build_folder)
 
 
-def quadlet(plan: BoundPlan) -> str:
-    """The `.container` file of a plan with a locked image; ends with a newline."""
+def quadlet(plan: BoundPlan, build_folder: str) -> str:
+    """The `.container` file of a plan with a locked image; ends with a newline. build_folder: names its cache."""
+    cache = service_cache(plan.service.name, build_folder.rpartition("/")[2])
     sections = {
         "Unit": unit_section(plan),
-        "Container": (*_what(plan), *_confined(plan), *_mounts(plan), *_key(plan), *_variables(plan)),
-        "Service": _service(plan),
+        "Container": (*_what(plan), *_confined(plan), *_mounts(plan, cache), *_key(plan), *_variables(plan)),
+        "Service": _service(plan, cache),
         "Install": ("WantedBy=multi-user.target",),
     }
     return "\n".join(f"[{name}]\n" + "".join(f"{line}\n" for line in lines) for name, lines in sections.items())
@@ -102,7 +103,7 @@ def _devices(plan: BoundPlan) -> tuple[str, ...]:
     return tuple(str(index) for index in used)
 
 
-def _mounts(plan: BoundPlan) -> tuple[str, ...]:
+def _mounts(plan: BoundPlan, cache: str) -> tuple[str, ...]:
     """Weights and tuned kernels at the paths of the command, read-only; a persistent home, and a temporary /tmp.
 
     /tmp may hold programs, because engines load compiled kernels from there.
@@ -115,7 +116,7 @@ def _mounts(plan: BoundPlan) -> tuple[str, ...]:
     shown |= {plan.moe_folder.path: plan.moe_folder.path} if plan.moe_folder else {}
     return (
         *(f"Volume={real}:{path}:ro" for path, real in shown.items()),
-        f"Volume=/var/cache/rigup/{plan.service.name}:{HOME}:U",
+        f"Volume={cache}:{HOME}:U",
         f"Tmpfs={TEMPORARY}:rw,exec,mode=1777",
     )
 
@@ -128,14 +129,14 @@ def _key(plan: BoundPlan) -> tuple[str, ...]:
 
 def _variables(plan: BoundPlan) -> tuple[str, ...]:
     """The plan's variables except the choice of GPUs, since the container has no others. Quoted like a command."""
-    variables = {"HOME": HOME, **plan.environment}
+    variables = {**caches(plan, HOME), **plan.environment}
     variables.pop("CUDA_VISIBLE_DEVICES", None)
     if wants_key(plan.service):
         variables |= {name[2:-1]: folder for name, folder in _FOLDERS.items()}
     return tuple(f"Environment={command_line((f'{name}={value}',))}" for name, value in variables.items())
 
 
-def _service(plan: BoundPlan) -> tuple[str, ...]:
+def _service(plan: BoundPlan, cache: str) -> tuple[str, ...]:
     name = plan.service.name
     key = (
         f"LoadCredential={CREDENTIAL_NAME}:{service_folder(name)}/{CREDENTIAL_NAME}",
@@ -147,6 +148,7 @@ def _service(plan: BoundPlan) -> tuple[str, ...]:
         *(key if wants_key(plan.service) else ()),
         *start_lines(plan),
         *stop_lines(plan),
+        f"ExecStartPre=/usr/bin/mkdir -p {cache}",
         f"CacheDirectory=rigup/{name}",
         "CacheDirectoryMode=0700",
         "Restart=on-failure",

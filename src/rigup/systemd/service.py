@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from rigup.layout import WEIGHTS, service_folder
+from rigup.layout import WEIGHTS, service_cache, service_folder
 from rigup.plan import BoundPlan
 from rigup.systemd.api_key import CREDENTIAL_NAME, is_loopback, wants_key
 from rigup.systemd.draining import stop_lines, stop_seconds
@@ -92,12 +92,13 @@ def _process(plan: BoundPlan, build_folder: str) -> tuple[str, ...]:
     if plan.on_ray:
         words = with_ray(plan, build_folder, words)
     words = watched(plan, with_its_gpus(plan, words))
-    home = f"/var/cache/rigup/{plan.service.name}"
-    variables = {"HOME": home, **(VARIABLES if plan.on_ray else {}), **plan.environment}
+    home = service_cache(plan.service.name, build_folder.rpartition("/")[2])
+    variables = {**caches(plan, home), **(VARIABLES if plan.on_ray else {}), **plan.environment}
     return (
         "Type=exec",
         *_firewall(plan),
         *start_lines(plan),
+        f"ExecStartPre=/usr/bin/mkdir -p {home}",
         f"ExecStart={command_line(words)}",
         *stop_lines(plan),
         *(f"Environment={environment_line(name, value)}" for name, value in variables.items()),
@@ -113,6 +114,16 @@ def _process(plan: BoundPlan, build_folder: str) -> tuple[str, ...]:
         "StandardError=journal",
         f"SyslogIdentifier=rigup-{plan.service.name}",
     )
+
+
+def caches(plan: BoundPlan, home: str) -> dict[str, str]:
+    """Where a build keeps what it compiles: below its home, because engines do not know each other's files.
+
+    PyTorch's default is /tmp, which goes with the service (torch 2.13.0 torch/_inductor/runtime/cache_dir_utils.py).
+    """
+    assert plan.build is not None
+    inductor = {} if plan.build.engine == "llama.cpp" else {"TORCHINDUCTOR_CACHE_DIR": f"{home}/.cache/torchinductor"}
+    return {"HOME": home, **inductor}
 
 
 def _firewall(plan: BoundPlan) -> tuple[str, ...]:
@@ -132,7 +143,7 @@ def _folders(plan: BoundPlan, build_folder: str) -> tuple[str, ...]:
         "CacheDirectoryMode=0700",
         f"RuntimeDirectory=rigup-{name}",
         "RuntimeDirectoryMode=0700",
-        f"WorkingDirectory=/var/cache/rigup/{name}",
+        f"WorkingDirectory={service_cache(name)}",
         f"ReadOnlyPaths={WEIGHTS} {build_folder}",
         *(f"BindReadOnlyPaths={real}:{shown}" for shown, real in _shown_files(plan).items()),
         *((credential,) if _has_key(plan) else ()),

@@ -199,6 +199,7 @@ def test_records_of_applies(said: list[str]) -> None:
 
 LEFT: dict[str, Any] = {
     **{"builds": {"b": {"bytes": 1, "image": ""}}, "unfinished": {"/x": 1}, "packages": 0, "weights": {"/w": 2}},
+    "caches": {},
     **{"incoming": {}, "needed_builds": ["c"], "needed_weights": [], "running": [], "jobs": ["rigup-build-x"]},
 }
 

@@ -9,6 +9,8 @@ import pytest
 
 from rigup.programs import leftovers
 
+REST = ("services", "packages", "cache")
+
 
 def test_what_rigup_did_not_put_beside_the_builds_is_not_unfinished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -19,8 +21,12 @@ def test_what_rigup_did_not_put_beside_the_builds_is_not_unfinished(
     for name in (whole, *own, "lost+found", ".Trash-0", "backup"):
         (tmp_path / "builds" / name).mkdir(parents=True)
     (tmp_path / "builds" / whole / "manifest.json").write_text("{}")
-    found = leftovers.main(tmp_path / "builds", tmp_path / "weights", tmp_path / "services", tmp_path / "packages")
+    for name in (whole, "lost+found", ".cache"):
+        (tmp_path / "cache/chat" / name).mkdir(parents=True)
+    (tmp_path / "cache/.packages" / whole).mkdir(parents=True)
+    found = leftovers.main(tmp_path / "builds", tmp_path / "weights", *(tmp_path / name for name in REST))
     assert list(found["builds"]) == [whole]
+    assert list(found["caches"]) == [f"{tmp_path}/cache/chat/{whole}"]
     assert sorted(found["unfinished"]) == sorted(str(tmp_path / "builds" / name) for name in own)
 
 
@@ -32,5 +38,5 @@ def test_what_drafts_for_a_release_is_needed_as_long_as_what_it_serves(
     release.mkdir(parents=True)
     loaded = {key: {"repo": f"org/{key}", "quant": "BF16", "revision": "0" * 40} for key in ("checkpoint", "draft")}
     (release / "release.json").write_text(json.dumps({"build": "vllm-1-0123456789ab", **loaded}))
-    found = leftovers.main(tmp_path / "builds", tmp_path / "weights", tmp_path / "services", tmp_path / "packages")
+    found = leftovers.main(tmp_path / "builds", tmp_path / "weights", *(tmp_path / name for name in REST))
     assert found["needed_weights"] == [f"{tmp_path}/weights/org/{key}/{'0' * 40}" for key in ("checkpoint", "draft")]

@@ -53,6 +53,7 @@ SGLANG = {**VLLM, "engine": "sglang", "version": "0.5.23"}
 CHAT = {"model": "SmolLM2-135M-Instruct", "engine": "llama.cpp", "build": "image"}
 KEY = "rigup-chat-api-key,type=mount,target=/run/secrets/api-key,mode=0400"
 OTHERS = {"listen": "0.0.0.0"}
+FOLDER = "/opt/rigup/builds/image-1-abc"
 
 
 def planned(gpus: Any, service: dict[str, Any], lock: Lock = LOCK, **rig: Any) -> BoundPlan:
@@ -78,12 +79,12 @@ def lines(text: str, key: str) -> list[str]:
 def test_files_are_as_reviewed(case: str) -> None:
     plan = planned(*CASES[case])
     assert plan.verdict == "ok", plan.refusals
-    assert_golden(f"unit/{case}.container", service_file(plan, "/opt/rigup/builds/unused"))
+    assert_golden(f"unit/{case}.container", service_file(plan, FOLDER))
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_an_image_runs_by_digest_confined_and_never_pulled_at_start(case: str) -> None:
-    text = quadlet(planned(*CASES[case]))
+    text = quadlet(planned(*CASES[case]), FOLDER)
     (image,) = lines(text, "Image")
     assert image.endswith(f"@{DIGEST}")
     assert lines(text, "Pull") == ["never"]
@@ -101,7 +102,7 @@ def test_an_image_runs_by_digest_confined_and_never_pulled_at_start(case: str) -
 def test_some_of_the_gpus_are_passed_by_index_and_not_named_again() -> None:
     plan = planned("8x B200", {**VLLM, "gpus": [2, 3, 6, 7]})
     assert plan.environment["CUDA_VISIBLE_DEVICES"] == "2,3,6,7"
-    text = quadlet(plan)
+    text = quadlet(plan, FOLDER)
     assert lines(text, "AddDevice") == [f"nvidia.com/gpu={index}" for index in (2, 3, 6, 7)]
     # in the container they are the only ones, and counted from 0
     assert "CUDA_VISIBLE_DEVICES" not in text
@@ -109,7 +110,7 @@ def test_some_of_the_gpus_are_passed_by_index_and_not_named_again() -> None:
 
 def test_gpus_that_are_named_by_uuid() -> None:
     uuids = [f"GPU-0000000{number}-1111-2222-3333-444444444444" for number in range(4)]
-    text = quadlet(planned("8x B200", {**VLLM, "gpus": uuids}))
+    text = quadlet(planned("8x B200", {**VLLM, "gpus": uuids}), FOLDER)
     assert lines(text, "AddDevice") == [f"nvidia.com/gpu={uuid}" for uuid in uuids]
 
 
@@ -117,7 +118,7 @@ def test_gpus_whose_uuids_the_host_has_told() -> None:
     plan = planned("8x B200", {**VLLM, "gpus": [2, 3, 6, 7]})
     uuids = {index: f"GPU-0000000{index}-1111-2222-3333-444444444444" for index in (2, 3, 6, 7)}
     environment = {**plan.environment, "CUDA_VISIBLE_DEVICES": ",".join(uuids.values())}
-    text = quadlet(plan.model_copy(update={"gpu_uuids": uuids, "environment": environment}))
+    text = quadlet(plan.model_copy(update={"gpu_uuids": uuids, "environment": environment}), FOLDER)
     assert lines(text, "AddDevice") == [f"nvidia.com/gpu={uuid}" for uuid in uuids.values()]
     assert "CUDA_VISIBLE_DEVICES" not in text
 
@@ -126,7 +127,7 @@ def test_an_image_that_is_not_locked_is_planned_and_not_rendered() -> None:
     plan = planned("4x B200", VLLM, lock=Lock())
     assert (plan.verdict, plan.build and plan.build.image, plan.command[:2]) == ("ok", None, ("vllm", "serve"))
     with pytest.raises(ValueError, match="its image is not locked"):
-        quadlet(plan)
+        quadlet(plan, FOLDER)
 
 
 @pytest.mark.parametrize(

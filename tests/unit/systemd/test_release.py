@@ -22,7 +22,7 @@ def test_a_model_that_drafts_is_named_and_shown_to_the_container() -> None:
     folders = [
         f"/var/lib/rigup/weights/{where}" for where in (f"MiniMaxAI/MiniMax-M2.5/{REVISION}", f"org/small/{'a' * 40}")
     ]
-    text = quadlet(drafting)
+    text = quadlet(drafting, "/opt/rigup/builds/image-1-abc")
     assert [line for line in text.splitlines() if "/var/lib/rigup/weights/" in line and line.startswith("Volume")] == [
         f"Volume={folder}:{folder}:ro" for folder in folders
     ]

@@ -33,6 +33,6 @@ def containers(plans: tuple[Plan, ...], probe: Probe, settings: HostSettings) ->
 
 
 @deploy("engine")
-def engine_image(build: Build, name: str, source: PackageSource, builder: Builder | None = None) -> None:
+def engine_image(build: Build, name: str, source: PackageSource, builders: tuple[Builder, ...] = ()) -> None:
     """Pull the image by digest and store it under the build's name."""
     image_build(name=f"image {name}", build=build, build_name=name)

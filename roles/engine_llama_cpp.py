@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from pyinfra.api import deploy
 
-from rigup.operations.builds.source import source_build
+from rigup.operations.builds.source import names_of, source_build
 from rigup.plan import Build
 from rigup.settings import Builder, PackageSource
 
 
 @deploy("engine")
-def engine_llama_cpp(build: Build, name: str, source: PackageSource, builder: Builder | None = None) -> None:
+def engine_llama_cpp(build: Build, name: str, source: PackageSource, builders: tuple[Builder, ...] = ()) -> None:
     """Compile into a folder of its own; `llama-server --version` must print the pinned build number.
 
-    source: of Python packages, unused here. builder: the host whose build to copy; None compiles on this host.
+    source: of Python packages, unused here. builders: whose build to copy; () compiles on this host.
     """
     source_build(
-        name=f"build {name}" + (f", builder {builder.name}" if builder else ""),
+        name=f"build {name}" + (f", builder {names_of(builders)}" if builders else ""),
         build=build,
         build_name=name,
         check=("bin/llama-server", "--version"),
         expect=build.version.removeprefix("b"),
-        builder=builder,
+        builders=builders,
     )

@@ -13,7 +13,7 @@ IMPORT = "import torch, sglang, sglang.srt.server_args; print(sglang.__version__
 
 
 @deploy("engine")
-def engine_sglang(build: Build, name: str, source: PackageSource, builder: Builder | None = None) -> None:
+def engine_sglang(build: Build, name: str, source: PackageSource, builders: tuple[Builder, ...] = ()) -> None:
     """Create the environment in a folder of its own; torch and SGLang of the pinned version must import."""
     checks = ((("bin/python", "-I", "-c", IMPORT), build.version),)
     python_build(name=f"build {name}", build=build, build_name=name, source=source, checks=checks)

@@ -17,7 +17,7 @@ SCRIPT = "import pathlib, sys; print(pathlib.Path(sys.prefix, 'bin/vllm').read_t
 
 
 @deploy("engine")
-def engine_vllm(build: Build, name: str, source: PackageSource, builder: Builder | None = None) -> None:
+def engine_vllm(build: Build, name: str, source: PackageSource, builders: tuple[Builder, ...] = ()) -> None:
     """Create the environment in a folder of its own; torch and vLLM of the pinned version must import, `vllm` exist."""
     checks = (
         (("bin/python", "-I", "-c", IMPORT[build.variant]), build.version),

@@ -36,7 +36,7 @@ from roles.removed import removed
 from roles.service import service
 from roles.weights import no_hub_token, weights
 
-ENGINES: dict[tuple[str, str], Callable[[Build, str, PackageSource, Builder | None], None]] = {
+ENGINES: dict[tuple[str, str], Callable[[Build, str, PackageSource, tuple[Builder, ...]], None]] = {
     ("llama.cpp", "source"): engine_llama_cpp,
     ("vllm", "wheel"): engine_vllm,
     ("sglang", "wheel"): engine_sglang,
@@ -101,7 +101,7 @@ def _serve(
     for plan in plans:
         assert plan.build is not None
         name = name_of(plan.build, probe.architecture, probe.os)
-        ENGINES[plan.build.engine, plan.build.method](plan.build, name, settings.packages, settings.builder)
+        ENGINES[plan.build.engine, plan.build.method](plan.build, name, settings.packages, settings.builders)
         for checkpoint in plan.checkpoints:
             wheelhouse, limits = settings.packages.wheelhouse, settings.weights_limits
             weights(checkpoint, *settings.source_of(checkpoint.location), wheelhouse, *limits)

@@ -94,9 +94,10 @@ class MadeFor(Frozen):
 class Build(Frozen):
     """One pinned engine build and how it gets onto the host.
 
-    address, sha256, root: the source archive (see lock.LockedSource). flags: CMake flags. packages, runtime_packages:
-    Debian packages needed to build and to run. pinned_packages, pinned_runtime_packages: NVIDIA's, by name with the
-    version that the lock has. environment, uv: of a wheel build; image: of an image build; None while not locked.
+    address, sha256, root: the source archive (see lock.LockedSource). flags: CMake flags. cmake: text that CMake reads
+    after each project(). packages, runtime_packages: Debian packages needed to build and to run. pinned_packages,
+    pinned_runtime_packages: NVIDIA's, by name with the version that the lock has. environment, uv: of a wheel build;
+    image: of an image build; None while not locked.
     provides: versions of distributions that the environment replaces without containing them.
     made_for: None for a build that needs no GPU.
     Nothing in it depends on a host beyond the rig.
@@ -109,6 +110,7 @@ class Build(Frozen):
     sha256: str | None = None
     root: str = ""
     flags: tuple[str, ...] = ()
+    cmake: str = ""
     targets: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
     runtime_packages: tuple[str, ...] = ()

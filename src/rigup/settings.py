@@ -171,7 +171,7 @@ class HostSettings:
     container_toolkit_repository, container_toolkit_key_fingerprint: the same for NVIDIA's container toolkit.
     monitoring: which exporters run; None for none.
     weights: how weights travel; None for the defaults.
-    builder: whose builds from source the host takes; None if it builds for itself.
+    builders: whose builds from source the host takes, any of them; () if it builds for itself.
     gateway: what the host offers as a gateway; None for none.
     ollama_registry: where checkpoints with a name in Ollama's registry come from.
     remove: whether services that are no longer in the inventory are removed; set by a command-line option only.
@@ -188,7 +188,7 @@ class HostSettings:
     container_toolkit_key_fingerprint: str | None = None
     monitoring: Monitoring | None = None
     weights: WeightsSettings | None = None
-    builder: Builder | None = None
+    builders: tuple[Builder, ...] = ()
     gateway: GatewaySettings | None = None
     remove: bool = False
     ollama_registry: str = OLLAMA

@@ -11,7 +11,8 @@ import pytest
 
 from rigup.operations.builds.controller import own_os
 from rigup.operations.builds.records import keep_archive
-from rigup.project.build_settings import read_builder
+from rigup.project.build_settings import read_builders
+from rigup.project.inventory import load_project
 from tests.lab.fleet import Fleet, Host
 
 pytestmark = pytest.mark.lab
@@ -85,6 +86,21 @@ def test_both_at_once_the_other_waits_for_its_builder_and_takes_its_build(pair: 
     assert other.tell(f"find {BUILDS} ! -user root -o ! -type l -perm /022") == ""
 
 
+def test_of_two_builders_the_first_that_is_free_compiles_for_both(pair: Fleet) -> None:
+    pair.describe(hosts=2, builder=[host.name for host in pair.hosts])
+    for host in pair.hosts:
+        host.hold_build()
+    run = pair.start("apply", "--yes", "--json")
+    run.wait_to_say(", which is building llama.cpp-b11434-")
+    for host in pair.hosts:
+        host.release_build()
+    assert run.wait() == 0, run.text
+    assert all(host.answers() for host in pair.hosts)
+    makers = {json.loads(host.tell(f"cat {BUILDS}/*/manifest.json"))["built_by"] for host in pair.hosts}
+    assert len(makers) == 1 and makers <= {host.name for host in pair.hosts}
+    assert [found["drift"] for found in pair.rigup("diff", "--json").json["hosts"]] == [[], []]
+
+
 def test_without_a_builder_each_host_compiles(pair: Fleet) -> None:
     pair.describe(hosts=2, builder=None)
     pair.apply()
@@ -136,8 +152,9 @@ def record(fleet: Fleet, builder: Host, build: str, server: str, folder: Path) -
         packed.add(folder / build, build)
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("XDG_CACHE_HOME", str(fleet.cache))
-        found = read_builder({"builder": builder.name}, fleet.root)
-    assert found is not None
+        project = load_project(str(fleet.root / "inventories/rehearsal.py"))
+        data = {host.name: host.data for host in project.everyone}
+        (found,) = read_builders(builder.name, fleet.root, data)
     found.folder.mkdir(parents=True)
     keep_archive(found, build, folder / "packed")
 

@@ -33,6 +33,7 @@ class EngineRelease(Frozen):
 
     wheels: file name to sha256. cuda: the version that it is linked against. glibc: the lowest that its wheels accept.
     archive, archive_root: the address of its source archive and the folder in it, as in `lock.LockedSource`.
+    cmake: the text that CMake reads after each project() of that source.
     """
 
     version: VersionText
@@ -44,6 +45,7 @@ class EngineRelease(Frozen):
     glibc: str | None = None
     archive: str | None = None
     archive_root: str = ""
+    cmake: str = ""
 
 
 class EngineVersion(EngineRelease):

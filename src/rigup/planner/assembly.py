@@ -34,6 +34,7 @@ def build_of(candidate: Candidate, lock: Lock) -> Build:
         sha256=source.sha256 if source else None,
         root=source.root if source else "",
         flags=recipe.flags if recipe else (),
+        cmake=candidate.release.cmake if recipe else "",
         targets=recipe.targets if recipe else (),
         packages=tuple(name for name in needed if name not in pins),
         runtime_packages=tuple(name for name in runtime if name not in pins) or container_packages(candidate),

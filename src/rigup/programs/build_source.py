@@ -2,9 +2,10 @@
 
 usage: build_source.py JOB.json
 
-The job: {"archive", "sha256", "root", "flags": [cmake flags], "targets": [...], "work": folder for the build,
-"result": folder to install to, "check": argv whose output must contain "expect"}. The archive is verified first;
-`result` gets a manifest.json last, so a result without one is unfinished. Python 3.10 standard library only.
+The job: {"archive", "sha256", "root", "flags": [cmake flags], "cmake": text for CMake to read after each project(),
+"targets": [...], "work": folder for the build, "result": folder to install to, "check": argv whose output must contain
+"expect"}. The archive is verified first; `result` gets a manifest.json last, so a result without one is unfinished.
+Python 3.10 standard library only.
 """
 
 from __future__ import annotations
@@ -83,7 +84,10 @@ def main(job: dict[str, Any]) -> None:
     build = work / "build"
     notify_status("configuring")
     shutil.rmtree(build, ignore_errors=True)
-    run(["cmake", "-S", str(tree), "-B", str(build), "-G", "Ninja", *job["flags"]])
+    included = work / "included.cmake"
+    included.write_text(job["cmake"])
+    flags = [f"-DCMAKE_PROJECT_INCLUDE={included}", *job["flags"]]
+    run(["cmake", "-S", str(tree), "-B", str(build), "-G", "Ninja", *flags])
     run(["cmake", "--build", str(build), "--target", *job["targets"]])
     shutil.rmtree(result, ignore_errors=True)
     (result / "bin").mkdir(parents=True)

@@ -32,33 +32,41 @@ def settings_by_host(
 ) -> dict[str, HostSettings]:
     """The settings of every host of a project; `wheelhouse` goes before what its files say. As `read_settings`."""
     found = {}
+    fleet = {host.name: host.data for host in project.everyone}
     for host in project.hosts:
         data, origins = host.data, host.origins
         if wheelhouse is not None:
             data, origins = {**data, "wheelhouse": os.path.abspath(wheelhouse)}, {**origins, "wheelhouse": "--from"}
-        found[host.name] = replace(read_settings(data, plans[host.name], project.root, origins), remove=remove)
+        settings = read_settings(data, plans[host.name], project.root, origins, fleet)
+        found[host.name] = replace(settings, remove=remove)
     return found
 
 
 def read_settings(
-    data: Mapping[str, Any], plans: tuple[Plan, ...], root: Path, origins: Mapping[str, str] | None = None
+    data: Mapping[str, Any],
+    plans: tuple[Plan, ...],
+    root: Path,
+    origins: Mapping[str, str] | None = None,
+    fleet: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> HostSettings:
     """Settings from a host's data: `hub`, `hub_token_file`, the services' `api_key_file` and `wheelhouse`, relative to
     `root`; `package_index`, `python_mirror`; `nvidia_repository` with `nvidia_key_fingerprint`,
     `container_toolkit_repository` likewise; `image_mirrors`; `monitoring`;
     `weights_sharing`, `weights_mb_per_s`, `lan` and `lan_address`; `builder`; `ollama_registry`.
 
-    origins: the file that each key of `data` was read from, for messages.
+    origins: the file that each key of `data` was read from, for messages. fleet: the data of all hosts, by name.
     Raises InputError when the address is not one, or a file is missing, empty or readable by others.
     """
     try:
-        return _read(data, plans, root)
+        return _read(data, plans, root, fleet or {})
     except InputError as error:
         origin = (origins or {}).get(error.message.split(":")[0].split(".")[0])
         raise InputError(f"{origin}: {error.message}" if origin else error.message, error.hint) from None
 
 
-def _read(data: Mapping[str, Any], plans: tuple[Plan, ...], root: Path) -> HostSettings:
+def _read(
+    data: Mapping[str, Any], plans: tuple[Plan, ...], root: Path, fleet: Mapping[str, Mapping[str, Any]]
+) -> HostSettings:
     hub = hub_address("hub", data.get("hub", HUB))
     token_file = data.get("hub_token_file")
     return HostSettings(
@@ -77,7 +85,7 @@ def _read(data: Mapping[str, Any], plans: tuple[Plan, ...], root: Path) -> HostS
         *_repository(data, "container_toolkit", TOOLKIT_MIRROR),
         _monitoring(data, plans, root),
         _weights(data),
-        _builder(data, root),
+        _builders(data, root, fleet),
         ollama_registry=ollama_address("ollama_registry", data.get("ollama_registry", OLLAMA)),
     )
 
@@ -87,12 +95,12 @@ def ollama_address(key: str, value: Any) -> str:
     return web_address(key, value, f'write it like {key} = "{OLLAMA}"', "use a mirror that needs no password")
 
 
-def _builder(data: Mapping[str, Any], root: Path) -> Builder | None:
+def _builders(data: Mapping[str, Any], root: Path, fleet: Mapping[str, Mapping[str, Any]]) -> tuple[Builder, ...]:
     if data.get("builder") is None:
-        return None
-    from rigup.project.build_settings import read_builder
+        return ()
+    from rigup.project.build_settings import read_builders
 
-    return read_builder(data, root)
+    return read_builders(data["builder"], root, fleet)
 
 
 def _weights(data: Mapping[str, Any]) -> WeightsSettings | None:

@@ -58,16 +58,15 @@ class Drift:
 
 
 def drift_of(
-    probe: Probe, plans: tuple[Plan, ...], manifests: Mapping[str, dict[str, Any]], builder: str = ""
+    probe: Probe, plans: tuple[Plan, ...], manifests: Mapping[str, dict[str, Any]], builders: tuple[str, ...] = ()
 ) -> tuple[Drift, ...]:
     """The drift that the probe shows.
 
-    manifests: the planned release of each service, by name. builder: the host whose builds this host may use; "" for
-    none.
+    manifests: the planned release of each service, by name. builders: the hosts whose builds this host may use.
     """
     return (
         *(_machine(probe, plans[0]) if plans else ()),
-        *(found for plan in plans for found in _service(probe, plan, manifests[plan.service.name], builder)),
+        *(found for plan in plans for found in _service(probe, plan, manifests[plan.service.name], builders)),
         *_left_over(probe, plans),
     )
 
@@ -102,7 +101,7 @@ def _machine(probe: Probe, plan: Plan) -> Iterator[Drift]:
         yield Drift("power", f"{found}; declared: {limit} W")
 
 
-def _service(probe: Probe, plan: Plan, wanted: dict[str, Any], builder: str) -> Iterator[Drift]:
+def _service(probe: Probe, plan: Plan, wanted: dict[str, Any], builders: tuple[str, ...]) -> Iterator[Drift]:
     name = plan.service.name
     release, unit = probe.releases.get(name), probe.units.get(name)
     if name in probe.damaged:
@@ -111,7 +110,7 @@ def _service(probe: Probe, plan: Plan, wanted: dict[str, Any], builder: str) -> 
         yield Drift("not applied", "has no release on this host", name)
     else:
         yield from _release(probe, name, release, wanted)
-        yield from _origin(probe, plan, str(release.get("build", "")), builder)
+        yield from _origin(probe, plan, str(release.get("build", "")), builders)
     if plan.build and (moved := _moved_packages(probe, plan.build.pinned_runtime_packages)):
         yield Drift("packages", _listed(moved), name)
     if unit and (release is not None or name in probe.damaged) and unit.active != "active":
@@ -141,11 +140,11 @@ def _release(probe: Probe, name: str, release: dict[str, Any], wanted: dict[str,
             yield Drift("checkpoint", f"{folder} has no receipt", name)
 
 
-def _origin(probe: Probe, plan: Plan, build: str, builder: str) -> Iterator[Drift]:
-    """A build made by a host that is not this host's builder; builds without a record of their origin are skipped."""
+def _origin(probe: Probe, plan: Plan, build: str, builders: tuple[str, ...]) -> Iterator[Drift]:
+    """A build by a host that is not a builder of this host; builds without a record of their origin are skipped."""
     made, name = probe.built_by.get(build), plan.service.name
-    if made is not None and made not in (plan.host, builder):
-        trusted = f"neither this host nor its builder {builder}" if builder else "not this host"
+    if made is not None and made not in (plan.host, *builders):
+        trusted = f"neither this host nor its builder {' or '.join(builders)}" if builders else "not this host"
         replace = f"systemctl stop {layout.unit_name(name)}; rm -r {layout.BUILDS}/{build}"
         yield Drift(
             "build", f"{build} was built by {made}, {trusted}", name, f"on the host: {replace}; then rigup apply"

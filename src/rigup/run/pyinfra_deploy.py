@@ -44,7 +44,8 @@ def deployment_of(host: Host) -> Deployment:
         )
     try:
         plans = _plans(host, data)
-        settings = read_settings(data, plans, Path.cwd())
+        fleet = {each.name: each.data.dict() for each in host.state.inventory}
+        settings = read_settings(data, plans, Path.cwd(), fleet=fleet)
     except RigupError as error:
         raise DeployError(f"{error.message}\n    hint: {error.hint}") from None
     probe = read_probe(host)

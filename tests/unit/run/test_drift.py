@@ -116,10 +116,10 @@ def test_a_build_of_a_host_that_is_not_trusted_with_it(probe: Probe, plan: Plan)
     build = "llama.cpp-b1-abc"
     strange = replace(probe, built_by={build: "gpu9.lan"})
     assert one(strange, plan) == ("build", "chat", f"{build} was built by gpu9.lan, not this host")
-    (found,) = drift_of(strange, (plan,), {"chat": MANIFEST}, "gpu1.lan")
+    (found,) = drift_of(strange, (plan,), {"chat": MANIFEST}, ("gpu1.lan",))
     assert found.message == f"{build} was built by gpu9.lan, neither this host nor its builder gpu1.lan"
     assert f"rm -r /opt/rigup/builds/{build}" in found.hint
-    assert drift_of(strange, (plan,), {"chat": MANIFEST}, "gpu9.lan") == ()
+    assert drift_of(strange, (plan,), {"chat": MANIFEST}, ("gpu1.lan", "gpu9.lan")) == ()
     assert drift(replace(probe, built_by={build: plan.host}), plan) == ()
 
 

@@ -114,7 +114,7 @@ def _planned(
         from rigup.project.gateways import with_gateways
 
         settings = with_gateways(project, plans, settings)
-    if any(one.builder for one in settings.values()):
+    if any(one.builders for one in settings.values()):
         from rigup.project.build_settings import check_builders
 
         check_builders(project, settings)

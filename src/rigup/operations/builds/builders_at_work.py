@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 _at_work: set[str] = set()
 _expected: set[tuple[str, str]] = set()
+_compiling: set[tuple[str, str]] = set()
 
 
 def begin(hosts: Iterable[str]) -> None:
@@ -16,6 +17,7 @@ def begin(hosts: Iterable[str]) -> None:
 def end(host: str) -> None:
     """Marks a host as finished; no build is expected from it."""
     _at_work.discard(host)
+    _compiling.difference_update([pair for pair in _compiling if pair[0] == host])
 
 
 def expect(host: str, build: str) -> None:
@@ -26,8 +28,18 @@ def expect(host: str, build: str) -> None:
 def finish(host: str, build: str) -> None:
     """Records that a host has compiled a build or failed to."""
     _expected.discard((host, build))
+    _compiling.discard((host, build))
 
 
 def expected(host: str, build: str) -> bool:
     """Whether a working host still has to compile a build."""
     return host in _at_work and (host, build) in _expected
+
+
+def claim(host: str, build: str, rivals: Iterable[str]) -> str:
+    """The host that compiles a build for these hosts: this one, unless one of the rivals was faster."""
+    for rival in rivals:
+        if (rival, build) in _compiling:
+            return rival
+    _compiling.add((host, build))
+    return host

@@ -82,6 +82,7 @@ def compiled(
                 "sha256": build.sha256,
                 "root": build.root,
                 "flags": build.flags,
+                "cmake": build.cmake,
                 "targets": build.targets,
                 "work": str(work / "tree"),
                 "result": str(work / name),

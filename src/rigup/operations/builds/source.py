@@ -55,6 +55,7 @@ def name_of(build: Build, architecture: str, os_release: str) -> str:
         build.targets,
         architecture,
         os_release,
+        *([build.cmake] if build.cmake else []),
         *([build.pinned_packages] if build.pinned_packages else []),
         *([build.image.reference] if build.image else []),
         *([_contents(build)] if build.environment else []),
@@ -71,7 +72,7 @@ def _contents(build: Build) -> dict[str, Any]:
 
 @operation(_set_in_op=False)  # it runs the operation for Debian packages inside
 def source_build(
-    build: Build, build_name: str, check: tuple[str, ...], expect: str, builder: Builder | None = None
+    build: Build, build_name: str, check: tuple[str, ...], expect: str, builders: tuple[Builder, ...] = ()
 ) -> Generator[FunctionCommand, None, None]:
     """Ensures that a build from source exists in its own folder under the builds root.
 
@@ -79,19 +80,26 @@ def source_build(
     + build_name: from `name_of`
     + check: argv, relative to the folder, of a command that shows that the build runs
     + expect: text that the output of `check` must contain
-    + builder: the builder whose builds the host may use; None to compile always
+    + builders: the builders whose builds the host may use; () to compile always
     """
     if host.get_fact(File, path=f"{layout.BUILDS}/{build_name}/manifest.json"):
         host.noop(f"build {build_name} exists")
         return
     builders_at_work.expect(host.name, build_name)
-    yield step(_provide, build, build_name, check, expect, builder)
+    yield step(_provide, build, build_name, check, expect, builders)
 
 
-def _provide(host: Host, build: Build, name: str, check: tuple[str, ...], expect: str, builder: Builder | None) -> None:
-    """Compiles on this host, unless the builder's record has the build and there is no earlier job to continue.
+def names_of(builders: tuple[Builder, ...]) -> str:
+    """The builders' names, as messages have them."""
+    return " or ".join(builder.name for builder in builders)
 
-    Only a build that the builder compiled completely in this run is recorded.
+
+def _provide(
+    host: Host, build: Build, name: str, check: tuple[str, ...], expect: str, builders: tuple[Builder, ...]
+) -> None:
+    """Compiles on this host, unless a builder's record has the build and there is no earlier job to continue.
+
+    Only a build that a builder compiled completely in this run is recorded.
     """
     try:
         refuse_noexec(host)
@@ -100,10 +108,11 @@ def _provide(host: Host, build: Build, name: str, check: tuple[str, ...], expect
         finished = remote.run(host, "test", "-f", f"{_result(name)}/manifest.json").ok
         if running or finished:
             _compile(host, build, name, compiling, (check, expect), running=running, finished=finished)
-        elif builder is None or not _take(host, builder, build, name, check, expect):
+        elif not _take(host, builders, build, name, check, expect):
             _compile(host, build, name, compiling, (check, expect))
-            if builder and builder.name == host.name:
-                _record(host, builder, name)
+            for builder in builders:
+                if builder.name == host.name:
+                    _record(host, builder, name)
     finally:
         builders_at_work.finish(host.name, name)
 
@@ -159,6 +168,7 @@ def _compile(
                 "sha256": build.sha256,
                 "root": build.root,
                 "flags": build.flags,
+                "cmake": build.cmake,
                 "targets": build.targets,
                 "work": f"{work}/tree",
                 "result": result,
@@ -224,16 +234,20 @@ def _record(host: Host, builder: Builder, name: str) -> None:
         remote.run(host, "rm", "-f", packed)
 
 
-def _take(host: Host, builder: Builder, build: Build, name: str, check: tuple[str, ...], expect: str) -> bool:
-    """Installs the builder's build on the host; returns False if there is no record or it does not run there."""
-    record = _awaited(host, builder, name)
-    if record is None and builder.name == CONTROLLER:
-        record = _compiled_here(host, builder, build, name, (check, expect))
-    if record is None:
-        if builder.name not in (host.name, CONTROLLER):
-            text = f"{builder.name} has no build {name}; building it here"
+def _take(
+    host: Host, builders: tuple[Builder, ...], build: Build, name: str, check: tuple[str, ...], expect: str
+) -> bool:
+    """Installs a builder's build on the host; returns False if there is no record or it does not run there."""
+    found = _awaited(host, builders, name) if builders else None
+    if found is None and [builder.name for builder in builders] == [CONTROLLER]:
+        made = _compiled_here(host, builders[0], build, name, (check, expect))
+        found = (builders[0], made) if made else None
+    if found is None:
+        if builders and not {host.name, CONTROLLER} & {builder.name for builder in builders}:
+            text = f"{names_of(builders)} has no build {name}; building it here"
             report(Progress(host.name, "engine", text=text))
         return False
+    builder, record = found
     try:
         _send(host, builder, record, check, expect)
     except HostFailed as error:
@@ -244,16 +258,26 @@ def _take(host: Host, builder: Builder, build: Build, name: str, check: tuple[st
     return True
 
 
-def _awaited(host: Host, builder: Builder, name: str) -> BuildRecord | None:
-    """Waits for the builder and returns its record of a build; None if it has none."""
+def _awaited(host: Host, builders: tuple[Builder, ...], name: str) -> tuple[Builder, BuildRecord] | None:
+    """Waits for a builder and returns its record of a build; None if this host is to compile it.
+
+    Of hosts that are builders, the first that comes here compiles.
+    """
+    others = {builder.name for builder in builders} - {host.name}
     while True:
-        going = builder.name != host.name and builders_at_work.expected(builder.name, name)
-        record = read_record(builder, name)
-        if record or not going:
-            return record
+        for builder in builders:
+            if record := read_record(builder, name):
+                return builder, record
+        if len(others) < len(builders):
+            waiting_for = {builders_at_work.claim(host.name, name, others)} - {host.name}
+        else:
+            waiting_for = {other for other in others if builders_at_work.expected(other, name)}
+        if not waiting_for:
+            return None
+        text = " or ".join(sorted(waiting_for))
         if jobs.cancelled():
-            raise jobs.Cancelled(f"{host.name}: engine: cancelled while {builder.name} was building {name}")
-        report(Progress(host.name, "engine", text=f"waiting for {builder.name}, which is building {name}"))
+            raise jobs.Cancelled(f"{host.name}: engine: cancelled while {text} was building {name}")
+        report(Progress(host.name, "engine", text=f"waiting for {text}, which is building {name}"))
         gevent.sleep(WAIT_SECONDS)
 
 

@@ -47,9 +47,9 @@ class Steps:
             raise HostFailed(f"{host.name}: does not run")
         self.done.append(f"{host.name} takes it from {builder.name}")
 
-    def provide(self, name: str, builder: str | None) -> list[str]:
+    def provide(self, name: str, *builders: str) -> list[str]:
         """What a host does to have the build."""
-        found = Builder(builder, Path("/nowhere")) if builder else None
+        found = tuple(Builder(builder, Path("/nowhere")) for builder in builders)
         builds._provide(SimpleNamespace(name=name), BUILD, "b", (), "", found)
         return self.done
 
@@ -60,11 +60,12 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[Steps]:
     yield Steps(monkeypatch)
     builders_at_work._at_work.clear()
     builders_at_work._expected.clear()
+    builders_at_work._compiling.clear()
 
 
 def test_without_a_builder_a_host_compiles_and_is_not_recorded(steps: Steps) -> None:
     steps.records = {"a", "b"}
-    assert steps.provide("a", None) == ["a compiles"]
+    assert steps.provide("a") == ["a compiles"]
 
 
 def test_a_builder_compiles_and_is_recorded_and_takes_its_own_when_it_has_lost_it(steps: Steps) -> None:
@@ -157,3 +158,37 @@ def test_a_file_system_that_runs_nothing(monkeypatch: pytest.MonkeyPatch, said: 
     with pytest.raises(HostFailed) as caught:
         builds.refuse_noexec(host)
     assert caught.value.message == "box: /opt is mounted noexec, so builds in /opt/rigup/builds cannot run"
+
+
+def test_of_several_builders_the_first_compiles_and_the_others_take_its_build(
+    steps: Steps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("a", "b", "c")
+    builders_at_work.begin(names)
+
+    def compile_while_others_come(host: Any, *_: Any, **__: Any) -> None:
+        steps.done.append(f"{host.name} compiles")
+        for other in ("a", "c"):
+            assert builders_at_work.claim(other, "b", {*names} - {other}) == "b"
+
+    monkeypatch.setattr(builds, "_compile", compile_while_others_come)
+    assert steps.provide("b", *names) == ["b compiles", "b is recorded"]
+    steps.records, steps.done = {"b"}, []
+    assert steps.provide("a", *names) == ["a takes it from b"]
+
+
+@pytest.mark.parametrize("ends", ["fails", "is lost"])
+def test_where_the_first_builder_fails_the_next_compiles(
+    steps: Steps, monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    builders_at_work.begin(["a", "b"])
+    assert builders_at_work.claim("a", "b", {"b"}) == "a"
+
+    def sleep(seconds: float) -> None:
+        if ends == "fails":
+            builders_at_work.finish("a", "b")
+        else:
+            builders_at_work.end("a")
+
+    monkeypatch.setattr(builds, "gevent", SimpleNamespace(sleep=sleep))
+    assert steps.provide("b", "a", "b") == ["b compiles", "b is recorded"]

@@ -27,6 +27,7 @@ def test_equal_builds_share_a_name() -> None:
         ({"version": "b2"}, "x86_64", "debian-12"),
         ({"sha256": "1" * 64}, "x86_64", "debian-12"),
         ({"flags": ("-DX=2",)}, "x86_64", "debian-12"),
+        ({"cmake": "set(X 2)"}, "x86_64", "debian-12"),
         ({"targets": ("t", "u")}, "x86_64", "debian-12"),
         ({}, "aarch64", "debian-12"),
         ({}, "x86_64", "debian-13"),

@@ -21,7 +21,7 @@ from typing import Any
 
 # Names that rigup gives to work folders, and to builds (with their hash). If a disk is mounted there, the folder also
 # contains other names, such as lost+found.
-OWN = re.compile(r"^\.(work|result|packed|unpacked)-|^[^.].*-[0-9a-f]{12}$")
+OWN = re.compile(r"^\.(work|result|packed|unpacked)-|^\w[\w.+-]*-[0-9a-f]{12}\Z", re.ASCII)
 
 
 def size(path: Path) -> int:

@@ -171,7 +171,7 @@ class Leftovers(HostOutput):
     builds: dict[str, _LeftoverBuild]
     unfinished: dict[str, Count]
     packages: Count
-    caches: dict[str, Count]
+    caches: dict[Line, Count]
     weights: dict[str, Count]
     incoming: dict[str, Count]
     needed_builds: list[Line]

@@ -21,7 +21,7 @@ def test_what_rigup_did_not_put_beside_the_builds_is_not_unfinished(
     for name in (whole, *own, "lost+found", ".Trash-0", "backup"):
         (tmp_path / "builds" / name).mkdir(parents=True)
     (tmp_path / "builds" / whole / "manifest.json").write_text("{}")
-    for name in (whole, "lost+found", ".cache"):
+    for name in (whole, "lost+found", ".cache", "\x1b[2J-0123456789ab", "a\n-0123456789ab", "a-0123456789ab\n"):
         (tmp_path / "cache/chat" / name).mkdir(parents=True)
     (tmp_path / "cache/.packages" / whole).mkdir(parents=True)
     found = leftovers.main(tmp_path / "builds", tmp_path / "weights", *(tmp_path / name for name in REST))

@@ -39,7 +39,7 @@ def local_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
     monkeypatch.setattr(handshake, "probe_definitions", lambda: PROBE)
     monkeypatch.setattr(runner, "preflight", lambda *_: ())
 
-    def make(roles: dict[str, Callable[[Path], None]]) -> Run:
+    def make(roles: dict[str, Callable[[Path], None]], kind: type[Run] = Run) -> Run:
         def provision(*_: Any) -> None:
             name = ctx_host.get().name
             roles[name](tmp_path / name)
@@ -52,6 +52,6 @@ def local_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
         monkeypatch.setattr(lease, "FILE", str(tmp_path / "run/lease/lease.json"))
         monkeypatch.setattr(runner, "load_provision", lambda: provision)
         project = Project(tmp_path, tmp_path, tuple(HostEntry(name, "boxes", {}) for name in roles))
-        return Run(project, dict.fromkeys(roles, ()), dict.fromkeys(roles, HostSettings()), None)
+        return kind(project, dict.fromkeys(roles, ()), dict.fromkeys(roles, HostSettings()), None)
 
     return make

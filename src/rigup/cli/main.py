@@ -42,10 +42,13 @@ VERBS = {
     "metrics": "write a Prometheus configuration and a Grafana dashboard for the fleet",
     "tune": "run the engine's fused-MoE tuner on one host and keep the result if it is faster",
     "completion": "print a completion script for bash, zsh or fish, or the man page",
+    "logs": "print the journal of services over hosts, merged by time; -f goes on as it grows",
     "lab": "boot disposable machines to rehearse on",
 }
 
-ONLY_TELL = ("plan", "fit", "diff", "status", "verify", "releases", "log")
+# verbs whose module lies in a package of cli
+MODULES = {"logs": "service.logs"}
+ONLY_TELL = ("plan", "fit", "diff", "status", "verify", "releases", "log", "logs")
 
 EPILOG = """\
 examples:
@@ -76,7 +79,7 @@ def build_parser(wanted: str | None = None) -> Parser:
     parser.add_argument("--version", action="version", version=f"rigup {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     for verb, purpose in VERBS.items():
-        module = importlib.import_module(f"rigup.cli.{verb}") if wanted in (None, verb) else None
+        module = importlib.import_module(f"rigup.cli.{MODULES.get(verb, verb)}") if wanted in (None, verb) else None
         sub = verbs.add_parser(
             verb,
             help=purpose,

@@ -60,20 +60,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 def open_rollback_run(args: argparse.Namespace) -> RollbackRun:
-    """Opens a run over the selected hosts, without their plans."""
-    hosts.patch_for_many_hosts()
-    from rigup.connection.connections import Connections
-    from rigup.project.inventory import load_project
-    from rigup.project.node_groups import with_whole_groups
-    from rigup.run.rollback import RollbackRun
-    from rigup.settings import HostSettings
+    """Opens a run over the selected hosts and the others of their node groups, without their plans."""
+    from rigup.cli.sessions.unplanned import open_unplanned
 
-    project = with_whole_groups(load_project(args.inventory, args.limit))
-    password = hosts.sudo_password(args)
-    names = [host.name for host in project.hosts]
-    contact = Connections(project.data_by_host, password)
-    contact.begin()
-    return RollbackRun(project, dict.fromkeys(names, ()), dict.fromkeys(names, HostSettings()), password, contact)
+    def run_class() -> type[RollbackRun]:
+        from rigup.run.rollback import RollbackRun
+
+        return RollbackRun
+
+    return open_unplanned(args, run_class, whole_groups=True)
 
 
 def show(host: str, found: dict[str, tuple[RetainedRelease, ...]], console: Console) -> None:

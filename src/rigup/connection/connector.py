@@ -117,6 +117,20 @@ class RigupSSHConnector(SSHConnector):
         channel.sendall(text.encode())
         return channel
 
+    def stream(self, command: StringCommand, **arguments: Any) -> tuple[Any, bytes]:
+        """Starts a command without standard input. Returns its channel and the standard error that was read so far.
+
+        Output of the login shell comes first on both streams. Raises OSError when the connection goes silent.
+        """
+        line, password = self._line(with_marker(command), arguments)
+        channel, heard = self._session(), b""
+        channel.settimeout(QUIET_SECONDS)
+        channel.exec_command(line)
+        if password:
+            heard = authenticate(channel, self.host.name, password, QUIET_SECONDS)
+        channel.shutdown_write()
+        return channel, heard
+
     def put_file(self, filename_or_io: Any, remote_filename: str, *_: Any, **arguments: Any) -> bool:
         """Writes a file to the host, as the user in the arguments. Raises OSError if the connection stalls."""
         line, password = self._line(writing(remote_filename), _as_whom(arguments))

@@ -11,7 +11,6 @@ from typing import Any
 
 from rigup.connection.lease import NOBODYS, OURS, myself
 from rigup.errors import Refused
-from rigup.facts.probe import Probe
 from rigup.host import Host, state_of
 from rigup.layout import CONFIGURATION, weights_folder
 from rigup.operations.multinode.releases import GroupMember
@@ -20,13 +19,12 @@ from rigup.operations.service.health import Answers, ask_release
 from rigup.operations.service.history import RetainedRelease, differences, group_digest_of, hosts_of, newest, read_kept
 from rigup.operations.service.rollback import check_there, choose, roll_back
 from rigup.operations.weights.host_files import changed_files
-from rigup.plan import Finding
 from rigup.run.audit_log import Recorder
 from rigup.run.gateways.drains import GatewayDrains
+from rigup.run.hosts_run import HostsRun
 from rigup.run.multinode.coordinator import check_earlier_release
 from rigup.run.multinode.groups import NodeGroups
 from rigup.run.result import TAKES_PART, Change
-from rigup.run.runner import Run
 from rigup.systemd.release import GROUP_KEY
 
 
@@ -49,7 +47,7 @@ class Step:
         return differences(self.current, self.wanted) if self.current else ()
 
 
-class RollbackRun(Run):
+class RollbackRun(HostsRun):
     """A run with the steps connect, `read` or `plan_rollback`, then `go_back`. kept, steps: by host."""
 
     kept: dict[str, dict[str, tuple[RetainedRelease, ...]]]
@@ -83,10 +81,6 @@ class RollbackRun(Run):
         names = [name for name, result in self.results.items() if result.state in TAKES_PART]
         for unit in self.context.groups.units(names):
             drains.carry_out(unit, partial(self.context.each, self._go_back, unit))
-
-    def _blocking_findings(self, name: str, probe: Probe) -> tuple[Finding, ...]:
-        """None: the clock and free space do not matter for installed releases."""
-        return ()
 
     def _read(self, host: Host) -> None:
         self.kept[host.name] = read_kept(host)

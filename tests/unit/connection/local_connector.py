@@ -11,6 +11,8 @@ from pyinfra.connectors.util import CommandOutput, OutputLine, make_unix_command
 
 from rigup.connection import connections
 from rigup.connection.connector import RigupSSHConnector
+from rigup.connection.login_shell import with_marker
+from tests.unit.connection.local_channel import LocalChannel
 
 
 class LocalConnector(RigupSSHConnector):
@@ -41,6 +43,11 @@ class LocalConnector(RigupSSHConnector):
         streams = (("stdout", done.stdout), ("stderr", done.stderr))
         lines = [OutputLine(name, text) for name, stream in streams for text in stream.splitlines()]
         return done.returncode == 0, CommandOutput(lines)
+
+    def stream(self, command: Any, **arguments: Any) -> tuple[Any, bytes]:
+        line = str(with_marker(command).get_raw_value())
+        self.commands.append((self.host.name, line))
+        return LocalChannel(line, {"HOST": self.host.name}), b""
 
     def put_file(self, filename_or_io: Any, remote_filename: str, *_: Any, **__: Any) -> bool:
         with self._changing():

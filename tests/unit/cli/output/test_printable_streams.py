@@ -84,7 +84,7 @@ def test_no_verb_has_a_path_that_lets_an_escape_through(
         live.PlainProgress().show(Progress("gpu1", "log", text=HOSTILE))
         raise HostFailed(HOSTILE, HOSTILE)
 
-    module = importlib.import_module(f"rigup.cli.{verb}")
+    module = importlib.import_module(f"rigup.cli.{main.MODULES.get(verb, verb)}")
     monkeypatch.setattr(module, "add_arguments", lambda parser: parser.add_argument("--json", action="store_true"))
     monkeypatch.setattr(module, "run", run)
     for words in ([verb], [verb, "--json"]):

@@ -1,0 +1,1 @@
+"""Verbs about running services. May import what the other verbs may."""

@@ -1,0 +1,43 @@
+"""A run over hosts for which no plan is needed: it asks what is there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rigup.errors import InputError
+from rigup.facts.probe import Probe
+from rigup.gateway.paths import UNIT as GATEWAY_UNIT
+from rigup.plan import Finding
+from rigup.project.inventory import HostEntry, Project
+from rigup.run.runner import Run
+
+GATEWAY = GATEWAY_UNIT.removeprefix("rigup-").removesuffix(".service")
+"""What a gateway is called beside services."""
+
+
+class HostsRun(Run):
+    """A run without plans."""
+
+    def _blocking_findings(self, name: str, probe: Probe) -> tuple[Finding, ...]:
+        """None: the clock and free space do not matter for what is installed."""
+        return ()
+
+
+def services_in(hosts: tuple[HostEntry, ...]) -> tuple[str, ...]:
+    """The names of the services of these hosts, as the inventory has them."""
+    found: list[Mapping[str, Any]] = [host.data.get("services") or {} for host in hosts]
+    return tuple(dict.fromkeys(str(name) for said in found if isinstance(said, Mapping) for name in said))
+
+
+def check_services(project: Project, wanted: tuple[str, ...], more: tuple[str, ...] = ()) -> None:
+    """Raises InputError for a name that is not a service of these hosts. more: what may be named beside them."""
+    known = services_in(project.hosts)
+    for name in wanted:
+        if name not in (*known, *more):
+            elsewhere = [host.name for host in project.everyone if name in services_in((host,))]
+            hint = f"services: {', '.join(known) or 'none'}"
+            raise InputError(
+                f'no service "{name}" on these hosts' if elsewhere else f'no service "{name}" in the inventory',
+                f"it is on {', '.join(elsewhere)}: change --limit" if elsewhere else hint,
+            )

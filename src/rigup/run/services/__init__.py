@@ -1,0 +1,1 @@
+"""Running services as a user meets them: journals, endpoints, chats. May import what `run` may."""

@@ -1,13 +1,15 @@
-"""What a user does once a service runs: read its journal."""
+"""What a user does once a service runs: read its journal, reach its API, talk to it."""
 
 from __future__ import annotations
 
 import json
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 
 import pytest
 
-from tests.lab.fleet import Fleet
+from tests.lab.fleet import ANSWER, Fleet
 
 pytestmark = pytest.mark.lab
 
@@ -29,9 +31,80 @@ def test_the_journal_is_printed_and_followed(serving: Fleet) -> None:
     assert any("listening" in entry["message"] for entry in entries)
     assert [entry["time"] for entry in entries] == sorted(entry["time"] for entry in entries)
 
-    following = serving.start("logs", "chat", "-f", "--lines", "0")
+    following = serving.start("logs", "chat", "-f", "--lines", "1")
+    following.wait_to_say(f"{serving.host.name} chat")
+    serving.host.tell("mkdir -p /run/rigup-test; printf 'said \\033[2J later\\n' > /run/rigup-test/says")
     serving.host.tell("systemctl restart rigup-chat.service")
-    following.wait_to_say("listening")
+    following.wait_to_say("said  later")
     following.interrupt()
     assert following.wait() == 0, following.text
     assert "\x1b" not in following.text
+
+
+def asked(url: str, key: str = "") -> str:
+    """The answer of an endpoint here, or its HTTP status."""
+    head = {"Content-Type": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
+    request = urllib.request.Request(f"{url}/chat/completions", b"{}", head)
+    try:
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=30) as response:
+            return str(json.load(response)["choices"][0]["message"]["content"])
+    except urllib.error.HTTPError as error:
+        return str(error.code)
+
+
+def test_an_endpoint_is_here_until_it_is_ended(serving: Fleet) -> None:
+    open_ = serving.start("tunnel", "chat", "--port", "18423", "--json")
+    open_.wait_to_say("}")
+    (tunnel,) = open_.json["tunnels"]
+    assert tunnel == {
+        "host": serving.host.name,
+        "service": "chat",
+        "model": "SmolLM2-135M-Instruct",
+        "base_url": "http://127.0.0.1:18423/v1",
+        "api_key": False,
+    }
+    assert asked(tunnel["base_url"]) == ANSWER
+    taken = serving.rigup("tunnel", "chat", "--port", "18423", expect=2)
+    assert "--port: 18423 is not free on this machine" in taken.text
+    open_.interrupt()
+    assert open_.wait() == 0, open_.text
+    with pytest.raises(urllib.error.URLError):
+        asked(tunnel["base_url"])
+
+
+def test_a_tunnel_says_that_its_connection_is_lost(serving: Fleet) -> None:
+    open_ = serving.start("tunnel")
+    open_.wait_to_say("open until Ctrl-C")
+    serving.host.tell("pkill -f 'sshd: .*notty' || pkill -x sshd-session")
+    assert open_.wait(60) == 1
+    assert f"{serving.host.name}: chat: connection lost" in open_.text
+
+
+def test_a_prompt_is_answered_and_its_pace_told(serving: Fleet) -> None:
+    answer = serving.rigup("chat", "chat", "Hello", "--max-tokens", "5", "--json").json
+    assert answer["text"] == "word0 word1 word2 word3 word4 "
+    assert (answer["host"], answer["service"], answer["model"]) == (serving.host.name, "chat", "SmolLM2-135M-Instruct")
+    assert 5 < answer["tokens_per_second"] < 15  # the stand-in sends ten a second
+    told = serving.rigup("chat", "chat", "Hello", "--max-tokens", "3")
+    assert told.stdout.read_text() == "word0 word1 word2 \n"
+    assert "about 3 tokens, " in told.stderr.read_text()
+    long = serving.start("chat", "chat", "Hello", "--max-tokens", "600")
+    long.wait_to_say("word3")
+    long.interrupt()
+    assert long.wait() == 130, long.text
+    assert "cancelled" in long.text
+
+
+def test_a_key_is_read_on_the_host_and_told_nowhere(serving: Fleet) -> None:
+    serving.describe(listen="0.0.0.0")
+    serving.apply()
+    key = serving.host.tell("cat /etc/rigup/services/chat/api-key")
+    said = serving.rigup("chat", "chat", "Hello", "--max-tokens", "2")
+    assert said.stdout.read_text() == "word0 word1 \n"
+    assert key not in said.text
+    open_ = serving.start("tunnel", "chat")
+    open_.wait_to_say("open until Ctrl-C")
+    assert "it wants its API key; to see it: rigup key show chat" in open_.text
+    url = open_.text.partition("SmolLM2-135M-Instruct): ")[2].split()[0]
+    assert (asked(url), asked(url, key)) == ("401", ANSWER)
+    assert key not in open_.text

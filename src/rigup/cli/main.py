@@ -42,13 +42,15 @@ VERBS = {
     "metrics": "write a Prometheus configuration and a Grafana dashboard for the fleet",
     "tune": "run the engine's fused-MoE tuner on one host and keep the result if it is faster",
     "completion": "print a completion script for bash, zsh or fish, or the man page",
+    "chat": "talk to a service through a tunnel, with its tokens/s; or send one prompt",
+    "tunnel": "bring endpoints of services to this machine's loopback address until Ctrl-C",
     "logs": "print the journal of services over hosts, merged by time; -f goes on as it grows",
     "lab": "boot disposable machines to rehearse on",
 }
 
 # verbs whose module lies in a package of cli
-MODULES = {"logs": "service.logs"}
-ONLY_TELL = ("plan", "fit", "diff", "status", "verify", "releases", "log", "logs")
+MODULES = {verb: f"service.{verb}" for verb in ("chat", "tunnel", "logs")}
+ONLY_TELL = ("plan", "fit", "diff", "status", "verify", "releases", "log", "logs", "chat")
 
 EPILOG = """\
 examples:

@@ -7,7 +7,7 @@ service's own unit, and nothing is passed on where it does not (`programs/listen
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -34,13 +34,16 @@ OURS, SILENT = "ok", "the host does not report which service owns the port"
 class OpenTunnel:
     """One that stands open. url: of the endpoint, as seen from here. refusal: why something was not let through."""
 
-    def __init__(self, host: Host, address: str, unit: str, where: str) -> None:
-        name, _, port = address.removeprefix("http://").rpartition(":")
+    def __init__(self, host: Host, address: str, unit: str, where: str, ports: Iterable[int] = ()) -> None:
+        """ports: of this machine, the first of which that is free is taken; any if none is."""
+        self._scheme, _, there = address.partition("://")
+        name, _, port = there.rpartition(":")
         self._host, self._there, self._where = host, (name.strip("[]"), int(port)), where
         self.refusal = ""
         _channel(host, self._there).close()
         self._guard = _PortGuard(host, unit, self._there)
-        self._server = StreamServer(("127.0.0.1", 0), self._serve)
+        self._listener = _listener(ports)
+        self._server = StreamServer(self._listener, self._serve)
 
     def __enter__(self) -> OpenTunnel:
         if self._guard.first != OURS:
@@ -57,7 +60,18 @@ class OpenTunnel:
     @property
     def url(self) -> str:
         """What to ask in place of the endpoint."""
-        return f"http://127.0.0.1:{self._server.server_port}"
+        return f"{self._scheme}://127.0.0.1:{self.port}"
+
+    @property
+    def port(self) -> int:
+        """The port of this machine."""
+        return int(self._listener.getsockname()[1])
+
+    @property
+    def stands(self) -> bool:
+        """Whether the connection that it leads through still stands."""
+        transport = self._host.connector.client.get_transport() if self._host.connector.client else None
+        return transport is not None and bool(transport.is_active())
 
     def check(self) -> None:
         """Raises HostFailed where something was not let through."""
@@ -141,6 +155,13 @@ class _PortGuard:
                 return SILENT
         line, _, self._held = self._held.partition(b"\n")
         return "".join(c for c in line.decode(errors="replace")[:500] if c.isprintable())
+
+
+def _listener(ports: Iterable[int]) -> socket.socket:
+    for port in ports:
+        with suppress(OSError):  # taken, or not this user's to take
+            return socket.create_server(("127.0.0.1", port))
+    return socket.create_server(("127.0.0.1", 0))
 
 
 def _channel(host: Host, there: tuple[str, int]) -> Any:

@@ -6,7 +6,6 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any
 
 import gevent
@@ -16,6 +15,7 @@ from rigup.errors import HostFailed
 from rigup.host import Host, state_of
 from rigup.operations.primitives import jobs, remote
 from rigup.operations.primitives.progress import Progress, report
+from rigup.operations.service.endpoints import address_and_model, local_address
 from rigup.operations.service.reply import Reply, read_reply
 from rigup.plan import Plan
 from rigup.systemd.api_key import wants_key
@@ -105,11 +105,10 @@ def ask_release(
     given_up: Callable[[], str] = str,
 ) -> Answer:
     """Sends a question to the address and model name in a release's argv. Raises like `ask_service`."""
-    given = dict(pairwise(command))
-    name = given.get("--alias") or given.get("--served-model-name") or ""
+    address, name = address_and_model(command)
     key_file = f"{layout.service_folder(service)}/api-key"
     request = {
-        "url": _address(given.get("--host", "127.0.0.1"), given.get("--port", "8000")),
+        "url": address,
         "health": "/health",
         "model": name,
         "question": QUESTION,
@@ -162,10 +161,4 @@ def _ask_once(host: Host, request: dict[str, Any]) -> Reply:
 
 def endpoint(plan: Plan) -> str:
     """The service's address on its own host."""
-    return _address(plan.service.listen, str(plan.service.port))
-
-
-def _address(listen: str, port: str) -> str:
-    any_address = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104  connected to, not bound
-    address = any_address.get(listen, f"[{listen}]" if ":" in listen else listen)
-    return f"http://{address}:{port}"
+    return local_address(plan.service.listen, str(plan.service.port))

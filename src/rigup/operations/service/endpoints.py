@@ -1,0 +1,64 @@
+"""Where the API of a release listens, as the release's own command line says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from rigup import layout
+from rigup.operations.service.history import hosts_of
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """An OpenAI-compatible endpoint on a host. url: as the host itself reaches it. model: "" if it serves several."""
+
+    host: str
+    service: str
+    url: str
+    model: str
+
+    @property
+    def unit(self) -> str:
+        """To which its port must belong."""
+        return layout.unit_name(self.service)
+
+    @property
+    def key_file(self) -> str:
+        """Where the host has its API key, if it has one."""
+        return f"{layout.service_folder(self.service)}/api-key"
+
+    @property
+    def port(self) -> int:
+        """Its port on the host."""
+        return int(self.url.rpartition(":")[2])
+
+    @property
+    def where(self) -> str:
+        """What messages begin with."""
+        return f"{self.host}: {self.service}"
+
+
+def endpoint_of(host: str, service: str, manifest: Mapping[str, Any]) -> Endpoint | None:
+    """The endpoint of a release; None on a worker of a node group, which has no API."""
+    group = hosts_of(manifest)
+    if group and group[0] != host:
+        return None
+    address, model = address_and_model(manifest.get("command") or ())
+    return Endpoint(host, service, address, model)
+
+
+def address_and_model(command: Sequence[str]) -> tuple[str, str]:
+    """The address and the model's name in the command line of an engine; "" for a name that it does not give."""
+    given = dict(pairwise(command))
+    name = given.get("--alias") or given.get("--served-model-name") or ""
+    return local_address(given.get("--host", "127.0.0.1"), given.get("--port", "8000")), name
+
+
+def local_address(listen: str, port: str) -> str:
+    """The URL at which the host itself reaches a service that listens there."""
+    any_address = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104  connected to, not bound
+    address = any_address.get(listen, f"[{listen}]" if ":" in listen else listen)
+    return f"http://{address}:{port}"

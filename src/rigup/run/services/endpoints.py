@@ -1,0 +1,79 @@
+"""The endpoints of a run's hosts: of their services, as the current releases say, and of their gateways."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rigup.connection.tunnel import OpenTunnel
+from rigup.errors import HostFailed, RigupError
+from rigup.gateway.inventory import read_gateway
+from rigup.host import Host
+from rigup.operations.primitives import remote
+from rigup.operations.service.endpoints import Endpoint, endpoint_of, local_address
+from rigup.operations.service.history import damage_hint
+from rigup.project.inventory import HostEntry
+from rigup.run.hosts_run import GATEWAY, HostsRun, services_in
+
+PORTS_TRIED = 50
+
+
+def endpoints_of(run: HostsRun, wanted: Sequence[str]) -> list[Endpoint]:
+    """The endpoints of the services of this name, or of all, by the order of the inventory.
+
+    A host that should have one and has none fails; hosts of a node group have one together, at its head.
+    """
+    found: list[Endpoint] = []
+    for entry in run.context.project.hosts:
+        result = run.results[entry.name]
+        if result.state != "pending":
+            continue
+        try:
+            found += _of_host(run, entry, wanted)
+        except HostFailed as error:
+            result.fail("failed", error)
+    return found
+
+
+def _of_host(run: HostsRun, entry: HostEntry, wanted: Sequence[str]) -> list[Endpoint]:
+    probe, found = run.context.handshakes[entry.name].probe, []
+    there = dict.fromkeys((*services_in((entry,)), *probe.current))
+    for name in (name for name in there if name in (wanted or there)):
+        if damage := probe.damaged.get(name):
+            raise HostFailed(f"{entry.name}: {damage}", damage_hint(name, current=True))
+        if name in probe.releases:
+            endpoint = endpoint_of(entry.name, name, probe.releases[name])
+            found += [endpoint] if endpoint else []
+        elif wanted:
+            raise HostFailed(f"{entry.name}: {name} was never applied", "run rigup diff to see what apply would do")
+    if "gateway" in entry.data and GATEWAY in (wanted or (GATEWAY,)):
+        gateway = read_gateway(entry.data["gateway"], f"{entry.origins['gateway']}: gateway")
+        url = local_address(gateway.listen, str(gateway.port))
+        found.append(Endpoint(entry.name, GATEWAY, url.replace("http:", "https:", 1) if gateway.tls else url, ""))
+    return found
+
+
+def open_tunnel(run: HostsRun, endpoint: Endpoint, ports: Sequence[int] = ()) -> OpenTunnel | None:
+    """A tunnel to the endpoint, for a `with` statement; None where it fails, which the host's result then says.
+
+    ports: of this machine, to be tried first.
+    """
+    host, result = host_of(run, endpoint.host), run.results[endpoint.host]
+    try:
+        return OpenTunnel(host, endpoint.url, endpoint.unit, endpoint.where, ports).__enter__()
+    except RigupError as error:
+        result.fail("failed", error)
+    except remote.CONNECTION_ERRORS:
+        result.fail("failed", HostFailed(f"{endpoint.where}: connection lost", "run the same command again"))
+    return None
+
+
+def host_of(run: HostsRun, name: str) -> Host:
+    """A host of a run by its name."""
+    host: Host = next(host for host in run.context.state.inventory if host.name == name)
+    return host
+
+
+def key_of(run: HostsRun, endpoint: Endpoint) -> str | None:
+    """The API key of a service, from its host; None if it needs none. Raises HostFailed."""
+    output = remote.run(host_of(run, endpoint.host), "cat", "--", endpoint.key_file)
+    return output.stdout.strip() if output.ok else None

@@ -1,10 +1,12 @@
-"""Removal of services that are no longer planned."""
+"""Services that are not planned: those that are no longer in the inventory, and those that are to stay stopped."""
 
 from __future__ import annotations
 
 from pyinfra.api import deploy
 
+from rigup.facts.probe import Probe
 from rigup.operations.service.removal import removed_service
+from rigup.operations.service.stopping import stopped_service
 
 
 @deploy("remove")
@@ -12,3 +14,10 @@ def removed(services: tuple[str, ...]) -> None:
     """Stop and delete the services; their weights and builds stay until `rigup prune`."""
     for service in services:
         removed_service(name=f"service {service}", service=service)
+
+
+@deploy("stop")
+def stopped(services: tuple[str, ...], probe: Probe) -> None:
+    """Stop the services and keep them stopped, with their releases, until the inventory enables them again."""
+    for service in services:
+        stopped_service(name=f"stop {service}", service=service, probe=probe)

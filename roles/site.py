@@ -32,7 +32,7 @@ from roles.gpus import broken_driver, gpus
 from roles.moe_configs import moe_configs
 from roles.monitoring import monitoring
 from roles.ray import ray
-from roles.removed import removed
+from roles.removed import removed, stopped
 from roles.service import service
 from roles.weights import no_hub_token, weights
 
@@ -69,11 +69,13 @@ def provision(
 
 
 def _clean_up(plans: tuple[Plan, ...], probe: Probe, settings: HostSettings) -> None:
-    """Removes an unused hub token, and with --remove the services that are no longer planned."""
+    """Removes an unused hub token, stops disabled services, and removes with --remove those no longer planned."""
     if settings.hub_token is None or not any(plan.checkpoints for plan in plans):
         no_hub_token()
+    if disabled := tuple(name for name in settings.disabled if name in probe.current):
+        stopped(disabled, probe)
     if settings.remove:
-        removed(tuple(sorted(set(probe.current) - {plan.service.name for plan in plans})))
+        removed(tuple(sorted(set(probe.current) - {plan.service.name for plan in plans} - set(settings.disabled))))
 
 
 def _serve(

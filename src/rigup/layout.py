@@ -47,6 +47,11 @@ def service_cache(service: str, build: str = "") -> str:
     return f"{CACHE}/{service}/{build}".rstrip("/")
 
 
+def stopped_file(service: str) -> str:
+    """The file that keeps a service stopped: its unit does not start while it exists."""
+    return f"{service_folder(service)}/stopped"
+
+
 def unit_name(service: str) -> str:
     """The systemd unit of one service."""
     return f"rigup-{service}.service"

@@ -89,10 +89,12 @@ class Service(Frozen):
     speculative: what drafts tokens, None for nothing.
     across_hosts: whether the engine itself or Ray joins the hosts of a multi-host service. join_port: where
     the head waits for the others, or where llama.cpp's RPC servers listen; None means `port` plus 10,000.
+    enabled: False keeps the service stopped; it is neither planned nor installed then.
     flags: extra options for the engine (True means a bare switch). allow: ids of rules to silence.
     """
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,30}$")]
+    enabled: bool = True
     model: str | None = None
     checkpoint: str | None = None
     quant: str | None = None

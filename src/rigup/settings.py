@@ -174,6 +174,7 @@ class HostSettings:
     builders: whose builds from source the host takes, any of them; () if it builds for itself.
     gateway: what the host offers as a gateway; None for none.
     ollama_registry: where checkpoints with a name in Ollama's registry come from.
+    disabled: names of services that are to stay stopped: `enabled = False` in the inventory.
     remove: whether services that are no longer in the inventory are removed; set by a command-line option only.
     """
 
@@ -190,6 +191,7 @@ class HostSettings:
     weights: WeightsSettings | None = None
     builders: tuple[Builder, ...] = ()
     gateway: GatewaySettings | None = None
+    disabled: tuple[str, ...] = ()
     remove: bool = False
     ollama_registry: str = OLLAMA
 

@@ -1,4 +1,4 @@
-"""What a user does once a service runs: read its journal, reach its API, talk to it."""
+"""What a user does once a service runs: read its journal, reach its API, talk to it, stop it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_an_endpoint_is_here_until_it_is_ended(serving: Fleet) -> None:
     assert tunnel == {
         "host": serving.host.name,
         "service": "chat",
-        "model": "SmolLM2-135M-Instruct",
+        "model": "smollm2-135m-instruct",
         "base_url": "http://127.0.0.1:18423/v1",
         "api_key": False,
     }
@@ -75,7 +75,7 @@ def test_an_endpoint_is_here_until_it_is_ended(serving: Fleet) -> None:
 def test_a_tunnel_says_that_its_connection_is_lost(serving: Fleet) -> None:
     open_ = serving.start("tunnel")
     open_.wait_to_say("open until Ctrl-C")
-    serving.host.tell("pkill -f 'sshd: .*notty' || pkill -x sshd-session")
+    serving.host.tell("(sleep 1; pkill -f 'sshd: .*notty') > /dev/null 2>&1 &")
     assert open_.wait(60) == 1
     assert f"{serving.host.name}: chat: connection lost" in open_.text
 
@@ -83,7 +83,7 @@ def test_a_tunnel_says_that_its_connection_is_lost(serving: Fleet) -> None:
 def test_a_prompt_is_answered_and_its_pace_told(serving: Fleet) -> None:
     answer = serving.rigup("chat", "chat", "Hello", "--max-tokens", "5", "--json").json
     assert answer["text"] == "word0 word1 word2 word3 word4 "
-    assert (answer["host"], answer["service"], answer["model"]) == (serving.host.name, "chat", "SmolLM2-135M-Instruct")
+    assert (answer["host"], answer["service"], answer["model"]) == (serving.host.name, "chat", "smollm2-135m-instruct")
     assert 5 < answer["tokens_per_second"] < 15  # the stand-in sends ten a second
     told = serving.rigup("chat", "chat", "Hello", "--max-tokens", "3")
     assert told.stdout.read_text() == "word0 word1 word2 \n"
@@ -105,6 +105,54 @@ def test_a_key_is_read_on_the_host_and_told_nowhere(serving: Fleet) -> None:
     open_ = serving.start("tunnel", "chat")
     open_.wait_to_say("open until Ctrl-C")
     assert "it wants its API key; to see it: rigup key show chat" in open_.text
-    url = open_.text.partition("SmolLM2-135M-Instruct): ")[2].split()[0]
+    url = open_.text.partition("smollm2-135m-instruct): ")[2].split()[0]
     assert (asked(url), asked(url, key)) == ("401", ANSWER)
     assert key not in open_.text
+
+
+def health(fleet: Fleet, expect: int = 0) -> tuple[str, str, str]:
+    """Health, unit and drift of the service as `rigup status` has them."""
+    (row,) = fleet.rigup("status", "--json", expect=expect).json["services"]
+    return row["health"], row["unit"], row["drift"]
+
+
+def test_a_stop_that_was_asked_for_holds_until_the_next_apply(serving: Fleet) -> None:
+    host = serving.host
+    said = serving.rigup("stop", "chat")
+    assert said.stdout.read_text() == f"{host.name} chat: stopped\n"
+    assert health(serving) == ("stopped", "inactive", "none")
+    assert serving.rigup("stop", "chat").stdout.read_text() == f"{host.name}: nothing to stop\n"
+    assert not host.says("systemctl start rigup-chat.service && sleep 1 && systemctl is-active rigup-chat.service")
+    asked = serving.rigup("chat", "chat", "Hello", expect=1)
+    assert f"{host.name}: chat is stopped" in asked.text
+
+    started = serving.rigup("start", "chat", "--json").json["hosts"][0]
+    assert (started["state"], started["answers"][0]["text"]) == ("changed", ANSWER)
+    assert health(serving) == ("answers", "active", "none")
+    since = host.show("ActiveEnterTimestampMonotonic")
+    serving.rigup("restart", "chat")
+    assert host.show("ActiveEnterTimestampMonotonic") != since
+    assert host.answers()
+
+    serving.rigup("stop", "--yes")
+    applied = serving.apply().json["hosts"][0]
+    assert applied["changes"] == [{"role": "service", "step": "release of chat"}]
+    assert host.answers()
+    assert serving.apply().json["hosts"][0]["changes"] == []
+    verbs = [record["verb"] for record in serving.rigup("log", host.name, "--json").json["applies"]]
+    assert verbs[-5:] == ["start", "restart", "stop", "apply", "apply"]
+
+
+def test_a_disabled_service_stays_stopped_until_it_is_enabled(serving: Fleet) -> None:
+    serving.describe(enabled=False)
+    first = serving.apply().json["hosts"][0]
+    assert first["changes"] == [{"role": "stop", "step": "stop chat"}]
+    second = serving.apply().json["hosts"][0]
+    assert (second["state"], second["changes"]) == ("unchanged", [])
+    assert health(serving) == ("stopped", "inactive", "none")
+    assert serving.rigup("diff", "--json").json["hosts"][0]["drift"] == []
+    refused = serving.rigup("start", "chat", expect=1)
+    assert "chat: the inventory says enabled = False" in refused.text
+    serving.describe()
+    serving.apply()
+    assert serving.host.answers()

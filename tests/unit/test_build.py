@@ -118,8 +118,8 @@ def test_it_works_from_an_empty_folder(installed: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("verb", sorted({*VERBS} - {"up", "init", "model", "completion", "lab"}))
 def test_a_verb_in_an_empty_folder_says_how_to_begin(installed: Path, tmp_path: Path, verb: str) -> None:
-    done = rigup(installed, tmp_path, verb, *(["gpu1.lan"] if verb in ("log", "report", "tune", "verify") else []))
-    done = rigup(installed, tmp_path, verb, *(["gpu1.lan"] if verb in ("chat", "log", "report", "tune") else []))
+    needs_a_word = verb in ("chat", "log", "report", "tune", "verify")
+    done = rigup(installed, tmp_path, verb, *(["gpu1.lan"] if needs_a_word else []))
     assert (done.returncode, "Traceback" in done.stderr) == (2, False), done.stderr
     assert "rigup init USER@HOST" in done.stderr
 

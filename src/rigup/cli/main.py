@@ -44,12 +44,16 @@ VERBS = {
     "completion": "print a completion script for bash, zsh or fish, or the man page",
     "chat": "talk to a service through a tunnel, with its tokens/s; or send one prompt",
     "tunnel": "bring endpoints of services to this machine's loopback address until Ctrl-C",
+    "stop": "stop services after their requests in flight; they stay stopped until the next apply",
+    "start": "start services that were stopped, and wait until they answer",
+    "restart": "restart services after their requests in flight, and wait until they answer",
     "logs": "print the journal of services over hosts, merged by time; -f goes on as it grows",
     "lab": "boot disposable machines to rehearse on",
 }
 
 # verbs whose module lies in a package of cli
-MODULES = {verb: f"service.{verb}" for verb in ("chat", "tunnel", "logs")}
+MODULES = {verb: f"service.{verb}" for verb in ("chat", "tunnel", "restart", "logs")}
+MODULES |= dict.fromkeys(("stop", "start"), "service.power")
 ONLY_TELL = ("plan", "fit", "diff", "status", "verify", "releases", "log", "logs", "chat")
 
 EPILOG = """\

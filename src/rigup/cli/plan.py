@@ -75,16 +75,19 @@ def run(args: argparse.Namespace) -> int:
 
     from rigup.project.inventory import load_project
     from rigup.project.planning import plan_project
+    from rigup.project.settings import disabled_in
 
     project = load_project(args.inventory, args.limit)
     plans = plan_project(project, prefer=args.prefer, today=date.today())
     gateways = _gateways(project, plans)
     serving = {plan.host for plan in plans} | {gateway.host for gateway in gateways}
-    idle = tuple(host for host in project.hosts if host.name not in serving)
+    disabled = [(host.name, service) for host in project.hosts for service in disabled_in(host.data)]
+    resting = {host for host, _ in disabled}
+    idle = tuple(host for host in project.hosts if host.name not in serving | resting)
     if args.json:
         from rigup.cli.output.plan_json import as_json
 
-        json.dump(as_json(plans, idle, gateways), sys.stdout, indent=1)
+        json.dump(as_json(plans, idle, gateways, disabled), sys.stdout, indent=1)
         print()
     elif args.format == "markdown":
         from rigup.cli.output.plan_markdown import markdown, read_before
@@ -95,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
         from rigup.cli.output.plan import show
 
         names = tuple(host.name for host in idle)
-        show(plans, Console(highlight=False), explain=args.explain, idle=names, gateways=gateways)
+        show(plans, Console(highlight=False), args.explain, names, gateways, disabled)
     return 1 if any(plan.verdict == "refused" for plan in plans) else 0
 
 

@@ -94,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _rows(inspected: Inspection) -> tuple[list[dict[str, Any]], list[HostResult], list[dict[str, Any]]]:
-    from rigup.cli.output.status_rows import left_over_row, row, set_states, with_kernels
+    from rigup.cli.output.status_rows import disabled_row, left_over_row, row, set_states, with_kernels
     from rigup.run.kernel_status import kernels_of
     from rigup.run.measured_memory import memory_of
 
@@ -108,6 +108,8 @@ def _rows(inspected: Inspection) -> tuple[list[dict[str, Any]], list[HostResult]
             kernel = kernels.get((result.host, plan.service.name))
             measured = {"memory": memory.get((result.host, plan.service.name), [])}
             rows.append(with_kernels(row(result, plan, drift) | measured, plan, kernel))
+        disabled = inspected.context.settings[result.host].disabled
+        rows += [disabled_row(result, name, drift) for name in disabled]
         rows += [left_over_row(result, found) for found in drift if found.what == "not in the inventory"]
     set_states(results, rows)
     inspected.note_damage()
@@ -201,7 +203,8 @@ def table(rows: list[dict[str, Any]]) -> Table:
         release, unit = row.get("release"), row.get("unit")
         known = (release and str(release), _engine(row), _checkpoint(row), unit, uptime_text(row.get("up_seconds")))
         figures = (row.get("driver"), _gpu_memory(row), _temperature(row), _planned(row), row.get("moe_config"))
-        style = "" if row["health"] in HEALTHY and row["drift"] == "none" else "red"
+        fine = row["health"] in HEALTHY or row.get("stopped")
+        style = "" if fine and row["drift"] == "none" else "red"
         table.add(row["host"], row["service"], *known, *figures, row["health"], took, row["drift"], style=style)
     return table
 

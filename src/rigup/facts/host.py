@@ -38,6 +38,10 @@ class NumaNode:
     memory_kib: int
 
 
+RUNNING = ("active", "activating", "reloading", "deactivating")
+"""States in which processes of a unit may run."""
+
+
 @dataclass(frozen=True)
 class UnitState:
     """The state of one service's unit in systemd; `since` is a timestamp in systemd's format."""
@@ -79,6 +83,7 @@ class Probe:
     built_for: by build, its CUDA version and GPUs; only builds with CUDA. built_by: by build, the host that made it.
     weights: folders of complete checkpoints. incoming: by folder, bytes of a checkpoint that is being downloaded.
     current, releases, units: by service, its release number, the release's manifest, and its unit.
+    stopped: services that a user stopped, or whose `enabled` is False in the inventory.
     damaged: by service, the problem with its release's manifest; `releases` then lacks the service.
     """
 
@@ -116,12 +121,17 @@ class Probe:
     current: dict[str, str] = field(default_factory=dict)
     releases: dict[str, dict[str, Any]] = field(default_factory=dict)
     units: dict[str, UnitState] = field(default_factory=dict)
+    stopped: tuple[str, ...] = ()
     damaged: dict[str, str] = field(default_factory=dict)
 
     @property
     def driver(self) -> str:
         """The version of the NVIDIA driver that the kernel runs; "" without one."""
         return self.nvidia.loaded
+
+    def rests(self, service: str) -> bool:
+        """Whether a service was stopped on purpose and does not run."""
+        return service in self.stopped and self.units.get(service, UnitState()).active not in RUNNING
 
     def disk(self, path: str) -> Disk | None:
         """The disk that holds one of rigup's paths."""

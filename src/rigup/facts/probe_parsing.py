@@ -40,6 +40,7 @@ _LISTS = {
     "kernel_installed": "kernels",
     "kernel_package": "kernel_packages",
     "headers": "headers",
+    "stopped": "stopped",
 }
 _UNIT_FIELDS = {
     "ActiveState": "active",

@@ -100,6 +100,7 @@ units=nvidia-fabricmanager.service
 for service in @CONFIGURATION@/services/*/; do
   [ -d "$service" ] || continue; service=${service%/}; name=${service##*/}; units="$units rigup-$name.service"
   current=$(readlink "$service/current" 2>/dev/null); current=${current##*/}; echo "service $name ${current:-none}"
+  [ -e "$service/stopped" ] && echo "stopped $name"
   [ -f "$service/current/release.json" ] && printf 'release %s %s\n' "$name" "$(cat "$service/current/release.json")"
 done
 asked=Id,LoadState,UnitFileState,ActiveState,SubState,NRestarts,ActiveEnterTimestamp,DropInPaths

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from rigup.monitoring.paths import TEXT_FILE
 
+_UNLESS_STOPPED = "unless on (host, service) rigup_service_stopped == 1"
 _FOLDERS = 'mountpoint!~"/(run|dev|boot)(/.*)?"'
 
 
@@ -22,8 +23,9 @@ class Alert:
 
 
 ALERTS = (
-    Alert("RigupTargetDown", "up == 0", "5m", "page", "{{ $labels.job }} of {{ $labels.host }} does not respond"),
-    Alert("RigupServiceNotActive", "rigup_service_active == 0", "5m", "page",
+    Alert("RigupTargetDown", f"up == 0 {_UNLESS_STOPPED}", "5m", "page",
+          "{{ $labels.job }} of {{ $labels.host }} does not respond"),
+    Alert("RigupServiceNotActive", f"rigup_service_active == 0 {_UNLESS_STOPPED}", "5m", "page",
           "{{ $labels.service }} on {{ $labels.host }} is not active"),
     Alert("RigupServiceRestarts", "max_over_time(rigup_service_restarts[15m]) - "
           "min_over_time(rigup_service_restarts[15m]) > 2", "0m", "page",

@@ -25,11 +25,16 @@ OF_APPLY_ALONE = ("host-clock", "host-disk", "host-port")
 _FOREIGN = ("host-os", "host-init", "host-architecture")
 
 
-def preflight(probe: Probe, plans: tuple[Plan, ...], now: float, remove: bool = False) -> tuple[Finding, ...]:
+def preflight(
+    probe: Probe, plans: tuple[Plan, ...], now: float, remove: bool = False, disabled: tuple[str, ...] = ()
+) -> tuple[Finding, ...]:
     """All findings that prevent these plans from being applied to this host.
 
     now: this machine's time, in seconds since 1970. remove: the run also removes services that no plan names.
     """
+    stopping = set(map(layout.unit_name, disabled))
+    left_over = _left_over_units(probe, plans) - stopping
+    leaving = stopping | (left_over if remove else set())
     return (
         *_operating_system(probe),
         *_clock(probe, now),
@@ -38,7 +43,7 @@ def preflight(probe: Probe, plans: tuple[Plan, ...], now: float, remove: bool = 
         *virtualisation_findings(plans, probe),
         *driver_findings(plans, probe),
         *_named_gpus(probe, plans),
-        *(found for plan in plans for found in _port(probe, plan, _left_over_units(probe, plans), remove)),
+        *(found for plan in plans for found in _port(probe, plan, left_over, leaving)),
         *_containers(probe, plans),
     )
 
@@ -147,12 +152,13 @@ def _left_over_units(probe: Probe, plans: tuple[Plan, ...]) -> set[str]:
     return {layout.unit_name(name) for name in set(probe.current) - {plan.service.name for plan in plans}}
 
 
-def _port(probe: Probe, plan: Plan, left_over: set[str], remove: bool) -> Iterator[Finding]:
+def _port(probe: Probe, plan: Plan, left_over: set[str], leaving: set[str]) -> Iterator[Finding]:
+    """leaving: units that the run stops before."""
     own = layout.unit_name(plan.service.name)
     for listener in probe.listeners if plan.rank == 0 else ():  # only the head serves the API
         if listener.port != plan.service.port or not _same_place(listener.address, plan.service.listen):
             continue
-        if listener.unit == own or (remove and listener.unit in left_over):
+        if listener.unit == own or listener.unit in leaving:
             continue
         holder = listener.unit or listener.program or "another program"
         hint = "stop it, or give the service another port"

@@ -38,6 +38,7 @@ HELP = {
     "rigup_release_timestamp_seconds": "When the release of a service was created.",
     "rigup_release_answered": "Whether the release of a service has ever answered.",
     "rigup_service_active": "Whether systemd reports a service as active.",
+    "rigup_service_stopped": "Whether a service was stopped on purpose: by rigup stop, or in the inventory.",
     "rigup_service_restarts": "How often systemd has restarted a service since its last explicit start.",
     "rigup_apply_info": "The last apply of this host: by which rigup, from which lock and commit, and how it ended.",
     "rigup_apply_timestamp_seconds": "When the last apply of this host began.",
@@ -74,6 +75,7 @@ def services(folder: Path) -> Iterator[Sample]:
         state = _state(name)
         if "ActiveState" in state:
             yield "rigup_service_active", {"service": name}, float(state["ActiveState"] == "active")
+        yield "rigup_service_stopped", {"service": name}, float((current.parent / "stopped").exists())
         if state.get("NRestarts", "").isdigit():
             yield "rigup_service_restarts", {"service": name}, float(state["NRestarts"])
 

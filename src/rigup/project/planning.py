@@ -192,7 +192,7 @@ def _requests(host: HostEntry, catalogue: Catalogue, lock: Lock) -> list[Plannin
     if said is None:
         raise InputError(f"{host.data_path}: services: missing", 'write services = {"chat": {"model": "MiniMax-M2.5"}}')
     path = host.origins["services"]
-    services = read_services(said, path, rig)
+    services = [service for service in read_services(said, path, rig) if service.enabled]
     requests = [planning_request(rig, service, catalogue, lock, path) for service in services]
     if host.data.get("monitoring") is not None:
         from rigup.planner.monitoring import read_monitoring

@@ -38,8 +38,15 @@ def settings_by_host(
         if wheelhouse is not None:
             data, origins = {**data, "wheelhouse": os.path.abspath(wheelhouse)}, {**origins, "wheelhouse": "--from"}
         settings = read_settings(data, plans[host.name], project.root, origins, fleet)
-        found[host.name] = replace(settings, remove=remove)
+        found[host.name] = replace(settings, disabled=disabled_in(data), remove=remove)
     return found
+
+
+def disabled_in(data: Mapping[str, Any]) -> tuple[str, ...]:
+    """The names of the services of a host that are to stay stopped."""
+    services = data.get("services")
+    found = services.items() if isinstance(services, Mapping) else ()
+    return tuple(str(name) for name, said in found if isinstance(said, Mapping) and said.get("enabled") is False)
 
 
 def read_settings(

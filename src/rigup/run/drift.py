@@ -58,16 +58,22 @@ class Drift:
 
 
 def drift_of(
-    probe: Probe, plans: tuple[Plan, ...], manifests: Mapping[str, dict[str, Any]], builders: tuple[str, ...] = ()
+    probe: Probe,
+    plans: tuple[Plan, ...],
+    manifests: Mapping[str, dict[str, Any]],
+    builders: tuple[str, ...] = (),
+    disabled: tuple[str, ...] = (),
 ) -> tuple[Drift, ...]:
     """The drift that the probe shows.
 
     manifests: the planned release of each service, by name. builders: the hosts whose builds this host may use.
+    disabled: services that are to be stopped.
     """
     return (
         *(_machine(probe, plans[0]) if plans else ()),
         *(found for plan in plans for found in _service(probe, plan, manifests[plan.service.name], builders)),
-        *_left_over(probe, plans),
+        *_disabled(probe, disabled),
+        *_left_over(probe, plans, disabled),
     )
 
 
@@ -113,7 +119,7 @@ def _service(probe: Probe, plan: Plan, wanted: dict[str, Any], builders: tuple[s
         yield from _origin(probe, plan, str(release.get("build", "")), builders)
     if plan.build and (moved := _moved_packages(probe, plan.build.pinned_runtime_packages)):
         yield Drift("packages", _listed(moved), name)
-    if unit and (release is not None or name in probe.damaged) and unit.active != "active":
+    if unit and (release is not None or name in probe.damaged) and unit.active != "active" and not probe.rests(name):
         yield Drift("state", f"{layout.unit_name(name)} is {unit.active}", name)
     if unit and (by_hand := _overrides(unit.overrides)):
         hint = f"to remove them: systemctl revert {layout.unit_name(name)}; apply keeps them"
@@ -183,8 +189,15 @@ def _overrides(paths: str) -> list[str]:
     return [path for path in paths.split() if not path.startswith(_SHIPPED_UNITS)]
 
 
-def _left_over(probe: Probe, plans: tuple[Plan, ...]) -> Iterator[Drift]:
-    for name in left_over(probe, plans):
+def _disabled(probe: Probe, disabled: tuple[str, ...]) -> Iterator[Drift]:
+    for name in disabled:
+        if name in probe.current and not probe.rests(name):
+            state = probe.units[name].active if name in probe.units else "unknown"
+            yield Drift("state", f"{layout.unit_name(name)} is {state}; the inventory says enabled = False", name)
+
+
+def _left_over(probe: Probe, plans: tuple[Plan, ...], disabled: tuple[str, ...]) -> Iterator[Drift]:
+    for name in left_over(probe, plans, disabled):
         state = probe.units[name].active if name in probe.units else "unknown"
         yield Drift(
             "not in the inventory",
@@ -194,9 +207,9 @@ def _left_over(probe: Probe, plans: tuple[Plan, ...]) -> Iterator[Drift]:
         )
 
 
-def left_over(probe: Probe, plans: tuple[Plan, ...]) -> tuple[str, ...]:
-    """The services on a host that are no longer planned."""
-    return tuple(sorted(set(probe.current) - {plan.service.name for plan in plans}))
+def left_over(probe: Probe, plans: tuple[Plan, ...], disabled: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """The services on a host that are no longer in the inventory; disabled ones are."""
+    return tuple(sorted(set(probe.current) - {plan.service.name for plan in plans} - set(disabled)))
 
 
 def _listed(words: list[str]) -> str:

@@ -77,8 +77,9 @@ class Inspection(Run):
                 manifests = {plan.service.name: self._manifest(result, plan) for plan in plans}
                 apply_blockers = tuple(map(_as_drift, self.apply_blockers[name]))
                 reported = {"driver"} & {found.what for found in apply_blockers}  # with its reason
-                builders = tuple(builder.name for builder in self.context.settings[name].builders)
-                drift = drift_of(result.probe, self.plans[name], manifests, builders)
+                settings = self.context.settings[name]
+                builders = tuple(builder.name for builder in settings.builders)
+                drift = drift_of(result.probe, self.plans[name], manifests, builders, settings.disabled)
                 self.drift[name] = (*(found for found in drift if found.what not in reported), *apply_blockers)
 
     def ask_for_report(self) -> None:

@@ -166,7 +166,8 @@ class Run:
 
     def _blocking_findings(self, name: str, probe: Probe) -> tuple[Finding, ...]:
         """The findings for which the run refuses a host."""
-        return preflight(probe, self.plans[name], time.time(), self.context.settings[name].remove)
+        settings = self.context.settings[name]
+        return preflight(probe, self.plans[name], time.time(), settings.remove, settings.disabled)
 
     def _lease(self, host: Host) -> bool:
         """Takes the lease. Returns whether no other run can have changed the host since the handshake."""
@@ -308,6 +309,8 @@ class Run:
         result = self.results[host.name]
         errors: list[HostFailed] = []
         for plan in self.plans[host.name]:
+            if self.read_only and result.probe is not None and result.probe.rests(plan.service.name):
+                continue
             try:
                 if (answer := self._answer(host, plan)) is not None:
                     result.answers.append(answer)

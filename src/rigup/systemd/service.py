@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from rigup.layout import WEIGHTS, service_cache, service_folder
+from rigup.layout import WEIGHTS, service_cache, service_folder, stopped_file
 from rigup.plan import BoundPlan
 from rigup.systemd.api_key import CREDENTIAL_NAME, is_loopback, wants_key
 from rigup.systemd.draining import stop_lines, stop_seconds
@@ -78,6 +78,7 @@ def unit_section(plan: BoundPlan) -> tuple[str, ...]:
         f"Description={plain_text(f'rigup service {plan.service.name}: {what}')}",
         f"Wants=network-online.target{closing}",
         f"After={after}{closing}",
+        f"ConditionPathExists=!{stopped_file(plan.service.name)}",
         *(f"RequiresMountsFor={each.host_folder}" for each in plan.checkpoints if each.shown_files),
         # A host of a node group may wait long for another one, and must still run when that one comes back.
         *(("StartLimitIntervalSec=0",) if plan.nodes else ("StartLimitIntervalSec=900", "StartLimitBurst=5")),

@@ -111,7 +111,7 @@ def test_json_is_the_contract(fleet: Any, capsys: pytest.CaptureFixture[str]) ->
     fleet(quad=(["a"], FOUR_3090))
     assert main(["plan", "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
-    assert list(data) == ["schema", "hosts", "idle", "gateways"]
+    assert list(data) == ["schema", "hosts", "idle", "gateways", "disabled"]
     assert (data["schema"], data["idle"], data["gateways"]) == (1, [], [])
     (host,) = data["hosts"]
     assert list(host) == KEYS

@@ -58,6 +58,7 @@ def test_the_release_of_each_service_and_the_last_whole_record(host: Path) -> No
         'rigup_release_timestamp_seconds{service="chat"} 1700000000',
         'rigup_release_answered{service="chat"} 1',
         'rigup_service_active{service="chat"} 1',
+        'rigup_service_stopped{service="chat"} 0',
         'rigup_service_restarts{service="chat"} 2',
         'rigup_apply_info{rigup="0.1.0",lock="l",commit="c",result="changed"} 1',
         "rigup_apply_timestamp_seconds 1795292100",

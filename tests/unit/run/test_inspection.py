@@ -42,7 +42,7 @@ TAKEN = replace(SERVED, listeners=(Listener(8000, "127.0.0.1", "", "python3"),))
 def turns_out_as(probe: Probe, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every host that is greeted does, at NOW."""
     monkeypatch.setattr("rigup.facts.probe.parse", lambda _: probe)
-    monkeypatch.setattr(runner, "preflight", lambda found, plans, _, remove: preflight(found, plans, NOW, remove))
+    monkeypatch.setattr(runner, "preflight", lambda found, plans, _, *more: preflight(found, plans, NOW, *more))
 
 
 @pytest.fixture

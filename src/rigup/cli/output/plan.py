@@ -25,10 +25,11 @@ def show(
     explain: bool = False,
     idle: Sequence[str] = (),
     gateways: Sequence[GatewayPlan] = (),
+    disabled: Sequence[tuple[str, str]] = (),
 ) -> None:
     """Prints every plan once, with equal hosts of a group together, what gateways offer, and a final count.
 
-    idle: hosts that neither serve anything nor are gateways.
+    idle: hosts that neither serve anything nor are gateways. disabled: hosts with services that are to stay stopped.
     """
     plans = tuple(plans)
     for index, (plan, hosts) in enumerate(alike(plans)):
@@ -49,6 +50,10 @@ def show(
     if idle:
         console.print("\n" * bool(plans) + f"{', '.join(idle)}: serves nothing (services is empty)", soft_wrap=True)
         console.print("  rigup apply --remove removes earlier services", soft_wrap=True)
+    if disabled:
+        console.print()
+    for host, service in disabled:
+        console.print(f"{host}: {service}: stays stopped (enabled = False)", soft_wrap=True)
     services = [plan for plan in plans if not plan.rank]
     refused = sum(plan.verdict == "refused" for plan in services)
     planned = len(services) - refused

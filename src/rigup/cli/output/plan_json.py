@@ -34,13 +34,22 @@ NOTHING_DECIDED = (
 )
 
 
-def as_json(plans: Iterable[Plan], idle: Iterable[HostEntry], gateways: Iterable[GatewayPlan] = ()) -> dict[str, Any]:
-    """All plans, one entry per service and host, the hosts without services, and what gateways offer."""
+def as_json(
+    plans: Iterable[Plan],
+    idle: Iterable[HostEntry],
+    gateways: Iterable[GatewayPlan] = (),
+    disabled: Iterable[tuple[str, str]] = (),
+) -> dict[str, Any]:
+    """All plans, one entry per service and host, the hosts without services, what gateways offer, what stays stopped.
+
+    disabled: hosts with services.
+    """
     return {
         "schema": SCHEMA,
         "hosts": [plan_as_json(plan) for plan in plans],
         "idle": [{"host": entry.name, "group": entry.group} for entry in idle],
         "gateways": [gateway_as_json(gateway) for gateway in gateways],
+        "disabled": [{"host": host, "service": service} for host, service in disabled],
     }
 
 

@@ -50,7 +50,8 @@ def show_left_over(run: Run, console: Console) -> None:
     for result in run.results.values():
         if result.probe is None or run.context.settings[result.host].remove:
             continue
-        if names := left_over(result.probe, run.plans[result.host]):
+        disabled = run.context.settings[result.host].disabled
+        if names := left_over(result.probe, run.plans[result.host], disabled):
             words = f"{result.host}: not in the inventory: {', '.join(names)} (to remove: rigup apply --remove)"
             console.print(words, style="yellow", markup=False, highlight=False, soft_wrap=True)
 

@@ -15,6 +15,7 @@ from rigup.run.kernel_status import runs_without_ours
 from rigup.run.result import NO_ANSWER, HostResult
 
 SYSTEMD_TIME = "%a %Y-%m-%d %H:%M:%S UTC"
+STOPPED = "stopped"
 _TAKES_NO_PART = ("unreachable", "refused", "cancelled", "not begun")
 
 
@@ -44,6 +45,7 @@ def row(result: HostResult, plan: Plan, drift: tuple[Drift, ...]) -> dict[str, A
         "up_seconds": up_seconds(unit.since, probe.clock) if unit and unit.active == "active" else None,
         "restarts": unit.restarts if unit else None,
         "health": result.worker_health.get(name) or ("answers" if answer else _unanswered(result, unit)),
+        "stopped": probe.rests(name),
         "seconds": answer.seconds if answer else None,
         "drift": ", ".join(dict.fromkeys(own)) or ("unknown" if name in probe.damaged else "none"),
     }
@@ -53,7 +55,7 @@ def _unanswered(result: HostResult, unit: UnitState | None) -> str:
     """Why a service has not answered: it was not asked, or is stopped, or did not."""
     if result.state in _TAKES_NO_PART:
         return "not asked"
-    return "stopped" if unit and unit.active == "inactive" else NO_ANSWER
+    return STOPPED if unit and unit.active == "inactive" else NO_ANSWER
 
 
 def with_kernels(found: dict[str, Any], plan: Plan, kernels: str | None) -> dict[str, Any]:
@@ -70,6 +72,22 @@ def left_over_row(result: HostResult, drift: Drift) -> dict[str, Any]:
     state = unit.active if unit else "absent"
     known = {"host": result.host, "service": drift.service, "unit": state}
     return known | {"health": "not asked", "drift": drift.what}
+
+
+def disabled_row(result: HostResult, service: str, drift: tuple[Drift, ...]) -> dict[str, Any]:
+    """The row of a service that the inventory has with `enabled = False`. drift: all drift found on the host."""
+    known: dict[str, Any] = {"host": result.host, "service": service, "health": "unknown", "drift": "unknown"}
+    if (probe := result.probe) is None:
+        return known | {"health": result.state}
+    unit = probe.units.get(service)
+    own = [found.what for found in drift if found.service == service]
+    return known | {
+        "unit": unit.active if unit else "absent",
+        "release": probe.current.get(service),
+        "health": "not asked" if own else STOPPED,
+        "stopped": not own,
+        "drift": ", ".join(own) or "none",
+    }
 
 
 def gpu_figures(probe: Probe, plan: Plan) -> dict[str, Any]:

@@ -250,7 +250,7 @@ def switch(host: Host, service: str, number: str) -> None:
     The one before it is stopped first, which takes as long as its requests in flight, within their limit.
     """
     folder, unit = layout.service_folder(service), layout.unit_name(service)
-    point = 'rm -f "$1/.current"; ln -s "releases/$2" "$1/.current"; mv -T "$1/.current" "$1/current"\n'
+    point = 'rm -f "$1/stopped" "$1/.current"; ln -s "releases/$2" "$1/.current"; mv -T "$1/.current" "$1/current"\n'
     words, doing = (folder, number, unit, UNITS, quadlet_file(service)), f"switching {service} to release {number}"
     remote.script(host, _STOP + point + _INSTALL, *words, doing=doing, timeout=stop_limit(host))
 

@@ -147,9 +147,10 @@ def read_services(data: object, path: str, rig: Rig | None = None) -> tuple[Serv
     if not isinstance(data, dict):
         raise InputError(f"{path}: services: must be a table, not {quoted(data)}", _SERVICES_EXAMPLE)
     services = tuple(_read_service(name, value, path) for name, value in data.items())
-    _check_ports(services, path)
+    enabled = tuple(service for service in services if service.enabled)
+    _check_ports(enabled, path)
     if rig is not None and rig.hosts_per_service > 1:
-        _check_join_ports(services, path)
+        _check_join_ports(enabled, path)
     return services
 
 

@@ -40,7 +40,10 @@ def _of_host(run: HostsRun, entry: HostEntry, wanted: Sequence[str]) -> list[End
     for name in (name for name in there if name in (wanted or there)):
         if damage := probe.damaged.get(name):
             raise HostFailed(f"{entry.name}: {damage}", damage_hint(name, current=True))
-        if name in probe.releases:
+        if probe.rests(name):
+            if wanted:
+                raise HostFailed(f"{entry.name}: {name} is stopped", f"start it: rigup start {name}")
+        elif name in probe.releases:
             endpoint = endpoint_of(entry.name, name, probe.releases[name])
             found += [endpoint] if endpoint else []
         elif wanted:

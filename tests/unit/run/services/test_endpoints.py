@@ -56,6 +56,14 @@ def test_one_that_was_never_applied_matters_where_it_is_named() -> None:
     assert (error.message, error.hint) == ("a: chat was never applied", "run rigup diff to see what apply would do")
 
 
+def test_a_stopped_one_matters_where_it_is_named() -> None:
+    run = run_with({"a": Probe(current={"chat": "1"}, releases={"chat": CHAT}, stopped=("chat",))})
+    assert found(run) == []
+    assert found(run, "chat") == []
+    (error,) = run.results["a"].errors
+    assert (error.message, error.hint) == ("a: chat is stopped", "start it: rigup start chat")
+
+
 def test_a_release_that_cannot_be_read() -> None:
     run = run_with({"a": Probe(current={"chat": "1"}, damaged={"chat": "release.json is not JSON"})})
     assert found(run) == []

@@ -1,0 +1,101 @@
+"""`rigup stop` and `start`: services that run or rest until the next apply. `rigup restart` shares them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
+
+from rigup.cli.sessions import unplanned
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from rigup.run.services.power import PowerRun
+
+EPILOG = """\
+examples:
+  rigup stop chat                        stop one service on every host that has it, once its requests have ended
+  rigup stop --limit gpu1.lan            stop all services of a host; asks first
+  rigup start chat                       start it, and wait until it answers
+  rigup start --yes --json               start everything that is stopped, for scripts
+
+A stopped service stays stopped, over a reboot too, until rigup start or the next rigup apply. To keep it stopped, set
+enabled = False in its services entry and run rigup apply.
+
+exit codes: 0 done, 1 a host failed, or declined, 2 usage error or no host reachable, 130 cancelled
+"""
+DONE = {"stop": "stopped", "start": "started", "restart": "restarted"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds SERVICE, --yes and the arguments of every verb that needs no plan."""
+    parser.add_argument("service", nargs="*", metavar="SERVICE", help="these services (default: all)")
+    parser.add_argument("--yes", "-y", action="store_true", help="do not ask before all services are changed")
+    unplanned.add_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Asks where no service is named, and changes the services."""
+    opened = unplanned.open_unplanned(
+        args, _power_run, whole_groups=True, check=lambda project: unplanned.check_service_names(project, args.service)
+    )
+    from rigup.cli.apply import agreed
+    from rigup.cli.output import progress as live
+    from rigup.cli.output import results as summary
+    from rigup.cli.output.console import Console
+    from rigup.connection.signals import stop_on_signals
+    from rigup.operations.primitives import progress
+    from rigup.run.gateways.drains import drains_of
+    from rigup.run.result import exit_code
+
+    console, view = Console(stderr=args.json, highlight=False), live.view()
+    with opened as run, stop_on_signals():
+        progress.listen(view.show)
+        with view:
+            run.connect(take_lease=True)
+            run.choose(args.verb, tuple(args.service))
+        if any(run.steps.values()) and not args.service and not args.yes:
+            _show_steps(run, args.verb, console)
+            if not agreed(console, args.verb, "Go on?"):
+                if args.json:
+                    _print_json(run)
+                return 1
+        behind = drains_of(run.context, args.allow_outage) if args.verb == "restart" else nullcontext()
+        with view, behind as drains:
+            run.carry_out(args.verb, drains)
+    results = list(run.results.values())
+    for result in results:
+        result.state = "unchanged" if result.state == "pending" else result.state
+    if args.json:
+        _print_json(run)
+        return exit_code(results)
+    for result in results:
+        for change in result.changes:
+            verb, _, name = change.step.partition(" ")
+            console.print(f"{result.host} {name}: {DONE[verb]}", markup=False, soft_wrap=True)
+        if result.ok and not result.changes:
+            console.print(f"{result.host}: nothing to {args.verb}", markup=False, soft_wrap=True)
+    summary.show_results([result for result in results if result.errors], console)
+    return exit_code(results)
+
+
+def _power_run() -> type[PowerRun]:
+    from rigup.run.services.power import PowerRun
+
+    return PowerRun
+
+
+def _show_steps(run: PowerRun, verb: str, console: Console) -> None:
+    for host, names in run.steps.items():
+        if names:
+            console.print(f"{host}: {verb} {', '.join(names)}", markup=False, soft_wrap=True)
+
+
+def _print_json(run: PowerRun) -> None:
+    from rigup.cli.output import results as summary
+
+    json.dump(summary.as_json(list(run.results.values())), sys.stdout, indent=1)
+    print()

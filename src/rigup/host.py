@@ -5,6 +5,10 @@ from __future__ import annotations
 from typing import Any, Protocol, TypeVar
 
 
+class SessionsInUse(OSError):
+    """Raised if the time for a command was up before one of the sessions that a host allows was free for it."""
+
+
 class CommandLines(Protocol):
     """The output of a command, as pyinfra returns it."""
 

@@ -19,6 +19,7 @@ from paramiko import ChannelException
 from rigup.connection.login_shell import MARK
 from rigup.connection.pyinfra_internals import CommandOutput, OutputLine
 from rigup.errors import HostFailed
+from rigup.host import SessionsInUse
 
 QUIET_SECONDS = 60
 SESSION_SECONDS = 10
@@ -63,8 +64,8 @@ class Sessions:
     def open(self, transport: Any) -> Any:
         """A new channel, once there is room for it.
 
-        Raises HostFailed if the server refuses one although no other is open, SSHException or OSError where the
-        connection is lost.
+        Raises HostFailed if the server refuses one although no other is open, SessionsInUse if gevent's timeout ends
+        the wait, SSHException or OSError where the connection is lost.
         """
         refused_since = 0.0
         while True:
@@ -82,7 +83,10 @@ class Sessions:
                             f"{self._host}: its SSH server refuses to open a session ({error.text or error})",
                             "set MaxSessions to 10 or more in its sshd_config and reload sshd",
                         ) from None
-            gevent.sleep(0.05)
+            try:
+                gevent.sleep(0.05)
+            except gevent.Timeout:
+                raise SessionsInUse from None
 
 
 def run(

@@ -151,6 +151,11 @@ def carry_out(state: State, host: Any, operation: str) -> bool:
     return bool(run_host_op(state, host, operation))
 
 
+def commands(state: State, host: Any, operation: str) -> list[Any]:
+    """What an operation would do now. Between operations only: it reads facts as one of them."""
+    return list(state.get_op_data_for_host(host, operation).command_generator())
+
+
 def being_compared(host: Any) -> str:
     """The operation whose facts are being read, "" outside of one."""
     return host.current_op_hash or ""

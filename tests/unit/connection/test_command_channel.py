@@ -27,6 +27,7 @@ from rigup.connection.command_channel import (
 )
 from rigup.connection.login_shell import MARK
 from rigup.errors import HostFailed
+from rigup.host import SessionsInUse
 
 PASSWORD = SudoPassword("rigup-asks-4711:", "unseen")
 
@@ -219,6 +220,13 @@ def test_a_server_that_takes_one_session_gets_one_at_a_time() -> None:
     second.closed = True
     sessions.open(transport)
     assert transport.refusals == 1
+
+
+def test_who_waits_too_long_for_another_to_end_has_not_lost_the_connection() -> None:
+    sessions, transport = Sessions("box"), Transport(1)
+    sessions.open(transport)
+    with pytest.raises(SessionsInUse), gevent.Timeout(0.2):
+        sessions.open(transport)
 
 
 def test_a_server_that_opens_no_session_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

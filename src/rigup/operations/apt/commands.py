@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 import gevent
+from gevent.lock import RLock
 
 from rigup.errors import HostFailed
-from rigup.host import Host
+from rigup.host import Host, state_of
 from rigup.operations.primitives import jobs, remote
 from rigup.operations.primitives.progress import Progress, report
 
@@ -45,6 +47,18 @@ exit 1
 """.replace("@ENVIRONMENT@", " ".join(f"--setenv={name}={value}" for name, value in NEVER_ASK.items()))
 _ALLOW = ("--allow-downgrades", "--allow-change-held-packages", "--no-install-recommends")
 _KEEP_CONFIGURATION = ("-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold")
+
+
+@dataclass
+class _Turn:
+    """Which greenlet uses apt on a host."""
+
+    lock: RLock = field(default_factory=RLock)
+
+
+def turn(host: Host) -> RLock:
+    """Held while a step of this run uses apt on the host, since several steps run side by side."""
+    return state_of(host, _Turn).lock
 
 
 def wait_for_lock(host: Host, step: str) -> None:
@@ -135,30 +149,32 @@ def reason(text: str) -> str:
 
 def update(host: Host, step: str, source: str | None = None) -> None:
     """Fetches package lists: of every source, tolerating failures, or of one file, which must succeed."""
-    wait_for_lock(host, step)
-    mend(host, step)
-    if source is None:
-        run(host, step, "sh", "-c", "apt-get -q update || true")
-        return
     alone = (f"Dir::Etc::sourcelist={source}", "Dir::Etc::sourceparts=-", "APT::Get::List-Cleanup=0")
     strict = "APT::Update::Error-Mode=any"
-    run(host, step, "apt-get", "-q", *(word for option in (*alone, strict) for word in ("-o", option)), "update")
+    with turn(host):
+        wait_for_lock(host, step)
+        mend(host, step)
+        if source is None:
+            run(host, step, "sh", "-c", "apt-get -q update || true")
+            return
+        run(host, step, "apt-get", "-q", *(word for option in (*alone, strict) for word in ("-o", option)), "update")
 
 
 def install(host: Host, step: str, packages: Iterable[str]) -> None:
     """Installs packages ("name" or "name=version"); downgrades to a named version if necessary."""
-    wait_for_lock(host, step)
-    mend(host, step)
-    run(host, step, "apt-get", "-q", "-y", *_ALLOW, *_KEEP_CONFIGURATION, "install", *packages)
+    with turn(host):
+        wait_for_lock(host, step)
+        mend(host, step)
+        run(host, step, "apt-get", "-q", "-y", *_ALLOW, *_KEEP_CONFIGURATION, "install", *packages)
 
 
 def download(host: Host, step: str, packages: Iterable[str], without: Iterable[str]) -> None:
     """Downloads what `install` of these needs if those in `without` go; changes nothing else."""
-    wait_for_lock(host, step)
-    mend(host, step)
-    run(
-        host, step, "apt-get", "-q", "-y", *_ALLOW, "--download-only", "install", *packages, *(f"{n}-" for n in without)
-    )
+    without_them = (f"{name}-" for name in without)
+    with turn(host):
+        wait_for_lock(host, step)
+        mend(host, step)
+        run(host, step, "apt-get", "-q", "-y", *_ALLOW, "--download-only", "install", *packages, *without_them)
 
 
 def removed_with(host: Host, packages: Iterable[str]) -> tuple[str, ...]:
@@ -169,8 +185,9 @@ def removed_with(host: Host, packages: Iterable[str]) -> tuple[str, ...]:
 
 def remove(host: Host, step: str, packages: Iterable[str]) -> None:
     """Removes packages; files that a person may have changed stay."""
-    wait_for_lock(host, step)
-    run(host, step, "apt-get", "-q", "-y", "--allow-change-held-packages", "remove", *packages)
+    with turn(host):
+        wait_for_lock(host, step)
+        run(host, step, "apt-get", "-q", "-y", "--allow-change-held-packages", "remove", *packages)
 
 
 def versions(host: Host, packages: Iterable[str], repository: str = "") -> dict[str, tuple[str, ...]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Collection, Generator, Iterable
 from typing import Any
 
 from pyinfra import host
@@ -11,6 +11,7 @@ from pyinfra.facts.deb import DebPackages
 
 from rigup.host import Host
 from rigup.operations.apt import commands
+from rigup.operations.primitives import remote
 from rigup.operations.primitives.steps import step
 
 STEP = "packages"
@@ -30,6 +31,15 @@ def debian_packages(packages: Iterable[str]) -> None:
     )
 
 
+def have_packages(host: Host, step: str, packages: Collection[str]) -> None:
+    """Installs what is missing of these packages. For the function of a step, which may run beside other operations."""
+    listed = remote.run(host, "dpkg-query", "-W", "-f", "${db:Status-Status} ${Package}\\n", *packages).stdout
+    there = {name for state, _, name in (line.partition(" ") for line in listed.splitlines()) if state == "installed"}
+    if missing := sorted(set(packages) - there):
+        commands.update(host, step)
+        commands.install(host, step, missing)
+
+
 @operation()
 def installed_packages(packages: list[str]) -> Generator[Any, None, None]:
     """Installs these packages, after apt's lock is free and dpkg is in order.
@@ -40,14 +50,15 @@ def installed_packages(packages: list[str]) -> Generator[Any, None, None]:
         return
     from pyinfra.operations import apt  # takes 25 ms, which a host without anything to install should not wait for
 
-    yield step(_ready)
-    yield from apt.packages._inner(
-        packages=packages,
-        update=True,
-        no_recommends=True,
-        # apt itself waits if another process takes the lock after our check
-        extra_install_args=f"-o DPkg::Lock::Timeout={LOCK_PATIENCE_SECONDS}",
-    )
+    with commands.turn(host):
+        yield step(_ready)
+        yield from apt.packages._inner(
+            packages=packages,
+            update=True,
+            no_recommends=True,
+            # apt itself waits if another process takes the lock after our check
+            extra_install_args=f"-o DPkg::Lock::Timeout={LOCK_PATIENCE_SECONDS}",
+        )
 
 
 def _ready(host: Host) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import gevent
 
@@ -31,7 +31,10 @@ class _Reboots:
     """State of a host's reboots in this run."""
 
     afterwards: Callable[[], object] | None = None
+    pause: Callable[[], object] | None = None
+    resume: Callable[[], object] | None = None
     done: bool = False
+    times: list[tuple[float, float]] = field(default_factory=list)
 
 
 def permit() -> None:
@@ -50,6 +53,17 @@ def afterwards(host: Host, action: Callable[[], object]) -> None:
     state_of(host, _Reboots).afterwards = action
 
 
+def around(host: Host, pause: Callable[[], object], resume: Callable[[], object]) -> None:
+    """Registers what to do before each reboot of this host, and once the host can work again."""
+    reboots = state_of(host, _Reboots)
+    reboots.pause, reboots.resume = pause, resume
+
+
+def times(host: Host) -> tuple[tuple[float, float], ...]:
+    """Begin and end of each reboot of this host in this run, by time.monotonic."""
+    return tuple(state_of(host, _Reboots).times)
+
+
 def rebooted(host: Host) -> bool:
     """Whether this run has rebooted the host, so that its units were just started."""
     return state_of(host, _Reboots).done
@@ -66,13 +80,15 @@ def reboot(host: Host, step: str, why: str) -> None:
             f"{host.name}: {step}: a reboot is required ({why}) but not permitted",
             "run rigup apply --reboot, or reboot the host and run rigup apply again",
         )
+    reboots, began = state_of(host, _Reboots), time.monotonic()
+    if reboots.pause:
+        reboots.pause()
     before = remote.check_output(host, "cat", BOOT_ID).strip()
     stopping = stop_seconds(host)
     report(Progress(host.name, step, text=f"rebooting: {why}"))
     # detached and delayed, so that this command can still return
     remote.check_output(host, "systemd-run", "--quiet", "--collect", *_SOON, "systemctl", "reboot")
     _wait_for_boot(host, step, before, BOOT_SECONDS + stopping)
-    reboots = state_of(host, _Reboots)
     reboots.done = True
     if reboots.afterwards:
         reboots.afterwards()
@@ -80,6 +96,9 @@ def reboot(host: Host, step: str, why: str) -> None:
     remote.run(
         host, "timeout", str(SETTLE_SECONDS), "systemctl", "is-system-running", "--wait", timeout=SETTLE_SECONDS + 30
     )
+    reboots.times.append((began, time.monotonic()))
+    if reboots.resume:
+        reboots.resume()
 
 
 def _wait_for_boot(host: Host, step: str, before: str, seconds: float) -> None:
@@ -91,7 +110,7 @@ def _wait_for_boot(host: Host, step: str, before: str, seconds: float) -> None:
         report(Progress(host.name, step, text=f"rebooting, {time.monotonic() - began:.0f} s"))
         if _boot_id(host) not in ("", before):
             return
-        remote.reconnect(host)
+        remote.reconnect(host, always=True)
     raise HostFailed(
         f"{host.name}: {step}: not reachable within {seconds_text(seconds)} after the reboot",
         "check its console (BMC, IPMI serial over LAN, a screen); when it is up, see journalctl -b -1 -e and run "

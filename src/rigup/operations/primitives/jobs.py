@@ -99,14 +99,16 @@ def cancelled() -> bool:
 def run(host: Host, job: Job) -> None:
     """Starts the job or continues the running one, and returns when it has succeeded.
 
-    Raises HostFailed with the job's last line, or Cancelled. The caller checks the job's result.
+    Raises HostFailed with the job's last line, or Cancelled. The caller checks the job's result. A greenlet that calls
+    this stops the job if Cancelled is raised in it, and lets it run if it is killed otherwise.
     """
-    if not going(host, job):
-        _start(host, job)
+    running = going(host, job)
     try:
+        if not running:
+            _start(host, job)
         _follow(host, job)
-    except BaseException:
-        if _cancelled:
+    except BaseException as error:
+        if _cancelled or isinstance(error, Cancelled):
             _stop(host, job)
         raise
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True)
 class Progress:
     """One report of one step on one host. `done` and `total` are in `unit`; total 0 means unknown.
 
-    secret: shown after the text on a terminal, and nowhere else.
+    secret: shown after the text on a terminal, and nowhere else. chain: the step beside others that this is part of, ""
+    for those that follow one another.
     """
 
     host: str
@@ -20,6 +23,7 @@ class Progress:
     unit: str = ""
     text: str = ""
     secret: str = field(default="", repr=False)
+    chain: str = ""
 
 
 _listeners: list[Callable[[Progress], None]] = []
@@ -30,7 +34,21 @@ def listen(listener: Callable[[Progress], None]) -> None:
     _listeners.append(listener)
 
 
+_chain: ContextVar[str] = ContextVar("rigup_chain", default="")
+
+
+@contextmanager
+def in_chain(name: str) -> Iterator[None]:
+    """Marks the reports of this greenlet as those of a step beside others."""
+    token = _chain.set(name)
+    try:
+        yield
+    finally:
+        _chain.reset(token)
+
+
 def report(progress: Progress) -> None:
     """Sends a report to every listener."""
+    progress = replace(progress, chain=_chain.get()) if _chain.get() else progress
     for listener in _listeners:
         listener(progress)

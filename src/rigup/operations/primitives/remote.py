@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
 
 import gevent
+from gevent.lock import RLock
 from paramiko import SSHException
 from pyinfra.api.command import QuoteString, StringCommand
 
 from rigup.errors import HostFailed
 from rigup.facts.bounds import count
-from rigup.host import Host
+from rigup.host import Host, SessionsInUse, state_of
 from rigup.layout import WORKER_USER
 
 SILENT = "no output"
 IN_ENGLISH = {"LC_ALL": "C"}  # hosts with another language would translate programs' output
+YOUNG_SECONDS = 20.0
+"""The longest that a command which began on the connection before may take to notice its end."""
 CONNECTION_ERRORS = (OSError, EOFError, SSHException, gevent.Timeout)
 
 # A fixed umask, whatever umask a login shell has set.
@@ -89,13 +93,18 @@ class Output:
 def run(host: Host, *words: str, stdin: str | None = None, timeout: float = 60) -> Output:
     """Runs one command, each word quoted, as root (through sudo if the user is not root).
 
-    Raises one of CONNECTION_ERRORS when the connection is lost or nothing returns within `timeout` seconds.
+    Waits as long as other steps use all sessions that the host allows. Raises one of CONNECTION_ERRORS when the
+    connection is lost or nothing returns within `timeout` seconds.
     """
     command = StringCommand(*(QuoteString(word) for word in words))
     arguments = {"_sudo": _sudo(host), "_env": IN_ENGLISH} | ({"_stdin": stdin} if stdin is not None else {})
-    with gevent.Timeout(timeout):
-        ok, output = host.run_shell_command(command, **arguments)
-    return Output(ok, output.stdout, output.stderr)
+    while True:
+        try:
+            with gevent.Timeout(timeout):
+                ok, output = host.run_shell_command(command, **arguments)
+            return Output(ok, output.stdout, output.stderr)
+        except SessionsInUse:
+            continue
 
 
 def check_output(host: Host, *words: str, stdin: str | None = None, timeout: float = 60) -> str:
@@ -174,18 +183,39 @@ def read_workers_file(host: Host, path: str, limit: int = 2**20) -> str | None:
     return output.stdout
 
 
-def reconnect(host: Host) -> bool:
-    """Tries once to reconnect to a host."""
-    try:
-        host.connected = False
-        host.connector.disconnect()
-        with gevent.Timeout(15):
-            host.connect(show_errors=False, raise_exceptions=True)
-    except Exception:
-        return False
-    except gevent.Timeout:
-        return False
-    return True
+@dataclass
+class _Connection:
+    """The connection of a host, which several greenlets use. made: when it was last made again."""
+
+    lock: RLock = field(default_factory=RLock)
+    made: float = float("-inf")
+
+
+def reconnect(host: Host, always: bool = False) -> bool:
+    """Tries once to reconnect to a host. A connection that another greenlet has just made again is kept.
+
+    always: replace it nevertheless.
+    """
+    connection = state_of(host, _Connection)
+    with connection.lock:
+        if not always and time.monotonic() - connection.made < YOUNG_SECONDS and _alive(host):
+            return True
+        try:
+            host.connected = False
+            host.connector.disconnect()
+            with gevent.Timeout(15):
+                host.connect(show_errors=False, raise_exceptions=True)
+        except Exception:
+            return False
+        except gevent.Timeout:
+            return False
+        connection.made = time.monotonic()
+        return True
+
+
+def _alive(host: Host) -> bool:
+    transport = host.connector.client.get_transport() if host.connector.client else None
+    return bool(transport and transport.is_active())
 
 
 def _sudo(host: Host) -> bool:

@@ -19,14 +19,27 @@ class _LastError:
     error: Exception | None = None
 
 
-def step(function: Callable[..., None], *arguments: Any) -> FunctionCommand:
-    """A command that calls `function(host, *arguments)`; if that raises, the operation fails; see `error_of`."""
+class StepCommand(FunctionCommand):
+    """Calls `function(host, *arguments)`; if that raises, the operation fails; see `error_of`."""
 
-    def run(state: Any, host: Host) -> bool:
+    def __init__(self, function: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+        super().__init__(self._run, (), {})
+        self._function, self._arguments = function, arguments
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, StepCommand):
+            return NotImplemented
+        return (self._function, self._arguments) == (other._function, other._arguments)
+
+    def carry_out(self, host: Host) -> None:
+        """Calls the function outside of any operation. Raises its error."""
+        self._function(host, *self._arguments)
+
+    def _run(self, state: Any, host: Host) -> bool:
         failure = state_of(host, _LastError)
         failure.error = None
         try:
-            function(host, *arguments)
+            self.carry_out(host)
         except NestedOperationError as error:
             # this error only says that a nested operation failed; the nested step has stored the reason
             failure.error = failure.error or error
@@ -36,7 +49,10 @@ def step(function: Callable[..., None], *arguments: Any) -> FunctionCommand:
             return False
         return True
 
-    return FunctionCommand(run, (), {})
+
+def step(function: Callable[..., None], *arguments: Any) -> StepCommand:
+    """A command that calls `function(host, *arguments)`."""
+    return StepCommand(function, arguments)
 
 
 def error_of(host: Host) -> Exception | None:

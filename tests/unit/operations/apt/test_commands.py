@@ -32,6 +32,7 @@ class Scripted:
         self.state = SimpleNamespace(config=SimpleNamespace(SUDO=False))
         self.answers = answers
         self.commands: list[str] = []
+        self.connector_data: dict[str, Any] = {}
 
     def run_shell_command(self, command: Any, **_: Any) -> tuple[bool, Any]:
         line = command.get_raw_value()

@@ -34,12 +34,13 @@ def test_what_is_there_needs_no_apt(asked: list[dict[str, Any]]) -> None:
 def test_what_is_missing_waits_for_who_holds_apts_lock(
     asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    host: Any = Scripted({"sh": [LOCKED]})
+    host.connector_data = {}
     monkeypatch.setattr(commands, "LOCK_SECONDS", 0.0)
+    monkeypatch.setattr(packages, "host", host)
     wait, then = packages.installed_packages._inner(packages=["curl"])
     assert (then, asked[0]["update"], asked[0]["packages"]) == ("apt-get", True, ["curl"])
 
-    host: Any = Scripted({"sh": [LOCKED]})
-    host.connector_data = {}
     assert wait.function(None, host) is False
     error = error_of(host)
     assert isinstance(error, HostFailed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
@@ -124,3 +125,19 @@ def test_the_cards_are_held_against_the_rig_once_they_answer(monkeypatch: pytest
 
     with pytest.raises(HostFailed, match="declared: 4; found: 3"):
         _load(Machine(monkeypatch, [NONE, RIGHT]), PLAN, wrong)
+
+
+def test_jobs_that_run_beside_are_not_stopped_for_new_modules(tmp_path: Path) -> None:
+    listed = ("rigup-chat.service", "rigup-build-x.service", "rigup-weights-y.service", "rigup-shared_weights.service")
+    lines = "".join(f"{unit} loaded active running x\\n" for unit in listed)
+    scripts = {
+        "systemctl": f'[ "$1" = list-units ] && printf "{lines}"; echo "$@" >>"{tmp_path}/told"',
+        "modprobe": ":",
+    }
+    for name, text in scripts.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    subprocess.run(["sh", "-c", loading._RELOAD, "rigup"], check=True, env=environment)
+    told = [line for line in (tmp_path / "told").read_text().splitlines() if not line.startswith("list-units")]
+    assert told == ["stop rigup-chat.service", "start --no-block rigup-chat.service"]

@@ -29,7 +29,14 @@ class Systemd:
         self.states, self.told, self.now = list(states), [], 0.0
         self.shown: Callable[[float], str] = lambda now: ""
         monkeypatch.setattr(
-            jobs, "remote", SimpleNamespace(run=self.ask, check_output=self.ask, CONNECTION_ERRORS=(OSError,))
+            jobs,
+            "remote",
+            SimpleNamespace(
+                run=self.ask,
+                check_output=self.ask,
+                CONNECTION_ERRORS=(OSError,),
+                reconnect=lambda host: self.told.append("reconnect"),
+            ),
         )
         monkeypatch.setattr(jobs, "gevent", SimpleNamespace(sleep=self.sleep))
         monkeypatch.setattr(jobs, "time", SimpleNamespace(monotonic=lambda: self.now))
@@ -37,6 +44,8 @@ class Systemd:
     def ask(self, host: Any, *words: str, **_: Any) -> Output:
         if words[1] == "show":
             state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
+            if state == "silent":
+                raise TimeoutError
             return Output(True, f"ActiveState={state}\n{self.shown(self.now)}", "")
         self.told.append(" ".join(words[:2]))
         return Output(True, "", "")
@@ -57,6 +66,30 @@ def test_a_unit_that_is_being_stopped_is_waited_for_before_it_is_started_anew(
     jobs.run(host, JOB)
     assert systemd.told == ["systemctl reset-failed", "systemd-run --quiet"]
     assert systemd.states == ["inactive"]
+
+
+def test_a_lost_connection_is_made_again(host: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    systemd = Systemd(monkeypatch, "active", "silent", "inactive")
+    jobs.run(host, JOB)
+    assert systemd.told == ["reconnect"]
+
+
+@pytest.mark.parametrize(("how", "told"), [(jobs.Cancelled("box: stopped"), ["systemctl stop"]), (SystemExit(), [])])
+def test_only_who_is_cancelled_stops_the_job(
+    host: Any, monkeypatch: pytest.MonkeyPatch, how: BaseException, told: list[str]
+) -> None:
+    systemd = Systemd(monkeypatch, "active", "active", "inactive")
+
+    def interrupted(seconds: float) -> None:
+        systemd.now += seconds
+        if not systemd.told:
+            monkeypatch.setattr(jobs, "gevent", SimpleNamespace(sleep=systemd.sleep))
+            raise how
+
+    monkeypatch.setattr(jobs, "gevent", SimpleNamespace(sleep=interrupted))
+    with pytest.raises(type(how)):
+        jobs.run(host, JOB)
+    assert systemd.told == told
 
 
 def test_one_that_does_not_end_is_named(host: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,9 +143,10 @@ def test_what_a_job_that_is_being_stopped_works_on_is_prepared_anew_only_once_it
     nothing = remote.Output(False, "", "")
     for module in (builds, environments):
         monkeypatch.setattr(module, "remote", SimpleNamespace(run=lambda *_, **__: nothing, write_file=lambda *_: None))
-        monkeypatch.setattr(module, "debian_packages", lambda _: None)
         monkeypatch.setattr(module, "publish", lambda *_: None)
         monkeypatch.setattr(module, "refuse_noexec", lambda _: None)
+    monkeypatch.setattr(builds, "debian_packages", lambda _: None)
+    monkeypatch.setattr(environments, "have_packages", lambda *_: None)
     monkeypatch.setattr(builds.cuda_packages, "have", lambda *_: None)
     monkeypatch.setattr(builds, "_send_source", lambda *_: left.append(list(systemd.states)))
     monkeypatch.setattr(environments, "_prepare", lambda *_: left.append(list(systemd.states)))

@@ -7,11 +7,14 @@ import pwd
 import subprocess
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from rigup.connection.login_shell import writing
 from rigup.errors import HostFailed
+from rigup.host import SessionsInUse
 from rigup.operations.primitives import remote
 from rigup.operations.primitives.uploads import send_file
 from tests.unit.local_host import LocalHost
@@ -30,6 +33,41 @@ def test_script_arguments_arrive_as_they_are() -> None:
 def test_programs_are_asked_in_english(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
     assert remote.check_output(LocalHost(), "sh", "-c", 'echo "$LC_ALL"') == "C\n"
+
+
+def test_a_command_waits_for_a_session_as_long_as_others_use_them_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    host, refused = LocalHost(), [SessionsInUse(), SessionsInUse()]
+    at_once = host.run_shell_command
+
+    def run(*words: Any, **arguments: Any) -> tuple[bool, Any]:
+        if refused:
+            raise refused.pop()
+        return at_once(*words, **arguments)
+
+    monkeypatch.setattr(host, "run_shell_command", run)
+    assert remote.check_output(host, "echo", "there") == "there\n"
+    assert refused == []
+
+
+class Reconnecting(LocalHost):
+    """A host whose connection can be made again. times: how often it was."""
+
+    def __init__(self, alive: bool) -> None:
+        super().__init__()
+        self.times, self.connected = 0, True
+        transport = SimpleNamespace(is_active=lambda: alive)
+        client = SimpleNamespace(get_transport=lambda: transport)
+        self.connector = SimpleNamespace(client=client, disconnect=lambda: None)
+
+    def connect(self, **_: Any) -> None:
+        self.times += 1
+
+
+@pytest.mark.parametrize(("alive", "always", "times"), [(True, False, 1), (False, False, 2), (True, True, 2)])
+def test_a_connection_that_another_step_has_just_made_again_is_kept(alive: bool, always: bool, times: int) -> None:
+    host = Reconnecting(alive)
+    assert remote.reconnect(host) and remote.reconnect(host, always=always)
+    assert host.times == times
 
 
 def test_a_failure_has_the_last_words() -> None:

@@ -1,11 +1,13 @@
-"""Live progress on standard error: bars in a terminal, plain lines when piped."""
+"""Live progress on standard error: bars in a terminal, plain lines when piped, JSON events on request."""
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from typing import TYPE_CHECKING, Protocol
 
+from rigup.cli.output.rates import Rate
 from rigup.operations.primitives.progress import Progress
 from rigup.units import bytes_text, seconds_text
 
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
 PLAIN_EVERY_SECONDS = 10
+EVENT_EVERY_SECONDS = 1
 
 
 class ProgressView(Protocol):
@@ -24,22 +27,51 @@ class ProgressView(Protocol):
         """Shows one report."""
 
 
-def view() -> ProgressView:
-    """A view for standard error: bars on a terminal, else lines."""
+def view(events: bool = False) -> ProgressView:
+    """A view for standard error: bars on a terminal, else lines. events: JSON events in any case."""
+    if events:
+        return ProgressEvents()
     return RichProgress() if sys.stderr.isatty() else PlainProgress()
 
 
-def progress_text(progress: Progress) -> str:
-    """Text of a report's progress: "98.0 MB of 98.4 MB", "123 of 211 steps"."""
+def progress_text(progress: Progress, rate: Rate | None = None) -> str:
+    """Text of a report's progress: "98.0 MB of 98.4 MB, 11.2 MB/s, 0.04 s left", "123 of 211 steps, 9.50 s left"."""
     if not progress.total:
         return ""
-    if progress.unit == "bytes":
-        return f"{bytes_text(progress.done)} of {bytes_text(progress.total)}"
-    return f"{progress.done} of {progress.total} {progress.unit}"
+    in_bytes = progress.unit == "bytes"
+    done = f"{bytes_text(progress.done)} of {bytes_text(progress.total)}"
+    parts = [done if in_bytes else f"{progress.done} of {progress.total} {progress.unit}"]
+    if rate and rate.per_second and progress.done < progress.total:
+        parts += [f"{bytes_text(rate.per_second)}/s"] if in_bytes else []
+        parts += [f"{seconds_text(rate.seconds_left(progress.total) or 0)} left"]
+    return ", ".join(parts)
+
+
+class Rates:
+    """The rate of what each chain counts in its current step."""
+
+    def __init__(self) -> None:
+        self._rates: dict[tuple[str, str], tuple[str, Rate]] = {}
+
+    def count(self, progress: Progress) -> Rate:
+        """The rate of the chain of a report, which it updates. A report without numbers leaves it as it is."""
+        chain = chain_of(progress)
+        step, rate = self._rates.get(chain, ("", Rate()))
+        if step != progress.step:
+            rate = Rate()
+        self._rates[chain] = (progress.step, rate)
+        if progress.total:
+            rate.count(time.monotonic(), progress.done)
+        return rate
+
+
+def chain_of(progress: Progress) -> tuple[str, str]:
+    """What has a line of its own: a host, and each step of it that runs beside others."""
+    return progress.host, progress.chain
 
 
 class RichProgress:
-    """A line per host: step, bar if the length is known, elapsed time of the step. Log lines stay above."""
+    """A line per chain: step, bar if the length is known, elapsed time of the step. Log lines stay above."""
 
     def __init__(self) -> None:
         from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -58,8 +90,9 @@ class RichProgress:
             transient=True,
             refresh_per_second=8,
         )
-        self.tasks: dict[str, TaskID] = {}
-        self.steps: dict[str, str] = {}
+        self.rates = Rates()
+        self.tasks: dict[tuple[str, str], TaskID] = {}
+        self.steps: dict[tuple[str, str], str] = {}
 
     def __enter__(self) -> RichProgress:
         self.bars.start()
@@ -76,24 +109,27 @@ class RichProgress:
             secret = f": {progress.secret}" if progress.secret and self.console.is_terminal else ""
             self.bars.console.print(f"  [bold]{host}[/] {step}: {escape(progress.text + secret)}", soft_wrap=True)
             return
-        if progress.host not in self.tasks:
-            self.tasks[progress.host] = self.bars.add_task("", host=host, step="", total=None)
-        task = self.tasks[progress.host]
-        if self.steps.get(progress.host) != progress.step:
-            self.steps[progress.host] = progress.step
+        chain = chain_of(progress)
+        if chain not in self.tasks:
+            self.tasks[chain] = self.bars.add_task("", host=host, step="", total=None)
+        task = self.tasks[chain]
+        if self.steps.get(chain) != progress.step:
+            self.steps[chain] = progress.step
             self.bars.reset(task, total=None, description="", host=host, step=step)
-        text = " ".join(part for part in (progress.text, progress_text(progress)) if part)
+        counted = progress_text(progress, self.rates.count(progress))
+        text = " ".join(part for part in (progress.text, counted) if part)
         self.bars.update(
             task, total=progress.total or None, completed=progress.done, step=step, description=escape(text)
         )
 
 
 class PlainProgress:
-    """Prints a line when a host's step or text changes, and every few seconds while it counts."""
+    """Prints a line when the step or text of a chain changes, and every few seconds while it counts."""
 
     def __init__(self) -> None:
-        self.began: dict[str, tuple[str, float]] = {}
-        self.shown: dict[str, tuple[str, float]] = {}
+        self.rates = Rates()
+        self.began: dict[tuple[str, str], tuple[str, float]] = {}
+        self.shown: dict[tuple[str, str], tuple[str, float]] = {}
 
     def __enter__(self) -> PlainProgress:
         return self
@@ -102,21 +138,56 @@ class PlainProgress:
         return None
 
     def show(self, progress: Progress) -> None:
-        now = time.monotonic()
-        step, began = self.began.get(progress.host, ("", now))
-        if step != progress.step:
-            began = now
-            self.began[progress.host] = (progress.step, now)
-        words, last = self.shown.get(progress.host, ("", 0.0))
-        line = f"{progress.step}: {progress.text}"
+        now, chain = time.monotonic(), chain_of(progress)
+        step, began = self.began.get(chain, ("", now))
         log = progress.step in ("log", "api key")
+        if step != progress.step and not log:
+            began = now
+            self.began[chain] = (progress.step, now)
+        words, last = self.shown.get(chain, ("", 0.0))
+        line, rate = f"{progress.step}: {progress.text}", self.rates.count(progress)
         if log or line.split(":")[:2] != words.split(":")[:2] or now - last >= PLAIN_EVERY_SECONDS:
-            self.shown[progress.host] = (line, now)
+            self.shown[chain] = (line, now) if not log else (words, last)
             elapsed = seconds_text(now - began)
             parts = [
                 f"{progress.host}  {progress.step}",
                 progress.text,
-                progress_text(progress),
+                progress_text(progress, rate),
                 f"({elapsed})" if not log else "",
             ]
             print("  ".join(part for part in parts if part), file=sys.stderr, flush=True)
+
+
+class ProgressEvents:
+    """Prints each change of a step or text, and what is counted at most once a second, as one line of JSON."""
+
+    def __init__(self) -> None:
+        self.rates = Rates()
+        self.shown: dict[tuple[str, str], tuple[str, str, float]] = {}
+
+    def __enter__(self) -> ProgressEvents:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        return None
+
+    def show(self, progress: Progress) -> None:
+        now, chain, rate = time.monotonic(), chain_of(progress), self.rates.count(progress)
+        step, text, last = self.shown.get(chain, ("", "", 0.0))
+        if (step, text) == (progress.step, progress.text) and now - last < EVENT_EVERY_SECONDS:
+            return
+        self.shown[chain] = (progress.step, progress.text, now)
+        left = rate.seconds_left(progress.total) if progress.total else None
+        event = {
+            "schema": 1,
+            "host": progress.host,
+            "chain": chain[1] or "main",
+            "step": progress.step,
+            "text": progress.text,
+            "done": progress.done,
+            "total": progress.total,
+            "unit": progress.unit,
+            "per_second": rate.per_second and round(rate.per_second, 3),
+            "seconds_left": left and round(left, 1),
+        }
+        print(json.dumps(event), file=sys.stderr, flush=True)

@@ -32,7 +32,13 @@ def containers(plans: tuple[Plan, ...], probe: Probe, settings: HostSettings) ->
         )
 
 
-@deploy("engine")
+@deploy("image")
 def engine_image(build: Build, name: str, source: PackageSource, builders: tuple[Builder, ...] = ()) -> None:
     """Pull the image by digest and store it under the build's name."""
+    image(build, name)
+
+
+@deploy("engine")
+def image(build: Build, name: str) -> None:
+    """Pull the image; a result shows it as the host's engine, like any other build."""
     image_build(name=f"image {name}", build=build, build_name=name)

@@ -22,10 +22,9 @@ from rigup.systemd.port_guard import is_guarded
 from rigup.systemd.run_together import PROGRAM as WATCH
 from rigup.systemd.run_together import watch_of
 from roles.base import base
+from roles.engine_environment import engine_sglang, engine_vllm
 from roles.engine_image import containers, engine_image
 from roles.engine_llama_cpp import engine_llama_cpp
-from roles.engine_sglang import engine_sglang
-from roles.engine_vllm import engine_vllm
 from roles.firewall import firewall
 from roles.gateway import gateway
 from roles.gpus import broken_driver, gpus

@@ -125,10 +125,11 @@ class Host:
         lines = self.tell(f"find {ROOTS} {UNIT_FILE} -printf '%p\\t%i %T@ %C@ %m %U:%G\\n'").splitlines()
         return dict(line.split("\t", 1) for line in lines)
 
-    def jobs(self) -> list[str]:
-        """The long steps that are running."""
+    def jobs(self, *kinds: str) -> list[str]:
+        """The long steps of these kinds that are running, by default of all."""
         words = "systemctl list-units --plain --no-legend --state=active,activating,deactivating"
-        return [line.split()[0] for line in self.tell(f"{words} 'rigup-build-*' 'rigup-weights-*'").splitlines()]
+        units = " ".join(f"'rigup-{kind}-*'" for kind in kinds or ("build", "weights"))
+        return [line.split()[0] for line in self.tell(f"{words} {units}").splitlines()]
 
     def answers(self, port: int = 8000) -> bool:
         """Whether the service gives the stand-in's answer, asked without rigup."""

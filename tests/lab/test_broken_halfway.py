@@ -54,11 +54,11 @@ def test_kill_9_while_compiling(unbuilt: Fleet) -> None:
     (refused,) = unbuilt.apply(expect=1).json["hosts"][0]["errors"]
     assert f"(process {first.process.pid}) since 20" in refused["message"]
     first.kill()
-    (job,) = unbuilt.host.jobs()
+    (job,) = unbuilt.host.jobs("build")
 
     second = unbuilt.start("apply", "--yes", "--json")
     second.wait_to_say("compiling")
-    assert unbuilt.host.jobs() == [job]
+    assert unbuilt.host.jobs("build") == [job]
     unbuilt.host.release_build()
     assert second.wait() == 0, second.text
 
@@ -72,7 +72,7 @@ def test_kill_9_while_compiling_and_the_build_ends_alone(unbuilt: Fleet) -> None
     first.wait_to_say("compiling")
     first.kill()
     unbuilt.host.release_build()
-    wait_for(lambda: unbuilt.host.jobs() == [], "the end of the build")
+    wait_for(lambda: unbuilt.host.jobs("build") == [], "the end of the build")
 
     unbuilt.converges()
     assert len(build_runs(unbuilt)) == 1

@@ -175,7 +175,7 @@ def test_the_old_release_serves_until_the_new_build_answers_and_comes_back_where
     serving.describe(start_timeout=timeout)
     serving.host.hold_build()
     run = serving.start("apply", "--yes", "--json")
-    wait_for(lambda: serving.host.jobs(), "the job that makes the new build")
+    wait_for(lambda: serving.host.jobs("build"), "the job that makes the new build")
     assert (serving.running(), serving.answers()) == (before, True)
     assert [name for name in serving.builds() if not name.startswith(".")] == [good]
 
@@ -192,7 +192,7 @@ def test_the_old_release_serves_until_the_new_build_answers_and_comes_back_where
 def test_kill_9_while_installing_and_the_next_apply_takes_it_up(bare: Installed) -> None:
     bare.host.hold_build()
     run = bare.start("apply", "--yes")
-    wait_for(lambda: bare.host.jobs(), "the job")
+    wait_for(lambda: bare.host.jobs("build"), "the job")
     run.kill()
     assert [name for name in bare.builds() if not name.startswith(".")] == []
     bare.host.release_build()

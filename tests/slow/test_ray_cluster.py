@@ -68,7 +68,7 @@ from rigup.operations.service.releases import release
 from rigup.settings import PackageSource
 from rigup.plan import BoundPlan
 from roles.base import base
-from roles.engine_vllm import engine_vllm
+from roles.engine_environment import engine_vllm
 from roles.ray import ray
 from rigup.systemd.release import release_of
 

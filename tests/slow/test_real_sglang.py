@@ -31,7 +31,7 @@ from rigup.sources.python_environment import resolve_environment
 from rigup.sources.uv import run_uv
 from rigup.systemd.api_key import CREDENTIAL_NAME
 from rigup.systemd.key_wrapper import wrapped
-from roles.engine_sglang import IMPORT
+from roles.engine_environment import SGLANG_IMPORT
 from tests.nodes import bound
 from tests.unit.sources.local_uv import local_uv
 
@@ -132,7 +132,7 @@ def as_text(took: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_the_check_of_a_build_passes(python: Path) -> None:
-    done = subprocess.run([str(python), "-I", "-c", IMPORT], capture_output=True, text=True)
+    done = subprocess.run([str(python), "-I", "-c", SGLANG_IMPORT], capture_output=True, text=True)
     assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, [VERSION]), done.stderr[-3000:]
 
 

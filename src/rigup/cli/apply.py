@@ -24,6 +24,7 @@ examples:
   rigup apply                                 show the changes to the only inventory, confirm, make them
   rigup apply inventories/homelab.py --yes    make the changes without confirmation
   rigup apply --limit gpu1.lan --json         change one host and print the result as JSON
+  rigup apply --yes --json --events           also print progress as JSON lines, on standard error
   rigup apply --yes --reboot                  also reboot hosts whose driver needs it
   rigup apply --remove                        also remove services that are no longer in the inventory
   rigup apply --from vendored                 send what rigup lock --vendor collected, to hosts without internet access
@@ -53,6 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="send packages and weights from the folder that rigup lock --vendor wrote",
     )
+    parser.add_argument("--events", action="store_true", help="print progress on standard error as JSON lines")
     parser.add_argument("--break-lease", action="store_true", help="override another run's lease on a host")
     rolling = parser.add_argument_group("rolling changes")
     add_number(rolling, "--rolling", "change one host first, then N at a time, once the previous are healthy")
@@ -96,7 +98,7 @@ def applied(args: argparse.Namespace) -> Applied:
     with opened as run, stop_on_signals():
         rollout = _rollout(args, project, run, console) if args.rolling else None
         run.break_leases = args.break_lease
-        view = live.view()
+        view = live.view(args.events)
         progress.listen(view.show)
         with view:
             run.connect(take_lease=rollout is not None)
@@ -108,6 +110,7 @@ def applied(args: argparse.Namespace) -> Applied:
         _show_who_shares(run, console)
         if changes:
             summary.show_how_long(run, console)
+            summary.show_estimate(run, {} if args.yes else _line_speeds(run), console)
         if rollout:
             changes = rollout.begins()
         if changes and not args.yes and not agreed(console, args.verb):
@@ -149,6 +152,14 @@ def _show_who_shares(run: Run, console: Any) -> None:
         from rigup.cli.output import weights_shares  # rarely needed
 
         weights_shares.show_foreseen(run, console)
+
+
+def _line_speeds(run: Run) -> dict[str, float]:
+    if not any("weights" in result.pending_steps for result in run.results.values()):
+        return {}
+    from rigup.run.weights.line_speeds import line_speeds  # few runs download weights
+
+    return line_speeds(run.context)
 
 
 def _show_shares(run: Run, console: Any) -> None:

@@ -86,6 +86,7 @@ def show(record: dict[str, Any], console: Console) -> None:
     """Prints one apply: a heading, then a line for each change and error."""
     from rich.markup import escape
 
+    from rigup.run.chains.timing import StepTime, line
     from rigup.units import seconds_text
 
     colour = {"unchanged": "green", "changed": "yellow"}.get(record["result"], "red")
@@ -106,6 +107,8 @@ def show(record: dict[str, Any], console: Console) -> None:
         from rigup.run.measured_memory import in_words
 
         console.print(f"  {escape(service)}: GPU memory: {in_words(kept['gpus'])}", soft_wrap=True)
+    if times := [StepTime.of_record(each) for each in record.get("steps", ())]:
+        console.print(f"  {escape(line(times))}", soft_wrap=True, highlight=False)
     for change in record["changes"]:
         console.print(f"  [yellow]~[/] {escape(change)}", soft_wrap=True)
     for error in record["errors"]:

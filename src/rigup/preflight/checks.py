@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from rigup import layout
 from rigup.catalogue.systems import system_facts
-from rigup.facts.probe import Probe
+from rigup.facts.probe import Disk, Probe
 from rigup.operations.builds.source import name_of
 from rigup.operations.service.gpu_binding import unknown_gpu_uuids
 from rigup.plan import Finding, Plan
@@ -20,6 +20,7 @@ from rigup.units import GIB, bytes_text
 CLOCK_SKEW_SECONDS = 300
 SPACE_FOR_A_BUILD = 2 * GIB
 SPACE_FOR_WEIGHTS_SHARE = 0.02
+IMAGES = "/var/lib/containers"
 OF_APPLY_ALONE = ("host-clock", "host-disk", "host-port")
 """Rules that only matter to a verb that puts something on a host."""
 _FOREIGN = ("host-os", "host-init", "host-architecture")
@@ -101,18 +102,28 @@ def _disks(probe: Probe, plans: tuple[Plan, ...]) -> Iterator[Finding]:
             yield Finding(
                 rule="host-disk", message=f"{disk.folder} is not writable", hint="check whether it is mounted read-only"
             )
-    needed = {
-        layout.BUILDS: SPACE_FOR_A_BUILD if any(_missing_build(probe, plan) for plan in plans) else 0,
-        layout.WEIGHTS: _missing_weights(probe, plans),
-    }
-    what = {layout.BUILDS: "a build needs", layout.WEIGHTS: "the weights need"}
-    for folder, size in needed.items():
+    needed = (
+        (
+            layout.BUILDS,
+            "a build needs",
+            SPACE_FOR_A_BUILD if any(_missing_build(probe, plan) for plan in plans) else 0,
+        ),
+        (layout.WEIGHTS, "the weights need", missing_weights(probe, plans, SPACE_FOR_WEIGHTS_SHARE)),
+        (IMAGES, "an image needs", _missing_images(probe, plans)),
+    )
+    by_disk: dict[str, list[tuple[Disk, str, int]]] = {}  # counted together, as they are written side by side
+    for folder, what, size in needed:
         there = probe.disk(folder)
-        if there and there.writable and size > there.free_bytes:
-            free = bytes_text(there.free_bytes)
+        if there and there.writable and size:
+            by_disk.setdefault(there.mount or there.folder, []).append((there, what, size))
+    for users in by_disk.values():
+        free = users[0][0].free_bytes
+        if sum(size for _, _, size in users) > free:
+            needs = " and ".join(f"{what} {bytes_text(size)} in {on.folder}" for on, what, size in users)
+            together = ", on the same disk" if len(users) > 1 else ""
             yield Finding(
                 rule="host-disk",
-                message=f"{what[folder]} {bytes_text(size)} in {there.folder}, but only {free} are free",
+                message=f"{needs}{together}, but only {bytes_text(free)} are free",
                 hint="free up space, or mount a larger disk there",
             )
 
@@ -123,15 +134,28 @@ def _missing_build(probe: Probe, plan: Plan) -> bool:
     return not probe.builds or name_of(plan.build, probe.architecture, probe.os) not in probe.builds
 
 
-def _missing_weights(probe: Probe, plans: tuple[Plan, ...]) -> int:
-    """How many bytes of weights are still missing. Services may share the same weights, or a folder."""
+def _missing_images(probe: Probe, plans: tuple[Plan, ...]) -> int:
+    """How many bytes of images are still missing, as they are packed in the registry."""
+    wanted = {
+        name_of(plan.build, probe.architecture, probe.os): plan.build.image.bytes
+        for plan in plans
+        if plan.build and plan.build.image
+    }
+    return sum(size for name, size in wanted.items() if name not in probe.builds)
+
+
+def missing_weights(probe: Probe, plans: tuple[Plan, ...], more: float = 0.0) -> int:
+    """How many bytes of weights are still missing. Services may share the same weights, or a folder.
+
+    more: space for other files, as a share of the weights.
+    """
     wanted: dict[str, dict[str, int]] = {}  # folder to quantisation to bytes: each quantisation has its own files
     for checkpoint in (checkpoint for plan in plans for checkpoint in plan.checkpoints):
         if checkpoint.revision is not None and checkpoint.host_folder is None:
             folder = layout.weights_folder(checkpoint.repo, checkpoint.revision)
             wanted.setdefault(folder, {})[checkpoint.quant] = checkpoint.bytes
     return sum(
-        max(0, int(sum(sizes.values()) * (1 + SPACE_FOR_WEIGHTS_SHARE)) - probe.incoming.get(folder, 0))
+        max(0, int(sum(sizes.values()) * (1 + more)) - probe.incoming.get(folder, 0))
         for folder, sizes in wanted.items()
         if folder not in probe.weights
     )

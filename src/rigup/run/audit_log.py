@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from select import select
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -26,6 +26,7 @@ from rigup.facts.unreadable import Unreadable
 from rigup.plan import Plan
 from rigup.project.inventory import Project
 from rigup.regular_files import home_folder
+from rigup.run.chains.timing import step_times
 from rigup.run.result import HostResult
 from rigup.units import time_text
 
@@ -51,7 +52,7 @@ class ApplyRecord:
     when: UTC, as in "2026-11-21 20:15:00 UTC". lock: the first digits of rigup.lock's sha256. commit: of the fleet
     folder, with "-dirty" if it has uncommitted changes, "" without git. services: planned checkpoint and engine, by
     name. result: the host's state at the end. memory: for each service that was started, its GPUs' memory as planned
-    and as measured.
+    and as measured. steps: how long each took, as in `rigup apply --json`.
     """
 
     host: str
@@ -67,11 +68,12 @@ class ApplyRecord:
     changes: tuple[str, ...]
     errors: tuple[str, ...]
     memory: dict[str, Any] = field(default_factory=dict)
+    steps: tuple[dict[str, Any], ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """As JSON values, schema 1; without `memory` if nothing was started."""
+        """As JSON values, schema 1; `memory` and `steps` only if there are any."""
         values = {"schema": 1, **asdict(self)}
-        return values if self.memory else {key: value for key, value in values.items() if key != "memory"}
+        return {key: value for key, value in values.items() if value or key not in ("memory", "steps")}
 
 
 class _RecordedGpu(HostOutput):
@@ -81,6 +83,16 @@ class _RecordedGpu(HostOutput):
 
 class _SavedMemory(HostOutput):
     gpus: list[_RecordedGpu]
+
+
+class _SavedStep(HostOutput):
+    """The time of a step in a record."""
+
+    step: Line
+    seconds: Figure
+    beside: bool
+    critical: bool
+    bytes: Annotated[int, Field(ge=0, le=2**62)] = 0
 
 
 class SavedRecord(HostOutput):
@@ -100,6 +112,7 @@ class SavedRecord(HostOutput):
     changes: list[str]
     errors: list[str]
     memory: dict[str, _SavedMemory] = {}
+    steps: list[_SavedStep] = []
 
 
 class Recorder:
@@ -128,6 +141,7 @@ class Recorder:
             tuple(f"{change.role}: {change.step}" for change in result.changes),
             tuple(error.message for error in result.errors),
             result.memory,
+            tuple(time.as_json() for time in step_times(result.spans)),
         )
 
     @property

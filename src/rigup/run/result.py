@@ -8,6 +8,7 @@ from typing import Any, Literal
 from rigup.errors import RigupError
 from rigup.facts.probe import Probe
 from rigup.operations.service.health import Answer
+from rigup.run.chains.timing import Span
 
 State = Literal[
     "pending", "unchanged", "changed", "differs", "failed", "unreachable", "refused", "cancelled", "not begun"
@@ -41,8 +42,10 @@ class Change:
 class HostResult:
     """One host's part of a run. `changes`: the planned ones until the host is changed, then those made.
 
-    memory: measured GPU memory of each service that this run started (rigup.run.measured_memory). worker_health: for
-    each service of a node group, the health of this host's part, or why it does not answer.
+    pending_steps: names of the steps with planned changes. estimated_seconds: for all of them, if it was estimated.
+    spans: when its steps were executed. memory: measured GPU memory of each service that this run started
+    (rigup.run.measured_memory). worker_health: for each service of a node group, the health of this host's part, or
+    why it does not answer.
     """
 
     host: str
@@ -52,6 +55,9 @@ class HostResult:
     answers: list[Answer] = field(default_factory=list)
     probe: Probe | None = None
     seconds: float = 0.0
+    pending_steps: set[str] = field(default_factory=set)
+    estimated_seconds: float | None = None
+    spans: list[Span] = field(default_factory=list)
     memory: dict[str, Any] = field(default_factory=dict)
     worker_health: dict[str, str] = field(default_factory=dict)
 

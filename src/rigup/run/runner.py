@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import TYPE_CHECKING, Any, Self
 
@@ -16,13 +16,12 @@ from rigup.connection import pyinfra_internals
 from rigup.connection.connections import Connections
 from rigup.connection.fact_cache import FactReader, read_only
 from rigup.connection.lease import NOBODYS, OURS, Lease, myself
-from rigup.errors import HostFailed, InputError, Refused, RigupError, Unreachable
+from rigup.errors import HostFailed, InputError, Refused, Unreachable
 from rigup.facts.probe import Probe
 from rigup.host import Host, state_of
 from rigup.operations.driver import reboots
 from rigup.operations.primitives import jobs, remote
 from rigup.operations.primitives.progress import Progress, report
-from rigup.operations.primitives.steps import error_of
 from rigup.operations.service.gpu_binding import bind
 from rigup.operations.service.health import Answer, Answers, ask_service
 from rigup.plan import BoundPlan, Finding, Plan
@@ -31,6 +30,7 @@ from rigup.preflight.rig import memory_speed_note
 from rigup.preflight.virtualisation import link_notes
 from rigup.project.inventory import Project
 from rigup.run.audit_log import Recorder
+from rigup.run.chains.order import step_of
 from rigup.run.context import RunContext
 from rigup.run.finish import RunFinisher
 from rigup.run.measured_memory import after_start
@@ -212,7 +212,10 @@ class Run:
         result = self.results[host.name]
         nodes, settings = self.coordinator.bound_nodes(host.name), self.context.settings[host.name]
         provision(self.plans[host.name], result.probe, settings, nodes, self.coordinator.member)
-        result.changes = [Change.of(self._name(op)) for op in self._changing(host)]
+        state, order = self.context.state, pyinfra_internals.operations(host)
+        changing = [op for op in order if pyinfra_internals.will_change(state, host, op)]
+        names = [pyinfra_internals.operation_name(state, op) for op in changing]
+        result.changes, result.pending_steps = list(map(Change.of, names)), {step_of(name).name for name in names}
         result.state = "differs" if result.changes else "pending"
 
     def _claim(self, host: Host) -> str:
@@ -264,45 +267,9 @@ class Run:
 
     def _change(self, host: Host) -> None:
         """Executes the operations of a host, unless the run is cancelled or loses its lease."""
-        result, lease = self.results[host.name], self.context.leases.get(host.name)
-        self._prefetch_facts(host)
-        for operation in pyinfra_internals.operations(host):
-            if jobs.cancelled():
-                raise jobs.Cancelled(f"{host.name}: cancelled before {self._name(operation)}")
-            if lease:
-                lease.check()
-            self._carry_out(host, operation)
-            if pyinfra_internals.did_change(self.context.state, host, operation):
-                result.changes.append(Change.of(self._name(operation)))
+        from rigup.run.chains.execution import HostExecution  # a run without changes executes nothing
 
-    def _prefetch_facts(self, host: Host) -> None:
-        """Discards the facts read for the comparison, and reads the same facts again in few commands."""
-        reader, order = host.connector.facts, pyinfra_internals.operations(host)
-        changing = set(self._changing(host))
-        asked = {operation: list(questions) for operation, questions in reader.asked.items()}
-
-        def forecast() -> Iterator[str]:
-            current = pyinfra_internals.being_carried_out(host)
-            for operation in order[order.index(current) :] if current in order else ():
-                yield from asked.get(operation, ())
-                if operation in changing:
-                    return
-
-        reader.forget()
-        reader.forecast = forecast
-
-    def _carry_out(self, host: Host, operation: str) -> None:
-        change = Change.of(self._name(operation))
-        report(Progress(host.name, change.role, text=change.step))
-        if pyinfra_internals.carry_out(self.context.state, host, operation):
-            return
-        reason = error_of(host)
-        if isinstance(reason, RigupError):
-            raise reason
-        if reason is not None and isinstance(reason, remote.CONNECTION_ERRORS):
-            raise HostFailed(f"{host.name}: {change.step}: connection lost", "run the same command again") from None
-        problem = reason or pyinfra_internals.last_words(self.context.state, host, operation) or "exited without output"
-        raise HostFailed(f"{host.name}: {change.role}: {change.step}: {problem}")
+        HostExecution(self.context, host).run()
 
     def _verify(self, host: Host) -> None:
         """Sends one short request to each service, except to those that have answered after their start in this run."""
@@ -338,17 +305,6 @@ class Run:
         """Records how much GPU memory a service uses that this run has started."""
         if plan.memory and (found := after_start(host, plan)):
             self.results[host.name].memory[plan.service.name] = found
-
-    def _changing(self, host: Host) -> list[str]:
-        """The operations of a host that would change something."""
-        return [
-            op
-            for op in pyinfra_internals.operations(host)
-            if pyinfra_internals.will_change(self.context.state, host, op)
-        ]
-
-    def _name(self, operation: str) -> str:
-        return pyinfra_internals.operation_name(self.context.state, operation)
 
 
 def load_provision() -> Callable[..., None]:

@@ -11,7 +11,7 @@ import re
 import pytest
 
 from rigup.lab.gpus.simulated import SimulatedGpus
-from tests.lab.fleet import UNIT, wait_for
+from tests.lab.fleet import FILE_BYTES, UNIT, wait_for
 from tests.lab.gpu_fleet import NEW, OLD, OTHER_BRANCH, TOO_OLD, GpuFleet, error, steps
 from tests.lab.readers import Readers, all_whole
 
@@ -25,9 +25,17 @@ IMPATIENT = (
 
 
 def test_from_nothing_to_a_loaded_driver_and_an_answer(fleet: GpuFleet) -> None:
+    """The weights begin before the driver, are interrupted by the reboot, and go on behind it where they were."""
     boot = fleet.boots()
-    run = fleet.apply("--reboot")
+    fleet.hub.faults(bytes_per_second=FILE_BYTES // 600)
+    run = fleet.start("apply", "--yes", "--reboot", "--json")
+    run.wait_to_say("rebooting", seconds=300)
+    fleet.hub.faults()
+    assert run.wait() == 0, run.text
     assert fleet.boots() != boot
+    assert [entry for entry in fleet.hub.log() if entry["status"] == 206], "no file was continued"
+    beside = {step["step"]: step["beside"] for step in run.json["hosts"][0]["steps"]}
+    assert beside["weights"] and not beside["driver"] and not beside["reboot"]
     assert fleet.loaded() == OLD
     assert fleet.host.answers()
     assert fleet.host.show("ActiveState,UnitFileState", "nvidia-persistenced.service").split() == [

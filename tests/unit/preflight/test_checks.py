@@ -169,6 +169,14 @@ def test_quantisations_of_one_revision_need_room_for_each(order: int) -> None:
     assert finding.message == "the weights need 251.0 GB in /var/lib, but only 250.0 GB are free"
 
 
+def test_what_lies_on_one_disk_needs_room_together() -> None:
+    disks = (Disk("/opt", True, 103 * 10**9, mount="/"), Disk("/var/lib", True, 103 * 10**9, mount="/"))
+    needs = "a build needs 2.1 GB in /opt and the weights need 102.0 GB in /var/lib, on the same disk"
+    assert messages(replace(GOOD, disks=disks)) == [f"{needs}, but only 103.0 GB are free"]
+    apart = (disks[0], replace(disks[1], mount="/var"))
+    assert messages(replace(GOOD, disks=apart)) == []
+
+
 def test_only_the_very_build_needs_no_room() -> None:
     full = replace(GOOD, disks=(Disk("/opt", True, 10**9), *GOOD.disks[1:]))
     assert PLAN.build is not None

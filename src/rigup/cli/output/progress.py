@@ -7,8 +7,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Protocol
 
-from rigup.cli.output.rates import Rate
 from rigup.operations.primitives.progress import Progress
+from rigup.run.chains.rates import Rate
 from rigup.units import bytes_text, seconds_text
 
 if TYPE_CHECKING:

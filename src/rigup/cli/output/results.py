@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
 
+from rigup.errors import InputError
+from rigup.run.chains.timing import StepTime, in_words, step_times
 from rigup.run.drift import left_over
 from rigup.run.result import HostResult
-from rigup.units import seconds_text
+from rigup.units import bytes_text, seconds_text
 
 if TYPE_CHECKING:
     from rigup.run.runner import Run
@@ -76,11 +80,50 @@ def show_results(results: list[HostResult], console: Console) -> None:
             "pending": "no changes",
         }.get(result.state, result.state)
         line = f"[{colour}]{escape(result.host)}: {outcome}[/] in {seconds_text(result.seconds)}"
+        if result.estimated_seconds is not None:
+            line += f" (estimate {seconds_text(result.estimated_seconds)})"
         console.print(line, highlight=False)
+        if times := step_times(result.spans):
+            console.print(f"  {_steps(times)}", highlight=False, soft_wrap=True)
         for error in result.errors:
             console.print(f"  [red]{escape(error.message)}[/]", highlight=False, soft_wrap=True)
             if error.hint:
                 console.print(f"  hint: {escape(error.hint)}", highlight=False, soft_wrap=True)
+
+
+def _steps(times: Sequence[StepTime]) -> str:
+    """The time of each step, in bold those that the end waited for."""
+    words = ((part, f"{time.step} {seconds_text(time.seconds)}", time.critical) for part, time in in_words(times))
+    return "".join(f"{part}[bold]{text}[/]" if critical else f"{part}{text}" for part, text, critical in words)
+
+
+def show_estimate(run: Run, rates: Mapping[str, float], console: Console) -> None:
+    """Prints how long the host will take that takes longest, if earlier applies of the fleet tell it.
+
+    rates: bytes per second at which hosts can download weights, as measured; without records they tell that part.
+    """
+    from rigup.preflight.checks import missing_weights
+    from rigup.run.audit_log import kept_here
+    from rigup.run.chains.estimate import estimate, newest_times
+
+    records: list[dict[str, Any]] = []
+    for host in run.results:
+        with suppress(InputError):  # rigup log says why they cannot be read
+            records += kept_here(host)
+    past, found = newest_times(records), []
+    for name, result in run.results.items():
+        if result.changes and result.probe:
+            missing, rate = missing_weights(result.probe, run.plans[name]), rates.get(name)
+            if guess := estimate(result.pending_steps, past, missing, rate):
+                result.estimated_seconds = guess.seconds
+                found.append(guess)
+            if rate:
+                words = f"{name}: {bytes_text(missing)} of weights at {bytes_text(rate)}/s, as measured now"
+                console.print(f"{escape(words)}: {seconds_text(missing / rate)}", highlight=False, soft_wrap=True)
+    if found:
+        longest = max(found, key=lambda each: each.seconds)
+        words = f"about {seconds_text(longest.seconds)}, as in earlier applies: {_steps(longest.times)}"
+        console.print(words, highlight=False, soft_wrap=True)
 
 
 def show_answers(results: list[HostResult], question: str, console: Console) -> None:
@@ -117,4 +160,6 @@ def _host(result: HostResult) -> dict[str, Any]:
             for answer in result.answers
         ],
         "seconds": round(result.seconds, 3),
+        "estimated_seconds": result.estimated_seconds and round(result.estimated_seconds, 1),
+        "steps": [time.as_json() for time in step_times(result.spans)],
     }

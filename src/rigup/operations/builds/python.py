@@ -16,7 +16,7 @@ from pyinfra.facts.files import File
 from rigup import layout
 from rigup.errors import HostFailed
 from rigup.host import Host
-from rigup.operations.apt.packages import debian_packages
+from rigup.operations.apt.packages import have_packages
 from rigup.operations.builds import wheels
 from rigup.operations.builds.source import publish, refuse_noexec
 from rigup.operations.primitives import jobs, remote
@@ -30,7 +30,7 @@ UV_CACHE = f"{layout.PACKAGES}/uv"
 Checks = tuple[tuple[tuple[str, ...], str], ...]
 
 
-@operation(_set_in_op=False)  # it runs the operation for Debian packages inside
+@operation()
 def python_build(
     build: Build, build_name: str, source: PackageSource, checks: Checks
 ) -> Generator[FunctionCommand, None, None]:
@@ -58,7 +58,7 @@ def _provide(host: Host, build: Build, name: str, source: PackageSource, checks:
     finished = remote.run(host, "test", "-f", f"{result}/manifest.json").ok
     if not finished:
         if not running:
-            debian_packages(build.packages)
+            have_packages(host, "engine", build.packages)
             _prepare(host, build, name, source, checks)
         _run(host, job, work, result)
     report(Progress(host.name, "engine", text="publishing the environment"))

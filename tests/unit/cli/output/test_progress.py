@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from rigup.cli.output import progress as live
-from rigup.cli.output.rates import Rate
 from rigup.operations.primitives.progress import Progress
+from rigup.run.chains.rates import Rate
 
 
 class Clock:

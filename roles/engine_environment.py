@@ -1,0 +1,40 @@
+"""Engines as Python environments of locked wheels: vLLM and SGLang."""
+
+from __future__ import annotations
+
+from pyinfra.api import deploy
+
+from rigup.operations.builds.python import Checks, python_build
+from rigup.plan import Build
+from rigup.settings import Builder, PackageSource
+
+# the build job sees no GPU: a CUDA build's command line needs one, importing it does not
+VLLM_IMPORT = {
+    "cuda": "import torch, vllm; print(vllm.__version__)",
+    "cpu": "import torch, vllm, vllm._C; print(vllm.__version__)",
+}
+VLLM_SCRIPT = "import pathlib, sys; print(pathlib.Path(sys.prefix, 'bin/vllm').read_text())"
+# importing the server's arguments loads no kernel and so needs no GPU
+SGLANG_IMPORT = "import torch, sglang, sglang.srt.server_args; print(sglang.__version__)"
+
+
+@deploy("environment")
+def engine_vllm(build: Build, name: str, source: PackageSource, builders: tuple[Builder, ...] = ()) -> None:
+    """Create the environment in a folder of its own; torch and vLLM of the pinned version must import, `vllm` exist."""
+    checks = (
+        (("bin/python", "-I", "-c", VLLM_IMPORT[build.variant]), build.version),
+        (("bin/python", "-I", "-c", VLLM_SCRIPT), f"/{name}/bin/python"),
+    )
+    environment(build, name, source, checks)
+
+
+@deploy("environment")
+def engine_sglang(build: Build, name: str, source: PackageSource, builders: tuple[Builder, ...] = ()) -> None:
+    """Create the environment in a folder of its own; torch and SGLang of the pinned version must import."""
+    environment(build, name, source, ((("bin/python", "-I", "-c", SGLANG_IMPORT), build.version),))
+
+
+@deploy("engine")
+def environment(build: Build, name: str, source: PackageSource, checks: Checks) -> None:
+    """Create the environment; a result shows it as the host's engine, like any other build."""
+    python_build(name=f"build {name}", build=build, build_name=name, source=source, checks=checks)

@@ -26,7 +26,6 @@ from rigup.facts.unreadable import Unreadable
 from rigup.plan import Plan
 from rigup.project.inventory import Project
 from rigup.regular_files import home_folder
-from rigup.run.chains.timing import step_times
 from rigup.run.result import HostResult
 from rigup.units import time_text
 
@@ -141,7 +140,7 @@ class Recorder:
             tuple(f"{change.role}: {change.step}" for change in result.changes),
             tuple(error.message for error in result.errors),
             result.memory,
-            tuple(time.as_json() for time in step_times(result.spans)),
+            tuple(time.as_json() for time in result.step_times),
         )
 
     @property

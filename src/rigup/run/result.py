@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rigup.errors import RigupError
 from rigup.facts.probe import Probe
 from rigup.operations.service.health import Answer
-from rigup.run.chains.timing import Span
+
+if TYPE_CHECKING:
+    from rigup.run.chains.timing import Span, StepTime
 
 State = Literal[
     "pending", "unchanged", "changed", "differs", "failed", "unreachable", "refused", "cancelled", "not begun"
@@ -65,6 +67,15 @@ class HostResult:
     def ok(self) -> bool:
         """Whether this host is as planned."""
         return self.state in ("unchanged", "changed")
+
+    @property
+    def step_times(self) -> tuple[StepTime, ...]:
+        """How long each step took that was executed."""
+        if not self.spans:
+            return ()
+        from rigup.run.chains.timing import step_times  # a run without changes has no steps
+
+        return step_times(self.spans)
 
     def fail(self, state: State, *errors: RigupError) -> None:
         """Records why this host takes no further part."""

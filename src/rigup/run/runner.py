@@ -30,7 +30,6 @@ from rigup.preflight.rig import memory_speed_note
 from rigup.preflight.virtualisation import link_notes
 from rigup.project.inventory import Project
 from rigup.run.audit_log import Recorder
-from rigup.run.chains.order import step_of
 from rigup.run.context import RunContext
 from rigup.run.finish import RunFinisher
 from rigup.run.measured_memory import after_start
@@ -215,7 +214,7 @@ class Run:
         state, order = self.context.state, pyinfra_internals.operations(host)
         changing = [op for op in order if pyinfra_internals.will_change(state, host, op)]
         names = [pyinfra_internals.operation_name(state, op) for op in changing]
-        result.changes, result.pending_steps = list(map(Change.of, names)), {step_of(name).name for name in names}
+        result.changes, result.pending_steps = list(map(Change.of, names)), _steps_of(names)
         result.state = "differs" if result.changes else "pending"
 
     def _claim(self, host: Host) -> str:
@@ -305,6 +304,14 @@ class Run:
         """Records how much GPU memory a service uses that this run has started."""
         if plan.memory and (found := after_start(host, plan)):
             self.results[host.name].memory[plan.service.name] = found
+
+
+def _steps_of(operations: Collection[str]) -> set[str]:
+    if not operations:
+        return set()
+    from rigup.run.chains.order import step_of  # a run without changes has no steps
+
+    return {step_of(name).name for name in operations}
 
 
 def load_provision() -> Callable[..., None]:

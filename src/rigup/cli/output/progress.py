@@ -8,11 +8,12 @@ import time
 from typing import TYPE_CHECKING, Protocol
 
 from rigup.operations.primitives.progress import Progress
-from rigup.run.chains.rates import Rate
 from rigup.units import bytes_text, seconds_text
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
+
+    from rigup.run.chains.rates import Rate
 
 PLAIN_EVERY_SECONDS = 10
 EVENT_EVERY_SECONDS = 1
@@ -53,15 +54,19 @@ class Rates:
     def __init__(self) -> None:
         self._rates: dict[tuple[str, str], tuple[str, Rate]] = {}
 
-    def count(self, progress: Progress) -> Rate:
-        """The rate of the chain of a report, which it updates. A report without numbers leaves it as it is."""
+    def count(self, progress: Progress) -> Rate | None:
+        """The rate of the chain of a report, which it updates; None if its step has counted nothing yet."""
         chain = chain_of(progress)
-        step, rate = self._rates.get(chain, ("", Rate()))
+        step, rate = self._rates.get(chain, ("", None))
         if step != progress.step:
-            rate = Rate()
-        self._rates[chain] = (progress.step, rate)
+            self._rates.pop(chain, None)
+            rate = None
         if progress.total:
+            from rigup.run.chains.rates import Rate  # a run without changes counts nothing
+
+            rate = rate or Rate()
             rate.count(time.monotonic(), progress.done)
+            self._rates[chain] = (progress.step, rate)
         return rate
 
 
@@ -177,7 +182,8 @@ class ProgressEvents:
         if (step, text) == (progress.step, progress.text) and now - last < EVENT_EVERY_SECONDS:
             return
         self.shown[chain] = (progress.step, progress.text, now)
-        left = rate.seconds_left(progress.total) if progress.total else None
+        left = rate.seconds_left(progress.total) if rate and progress.total else None
+        per_second = rate.per_second if rate else None
         event = {
             "schema": 1,
             "host": progress.host,
@@ -187,7 +193,7 @@ class ProgressEvents:
             "done": progress.done,
             "total": progress.total,
             "unit": progress.unit,
-            "per_second": rate.per_second and round(rate.per_second, 3),
+            "per_second": per_second and round(per_second, 3),
             "seconds_left": left and round(left, 1),
         }
         print(json.dumps(event), file=sys.stderr, flush=True)

@@ -10,12 +10,12 @@ from rich.console import Console
 from rich.markup import escape
 
 from rigup.errors import InputError
-from rigup.run.chains.timing import StepTime, in_words, step_times
 from rigup.run.drift import left_over
 from rigup.run.result import HostResult
 from rigup.units import bytes_text, seconds_text
 
 if TYPE_CHECKING:
+    from rigup.run.chains.timing import StepTime
     from rigup.run.runner import Run
 
 COLOURS = {"unchanged": "green", "changed": "yellow", "differs": "yellow"}
@@ -83,7 +83,7 @@ def show_results(results: list[HostResult], console: Console) -> None:
         if result.estimated_seconds is not None:
             line += f" (estimate {seconds_text(result.estimated_seconds)})"
         console.print(line, highlight=False)
-        if times := step_times(result.spans):
+        if times := result.step_times:
             console.print(f"  {_steps(times)}", highlight=False, soft_wrap=True)
         for error in result.errors:
             console.print(f"  [red]{escape(error.message)}[/]", highlight=False, soft_wrap=True)
@@ -93,6 +93,8 @@ def show_results(results: list[HostResult], console: Console) -> None:
 
 def _steps(times: Sequence[StepTime]) -> str:
     """The time of each step, in bold those that the end waited for."""
+    from rigup.run.chains.timing import in_words  # a run without changes has no steps
+
     words = ((part, f"{time.step} {seconds_text(time.seconds)}", time.critical) for part, time in in_words(times))
     return "".join(f"{part}[bold]{text}[/]" if critical else f"{part}{text}" for part, text, critical in words)
 
@@ -161,5 +163,5 @@ def _host(result: HostResult) -> dict[str, Any]:
         ],
         "seconds": round(result.seconds, 3),
         "estimated_seconds": result.estimated_seconds and round(result.estimated_seconds, 1),
-        "steps": [time.as_json() for time in step_times(result.spans)],
+        "steps": [time.as_json() for time in result.step_times],
     }

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 from rigup.run.chains.timing import Span, line, step_times, without_reboots
 
 FIRST_APPLY = [
@@ -48,3 +51,12 @@ def test_a_reboot_is_cut_out_of_its_step() -> None:
 def test_json_says_what_was_beside_and_what_was_waited_for() -> None:
     (time,) = step_times([Span("weights", 0, 1.26, beside=True)])
     assert time.as_json() == {"step": "weights", "seconds": 1.3, "beside": True, "critical": True}
+
+
+def test_a_run_without_changes_loads_nothing_of_it() -> None:
+    program = (
+        "import sys, rigup.run.runner, rigup.run.finish, rigup.cli.output.progress, rigup.cli.output.results\n"
+        "print(*(name for name in sys.modules if name.startswith('rigup.run.chains')))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []

@@ -29,6 +29,9 @@ from rigup.run.chains.timing import Span, without_reboots
 from rigup.run.context import RunContext
 from rigup.run.result import Change
 
+CHECK_SECONDS = 1.0
+"""How often a step that waits for another looks whether the run must stop."""
+
 
 @dataclass
 class _BesideStep:
@@ -177,7 +180,9 @@ class HostExecution:
                 self._begin(beside)
             if beside.unfinished:
                 report(Progress(self.host.name, step.roles[0] if step else "end", text=f"waiting for {name}"))
-                gevent.joinall([beside.greenlet])
+                while not beside.greenlet.ready():
+                    gevent.joinall([beside.greenlet], timeout=CHECK_SECONDS)
+                    self._check(f"before {step.name}" if step else "at the end")
             self._check(f"before {step.name}" if step else "at the end")
 
     def _pause(self) -> None:

@@ -212,6 +212,23 @@ def test_a_lost_lease_leaves_the_download_to_the_other_run(local_run: Make, log:
     assert log == ["begun"]
 
 
+def test_a_lease_lost_while_the_start_waits_ends_the_run_at_once(local_run: Make, log: list[str]) -> None:
+    def download(host: Any) -> None:
+        run.context.leases["box"].lost = "somebody broke this run's lease"
+        try:
+            gevent.sleep(30)
+        except jobs.Cancelled:
+            log.append("stopped")
+            raise
+
+    run = run_with(local_run, role("weights", download), role("service", says(log, "start")))
+    began = time.monotonic()
+    (error,) = executed(run).results["box"].errors
+    assert "somebody broke this run's lease" in error.message
+    assert log == []
+    assert time.monotonic() - began < 20
+
+
 def test_a_reboot_interrupts_the_download_which_goes_on_behind_it(local_run: Make, log: list[str]) -> None:
     def download(host: Any) -> None:
         log.append("begun")

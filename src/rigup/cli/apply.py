@@ -14,6 +14,7 @@ from rigup.cli.sessions import session as hosts
 from rigup.errors import InputError
 
 if TYPE_CHECKING:
+    from rigup.cli.output.progress import ProgressView
     from rigup.cli.sessions.rollout import RollingApply
     from rigup.project.inventory import Project
     from rigup.run.result import HostResult
@@ -110,7 +111,7 @@ def applied(args: argparse.Namespace) -> Applied:
         _show_who_shares(run, console)
         if changes:
             summary.show_how_long(run, console)
-            summary.show_estimate(run, {} if args.yes else _line_speeds(run), console)
+            summary.show_estimate(run, {} if args.yes else _line_speeds(run, view), console)
         if rollout:
             changes = rollout.begins()
         if changes and not args.yes and not agreed(console, args.verb):
@@ -154,12 +155,13 @@ def _show_who_shares(run: Run, console: Any) -> None:
         weights_shares.show_foreseen(run, console)
 
 
-def _line_speeds(run: Run) -> dict[str, float]:
+def _line_speeds(run: Run, view: ProgressView) -> dict[str, float]:
     if not any("weights" in result.pending_steps for result in run.results.values()):
         return {}
     from rigup.run.weights.line_speeds import line_speeds  # few runs download weights
 
-    return line_speeds(run.context)
+    with view:
+        return line_speeds(run.context)
 
 
 def _show_shares(run: Run, console: Any) -> None:

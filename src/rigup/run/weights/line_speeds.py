@@ -8,6 +8,7 @@ from rigup.connection.fact_cache import read_only
 from rigup.connection.pyinfra_internals import at_work_on
 from rigup.host import Host
 from rigup.operations.primitives import remote
+from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.weights.line_speed import bytes_per_second
 from rigup.preflight.checks import missing_weights
 from rigup.run.context import RunContext
@@ -24,6 +25,7 @@ def line_speeds(context: RunContext) -> dict[str, float]:
         for checkpoint in (each for plan in context.plans[host.name] for each in plan.checkpoints):
             hub, token = settings.source_of(checkpoint.location)
             if token is None and checkpoint.files and checkpoint.host_folder is None:
+                report(Progress(host.name, "measure", text="how fast the hub sends, for five seconds"))
                 try:
                     with at_work_on(context.state, host), read_only():
                         return bytes_per_second(host, checkpoint, hub)

@@ -54,7 +54,7 @@ static void read_options(int count, char **words)
 {
     static const char *const with_value[] = {
         "--model", "--alias", "--host", "--port", "--ctx-size", "--parallel", "--fit", "--api-key-file",
-        "--n-gpu-layers", "--flash-attn", "--split-mode", "--tensor-split", "--rpc", "--cache-ram", NULL};
+        "--n-gpu-layers", "--threads-http", "--flash-attn", "--split-mode", "--tensor-split", "--rpc", "--cache-ram", NULL};
     static const char *const switches[] = {"--jinja", "--metrics", "--no-ui", "--offline", NULL};
     for (int at = 1; at < count; at++) {
         const char *word = words[at];

@@ -26,7 +26,20 @@ def test_the_demo_on_a_cpu() -> None:
         "--model",
         f"/var/lib/rigup/weights/{DEMO}/{'b' * 40}/{FILE}",
         *("--alias", "smollm2-135m-instruct", "--host", "127.0.0.1", "--port", "8000"),
-        *("--ctx-size", "8192", "--parallel", "1", "--jinja", "--metrics", "--no-ui", "--offline", "--fit", "off"),
+        *(
+            "--ctx-size",
+            "8192",
+            "--parallel",
+            "1",
+            "--threads-http",
+            "256",
+            "--jinja",
+            "--metrics",
+            "--no-ui",
+            "--offline",
+            "--fit",
+            "off",
+        ),
     )
     assert found.environment == {}
 

@@ -25,8 +25,10 @@ class VerifiedFiles(FactBase[dict[str, tuple[int, str]]]):
         return {}
 
     def command(self, folder: str, paths: tuple[str, ...], place: str | None = None) -> str:
-        stat = f"LC_ALL=C stat -L -c '%F|%s|%i|%.9Y|%n' -- {shlex.join(paths)}"
-        there = f"cd {shlex.quote(place)} && {stat}" if place else stat
+        # not stat: before 2026-08 that of the Rust coreutils (Ubuntu 26.04) rounds nanoseconds, uutils/coreutils 13976
+        files = shlex.join(f"./{path}" for path in paths)
+        find = f"LC_ALL=C find -L {files} -maxdepth 0 -type f -printf '%s|%i|%T@|%p\\n'"
+        there = f"cd {shlex.quote(place)} && {find}" if place else find
         look = f"{_RECEIPT}; echo; echo '{_MARK}'; {there}"
         return f"cd {shlex.quote(folder)} 2>/dev/null && {{ {look}; }} 2>/dev/null; true"
 
@@ -36,9 +38,10 @@ class VerifiedFiles(FactBase[dict[str, tuple[int, str]]]):
             receipt, found = "\n".join(output[: output.index(_MARK)]), output[output.index(_MARK) + 1 :]
         there = {}
         try:
-            for kind, size, inode, mtime, path in (line.split("|", 4) for line in found if line.count("|") >= 4):
-                if kind in ("regular file", "regular empty file"):
-                    there[path] = {"size": int(size), "inode": int(inode), "mtime_ns": int(mtime.replace(".", ""))}
+            for size, inode, mtime, path in (line.split("|", 3) for line in found if line.count("|") >= 3):
+                seconds, _, fraction = mtime.partition(".")
+                is_now = {"size": int(size), "inode": int(inode), "mtime_ns": int(seconds + fraction[:9])}
+                there[path.removeprefix("./")] = is_now
             entries = json.loads(receipt)["files"]
             noted = {entry["path"]: (entry.pop("sha256"), entry) for entry in entries}
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):  # an invalid receipt proves nothing

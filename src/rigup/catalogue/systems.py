@@ -34,11 +34,15 @@ class System(Frozen):
 
 
 class ForeignKernel(Frozen):
-    """Kernels of another maker that a supported system may run, and the packages with their headers."""
+    """Kernels of another maker that a supported system may run, and the packages with their headers.
+
+    missing: what to do where apt does not have these packages.
+    """
 
     ending: str
     headers: str
     future: str
+    missing: str
     source: str
 
 

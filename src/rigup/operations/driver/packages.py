@@ -9,6 +9,7 @@ from collections.abc import Generator, Iterable
 from pyinfra import host
 from pyinfra.api import FactBase, FunctionCommand, operation
 
+from rigup.catalogue.systems import system_facts
 from rigup.errors import HostFailed
 from rigup.facts.bounds import line
 from rigup.host import Host
@@ -138,10 +139,9 @@ def _check_removal(host: Host, packages: tuple[str, ...]) -> tuple[str, ...]:
 
 def _check_known(name: str, packages: Iterable[str], there: dict[str, tuple[str, ...]], kernel: str) -> None:
     if unknown := [package for package in packages if package not in there]:
-        raise HostFailed(
-            f"{name}: {STEP}: apt cannot find {', '.join(unknown)}",
-            f"install the headers of kernel {kernel}, or boot a kernel from the host's package sources",
-        )
+        foreign = system_facts().foreign_kernel(kernel)
+        hint = f"install the headers of kernel {kernel}, or boot a kernel from the host's package sources"
+        raise HostFailed(f"{name}: {STEP}: apt cannot find {', '.join(unknown)}", foreign.missing if foreign else hint)
 
 
 def _build_module(host: Host, driver: DriverPlan, kernel: str) -> None:

@@ -59,7 +59,8 @@ def gpus(plans: tuple[Plan, ...], probe: Probe, settings: HostSettings) -> bool:
         fabric(probe, restarted=False)
     if pins or runtime:
         cuda({**pins, **runtime}, runtime, probe)
-    power(rig.power_limit_w, probe, changes)
+    if probe.virtualisation != CONTAINER:
+        power(rig.power_limit_w, probe, changes)
     return changes
 
 

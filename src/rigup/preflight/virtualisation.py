@@ -57,6 +57,16 @@ def _container(plans: tuple[Plan, ...], probe: Probe) -> Iterator[Finding]:
             hint=f"add to {_CONFIGURATION} on the Proxmox host: {'; '.join(device_lines(cards))}; "
             "restart the container",
         )
+    limit = plans[0].rig.power_limit_w
+    for gpu in probe.gpus:
+        if limit is not None and gpu.power.limit_w not in (None, limit):
+            yield Finding(
+                rule="host-container",
+                message=f"{described(gpu)} is limited to {gpu.power.limit_w:g} W, not to the {limit} W of "
+                "rig.power_limit_w, and a container cannot change it",
+                hint=f"on the Proxmox host, at each boot: nvidia-smi -pl {limit}",
+            )
+            return
 
 
 def device_lines(cards: int) -> tuple[str, ...]:

@@ -230,6 +230,19 @@ def test_a_driver_is_asked_for_only_where_the_lock_pins_none(fleet: Any) -> None
     assert "needs NVIDIA driver 580 or later (CUDA 13.0) [driver-floor]" in shown(inventory)
 
 
+def test_a_driver_branch_past_its_end_is_warned_of(fleet: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    inventory = fleet(quad=(["a"], FOUR_3090))
+    lock = inventory.parents[1] / "rigup.lock"
+    lock.write_text('schema = 1\n[driver]\nversion = "610.57.04"\nbranch = "610"\n')
+    assert main(["plan"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "NVIDIA's support of driver branch 610 (new feature) ended in August 2026" in said
+    assert "run rigup lock --upgrade driver=580 (long-term support, supported until June 2028)" in said
+    lock.write_text('schema = 1\n[driver]\nversion = "580.178.04"\nbranch = "580"\n')
+    main(["plan"])
+    assert "driver branch" not in capsys.readouterr().out
+
+
 def test_silenced_rules_are_shown(fleet: Any) -> None:
     service = {**FOUR_3090["services"]["minimax"], "allow": ["driver-floor"]}
     inventory = fleet(quad=(["a"], {**FOUR_3090, "services": {"minimax": service}}))

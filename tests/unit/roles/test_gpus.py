@@ -57,4 +57,4 @@ def test_a_container_gets_the_drivers_libraries_and_no_module(monkeypatch: pytes
         monkeypatch.setattr(roles.gpus, name, lambda *arguments, name=name, **words: called.append(name))
     probe = Probe(os="debian-12", architecture="x86_64", secure_boot="on", virtualisation="lxc")
     roles.gpus.gpus((planned("2x RTX 3090", LOCK),), probe, HostSettings())
-    assert called == ["repository", "container_driver", "power"]
+    assert called == ["repository", "container_driver"]

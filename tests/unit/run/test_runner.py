@@ -13,6 +13,7 @@ from pyinfra.operations import files
 from rigup.connection import fact_cache
 from rigup.errors import HostFailed
 from rigup.operations.primitives.steps import step
+from rigup.run import runner
 from rigup.run.result import exit_code
 from rigup.run.runner import Run
 from tests.unit.connection.local_connector import LocalConnector
@@ -97,6 +98,16 @@ def test_what_one_host_does_wrong_neither_stops_nor_hides_another(local_run: Mak
     assert steps(run)["bad"] == ["folder a"]
     assert not (tmp_path / "bad/z").exists()
     assert exit_code(list(run.results.values())) == 1
+
+
+def test_what_a_machine_costs_is_said_once(local_run: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(runner, "report", lambda progress: said.append(progress.text))
+    monkeypatch.setattr(runner, "link_notes", lambda plans, probe: iter(["no peer access"]))
+    with local_run({"box": three_folders}) as run:
+        compared(run, lease=True)
+        run.execute()
+    assert said.count("no peer access") == 1
 
 
 def test_every_host_failing_is_said_of_every_host(local_run: Make) -> None:

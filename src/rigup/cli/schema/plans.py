@@ -1,0 +1,284 @@
+"""Documents of what is decided offline: `plan`, `fit`, `init` and `up`."""
+
+from __future__ import annotations
+
+from typing import Literal, NotRequired
+
+from typing_extensions import TypedDict
+
+from rigup.cli.schema.shared import CheckpointName, EngineName, FileAction, HostOutcome, Schema
+from rigup.facts.host import Probe
+from rigup.plan import Alternative, Finding, GpuMemory, HostParts, Parallel, Speed
+
+
+class RigGpu(TypedDict):
+    """A card as the rig declares it."""
+
+    index: int
+    name: str
+    memory_mib: int
+    compute_capability: str
+
+
+class RigText(TypedDict):
+    """The rig. host_memory: channels, kind and speed, if declared."""
+
+    gpus: list[RigGpu]
+    host_memory_gib: float | None
+    host_memory: str | None
+
+
+class BuildName(EngineName):
+    """An engine's release and how it gets onto the host: "wheel", "source" or "image"."""
+
+    build: str
+
+
+class ServiceName(TypedDict):
+    """The service."""
+
+    name: str
+    port: int
+
+
+class KernelConfig(TypedDict):
+    """The fused-MoE configuration that the engine looks for, and where it comes from."""
+
+    file: str
+    status: Literal["engine", "files", "missing"]
+
+
+class Warned(TypedDict):
+    """A warning of a rule."""
+
+    rule: str
+    message: str
+    source: str
+
+
+class PlanOfService(TypedDict):
+    """The plan of one service on one host. Everything that was not decided is null if `verdict` is "refused".
+
+    nodes: the hosts of a service over several, by rank; [] for one.
+    """
+
+    host: str
+    group: str
+    verdict: Literal["ok", "refused"]
+    rig: RigText
+    service: ServiceName
+    engine: BuildName | None
+    checkpoint: CheckpointName | None
+    draft: CheckpointName | None
+    parallel: Parallel | None
+    context: int | None
+    kv_cache_type: str | None
+    kv_tokens: int | None
+    memory: list[GpuMemory] | None
+    host_memory_mib: int | None
+    host_memory_parts: HostParts | None
+    decode_tokens_per_second: Speed | None
+    command: list[str] | None
+    environment: dict[str, str] | None
+    moe_config: KernelConfig | None
+    quality: str | None
+    traded: list[str] | None
+    speculative: str | None
+    warnings: list[Warned] | None
+    refusals: list[Finding]
+    alternatives: list[Alternative]
+    nodes: list[str]
+    rank: int
+
+
+class IdleHost(TypedDict):
+    """A host without services."""
+
+    host: str
+    group: str
+
+
+class DisabledService(TypedDict):
+    """A service with `enabled = False`."""
+
+    host: str
+    service: str
+
+
+class GatewayBackend(TypedDict):
+    """A service behind a gateway."""
+
+    host: str
+    group: str
+    service: str
+    address: str
+    port: int
+    weight: int
+    engine: str
+
+
+class GatewayRoute(TypedDict):
+    """A model's name and who serves it."""
+
+    model: str
+    backends: list[GatewayBackend]
+
+
+class ClientLimits(TypedDict):
+    """What a client may do; null for no limit."""
+
+    requests_per_minute: int | None
+    concurrency: int | None
+    models: list[str] | None
+
+
+class GatewayOffer(TypedDict):
+    """What a gateway offers. clients: by name."""
+
+    host: str
+    group: str
+    listen: str
+    port: int
+    tls: bool
+    clients: dict[str, ClientLimits]
+    hold: int
+    routes: list[GatewayRoute]
+
+
+class PlanDocument(TypedDict):
+    """`rigup plan --json`."""
+
+    schema: Schema
+    hosts: list[PlanOfService]
+    idle: list[IdleHost]
+    gateways: list[GatewayOffer]
+    disabled: list[DisabledService]
+
+
+class MemoryComparison(TypedDict):
+    """Memory as planned and as measured, MiB."""
+
+    predicted_mib: float
+    measured_mib: float
+    error_mib: float
+    error_percent: float
+    worst_mib: float
+
+
+class CalibrationOfKind(TypedDict):
+    """What starts of one kind have measured. wanted_mib: null, with `why_not`, if no constant follows from it."""
+
+    engine: str
+    version: str
+    gpu: str
+    gpus: int
+    parallel: Parallel
+    starts: int
+    first: str
+    last: str
+    weights: MemoryComparison | None
+    kv_cache: MemoryComparison | None
+    overhead: MemoryComparison | None
+    total: MemoryComparison | None
+    runtime_mib: int
+    needed_mib: int | None
+    wanted_mib: int | None
+    why_not: str | None
+    left_out: list[str]
+
+
+class CalibrationDocument(TypedDict):
+    """`rigup plan --calibrate --json`. written: the file; null without --write, or with nothing to write."""
+
+    schema: Schema
+    calibrations: list[CalibrationOfKind]
+    written: str | None
+
+
+class ModelFit(TypedDict):
+    """A model on a rig. Without `fits`, only `reason` says more."""
+
+    model: str
+    fits: bool
+    reason: str
+    license: str
+    commercial: bool | None
+    quality: NotRequired[str | None]
+    checkpoint: NotRequired[CheckpointName]
+    engine: NotRequired[EngineName]
+    parallel: NotRequired[Parallel]
+    gpus_used: NotRequired[int]
+    context: NotRequired[int]
+    kv_cache_type: NotRequired[str]
+    decode_tokens_per_second: NotRequired[Speed]
+    weights_in_host_memory: NotRequired[bool]
+
+
+class RigFits(TypedDict):
+    """The models that a rig can serve."""
+
+    groups: list[str]
+    rig: str
+    models: list[ModelFit]
+    do_not_fit: int
+    filtered: int
+
+
+class RigsDocument(TypedDict):
+    """`rigup fit --json`."""
+
+    schema: Schema
+    rigs: list[RigFits]
+
+
+class RigOfModel(ModelFit):
+    """A rig that a model was tried on. accepted: whether it passes the filters."""
+
+    groups: list[str]
+    rig: str
+    gpus: int
+    hosts: int
+    accepted: bool
+
+
+class ModelDocument(TypedDict):
+    """`rigup fit --model NAME --json`. least: the smallest rig of each card."""
+
+    schema: Schema
+    model: str
+    rigs: list[RigOfModel]
+    least: list[RigOfModel]
+
+
+class InitDocument(TypedDict):
+    """`rigup init --json`."""
+
+    schema: Schema
+    host: str
+    group: str
+    files: list[FileAction]
+    probe: Probe
+    plans: list[PlanOfService]
+
+
+class ServiceAddress(TypedDict):
+    """Where a service answers. tunnel: the command for a service on loopback; "" without."""
+
+    service: str
+    url: str
+    tunnel: str
+    curl: str
+
+
+class UpDocument(TypedDict):
+    """`rigup up --json`."""
+
+    schema: Schema
+    host: str
+    group: str
+    inventory: str
+    files: list[FileAction]
+    lock: FileAction
+    plans: list[PlanOfService]
+    hosts: list[HostOutcome]
+    services: list[ServiceAddress]

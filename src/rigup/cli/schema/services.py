@@ -1,0 +1,77 @@
+"""Documents of verbs for running services and their cards: `chat`, `tunnel`, `logs`, `verify`."""
+
+from __future__ import annotations
+
+from typing_extensions import TypedDict
+
+from rigup.cli.schema.shared import ErrorText, Schema
+from rigup.facts.links import Links
+
+
+class ChatDocument(TypedDict):
+    """`rigup chat SERVICE PROMPT --json`. tokens_per_second: after the first token; null for an answer in one piece."""
+
+    schema: Schema
+    host: str
+    service: str
+    model: str
+    text: str
+    reasoning: str | None
+    tokens: int
+    finish: str | None
+    seconds: float
+    first_token_seconds: float
+    tokens_per_second: float | None
+
+
+class Tunnel(TypedDict):
+    """A service at this machine's loopback address. api_key: whether it wants one."""
+
+    host: str
+    service: str
+    model: str | None
+    base_url: str
+    api_key: bool
+
+
+class TunnelDocument(TypedDict):
+    """`rigup tunnel --json`, while the tunnels are open."""
+
+    schema: Schema
+    tunnels: list[Tunnel]
+
+
+class LogLine(TypedDict):
+    """One line of `rigup logs --json`: an entry of a journal. priority: 0 (emergency) to 7 (debug)."""
+
+    schema: Schema
+    time: str
+    host: str
+    service: str
+    priority: int
+    message: str
+
+
+class LinkFinding(TypedDict):
+    """Something about a host's cards. problem: whether it is more than a note."""
+
+    problem: bool
+    message: str
+    hint: str
+
+
+class VerifiedHost(TypedDict):
+    """A host's cards. state: "well", "problems", or how it failed. links: null if they could not be read."""
+
+    host: str
+    state: str
+    findings: list[LinkFinding]
+    links: Links | None
+    errors: list[ErrorText]
+
+
+class VerifyDocument(TypedDict):
+    """`rigup verify --json`."""
+
+    schema: Schema
+    hosts: list[VerifiedHost]

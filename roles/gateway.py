@@ -10,7 +10,7 @@ from rigup.facts.probe import Probe
 from rigup.gateway.files import files_of
 from rigup.gateway.inventory import check_system
 from rigup.operations.gateway.placement import installed_haproxy, no_gateway, running_gateway
-from rigup.settings import Gateway, GatewaySettings
+from rigup.settings import Gateway, GatewayPlan, GatewaySettings
 
 EVERY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104  compared only
 
@@ -28,6 +28,29 @@ def gateway(wanted: GatewaySettings | None, probe: Probe) -> None:
     installed_haproxy(name="haproxy")
     models = ", ".join(wanted.plan.models) or "nothing yet"
     running_gateway(name=f"gateway for {models}", files=files_of(wanted), urls=_urls(wanted.plan.gateway))
+    _shared_address(wanted.plan)
+
+
+def _shared_address(plan: GatewayPlan) -> None:
+    # hosts without a gateway need none of it
+    from rigup.gateway.keepalived import keepalived_configuration, keepalived_unit
+    from rigup.operations.gateway.shared_address import installed_keepalived, no_shared_address, shared_address
+
+    shared = plan.gateway.shared_address
+    if shared is None:
+        no_shared_address(name="no shared address")
+        return
+    installed_keepalived(name="keepalived")
+    configuration = keepalived_configuration(plan)
+    ((url, _), *_) = _urls(plan.gateway.model_copy(update={"listen": shared.host}))
+    unit = keepalived_unit(configuration)
+    shared_address(
+        name=f"shared address {shared.host}",
+        interface=shared.interface,
+        configuration=configuration,
+        unit=unit,
+        url=url,
+    )
 
 
 def _urls(wanted: Gateway) -> tuple[tuple[str, str], ...]:

@@ -42,6 +42,17 @@ FLEETS: dict[str, dict[str, dict[str, Any]]] = {
             },
         },
     },
+    # two gateways, of which one has the address
+    "shared": {
+        "cpu": {"rig": {"gpus": [], "host_memory_gib": 16}, "services": {"chat": {**SMALL, **OPEN}}},
+        "two": {
+            "gateway": {
+                "listen": "0.0.0.0",
+                "clients": {"team-a": {"key_file": "secrets/team-a.key"}},
+                "shared_address": {"address": "10.0.0.5/24", "interface": "eth0", "id": 52},
+            },
+        },
+    },
     # the only engine, and its gateway on the same machine
     "one_box": {
         "box": {
@@ -70,6 +81,7 @@ HOSTS: dict[str, list[Any]] = {
     "cpu": ["localhost"],
     "pair": [("p1.lan", {"lan_address": "10.0.0.21"}), ("p2.lan", {"lan_address": "10.0.0.22"})],
     "edge": ["gw1.lan"],
+    "two": ["gw1.lan", ("gw2.lan", {"ssh_hostname": "10.0.0.4"})],
 }
 
 
@@ -93,9 +105,9 @@ def write_fleet(folder: Path, fleet: dict[str, dict[str, Any]]) -> Project:
 
 
 def settings_of(project: Project) -> GatewaySettings:
-    """The settings of a fleet's only gateway."""
+    """The settings of a fleet's last gateway."""
     plans: dict[str, tuple[Plan, ...]] = {host.name: () for host in project.hosts}
     plans |= plans_by_host(plan_project(project))
     settings = with_gateways(project, plans, settings_by_host(project, plans))
-    (found,) = (one.gateway for one in settings.values() if one.gateway)
+    *_, found = (one.gateway for one in settings.values() if one.gateway)
     return found

@@ -87,6 +87,23 @@ class GatewayClient(Frozen):
     models: tuple[str, ...] | None = None
 
 
+class SharedAddress(Frozen):
+    """`gateway.shared_address`: an address that one of several gateways has.
+
+    address: with the length of its network's prefix, "10.0.0.5/24". interface: of the gateways, where it is held. id:
+    of the virtual router, the same for all that share the address and unique on its network (RFC 9568, 5.2.3).
+    """
+
+    address: str
+    interface: str
+    id: Annotated[int, Field(ge=1, le=255)] = 51
+
+    @property
+    def host(self) -> str:
+        """The address alone."""
+        return self.address.partition("/")[0]
+
+
 class Gateway(Frozen):
     """`gateway` in group_data: one address for services of the fleet.
 
@@ -105,6 +122,7 @@ class Gateway(Frozen):
     body_limit_mib: Annotated[int, Field(ge=1, le=64)] = 2
     metrics_listen: str = "127.0.0.1"
     metrics_port: _Port = 8405
+    shared_address: SharedAddress | None = None
 
 
 class Backend(Frozen):
@@ -134,12 +152,16 @@ class Route(Frozen):
 
 
 class GatewayPlan(Frozen):
-    """What a gateway does on one host. Holds no secret. routes: in the order of the inventory."""
+    """What a gateway does on one host. Holds no secret. routes: in the order of the inventory.
+
+    sharing: the gateways that may hold its shared address, in the order of the inventory; () without one.
+    """
 
     host: str
     group: str
     gateway: Gateway
     routes: tuple[Route, ...]
+    sharing: tuple[str, ...] = ()
 
     @property
     def models(self) -> tuple[str, ...]:

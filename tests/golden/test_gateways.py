@@ -13,6 +13,7 @@ from rich.console import Console
 from rigup.cli.output.gateways import show_gateways
 from rigup.cli.output.plan_json import gateway_as_json
 from rigup.gateway.haproxy import configuration, digest_of
+from rigup.gateway.keepalived import keepalived_configuration, keepalived_unit
 from rigup.gateway.maps import backend_keys_map, clients_map, models_map
 from rigup.gateway.paths import CERTIFICATE_FILE, CLIENTS_FILE, FOLDER, KEYS_FILE, MODELS_FILE
 from rigup.gateway.unit import gateway_unit
@@ -38,6 +39,12 @@ def files_of(settings: GatewaySettings) -> dict[str, str]:
         MODELS_FILE: models_map(settings.plan),
         KEYS_FILE: backend_keys_map(settings),
     }
+
+
+def test_what_keepalived_gets(tmp_path: Path) -> None:
+    configuration = keepalived_configuration(settings_of(write_fleet(tmp_path, FLEETS["shared"])).plan)
+    assert_golden("gateways/shared/keepalived.conf", configuration)
+    assert_golden("gateways/shared/address.service", keepalived_unit(configuration))
 
 
 def test_plan(gateway: tuple[str, GatewaySettings]) -> None:

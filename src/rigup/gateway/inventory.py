@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Iterable
 
@@ -12,13 +13,14 @@ from rigup.planner.inputs.rig_and_services import is_address
 from rigup.planner.inputs.validation import check_keys, validated
 from rigup.rig import SUPPORTED_OS
 from rigup.service import Service
-from rigup.settings import Certificate, Gateway, GatewayClient
+from rigup.settings import Certificate, Gateway, GatewayClient, SharedAddress
 from rigup.systemd.api_key import is_loopback
 
 # The first HAProxy that has all that the configuration uses is 2.6; Ubuntu 22.04 has 2.4.
 UNSUPPORTED_OS = ("ubuntu-22.04",)
 _EXAMPLE = 'write gateway = {}, or with settings: gateway = {"listen": "10.0.0.2", "clients": {...}}'
 _CLIENT = 'write it like clients = {"team-a": {"key_file": "secrets/team-a.key"}}'
+_SHARED = 'write it like shared_address = {"address": "10.0.0.5/24", "interface": "eth0"}'
 _CERTIFICATE = 'write it like tls = {"certificate_file": "secrets/gateway.crt", "key_file": "secrets/gateway.key"}'
 
 
@@ -42,8 +44,38 @@ def read_gateway(data: object, where: str, os: str | None = None) -> Gateway:
         raise InputError(f"{where}.clients: missing: anybody who reaches {gateway.listen} could use it", _CLIENT)
     if gateway.port == gateway.metrics_port:
         raise InputError(f"{where}.metrics_port: {gateway.port} is taken by gateway.port", "choose another port")
+    if gateway.shared_address:
+        _check_shared(gateway, gateway.shared_address, where)
     check_system(where, os)
     return gateway
+
+
+def _check_shared(gateway: Gateway, shared: SharedAddress, where: str) -> None:
+    where_shared = f"{where}.shared_address"
+    try:
+        address = ipaddress.ip_interface(shared.address)
+    except ValueError:
+        address = None
+    if address is None or not re.fullmatch(r"[0-9A-Fa-f.:]+/[0-9]{1,3}", shared.address):
+        raise InputError(
+            f"{where_shared}.address: {quoted(shared.address)} is not an address with its network's prefix", _SHARED
+        )
+    if address.ip.is_loopback or address.ip.is_multicast or address.ip.is_unspecified:
+        raise InputError(
+            f"{where_shared}.address: {quoted(shared.address)} cannot be held on a network",
+            "choose a free address of the gateways' network",
+        )
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,14}", shared.interface):
+        raise InputError(
+            f"{where_shared}.interface: {quoted(shared.interface)} is not the name of an interface",
+            "list them on the gateways: ip -brief address",
+        )
+    every = "::" if address.version == 6 else "0.0.0.0"  # noqa: S104  what it must be, beside clients with keys
+    if gateway.listen != every:
+        raise InputError(
+            f"{where}.listen: {gateway.listen} does not take requests to {shared.host}, which moves between gateways",
+            f'set listen = "{every}"',
+        )
 
 
 def check_system(where: str, os: str | None) -> None:
@@ -86,6 +118,7 @@ def _check_parts(data: dict[str, object], where: str) -> None:
             raise InputError(
                 f"{where}.clients.{name}.models: empty", "leave it out for every model, or leave the client out"
             )
+    _check_shared_table(data.get("shared_address"), f"{where}.shared_address")
     if tls is None:
         return
     if not isinstance(tls, dict):
@@ -94,3 +127,14 @@ def _check_parts(data: dict[str, object], where: str) -> None:
     for key in Certificate.model_fields:
         if key not in tls:
             raise InputError(f"{where}.tls.{key}: missing", _CERTIFICATE)
+
+
+def _check_shared_table(shared: object, where: str) -> None:
+    if shared is None:
+        return
+    if not isinstance(shared, dict):
+        raise InputError(f"{where}: must be a table, not {quoted(shared)}", _SHARED)
+    check_keys(shared, SharedAddress, where)
+    for key in ("address", "interface"):
+        if key not in shared:
+            raise InputError(f"{where}.{key}: missing", _SHARED)

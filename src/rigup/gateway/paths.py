@@ -16,5 +16,9 @@ RUNTIME_FOLDER = "rigup-gateway"
 ADMIN_SOCKET = f"/run/{RUNTIME_FOLDER}/admin.sock"
 HOLD_SOCKET = f"/run/{RUNTIME_FOLDER}/hold.sock"
 PACKAGE = "haproxy"
+# Of keepalived, which holds the address that gateways share.
+SHARED_FILE = f"{CONFIGURATION}/gateway-address.conf"
+SHARED_UNIT = unit_name("gateway-address")
+SHARED_UNIT_FILE = f"/etc/systemd/system/{SHARED_UNIT}"
 # The package creates this user and group.
 USER = "haproxy"

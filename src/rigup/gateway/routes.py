@@ -106,6 +106,44 @@ def _backend(gateway: Gateway, where: str, host: str, plan: Plan, addresses: Map
     )
 
 
+def sharing_with(
+    plan: GatewayPlan, everyone: Sequence[GatewayPlan], where: str, addresses: Mapping[str, str]
+) -> tuple[str, ...]:
+    """The gateways that may hold the shared address of this one, itself among them; () if it has none.
+
+    everyone: the gateways of the inventory, in its order. where: the path to this one's settings, for messages.
+    addresses: of each host. Raises InputError for what cannot be shared.
+    """
+    shared = plan.gateway.shared_address
+    if shared is None:
+        return ()
+    for other in everyone:
+        theirs = other.gateway.shared_address
+        if theirs and theirs.host != shared.host and theirs.id == shared.id:
+            raise InputError(
+                f"{where}.shared_address.id: {shared.id} is taken by {other.host} for {theirs.host}",
+                "set another id, 1 to 255, for one of the addresses",
+            )
+    if taken := [host for host, address in addresses.items() if address == shared.host]:
+        raise InputError(
+            f"{where}.shared_address.address: {shared.host} is the address of {taken[0]}",
+            "choose an address that no host has",
+        )
+    found = [other for other in everyone if (one := other.gateway.shared_address) and one.host == shared.host]
+    if len(found) < 2:
+        raise InputError(
+            f"{where}.shared_address: only {plan.host} has it",
+            "add another gateway to the group, or leave shared_address out",
+        )
+    for other in found:
+        if other.gateway != plan.gateway:
+            raise InputError(
+                f"{where}: differs from that of {other.host}, which shares {shared.host}",
+                "describe both in one group",
+            )
+    return tuple(other.host for other in found)
+
+
 def _check_clients(plan: GatewayPlan, where: str, refused: bool) -> None:
     """Raises InputError for a client's model that nobody serves. refused: whether some services do not fit."""
     for name, client in plan.gateway.clients.items():

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from rigup.errors import InputError
 from rigup.gateway.inventory import check_ports, read_gateway
-from rigup.gateway.routes import plan_gateway
+from rigup.gateway.routes import plan_gateway, sharing_with
 from rigup.plain_values import quoted
 from rigup.plan import Monitoring, Plan
 from rigup.project.inventory import HostEntry, Project
@@ -32,7 +32,10 @@ def plan_gateways(project: Project, plans: Iterable[Plan]) -> tuple[GatewayPlan,
         return ()
     fleet = tuple(plans) if project.hosts == project.everyone else plan_fleet(project)
     addresses = {host.name: address_of(host) for host in project.everyone}
-    return tuple(_plan(host, fleet, addresses) for host in gateways)
+    plans_of_gateways = tuple(_plan(host, fleet, addresses) for host in gateways)
+    if not any(plan.gateway.shared_address for plan in plans_of_gateways):
+        return plans_of_gateways
+    return _with_sharing(project, plans_of_gateways, fleet, addresses)
 
 
 def plan_fleet(project: Project) -> tuple[Plan, ...]:
@@ -43,6 +46,25 @@ def plan_fleet(project: Project) -> tuple[Plan, ...]:
 def address_of(host: HostEntry) -> str:
     """Where other hosts reach this one, as far as the inventory says it."""
     return str(host.data.get("lan_address") or host.data.get("ssh_hostname") or host.name.rpartition("@")[2])
+
+
+def _with_sharing(
+    project: Project, plans: tuple[GatewayPlan, ...], fleet: tuple[Plan, ...], addresses: Mapping[str, str]
+) -> tuple[GatewayPlan, ...]:
+    """The plans with the gateways that share an address, those that the project leaves out among them.
+
+    Raises InputError where one shares it with nobody, or with a gateway that offers something else.
+    """
+    everywhere = {plan.host: plan for plan in plans}
+    origins = {host.name: f"{host.origins['gateway']}: gateway" for host in project.everyone if "gateway" in host.data}
+    for host in project.everyone:
+        if host.data.get("gateway") is not None and host.name not in everywhere:
+            everywhere[host.name] = _plan(host, fleet, addresses)
+    ordered = [everywhere[host.name] for host in project.everyone if host.name in everywhere]
+    return tuple(
+        plan.model_copy(update={"sharing": sharing_with(plan, ordered, origins[plan.host], addresses)})
+        for plan in plans
+    )
 
 
 def _plan(host: HostEntry, fleet: tuple[Plan, ...], addresses: Mapping[str, str]) -> GatewayPlan:

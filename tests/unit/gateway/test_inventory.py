@@ -20,6 +20,9 @@ WHERE = "group_data/edge.py: gateway"
 CLIENT = {"key_file": "secrets/a.key"}
 EXAMPLE = 'write gateway = {}, or with settings: gateway = {"listen": "10.0.0.2", "clients": {...}}'
 CLIENTS = 'write it like clients = {"team-a": {"key_file": "secrets/team-a.key"}}'
+SHARED = 'write it like shared_address = {"address": "10.0.0.5/24", "interface": "eth0"}'
+SHARING = {"listen": "0.0.0.0", "clients": {"a": CLIENT}}
+ADDRESS = {"address": "10.0.0.5/24", "interface": "eth0"}
 TLS = 'write it like tls = {"certificate_file": "secrets/gateway.crt", "key_file": "secrets/gateway.key"}'
 RANGE = "choose a value in that range"
 TYPE = "correct the type of the value"
@@ -85,6 +88,45 @@ def test_a_bare_key_is_a_gateway_on_loopback_without_clients() -> None:
         ({"tls": True}, ".tls: must be a table, not True", TLS),
         ({"tls": {"certificate_file": "a.crt"}}, ".tls.key_file: missing", TLS),
         ({"tls": {"cert": "a.crt"}}, ".tls.cert: unknown key", "choose from: certificate_file, key_file"),
+        ({"shared_address": "10.0.0.5"}, '.shared_address: must be a table, not "10.0.0.5"', SHARED),
+        ({"shared_address": {"address": "10.0.0.5/24"}}, ".shared_address.interface: missing", SHARED),
+        ({"shared_address": {"interface": "eth0"}}, ".shared_address.address: missing", SHARED),
+        (
+            {"shared_address": {**ADDRESS, "priority": 1}},
+            ".shared_address.priority: unknown key",
+            "choose from: address, id, interface",
+        ),
+        ({"shared_address": {**ADDRESS, "id": 256}}, ".shared_address.id: must be at most 255, not 256", RANGE),
+        (
+            {**SHARING, "shared_address": {**ADDRESS, "address": "10.0.0.5"}},
+            '.shared_address.address: "10.0.0.5" is not an address with its network\'s prefix',
+            SHARED,
+        ),
+        (
+            {**SHARING, "shared_address": {**ADDRESS, "address": "10.0.0.5/33"}},
+            '.shared_address.address: "10.0.0.5/33" is not an address with its network\'s prefix',
+            SHARED,
+        ),
+        (
+            {**SHARING, "shared_address": {**ADDRESS, "address": "127.0.0.5/8"}},
+            '.shared_address.address: "127.0.0.5/8" cannot be held on a network',
+            "choose a free address of the gateways' network",
+        ),
+        (
+            {**SHARING, "shared_address": {**ADDRESS, "interface": "eth0 }"}},
+            '.shared_address.interface: "eth0 }" is not the name of an interface',
+            "list them on the gateways: ip -brief address",
+        ),
+        (
+            {"shared_address": ADDRESS},
+            ".listen: 127.0.0.1 does not take requests to 10.0.0.5, which moves between gateways",
+            'set listen = "0.0.0.0"',
+        ),
+        (
+            {**SHARING, "shared_address": {**ADDRESS, "address": "fd00::5/64"}},
+            ".listen: 0.0.0.0 does not take requests to fd00::5, which moves between gateways",
+            'set listen = "::"',
+        ),
     ],
 )
 def test_what_cannot_be_meant(said: Any, words: str, hint: str) -> None:
@@ -105,6 +147,10 @@ def test_anything_else_is_one_message(said: dict[str, Any], client: Any) -> None
     for data in (said, {**said, "clients": {"a": client}}, {**said, "tls": client}, client):
         with suppress(InputError):
             read_gateway(data, WHERE)
+    with suppress(InputError):
+        read_gateway({**SHARING, "shared_address": {**ADDRESS, "address": client, "interface": client}}, WHERE)
+    with suppress(InputError):
+        read_gateway({"shared_address": client}, WHERE)
 
 
 def test_a_system_with_an_older_haproxy() -> None:

@@ -161,6 +161,65 @@ def test_services_of_one_name_with_different_keys(tmp_path: Path) -> None:
     )
 
 
+def shared(**changes: Any) -> dict[str, dict[str, Any]]:
+    """The fleet with two gateways that share an address. changes: to what they say of it."""
+    made = copy.deepcopy(FLEETS["shared"])
+    made["two"]["gateway"]["shared_address"] |= changes
+    return made
+
+
+def test_gateways_that_share_an_address_know_each_other(tmp_path: Path) -> None:
+    project = write_fleet(tmp_path, shared())
+    assert [plan.sharing for plan in plan_gateways(project, plan_project(project))] == [("gw1.lan", "gw2.lan")] * 2
+    alone = load_project(str(project.inventory), "gw2.lan")
+    (plan,) = plan_gateways(alone, plan_project(alone))
+    assert (plan.host, plan.sharing) == ("gw2.lan", ("gw1.lan", "gw2.lan"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "edge", "words", "hint"),
+    [
+        (
+            {"address": "10.0.0.4/24"},
+            None,
+            "group_data/two.py: gateway.shared_address.address: 10.0.0.4 is the address of gw2.lan",
+            "choose an address that no host has",
+        ),
+        (
+            {},
+            {"shared_address": {"address": "10.0.0.6/24", "interface": "eth0", "id": 52}},
+            "group_data/two.py: gateway.shared_address.id: 52 is taken by gw3.lan for 10.0.0.6",
+            "set another id, 1 to 255, for one of the addresses",
+        ),
+        (
+            {},
+            {"shared_address": {"address": "10.0.0.6/24", "interface": "eth0"}},
+            f"{WHERE}.shared_address: only gw3.lan has it",
+            "add another gateway to the group, or leave shared_address out",
+        ),
+        (
+            {},
+            {"shared_address": {"address": "10.0.0.5/24", "interface": "eth0", "id": 52}, "hold": 9},
+            "group_data/two.py: gateway: differs from that of gw3.lan, which shares 10.0.0.5",
+            "describe both in one group",
+        ),
+    ],
+    ids=["a host's", "id", "alone", "differs"],
+)
+def test_an_address_that_cannot_be_shared(
+    tmp_path: Path, changes: dict[str, Any], edge: dict[str, Any] | None, words: str, hint: str
+) -> None:
+    made = shared(**changes)
+    if edge:
+        made["edge"] = {"gateway": {**made["two"]["gateway"], **edge}}
+    project = write_fleet(tmp_path, made)
+    inventory = project.inventory.read_text().replace("edge = ['gw1.lan']", "edge = ['gw3.lan']")
+    project.inventory.write_text(inventory)
+    with pytest.raises(InputError) as caught:
+        settings_of(load_project(str(project.inventory)))
+    assert (caught.value.message, caught.value.hint) == (words, hint)
+
+
 def test_an_inventory_without_services(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         settings_of(write_fleet(tmp_path, {"edge": {"gateway": {}}}))

@@ -12,6 +12,7 @@ import roles.gateway
 import roles.site
 from rigup.errors import HostFailed
 from rigup.facts.probe import Probe
+from rigup.operations.gateway import shared_address as operations
 from rigup.settings import GatewaySettings, HostSettings
 from tests.gateways import FLEETS, settings_of, write_fleet
 
@@ -22,6 +23,8 @@ def called(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
     calls: list[tuple[str, dict[str, Any]]] = []
     for name in ("installed_haproxy", "running_gateway", "no_gateway"):
         monkeypatch.setattr(roles.gateway, name, lambda _name=name, **words: calls.append((_name, words)))
+    for name in ("installed_keepalived", "shared_address", "no_shared_address"):
+        monkeypatch.setattr(operations, name, lambda _name=name, **words: calls.append((_name, words)))
     monkeypatch.setattr(roles.gateway, "host", SimpleNamespace(name="box"))
     return calls
 
@@ -42,8 +45,18 @@ def test_it_is_installed_then_run_and_asked_where_it_listens(
     tmp_path: Path, called: list[tuple[str, dict[str, Any]]], name: str, urls: tuple[tuple[str, str], ...]
 ) -> None:
     roles.gateway.gateway._inner(settings(tmp_path, name), Probe(os="debian-12"))
-    assert [step for step, _ in called] == ["installed_haproxy", "running_gateway"]
+    assert [step for step, _ in called] == ["installed_haproxy", "running_gateway", "no_shared_address"]
     assert called[1][1]["urls"] == urls
+
+
+def test_a_shared_address_comes_after_the_gateway_that_answers_there(
+    tmp_path: Path, called: list[tuple[str, dict[str, Any]]]
+) -> None:
+    roles.gateway.gateway._inner(settings(tmp_path, "shared"), Probe(os="debian-12"))
+    assert [step for step, _ in called][2:] == ["installed_keepalived", "shared_address"]
+    words = called[3][1]
+    assert words["url"] == "http://10.0.0.5:8080/health"
+    assert "priority 149\n" in words["configuration"]
 
 
 def test_a_host_without_a_gateway_only_loses_one(called: list[tuple[str, dict[str, Any]]]) -> None:

@@ -40,11 +40,13 @@ def _lines(plan: GatewayPlan) -> list[str]:
     gateway = plan.gateway
     held = [f"holds requests for up to {gateway.hold} s while no engine is up"] if gateway.hold else []
     routes = [line for route in plan.routes for line in _route(route)]
-    return [f"listens at {_address(gateway)}", f"clients: {_clients(gateway)}", *held, *routes]
+    shared = [f"one of these holds {gateway.shared_address.host}: {', '.join(plan.sharing)}"] if plan.sharing else []
+    return [f"listens at {_address(gateway)}", *shared, f"clients: {_clients(gateway)}", *held, *routes]
 
 
 def _address(gateway: Gateway) -> str:
-    listen = f"[{gateway.listen}]" if ":" in gateway.listen else gateway.listen
+    listen = gateway.shared_address.host if gateway.shared_address else gateway.listen
+    listen = f"[{listen}]" if ":" in listen else listen
     return f"{'https' if gateway.tls else 'http'}://{listen}:{gateway.port}/v1"
 
 

@@ -68,6 +68,8 @@ def gateway_as_json(plan: GatewayPlan) -> dict[str, Any]:
         "group": plan.group,
         "listen": gateway.listen,
         "port": gateway.port,
+        "shared_address": gateway.shared_address.host if gateway.shared_address else None,
+        "sharing": list(plan.sharing),
         "tls": gateway.tls is not None,
         "clients": {name: client.model_dump(exclude={"key_file"}) for name, client in gateway.clients.items()},
         "hold": gateway.hold,

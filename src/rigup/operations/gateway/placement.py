@@ -17,7 +17,17 @@ from pyinfra.facts.deb import DebPackages
 
 from rigup.errors import HostFailed
 from rigup.gateway.files import EVERY_FILE, GatewayFiles
-from rigup.gateway.paths import CONFIGURATION_FILE, FOLDER, PACKAGE, UNIT, UNIT_FILE, USER
+from rigup.gateway.paths import (
+    CONFIGURATION_FILE,
+    FOLDER,
+    PACKAGE,
+    SHARED_FILE,
+    SHARED_UNIT,
+    SHARED_UNIT_FILE,
+    UNIT,
+    UNIT_FILE,
+    USER,
+)
 from rigup.gateway.unit import PROGRAM
 from rigup.host import Host, state_of
 from rigup.operations.apt import commands as apt
@@ -50,11 +60,15 @@ STOP_SECONDS = 180
 LOG = f"on the host: journalctl -u {UNIT}"
 _PACKAGE_UNIT = "haproxy.service"
 _KEEP = 'rm -rf -- "$2"; [ ! -d "$1" ] || cp -a -- "$1" "$2"'
-_REMOVE = 'systemctl --quiet disable --now "$1" 2>/dev/null || true; shift; rm -rf -- "$@"; systemctl daemon-reload'
+_REMOVE = (
+    'for unit in $1; do systemctl --quiet disable --now "$unit" 2>/dev/null || true; done; shift; rm -rf -- "$@"; '
+    "systemctl daemon-reload"
+)
 _RESTORE = 'rm -rf -- "$1"; [ ! -d "$2" ] || mv -T -- "$2" "$1"'
 # What an apply that was killed may leave, too, with keys beside it.
 _TRACES = (
     UNIT_FILE,
+    SHARED_UNIT_FILE,
     *(f"{folder}/{CONFIGURATION_FILE.rpartition('/')[2]}" for folder in (FOLDER, CANDIDATE, PREVIOUS)),
 )
 _NAMES = tuple(path.rpartition("/")[2] for path in EVERY_FILE)
@@ -233,5 +247,6 @@ def no_gateway() -> Generator[FunctionCommand, None, None]:
 
 def _remove(host: Host) -> None:
     # The unit's file is removed last: while it exists, an interrupted removal is repeated.
-    words = (UNIT, FOLDER, CANDIDATE, PREVIOUS, UNIT_FILE)
+    units, folders = f"{SHARED_UNIT} {UNIT}", (FOLDER, CANDIDATE, PREVIOUS)
+    words = (units, *folders, SHARED_FILE, SHARED_UNIT_FILE, UNIT_FILE)
     remote.script(host, _REMOVE, *words, doing="removing the gateway", timeout=STOP_SECONDS)

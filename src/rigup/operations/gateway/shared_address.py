@@ -1,0 +1,130 @@
+"""Has keepalived hold an address that gateways share, and gives it up."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator
+
+import gevent
+from pyinfra import host
+from pyinfra.api import FunctionCommand, operation
+from pyinfra.facts.deb import DebPackages
+
+from rigup.errors import HostFailed
+from rigup.gateway.keepalived import DIGEST, PACKAGE, PROGRAM
+from rigup.gateway.paths import SHARED_FILE, SHARED_UNIT, SHARED_UNIT_FILE
+from rigup.host import Host
+from rigup.operations.apt import commands as apt
+from rigup.operations.primitives import remote
+from rigup.operations.primitives.progress import Progress, report
+from rigup.operations.primitives.steps import step
+from rigup.operations.primitives.text_files import TextFiles
+from rigup.operations.primitives.units import State, unit_states
+
+STEP = "gateway"
+HELD_SECONDS = 20.0
+CANDIDATE = f"{SHARED_FILE}.candidate"
+LOG = f"on the host: journalctl -u {SHARED_UNIT}"
+_COMPLAINT = re.compile(r"\bLine [0-9]+\)")
+_FILES = (SHARED_FILE, SHARED_UNIT_FILE)
+# The unit's file is removed last: while it exists, an interrupted removal is repeated.
+_REMOVE = (
+    'systemctl --quiet disable --now "$1" 2>/dev/null || true; shift; rm -f -- "$1" "$2"; rm -f -- "$3"; '
+    "systemctl daemon-reload"
+)
+
+
+@operation()
+def installed_keepalived() -> Generator[FunctionCommand, None, None]:
+    """Ensures that the distribution's keepalived is installed. Its own service has no configuration, and stays off."""
+    if PACKAGE in host.get_fact(DebPackages):
+        host.noop("keepalived is installed")
+        return
+    yield step(_install)
+
+
+def _install(host: Host) -> None:
+    report(Progress(host.name, STEP, text="installing keepalived"))
+    apt.wait_for_lock(host, STEP)
+    apt.update(host, STEP)
+    apt.install(host, STEP, [PACKAGE])
+
+
+@operation()
+def shared_address(interface: str, configuration: str, unit: str, url: str) -> Generator[FunctionCommand, None, None]:
+    """Ensures that keepalived holds the shared address, or stands by while another gateway does.
+
+    + interface: where it holds it
+    + configuration, unit: the texts of both files
+    + url: what must be answered at the shared address, by the gateway that has it
+    """
+    there = host.get_fact(TextFiles, paths=_FILES)
+    state = unit_states(host, SHARED_UNIT).get(SHARED_UNIT, State())
+    if there == {SHARED_FILE: configuration.strip(), SHARED_UNIT_FILE: unit.strip()} and state.is_right:
+        host.noop("keepalived is up to date")
+        return
+    yield step(_place, interface, configuration, unit, url)
+
+
+def _place(host: Host, interface: str, configuration: str, unit: str, url: str) -> None:
+    if not remote.run(host, "test", "-e", f"/sys/class/net/{interface}").ok:
+        raise HostFailed(
+            f"{host.name}: gateway.shared_address.interface: this host has no {interface}",
+            "list its interfaces: ip -brief address",
+        )
+    remote.write_file(host, CANDIDATE, configuration.rstrip("\n"))
+    # its exit status says nothing: 2.2.7 ends its own test by SIGTERM
+    checked = remote.run(host, PROGRAM, "--config-test", f"--use-file={CANDIDATE}").stderr
+    if told := next((line for line in checked.splitlines() if _COMPLAINT.search(line)), None):
+        remote.check_output(host, "rm", "-f", CANDIDATE)
+        raise HostFailed(f"{host.name}: keepalived refuses the configuration: {told.replace(CANDIDATE, SHARED_FILE)}")
+    earlier = remote.run(host, "cat", SHARED_UNIT_FILE).stdout
+    remote.check_output(host, "mv", "--", CANDIDATE, SHARED_FILE)
+    # The unit's file has the configuration's digest and comes last: an interrupted change is repeated.
+    running = remote.run(host, "systemctl", "is-active", "--quiet", SHARED_UNIT).ok
+    if running and _unit_of(earlier) == _unit_of(unit):
+        remote.check_output(host, "systemctl", "reload", SHARED_UNIT)
+        remote.write_file(host, SHARED_UNIT_FILE, unit.rstrip("\n"))
+        remote.check_output(host, "systemctl", "daemon-reload")
+    else:
+        remote.write_file(host, SHARED_UNIT_FILE, unit.rstrip("\n"))
+        remote.script(host, 'systemctl daemon-reload; systemctl restart "$1"', SHARED_UNIT, doing="starting keepalived")
+    remote.check_output(host, "systemctl", "--quiet", "enable", SHARED_UNIT)
+    _ask(host, url)
+
+
+def _unit_of(text: str) -> str:
+    return text.partition(DIGEST)[0].strip()
+
+
+def _ask(host: Host, url: str) -> None:
+    """Raises HostFailed unless somebody answers at the shared address."""
+    words = (
+        "curl",
+        "--silent",
+        "--insecure",
+        "--max-time",
+        "3",
+        "--output",
+        "/dev/null",
+        "--write-out",
+        "%{http_code}",
+    )
+    with gevent.Timeout(HELD_SECONDS, HostFailed(f"{host.name}: no gateway answers {url}", LOG)):
+        while remote.run(host, *words, url).stdout.strip() != "200":
+            gevent.sleep(0.5)
+
+
+@operation()
+def no_shared_address() -> Generator[FunctionCommand, None, None]:
+    """Ensures that this host holds no shared address. The package stays."""
+    if not host.get_fact(TextFiles, paths=_FILES):
+        host.noop("no address is shared")
+        return
+    yield step(remove)
+
+
+def remove(host: Host) -> None:
+    """Gives the address to another gateway."""
+    words = (SHARED_UNIT, SHARED_FILE, CANDIDATE, SHARED_UNIT_FILE)
+    remote.script(host, _REMOVE, *words, doing="giving up the shared address")

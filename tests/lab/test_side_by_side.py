@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import random
+import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -95,3 +98,49 @@ def test_the_disk_fills_while_both_write(bare: Fleet) -> None:
     assert bare.host.jobs() == []
     bare.hub.faults()
     bare.converges()
+
+
+def test_the_network_is_cut_while_both_are_at_work_and_comes_back(bare: Fleet) -> None:
+    run = bare.start("apply", "--yes")
+    wait_for(lambda: both_at_work(bare), "a build and a download")
+    jobs = bare.host.jobs()
+    bare.host.machine.cut()
+    run.wait_to_say("connection lost", seconds=120)
+    bare.host.machine.heal()
+    wait_for(lambda: sorted(bare.host.jobs()) == sorted(jobs), "the same build and download")
+    bare.host.release_build()
+    bare.hub.faults()
+    assert run.wait() == 0, run.text
+    bare.converges()
+
+
+def test_the_power_goes_while_both_are_at_work(bare: Fleet) -> None:
+    run = bare.start("apply", "--yes")
+    wait_for(lambda: both_at_work(bare), "a build and a download")
+    before = len(bare.hub.log())
+    bare.host.machine.power_off()
+    bare.host.machine.power_on()
+    bare.host.release_build()
+    bare.hub.faults()
+    assert run.wait() in (0, 1), run.text
+    assert "Traceback" not in run.text
+    bare.converges()
+    assert [entry for entry in bare.hub.log()[before:] if entry["status"] == 206], "nothing was continued"
+
+
+@pytest.mark.slow
+def test_kill_9_at_ten_moments(bare: Fleet) -> None:
+    """The moments are random, but the same each time; some lie before the first step, some behind the last."""
+    moments, before = random.Random(18), len(bare.hub.log())
+    for number in range(10):
+        run = bare.start("apply", "--yes")
+        with suppress(subprocess.TimeoutExpired):
+            run.process.wait(moments.uniform(0.5, 10))
+        if run.process.poll() is None:
+            run.kill()
+        if number == 5:
+            bare.host.release_build()
+    bare.hub.faults()
+    bare.converges()
+    whole = [entry for entry in bare.hub.log()[before:] if entry["status"] == 200 and entry["bytes"] == FILE_BYTES]
+    assert len(whole) <= len(FILES), "files came more than once"

@@ -28,7 +28,7 @@ def line_speeds(context: RunContext) -> dict[str, float]:
                 report(Progress(host.name, "measure", text="how fast the hub sends, for five seconds"))
                 try:
                     with at_work_on(context.state, host), read_only():
-                        return bytes_per_second(host, checkpoint, hub)
+                        return bytes_per_second(host, checkpoint, hub, settings.weights_limits[0])
                 except remote.CONNECTION_ERRORS:
                     return None  # an estimate only
         return None

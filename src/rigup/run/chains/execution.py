@@ -114,14 +114,17 @@ class HostExecution:
     def _carry_out(self, operation: str) -> None:
         change, began = self._change(operation), time.monotonic()
         report(Progress(self.host.name, change.role, text=change.step))
+        well, changed = False, False
         try:
             well = pyinfra_internals.carry_out(self.state, self.host, operation)
+            changed = well and pyinfra_internals.did_change(self.state, self.host, operation)
         finally:
-            self._note_time(Span(self.steps[operation].name, began, time.monotonic()))
+            if changed or not well:  # an operation without changes is part of no step's time
+                self._note_time(Span(self.steps[operation].name, began, time.monotonic()))
         if not well:
             words = pyinfra_internals.last_words(self.state, self.host, operation)
             raise self._failure(change, error_of(self.host) or words or "exited without output")
-        if pyinfra_internals.did_change(self.state, self.host, operation):
+        if changed:
             self._note_made(operation)
 
     def _begin_beside(self, remaining: Collection[str]) -> None:

@@ -32,7 +32,7 @@ STEPS = (
     Step("image", roles=("image",), needs=("containers",), beside=True),
     Step("build", roles=("engine",), needs=("toolkit",)),
     Step("kernels", roles=("kernels",), needs=("environment", "image", "build")),
-    Step("removal", roles=("hub token", "remove")),
+    Step("removal", roles=("hub token", "stop", "remove")),
     Step("start", roles=("service",), needs=("weights", "power limit", "network", "kernels")),
     Step("gateway", roles=("gateway",), needs=("base",)),
     Step("exporters", roles=("monitoring",)),

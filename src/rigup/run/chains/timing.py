@@ -11,8 +11,6 @@ from rigup.units import seconds_text
 
 LAST = "start"
 """The step that follows all others in the line, whatever ran beside them."""
-SHORTEST_S = 0.05
-"""Steps that take less found nothing to do."""
 JOINT_S = 0.5
 """How much earlier than the start of a step another may have ended for the step to have waited for it."""
 
@@ -73,7 +71,6 @@ def without_reboots(span: Span, reboots: Iterable[tuple[float, float]]) -> list[
 
 def step_times(spans: Sequence[Span]) -> tuple[StepTime, ...]:
     """The time of each step: those that followed one another, then those beside them, then the start."""
-    spans = [span for span in spans if span.ended - span.began >= SHORTEST_S]
     path = _critical(spans)
     found: dict[tuple[str, bool], StepTime] = {}
     for span in sorted(spans, key=lambda each: (each.step == LAST, each.beside)):

@@ -121,12 +121,14 @@ def test_weights_begin_after_base_and_are_waited_for_by_the_start_alone(local_ru
     assert spans == {"base": False, "driver": False, "build": False, "weights": True, "start": False}
 
 
-def test_what_has_nothing_to_do_is_no_change(local_run: Make, log: list[str]) -> None:
-    def weights() -> None:
-        does_nothing(name="weights of something")
+def test_what_has_nothing_to_do_is_no_change_and_takes_no_time(local_run: Make, log: list[str]) -> None:
+    def nothing() -> None:
+        does_nothing(name="as it should be")
 
-    run = executed(run_with(local_run, role("base", says(log, "base")), deploy("weights")(weights)))
-    assert [change.role for change in run.results["box"].changes] == ["base"]
+    roles = (role("base", says(log, "base")), deploy("weights")(nothing), deploy("gateway")(nothing))
+    result = executed(run_with(local_run, *roles)).results["box"]
+    assert [change.role for change in result.changes] == ["base"]
+    assert [span.step for span in result.spans] == ["base"]
 
 
 def test_a_failed_step_ends_the_download_in_order(local_run: Make, log: list[str]) -> None:

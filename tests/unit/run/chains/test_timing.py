@@ -32,10 +32,6 @@ def test_what_the_end_waited_for_is_critical() -> None:
     assert [time.step for time in times if not time.critical] == ["weights"]
 
 
-def test_a_step_that_found_nothing_to_do_is_left_out() -> None:
-    assert step_times([Span("base", 0, 0.01)]) == ()
-
-
 def test_without_others_beside_it_is_one_chain() -> None:
     assert line(step_times([Span("base", 0, 2), Span("start", 2, 5)])) == "base 2.00 s · start 3.00 s"
 

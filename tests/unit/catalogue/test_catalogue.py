@@ -21,8 +21,6 @@ PLAIN = ("gguf", "bf16")
 METHOD_NOT_READ = {
     "deepseek-ai/DeepSeek-V4.1-Flash",
     "MiniMaxAI/MiniMax-M3-MXFP8",
-    "nvidia/MiniMax-M2.7-NVFP4",
-    "nvidia/MiniMax-M3-NVFP4",
     "QuantTrio/MiniMax-M2-AWQ",
     "QuantTrio/MiniMax-M2.5-AWQ",
     "QuantTrio/MiniMax-M2.7-AWQ",

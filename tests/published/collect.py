@@ -2,6 +2,7 @@
 
     python -m tests.published.collect configs FOLDER        a folder of config.json files, with SOURCES.md
     python -m tests.published.collect defaults REPO=MODEL_TYPE...
+    python -m tests.published.collect classes
     python -m tests.published.collect shapes FOLDER REPO...  with transformers and a CPU build of PyTorch at hand
 
 `configs` keeps of each configuration what a reader of it asks for, and of SOURCES.md where the file is from. `shapes`
@@ -18,10 +19,13 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+from rigup.checkpoints.class_defaults import SHAPE_KEYS
 from rigup.layer_range import layer_numbers, layers_text
 
 HERE = Path(__file__).parent
 CONFIGS, SHAPES = HERE / "configs.json", HERE / "shapes.json"
+CLASS_DEFAULTS = HERE.parents[1] / "src/rigup/catalogue/data/class_defaults.json"
+LONGEST_PATTERN = 12
 NUMBER = re.compile(r"(?<=[._])\d+(?=[.*]|$)")
 # What no reader asks for: most of it is about training, generation and text.
 DROPPED = re.compile(
@@ -66,7 +70,7 @@ def kept(value: Any) -> Any:
         return {
             key: kept(part)
             for key, part in value.items()
-            if (key in KEPT or not DROPPED.fullmatch(key)) and part is not None
+            if (key in KEPT or not DROPPED.fullmatch(key)) and (part is not None or key in SHAPE_KEYS)
         }
     if isinstance(value, list) and len(value) > 20 and all(isinstance(part, str) for part in value):
         return {"names": folded(value)} if "." in value[0] + value[-1] else value
@@ -260,6 +264,40 @@ def defaults(pairs: list[str]) -> None:
     _write(SHAPES, dict(sorted(shapes_found.items())))
 
 
+def classes() -> None:
+    """Writes what transformers' classes take for shapes that a configuration leaves out, to the toolkit's data."""
+    import dataclasses
+
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    lines = []
+    for kind in sorted(CONFIG_MAPPING):
+        made = CONFIG_MAPPING[kind]
+        fields = {one.name: one.default for one in dataclasses.fields(made)}
+        if "num_hidden_layers" not in fields or not {"num_key_value_heads", "kv_lora_rank"} & fields.keys():
+            continue
+        found = {key: fields[key] for key in sorted(SHAPE_KEYS) if type(fields.get(key)) in (int, bool)}
+        found |= _windows(made) if "layer_types" in fields else {}
+        lines.append(f"{json.dumps(kind)}: {json.dumps(found)}")
+    source = json.dumps("transformers 5.23.0, the fields of its configuration classes")
+    CLASS_DEFAULTS.write_text(f'{{"source": {source}, "classes": {{\n' + ",\n".join(lines) + "\n}}\n")
+
+
+def _windows(made: Any) -> dict[str, int | bool]:
+    """The pattern of windows that a class makes of itself: every n-th layer is full, or one of its own."""
+    try:
+        types = tuple(made(num_hidden_layers=2 * LONGEST_PATTERN).layer_types or ())
+    except (TypeError, ValueError, AttributeError):
+        return {}
+    if "sliding_attention" not in types or set(types) == {"sliding_attention"}:
+        return {}
+    for every in range(2, LONGEST_PATTERN + 1):
+        wanted = ["sliding_attention" if (n + 1) % every else "full_attention" for n in range(len(types))]
+        if list(types) == wanted:
+            return {"sliding_window_pattern": every}
+    return {"has_own_layer_types": True}
+
+
 def _class_of(kind: str) -> str:
     import transformers
 
@@ -271,6 +309,8 @@ def _class_of(kind: str) -> str:
 if __name__ == "__main__":
     if sys.argv[1] == "defaults":
         defaults(sys.argv[2:])
+    elif sys.argv[1] == "classes":
+        classes()
     elif sys.argv[1] == "configs":
         configs(Path(sys.argv[2]))
     else:

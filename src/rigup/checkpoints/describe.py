@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.catalogue.model import Model
 from rigup.checkpoints.byte_source import ByteSource
+from rigup.checkpoints.class_defaults import left_out, with_class_defaults
 from rigup.checkpoints.config import LARGEST, read_config
 from rigup.checkpoints.facts import Extras, Files, Origin, checkpoint_of, is_tied, model_of
 from rigup.checkpoints.gguf_config import gguf_config
@@ -130,7 +131,8 @@ def _safetensors(repository: Repository, name: str | None) -> tuple[Model, Check
             f"{repository.where}: weights without a {CONFIG}",
             "choose a repository that has both: weights and config.json",
         )
-    config = read_config(content, f"{repository.where}: {CONFIG}")
+    written = read_config(content, f"{repository.where}: {CONFIG}")
+    config = with_class_defaults(written)
     said, where = config.data.get("quantization_config"), config.where
     said = said or config.text_model.data.get("quantization_config")
     if not said and (beside := repository.small(QUANTISATION, LARGEST)) is not None:
@@ -145,7 +147,7 @@ def _safetensors(repository: Repository, name: str | None) -> tuple[Model, Check
     tensors = [tensor for header in headers for tensor in header]
     _check_count(repository, tensors)
     sums = sums_of(repository.where, tensors, config.text_model.layers, scheme, is_tied(config))
-    origin, extras = Origin(repository.label), read_extras(repository)
+    origin, extras = Origin(repository.label, left_out=left_out(written)), read_extras(repository)
     described = _count(paths)
     model = model_of(name or model_name(repository.name), config, sums, origin, described, extras)
     files = Files(sum(repository.files[path] for path in paths), len(paths), described=described)
@@ -166,10 +168,12 @@ def _gguf(repository: Repository, quant: str | None, name: str | None) -> tuple[
     content = repository.small(CONFIG, LARGEST)
     # A config.json of the repository says more than the file: state types, draft layers.
     beside = read_config(content, f"{repository.where}: {CONFIG}") if content is not None else None
-    config = from_file if beside is None or not beside.text_model.has("hidden_size") else beside
+    if beside is None or not beside.text_model.has("hidden_size"):
+        config, origin = from_file, Origin(repository.label, f"{paths[0]}: metadata")
+    else:
+        config, origin = with_class_defaults(beside), Origin(repository.label, CONFIG, left_out(beside))
     layers = from_file.layers
     sums = sums_of(repository.where, tensors, layers, Gguf(), tied=False)
-    origin = Origin(repository.label, CONFIG if config is beside else f"{paths[0]}: metadata")
     extras = read_extras(repository)
     described = paths[0] if len(paths) == 1 else _count(paths)
     model = model_of(name or _gguf_model(repository, first, quant), config, sums, origin, described, extras)

@@ -29,10 +29,14 @@ NON_COMMERCIAL = re.compile(r"non-?commercial|\bnc\b|research-only|cc-by-nc", re
 
 @dataclass(frozen=True)
 class Origin:
-    """Where figures are from, for `sources`: "Qwen/Qwen3-8B@0123456789ab"; name: of the model, by default."""
+    """Where figures are from, for `sources`: "Qwen/Qwen3-8B@0123456789ab"; name: of the model, by default.
+
+    left_out: what the configuration leaves to its class, and where that is from.
+    """
 
     label: str
     config_file: str = "config.json"
+    left_out: str = ""
 
     @property
     def config(self) -> str:
@@ -83,8 +87,9 @@ def model_of(name: str, config: Config, sums: CheckpointSums, origin: Origin, fi
         "parsers": known.by_engine if known else {},
     }
     read = origin.headers(files)
+    left_out = f"; left out, {origin.left_out}" if origin.left_out else ""
     fields["sources"] = {
-        "layers": f"{origin.config}, which gives the other sizes too",
+        "layers": f"{origin.config}, which gives the other sizes too{left_out}",
         "attention": origin.config,
         "context": f"{origin.config}: max_position_embeddings",
         "parameters": f"{read}: without draft layers and vision",

@@ -12,8 +12,6 @@ from rigup.checkpoints.layers.layer import Layer
 
 FULL, SLIDING, CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
 ALIASES = {"attention": FULL, "global": FULL, "global_attention": FULL, "local": SLIDING, "local_attention": SLIDING}
-# Where transformers' class has a pattern of its own: every n-th layer is full.
-PATTERNS = {"gemma2": 2, "gemma2_text": 2, "gemma3_text": 6, "gemma3": 6, "cohere2": 4}
 CHUNKED_EVERY = 4
 # Families whose class always has an output gate.
 GATED = ("qwen3_next", "muse_glimmer_text")
@@ -37,7 +35,11 @@ def kinds(config: Config) -> list[str]:
         return [FULL if (number + 1) % every == 0 else CHUNKED for number in range(layers)]
     if not config.has("sliding_window") or not config.flag("use_sliding_window", default=True):
         return [FULL] * layers
-    every = config.number("sliding_window_pattern", default=PATTERNS.get(config.text("model_type"), 0), least=0)
+    if config.flag("has_own_layer_types"):  # by rigup.checkpoints.class_defaults
+        raise config.wrong(
+            "layer_types", f"missing, and {config.text('model_type')} has its windows in a way of its own"
+        )
+    every = config.number("sliding_window_pattern", default=0, least=0)
     if not every:
         return [SLIDING] * layers
     return [FULL if (number + 1) % every == 0 else SLIDING for number in range(layers)]

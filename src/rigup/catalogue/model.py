@@ -14,6 +14,7 @@ from rigup.units import Frozen
 
 Size = Annotated[int, Field(ge=1)]
 SizeOrNone = Annotated[int, Field(ge=0)]
+Repo = Annotated[str, Field(pattern=r"^[\w.-]+/[\w.-]+$")]
 
 
 class ParserNames(Frozen):
@@ -44,6 +45,7 @@ class Model(Frozen):
     commercial use, None if no source says. license_note: what a user must know before serving it, "" if nothing.
     sampling: the maker's recommendation. template_flags: what the chat template takes (chat_template_kwargs) and the
     values of each, the default first where a source names it. notes: what to watch for.
+    eagle_heads: repositories of EAGLE heads that were trained for it, which a service can draft with.
     """
 
     name: str
@@ -71,6 +73,7 @@ class Model(Frozen):
     parsers: dict[EngineName, ParserNames] = {}
     sampling: dict[str, float] = {}
     template_flags: dict[str, tuple[str, ...]] = {}
+    eagle_heads: tuple[Repo, ...] = ()
     system_prompt: str = ""
     notes: tuple[str, ...] = ()
     sources: dict[str, str] = {}

@@ -215,6 +215,8 @@ def about(model: Model) -> Iterator[str]:
         yield "sampling: " + ", ".join(f"{name} {value:g}" for name, value in model.sampling.items())
     for name, values in model.template_flags.items():
         yield f"chat_template_kwargs: {name}: {', '.join(values)}"
+    if model.eagle_heads:
+        yield f"EAGLE heads: {', '.join(model.eagle_heads)}"
     yield from filter(None, (model.license_note, *model.notes))
 
 

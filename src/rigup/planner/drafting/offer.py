@@ -20,7 +20,7 @@ def speculative_text(candidate: Candidate) -> str:
     """One sentence for a candidate that fits; "" where there is nothing to say."""
     draft = draft_of(candidate)
     if draft is None:
-        return _offer(candidate)
+        return _offer(candidate) or _heads(candidate)
     size = weights_of(draft.checkpoint or candidate.checkpoint, draft.model or candidate.model)
     taken = bytes_text(size.mtp if draft.checkpoint is None else draft.checkpoint.bytes)
     by = "the checkpoint's own MTP layers" if draft.checkpoint is None else draft.checkpoint.label
@@ -47,6 +47,15 @@ def _offer(candidate: Candidate) -> str:
     elif settled.kv_tokens < candidate.kv_tokens:
         cost.append(f"room for {settled.kv_tokens:,} tokens instead of {candidate.kv_tokens:,}")
     return f'"speculative": "mtp" would use the MTP layers: {", ".join(cost)}'
+
+
+def _heads(candidate: Candidate) -> str:
+    """Which EAGLE heads are published for the model. What they take is known when `rigup lock` has read them."""
+    heads = candidate.model.eagle_heads
+    if not heads or candidate.engine.name == "llama.cpp" or candidate.parallel.pipeline > 1:
+        return ""
+    more = f", or {' or '.join(heads[1:])}" if heads[1:] else ""
+    return f'"speculative": {{"kind": "eagle", "model": "{heads[0]}"}} would use a head that was trained for it{more}'
 
 
 def _taken(candidate: Candidate) -> float:

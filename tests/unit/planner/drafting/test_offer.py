@@ -48,3 +48,13 @@ def test_a_plan_says_what_drafts() -> None:
         "1 token at once by the checkpoint's own MTP layers (424.7 MB); how much faster it is depends on the prompts, "
         "and is not estimated"
     )
+
+
+def test_published_heads_are_named_where_the_engine_can_draft_with_them() -> None:
+    service = {"model": "gpt-oss-120b", "context": 32_768}
+    said = decided("2x H100 80GB HBM3", {**service, "engine": "vllm"}).speculative
+    assert said == (
+        '"speculative": {"kind": "eagle", "model": "nvidia/gpt-oss-120b-Eagle3-v3"} would use a head that was trained '
+        "for it, or lmsys/EAGLE3-gpt-oss-120b-bf16"
+    )
+    assert decided("4x H100 80GB HBM3", {**service, "engine": "llama.cpp"}).speculative == ""

@@ -1,7 +1,7 @@
 """Run by an environment with SGLang: gives command lines to what its server takes them with, and says what it took.
 
 Reads a JSON list of argument lists on standard input. Prints the options with their choices; for each list the error,
-and what became of every option in it.
+what became of every option in it, and the class of algorithm that drafts.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import json
 import sys
 
 from sglang.srt.server_args import ServerArgs, prepare_server_args
+from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
 
 parser = argparse.ArgumentParser()
 ServerArgs.add_cli_args(parser)
@@ -29,6 +30,10 @@ for arguments in json.load(sys.stdin):
         # --config is only read, and leaves nothing of its own
         named = [word for word in arguments if word in actions and word != "--config"]
         took = {option: getattr(taken, actions[option].dest) for option in named}
-        answers.append({"took": took, "key": taken.api_key})
+        try:
+            drafts = SpeculativeAlgorithm.from_string(taken.speculative_algorithm).name
+        except ValueError as error:
+            drafts = str(error)
+        answers.append({"took": took, "key": taken.api_key, "drafts": drafts})
 choices = {option: sorted(map(str, action.choices or ())) for option, action in actions.items()}
 sys.stdout.write("\n" + json.dumps({"options": choices, "answers": answers}) + "\n")

@@ -21,8 +21,11 @@ from rigup.artifacts import LockedEnvironment
 from rigup.cache import cache_folder
 from rigup.catalogue.catalogue import load_catalogue
 from rigup.catalogue.option_names import known_options, known_values
+from rigup.commands import options as flags
+from rigup.commands import speculative
 from rigup.commands.sglang import KEY_FILE
 from rigup.lock import Lock
+from rigup.plan import Checkpoint
 from rigup.programs.build_environment import requirements
 from rigup.project.inventory import load_project
 from rigup.project.planning import plan_project
@@ -33,6 +36,7 @@ from rigup.systemd.api_key import CREDENTIAL_NAME
 from rigup.systemd.key_wrapper import wrapped
 from roles.engine_environment import SGLANG_IMPORT
 from tests.nodes import bound
+from tests.unit.planner.drafts import drafting, head, helped
 from tests.unit.sources.local_uv import local_uv
 
 pytestmark = [pytest.mark.slow, pytest.mark.rests_on("engines' parsers")]
@@ -157,6 +161,22 @@ def test_every_example_system(python: Path) -> None:
     assert errors[1].startswith("ambiguous option: --cuda-graph-max-bs could match --cuda-graph-max-bs-decode")
     assert errors[2].startswith("argument --tool-call-parser: invalid choice: 'minimax-m1'")
     assert "--nsa-prefill-backend" in known_options("sglang", "0.5.9")
+
+
+def test_what_drafts_tokens(python: Path) -> None:
+    """The parser takes any word for an algorithm: the class that the server makes of it says whether it is one."""
+    files = Checkpoint(repo="org/small", quant="BF16", bytes=1)
+    wanted = {
+        "EAGLE": speculative.drafting(drafting("sglang"), None),
+        "STANDALONE": speculative.drafting(helped("sglang"), files),
+        "EAGLE3": speculative.drafting(helped("sglang", draft=head()), files),
+    }
+    words = [["--model-path", "/weights", *flags.words(options)] for options in wanted.values()]
+    wrong = ["--model-path", "/weights", "--speculative-algorithm", "MEDUSA"]
+    *answers, refused = asked(program(python), [*words, wrong])["answers"]
+    assert [answer["drafts"] for answer in answers] == list(wanted)
+    assert [as_text(answer["took"]) for answer in answers] == [rendered(each) for each in words]
+    assert refused["drafts"] == "Unknown speculative algorithm name: MEDUSA"
 
 
 def test_the_catalogue_has_the_names_and_values_of_the_real_parser(python: Path) -> None:

@@ -14,6 +14,7 @@ ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
 LARGEST_FOLDER = 20
 LAYERS = (
     "nouns",
+    "api",
     "attention",
     "programs",
     "quantisation",

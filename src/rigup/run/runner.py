@@ -98,7 +98,7 @@ class Run:
         take_lease: on each host with changes to make, and on each that another run seems to be changing.
         """
         pyinfra_internals.set_stage(self.context.state, "compare")
-        provision = load_provision()
+        provision = self._provision()
         self.context.each(lambda host: self._compare(host, provision, take_lease))
         self.coordinator.spread()
 
@@ -113,10 +113,19 @@ class Run:
         with self._sharing(names):
             self.context.each(self._execute, names)
         if again := self.context.changed_elsewhere.keys() - before:
-            provision = load_provision()
+            provision = self._provision()
             pyinfra_internals.set_stage(self.context.state, "compare")
             self.context.each(lambda host: self._compare_late(host, provision), again)
             self.execute(again)
+
+    def _provision(self) -> Callable[..., None]:
+        """What calls the roles for a host: the toolkit's, and those of the fleet's own around them."""
+        provision, root = load_provision(), self.context.project.root
+        if root == toolkit_root() or not (root / "roles").is_dir():
+            return provision
+        from rigup.run.own_roles import with_own_roles  # few fleets have any
+
+        return with_own_roles(provision, self.context.project)
 
     def bound(self, name: str) -> tuple[BoundPlan, ...]:
         """The plans of a host that was probed, with GPU UUIDs and addresses as far as they are known."""

@@ -21,7 +21,8 @@ class Step:
 
 
 STEPS = (
-    Step("base", roles=("base",)),
+    Step("own roles", roles=("before",)),
+    Step("base", roles=("base",), needs=("own roles",)),
     Step("weights", roles=("weights",), needs=("base",), beside=True),
     Step("driver", roles=("repository", "driver", "fabric"), needs=("base",)),
     Step("toolkit", roles=("cuda",), needs=("driver",)),
@@ -36,6 +37,7 @@ STEPS = (
     Step("start", roles=("service",), needs=("weights", "power limit", "network", "kernels")),
     Step("gateway", roles=("gateway",), needs=("base",)),
     Step("exporters", roles=("monitoring",)),
+    Step("own roles after", roles=("after",), needs=("start",)),
 )
 REBOOT = "reboot"
 """The part of a step during which the host reboots, as a summary shows it."""

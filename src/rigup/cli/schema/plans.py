@@ -133,12 +133,14 @@ class ClientLimits(TypedDict):
 
 
 class GatewayOffer(TypedDict):
-    """What a gateway offers. clients: by name."""
+    """What a gateway offers. sharing: the gateways with its `shared_address`. clients: by name."""
 
     host: str
     group: str
     listen: str
     port: int
+    shared_address: str | None
+    sharing: list[str]
     tls: bool
     clients: dict[str, ClientLimits]
     hold: int

@@ -51,7 +51,8 @@ def main() -> int:
         return 2
     began = time.time()
     output = Path(args.output or ROOT / f"docs/measurements/{time.strftime('%Y%m%d-%H%M%S', time.gmtime(began))}.json")
-    result: dict[str, Any] = {"schema": 1, "time": int(began), "machine": machine()}
+    result: dict[str, Any] = {"schema": 1, "time": int(began)}
+    part(result, "machine", machine)
     with tempfile.TemporaryDirectory() as scratch:
         work = Path(scratch)
         part(result, "probe", lambda: lines("sh", "-s", stdin=(pack / "probe.sh").read_text()))
@@ -113,7 +114,7 @@ def compiler() -> str | None:
 
 
 def build(pack: Path, work: Path, plan: dict[str, Any] | None) -> dict[str, Any]:
-    """Compiles llama-server for the card's compute capability with the CUDA there."""
+    """Compiles llama-server as rigup does for the card, but with the CUDA there."""
     nvcc = compiler()
     if nvcc is None:
         raise Missing("nvcc is not on this machine")
@@ -122,14 +123,7 @@ def build(pack: Path, work: Path, plan: dict[str, Any] | None) -> dict[str, Any]
     with tarfile.open(pack / "engine.tar.xz") as archive:
         archive.extractall(work)
     cmake, ninja = tool(pack, work, "cmake"), tool(pack, work, "ninja")
-    capability = plan["capability"].replace(".", "")
-    options = ["-DGGML_CUDA=ON", f"-DCMAKE_CUDA_ARCHITECTURES={capability}", f"-DCMAKE_CUDA_COMPILER={nvcc}"]
-    options += [
-        "-DCMAKE_BUILD_TYPE=Release",
-        "-DLLAMA_CURL=OFF",
-        "-DLLAMA_BUILD_TESTS=OFF",
-        "-DLLAMA_BUILD_EXAMPLES=OFF",
-    ]
+    options = [*plan["flags"], f"-DCMAKE_CUDA_COMPILER={nvcc}"]
     tree, folder = work / "engine", work / "build"
     run(cmake, "-S", tree, "-B", folder, "-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={ninja}", *options)
     began = time.monotonic()

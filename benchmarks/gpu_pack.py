@@ -31,6 +31,7 @@ from tests.tiny.checkpoint import name_of, write_gguf
 MOST_BYTES = 60_000_000
 KIND, CONTEXT = "full", 8192
 WHEELS = ("cmake==3.31.10", "ninja==1.13.0")
+COMPILER = "-DCMAKE_CUDA_COMPILER="  # the check uses the one that it finds
 UNUSED = ("models", "docs", "tests", "media", "benches", "gguf-py", "conversion", "examples", ".github", "ci")
 
 
@@ -48,7 +49,17 @@ def main(target: str) -> int:
     catalogue = load_catalogue()
     (folder / "plans.json").write_text(json.dumps(plans(folder / "model.gguf", source, catalogue), indent=1))
     (folder / "kernels.json").write_text(json.dumps(shapes(catalogue), indent=1))
-    words = ["-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:", "--dest", folder / "wheels"]
+    words = [
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--no-deps",
+        "--only-binary",
+        ":all:",
+        "--dest",
+        str(folder / "wheels"),
+    ]
     subprocess.run([sys.executable, *words, *WHEELS], check=True)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     print(f"{folder}: {size / 1e6:.1f} MB")
@@ -72,8 +83,9 @@ def repack(source: LockedSource, target: Path) -> None:
 
 
 def plans(model: Path, source: LockedSource, catalogue: Catalogue) -> dict[str, Any]:
-    """What `rigup plan --json` says of the model for each GPU, by NVML's name, with the flags of the build."""
+    """What `rigup plan --json` says of the model for each GPU, by NVML's name; flags: what CMake gets for the build."""
     found: dict[str, Any] = {}
+    release = catalogue.engines_by_name["llama.cpp"].version(source.version)
     with tempfile.TemporaryDirectory() as scratch:
         root = Path(scratch)
         file = root / f"{name_of(KIND)}-F16.gguf"
@@ -95,7 +107,9 @@ def plans(model: Path, source: LockedSource, catalogue: Catalogue) -> dict[str, 
             if plan["verdict"] == "ok":
                 (gpu,) = plan["rig"]["gpus"]
                 wanted = ("memory", "decode_tokens_per_second", "command", "environment", "context", "engine")
-                found[gpu["name"]] = {key: plan[key] for key in wanted} | {"capability": gpu["compute_capability"]}
+                recipe = release.recipe([gpu["compute_capability"]]) if release else None
+                flags = [flag for flag in recipe.flags if not flag.startswith(COMPILER)] if recipe else []
+                found[gpu["name"]] = {key: plan[key] for key in wanted} | {"flags": flags}
     return {"cards": found, "source_sha256": source.sha256}
 
 

@@ -6,7 +6,7 @@ import json
 import os
 import stat
 import subprocess
-import sys
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ CARD = "NVIDIA GeForce RTX 3090"
 PROBE = f"""echo os debian-12; echo "nvml {{'gpu': 0, 'name': '{CARD}', 'uuid': 'GPU-1'}}\""""
 VERIFY = """print('{"gpu": 0, "bus": "0000:01:00.0"}')\nprint('{"done": true}')"""
 # llama-server as far as the check uses it: its log, its health, one answer
-SERVER = f"""#!{sys.executable}
+SERVER = """#!/usr/bin/env python3
 import http.server, json, sys
 port = int(sys.argv[sys.argv.index("--port") + 1])
 assert sys.argv[sys.argv.index("--model") + 1].endswith("/model.gguf"), sys.argv
@@ -27,42 +27,50 @@ class Handler(http.server.BaseHTTPRequestHandler):
         data = json.dumps(body).encode()
         self.send_response(200); self.send_header("Content-Length", str(len(data))); self.end_headers()
         self.wfile.write(data)
-    def do_GET(self): self.answer({{"status": "ok"}})
+    def do_GET(self): self.answer({"status": "ok"})
     def do_POST(self):
         self.rfile.read(int(self.headers["Content-Length"]))
-        self.answer({{"timings": {{"predicted_per_second": 150.0}}}})
+        self.answer({"timings": {"predicted_per_second": 150.0}})
     def log_message(self, *words): pass
 http.server.HTTPServer(("127.0.0.1", port), Handler).serve_forever()
 """
-SMI = "#!/bin/sh\necho 1200\n"
-PLAN = {
+PROGRAMS = {
+    "nvidia-smi": "#!/bin/sh\necho 1200\n",
+    "nvcc": "#!/bin/sh\necho 'Build cuda_13.0.r13.0'\n",
+    "cmake": '#!/bin/sh\nprintf "%s\\n" "$@" >"$(dirname "$0")/cmake.said"\n',
+    "ninja": '#!/bin/sh\nmkdir -p "$2/bin" && cp "$(dirname "$0")/llama-server" "$2/bin/"\n',
+    "llama-server": SERVER,
+}
+PLAN: dict[str, Any] = {
     "memory": [{"weights_mib": 2, "kv_cache_mib": 8, "overhead_mib": 928}],
     "decode_tokens_per_second": {"low": 80.0, "high": 200.0},
     "command": ["bin/llama-server", "--model", "/planned.gguf", "--port", "8000"],
     "environment": {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"},
-    "capability": "8.6",
+    "flags": ["-DGGML_CUDA=ON", "-DCMAKE_CUDA_ARCHITECTURES=86"],
 }
 
 
-def program(path: Path, text: str) -> Path:
+def program(path: Path, text: str) -> None:
     path.write_text(text)
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    return path
 
 
-def checked(root: Path, *options: str, card: str = CARD) -> dict[str, Any]:
+def checked(root: Path, card: str = CARD) -> dict[str, Any]:
     pack = root / "pack"
     pack.mkdir()
     for name, text in {"probe.sh": PROBE, "verify.py": VERIFY, "model.gguf": "", "kernels.json": "[]"}.items():
         (pack / name).write_text(text)
     (pack / "plans.json").write_text(json.dumps({"cards": {card: PLAN}}))
+    with tarfile.open(pack / "engine.tar.xz", "w:xz") as archive:
+        archive.addfile(tarfile.TarInfo("engine/CMakeLists.txt"))
     programs = root / "bin"
     programs.mkdir()
-    program(programs / "nvidia-smi", SMI)
+    for name, text in PROGRAMS.items():
+        program(programs / name, text)
     environment = {**os.environ, "PATH": f"{programs}:/usr/bin:/bin"}
     output = root / "result.json"
     done = subprocess.run(
-        [ROOT / "bin/gpu-check", pack, "--output", output, *options],
+        [ROOT / "bin/gpu-check", pack, "--output", output],
         env=environment,
         capture_output=True,
         text=True,
@@ -74,9 +82,10 @@ def checked(root: Path, *options: str, card: str = CARD) -> dict[str, Any]:
 
 
 def test_all_parts_and_what_was_planned_beside_what_was_measured(tmp_path: Path) -> None:
-    server = program(tmp_path / "llama-server", SERVER)
-    found = checked(tmp_path, "--server", str(server))
-    assert found["card"] == CARD
+    found = checked(tmp_path)
+    assert (found["card"], found["machine"]["nvcc"]) == (CARD, "Build cuda_13.0.r13.0")
+    said = (tmp_path / "bin/cmake.said").read_text().splitlines()
+    assert [*PLAN["flags"], f"-DCMAKE_CUDA_COMPILER={tmp_path}/bin/nvcc"] == said[-3:]
     assert found["probe"][0] == "os debian-12"
     assert found["links"][-1] == {"done": True}
     assert found["serving"]["buffers_mib"] == {"model": 1.5, "KV": 8.0, "compute": 100.25}
@@ -88,12 +97,12 @@ def test_all_parts_and_what_was_planned_beside_what_was_measured(tmp_path: Path)
         "total_mib": [938, 0],
         "decode_tokens_per_second": [[80.0, 200.0], 150.0],
     }
-    assert set(found["part_seconds"]) == {"probe", "links", "build", "serving", "moe_kernel", "compared"}
+    assert set(found["part_seconds"]) == {*("machine", "probe", "links", "build", "serving", "moe_kernel", "compared")}
 
 
 def test_what_a_machine_lacks_is_said_and_the_rest_is_done(tmp_path: Path) -> None:
     found = checked(tmp_path, card="another card")
-    assert "nvcc is not on this machine" in found["build"]["missing"] or "this card" in found["build"]["missing"]
+    assert found["build"]["missing"] == "Missing: the catalogue does not have this card"
     assert "no llama-server" in found["serving"]["missing"]
     assert found["compared"]["missing"] == "Missing: nothing was served"
     assert found["links"][-1] == {"done": True}

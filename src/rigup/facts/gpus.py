@@ -57,6 +57,15 @@ class ProbedGpu:
     numa_node: int | None = None
     fabric: str = ""
 
+    @property
+    def peers_are_patched(self) -> bool:
+        """Whether only patched kernel modules give it P2P over PCIe: NVIDIA's give GeForce cards from Ampere on none.
+
+        Source: tinygrad/open-gpu-kernel-modules, README; club-3090, issue 461.
+        """
+        major = self.compute_capability.partition(".")[0]
+        return "GeForce" in self.name and (not major.isdigit() or int(major) >= 8)
+
 
 @dataclass(frozen=True)
 class GpuPair:

@@ -134,11 +134,10 @@ def _pairs(links: Links, cards: dict[int, ProbedGpu]) -> Iterator[LinkFinding]:
 
 
 def _patched(links: Links, cards: dict[int, ProbedGpu]) -> Iterator[LinkFinding]:
-    """NVIDIA's own driver gives GeForce cards no P2P over PCIe: tinygrad/open-gpu-kernel-modules, club-3090 461."""
     over_pcie = [
         pair
         for pair in links.pairs
-        if pair.read and not pair.nvlink and all("GeForce" in cards[i].name for i in pair.pair if i in cards)
+        if pair.read and not pair.nvlink and all(i in cards and cards[i].peers_are_patched for i in pair.pair)
     ]
     if not over_pcie:
         return

@@ -87,6 +87,12 @@ def link_notes(plans: tuple[Plan, ...], probe: Probe) -> Iterator[str]:
             f"machine ({probe.virtualisation}), so they exchange data through host memory: docs/systems.md says what "
             "its host can do (IOMMU groups, ACS, GPUDirect cliques)"
         )
+    patched = {gpu.index for gpu in probe.gpus if gpu.peers_are_patched}
+    if any(pair.peer and pair.nvlink is False and {pair.first, pair.second} <= patched for pair in probe.gpu_pairs):
+        yield (
+            "warning: the driver is patched: it gives GeForce cards P2P over PCIe, which NVIDIA's does not; rigup "
+            "verify checks that data arrive unchanged"
+        )
     windows = {gpu.bus: gpu.window_mib for gpu in probe.pci_gpus}
     for gpu in probe.gpus if apart else ():
         window = windows.get(gpu.bus)

@@ -114,6 +114,7 @@ def test_a_patched_driver_is_named_and_verified_or_a_problem() -> None:
     unknown = {"gbs": None, "correct": None, "direct": None, "unmeasured": "only 300 MiB are free"}
     assert said(links(pair=unknown), GEFORCE) == [(True, f"{PATCHED}, and it is not verified: only 300 MiB are free")]
     assert said(links(pair={"nvlink": True}), GEFORCE) == []  # two RTX 3090 with a bridge
+    assert said(links(), replace(GEFORCE, compute_capability="6.1")) == []  # NVIDIA's driver gives it P2P
 
 
 @pytest.mark.parametrize("peers", [True, False])

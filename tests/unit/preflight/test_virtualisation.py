@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -98,6 +99,22 @@ def test_what_costs_in_a_virtual_machine_is_said_once_each() -> None:
     peers, window = link_notes((TWO,), MACHINE)
     assert peers.startswith("warning: 1 of 1 pairs of GPUs have no peer access in this virtual machine (kvm)")
     assert "GPU 0 (NVIDIA GeForce RTX 3090, GPU-0) shows 256 of 24,576 MiB to the bus" in window
+
+
+@pytest.mark.parametrize(
+    ("card", "nvlink", "named"),
+    [
+        ({}, False, True),
+        ({}, True, False),  # two RTX 3090 with a bridge
+        ({"compute_capability": "6.1"}, False, False),  # NVIDIA's driver gives older cards P2P
+        ({"name": "NVIDIA L40S", "compute_capability": "8.9"}, False, False),
+    ],
+)
+def test_a_patched_driver_is_named(card: dict[str, Any], nvlink: bool, named: bool) -> None:
+    cards = tuple(replace(one, **{"compute_capability": "8.6", **card}) for one in CARDS)
+    pairs = (GpuPair(0, 1, "node", peer=True, nvlink=nvlink),)
+    notes = list(link_notes((TWO,), replace(GOOD, gpus=cards, gpu_pairs=pairs)))
+    assert [note.partition(":")[2].partition(":")[0] for note in notes] == [" the driver is patched"] * named
 
 
 def test_a_container_is_not_called_a_virtual_machine() -> None:

@@ -360,6 +360,7 @@ DRIVER = DriverPlan(version="580.178.04", branch="580", flavour="open")
 ON_A_CARD = PLAN.model_copy(update={"rig": Rig(gpus=(CARD,), power_limit_w=280), "driver": DRIVER})
 DEVICES = ("nvidia0", "nvidiactl", "nvidia-uvm")
 IN_LXC = replace(GOOD, virtualisation="lxc", gpus=(ProbedGpu(CARD.name, memory_total_mib=CARD.memory_mib),))
+ON_METAL = replace(IN_LXC, virtualisation="none")
 # What a host with one card says, the message, the hint.
 HOSTS_WITH_A_CARD: dict[str, tuple[Probe, str, str]] = {
     "LXC without a driver below it": (
@@ -388,6 +389,16 @@ HOSTS_WITH_A_CARD: dict[str, tuple[Probe, str, str]] = {
         "GPU 0 (NVIDIA GeForce RTX 3090) is limited to 350 W, not to the 280 W of rig.power_limit_w, and a container "
         "cannot change it",
         "on the Proxmox host, at each boot: nvidia-smi -pl 280",
+    ),
+    "a driver of NVIDIA's .run file": (
+        replace(ON_METAL, nvidia=Nvidia(loaded="575.64.05", installed="575.64.05", installer=True)),
+        "driver 575.64.05 belongs to no package: NVIDIA's .run installer put it there",
+        'on the host: nvidia-uninstall; or keep it: driver = "keep" in group_data',
+    ),
+    "what an uninstalled .run file left": (
+        replace(ON_METAL, architecture="x86_64", nvidia=Nvidia(installed="575.64.05")),
+        "driver 575.64.05 belongs to no package: NVIDIA's .run installer left it behind, without its uninstaller",
+        'on the host: sh NVIDIA-Linux-x86_64-575.64.05.run --uninstall; or keep it: driver = "keep" in group_data',
     ),
     "Ubuntu 26.04 with a driver from before it": (
         replace(GOOD, os="ubuntu-26.04", pci_gpus=(PciGpu("0000:01:00.0"),)),

@@ -35,7 +35,7 @@ _RELOAD = r"""
 running=$(systemctl list-units --plain --no-legend --state=active \
   'rigup-*.service' nvidia-persistenced.service nvidia-fabricmanager.service \
   nvidia-dcgm.service nvidia-dcgm-exporter.service | cut -d' ' -f1 \
-  | grep -vE '^rigup-((build|weights)-.*|shared_weights|gateway)\.service$' || true)
+  | grep -vE '^rigup-((build|weights)-.*|shared_weights|gateway(-address)?)\.service$' || true)
 again() { [ -z "$running" ] || systemctl start --no-block $running || true; }
 command -v modprobe >/dev/null || { echo "modprobe is missing" >&2; exit 1; }
 [ -z "$running" ] || systemctl stop $running

@@ -42,6 +42,9 @@ class Machine:
         return self.reloads, SimpleNamespace(stdout="", stderr="modprobe: FATAL: Module nvidia_drm is in use.")
 
 
+GATEWAY = ("rigup-gateway.service", "rigup-gateway-address.service")
+
+
 def nothing(probe: Probe) -> None:
     """The rig is as declared."""
 
@@ -57,7 +60,7 @@ def test_the_first_driver_is_loaded_without_a_reboot(monkeypatch: pytest.MonkeyP
 )
 def test_a_gateway_on_the_same_host_goes_on(tmp_path: Path, running: str, stopped: str | None) -> None:
     log = tmp_path / "log"
-    listed = "".join(f"{unit} loaded active running x\n" for unit in ("rigup-gateway.service", *running.split()))
+    listed = "".join(f"{unit} loaded active running x\n" for unit in (*GATEWAY, *running.split()))
     (tmp_path / "listed").write_text(listed)
     systemctl = f'[ "$1" = list-units ] && exec cat {tmp_path}/listed\necho "$@" >> {log}\n'
     for name, text in (("systemctl", systemctl), ("modprobe", "true\n")):

@@ -1,13 +1,16 @@
 """What 40 clients of a gateway see while everything behind it changes, on lab machines. As root, as a script.
 
-    python benchmarks/rolling.py [--clients 40] [--hosts 3] [--skip driver,power]
+    python benchmarks/rolling.py [--clients 40] [--hosts 3] [--streams 100] [--skip driver,power] [--build ARCHIVE]
 
-A gateway and three hosts with simulated GPUs, fitted out by rigup; the engine is the tests' stand-in (ten words a
-second, cut by SIGTERM, as llama.cpp cuts). Half of the clients stream, each on a connection that it keeps, and every
-answer is checked word by word. Meanwhile rigup rolls out a release, takes it back, rolls out another build of the
-engine, and another driver, with reboots. Then what nobody plans: a host loses power, the gateway is killed. Last, for
-comparison, the services are restarted by systemctl without what rigup's units do before a stop.
-Prints Markdown; ends with 1 if a planned change cost an answer. TTFT: medians, through the gateway and direct.
+A gateway and three hosts, fitted out by rigup. The engine is the real llama.cpp with a real small model, on the
+processor: its server comes from ARCHIVE, a build that rigup keeps in the user's cache (default: the newest; rigup makes
+one for any host without GPUs whose `builder` is "controller"). The hosts' GPUs are simulated, for a driver that can
+change. Half of the clients stream, each on a connection that it keeps. A grammar makes the engine say the same words
+each time, and every answer is checked word by word. Meanwhile rigup rolls out a release, takes it back, rolls out
+another build of the engine, and another driver, with reboots. Then what nobody plans: a host loses power, the gateway
+is killed. Last, for comparison, the services are restarted by systemctl without what rigup's units do before a stop.
+Prints Markdown; ends with 1 if a planned change cost an answer. TTFT: medians of streams in turn, through the gateway
+and direct.
 """
 
 from __future__ import annotations
@@ -15,9 +18,11 @@ from __future__ import annotations
 import argparse
 import gzip
 import hashlib
+import io
 import json
 import os
 import sys
+import tarfile
 import tempfile
 import time
 from collections.abc import Callable
@@ -27,79 +32,144 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from rigup.lab.lab import Lab  # noqa: E402
+from rigup.cache import cache_folder  # noqa: E402
+from rigup.lab import demo_model  # noqa: E402
+from rigup.lab.hub.server_process import StandInHub  # noqa: E402
 from tests.lab.fleet import Host, wait_for  # noqa: E402
-from tests.lab.fleet_fixtures import engine_archive, made_site  # noqa: E402
+from tests.lab.fleet_fixtures import made_lab  # noqa: E402
 from tests.lab.gpu_fleet import NEW, OLD, RIG, GpuFleet  # noqa: E402
 
 SECONDS = 1800
-MODEL, PORT, WORDS = "smollm2-135m-instruct", 8080, 15
+MODEL, PORT = "smollm2-135m-instruct", 8080
+TEXT = "one two three four five six seven eight nine ten"
 KEYS = {"backends": "backend-key-0123456789", "team-a": "client-key-of-team-a"}
 INSTANCES = Path("/proc/sys/fs/inotify/max_user_instances")
 PLAIN = "/etc/systemd/system/rigup-chat.service.d/plain.conf"
-# Asks until a file says that it is enough; prints what it saw. With an address and a key: the TTFT of 200 streams.
-CLIENT = """
+# "load CLIENTS PAUSE ADDRESS KEY": asks until a file says that it is enough; prints what it saw.
+# "ttft STREAMS ADDRESS KEY ADDRESS KEY": the median milliseconds until the first word, of streams at each in turn.
+CLIENT = (
+    f"TEXT, MODEL = {TEXT!r}, {MODEL!r}"
+    + """
 import collections, http.client, json, os, statistics, sys, threading, time
-words, model, clients, address, key = int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4], sys.argv[5]
-WHOLE = [f"word{n} " for n in range(words)] + ["[DONE]"]
-seen, longest = collections.Counter(), [0.0]
-def ask(link, stream):
-    body = json.dumps({"model": model, "messages": [], "stream": stream, "max_tokens": words}, separators=(",", ":"))
-    link.request("POST", "/v1/chat/completions", body, {"Authorization": f"Bearer {key}"})
-    began, reply = time.monotonic(), link.getresponse()
-    if stream:
-        reply.read(1)
-    first = time.monotonic() - began
-    text = reply.read().decode()
+what, *words = sys.argv[1:]
+ASKED = {"messages": [{"role": "user", "content": "Count."}], "grammar": f'root ::= "{TEXT}"', "max_tokens": 50}
+def ask(link, key, stream):
+    body = json.dumps({**ASKED, "stream": stream, "model": MODEL})
+    head = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+    began = time.monotonic()
+    link.request("POST", "/v1/chat/completions", body, head)
+    reply = link.getresponse()
     if reply.status != 200:
-        return f"status {reply.status}", first
+        reply.read()
+        return f"status {reply.status}", None
     if not stream:
-        said = json.loads(text)["choices"][0]["message"]["content"]
-        return ("ok" if said == "The capital of France is Paris." else "truncated"), first
-    lines = [line[5:].strip() for line in ("d" + text).splitlines() if line]
-    said = [line if line == "[DONE]" else json.loads(line)["choices"][0]["delta"]["content"] for line in lines]
-    return ("ok" if said == WHOLE else "truncated"), first
-def client(stream):
+        choice = json.loads(reply.read())["choices"][0]
+        return check([choice["message"]["content"]], choice["finish_reason"], True), None
+    said, why, done, first = [], None, False, None
+    for line in reply:
+        if line.startswith(b"data: [DONE]"):
+            done = True
+        elif line.startswith(b"data: "):
+            choice = json.loads(line[6:])["choices"][0]
+            why = choice["finish_reason"] or why
+            if choice["delta"].get("content"):
+                first = first or time.monotonic() - began
+                said.append(choice["delta"]["content"])
+    return check(said, why, done), first
+def check(said, why, done):
+    return "ok" if ("".join(said), why, done) == (TEXT, "stop", True) else "truncated"
+def client(stream, pause, address, key):
     link = http.client.HTTPConnection(address, timeout=120)
     while not os.path.exists("/run/enough"):
         began = time.monotonic()
         try:
-            result, _ = ask(link, stream)
+            result, _ = ask(link, key, stream)
+            if result == "truncated":
+                link.close()
+        except http.client.IncompleteRead:
+            result = "truncated"
+            link.close()
         except (OSError, http.client.HTTPException, ValueError, KeyError) as error:
             result = type(error).__name__
             link.close()
         seen[result] += 1
         longest[0] = max(longest[0], time.monotonic() - began)
-        time.sleep(0.3)
-if clients:
-    threads = [threading.Thread(target=client, args=(number % 2 == 0,)) for number in range(clients)]
+        time.sleep(pause)
+if what == "load":
+    seen, longest = collections.Counter(), [0.0]
+    how = [(number % 2 == 0, float(words[1]), *words[2:]) for number in range(int(words[0]))]
+    threads = [threading.Thread(target=client, args=one) for one in how]
     [thread.start() for thread in threads]
     [thread.join() for thread in threads]
     print(json.dumps({"seen": seen, "longest_s": round(longest[0], 1)}))
 else:
-    link = http.client.HTTPConnection(address, timeout=60)
-    print(statistics.median(ask(link, True)[1] for _ in range(200)) * 1000)
+    links = [(http.client.HTTPConnection(place, timeout=60), key) for place, key in (words[1:3], words[3:5])]
+    times = []
+    for _ in range(int(words[0])):
+        links[0][0].close()  # the engine ends a connection after a stream
+        times.append([ask(link, key, True)[1] * 1000 for link, key in links])
+    print(json.dumps([statistics.median(one) for one in zip(*times)]))
+"""
+)
+# Puts a compiled engine where llama.cpp's own build would.
+CMAKE = """
+cmake_minimum_required(VERSION 3.16)
+project(engine NONE)
+set(bin ${CMAKE_BINARY_DIR}/bin)
+foreach(name llama-server ggml-rpc-server)
+  add_custom_target(${name} ALL COMMAND ${CMAKE_COMMAND} -E copy ${CMAKE_SOURCE_DIR}/engine ${bin}/${name})
+endforeach()
 """
 
 
-class Folders:
-    """pytest's factory of temporary folders, as far as the fleet needs it."""
+def newest_build() -> Path:
+    """The newest build of llama.cpp for the processor in the user's cache."""
+    found = sorted(
+        (cache_folder() / "builds/controller").glob("llama.cpp-*.tar.gz"), key=lambda one: one.stat().st_mtime
+    )
+    if not found:
+        raise SystemExit(
+            "no build of llama.cpp in the cache: run pytest tests/slow/llama_cpp/test_draining.py, or pass --build"
+        )
+    return found[-1]
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
 
-    def mktemp(self, name: str) -> Path:
-        """A new folder."""
-        return Path(tempfile.mkdtemp(prefix=name, dir=self.root))
+def engine_archive(build: Path) -> bytes:
+    """A source archive whose compilation yields the server of this build."""
+    with tarfile.open(build) as tar:
+        (name,) = (name for name in tar.getnames() if name.endswith("/bin/llama-server"))
+        server = tar.extractfile(name)
+        assert server is not None
+        files = {"CMakeLists.txt": (CMAKE.encode(), 0o644), "engine": (server.read(), 0o755)}
+    unpacked = io.BytesIO()
+    with tarfile.open(fileobj=unpacked, mode="w") as tar:
+        for name, (content, mode) in files.items():
+            entry = tarfile.TarInfo(f"engine/{name}")
+            entry.size, entry.mode = len(content), mode
+            tar.addfile(entry, io.BytesIO(content))
+    return gzip.compress(unpacked.getvalue(), mtime=0)
+
+
+def write_lock(root: Path, archive: bytes) -> None:
+    """Writes a lock with the model and this engine."""
+    checkpoint = demo_model.checkpoint()
+    (file,) = checkpoint.files
+    (root / "rigup.lock").write_text(
+        f'schema = 1\n[[checkpoints]]\nrepo = "{checkpoint.repo}"\nquant = "{checkpoint.quant}"\n'
+        f'revision = "{checkpoint.revision}"\n'
+        f'[[checkpoints.files]]\npath = "{file.path}"\nsize = {file.size}\nsha256 = "{file.sha256}"\n'
+        '[[sources]]\nengine = "llama.cpp"\nversion = "b11434"\naddress = "https://example.org/engine.tar.gz"\n'
+        f'sha256 = "{hashlib.sha256(archive).hexdigest()}"\nroot = "engine"\n'
+    )
 
 
 class Rig:
     """The fleet: its last machine is the gateway."""
 
-    def __init__(self, fleet: GpuFleet, clients: int) -> None:
-        self.fleet, self.clients = fleet, clients
+    def __init__(self, fleet: GpuFleet, archive: bytes, clients: int, pause: float) -> None:
+        self.fleet, self.archive, self.clients, self.pause = fleet, archive, clients, pause
         self.boxes, self.gateway = fleet.hosts[:-1], fleet.hosts[-1]
-        self.context, self.driver = 8192, OLD
+        self.context, self.driver = 1024, OLD
 
     def describe(self) -> None:
         """Writes the fleet's files."""
@@ -110,6 +180,8 @@ class Rig:
             "listen": "0.0.0.0",
             "api_key_file": "secrets/backends.key",
             "served_name": MODEL,
+            "concurrency": 16,
+            "flags": {"--threads": 1},
         }
         self.fleet.describe_gpus(self.driver, services={"chat": chat})
         entries = [host.machine.inventory for host in self.fleet.hosts]
@@ -137,14 +209,13 @@ class Rig:
 
     def new_release(self) -> None:
         """Another context."""
-        self.context = 4096
+        self.context = 512
         self.roll()
 
     def new_build(self) -> None:
         """The engine from other bytes of its archive."""
-        archive = engine_archive()
-        other = gzip.compress(gzip.decompress(archive), mtime=1)
-        before, after = (hashlib.sha256(one).hexdigest() for one in (archive, other))
+        other = gzip.compress(gzip.decompress(self.archive), mtime=1)
+        before, after = (hashlib.sha256(one).hexdigest() for one in (self.archive, other))
         (self.fleet.cache / "rigup/sources" / after).write_bytes(other)
         self.fleet.base_lock = self.fleet.base_lock.replace(before, after)
         self.roll()
@@ -152,6 +223,8 @@ class Rig:
     def new_driver(self) -> None:
         """Another driver, for which every host reboots."""
         boots = [host.machine.boot_id() for host in self.boxes]
+        for host in self.boxes:  # a stranger's process on the card: the modules cannot be exchanged without a reboot
+            host.tell("systemd-run --quiet --collect --unit=stranger sh -c 'exec sleep infinity </dev/nvidia0'")
         self.driver = NEW
         self.roll("--reboot")
         print(f"rebooted: {sum(a != b.machine.boot_id() for a, b in zip(boots, self.boxes, strict=True))}", flush=True)
@@ -175,7 +248,7 @@ class Rig:
             host.tell(
                 f"mkdir -p $(dirname {PLAIN}); printf '[Service]\\nExecStop=\\n' > {PLAIN}; systemctl daemon-reload"
             )
-            host.tell("systemctl restart rigup-chat")
+            host.machine.ssh("systemctl restart rigup-chat", timeout=400, check=True)
             wait_for(lambda host=host: answers(host), "the service to answer")  # type: ignore[misc]
             time.sleep(2)
 
@@ -183,7 +256,7 @@ class Rig:
         """What the clients have seen meanwhile."""
         host = self.gateway
         host.tell("rm -f /run/enough")
-        words = f"python3 /run/client.py {WORDS} {MODEL} {self.clients} 127.0.0.1:{PORT} {KEYS['team-a']}"
+        words = f"python3 /run/client.py load {self.clients} {self.pause} 127.0.0.1:{PORT} {KEYS['team-a']}"
         host.tell(f"systemd-run --quiet --collect --unit=load --property=StandardOutput=file:/run/seen {words}")
         time.sleep(3)
         began = time.monotonic()
@@ -193,13 +266,11 @@ class Rig:
         found: dict[str, Any] = json.loads(host.tell("cat /run/seen"))
         return {**found, "seconds": seconds}
 
-    def ttft(self) -> tuple[float, float]:
-        """Milliseconds until the first byte of a stream: direct and through the gateway."""
+    def ttft(self, streams: int) -> tuple[float, float]:
+        """Milliseconds until the first word of a stream: direct and through the gateway."""
         direct, through = f"{self.boxes[0].machine.inner_address}:8000", f"127.0.0.1:{PORT}"
-        found = []
-        for address, key in ((direct, KEYS["backends"]), (through, KEYS["team-a"])):
-            said = self.gateway.machine.ssh(f"python3 /run/client.py 1 {MODEL} 0 {address} {key}", timeout=300).stdout
-            found.append(float(said))
+        words = f"python3 /run/client.py ttft {streams} {direct} {KEYS['backends']} {through} {KEYS['team-a']}"
+        found = json.loads(self.gateway.machine.ssh(words, timeout=600, check=True).stdout)
         return found[0], found[1]
 
 
@@ -208,14 +279,16 @@ def answers(host: Host) -> bool:
     return host.machine.ssh("curl -sf -m 2 127.0.0.1:8000/health").returncode == 0
 
 
-def measure(rig: Rig, skip: list[str]) -> int:
+def measure(rig: Rig, skip: list[str], streams: int) -> int:
     """Every change in turn; the number of answers that planned ones cost."""
-    for host in rig.fleet.hosts:
-        host.machine.ssh("cat > /run/client.py", input=CLIENT, check=True)
     rig.gateway.machine.ssh("cat > /run/client.py", input=CLIENT, check=True)
-    direct, through = rig.ttft()
-    print(f"TTFT: {direct:.2f} ms direct, {through:.2f} ms through the gateway; {rig.clients} clients\n", flush=True)
-    print("| change | failed | truncated | requests | longest s | s |\n|---|---|---|---|---|---|", flush=True)
+    direct, through = rig.ttft(streams)
+    print(
+        f"TTFT: {direct:.1f} ms direct, {through:.1f} ms through the gateway, idle; {rig.clients} clients\n", flush=True
+    )
+    print(
+        "| change | failed | truncated | requests | longest s | s | load |\n|---|---|---|---|---|---|---|", flush=True
+    )
     planned = {
         "release": ("another release, rolling", rig.new_release),
         "rollback": ("rollback", lambda: rig.rigup("rollback")),
@@ -237,6 +310,7 @@ def measure(rig: Rig, skip: list[str]) -> int:
         failed = all_of_them - seen.get("ok", 0) - truncated
         lost += (failed + truncated) * (key in planned)
         row = f"| {what} | {failed} | {truncated} | {all_of_them} | {found['longest_s']} | {found['seconds']:.0f} |"
+        row += f" {os.getloadavg()[0]:.0f} |"
         print(row, {kind: count for kind, count in seen.items() if kind != "ok"} or "", flush=True)
     return lost
 
@@ -246,22 +320,28 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clients", type=int, default=40)
     parser.add_argument("--hosts", type=int, default=3, help="behind the gateway")
+    parser.add_argument("--pause", type=float, default=1.0, help="seconds of a client between its requests")
+    parser.add_argument("--streams", type=int, default=100, help="of which the TTFT is the median")
     parser.add_argument("--skip", default="", help="release, rollback, build, driver, power, gateway, plain")
+    parser.add_argument("--build", type=Path, default=None, metavar="ARCHIVE", help="of llama.cpp for the processor")
     arguments = parser.parse_args()
+    archive = engine_archive(arguments.build or newest_build())
     INSTANCES.write_text(str(max(1024, int(INSTANCES.read_text()))))
     name = f"rolling{os.getpid()}"
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            site = made_site(Folders(Path(folder)), name, hosts=arguments.hosts + 1, rig=RIG)  # type: ignore[arg-type]
-            with site as made:
-                rig = Rig(GpuFleet(*made), arguments.clients)
-                rig.describe()
-                rig.rigup("apply", "--reboot")
-                return int(measure(rig, arguments.skip.split(",")) > 0)
-    finally:
-        for lab in Lab.all():  # what came up of a lab that did not come up whole
-            if lab.record.name == name:
-                lab.down()
+    with tempfile.TemporaryDirectory() as folder, made_lab(name, hosts=arguments.hosts + 1, rig=RIG) as lab:
+        root, cache = Path(folder, "fleet"), Path(folder, "cache")
+        (cache / "rigup/sources").mkdir(parents=True)
+        (cache / "rigup/sources" / hashlib.sha256(archive).hexdigest()).write_bytes(archive)
+        root.mkdir()
+        write_lock(root, archive)
+        fleet = GpuFleet(lab, StandInHub.start(demo_model.provide(), lab=name), root, cache)
+        try:
+            rig = Rig(fleet, archive, arguments.clients, arguments.pause)
+            rig.describe()
+            rig.rigup("apply", "--reboot")
+            return int(measure(rig, arguments.skip.split(","), arguments.streams) > 0)
+        finally:
+            fleet.end_runs()
 
 
 if __name__ == "__main__":

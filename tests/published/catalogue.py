@@ -56,7 +56,8 @@ class Published:
 
     checkpoints: repository to the repository whose configuration says how it is stored; "bf16", "fp8" for those of that
     kind whose own configuration nobody has stored. gguf: repository. context, context_source: where another than in the
-    configuration is published. draft: weights of built-in draft layers. bytes: published sizes. quants: of the GGUF
+    configuration is published. draft: weights of built-in draft layers. draft_layers, draft_source: how many there are,
+    and who says so, where the stored configuration does not. bytes: published sizes. quants: of the GGUF
     repository. experts: the type that experts keep in each of them. also_known_as: the class in vLLM and SGLang, where
     the configuration names another. by_hand: the model's own file and its other checkpoints are written by hand.
     """
@@ -70,6 +71,8 @@ class Published:
     context: int = 0
     context_source: str = ""
     draft: int = 0
+    draft_layers: int = 0
+    draft_source: str = ""
     versions: dict[str, str] = field(default_factory=dict)
     bytes: dict[str, tuple[int, str]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -204,6 +207,9 @@ MODELS = (
         {"zai-org/GLM-4.7": "bf16", "zai-org/GLM-4.7-FP8": "fp8"},
         "unsloth/GLM-4.7-GGUF",
         "glm4moe",
+        draft=5_200_000_000,
+        draft_layers=1,
+        draft_source=f"{from_recipe('zai-org/GLM-4.7')}: 358B and built-in MTP; transformers 5.23.0: one layer",
         versions={"vllm": "0.12.0", "sglang": "0.5.9"},
     ),
     Published(
@@ -215,6 +221,9 @@ MODELS = (
         "hy_v3",
         262_144,
         from_recipe("tencent/Hy3"),
+        draft=3_800_000_000,
+        draft_layers=1,
+        draft_source=f"{from_recipe('tencent/Hy3')}: a 3.8B MTP layer",
         versions={"vllm": "0.26.0", "sglang": "0.5.11"},
     ),
     Published(
@@ -465,10 +474,12 @@ def safetensors(published: Published, repo: str, stored_as: str) -> tuple[Model,
     of = CONFIGS.get(stored_as)
     assumed = ASSUMED.get(stored_as)
     entry["config"].pop("quantization_config", None)
+    draft = {"num_nextn_predict_layers": published.draft_layers} if published.draft_layers else {}
     if of is not None:
         entry = {key: value for key, value in of.items() if key != "source"}
     elif assumed:
         entry["config"]["quantization_config"] = assumed
+    entry["config"] = {**entry["config"], **draft}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / repo.rpartition("/")[2]
         write(path, entry, SHAPES[published.shapes])
@@ -590,6 +601,8 @@ def main(names: list[str]) -> None:
         if published.gguf_architecture:
             update["gguf_architecture"] = published.gguf_architecture
             sources = {**sources, "gguf_architecture": "names in xllamacpp 2026.10.11549"}
+        if published.draft_source:
+            sources = {**sources, "mtp_attention": published.draft_source}
         if published.also_known_as:
             update["architectures"] = (*model.architectures, *published.also_known_as)
         if published.context:

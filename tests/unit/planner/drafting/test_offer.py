@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.unit.planner.asking import decided
 from tests.unit.planner.drafts import QWEN
 
@@ -58,3 +60,16 @@ def test_published_heads_are_named_where_the_engine_can_draft_with_them() -> Non
         "for it, or lmsys/EAGLE3-gpt-oss-120b-bf16"
     )
     assert decided("4x H100 80GB HBM3", {**service, "engine": "llama.cpp"}).speculative == ""
+
+
+@pytest.mark.parametrize("model", ["GLM-4.7", "Hy3"])
+def test_layers_that_a_recipe_tells_of_can_draft(model: str) -> None:
+    """Their stored configurations do not say how many there are."""
+    asked = {"model": model, "context": 32_768, "speculative": "mtp"}
+    plan = decided("8x H200", {**asked, "engine": "vllm"})
+    assert plan.verdict == "ok", plan.refusals
+    assert '"method":"mtp"' in plan.command[plan.command.index("--speculative-config") + 1]
+    refused = decided("8x H200", {**asked, "engine": "llama.cpp"})
+    (finding,) = [finding for finding in refused.refusals if finding.rule == "speculative-layers"]
+    assert "has no MTP layers that the catalogue knows of" in finding.message
+    assert "or, if the repository has them, read it: rigup model add" in finding.hint

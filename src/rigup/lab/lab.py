@@ -46,6 +46,7 @@ class Lab:
         disk: str = "4g",
         rig: str | Mapping[str, Any] | None = None,
         log: Log = _silent,
+        hub: str | None = None,
     ) -> Lab:
         """Starts a lab and waits until every machine answers SSH; running machines are left alone.
 
@@ -54,6 +55,7 @@ class Lab:
 
         hosts: the minimum number of machines. say: called with each line of progress.
         rig: in the form of group_data, or "4x RTX 3090"; None for the lab's previous one.
+        hub: for `hub` in the group_data of a new lab.
         disk: the size of each machine's disk, such as "600m" or "4g"; it uses memory as it fills.
         Raises MissingTool if a lab cannot run, InputError for an invalid argument, HostFailed for a failed boot.
         """
@@ -75,13 +77,13 @@ class Lab:
             else:
                 record = _new(folder, old, hosts, suite, disk, wanted, log)
                 try:
-                    cls(record)._bring_up(log, overwrite=old is None or old.rig != record.rig)
+                    cls(record)._bring_up(log, overwrite=old is None or old.rig != record.rig, hub=hub)
                 except BaseException:
                     _dismantle(folder)
                     raise
         return cls(record)
 
-    def _bring_up(self, log: Log, overwrite: bool = False) -> None:
+    def _bring_up(self, log: Log, overwrite: bool = False, hub: str | None = None) -> None:
         """Starts everything in the lab that does not run. overwrite: write group_data even if it exists."""
         record, folder = self.record, self.folder
         inotify.make_room(sum(lab.record.hosts for lab in Lab.all()), log)
@@ -91,7 +93,7 @@ class Lab:
             access.make_key(machine.folder / "ssh_host_ed25519_key")
         if record.rig:
             setup.provide(record, record.rig)
-        self._write_access(overwrite)
+        self._write_access(overwrite, hub)
         for server in SERVERS:
             if process.running(folder.path / f"{server}.pid") is None:
                 process.start(folder.path, server, SERVERS[server], record.name)
@@ -113,13 +115,14 @@ class Lab:
         self.folder.keep(old)
         Lab(old)._write_access()
 
-    def _write_access(self, overwrite: bool = False) -> None:
+    def _write_access(self, overwrite: bool = False, hub: str | None = None) -> None:
         record, folder = self.record, self.folder
         keys = {m.index: m.folder / "ssh_host_ed25519_key.pub" for m in self.machines}
         known = {index: key.read_text() for index, key in keys.items() if key.exists()}
         write(folder.known_hosts, access.known_hosts(record, known))
         write(folder.ssh_config, access.ssh_config(record, folder))
-        settings = nvidia_repository.settings(record.suite) if record.rig else None
+        settings = {"hub": hub} if hub else {}
+        settings |= nvidia_repository.settings(record.suite) if record.rig else {}
         access.write_inventory(record, folder, folder.path, settings=settings, overwrite=overwrite)
 
     @classmethod

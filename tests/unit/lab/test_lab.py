@@ -197,9 +197,13 @@ def test_one_lab_or_all_are_taken_down(there: Stubbed, capsys: pytest.CaptureFix
     Lab.up("c")
     assert main(["lab", "down"]) == 2
     assert main(["lab", "down", "b", "--all"]) == 2
+    assert main(["lab", "down", "b", "--name", "c"]) == 2
     assert capsys.readouterr().err == (
         "rigup: lab down: several labs exist (b, c)\nhint: name one, or pass --all\n"
         "rigup: lab down: b cannot be combined with --all\nhint: rigup lab down b\n"
+        "rigup: lab down: b and --name c differ\nhint: rigup lab down b\n"
     )
+    assert main(["lab", "down", "--name", "b"]) == 0
+    assert len(there.networks) == 1
     assert main(["lab", "down", "--all"]) == 0
     assert there.networks == {}

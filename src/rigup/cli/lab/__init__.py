@@ -11,8 +11,13 @@ from rigup.cli.lab import gpu as lab_gpu
 from rigup.cli.output.typed_words import whole_number
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rigup.lab.lab import Lab
     from rigup.lab.machine import Machine
+
+HUB = "http://hub:8090"
+"""The lab's model hub, as its machines reach it."""
 
 EPILOG = """\
 examples:
@@ -53,6 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     up.add_argument(
         "--rig", metavar="GPUS", help='simulate these GPUs: "4x RTX 3090", or a group_data file\'s name (default none)'
     )
+    up.add_argument("--no-hub", dest="hub", action="store_false", help="start no model hub in the lab")
     _verb(up, _up)
 
     _verb(verbs.add_parser("list", help="list the machines and how to reach them"), _list)
@@ -63,6 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     down = verbs.add_parser("down", help="remove a lab and everything on its machines")
     down.add_argument("name", nargs="?", help="name of the lab (default: the only one)")
+    down.add_argument("--name", dest="named", metavar="NAME", help="the same as NAME, as in lab up")
     down.add_argument("--all", action="store_true", help="remove every lab")
     _verb(down, _down)
 
@@ -100,11 +107,31 @@ def _print(line: str) -> None:
 
 
 def _up(args: argparse.Namespace) -> int:
+    from rigup.lab import prerequisites
+    from rigup.lab.hub.server_process import StandInHub
     from rigup.lab.lab import Lab
 
-    lab = Lab.up(args.name, args.hosts, args.suite, args.disk, lab_gpu.rig_of(args.rig), log=_print)
+    rig = lab_gpu.rig_of(args.rig)
+    prerequisites.check()
+    models = _models() if args.hub else None
+    address = HUB if models else None
+    lab = Lab.up(args.name, args.hosts, args.suite, args.disk, rig, log=_print, hub=address)
+    if models:
+        StandInHub.start(models, lab=lab.record.name)
     _show([lab], args.json)
     return 0
+
+
+def _models() -> Path | None:
+    """The folder that the lab's hub serves; None, with the reason on standard error, if it cannot be downloaded."""
+    from rigup.errors import HostFailed, Unreachable
+    from rigup.lab import demo_model
+
+    try:
+        return demo_model.provide()
+    except (HostFailed, Unreachable) as error:
+        _print(f"no model hub in the lab: {error.message}")
+        return None
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -119,9 +146,12 @@ def _down(args: argparse.Namespace) -> int:
     from rigup.lab.folder import lab_folders
     from rigup.lab.lab import take_down
 
-    if args.name and args.all:
-        raise InputError(f"lab down: {args.name} cannot be combined with --all", f"rigup lab down {args.name}")
-    names = [args.name] if args.name else [folder.name for folder in lab_folders()]
+    name = args.name or args.named
+    if name and args.all:
+        raise InputError(f"lab down: {name} cannot be combined with --all", f"rigup lab down {name}")
+    if args.named and args.named != name:
+        raise InputError(f"lab down: {name} and --name {args.named} differ", f"rigup lab down {name}")
+    names = [name] if name else [folder.name for folder in lab_folders()]
     if len(names) > 1 and not args.all:
         raise InputError(f"lab down: several labs exist ({', '.join(names)})", "name one, or pass --all")
     for name in names:
@@ -183,6 +213,8 @@ def _show(labs: list[Lab], as_json: bool) -> None:
             print(f"  {_line(machine)}")
         print(f"  log in     ssh -F {lab.folder.ssh_config} {lab.machines[0].name}")
         print(f"  inventory  {lab.folder.inventory}")
+        if hub := _hub(lab):
+            print(f"  model hub  {hub}")
 
 
 def _line(machine: Machine) -> str:
@@ -190,6 +222,14 @@ def _line(machine: Machine) -> str:
     notes = [] if cable.plugged else ["cable cut"]
     notes += [f"limited to {cable.rate}"] if cable.rate else []
     return "  ".join([machine.name, machine.address, machine.inner_address, "on" if machine.on else "off", *notes])
+
+
+def _hub(lab: Lab) -> str | None:
+    """The address of the lab's model hub for its machines, if it runs."""
+    from rigup.lab.hub.server_process import StandInHub
+
+    hub = StandInHub(lab.folder.path)
+    return hub.url if hub.running else None
 
 
 def _describe(machine: Machine) -> dict[str, Any]:
@@ -212,5 +252,6 @@ def _describe_lab(lab: Lab) -> dict[str, Any]:
         "folder": str(lab.folder.path),
         "ssh_config": str(lab.folder.ssh_config),
         "inventory": str(lab.folder.inventory),
+        "hub": _hub(lab),
         "machines": [_describe(machine) for machine in lab.machines],
     }

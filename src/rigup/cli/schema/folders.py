@@ -99,7 +99,7 @@ class MachineText(TypedDict):
 
 
 class LabText(TypedDict):
-    """A lab."""
+    """A lab. hub: the address of its model hub for its machines; null without one."""
 
     name: str
     suite: str
@@ -107,6 +107,7 @@ class LabText(TypedDict):
     folder: str
     ssh_config: str
     inventory: str
+    hub: str | None
     machines: list[MachineText]
 
 

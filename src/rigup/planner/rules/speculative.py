@@ -42,7 +42,7 @@ def speculative_layers(candidate: Candidate) -> Iterator[Complaint]:
     if draft is None or draft.kind != "mtp":
         return
     if not model.mtp_attention:
-        yield f"{model.name} has no MTP layers", _WITHOUT
+        yield f"{model.name} has no MTP layers that the catalogue knows of", _WITHOUT
     elif not weights_of(candidate.checkpoint, model).mtp:
         yield (
             f"{candidate.checkpoint.label} has no MTP layers that the catalogue knows of",

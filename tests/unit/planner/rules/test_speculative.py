@@ -18,7 +18,7 @@ REFUSED: dict[str, tuple[Candidate, str, str, str]] = {
     "a model without": (
         candidate("4x H200", "MiniMaxAI/MiniMax-M2.5", parallel={"tensor": 4}, draft=Draft("mtp", 3)),
         "speculative-layers",
-        "MiniMax-M2.5 has no MTP layers",
+        "MiniMax-M2.5 has no MTP layers that the catalogue knows of",
         "leave speculative out",
     ),
     "a checkpoint without": (

@@ -40,7 +40,8 @@ def _lines(plan: GatewayPlan) -> list[str]:
     gateway = plan.gateway
     held = [f"holds requests for up to {gateway.hold} s while no engine is up"] if gateway.hold else []
     routes = [line for route in plan.routes for line in _route(route)]
-    shared = [f"one of these holds {gateway.shared_address.host}: {', '.join(plan.sharing)}"] if plan.sharing else []
+    address, hosts = gateway.shared_address, ", ".join(plan.sharing)
+    shared = [f"one of these holds {address.host}: {hosts}"] if address else []
     return [f"listens at {_address(gateway)}", *shared, f"clients: {_clients(gateway)}", *held, *routes]
 
 

@@ -95,7 +95,7 @@ def test_a_prompt_is_answered_and_its_pace_told(serving: Fleet) -> None:
     assert "cancelled" in long.text
 
 
-def test_a_key_is_read_on_the_host_and_told_nowhere(serving: Fleet) -> None:
+def test_a_key_is_told_where_it_is_asked_for_alone_and_replaced(serving: Fleet) -> None:
     serving.describe(listen="0.0.0.0")
     serving.apply()
     key = serving.host.tell("cat /etc/rigup/services/chat/api-key")
@@ -108,6 +108,15 @@ def test_a_key_is_read_on_the_host_and_told_nowhere(serving: Fleet) -> None:
     url = open_.text.partition("smollm2-135m-instruct): ")[2].split()[0]
     assert (asked(url), asked(url, key)) == ("401", ANSWER)
     assert key not in open_.text
+
+    assert serving.rigup("key", "show", "chat").stdout.read_text() == f"{key}\n"
+    rotated = serving.rigup("key", "rotate", "chat", "--yes", "--json")
+    assert rotated.json["hosts"][0]["state"] == "changed"
+    (shown,) = serving.rigup("key", "show", "--json").json["keys"]
+    assert (shown["host"], shown["service"]) == (serving.host.name, "chat")
+    assert (asked(url, key), asked(url, shown["key"])) == ("401", ANSWER)
+    assert shown["key"] not in rotated.text
+    assert serving.apply().json["hosts"][0]["changes"] == []
 
 
 def health(fleet: Fleet, expect: int = 0) -> tuple[str, str, str]:

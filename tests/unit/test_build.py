@@ -116,10 +116,12 @@ def test_it_works_from_an_empty_folder(installed: Path, tmp_path: Path) -> None:
     assert rigup(installed, tmp_path, "lock", "--check").stdout == "rigup.lock pins everything\n"
 
 
+WORDS = dict.fromkeys(("chat", "log", "report", "tune", "verify"), ("gpu1.lan",)) | {"key": ("show",)}
+
+
 @pytest.mark.parametrize("verb", sorted({*VERBS} - {"up", "init", "model", "schema", "completion", "lab"}))
 def test_a_verb_in_an_empty_folder_says_how_to_begin(installed: Path, tmp_path: Path, verb: str) -> None:
-    needs_a_word = verb in ("chat", "log", "report", "tune", "verify")
-    done = rigup(installed, tmp_path, verb, *(["gpu1.lan"] if needs_a_word else []))
+    done = rigup(installed, tmp_path, verb, *WORDS.get(verb, ()))
     assert (done.returncode, "Traceback" in done.stderr) == (2, False), done.stderr
     assert "rigup init USER@HOST" in done.stderr
 

@@ -48,12 +48,13 @@ VERBS = {
     "stop": "stop services after their requests in flight; they stay stopped until the next apply",
     "start": "start services that were stopped, and wait until they answer",
     "restart": "restart services after their requests in flight, and wait until they answer",
+    "key": "show the API keys of services, or replace one",
     "logs": "print the journal of services over hosts, merged by time; -f goes on as it grows",
     "lab": "boot disposable machines to rehearse on",
 }
 
 # verbs whose module lies in a package of cli
-MODULES = {verb: f"service.{verb}" for verb in ("chat", "tunnel", "restart", "logs")}
+MODULES = {verb: f"service.{verb}" for verb in ("chat", "tunnel", "restart", "key", "logs")}
 MODULES |= dict.fromkeys(("stop", "start"), "service.power")
 ONLY_TELL = ("plan", "fit", "diff", "status", "verify", "releases", "log", "logs", "chat")
 

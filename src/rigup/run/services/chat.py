@@ -102,7 +102,11 @@ class _Unusable(Exception):
     def __init__(self, message: str, of_key: bool = False) -> None:
         super().__init__(message)
         self.of_key = of_key
-        self.hint = "rotate its key, then apply: rigup key rotate" if of_key else "check the service: rigup logs"
+        self.hint = (
+            "restart it, so that it takes the key of its host: rigup restart"
+            if of_key
+            else "check the service: rigup logs"
+        )
 
 
 def _events(target: Target, body: bytes, stopped: Callable[[], bool]) -> Iterator[Any]:

@@ -1,0 +1,143 @@
+"""`rigup key`: shows the API keys of services, or replaces one."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING
+
+from rigup.cli.sessions import session as hosts
+from rigup.cli.sessions import unplanned
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from rigup.run.services.keys import KeyRun
+
+EPILOG = """\
+examples:
+  rigup key show chat                                       print the key, and nothing else
+  export OPENAI_API_KEY=$(rigup key show chat --limit gpu1.lan)
+  rigup key show --json                                     the keys of all services on all hosts
+  rigup key rotate chat                                     give the service a new key; asks first
+
+A key that rigup made is replaced on each host, and the service restarts with it. A key in a file of yours
+(api_key_file) is replaced there: run rigup apply then, which brings it to hosts and gateways.
+
+exit codes: 0 done, 1 a host failed, or declined, 2 usage error or no host reachable, 130 cancelled
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds `show` and `rotate`."""
+    verbs = parser.add_subparsers(dest="key_verb", metavar="show|rotate", required=True)
+    show = verbs.add_parser("show", help="print API keys, as the hosts have them", epilog=EPILOG)
+    show.add_argument("service", nargs="*", metavar="SERVICE", help="these services (default: all)")
+    unplanned.add_arguments(show)
+    rotate = verbs.add_parser("rotate", help="replace the API key of a service", epilog=EPILOG)
+    rotate.add_argument("service", metavar="SERVICE", help="the service that gets a new key")
+    rotate.add_argument("--yes", "-y", action="store_true", help="do not ask first")
+    unplanned.add_arguments(rotate)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints keys, or replaces one."""
+    return _show(args) if args.key_verb == "show" else _rotate(args)
+
+
+def _show(args: argparse.Namespace) -> int:
+    opened = unplanned.open_unplanned(
+        args, _key_run, check=lambda project: unplanned.check_service_names(project, args.service)
+    )
+    from rigup.run.result import exit_code
+
+    with opened as run:
+        run.connect(take_lease=False)
+        run.read(tuple(args.service))
+    _show_errors(run)
+    keys = sorted((host, service, key) for (host, service), key in run.keys.items() if key)
+    if args.json:
+        rows = [{"host": host, "service": service, "key": key} for host, service, key in keys]
+        json.dump({"schema": 1, "keys": rows}, sys.stdout, indent=1)
+        print()
+    elif len({key for _, _, key in keys}) == 1:
+        print(keys[0][2])
+    else:
+        for row in keys:
+            print(*row)
+    if not keys and not args.json and not any(result.errors for result in run.results.values()):
+        print("no service here needs an API key", file=sys.stderr)
+    results = list(run.results.values())
+    for result in results:
+        result.state = "unchanged" if not result.errors else result.state
+    return exit_code(results)
+
+
+def _rotate(args: argparse.Namespace) -> int:
+    hosts.patch_for_many_hosts()
+    from rigup.cli.apply import agreed
+    from rigup.cli.output import results as summary
+    from rigup.cli.output.console import Console
+    from rigup.project.inventory import load_project
+
+    console = Console(stderr=args.json, highlight=False)
+    project = load_project(args.inventory, args.limit)
+    unplanned.check_service_names(project, [args.service])
+    question = f"Clients of {args.service} will need the new key. Go on?"
+    if not args.yes and not agreed(console, "key rotate", question):
+        return 1
+    from rigup.run.services.keys import key_file_of, write_new_key
+
+    if name := key_file_of(project, args.service):
+        write_new_key(project.root, name)
+        if args.json:
+            json.dump(summary.as_json([]) | {"file": name}, sys.stdout, indent=1)
+            print()
+        else:
+            console.print(f"{name}: new key; to bring it to hosts and gateways: rigup apply", markup=False)
+        return 0
+    return _rotate_on_hosts(args, console)
+
+
+def _rotate_on_hosts(args: argparse.Namespace, console: Console) -> int:
+    opened = unplanned.open_unplanned(args, _key_run)
+    from rigup.cli.output import progress as live
+    from rigup.cli.output import results as summary
+    from rigup.connection.signals import stop_on_signals
+    from rigup.operations.primitives import progress
+    from rigup.run.result import exit_code
+
+    view = live.view()
+    with opened as run, stop_on_signals():
+        progress.listen(view.show)
+        with view:
+            run.connect(take_lease=True)
+            run.read((args.service,))
+            run.rotate(args.service)
+    results = list(run.results.values())
+    if args.json:
+        json.dump(summary.as_json(results) | {"file": None}, sys.stdout, indent=1)
+        print()
+        return exit_code(results)
+    for result in results:
+        if result.changes:
+            console.print(
+                f"{result.host} {args.service}: new key; to see it: rigup key show {args.service}", markup=False
+            )
+    _show_errors(run)
+    return exit_code(results)
+
+
+def _key_run() -> type[KeyRun]:
+    from rigup.run.services.keys import KeyRun
+
+    return KeyRun
+
+
+def _show_errors(run: KeyRun) -> None:
+    from rigup.cli.output import results as summary
+    from rigup.cli.output.console import Console
+
+    failed = [result for result in run.results.values() if result.errors]
+    summary.show_results(failed, Console(stderr=True, highlight=False))

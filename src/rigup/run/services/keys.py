@@ -1,0 +1,108 @@
+"""API keys of services: read from their hosts, and replaced there or in the user's own file."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from rigup import layout
+from rigup.connection.lease import NOBODYS, OURS, myself
+from rigup.errors import HostFailed, InputError, Refused
+from rigup.host import Host
+from rigup.operations.primitives import remote
+from rigup.operations.service.endpoints import endpoint_of
+from rigup.operations.service.health import ask_release
+from rigup.operations.service.history import hosts_of
+from rigup.operations.service.secrets import KEY_BYTES
+from rigup.operations.service.stopping import start
+from rigup.project.inventory import Project
+from rigup.project.settings import read_secret
+from rigup.regular_files import user_path
+from rigup.run.audit_log import Recorder
+from rigup.run.hosts_run import HostsRun
+from rigup.run.result import Change
+
+
+class KeyRun(HostsRun):
+    """A run that reads keys, or replaces those that rigup made. keys: by host and service; None where it has none."""
+
+    keys: dict[tuple[str, str], str | None]
+
+    def read(self, services: tuple[str, ...]) -> None:
+        """Reads the keys of these services, or of all that have a release. A host without one of those named fails."""
+        self.keys = {}
+        self.context.each(lambda host: self._read(host, services))
+
+    def rotate(self, service: str) -> None:
+        """Gives the service a new key on each host. If it does not answer with it, the earlier one is put back."""
+        self.finisher.recorder = Recorder(self.context.project, myself().who, "key rotate")
+        self.context.each(lambda host: self._rotate(host, service))
+
+    def _read(self, host: Host, services: tuple[str, ...]) -> None:
+        releases = self.context.handshakes[host.name].probe.releases
+        for name in services or releases:
+            if name not in releases:
+                raise HostFailed(f"{host.name}: {name} was never applied", "run rigup diff to see what apply would do")
+            if endpoint_of(host.name, name, releases[name]):
+                self.keys[host.name, name] = _key(host, name)
+        self.results[host.name].state = "differs"
+
+    def _rotate(self, host: Host, service: str) -> None:
+        result, probe = self.results[host.name], self.context.handshakes[host.name].probe
+        earlier = self.keys.get((host.name, service))
+        if earlier is None:
+            hint = f"to have it need one: set services.{service}.api_key_file, then run rigup apply"
+            raise Refused(f"{host.name}: {service} needs no API key", hint)
+        manifest = probe.releases[service]
+        if hosts_of(manifest):
+            hint = f"set services.{service}.api_key_file, which rigup key rotate then writes"
+            raise Refused(f"{host.name}: {service} spans several hosts, which start together", hint)
+        if self._claim(host) not in (OURS, NOBODYS):
+            raise self._stale_comparison(host)
+        path = layout.api_key_file(service)
+        remote.write_file(host, path, secrets.token_urlsafe(KEY_BYTES), "600")
+        try:
+            if not probe.rests(service):
+                start(host, service, again=True)
+                result.answers.append(ask_release(host, service, manifest.get("command") or ()))
+        except HostFailed as error:
+            remote.write_file(host, path, earlier, "600")
+            start(host, service, again=True)
+            raise HostFailed(f"{error.message}; the earlier key is back", error.hint) from None
+        result.changes = [Change("service", f"API key of {service}")]
+        result.state = "changed"
+
+
+def _key(host: Host, service: str) -> str | None:
+    output = remote.run(host, "cat", "--", layout.api_key_file(service))
+    return output.stdout.strip() if output.ok else None
+
+
+def key_file_of(project: Project, service: str) -> str | None:
+    """The user's own file with the key of a service, relative to the fleet's folder; None if rigup makes the key.
+
+    Raises InputError where the selected hosts differ in it.
+    """
+    said = [(host.data.get("services") or {}).get(service) for host in project.hosts]
+    files = dict.fromkeys(each.get("api_key_file") for each in said if isinstance(each, Mapping))
+    if len(files) > 1:
+        names = ", ".join(str(name) for name in files if name)
+        raise InputError(f"the hosts have different keys of {service}: {names}", "select one group: --limit GROUP")
+    return next(iter(files), None)
+
+
+def write_new_key(root: Path, name: str) -> None:
+    """Replaces the key in the user's own file, which must be fit for one. Raises InputError."""
+    read_secret(root, "api_key_file", name)
+    path = (root / user_path(name, "api_key_file")).resolve()
+    try:
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".", delete=False) as file:  # of mode 0600
+            file.write(f"{secrets.token_urlsafe(KEY_BYTES)}\n")
+        os.replace(file.name, path)
+    except OSError as error:
+        raise InputError(
+            f"{name}: cannot be written: {error.strerror}", "check the permissions of its folder"
+        ) from None

@@ -39,6 +39,7 @@ class OpenTunnel:
         self._scheme, _, there = address.partition("://")
         name, _, port = there.rpartition(":")
         self._host, self._there, self._where = host, (name.strip("[]"), int(port)), where
+        self._unit = unit
         self.refusal = ""
         _channel(host, self._there).close()
         self._guard = _PortGuard(host, unit, self._there)
@@ -78,14 +79,30 @@ class OpenTunnel:
         if self.refusal:
             raise HostFailed(f"{self._where}: {self.refusal}", "check the service: rigup status")
 
+    def _connected(self) -> tuple[Any, str]:
+        """A connection to the endpoint, and whether it leads to the unit: OURS, or why not."""
+        return _channel(self._host, self._there), self._guard.ask()
+
+    def _is_ours_again(self) -> bool:
+        """Asks again whose the port is: a service that has restarted listens with a new socket."""
+        guard = _PortGuard(self._host, self._unit, self._there)
+        if guard.first != OURS:
+            guard.close()
+            return False
+        self._guard.close()
+        self._guard = guard
+        return True
+
     def _serve(self, own: socket.socket, _: object) -> None:
         """Passes on everything between one caller here and the endpoint, until one of them is done."""
         try:
-            channel = _channel(self._host, self._there)
+            channel, said = self._connected()
+            if said != OURS and self._is_ours_again():
+                channel.close()
+                channel, said = self._connected()
         except (HostFailed, Unreachable):
             own.close()
             return
-        said = self._guard.ask()
         if said == OURS:
             asking = gevent.spawn(_pass_on, own, channel)
             _pass_on(channel, own)

@@ -50,10 +50,13 @@ def test_it_leads_to_the_unit_until_its_port_changes_hands() -> None:
         port = int(line(process))
         assert asked(port) == 200
         assert tell(process, "heard") == "1"
-        assert tell(process, "swap") == "swapped"
+        assert tell(process, "restart") == "done"
+        assert asked(port) == 200
+        assert tell(process, "heard") == "2"
+        assert tell(process, "swap") == "done"
         with pytest.raises((http.client.HTTPException, OSError)):
             asked(port)
-        assert tell(process, "heard") == "1"
+        assert tell(process, "heard") == "2"
         assert "now belongs to user" in tell(process, "end")
 
 

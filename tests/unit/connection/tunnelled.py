@@ -87,11 +87,12 @@ def main(unit: str, whose: str) -> None:
                 match word.strip():
                     case "heard":
                         print(heard + listener.heard, flush=True)
-                    case "swap":
+                    case "restart" | "swap" as event:
+                        whose = "own" if event == "restart" else "foreign"
                         heard += listener.heard
                         listener.close()
                         listener = Listener(there[1])
-                        print("swapped", flush=True)
+                        print("done", flush=True)
                     case "end":
                         door.check()
                         raise AssertionError("nothing was refused")

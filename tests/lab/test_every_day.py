@@ -165,3 +165,17 @@ def test_a_disabled_service_stays_stopped_until_it_is_enabled(serving: Fleet) ->
     serving.describe()
     serving.apply()
     assert serving.host.answers()
+
+
+def test_a_command_on_hosts(serving: Fleet) -> None:
+    name = serving.host.name
+    assert serving.rigup("exec", "--", "id", "-un").stdout.read_text() == "root\n"
+    failing = serving.rigup("exec", "--json", "echo a; echo b >&2; exit 3", expect=1).json["hosts"]
+    (error,) = failing[0].pop("errors")
+    assert error["message"] == f"{name}: the command ended with 3"
+    of_command = {"status": 3, "stdout": "a\n", "stderr": "b\n", "truncated": False}
+    assert failing == [{"host": name, "state": "failed", **of_command}]
+    long = serving.start("exec", "echo begun; sleep 100; echo over")
+    long.wait_to_say("begun")
+    long.interrupt()
+    assert long.wait() == 130, long.text

@@ -116,7 +116,10 @@ def test_it_works_from_an_empty_folder(installed: Path, tmp_path: Path) -> None:
     assert rigup(installed, tmp_path, "lock", "--check").stdout == "rigup.lock pins everything\n"
 
 
-WORDS = dict.fromkeys(("chat", "log", "report", "tune", "verify"), ("gpu1.lan",)) | {"key": ("show",)}
+WORDS = dict.fromkeys(("chat", "log", "report", "tune", "verify"), ("gpu1.lan",)) | {
+    "key": ("show",),
+    "exec": ("true",),
+}
 
 
 @pytest.mark.parametrize("verb", sorted({*VERBS} - {"up", "init", "model", "schema", "completion", "lab"}))

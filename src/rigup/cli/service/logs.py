@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 from rigup.cli.output.typed_words import add_number
+from rigup.cli.service.host_colours import host_colours
 from rigup.cli.sessions import unplanned
 from rigup.errors import InputError
 
@@ -29,7 +30,6 @@ examples:
 exit codes: 0 printed (-f: ended by Ctrl-C), 1 a host failed, 2 usage error or no host reachable, 130 cancelled
 """
 DEFAULT_LINES = 100
-COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "bright_red", "bright_cyan", "bright_green")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _TIMES = ("%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M", "%Y-%m-%d")
 
@@ -100,7 +100,7 @@ class Printer:
     def __init__(self, hosts: list[str], console: Console, as_json: bool) -> None:
         self._console, self._as_json = console, as_json
         self._widest = max(map(len, hosts), default=0)
-        self._colours = {host: COLOURS[number % len(COLOURS)] for number, host in enumerate(hosts)}
+        self._colours = host_colours(hosts)
 
     def show(self, entry: Entry) -> None:
         """Prints one entry: a line for each line of its message."""

@@ -1,0 +1,87 @@
+"""`rigup exec`: runs a command on hosts and prints what it says, line by line."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING
+
+from rigup.cli.service.host_colours import host_colours
+from rigup.cli.sessions import unplanned
+from rigup.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+EPILOG = """\
+examples:
+  rigup exec nvidia-smi                          on every host, as the user that SSH logs in as
+  rigup exec --limit gpu1.lan -- df -h
+  rigup exec --root 'journalctl -k | grep -i xid'      one word is a line for the shell
+  rigup exec --json -- nvidia-smi -L
+
+rigup's options stand before the command. rigup takes no lease and records nothing: what the command changes, rigup does
+not know.
+
+exit codes: 0 every command ended with 0, 1 one did not, 2 usage error or no host reachable, 130 cancelled
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds COMMAND, --root and the arguments of every verb that needs no plan."""
+    parser.add_argument("--root", action="store_true", help="run the command as root")
+    unplanned.add_arguments(parser)
+    parser.add_argument(
+        "command", nargs=argparse.REMAINDER, metavar="COMMAND", help="what to run, with its words; after -- if need be"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs the command on all hosts at once."""
+    words = tuple(args.command[1:] if args.command[:1] == ["--"] else args.command)
+    if not words:
+        raise InputError("exec: COMMAND: missing", "write it behind the options: rigup exec -- uptime")
+    opened = unplanned.open_unplanned(args, unplanned.hosts_run)
+    from rigup.cli.output import results as summary
+    from rigup.cli.output.console import Console
+    from rigup.connection.signals import ended_by_signals
+    from rigup.run.result import exit_code
+    from rigup.run.services.commands import Commands
+
+    with opened as run, ended_by_signals() as ended:
+        run.connect(take_lease=False)
+        show = (lambda host, line, complaint: None) if args.json else _printer(list(run.results))
+        commands = Commands(run.context, words, args.root, show)
+        commands.run(ended)
+    results = list(run.results.values())
+    for result in results:
+        result.state = "unchanged" if result.state == "pending" else result.state
+    if args.json:
+        json.dump({"schema": 1, "hosts": [commands.as_json(result) for result in results]}, sys.stdout, indent=1)
+        print()
+    else:
+        failed = [result for result in results if result.errors]
+        summary.show_results(failed, Console(stderr=True, highlight=False))
+    return 130 if ended.is_set() else exit_code(results)
+
+
+def _printer(hosts: list[str]) -> Callable[[str, str, bool], None]:
+    """Prints lines as they come: with the host in front where there are several, and errors on standard error."""
+    from rich.text import Text
+
+    from rigup.cli.output.console import Console
+    from rigup.printable import printable
+
+    consoles = Console(highlight=False), Console(stderr=True, highlight=False)
+    widest = max(map(len, hosts), default=0)
+    colours = host_colours(hosts)
+
+    def show(host: str, line: str, complaint: bool) -> None:
+        text = Text(end="")
+        if len(hosts) > 1:
+            text.append(f"{host:<{widest}} ", colours[host])
+        text.append(printable(line.replace("\r", "")))
+        consoles[complaint].print(text, soft_wrap=True)
+
+    return show

@@ -179,3 +179,16 @@ def test_a_command_on_hosts(serving: Fleet) -> None:
     long.wait_to_say("begun")
     long.interrupt()
     assert long.wait() == 130, long.text
+
+
+def test_two_hosts_are_compared(serving: Fleet) -> None:
+    name = serving.host.name
+    serving.rigup("stop", "chat")
+    serving.describe(hosts=2)
+    second = serving.hosts[1].name
+    compared = serving.rigup("compare", name, second, "--json", expect=1).json
+    found = {(each["part"], each["what"]): each["values"] for each in compared["differences"]}
+    assert found["services", "chat: state"][name] == "stopped" != found["services", "chat: state"][second]
+    assert ("hardware", "architecture") not in found
+    said = serving.rigup("compare", name, second, expect=1).stdout.read_text()
+    assert "chat: state" in said and "stopped" in said

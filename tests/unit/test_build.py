@@ -117,6 +117,7 @@ def test_it_works_from_an_empty_folder(installed: Path, tmp_path: Path) -> None:
 
 
 WORDS = dict.fromkeys(("chat", "log", "report", "tune", "verify"), ("gpu1.lan",)) | {
+    "compare": ("a", "b"),
     "key": ("show",),
     "exec": ("true",),
 }

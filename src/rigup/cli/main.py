@@ -50,6 +50,7 @@ VERBS = {
     "restart": "restart services after their requests in flight, and wait until they answer",
     "key": "show the API keys of services, or replace one",
     "logs": "print the journal of services over hosts, merged by time; -f goes on as it grows",
+    "compare": "show what differs between two hosts: hardware, driver, builds, releases, settings",
     "exec": "run a command on hosts and print what it says, line by line",
     "lab": "boot disposable machines to rehearse on",
 }
@@ -57,7 +58,7 @@ VERBS = {
 # verbs whose module lies in a package of cli
 MODULES = {verb: f"service.{verb}" for verb in ("chat", "tunnel", "restart", "key", "logs", "exec")}
 MODULES |= dict.fromkeys(("stop", "start"), "service.power")
-ONLY_TELL = ("plan", "fit", "diff", "status", "verify", "releases", "log", "logs", "chat")
+ONLY_TELL = ("plan", "fit", "diff", "status", "verify", "releases", "log", "logs", "chat", "compare")
 
 EPILOG = """\
 examples:

@@ -28,6 +28,7 @@ from rigup.cli.schema.plans import (
 )
 from rigup.cli.schema.runs import (
     ApplyDocument,
+    CompareDocument,
     DiffDocument,
     FileDocument,
     HostsDocument,
@@ -36,7 +37,15 @@ from rigup.cli.schema.runs import (
     ReleasesDocument,
     StatusDocument,
 )
-from rigup.cli.schema.services import ChatDocument, LogLine, TunnelDocument, VerifyDocument
+from rigup.cli.schema.services import (
+    ChatDocument,
+    ExecDocument,
+    KeyRotationDocument,
+    KeysDocument,
+    LogLine,
+    TunnelDocument,
+    VerifyDocument,
+)
 from rigup.cli.schema.shared import ErrorDocument
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -61,11 +70,14 @@ DOCUMENTS: dict[str, Any] = {
     "tune": TuneDocument,
     "chat": ChatDocument,
     "tunnel": TunnelDocument,
+    "key": KeysDocument | KeyRotationDocument,
     "logs": LogLine,
     "stop": HostsDocument,
     "start": HostsDocument,
     "restart": HostsDocument,
     "verify": VerifyDocument,
+    "compare": CompareDocument,
+    "exec": ExecDocument,
     "lab": LabsDocument | LabsDownDocument | LabImageDocument | LabMachineDocument | LabGpuDocument,
 }
 """By verb, its documents if it succeeds or refuses; every verb also has ErrorDocument."""

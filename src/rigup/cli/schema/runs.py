@@ -45,6 +45,20 @@ class HostsDocument(TypedDict):
     hosts: list[HostOutcome]
 
 
+class HostsDifference(TypedDict):
+    """What differs between two hosts. values: by host; null where it has none."""
+
+    part: str
+    what: str
+    values: dict[str, str | None]
+
+
+class CompareDocument(HostsDocument):
+    """`rigup compare --json`. differences: null if a host failed."""
+
+    differences: list[HostsDifference] | None
+
+
 class ApplyDocument(HostsDocument):
     """`rigup apply --json`. rollout: only with --rolling. weights: only if checkpoints were downloaded."""
 

@@ -1,10 +1,10 @@
-"""Documents of verbs for running services and their cards: `chat`, `tunnel`, `logs`, `verify`."""
+"""Documents of verbs for running services and their cards: `chat`, `tunnel`, `logs`, `key`, `exec`, `verify`."""
 
 from __future__ import annotations
 
 from typing_extensions import TypedDict
 
-from rigup.cli.schema.shared import ErrorText, Schema
+from rigup.cli.schema.shared import ErrorText, HostOutcome, Schema
 from rigup.facts.links import Links
 
 
@@ -50,6 +50,48 @@ class LogLine(TypedDict):
     service: str
     priority: int
     message: str
+
+
+class ServiceKey(TypedDict):
+    """The API key of a service, as its host has it."""
+
+    host: str
+    service: str
+    key: str
+
+
+class KeysDocument(TypedDict):
+    """`rigup key show --json`; services without a key are left out."""
+
+    schema: Schema
+    keys: list[ServiceKey]
+
+
+class KeyRotationDocument(TypedDict):
+    """`rigup key rotate --json`. file: the user's own that has the new key; null where the hosts have it."""
+
+    schema: Schema
+    hosts: list[HostOutcome]
+    file: str | None
+
+
+class CommandOutcome(TypedDict):
+    """A command on one host. status: null if it did not end. truncated: whether it printed more than is here."""
+
+    host: str
+    state: str
+    status: int | None
+    stdout: str
+    stderr: str
+    truncated: bool
+    errors: list[ErrorText]
+
+
+class ExecDocument(TypedDict):
+    """`rigup exec --json`."""
+
+    schema: Schema
+    hosts: list[CommandOutcome]
 
 
 class LinkFinding(TypedDict):

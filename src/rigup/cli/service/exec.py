@@ -18,7 +18,7 @@ EPILOG = """\
 examples:
   rigup exec nvidia-smi                          on every host, as the user that SSH logs in as
   rigup exec --limit gpu1.lan -- df -h
-  rigup exec --root 'journalctl -k | grep -i xid'      one word is a line for the shell
+  rigup exec --root 'dmesg | grep Xid'           one word is a line for the shell
   rigup exec --json -- nvidia-smi -L
 
 rigup's options stand before the command. rigup takes no lease and records nothing: what the command changes, rigup does

@@ -169,7 +169,7 @@ def differences(old: RetainedRelease, new: RetainedRelease) -> tuple[str, ...]:
         changes.append(f"build {before.get('build')} -> {after.get('build')}")
     if before.get("checkpoint") != after.get("checkpoint"):
         changes.append(f"checkpoint {_checkpoint(before)} -> {_checkpoint(after)}")
-    changes += _changed(_options(before.get("command") or []), _options(after.get("command") or []))
+    changes += _changed(options_of(before.get("command") or []), options_of(after.get("command") or []))
     changes += _changed(before.get("environment") or {}, after.get("environment") or {})
     if (was := hosts_of(before)) != (now := hosts_of(after)):
         changes.append(f"hosts {' and '.join(was) or 'this one'} -> {' and '.join(now) or 'this one'}")
@@ -195,7 +195,7 @@ def _checkpoint(manifest: dict[str, Any]) -> str:
     return " ".join(part for part in (checkpoint.get("repo", "none"), checkpoint.get("quant", ""), revision) if part)
 
 
-def _options(command: list[str]) -> dict[str, str]:
+def options_of(command: list[str]) -> dict[str, str]:
     """argv as values by flag; words before the first flag are joined under ""."""
     found: dict[str, str] = {}
     flag = ""

@@ -1,0 +1,78 @@
+"""`rigup compare`: shows what differs between two hosts."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING
+
+from rigup.cli.sessions import unplanned
+from rigup.errors import InputError
+
+if TYPE_CHECKING:
+    from rigup.project.inventory import Project
+    from rigup.run.whole_hosts.comparison import Difference
+
+EPILOG = """\
+examples:
+  rigup compare gpu1.lan gpu2.lan        hardware, system, driver, builds, releases, settings: what differs
+  rigup compare gpu1.lan gpu2.lan --json
+
+exit codes: 0 nothing differs, 1 something does, or a host failed, 2 usage error or no host reachable, 130 cancelled
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds two hosts and the arguments of every verb that needs no plan, without --limit."""
+    parser.add_argument("hosts", nargs=2, metavar="HOST", help="a host of the inventory")
+    unplanned.add_arguments(parser, limit=False)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints the differences; changes nothing."""
+    first, second = names = (args.hosts[0], args.hosts[1])
+    args.limit = ",".join(names)
+
+    def check(project: Project) -> None:
+        if {host.name for host in project.hosts} != {*names} or first == second:
+            raise InputError(f"{first}, {second}: not two hosts", "name two different hosts of the inventory")
+
+    opened = unplanned.open_unplanned(args, unplanned.hosts_run, check=check)
+    from rigup.cli.output import results as summary
+    from rigup.cli.output.console import Console
+    from rigup.run.result import exit_code
+    from rigup.run.whole_hosts.comparison import compare
+
+    with opened as run:
+        run.connect(take_lease=False)
+    results, found = list(run.results.values()), None
+    if not any(result.errors for result in results):
+        handshakes, data = run.context.handshakes, {host.name: host.data for host in run.context.project.hosts}
+        found = compare((handshakes[first].probe, handshakes[second].probe), (data[first], data[second]))
+    for result in results:
+        result.state = "unchanged" if result.state == "pending" else result.state
+    if args.json:
+        rows = None if found is None else [each.as_json(names) for each in found]
+        json.dump(summary.as_json(results) | {"differences": rows}, sys.stdout, indent=1)
+        print()
+    elif found is None:
+        summary.show_results([result for result in results if result.errors], Console(stderr=True, highlight=False))
+    else:
+        _show(names, found)
+    return exit_code(results) or int(bool(found))
+
+
+def _show(names: tuple[str, str], found: list[Difference]) -> None:
+    from rigup.cli.output.console import Console
+    from rigup.cli.output.table import Column, Table
+
+    console = Console(highlight=False)
+    if not found:
+        console.print(f"{names[0]} and {names[1]} do not differ", markup=False, soft_wrap=True)
+        return
+    values = (Column(name, narrowest=12, middle=True) for name in names)
+    table = Table((Column("part", rank=1), Column("what", narrowest=16, middle=True), *values))
+    for each in found:
+        table.add(each.part, each.what, each.first, each.second)
+    console.print(table, soft_wrap=True)

@@ -1,0 +1,1 @@
+"""Hosts as a whole: what differs between two."""

@@ -11,11 +11,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.lab.gpu_fleet import OLD, GpuFleet, error, made_gpu_fleet, steps
+from tests.lab.gpu_fleet import NEW, OLD, GpuFleet, error, made_gpu_fleet, steps
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 DEBIANS = "550.163.01"
+KEEP = 'driver = "keep" in group_data'
 INSTALL = "DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends"
 ALIEN = "dpkg-query -W -f '${db:Status-Abbrev} ${Package} ${Maintainer}\\n' | grep -E 'NVIDIA Maint|Ubuntu'"
 
@@ -27,6 +28,13 @@ def fleet(labs_can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Itera
         fleet.host.tell(f"apt-get -q update && {INSTALL} linux-headers-{os.uname().release} nvidia-driver")
         fleet.host.machine.reboot()
         yield fleet
+
+
+def without_driver(fleet: GpuFleet) -> None:
+    """Takes every driver off the machine, with NVIDIA's repository and rigup's hold."""
+    fleet.host.tell("apt-get purge -q -y '*nvidia*' libcuda1")
+    fleet.host.tell("rm -f /etc/apt/preferences.d/00-rigup-nvidia-driver /etc/apt/sources.list.d/nvidia-cuda.sources")
+    fleet.host.tell("apt-get -q update")
 
 
 def test_a_kept_driver_below_what_the_build_needs_is_refused_with_both_numbers(fleet: GpuFleet) -> None:
@@ -49,3 +57,35 @@ def test_debians_own_is_named_and_replaced(fleet: GpuFleet) -> None:
     assert fleet.host.machine.ssh(f"{ALIEN} | grep ^ii").stdout == ""
     assert fleet.host.answers()
     assert fleet.apply().json["hosts"][0]["state"] == "unchanged"
+
+
+def test_one_whose_module_does_not_compile_is_taken_out_of_apts_way(fleet: GpuFleet) -> None:
+    without_driver(fleet)
+    fleet.host.tell(f"echo {DEBIANS} >/etc/lab-gpus/does_not_compile")
+    assert "Bad return status" in fleet.host.machine.ssh(f"{INSTALL} nvidia-driver=550.163.01-1 2>&1").stdout
+    assert "nvidia-open-kernel-dkms" in fleet.host.tell("dpkg --audit")
+    shown = steps(fleet.rigup("diff", "--json", expect=1))
+    assert "no half-installed driver: nvidia-driver, nvidia-open-kernel-dkms" in shown
+    fleet.apply("--reboot")
+    assert fleet.host.tell("dpkg --audit") == ""
+    assert fleet.loaded() == OLD
+    assert fleet.host.machine.ssh(f"{ALIEN} | grep -v ^rc").stdout == ""
+    assert fleet.host.answers()
+
+
+def test_ubuntus_own_is_kept_if_so_said_and_else_replaced(fleet: GpuFleet) -> None:
+    without_driver(fleet)
+    modules = f"linux-modules-nvidia-580-open-{os.uname().release}"
+    fleet.host.tell(f"{INSTALL} {modules} nvidia-driver-580-open")
+    fleet.host.machine.reboot()
+    fleet.describe_gpus(NEW, driver="keep")
+    assert "driver" not in {change["role"] for change in fleet.apply().json["hosts"][0]["changes"]}
+    assert fleet.loaded() == OLD and fleet.host.answers()
+
+    fleet.describe_gpus(NEW)
+    shown = steps(fleet.rigup("diff", "--json", expect=1))
+    # named after the host's system, which is Debian here
+    assert f"driver {NEW}: Debian's {OLD} is installed (to keep it: {KEEP})" in shown
+    fleet.apply("--reboot")
+    assert fleet.loaded() == NEW and fleet.host.answers()
+    assert fleet.host.machine.ssh(f"{ALIEN} | grep ^ii").stdout == ""

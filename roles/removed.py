@@ -6,7 +6,6 @@ from pyinfra.api import deploy
 
 from rigup.facts.probe import Probe
 from rigup.operations.service.removal import removed_service
-from rigup.operations.service.stopping import stopped_service
 
 
 @deploy("remove")
@@ -19,5 +18,7 @@ def removed(services: tuple[str, ...]) -> None:
 @deploy("stop")
 def stopped(services: tuple[str, ...], probe: Probe) -> None:
     """Stop the services and keep them stopped, with their releases, until the inventory enables them again."""
+    from rigup.operations.service.stopping import stopped_service  # rarely needed
+
     for service in services:
         stopped_service(name=f"stop {service}", service=service, probe=probe)

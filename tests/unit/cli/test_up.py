@@ -225,7 +225,9 @@ def test_a_box_without_a_driver_is_asked_for_its_cards(
 def test_an_apply_loads_nothing_of_it(fleet: Path) -> None:
     main.main(["up", "box", MODEL, "--yes"])
     (fleet / "inventories/cpu.py").write_text('cpu = [("box", {"ssh_hostname": "127.0.0.1", "ssh_port": 9})]\n')
-    rare = ("shtab", "rigup.cli.up", "rigup.cli.completion", "rigup.cli.output.foreseen", "rigup.cli.sessions.new_host")
+    rare: tuple[str, ...] = ("shtab", "rigup.cli.up", "rigup.cli.completion", "rigup.cli.output.foreseen")
+    rare += ("rigup.cli.sessions.new_host", "rigup.cli.sessions.unplanned", "rigup.cli.service", "rigup.run.services")
+    rare += ("rigup.run.whole_hosts", "rigup.operations.service.stopping", "rigup.operations.service.endpoints")
     program = (
         f"from rigup.cli.main import main; import sys; main(['apply']); print([m for m in {rare} if m in sys.modules])"
     )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 from rigup import layout
+from rigup.operations.service.health import address_and_model
 from rigup.operations.service.history import hosts_of
 
 
@@ -48,17 +48,3 @@ def endpoint_of(host: str, service: str, manifest: Mapping[str, Any]) -> Endpoin
         return None
     address, model = address_and_model(manifest.get("command") or ())
     return Endpoint(host, service, address, model)
-
-
-def address_and_model(command: Sequence[str]) -> tuple[str, str]:
-    """The address and the model's name in the command line of an engine; "" for a name that it does not give."""
-    given = dict(pairwise(command))
-    name = given.get("--alias") or given.get("--served-model-name") or ""
-    return local_address(given.get("--host", "127.0.0.1"), given.get("--port", "8000")), name
-
-
-def local_address(listen: str, port: str) -> str:
-    """The URL at which the host itself reaches a service that listens there."""
-    any_address = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104  connected to, not bound
-    address = any_address.get(listen, f"[{listen}]" if ":" in listen else listen)
-    return f"http://{address}:{port}"

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import gevent
@@ -15,7 +16,6 @@ from rigup.errors import HostFailed
 from rigup.host import Host, state_of
 from rigup.operations.primitives import jobs, remote
 from rigup.operations.primitives.progress import Progress, report
-from rigup.operations.service.endpoints import address_and_model, local_address
 from rigup.operations.service.reply import Reply, read_reply
 from rigup.plan import Plan
 from rigup.systemd.api_key import wants_key
@@ -162,3 +162,17 @@ def _ask_once(host: Host, request: dict[str, Any]) -> Reply:
 def endpoint(plan: Plan) -> str:
     """The service's address on its own host."""
     return local_address(plan.service.listen, str(plan.service.port))
+
+
+def address_and_model(command: Sequence[str]) -> tuple[str, str]:
+    """The address and the model's name in the command line of an engine; "" for a name that it does not give."""
+    given = dict(pairwise(command))
+    name = given.get("--alias") or given.get("--served-model-name") or ""
+    return local_address(given.get("--host", "127.0.0.1"), given.get("--port", "8000")), name
+
+
+def local_address(listen: str, port: str) -> str:
+    """The URL at which the host itself reaches a service that listens there."""
+    any_address = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104  connected to, not bound
+    address = any_address.get(listen, f"[{listen}]" if ":" in listen else listen)
+    return f"http://{address}:{port}"

@@ -9,7 +9,8 @@ from rigup.errors import HostFailed, RigupError
 from rigup.gateway.inventory import read_gateway
 from rigup.host import Host
 from rigup.operations.primitives import remote
-from rigup.operations.service.endpoints import Endpoint, endpoint_of, local_address
+from rigup.operations.service.endpoints import Endpoint, endpoint_of
+from rigup.operations.service.health import local_address
 from rigup.operations.service.history import damage_hint
 from rigup.project.inventory import HostEntry
 from rigup.run.hosts_run import GATEWAY, HostsRun, services_in

@@ -64,8 +64,10 @@ def turn(host: Host) -> RLock:
 def wait_for_lock(host: Host, step: str) -> None:
     """Waits until cloud-init is done and apt's locks are free, reporting the holder.
 
-    Raises HostFailed with the holder after LOCK_SECONDS.
+    Raises HostFailed with the holder after LOCK_SECONDS, or Cancelled: a step may have waited long for its turn.
     """
+    if jobs.cancelled():
+        raise jobs.Cancelled(f"{host.name}: {step}: cancelled before apt began")
     deadline = time.monotonic() + LOCK_SECONDS
     while holder := lock_holder(remote.run(host, "sh", "-c", _HELD).stdout):
         if jobs.cancelled():

@@ -204,7 +204,8 @@ class HostExecution:
         if self.lease and self.lease.lost:
             gevent.killall(greenlets)
         elif jobs.cancelled():
-            gevent.joinall(greenlets)  # each ends by itself
+            gevent.joinall(greenlets, timeout=jobs.STOP_SECONDS + CHECK_SECONDS)  # each ends by itself
+            gevent.killall(greenlets)
         else:
             gevent.killall(greenlets, jobs.Cancelled(f"{self.host.name}: stopped, because another step failed"))
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import gevent
 import pytest
 
 from rigup.errors import HostFailed
 from rigup.operations.apt import commands
+from rigup.operations.primitives import jobs
 
 LOCKED = """\
 -1 (undefined) /run/host/os-release...
@@ -60,6 +62,18 @@ def test_gives_up_after_a_while_and_names_the_holder(monkeypatch: pytest.MonkeyP
         commands.wait_for_lock(Scripted({"sh": [LOCKED]}), "driver")
     assert caught.value.message.endswith("process 4711 (unattended-upgr) has held apt's lock for 0 s")
     assert "ps 4711" in (caught.value.hint or "")
+
+
+def test_a_step_whose_turn_comes_after_ctrl_c_leaves_apt_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "_cancelled", False)
+    host = Scripted({"sh": [""], "dpkg": [""], "find": [""]})
+    with commands.turn(host):
+        waiting = gevent.spawn(commands.install, host, "environment", ["curl"])
+        gevent.sleep(0)
+        jobs.cancel()
+    with pytest.raises(jobs.Cancelled):
+        waiting.get(timeout=10)
+    assert host.commands == []
 
 
 def test_a_first_boot_is_waited_for_and_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -111,6 +111,15 @@ def test_a_page_names_only_what_exists(page: Path) -> None:
     }
 
 
+def test_the_site_has_every_page() -> None:
+    named = re.findall(r"[\w./-]+\.md", (ROOT / "docs-site/mkdocs.yml").read_text())
+    pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
+    assert len(named) == len(set(named))
+    assert {page for page in pages if not page.startswith(("decisions/", "measurements/"))} == {
+        page for page in named if not page.startswith("reference/")
+    }
+
+
 def test_readme_has_every_verb_and_the_index_every_page() -> None:
     table = (ROOT / "README.md").read_text().partition("| command |")[2].partition("\n\n")[0]
     assert {verb for verb in VERBS if not re.search(rf"`(rigup )?{verb}`", table)} == set()

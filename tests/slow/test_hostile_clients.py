@@ -1,0 +1,51 @@
+"""Hostile clients of HAProxy with the rendered files: none reaches an engine, nobody waits, the process lives on."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.unit.gateway.test_haproxy_running import KEY, Engine, ask, running
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(shutil.which("haproxy", path="/usr/sbin:/usr/bin") is None, reason="haproxy is not installed"),
+]
+CLIENTS = Path(__file__).with_name("hostile_clients.py")
+SLOW = 500
+MOST_KIB = 200 * 1024
+
+
+def test_they_reach_no_engine_and_harm_nobody(tmp_path: Path) -> None:
+    engine = Engine()
+    with running(tmp_path, {"small": [engine.server_port]}) as port:
+        (process,) = subprocess.check_output(["pgrep", "-f", str(tmp_path / "haproxy.cfg")], text=True).split()
+        words = [sys.executable, str(CLIENTS), str(port), KEY, "small", str(SLOW)]
+        seen = json.loads(subprocess.run(words, capture_output=True, text=True, timeout=120, check=True).stdout)
+
+        assert {tuple(statuses) for statuses in seen["model"]} == {("404",)}
+        assert {status for statuses in seen["key"].values() for status in statuses} <= {"400", "401"}
+        assert all(seen["key"].values())
+        assert seen["huge"] == ["413"]
+        assert seen["endless_mib"] < 20
+        # a lone line feed ends a line, for HAProxy and in what it sends to the engine: one request, read in one way
+        read = seen["smuggled"].pop("bare line feed")
+        assert read[0] == "200" and "200" not in read[1:]
+        assert {how: statuses for how, statuses in seen["smuggled"].items() if statuses != ["400"]} == {}
+        slow = seen["slow"]
+        assert (slow["ends"], slow["ended"], slow["others"]) == (["408"], SLOW, ["200"])
+        assert slow["seconds"] < 30
+        assert len(engine.heard) == slow["asked"] + 1
+
+        assert ask(port, {"model": "small"})[0] == 200
+        status = Path("/proc", process, "status").read_text()
+        assert int(status.partition("VmRSS:")[2].split()[0]) < MOST_KIB
+        lines = (tmp_path / "log").read_text().splitlines()
+        assert [line for line in lines if not isinstance(json.loads(line), dict)] == []
+        assert KEY not in str(lines)
+    engine.end()

@@ -34,6 +34,7 @@ sys.path.insert(0, str(ROOT))
 
 from rigup.cache import cache_folder  # noqa: E402
 from rigup.lab import demo_model  # noqa: E402
+from rigup.lab.gpus.simulated import SimulatedGpus  # noqa: E402
 from rigup.lab.hub.server_process import StandInHub  # noqa: E402
 from tests.lab.fleet import Host, wait_for  # noqa: E402
 from tests.lab.fleet_fixtures import made_lab  # noqa: E402
@@ -223,8 +224,8 @@ class Rig:
     def new_driver(self) -> None:
         """Another driver, for which every host reboots."""
         boots = [host.machine.boot_id() for host in self.boxes]
-        for host in self.boxes:  # a stranger's process on the card: the modules cannot be exchanged without a reboot
-            host.tell("systemd-run --quiet --collect --unit=stranger sh -c 'exec sleep infinity </dev/nvidia0'")
+        for host in self.boxes:  # a stranger's process on a card: the modules cannot be exchanged without a reboot
+            SimulatedGpus(host.machine).use(1)
         self.driver = NEW
         self.roll("--reboot")
         print(f"rebooted: {sum(a != b.machine.boot_id() for a, b in zip(boots, self.boxes, strict=True))}", flush=True)

@@ -72,7 +72,8 @@ def is_engine(upgrade: Upgrade, catalogue: Catalogue) -> bool:
     engine = next((e for e in catalogue.engines if e.name == upgrade.name), None)
     if engine is not None and engine.version(upgrade.version) is None:
         known = ", ".join(release.version for release in engine.versions)
-        raise InputError(f"{upgrade}: {engine.title} {upgrade.version} is not supported", f"versions: {known}")
+        hint = f"versions: {known}; to add one, write a [[versions]] entry to the fleet's catalogue/engines/"
+        raise InputError(f"{upgrade}: {engine.title} {upgrade.version} is not supported", hint)
     return engine is not None
 
 

@@ -227,7 +227,14 @@ def test_an_apply_loads_nothing_of_it(fleet: Path) -> None:
     (fleet / "inventories/cpu.py").write_text('cpu = [("box", {"ssh_hostname": "127.0.0.1", "ssh_port": 9})]\n')
     rare: tuple[str, ...] = ("shtab", "rigup.cli.up", "rigup.cli.completion", "rigup.cli.output.foreseen")
     rare += ("rigup.cli.sessions.new_host", "rigup.cli.sessions.unplanned", "rigup.cli.service", "rigup.run.services")
-    rare += ("rigup.run.whole_hosts", "rigup.operations.service.stopping", "rigup.operations.service.endpoints")
+    rare += (
+        "rigup.api",
+        "rigup.run.own_roles",
+        "rigup.cli.schema",
+        "rigup.run.whole_hosts",
+        "rigup.operations.service.stopping",
+        "rigup.operations.service.endpoints",
+    )
     program = (
         f"from rigup.cli.main import main; import sys; main(['apply']); print([m for m in {rare} if m in sys.modules])"
     )

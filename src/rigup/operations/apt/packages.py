@@ -9,6 +9,7 @@ from pyinfra import host
 from pyinfra.api import operation
 from pyinfra.facts.deb import DebPackages
 
+from rigup.errors import HostFailed
 from rigup.host import Host
 from rigup.operations.apt import commands
 from rigup.operations.primitives import remote
@@ -51,16 +52,21 @@ def installed_packages(packages: list[str]) -> Generator[Any, None, None]:
     from pyinfra.operations import apt  # takes 25 ms, which a host without anything to install should not wait for
 
     with commands.turn(host):
-        yield step(_ready)
+        yield step(_ready, packages)
         yield from apt.packages._inner(
             packages=packages,
-            update=True,
             no_recommends=True,
             # apt itself waits if another process takes the lock after our check
             extra_install_args=f"-o DPkg::Lock::Timeout={LOCK_PATIENCE_SECONDS}",
         )
 
 
-def _ready(host: Host) -> None:
+def _ready(host: Host, packages: list[str]) -> None:
     commands.wait_for_lock(host, STEP)
     commands.mend(host, STEP)
+    try:
+        commands.run(host, STEP, "apt-get", "-q", "update")
+    except HostFailed:
+        # A source that fails, such as Proxmox's enterprise one without a subscription, matters for its packages only.
+        if set(packages) - commands.versions(host, packages).keys():
+            raise

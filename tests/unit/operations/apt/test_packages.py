@@ -39,9 +39,38 @@ def test_what_is_missing_waits_for_who_holds_apts_lock(
     monkeypatch.setattr(commands, "LOCK_SECONDS", 0.0)
     monkeypatch.setattr(packages, "host", host)
     wait, then = packages.installed_packages._inner(packages=["curl"])
-    assert (then, asked[0]["update"], asked[0]["packages"]) == ("apt-get", True, ["curl"])
+    assert (then, asked[0]["packages"]) == ("apt-get", ["curl"])
 
     assert wait.function(None, host) is False
     error = error_of(host)
     assert isinstance(error, HostFailed)
     assert error.message == "box: packages: process 4711 (unattended-upgr) has held apt's lock for 0 s"
+
+
+class BrokenSource(Scripted):
+    """Stands for a host where apt-get update fails because of one source; `listed` is what its lists have."""
+
+    def __init__(self, listed: str) -> None:
+        super().__init__({})
+        self.listed, self.connector_data = listed, {}
+
+    def run_shell_command(self, command: Any, **_: Any) -> tuple[bool, Any]:
+        line = command.get_raw_value()
+        updates = "systemd-run" in line
+        text = "E: The repository 'https://enterprise.example' is not signed.\n" if updates else ""
+        listing = self.listed if line.startswith("apt-cache") else ""
+        return not updates, SimpleNamespace(stdout=listing, stderr=text)
+
+
+@pytest.mark.parametrize("listed", ["curl | 8.14.1-2 | http://mirror trixie/main", ""])
+def test_a_source_that_fails_stops_only_packages_that_no_other_has(
+    asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, listed: str
+) -> None:
+    host: Any = BrokenSource(listed)
+    monkeypatch.setattr(packages, "host", host)
+    update, _ = packages.installed_packages._inner(packages=["curl"])
+    assert update.function(None, host) is bool(listed)
+    if not listed:
+        error = error_of(host)
+        assert isinstance(error, HostFailed)
+        assert error.message == "box: packages: The repository 'https://enterprise.example' is not signed."

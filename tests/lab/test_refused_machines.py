@@ -136,6 +136,12 @@ MACHINES: dict[str, tuple[str, str, str, str]] = {
         "port 8000 of service chat is in use by squatter.service",
         "stop it, or give the service another port",
     ),
+    "a port of a container in snap's Docker": (
+        SQUATTER.replace("squatter", "snap.docker.dockerd") + "; until ss -Hltn | grep -q :8000; do sleep 0.1; done",
+        "systemctl stop snap.docker.dockerd",
+        "port 8000 of service chat is in use by snap.docker.dockerd.service",
+        "stop it, or give the service another port",
+    ),
     "too small a disk for the weights": (
         "mount -t tmpfs -o size=50m tmpfs /var/lib",
         "umount /var/lib",

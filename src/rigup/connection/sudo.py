@@ -9,6 +9,8 @@ from rigup.errors import Unreachable
 from rigup.host import Host
 
 ANSWER_SECONDS = 30
+# The last one is sudo-rs's, which Ubuntu has had since 25.10.
+_NOT_FOR_THIS_USER = ("not in the sudoers", "not allowed", "I'm afraid I can't do that")
 
 
 def shake_hands_as_root(host: Host, password: str | None) -> Handshake:
@@ -55,7 +57,7 @@ def _try_password(host: Host, user: str, password: str | None) -> None:
         ) from None
     if "have a tty" in output.stderr:
         raise _wants_terminal(host, user)
-    if "not in the sudoers" in output.stderr or "not allowed" in output.stderr:
+    if any(words in output.stderr for words in _NOT_FOR_THIS_USER):
         raise Unreachable(f"{host.name}: {user} may not use sudo", "log in as root or as a user with sudo rights")
     if not works:
         raise Unreachable(f"{host.name}: sudo rejects the password for {user}", "check the password")

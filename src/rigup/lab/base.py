@@ -17,15 +17,20 @@ from rigup.lab.packages.registries import debian_mirrors, sources
 from rigup.lab.process import run, tail
 from rigup.units import seconds_text
 
-SUITES = ("bookworm", "trixie")
+SUITES = ("bookworm", "trixie", "noble")
+UNDERNEATH = {"noble": "trixie"}
+"""The Debian release below a suite that only looks like another system."""
 RECIPE = Path(__file__).parent / "recipe"
+UBUNTU = Path(__file__).parent / "ubuntu"
+# What a server of Ubuntu has from the start.
+_OF_UBUNTU = ("needrestart",)
 Log = Callable[[str], None]
 
 
 def image_name(suite: str, recipe: Path = RECIPE) -> str:
     """The name of a suite's image, which changes with any file of the recipe."""
     digest = hashlib.sha256()
-    for file in sorted(recipe.iterdir()):
+    for file in sorted([*recipe.iterdir(), *(UBUNTU.iterdir() if suite in UNDERNEATH else ())]):
         content = file.read_bytes()
         digest.update(f"{file.name} {len(content)}\n".encode() + content)
     return f"{suite}-{digest.hexdigest()[:12]}"
@@ -45,46 +50,49 @@ def ensure(suite: str, log: Log, fresh: bool = False) -> str:
     """
     if suite not in SUITES:
         raise InputError(f"--suite: {suite} is not one of {', '.join(SUITES)}", f"--suite {SUITES[0]}")
-    name = image_name(suite)
     with _alone():
-        if image(name).exists():
-            if not fresh:
-                return name
-            if lab := _in_use().get(name):
-                raise Refused(f"{name}: lab {lab} uses this image", f"rigup lab down {lab}")
-        _remove(path for path in image(name).parent.iterdir() if path.name.startswith(".") and path.is_dir())
-        started = time.monotonic()
-        log(f"building the {suite} image (once, about a minute)")
-        _build(suite, name)
-        log(f"built the {suite} image in {seconds_text(time.monotonic() - started)}")
-        others = {path for path in image(name).parent.glob(f"{suite}-*") if path.name not in {name, *_in_use()}}
-        _remove(others)
+        return _ensure(suite, log, fresh)
+
+
+def _ensure(suite: str, log: Log, fresh: bool) -> str:
+    name = image_name(suite)
+    if image(name).exists():
+        if not fresh:
+            return name
+        if lab := _in_use().get(name):
+            raise Refused(f"{name}: lab {lab} uses this image", f"rigup lab down {lab}")
+    if suite in UNDERNEATH:
+        _ensure(UNDERNEATH[suite], log, fresh)
+    _remove(path for path in image(name).parent.iterdir() if path.name.startswith(".") and path.is_dir())
+    started = time.monotonic()
+    log(f"building the {suite} image (once, about a minute)")
+    _build(suite, name)
+    log(f"built the {suite} image in {seconds_text(time.monotonic() - started)}")
+    _remove({path for path in image(name).parent.glob(f"{suite}-*") if path.name not in {name, *_in_use()}})
     return name
 
 
 def _build(suite: str, name: str) -> None:
-    packages = ",".join((RECIPE / "packages.txt").read_text().split())
+    debian = UNDERNEATH.get(suite, suite)
     mirrors = debian_mirrors(sources())
     lines = []
     if mirrors:
         archive, security = mirrors
-        lines = [archive, f"deb {archive} {suite}-updates main", f"deb {security} {suite}-security main"]
+        lines = [archive, f"deb {archive} {debian}-updates main", f"deb {security} {debian}-security main"]
     part = image(f".{name}.{os.getpid()}")
     log = lab_root() / "base" / f"{suite}.log"
     # With its own mounts and processes: they end with this process, so a killed build leaves nothing behind.
     alone = ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--propagation=private"]
     alone += ["--pid", "--fork", "--kill-child", "--mount-proc", "--"]
     options = [
-        "--variant=minbase",
+        *(_like_ubuntu(image(image_name(debian))) if suite in UNDERNEATH else _from_nothing()),
         "--mode=root",
         "--components=main",
-        f"--include={packages}",
         '--aptopt=Acquire::Languages "none"',
         "--dpkgopt=force-unsafe-io",
         *(f"--dpkgopt=path-exclude=/usr/share/{folder}/*" for folder in ("doc", "man", "locale")),
-        f'--customize-hook=sh {shlex.quote(str(RECIPE / "customise"))} "$1"',
     ]
-    done = run([*alone, "mmdebstrap", *options, suite, str(part), *lines], check=False)
+    done = run([*alone, "mmdebstrap", *options, debian, str(part), *lines], check=False)
     log.write_text(done.stdout)
     if done.returncode:
         remove_tree(part)
@@ -94,6 +102,22 @@ def _build(suite: str, name: str) -> None:
         (part / "etc" / settings).unlink(missing_ok=True)
     remove_tree(image(name))
     part.rename(image(name))
+
+
+def _from_nothing() -> tuple[str, ...]:
+    packages = ",".join((RECIPE / "packages.txt").read_text().split())
+    return "--variant=minbase", f"--include={packages}", _customised(RECIPE)
+
+
+def _like_ubuntu(debian: Path) -> tuple[str, ...]:
+    """On top of an image of Debian, which takes a third of the time."""
+    copied = f'--setup-hook=cp -a {shlex.quote(str(debian))}/. "$1"'
+    packages = ",".join(_OF_UBUNTU)
+    return "--variant=custom", "--skip=check/empty", copied, f"--include={packages}", _customised(UBUNTU)
+
+
+def _customised(recipe: Path) -> str:
+    return f'--customize-hook=sh {shlex.quote(str(recipe / "customise"))} "$1"'
 
 
 @contextmanager

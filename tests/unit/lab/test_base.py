@@ -74,6 +74,15 @@ def test_an_image_that_no_lab_uses_is_built_again(recipe: Path, monkeypatch: pyt
     assert built == [name, name]
 
 
+def test_what_looks_like_ubuntu_is_built_on_debian(recipe: Path) -> None:
+    said: list[str] = []
+    base.ensure("noble", said.append)
+    base.ensure("noble", said.append)
+    (recipe / "packages.txt").write_text("systemd\n")
+    base.ensure("noble", said.append)
+    assert [line.split()[2] for line in said if line.startswith("building")] == ["trixie", "noble"] * 2
+
+
 def test_what_a_killed_build_left_goes(recipe: Path) -> None:
     left = base.image(".bookworm-0123456789ab.77")
     (left / "usr").mkdir(parents=True)
@@ -82,5 +91,5 @@ def test_what_a_killed_build_left_goes(recipe: Path) -> None:
 
 
 def test_an_unknown_suite_is_refused() -> None:
-    with pytest.raises(InputError, match=r"^--suite: sid is not one of bookworm, trixie$"):
+    with pytest.raises(InputError, match=r"^--suite: sid is not one of bookworm, trixie, noble$"):
         base.ensure("sid", silent)

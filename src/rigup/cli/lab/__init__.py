@@ -48,7 +48,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     up.add_argument(
         "--name", default="lab", help="name the lab, its group and its machines (default lab: lab1, lab2, ...)"
     )
-    up.add_argument("--suite", default="bookworm", help="boot bookworm (Debian 12, default) or trixie (Debian 13)")
+    up.add_argument(
+        "--suite",
+        default="bookworm",
+        help="boot bookworm (Debian 12, default), trixie (Debian 13) or noble (looks like Ubuntu 24.04)",
+    )
     up.add_argument(
         "--disk",
         default="4g",

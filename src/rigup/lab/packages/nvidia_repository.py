@@ -2,6 +2,7 @@
 
 compute/cuda/repos/debian12/x86_64/   flat: packages, Packages, Release, InRelease, Release.gpg, the key as <id>.pub
 compute/cuda/repos/debian13/x86_64/   the same with another key, like NVIDIA's
+compute/cuda/repos/ubuntu2404/x86_64/ the same with the package names of Ubuntu
 debian/                               the lab's additions to Debian: dkms, and headers of the running kernel
 """
 
@@ -29,7 +30,7 @@ from rigup.lab.process import environment, run
 PORT = 8091
 SERVER = "nvidia_repository"
 """The name of its process in a lab's folder: nvidia_repository.pid, and .log with one line per request."""
-DISTRIBUTIONS = {"bookworm": "debian12", "trixie": "debian13"}
+DISTRIBUTIONS = {"bookworm": "debian12", "trixie": "debian13", "noble": "ubuntu2404"}
 CODE = ("nvidia_repository.py", "nvidia_repository_packages.py")
 PACKAGE_OF = {"gcc": "gcc", "dpkg-deb": "dpkg", "gpg": "gnupg"}
 FIRST_LINE = "deb [signed-by={key}] {url} /"
@@ -57,7 +58,7 @@ class AptRepository:
 
 
 def cuda_repository(suite: str) -> AptRepository:
-    """The CUDA repository for machines of a suite ("bookworm" or "trixie"); its key is made on the first call."""
+    """The CUDA repository for machines of a suite of `DISTRIBUTIONS`; its key is made on the first call."""
     distribution = DISTRIBUTIONS[suite]
     return AptRepository(f"compute/cuda/repos/{distribution}/x86_64", _fingerprint(distribution))
 

@@ -30,6 +30,7 @@ class PackageEntry(Frozen):
     name: str
     description: str
     repository: str = "nvidia"
+    systems: tuple[str, ...] = ("debian", "ubuntu")
     architecture: str = "amd64"
     maintainer: str = MAINTAINER
     versions: str | tuple[str, ...] = "drivers"
@@ -65,6 +66,7 @@ def build(repository: str, site: Site, folder: Path) -> list[BuiltPackage]:
             _package(entry, full, site, Path(scratch), folder)
             for entry in _entries()
             if entry.repository == repository
+            and (repository != "nvidia" or site.distribution.startswith(entry.systems))
             for full in _versions(entry)
         ]
 
@@ -85,7 +87,13 @@ def _versions(entry: PackageEntry) -> Iterator[str]:
 
 def _package(entry: PackageEntry, full: str, site: Site, scratch: Path, folder: Path) -> BuiltPackage:
     version = full.rpartition("-")[0] or full
-    words = {"version": version, "full": full, "distribution": site.distribution, "kernel": os.uname().release}
+    words = {
+        "version": version,
+        "full": full,
+        "branch": version.partition(".")[0],
+        "distribution": site.distribution,
+        "kernel": os.uname().release,
+    }
     tree = scratch / "tree"
     for place, source in entry.files.items():
         target = tree / place.format(**words).lstrip("/")

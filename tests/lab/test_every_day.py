@@ -192,3 +192,23 @@ def test_two_hosts_are_compared(serving: Fleet) -> None:
     assert ("hardware", "architecture") not in found
     said = serving.rigup("compare", name, second, expect=1).stdout.read_text()
     assert "chat: state" in said and "stopped" in said
+
+
+def test_uninstalling_leaves_nothing_but_weights_unless_they_are_to_go(serving: Fleet) -> None:
+    host = serving.host
+    said = serving.rigup("uninstall", host.name, "--yes").stdout.read_text()
+    assert "goes: service chat" in said and "stays: weights, " in said
+    folders = "/opt/rigup /etc/rigup /var/cache/rigup /var/log/rigup /run/rigup"
+    units = "/etc/systemd/system/rigup-* /etc/systemd/system/*.wants/rigup-*"
+    assert host.tell(f"ls -d {folders} {units} 2>/dev/null || true") == ""
+    assert host.tell("ls -A /var/lib/rigup") == "weights"
+    assert host.tell("systemctl list-units --plain --no-legend 'rigup-*'") == ""
+
+    gone = serving.rigup("uninstall", host.name, "--weights", "--yes", "--json").json
+    assert (gone["hosts"][0]["state"], gone["weights"]) == ("changed", True)
+    assert not host.says("test -e /var/lib/rigup || getent passwd rigup")
+    nothing = serving.rigup("uninstall", host.name, "--weights").stdout.read_text()
+    assert nothing == f"{host.name}: nothing of rigup's is there\n"
+
+    serving.apply(seconds=600)
+    assert host.answers()

@@ -116,7 +116,7 @@ def test_it_works_from_an_empty_folder(installed: Path, tmp_path: Path) -> None:
     assert rigup(installed, tmp_path, "lock", "--check").stdout == "rigup.lock pins everything\n"
 
 
-WORDS = dict.fromkeys(("chat", "log", "report", "tune", "verify"), ("gpu1.lan",)) | {
+WORDS = dict.fromkeys(("chat", "log", "report", "tune", "uninstall", "verify"), ("gpu1.lan",)) | {
     "compare": ("a", "b"),
     "key": ("show",),
     "exec": ("true",),

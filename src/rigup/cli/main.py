@@ -51,6 +51,7 @@ VERBS = {
     "key": "show the API keys of services, or replace one",
     "logs": "print the journal of services over hosts, merged by time; -f goes on as it grows",
     "compare": "show what differs between two hosts: hardware, driver, builds, releases, settings",
+    "uninstall": "remove from a host all that rigup has put there; weights on request, the driver stays",
     "exec": "run a command on hosts and print what it says, line by line",
     "lab": "boot disposable machines to rehearse on",
 }

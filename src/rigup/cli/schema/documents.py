@@ -36,6 +36,7 @@ from rigup.cli.schema.runs import (
     PruneDocument,
     ReleasesDocument,
     StatusDocument,
+    UninstallDocument,
 )
 from rigup.cli.schema.services import (
     ChatDocument,
@@ -77,6 +78,7 @@ DOCUMENTS: dict[str, Any] = {
     "restart": HostsDocument,
     "verify": VerifyDocument,
     "compare": CompareDocument,
+    "uninstall": UninstallDocument,
     "exec": ExecDocument,
     "lab": LabsDocument | LabsDownDocument | LabImageDocument | LabMachineDocument | LabGpuDocument,
 }

@@ -59,6 +59,21 @@ class CompareDocument(HostsDocument):
     differences: list[HostsDifference] | None
 
 
+class InstalledFiles(TypedDict):
+    """What rigup has on a host. bytes: without weights."""
+
+    services: list[str]
+    bytes: int
+    weights_bytes: int
+
+
+class UninstallDocument(HostsDocument):
+    """`rigup uninstall --json`. found: by host. weights: whether they were to go."""
+
+    found: dict[str, InstalledFiles]
+    weights: bool
+
+
 class ApplyDocument(HostsDocument):
     """`rigup apply --json`. rollout: only with --rolling. weights: only if checkpoints were downloaded."""
 

@@ -1,1 +1,1 @@
-"""Hosts as a whole: what differs between two."""
+"""Hosts as a whole: what differs between two, and the removal of all that rigup has put on one."""

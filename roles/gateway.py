@@ -7,9 +7,7 @@ from pyinfra.api import deploy
 
 from rigup.errors import HostFailed, InputError
 from rigup.facts.probe import Probe
-from rigup.gateway.files import files_of
-from rigup.gateway.inventory import check_system
-from rigup.operations.gateway.placement import installed_haproxy, no_gateway, running_gateway
+from rigup.operations.gateway.removal import no_gateway
 from rigup.settings import Gateway, GatewayPlan, GatewaySettings
 
 EVERY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104  compared only
@@ -21,6 +19,11 @@ def gateway(wanted: GatewaySettings | None, probe: Probe) -> None:
     if wanted is None:
         no_gateway(name="no gateway")
         return
+    # hosts without a gateway need none of it
+    from rigup.gateway.files import files_of
+    from rigup.gateway.inventory import check_system
+    from rigup.operations.gateway.placement import installed_haproxy, running_gateway
+
     try:
         check_system("gateway", probe.os)
     except InputError as error:
@@ -32,7 +35,6 @@ def gateway(wanted: GatewaySettings | None, probe: Probe) -> None:
 
 
 def _shared_address(plan: GatewayPlan) -> None:
-    # hosts without a gateway need none of it
     from rigup.gateway.keepalived import keepalived_configuration, keepalived_unit
     from rigup.operations.gateway.shared_address import installed_keepalived, no_shared_address, shared_address
 

@@ -7,10 +7,10 @@ from functools import partial
 
 from rigup import layout
 from rigup.facts.probe import Probe, read_probe
+from rigup.gateway.paths import ADMIN_PROGRAM
 from rigup.host import Host
 from rigup.operations.builds.source import name_of
 from rigup.operations.driver.state import unsuited_build
-from rigup.operations.gateway.admin import PROGRAM as GATEWAY_PROGRAM
 from rigup.operations.service.gpu_binding import BoundNodes, bind, needs_driver_to_bind
 from rigup.operations.service.moe_configs import after_start
 from rigup.operations.service.releases import GroupMembership
@@ -61,7 +61,7 @@ def provision(
         _serve(plans, probe, settings, nodes or {}, membership)
     else:
         if settings.gateway:
-            base((), (GATEWAY_PROGRAM,))
+            base((), (ADMIN_PROGRAM,))
         _clean_up(plans, probe, settings)
     gateway(settings.gateway, probe)
     exporters(probe, settings, alone=not plans and settings.gateway is None)
@@ -90,7 +90,7 @@ def _serve(
     packages |= {name for plan in plans for node in plan.nodes if node.rdma_devices for name in RDMA_PACKAGES}
     programs = [WATCH] if any(watch_of(plan) for plan in plans) else []
     broken_driver(plans, probe)
-    base(tuple(packages), (*programs, *([GATEWAY_PROGRAM] if settings.gateway else ())))
+    base(tuple(packages), (*programs, *([ADMIN_PROGRAM] if settings.gateway else ())))
     driver_changes = gpus(plans, probe, settings)
     containers(plans, probe, settings)
     if any(plan.on_ray for plan in plans):

@@ -5,6 +5,9 @@ from __future__ import annotations
 from rigup.layout import CONFIGURATION, unit_name
 
 FOLDER = f"{CONFIGURATION}/gateway"
+# While the files are exchanged: the new ones until they are checked, and the earlier ones until the gateway answers.
+CANDIDATE = f"{FOLDER}.candidate"
+PREVIOUS = f"{FOLDER}.previous"
 CONFIGURATION_FILE = f"{FOLDER}/haproxy.cfg"
 CLIENTS_FILE = f"{FOLDER}/clients.map"
 MODELS_FILE = f"{FOLDER}/models.map"
@@ -16,6 +19,7 @@ RUNTIME_FOLDER = "rigup-gateway"
 ADMIN_SOCKET = f"/run/{RUNTIME_FOLDER}/admin.sock"
 HOLD_SOCKET = f"/run/{RUNTIME_FOLDER}/hold.sock"
 PACKAGE = "haproxy"
+ADMIN_PROGRAM = "gateway_admin.py"
 # Of keepalived, which holds the address that gateways share.
 SHARED_FILE = f"{CONFIGURATION}/gateway-address.conf"
 SHARED_UNIT = unit_name("gateway-address")

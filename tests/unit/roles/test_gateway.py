@@ -12,7 +12,7 @@ import roles.gateway
 import roles.site
 from rigup.errors import HostFailed
 from rigup.facts.probe import Probe
-from rigup.operations.gateway import shared_address as operations
+from rigup.operations.gateway import placement, shared_address
 from rigup.settings import GatewaySettings, HostSettings
 from tests.gateways import FLEETS, settings_of, write_fleet
 
@@ -21,10 +21,13 @@ from tests.gateways import FLEETS, settings_of, write_fleet
 def called(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
     """The operations that are called, with their arguments."""
     calls: list[tuple[str, dict[str, Any]]] = []
-    for name in ("installed_haproxy", "running_gateway", "no_gateway"):
-        monkeypatch.setattr(roles.gateway, name, lambda _name=name, **words: calls.append((_name, words)))
-    for name in ("installed_keepalived", "shared_address", "no_shared_address"):
-        monkeypatch.setattr(operations, name, lambda _name=name, **words: calls.append((_name, words)))
+    parts = {
+        roles.gateway: ("no_gateway",),
+        placement: ("installed_haproxy", "running_gateway"),
+        shared_address: ("installed_keepalived", "shared_address", "no_shared_address"),
+    }
+    for module, name in ((module, name) for module, names in parts.items() for name in names):
+        monkeypatch.setattr(module, name, lambda _name=name, **words: calls.append((_name, words)))
     monkeypatch.setattr(roles.gateway, "host", SimpleNamespace(name="box"))
     return calls
 

@@ -14,13 +14,12 @@ from rigup import layout
 from rigup.errors import HostFailed
 from rigup.facts.bounds import json_of
 from rigup.facts.unreadable import Unreadable
-from rigup.gateway.paths import ADMIN_SOCKET, UNIT
+from rigup.gateway.paths import ADMIN_PROGRAM, ADMIN_SOCKET, UNIT
 from rigup.gateway.servers import taken_out
 from rigup.host import Host
 from rigup.operations.primitives import remote
 
-PROGRAM = "gateway_admin.py"
-WORDS = ("python3", "-I", f"{layout.PROGRAMS}/{PROGRAM}", ADMIN_SOCKET)
+WORDS = ("python3", "-I", f"{layout.PROGRAMS}/{ADMIN_PROGRAM}", ADMIN_SOCKET)
 
 
 @dataclass

@@ -18,12 +18,11 @@ from pyinfra.facts.deb import DebPackages
 from rigup.errors import HostFailed
 from rigup.gateway.files import EVERY_FILE, GatewayFiles
 from rigup.gateway.paths import (
+    CANDIDATE,
     CONFIGURATION_FILE,
     FOLDER,
     PACKAGE,
-    SHARED_FILE,
-    SHARED_UNIT,
-    SHARED_UNIT_FILE,
+    PREVIOUS,
     UNIT,
     UNIT_FILE,
     USER,
@@ -44,6 +43,7 @@ from rigup.operations.gateway.admin import (
     state_commands,
     tell,
 )
+from rigup.operations.gateway.removal import STOP_SECONDS, remove
 from rigup.operations.primitives import remote
 from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.primitives.root_files import FileDigests
@@ -52,25 +52,12 @@ from rigup.operations.primitives.text_files import TextFiles
 from rigup.operations.primitives.units import State, unit_states
 
 STEP = "gateway"
-CANDIDATE = f"{FOLDER}.candidate"
-PREVIOUS = f"{FOLDER}.previous"
 MODE = "640"
 READY_SECONDS = 20.0
-STOP_SECONDS = 180
 LOG = f"on the host: journalctl -u {UNIT}"
 _PACKAGE_UNIT = "haproxy.service"
 _KEEP = 'rm -rf -- "$2"; [ ! -d "$1" ] || cp -a -- "$1" "$2"'
-_REMOVE = (
-    'for unit in $1; do systemctl --quiet disable --now "$unit" 2>/dev/null || true; done; shift; rm -rf -- "$@"; '
-    "systemctl daemon-reload"
-)
 _RESTORE = 'rm -rf -- "$1"; [ ! -d "$2" ] || mv -T -- "$2" "$1"'
-# What an apply that was killed may leave, too, with keys beside it.
-_TRACES = (
-    UNIT_FILE,
-    SHARED_UNIT_FILE,
-    *(f"{folder}/{CONFIGURATION_FILE.rpartition('/')[2]}" for folder in (FOLDER, CANDIDATE, PREVIOUS)),
-)
 _NAMES = tuple(path.rpartition("/")[2] for path in EVERY_FILE)
 
 
@@ -233,20 +220,4 @@ def _go_back(host: Host, unit: str) -> None:
         remote.write_file(host, UNIT_FILE, unit.rstrip("\n"))
         remote.script(host, 'systemctl daemon-reload; systemctl reload-or-restart "$1"', UNIT, timeout=STOP_SECONDS)
     else:
-        _remove(host)
-
-
-@operation()
-def no_gateway() -> Generator[FunctionCommand, None, None]:
-    """Ensures that no gateway of rigup's runs. The package stays."""
-    if not host.get_fact(TextFiles, paths=_TRACES):
-        host.noop("this host is not a gateway")
-        return
-    yield step(_remove)
-
-
-def _remove(host: Host) -> None:
-    # The unit's file is removed last: while it exists, an interrupted removal is repeated.
-    units, folders = f"{SHARED_UNIT} {UNIT}", (FOLDER, CANDIDATE, PREVIOUS)
-    words = (units, *folders, SHARED_FILE, SHARED_UNIT_FILE, UNIT_FILE)
-    remote.script(host, _REMOVE, *words, doing="removing the gateway", timeout=STOP_SECONDS)
+        remove(host)

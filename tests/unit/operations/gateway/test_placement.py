@@ -1,9 +1,10 @@
-"""What is left on a host that no longer is a gateway, and what a change that failed twice says."""
+"""What a change of a gateway that failed twice says."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 from unittest.mock import Mock
 
@@ -19,15 +20,20 @@ FOLDERS = ("FOLDER", "CANDIDATE", "PREVIOUS")
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with all that a gateway can leave; systemctl does nothing."""
+    """A folder with all that a gateway can leave."""
+    return pieces_in(tmp_path, monkeypatch, placement)
+
+
+def pieces_in(folder: Path, monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> Path:
+    """The folder with all that a gateway can leave, which is where the module looks; systemctl does nothing."""
     for name in FOLDERS:
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "backend-keys.map").touch()
-        monkeypatch.setattr(placement, name, str(tmp_path / name))
-    (tmp_path / "unit").touch()
-    monkeypatch.setattr(placement, "UNIT_FILE", str(tmp_path / "unit"))
-    command(tmp_path, "systemctl", "exit 0", monkeypatch)
-    return tmp_path
+        (folder / name).mkdir()
+        (folder / name / "backend-keys.map").touch()
+        monkeypatch.setattr(module, name, str(folder / name))
+    (folder / "unit").touch()
+    monkeypatch.setattr(module, "UNIT_FILE", str(folder / "unit"))
+    command(folder, "systemctl", "exit 0", monkeypatch)
+    return folder
 
 
 def command(folder: Path, name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,20 +42,6 @@ def command(folder: Path, name: str, text: str, monkeypatch: pytest.MonkeyPatch)
     (commands / name).write_text(f"#!/bin/sh\n{text}\n")
     (commands / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{commands}:{os.environ['PATH']}")
-
-
-def test_no_key_remains(installed: Path) -> None:
-    host: Any = LocalHost()
-    placement._remove(host)
-    assert [path.name for path in installed.iterdir()] == ["bin"]
-
-
-def test_a_removal_that_was_interrupted_is_repeated(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    command(installed, "rm", '/bin/rm -rf -- "$3"; exit 1', monkeypatch)
-    host: Any = LocalHost()
-    with pytest.raises(HostFailed, match="removing the gateway"):
-        placement._remove(host)
-    assert (installed / "unit").exists()
 
 
 def test_a_change_and_a_way_back_that_fail_are_both_told(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:

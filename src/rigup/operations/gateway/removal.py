@@ -1,0 +1,53 @@
+"""Removes a gateway that rigup installed earlier."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from pyinfra import host
+from pyinfra.api import FunctionCommand, operation
+
+from rigup.gateway.paths import (
+    CANDIDATE,
+    CONFIGURATION_FILE,
+    FOLDER,
+    PREVIOUS,
+    SHARED_FILE,
+    SHARED_UNIT,
+    SHARED_UNIT_FILE,
+    UNIT,
+    UNIT_FILE,
+)
+from rigup.host import Host
+from rigup.operations.primitives import remote
+from rigup.operations.primitives.steps import step
+from rigup.operations.primitives.text_files import TextFiles
+
+STOP_SECONDS = 180
+_REMOVE = (
+    'for unit in $1; do systemctl --quiet disable --now "$unit" 2>/dev/null || true; done; shift; rm -rf -- "$@"; '
+    "systemctl daemon-reload"
+)
+# What an apply that was killed may leave, too, with keys beside it.
+_TRACES = (
+    UNIT_FILE,
+    SHARED_UNIT_FILE,
+    *(f"{folder}/{CONFIGURATION_FILE.rpartition('/')[2]}" for folder in (FOLDER, CANDIDATE, PREVIOUS)),
+)
+
+
+@operation()
+def no_gateway() -> Generator[FunctionCommand, None, None]:
+    """Ensures that no gateway of rigup's runs. The package stays."""
+    if not host.get_fact(TextFiles, paths=_TRACES):
+        host.noop("this host is not a gateway")
+        return
+    yield step(remove)
+
+
+def remove(host: Host) -> None:
+    """Stops the gateway and removes its files."""
+    # The unit's file is removed last: while it exists, an interrupted removal is repeated.
+    units, folders = f"{SHARED_UNIT} {UNIT}", (FOLDER, CANDIDATE, PREVIOUS)
+    words = (units, *folders, SHARED_FILE, SHARED_UNIT_FILE, UNIT_FILE)
+    remote.script(host, _REMOVE, *words, doing="removing the gateway", timeout=STOP_SECONDS)

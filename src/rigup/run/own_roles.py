@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from pyinfra import host as current_host
 from pyinfra.api import deploy
-from pyinfra.context import ctx_host
 
 from rigup.api import MARK, OwnRole, RoleHost
 from rigup.errors import HostFailed, InputError, RigupError
@@ -29,7 +29,7 @@ def with_own_roles(provision: Provision, project: Project) -> Provision:
     entries = {entry.name: entry for entry in project.hosts}
 
     def provision_all(plans: tuple[Plan, ...], probe: Probe, *rest: Any) -> None:
-        entry = entries[ctx_host.get().name]
+        entry = entries[current_host.name]
         host = RoleHost(entry.name, entry.group, entry.data, plans, probe.os, probe.architecture)
         _call("before", found, host)
         provision(plans, probe, *rest)

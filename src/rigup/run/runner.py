@@ -120,8 +120,8 @@ class Run:
 
     def _provision(self) -> Callable[..., None]:
         """What calls the roles for a host: the toolkit's, and those of the fleet's own around them."""
-        provision, root = load_provision(), self.context.project.root
-        if root == toolkit_root() or not (root / "roles").is_dir():
+        provision, own = load_provision(), self.context.project.root / "roles"
+        if not own.is_dir() or own.samefile(toolkit_root() / "roles"):
             return provision
         from rigup.run.own_roles import with_own_roles  # few fleets have any
 

@@ -14,6 +14,7 @@ import rigup.api
 from rigup.errors import InputError
 from rigup.run.own_roles import own_roles
 from rigup.run.runner import Run
+from rigup.toolkit import toolkit_root
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "files" / "example_roles"
@@ -96,6 +97,13 @@ def test_a_role_that_raises_fails_its_host_with_file_and_line(
         run.compare()
     (error,) = run.results["box"].errors
     assert (error.message, error.hint) == ("box: roles/users.py:4: KeyError: 'uid'", "correct roles/users.py")
+
+
+def test_a_link_to_the_toolkits_roles_is_not_a_folder_of_own_ones(
+    tmp_path: Path, local_run: Callable[..., Run]
+) -> None:
+    (tmp_path / "roles").symlink_to(toolkit_root() / "roles")
+    assert applied(local_run({"box": lambda _: None}))[0] == []
 
 
 def test_the_interface_is_what_it_declares() -> None:

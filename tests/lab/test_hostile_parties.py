@@ -169,10 +169,10 @@ def test_a_client_that_floods_the_port_and_takes_it_while_it_is_free(parties: Pa
         parties.settle(context=4096)
         parties.watch("apply", "--yes", "--json", "--limit", honest.name, expect=None, seconds=90)
         honest.tell("systemctl stop rigup-chat")
-        wait_for(lambda: honest.says(f"test -s {HEARD}"), "the client on the port")
+        wait_for(lambda: honest.says("ss -Hltnp sport = :8000 | grep python3"), "the client on the port")
         for verb in (("status", "--json"), ("bench", "--requests", "1"), ("apply", "--yes", "--json")):
             parties.watch(*verb, "--limit", honest.name, expect=None, seconds=90)
-        heard = honest.machine.ssh(f"cat {HEARD}").stdout
+        heard = honest.machine.ssh(f"cat {HEARD}").stdout  # the port is closed while it is not the service's
         assert API_KEY not in heard and "Authorization" not in heard
     finally:
         honest.tell(f"systemctl stop client; rm -f {HEARD} /run/client.py*")

@@ -28,7 +28,7 @@ def bare(fleet: Fleet) -> Iterator[Fleet]:
     fleet.host.hold_build()
     fleet.hub.faults(bytes_per_second=SLOW)
     yield fleet
-    fleet.host.tell("rm -f /etc/ssh/sshd_config.d/zz-test.conf; systemctl reload ssh")
+    fleet.host.tell("rm -f /etc/ssh/sshd_config.d/zz-test.conf; systemctl restart ssh")
 
 
 def both_at_work(fleet: Fleet) -> bool:
@@ -40,7 +40,7 @@ def both_at_work(fleet: Fleet) -> bool:
 @pytest.mark.parametrize("sessions", [10, 1])
 def test_both_go_on_at_the_same_time_and_the_start_waits_for_both(bare: Fleet, sessions: int) -> None:
     """sessions: how many the SSH server allows at a time."""
-    bare.host.tell(f"echo MaxSessions {sessions} >/etc/ssh/sshd_config.d/zz-test.conf; systemctl reload ssh")
+    bare.host.tell(f"echo MaxSessions {sessions} >/etc/ssh/sshd_config.d/zz-test.conf; systemctl restart ssh")
     run = bare.start("apply", "--yes", "--json")
     wait_for(lambda: both_at_work(bare), "a build and a download")
     bare.host.release_build()

@@ -372,11 +372,11 @@ def test_tcsh_as_the_login_shell(line: CommandLine, machine: Machine, steps: lis
 
 def test_a_server_that_takes_one_session_at_a_time(line: CommandLine, machine: Machine, steps: list[Any]) -> None:
     limit = "/etc/ssh/sshd_config.d/zz-test.conf"
-    machine.ssh(f"echo MaxSessions 1 >{limit}; systemctl reload ssh", check=True)
+    machine.ssh(f"echo MaxSessions 1 >{limit}; systemctl restart ssh", check=True)
     try:
         assert changes(line.run(*ASK_CHANGES), machine.name) == steps
     finally:
-        machine.ssh(f"rm {limit}; systemctl reload ssh", check=True)
+        machine.ssh(f"rm {limit}; systemctl restart ssh", check=True)
 
 
 def test_status_as_json_and_progress_on_standard_error(line: CommandLine, machine: Machine) -> None:

@@ -1,4 +1,4 @@
-"""Boxes that have a driver which somebody else put there: the distribution.
+"""Boxes that have a driver which somebody else put there: the distribution, NVIDIA's .run file, an image's maker.
 
 apt, dpkg, systemd and the reboots are real; the packages have the names and maintainers of Debian's and Ubuntu's, and
 what is in them is the lab's. The tests go on from one another, in this order.
@@ -15,10 +15,11 @@ from tests.lab.gpu_fleet import NEW, OLD, GpuFleet, error, made_gpu_fleet, steps
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
-DEBIANS = "550.163.01"
+DEBIANS, RUN_FILES = "550.163.01", "575.64.05"
 KEEP = 'driver = "keep" in group_data'
 INSTALL = "DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends"
 ALIEN = "dpkg-query -W -f '${db:Status-Abbrev} ${Package} ${Maintainer}\\n' | grep -E 'NVIDIA Maint|Ubuntu'"
+LIBRARY = "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so"
 
 
 @pytest.fixture(scope="module")
@@ -89,3 +90,28 @@ def test_ubuntus_own_is_kept_if_so_said_and_else_replaced(fleet: GpuFleet) -> No
     fleet.apply("--reboot")
     assert fleet.loaded() == NEW and fleet.host.answers()
     assert fleet.host.machine.ssh(f"{ALIEN} | grep ^ii").stdout == ""
+
+
+def test_a_run_files_driver_is_refused_with_its_uninstaller(fleet: GpuFleet) -> None:
+    fleet.host.tell(f"cp -L {LIBRARY}.1 {LIBRARY}.{RUN_FILES} && ln -sf libnvidia-ml.so.{RUN_FILES} {LIBRARY}.1")
+    fleet.host.tell("printf '#!/bin/sh\\n' >/usr/bin/nvidia-uninstall; chmod +x /usr/bin/nvidia-uninstall")
+    before = fleet.host.tell("dpkg-query -W")
+    said = error(fleet.apply(expect=2))
+    run = f"{fleet.host.name}: driver {RUN_FILES} belongs to no package: NVIDIA's .run installer"
+    assert said == {"message": f"{run} put it there", "hint": f"on the host: nvidia-uninstall; or keep it: {KEEP}"}
+    fleet.host.tell("rm /usr/bin/nvidia-uninstall")
+    (drift,) = fleet.rigup("diff", "--json", expect=1).json["hosts"][0]["drift"]
+    assert drift["message"].endswith("NVIDIA's .run installer left it behind, without its uninstaller")
+    assert f"sh NVIDIA-Linux-x86_64-{RUN_FILES}.run --uninstall" in drift["hint"]
+    assert fleet.host.tell("dpkg-query -W") == before
+    fleet.host.tell(f"rm {LIBRARY}.{RUN_FILES}; ln -sf libnvidia-ml.so.{NEW} {LIBRARY}.1")
+
+
+def test_a_data_centre_image_keeps_its_driver(fleet: GpuFleet) -> None:
+    fleet.host.tell('printf \'DGX_NAME="DGX Server"\\nDGX_SWBUILD_VERSION="7.2.1"\\n\' >/etc/dgx-release')
+    fleet.describe_gpus(OLD)
+    assert "driver" not in {change["role"] for change in fleet.apply().json["hosts"][0]["changes"]}
+    assert fleet.loaded() == NEW
+    fleet.host.tell("rm /etc/dgx-release")
+    shown = steps(fleet.rigup("diff", "--json", expect=1))
+    assert any(step.startswith(f"driver {OLD}: {NEW} is installed") for step in shown)

@@ -153,12 +153,11 @@ class PlainProgress:
         line, rate = f"{progress.step}: {progress.text}", self.rates.count(progress)
         if log or line.split(":")[:2] != words.split(":")[:2] or now - last >= PLAIN_EVERY_SECONDS:
             self.shown[chain] = (line, now) if not log else (words, last)
-            elapsed = seconds_text(now - began)
             parts = [
                 f"{progress.host}  {progress.step}",
                 progress.text,
                 progress_text(progress, rate),
-                f"({elapsed})" if not log else "",
+                f"({seconds_text(now - began)})" if now - began >= 1 and not log else "",
             ]
             print("  ".join(part for part in parts if part), file=sys.stderr, flush=True)
 

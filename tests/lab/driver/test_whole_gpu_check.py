@@ -1,4 +1,7 @@
-"""bin/gpu-check against the lab's cards: the real pack, probe and links, with a stand-in for the engine that serves."""
+"""bin/gpu-check against the lab's cards: the real pack, probe and links, with a stand-in for the engine that serves.
+
+Its name puts it behind `test_loaded.py`, which begins with a bare machine.
+"""
 
 from __future__ import annotations
 

@@ -384,7 +384,7 @@ def test_status_as_json_and_progress_on_standard_error(line: CommandLine, machin
     assert done.code == 1
     (row,) = done.json["services"]
     assert (row["host"], row["health"], row["drift"]) == (machine.name, "no answer", "not applied")
-    assert done.err.startswith(f"{machine.name}  connect  (")
+    assert done.err.startswith(f"{machine.name}  connect\n")
 
 
 def test_piped_diff_holds_no_escape_codes(line: CommandLine) -> None:

@@ -45,8 +45,9 @@ class Branch(Frozen):
 
 
 class CudaToolkit(LockedCudaToolkit):
-    """One release of the toolkit, as in the lock."""
+    """One release of the toolkit, as in the lock. fault: what is wrong in it, "" if nothing is known."""
 
+    fault: str = ""
     source: str
 
 
@@ -75,6 +76,16 @@ class NvidiaVersions(Frozen):
         wanted = wanted or self.default_toolkit
         found = [t for t in self.cuda_toolkits if t.version == wanted or t.version.startswith(f"{wanted}.")]
         return LockedCudaToolkit(version=found[-1].version, packages=found[-1].packages) if found else None
+
+    def faulty_toolkit(self, version: str) -> CudaToolkit | None:
+        """The newest known release of this version or series ("13.2") if it has a fault, otherwise None."""
+        found = [t for t in self.cuda_toolkits if t.version == version or t.version.startswith(f"{version}.")]
+        return found[-1] if found and found[-1].fault else None
+
+    def sound_toolkit_after(self, version: str) -> CudaToolkit | None:
+        """The first known release after this one without a fault; None if there is none."""
+        later = self.cuda_toolkits[[t.version for t in self.cuda_toolkits].index(version) + 1 :]
+        return next((t for t in later if not t.fault), None)
 
 
 def locked_driver(version: str) -> LockedDriver:

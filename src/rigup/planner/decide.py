@@ -11,7 +11,14 @@ from rigup.planner.assembly import build_of, checkpoint_of, toolkit_of
 from rigup.planner.choice import ranked, with_most_context
 from rigup.planner.decision import Decision, Refusal
 from rigup.planner.drafting.offer import speculative_text
-from rigup.planner.driver import branch_figures, driver_floor, driver_plan, driver_refusals, repository_refusals
+from rigup.planner.driver import (
+    branch_figures,
+    driver_floor,
+    driver_plan,
+    driver_refusals,
+    repository_refusals,
+    toolkit_warnings,
+)
 from rigup.planner.enumeration import PlanningRequest
 from rigup.planner.evidence import evidence_of
 from rigup.planner.moe_config import against_the_lock, locked_otherwise, moe_config
@@ -51,7 +58,7 @@ def decide(request: PlanningRequest, catalogue: Catalogue, lock: Lock, advise: b
         driver_floor=floor,
         decode_tokens_per_second=decode_speed(winner),
         decode_at_concurrency=decode_speed(winner, service.concurrency) if service.concurrency > 1 else None,
-        warnings=judged.warnings,
+        warnings=(*judged.warnings, *toolkit_warnings(build)),
         silenced=judged.silenced,
         alternatives=runners_up(order, found, winner),
         figures=(*evidence_of(winner), *branch_figures(driver)),

@@ -10,7 +10,7 @@ from rigup.catalogue.driver_versions import locked_driver, nvidia_versions
 from rigup.catalogue.drivers import Reserve, SupportedSystem, driver_facts
 from rigup.catalogue.engines import EngineVersion
 from rigup.lock import Lock, LockedCudaToolkit, LockedDriver
-from rigup.plan import DriverPlan, Evidence, Finding, MadeFor
+from rigup.plan import Build, DriverPlan, Evidence, Finding, MadeFor
 from rigup.rig import Rig
 from rigup.service import BuildMethod
 from rigup.units import compute_capability
@@ -159,6 +159,23 @@ def branch_warnings(rig: Rig, driver: DriverPlan | None, today: date) -> Iterato
         rule="driver-branch",
         message=f"NVIDIA's support of driver branch {driver.branch} ({known.kind}) {'ended' if over else 'ends'}{when}",
         hint=_longer_supported(rig, driver, today),
+        source=known.source,
+    )
+
+
+def toolkit_warnings(build: Build) -> Iterator[Finding]:
+    """What NVIDIA says is wrong in the CUDA libraries that a build uses."""
+    known = nvidia_versions().faulty_toolkit(build.made_for.cuda) if build.made_for else None
+    if known is None:
+        return
+    better = nvidia_versions().sound_toolkit_after(known.version)
+    series = better.version.rpartition(".")[0] if better else ""
+    yield Finding(
+        rule="cuda-fault",
+        message=f"the build uses CUDA {known.version}: {known.fault}",
+        hint=f"run rigup lock --upgrade cuda-toolkit={series}"
+        if build.method == "source" and series
+        else "choose an engine version for another CUDA",
         source=known.source,
     )
 

@@ -9,7 +9,7 @@ import pytest
 
 from rigup.catalogue.driver_versions import locked_driver, nvidia_versions
 from rigup.lock import Lock, LockedDriver
-from rigup.plan import DriverPlan
+from rigup.plan import DriverPlan, MadeFor
 from rigup.planner.decide import decide
 from rigup.planner.decision import Decision, Refusal
 from rigup.planner.driver import (
@@ -19,10 +19,11 @@ from rigup.planner.driver import (
     driver_refusals,
     repository_refusals,
     toolkit_for,
+    toolkit_warnings,
 )
 from rigup.planner.inputs.rig_and_services import read_rig
 from rigup.rig import Rig
-from tests.unit.planner.asking import FILE, catalogue, decided, request
+from tests.unit.planner.asking import FILE, catalogue, decided, decision, request
 
 LOCK = Lock(driver=LockedDriver(version="580.178.04", branch="580"))
 OLD = Lock(driver=LockedDriver(version="570.86.15", branch="570"))
@@ -183,3 +184,24 @@ def test_what_is_known_of_the_branch_is_shown_with_its_source() -> None:
     assert shown["support"].value == "long-term support, supported until June 2028"
     assert shown["CUDA"].value == "came with CUDA 13.0, runs builds of every CUDA 13"
     assert "docs.nvidia.com" in shown["support"].source
+
+
+def test_a_build_with_a_faulty_cuda_is_warned_of_and_no_other() -> None:
+    asked = {"model": "SmolLM2-135M-Instruct", "engine": "llama.cpp"}
+    plans = {
+        series: decided("RTX 3090", asked, lock=Lock(cuda_toolkit=nvidia_versions().cuda_toolkit(series)))
+        for series in ("13.1", "13.2", "13.3")
+    }
+    found = {series: [one for one in plan.warnings if one.rule == "cuda-fault"] for series, plan in plans.items()}
+    assert (found["13.1"], found["13.3"]) == ([], [])
+    (warning,) = found["13.2"]
+    assert warning.message.startswith("the build uses CUDA 13.2.1: cublasLtMatmul() of its cuBLAS can ignore")
+    assert warning.hint == "run rigup lock --upgrade cuda-toolkit=13.3"
+    assert "docs.nvidia.com/cuda/archive/13.2.1" in warning.source
+
+
+def test_a_wheel_for_a_faulty_cuda_brings_its_libraries() -> None:
+    build = decision("RTX 3090", {"model": "gpt-oss-20b", "engine": "vllm"}).build
+    assert list(toolkit_warnings(build)) == []
+    (warning,) = toolkit_warnings(build.model_copy(update={"made_for": MadeFor(cuda="13.2")}))
+    assert warning.hint == "choose an engine version for another CUDA"

@@ -43,6 +43,13 @@ def test_a_later_branch_keeps_what_was_reported_of_the_first_one(branch: int) ->
     assert "one report on one card" in reserve.source
 
 
+def test_what_is_not_known_of_610_is_said_where_its_figure_is_shown() -> None:
+    lock = Lock(driver=locked_driver("610.57.04"))
+    (figure,) = (f for f in planned("4x RTX 3090", IQ2_M, lock).figures if "reserve" in f.figure)
+    assert (figure.subject, figure.value) == ("driver since branch 610", "1,400 MiB")
+    assert figure.source.startswith("not known of 610") and figure.source.endswith("confidence low")
+
+
 def test_a_plan_that_no_longer_fits_is_refused_with_what_would() -> None:
     assert planned("4x RTX 3090", TIGHT, CALIBRATED).verdict == "ok"
     refused = planned("4x RTX 3090", TIGHT, LATER)

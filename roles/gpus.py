@@ -17,7 +17,7 @@ from rigup.plan import Plan
 from rigup.planner.driver_packages import driver_packages, driver_repository
 from rigup.preflight.driver import managed_driver, too_old
 from rigup.preflight.rig import differences
-from rigup.preflight.virtualisation import CONTAINER
+from rigup.preflight.virtualisation import CONTAINER, counts_on_patched_driver
 from rigup.settings import HostSettings
 from roles.cuda import cuda
 from roles.driver import container_driver, driver, unfinished_driver
@@ -57,6 +57,8 @@ def gpus(plans: tuple[Plan, ...], probe: Probe, settings: HostSettings) -> bool:
             links()
     elif any(gpu.nvswitch for gpu in rig.gpus) or probe.nvidia.nvswitches:
         fabric(probe, restarted=False)
+    if not changes and counts_on_patched_driver(plans, probe):
+        patched_driver(probe)
     if pins or runtime:
         cuda({**pins, **runtime}, runtime, probe)
     if probe.virtualisation != CONTAINER:
@@ -77,6 +79,36 @@ def links() -> None:
     from rigup.operations.driver.links import checked_links  # few runs change a driver
 
     checked_links(name="links between GPUs verified", check=check_links)
+
+
+@deploy("driver")
+def patched_driver(probe: Probe) -> None:
+    """Verify that data between GPUs arrive unchanged, or refuse to serve across them."""
+    from rigup.operations.driver.links import verified_peers  # few drivers are patched
+
+    cards = " ".join(sorted(gpu.uuid for gpu in probe.gpus))
+    verified_peers(
+        name="data between GPUs verified, as the driver is patched",
+        check=check_patched_driver,
+        state=f"{probe.nvidia.loaded} {cards}",
+    )
+
+
+def check_patched_driver(host: Host) -> None:
+    """Raise HostFailed unless data between all GPUs with patched P2P were seen to arrive unchanged."""
+    from rigup.operations.driver.links import read_links
+    from rigup.preflight.links import patched
+
+    read = read_links(host)
+    found = tuple(patched(read, {gpu.index: gpu for gpu in read_probe(host).gpus}))
+    if not found:
+        why = read.error or "the check did not come to its end"
+        raise HostFailed(
+            f"{host.name}: data between its GPUs could not be verified: {why}", f"rigup verify {host.name}"
+        )
+    for one in found:
+        if one.problem:
+            raise HostFailed(f"{host.name}: {one.message}", one.hint)
 
 
 def check_links(host: Host) -> None:

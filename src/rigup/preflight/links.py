@@ -130,10 +130,11 @@ def _pairs(links: Links, cards: dict[int, ProbedGpu]) -> Iterator[LinkFinding]:
                 f"{name}: P2P reaches {pair.gbs:g} GB/s, copies from the host {slowest:g}",
                 "switch off ACS on the bridges between them and the IOMMU, as the NCCL guide says",
             )
-    yield from _patched(links, cards)
+    yield from patched(links, cards)
 
 
-def _patched(links: Links, cards: dict[int, ProbedGpu]) -> Iterator[LinkFinding]:
+def patched(links: Links, cards: dict[int, ProbedGpu]) -> Iterator[LinkFinding]:
+    """That kernel modules are patched, a problem unless data arrived unchanged; nothing if they are NVIDIA's."""
     over_pcie = [
         pair
         for pair in links.pairs

@@ -75,10 +75,16 @@ def device_lines(cards: int) -> tuple[str, ...]:
     return tuple(f"dev{number}: /dev/{node}" for number, node in enumerate(nodes))
 
 
+def counts_on_patched_driver(plans: tuple[Plan, ...], probe: Probe) -> bool:
+    """Whether a service spans cards that only patched kernel modules give P2P."""
+    patched = {gpu.index for gpu in probe.gpus if gpu.peers_are_patched}
+    over_pcie = [pair for pair in probe.gpu_pairs if pair.peer and pair.nvlink is False]
+    return _spans_cards(plans) and any({pair.first, pair.second} <= patched for pair in over_pcie)
+
+
 def link_notes(plans: tuple[Plan, ...], probe: Probe) -> Iterator[str]:
     """What the machine costs a service on several GPUs: cards that cannot reach each other, small windows."""
-    used = [plan for plan in plans if plan.parallel and plan.parallel.tensor * plan.parallel.pipeline > 1]
-    if not used or len(probe.gpus) < 2:
+    if not _spans_cards(plans) or len(probe.gpus) < 2:
         return
     apart = [pair for pair in probe.gpu_pairs if pair.peer is False and not pair.nvlink]
     if apart and probe.virtualisation in MACHINES:
@@ -87,11 +93,10 @@ def link_notes(plans: tuple[Plan, ...], probe: Probe) -> Iterator[str]:
             f"machine ({probe.virtualisation}), so they exchange data through host memory: docs/systems.md says what "
             "its host can do (IOMMU groups, ACS, GPUDirect cliques)"
         )
-    patched = {gpu.index for gpu in probe.gpus if gpu.peers_are_patched}
-    if any(pair.peer and pair.nvlink is False and {pair.first, pair.second} <= patched for pair in probe.gpu_pairs):
+    if counts_on_patched_driver(plans, probe):
         yield (
-            "warning: the driver is patched: it gives GeForce cards P2P over PCIe, which NVIDIA's does not; rigup "
-            "verify checks that data arrive unchanged"
+            "warning: the driver is patched: it gives GeForce cards P2P over PCIe, which NVIDIA's does not; apply "
+            "checks that data arrive unchanged before it serves across them"
         )
     windows = {gpu.bus: gpu.window_mib for gpu in probe.pci_gpus}
     for gpu in probe.gpus if apart else ():
@@ -102,3 +107,7 @@ def link_notes(plans: tuple[Plan, ...], probe: Probe) -> Iterator[str]:
                 "is off, which peer access over PCIe can need: turn it on in the firmware, with Above 4G Decoding"
             )
             return
+
+
+def _spans_cards(plans: tuple[Plan, ...]) -> bool:
+    return any(plan.parallel and plan.parallel.tensor * plan.parallel.pipeline > 1 for plan in plans)

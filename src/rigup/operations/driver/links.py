@@ -1,10 +1,11 @@
-"""Reads and measures the links of a host's GPUs with a program on standard input. Changes nothing there."""
+"""Reads and measures the links of a host's GPUs with a program on standard input."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from functools import lru_cache
 
+import pyinfra
 from pyinfra.api import FunctionCommand, operation
 
 from rigup.errors import HostFailed
@@ -12,9 +13,12 @@ from rigup.facts.links import Links, parse
 from rigup.host import Host
 from rigup.operations.primitives import remote
 from rigup.operations.primitives.steps import step
+from rigup.operations.primitives.text_files import TextFiles
 from rigup.programs import program_file
 
 SECONDS = 180
+VERIFIED = "/var/lib/rigup/patched-driver-verified"
+"""The driver and cards for which data were last seen to arrive unchanged."""
 # pynvml: the part of nvidia-ml-py that the programs need, under the library's name
 _PROGRAMS = {"pynvml": "nvml", **{name: name for name in ("pci_links", "link_counters", "link_copies", "verify_links")}}
 _START = """
@@ -33,6 +37,20 @@ def checked_links(check: Callable[[Host], None]) -> Generator[FunctionCommand, N
     + check: reads and judges them; raises if the host must not serve
     """
     yield step(check)
+
+
+@operation()
+def verified_peers(check: Callable[[Host], None], state: str) -> Generator[FunctionCommand, None, None]:
+    """Checks that data between the GPUs arrive unchanged, once for each state of driver and cards.
+
+    + check: raises if the host must not serve
+    + state: the driver and the cards, on one line
+    """
+    if pyinfra.host.get_fact(TextFiles, paths=(VERIFIED,)).get(VERIFIED) == state:
+        pyinfra.host.noop("verified with this driver and these cards")
+        return
+    yield step(check)
+    yield step(remote.write_file, VERIFIED, state)
 
 
 @lru_cache(maxsize=1)

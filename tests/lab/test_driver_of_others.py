@@ -107,11 +107,27 @@ def test_a_run_files_driver_is_refused_with_its_uninstaller(fleet: GpuFleet) -> 
     fleet.host.tell(f"rm {LIBRARY}.{RUN_FILES}; ln -sf libnvidia-ml.so.{NEW} {LIBRARY}.1")
 
 
-def test_a_data_centre_image_keeps_its_driver(fleet: GpuFleet) -> None:
-    fleet.host.tell('printf \'DGX_NAME="DGX Server"\\nDGX_SWBUILD_VERSION="7.2.1"\\n\' >/etc/dgx-release')
+LAMBDA = "Package: lambda-stack-cuda\\nVersion: 0.1.15\\nArchitecture: all\\nMaintainer: Lambda\\nDescription: CUDA\\n"
+# How a machine looks like the image, and how that is undone.
+IMAGES = {
+    "DGX OS": (
+        'printf \'DGX_NAME="DGX Server"\\nDGX_SWBUILD_VERSION="7.2.1"\\n\' >/etc/dgx-release',
+        "rm /etc/dgx-release",
+    ),
+    "Lambda Stack": (
+        f"mkdir -p /tmp/stack/DEBIAN && printf '{LAMBDA}' >/tmp/stack/DEBIAN/control && "
+        "dpkg-deb --build /tmp/stack /tmp/stack.deb && dpkg -i /tmp/stack.deb",
+        "dpkg -P lambda-stack-cuda",
+    ),
+}
+
+
+@pytest.mark.parametrize(("setup", "undo"), IMAGES.values(), ids=IMAGES)
+def test_a_data_centre_image_keeps_its_driver(fleet: GpuFleet, setup: str, undo: str) -> None:
+    fleet.host.tell(setup)
     fleet.describe_gpus(OLD)
     assert "driver" not in {change["role"] for change in fleet.apply().json["hosts"][0]["changes"]}
     assert fleet.loaded() == NEW
-    fleet.host.tell("rm /etc/dgx-release")
+    fleet.host.tell(undo)
     shown = steps(fleet.rigup("diff", "--json", expect=1))
     assert any(step.startswith(f"driver {OLD}: {NEW} is installed") for step in shown)

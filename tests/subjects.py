@@ -2,10 +2,12 @@
 
 A subject names what decides about its tests and can change in this repository; engines, models and packages are pinned
 by hash in it. It leaves out how a run on hosts is led and shown, where tests/lab tests that with a stand-in engine:
-`bin/test --all` skips no test.
+`bin/test --all` skips no test. Tests on machines and slow tests that name no subject rest on the whole toolkit.
 """
 
 from __future__ import annotations
+
+from pathlib import Path
 
 # Of every marked test, whatever else it names.
 EVERY_TEST = ("requirements.txt", "tests/conftest.py", "tests/subjects.py")
@@ -63,7 +65,30 @@ _ENGINE_ON_MACHINES = (
     *_ON_HOSTS,
 )
 
+TOOLKIT = "the toolkit"
+_TESTS = Path(__file__).parent
+_HELPERS = tuple(
+    str(path.relative_to(_TESTS.parent))
+    for path in sorted(_TESTS.rglob("*"))
+    if path.is_file() and "__pycache__" not in path.parts and not path.name.startswith("test_")
+)
+
 SUBJECTS: dict[str, tuple[str, ...]] = {
+    # all that a user gets, and what the tests are made of
+    TOOLKIT: (
+        "benchmarks",
+        "bin",
+        "catalogue",
+        "deploy",
+        "files",
+        "group_data",
+        "inventories",
+        "pyproject.toml",
+        "rigup.lock",
+        "roles",
+        "src",
+        *_HELPERS,
+    ),
     # the lab itself, with what its machines are reached by
     "lab": ("src/rigup/cache.py", *_MACHINES),
     "simulated GPUs": ("src/rigup/cache.py", "src/rigup/programs/nvml.py", "tests/lab/read_nvml.py", *_MACHINES),

@@ -1,9 +1,10 @@
 """Tests that are skipped while nothing they rest on has changed since they passed on this machine.
 
 A pytest plugin. `@pytest.mark.rests_on("lab", "tests/slow/chromium.py")` names subjects of tests/subjects.py, and files
-and folders of the checkout; the test's own module counts too. When the test passes, the digest that all of them had
-before the run is kept in the cache. The marked tests of one module go on from one another, so they are skipped all
-together or not at all. The end of the run lists what was skipped, and why. `--everything` skips no test.
+and folders of the checkout; the test's own module counts too. A test on machines and a slow test rest on the whole
+toolkit where they name nothing. When the test passes, the digest that all of them had before the run is kept in the
+cache. The marked tests of one module go on from one another, so they are skipped all together or not at all. The end
+of the run lists what was skipped, and why. `--everything` skips no test.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from rigup.cache import cache_folder
-from tests.subjects import EVERY_TEST, paths_of
+from tests.subjects import EVERY_TEST, TOOLKIT, paths_of
 
 UNCHANGED = "passed here, unchanged since: "
 DIGEST = pytest.StashKey[str]()
@@ -85,21 +86,31 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.line(line)
 
 
-@lru_cache(maxsize=64)
 def digest(paths: tuple[str, ...], root: Path) -> str:
     """Of the names and contents of all files at or below `paths`, and of the Python that runs."""
     total = hashlib.sha256(sys.version.encode())
     for path in paths:
-        top = root / path
-        assert top.exists(), f"{path}: named by rests_on, but not in the checkout"
-        for file in sorted([top] if top.is_file() else top.rglob("*")):
-            if file.is_file() and "__pycache__" not in file.parts:
-                total.update(f"{file.relative_to(root)}\0".encode() + hashlib.sha256(file.read_bytes()).digest())
+        total.update(digest_below(path, root))
     return total.hexdigest()
 
 
+@lru_cache(maxsize=1024)
+def digest_below(path: str, root: Path) -> bytes:
+    """Of the names and contents of all files at or below one path."""
+    top = root / path
+    assert top.exists(), f"{path}: named by rests_on, but not in the checkout"
+    total = hashlib.sha256()
+    for file in sorted([top] if top.is_file() else top.rglob("*")):
+        if file.is_file() and "__pycache__" not in file.parts:
+            total.update(f"{file.relative_to(root)}\0".encode() + hashlib.sha256(file.read_bytes()).digest())
+    return total.digest()
+
+
 def _subjects(item: pytest.Item) -> tuple[str, ...]:
-    return tuple(sorted({str(subject) for mark in item.iter_markers("rests_on") for subject in mark.args}))
+    named = {str(subject) for mark in item.iter_markers("rests_on") for subject in mark.args}
+    if not named and any(item.get_closest_marker(level) for level in ("lab", "slow")):
+        return (TOOLKIT,)
+    return tuple(sorted(named))
 
 
 def _digest_of(item: pytest.Item) -> str:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.subjects import EVERY_TEST, SUBJECTS
-from tests.unchanged import digest
+from tests.subjects import EVERY_TEST, SUBJECTS, TOOLKIT
+from tests.unchanged import digest, digest_below
 
 pytest_plugins = ("pytester",)
 
@@ -36,7 +36,7 @@ def test_content_and_names_count_and_compiled_files_do_not(tmp_path: Path) -> No
     file.write_text("1")
 
     def now() -> str:
-        digest.cache_clear()
+        digest_below.cache_clear()
         return digest(("part",), tmp_path)
 
     first = now()
@@ -68,7 +68,7 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytes
     for path in EVERY_TEST:
         (pytester.path / path).parent.mkdir(exist_ok=True)
         (pytester.path / path).touch()
-    digest.cache_clear()
+    digest_below.cache_clear()
     pytester.makepyfile(test_it=TESTS)
     (pytester.path / "subject.txt").write_text("1")
     return pytester
@@ -102,8 +102,32 @@ def test_a_change_has_them_run_again_and_the_end_names_what_was_skipped(
     ran(project, "-n", "1")
     assert (project.path / "skipped").read_text() == "test_it.py: 2 skipped; rests on subject.txt\n" * 2
     (project.path / "subject.txt").write_text("2")
-    digest.cache_clear()
+    digest_below.cache_clear()
     assert ran(project) == {"passed": 3}
+
+
+def test_a_test_on_machines_that_names_nothing_rests_on_the_toolkit(
+    project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SUBJECTS, TOOLKIT, ("subject.txt",))
+    project.makepyfile(
+        test_it="""
+        import pytest
+
+        @pytest.mark.lab
+        def test_on_a_machine():
+            pass
+
+        @pytest.mark.slow
+        def test_that_takes_long():
+            pass
+        """
+    )
+    assert ran(project) == {"passed": 2}
+    assert ran(project) == {"unchanged": 2}
+    (project.path / "subject.txt").write_text("2")
+    digest_below.cache_clear()
+    assert ran(project) == {"passed": 2}
 
 
 def test_what_changes_during_the_run_is_tested_again(project: pytest.Pytester) -> None:
@@ -118,5 +142,5 @@ def test_what_changes_during_the_run_is_tested_again(project: pytest.Pytester) -
         """
     )
     for outcome in ("passed", "passed", "unchanged"):
-        digest.cache_clear()
+        digest_below.cache_clear()
         assert ran(project) == {outcome: 1}

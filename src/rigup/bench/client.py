@@ -23,8 +23,8 @@ from rigup.programs import program_file
 MODULES = (
     *("http_reader", "listeners", "unprivileged"),
     *(f"bench_{name}" for name in ("target", "ask", "prompts", "endpoint", "stream", "statistics", "load", "watch")),
-    "bench_main",
 )
+MAIN = "bench_main"
 
 BOOT = """\
 import base64, json, sys, types, zlib
@@ -32,8 +32,9 @@ modules = json.loads(zlib.decompress(base64.b64decode(sys.stdin.readline())))
 for name, text in modules.items():
     module = sys.modules[name] = types.ModuleType(name)
     exec(compile(text, name + ".py", "exec"), module.__dict__)
-sys.exit(sys.modules["bench_main"].main())
+sys.exit(sys.modules[name].main())
 """
+"""Loads the modules that arrive on standard input, and starts the last of them."""
 
 KINDS: dict[str, type[RigupError]] = {"input": InputError, "unreachable": Unreachable, "failed": HostFailed}
 
@@ -69,12 +70,17 @@ class BenchRequest:
 
 def program(request: dict[str, Any]) -> str:
     """Two lines for the standard input of `python3 -I -c BOOT`: the program and its request."""
-    return f"{_packed(request['gpus'])}\n{json.dumps(request)}\n"
+    return f"{_packed(request['gpus'], MAIN)}\n{json.dumps(request)}\n"
+
+
+def multiplication(seconds: int) -> str:
+    """The same for the program that needs no endpoint, multiply_matrices.py."""
+    return f"{_packed(True, 'multiply_matrices')}\n{json.dumps({'seconds': seconds})}\n"
 
 
 @lru_cache(maxsize=2)
-def _packed(with_nvml: bool) -> str:
-    modules = {name: program_file(f"{name}.py").read_text() for name in MODULES}
+def _packed(with_nvml: bool, main: str) -> str:
+    modules = {name: program_file(f"{name}.py").read_text() for name in (*MODULES, main)}
     if with_nvml:
         modules = {"pynvml": Path(pynvml.__file__).read_text(), **modules}
     return base64.b64encode(zlib.compress(json.dumps(modules).encode(), 9)).decode()

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from rigup.facts.gpu_load import GpuLoad
 from rigup.operations.service.reply import shown
 
 MOST_BYTES = 1 << 22
@@ -131,17 +132,6 @@ class EngineLoad(_BenchOutput):
     queued: Number
     capped: bool
     samples: Count
-
-
-class GpuLoad(_BenchOutput):
-    """A GPU's load during the level."""
-
-    gpu: Count
-    name: Text
-    power_w: Number | None
-    power_most_w: Number | None
-    memory_most_mib: Number | None
-    temperature_most_c: Number | None
 
 
 class Lateness(_BenchOutput):

@@ -44,11 +44,11 @@ def bench_service(host: Host, plan: BoundPlan, probe: Probe, wanted: BenchReques
         gpus=bool(probe.gpus),
     )
     report(Progress(host.name, "bench", text=f"{name}: querying the endpoint"))
-    last_words = _follow(host, request, collected)
+    last_words = follow(host, request, collected)
     return collected.result(wanted, about(host.name, plan, probe), last_words)
 
 
-def _follow(host: Host, request: dict[str, Any], collected: LineCollector) -> str:
+def follow(host: Host, request: dict[str, Any], collected: LineCollector) -> str:
     """Runs the client on the host; returns its error output. Ctrl-C and a lost connection end it early."""
     command = StringCommand("python3", "-I", "-c", QuoteString(BOOT))
     sudo = bool(getattr(host.data, "_sudo", None) or host.state.config.SUDO)

@@ -19,7 +19,8 @@ LEAST_SHARE = 0.5
 # What a program can cause on a healthy card: NVIDIA's catalogue answers each with restarting the program.
 _XIDS_OF_PROGRAMS = {13, 31, 43, 45}
 _BIOS = "in the BIOS, or reseat the card and its riser"
-_SLOWED = {"hardware slowdown", "software thermal", "hardware thermal", "power brake"}
+SLOWED = {"hardware slowdown", "software thermal", "hardware thermal", "power brake"}
+COOLING = "check fans, airflow and power cables; lower its limit"
 
 
 @dataclass(frozen=True)
@@ -98,12 +99,12 @@ def _gpu(link: GpuLink, card: ProbedGpu | None) -> Iterator[LinkFinding]:
 def _held_back(name: str, card: ProbedGpu | None) -> Iterator[LinkFinding]:
     if card is None:
         return
-    if slowed := [reason for reason in card.throttled if reason in _SLOWED]:
+    if slowed := [reason for reason in card.throttled if reason in SLOWED]:
         at = f" at {card.temperature_c} °C" if card.temperature_c is not None else ""
         yield LinkFinding(
             True,
             f"{name}: slowed down{at}: {', '.join(slowed)}",
-            "check fans, airflow and power cables; lower its limit",
+            COOLING,
         )
     limit, default = card.power.limit_w, card.power.default_w
     if limit is not None and default is not None and limit < default:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rigup.lab.gpus.simulated import SimulatedGpus
+from tests.lab.fleet import wait_for
 from tests.lab.gpu_fleet import GpuFleet
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
@@ -69,3 +72,57 @@ def test_what_is_wrong_is_said_with_a_hint_and_ends_with_1(fleet: GpuFleet) -> N
     } <= said
     assert any(message.startswith("the driver is patched: it gives GeForce cards P2P over PCIe") for message in said)
     assert "CHANGED" in shown and "hint: set the slot's lanes in the BIOS" in shown
+
+
+MOCK = Path(__file__).parents[2] / "unit/bench/mock_endpoint.py"
+# stands for torch as far as the multiplication uses it
+TORCH = """
+import time
+from types import SimpleNamespace
+float16 = "half"
+def device(kind, index): return index
+def randn(*shape, device, dtype): pass
+def matmul(one, other, out=None): pass
+cuda = SimpleNamespace(device_count=lambda: 4, synchronize=lambda device: time.sleep(0.01))
+"""
+
+
+def test_cards_are_watched_under_load(fleet: GpuFleet) -> None:
+    host, gpus = fleet.host, SimulatedGpus(fleet.host.machine)
+    fleet.rigup("stop", "chat")
+    run = fleet.rigup("verify", host.name, "--load", "5", expect=1)
+    assert "no service runs here that could load the GPUs, and no build with torch is installed" in run.text
+    gpus.throttle(3)
+    gpus.set(3, clock_mhz=900, clock_max_mhz=2100)
+    gpus.set(0, clocks_event_reasons=4)
+    build = "/opt/rigup/builds/vllm-0-mock"
+    host.tell(f"python3 -m venv --without-pip {build} && echo '{{}}' >{build}/manifest.json")
+    host.machine.ssh(f"mkdir {build}/lib/python3*/site-packages/torch", check=True)
+    host.machine.ssh(f"cat >$(echo {build}/lib/python3*/site-packages/torch)/__init__.py", input=TORCH, check=True)
+    found = verified(fleet, "--read-only", "--load", "5", expect=1)
+    host.tell(f"rm -r {build}")
+    assert found["load"]["by"] == "products of matrices, by vllm-0-mock"
+    assert found["load"]["gpus"][3]["held_back"] == {"hardware slowdown": 1, "hardware thermal": 1}
+    hot = "GPU 3: slowed down in 100% of the load at up to 92 °C: hardware slowdown, hardware thermal; 900 MHz of 2100"
+    said = {one["message"]: one["problem"] for one in found["findings"]}
+    assert said[hot] and said["GPU 0: at its power limit of 350 W in 100% of the load"] is False
+    _serve_mock(fleet)
+    found = verified(fleet, "--read-only", "--load", "5", expect=1)
+    host.tell("systemctl stop rigup-mock; rm -r /etc/rigup/services/mock; rm -f /run/lab-gpus/gpu*")
+    assert (found["load"]["by"], hot in {one["message"] for one in found["findings"]}) == ("mock", True)
+    assert found["load"]["seconds"] >= 5 and not host.says("pgrep -f 'python3 -I -c'")
+    fleet.rigup("start", "chat")
+
+
+def _serve_mock(fleet: GpuFleet) -> None:
+    """Serves the mock of the benchmark's tests, as a release of a service `mock` would."""
+    host, folder = fleet.host, "/etc/rigup/services/mock"
+    release = {"build": "llama.cpp-b1-mock", "command": ["server", "--host", "127.0.0.1", "--port", "8001"]}
+    host.tell(
+        f"mkdir -p {folder}/releases/1; ln -sfn releases/1 {folder}/current; "
+        f"echo '{json.dumps(release)}' > {folder}/current/release.json"
+    )
+    host.machine.ssh("cat > /run/mock_endpoint.py", input=MOCK.read_text(), check=True)
+    settings = json.dumps({"style": "llama.cpp", "port": 8001, "itl": 0.005})
+    host.tell(f"systemd-run --quiet --collect --unit=rigup-mock python3 /run/mock_endpoint.py '{settings}'")
+    wait_for(lambda: host.says("curl -sf 127.0.0.1:8001/v1/models"), "the mock")

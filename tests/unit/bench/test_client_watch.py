@@ -16,7 +16,17 @@ import pytest
 
 from rigup.programs.bench.bench_endpoint import metric
 from rigup.programs.bench.bench_target import Target
-from rigup.programs.bench.bench_watch import QUEUED, RUNNING, Watch, load_of_engine, load_of_gpus, of_engine, of_gpus
+from rigup.programs.bench.bench_watch import (
+    QUEUED,
+    REASONS,
+    RUNNING,
+    Watch,
+    load_of_engine,
+    load_of_gpus,
+    of_engine,
+    of_gpus,
+)
+from rigup.programs.probe_gpus import _REASONS
 from tests.unit.bench.conftest import PROGRAM
 from tests.unit.programs.conftest import wait_for
 
@@ -58,7 +68,11 @@ def test_what_is_called_a_cap(
 
 
 def test_gpus_over_a_level(monkeypatch: pytest.MonkeyPatch) -> None:
-    watts = iter([250_000, 150_000, 350_000, 250_000])
+    watts, clocks, reasons = (
+        iter([250_000, 150_000, 350_000, 250_000]),
+        iter([1900, 1800, 1500, 1700]),
+        iter([0x4, 0x44]),
+    )
 
     def without_sensor(handle: int, *rest: Any) -> int:
         if handle:
@@ -73,16 +87,26 @@ def test_gpus_over_a_level(monkeypatch: pytest.MonkeyPatch) -> None:
         "nvmlDeviceGetPowerUsage": lambda handle: next(watts),
         "nvmlDeviceGetMemoryInfo": lambda handle: SimpleNamespace(used=(handle + 1) * 2**30),
         "nvmlDeviceGetTemperature": without_sensor,
+        "nvmlDeviceGetMaxClockInfo": lambda handle, kind: 2100 if kind == 1 else 0,
+        "nvmlDeviceGetClockInfo": lambda handle, kind: next(clocks) if kind == 1 else 0,
+        "nvmlDeviceGetCurrentClocksEventReasons": lambda handle: without_sensor(handle) and next(reasons),
     }
     for name, answer in answers.items():
         monkeypatch.setattr(pynvml, name, answer)
     asked = of_gpus()
     rows = load_of_gpus([next(asked), next(asked)])
-    common = {"name": "NVIDIA GeForce RTX 3090"}
+    common = {"name": "NVIDIA GeForce RTX 3090", "highest_clock_mhz": 2100}
+    first = {"power_w": 300, "power_most_w": 350, "memory_most_mib": 1024, "temperature_most_c": 61}
+    second = {"power_w": 200, "power_most_w": 250, "memory_most_mib": 2048, "temperature_most_c": None}
+    held = {"power cap": 1.0, "hardware thermal": 0.5}
     assert rows == [
-        {"gpu": 0, **common, "power_w": 300, "power_most_w": 350, "memory_most_mib": 1024, "temperature_most_c": 61},
-        {"gpu": 1, **common, "power_w": 200, "power_most_w": 250, "memory_most_mib": 2048, "temperature_most_c": None},
+        {"gpu": 0, **common, **first, "clock_mhz": 1700, "clock_least_mhz": 1500, "held_back": held},
+        {"gpu": 1, **common, **second, "clock_mhz": 1750, "clock_least_mhz": 1700, "held_back": None},
     ]
+
+
+def test_what_holds_a_clock_down_has_the_words_of_the_probe() -> None:
+    assert REASONS == _REASONS
 
 
 def test_the_watch_of_a_level_shorter_than_its_pause_is_the_sample_before_it() -> None:

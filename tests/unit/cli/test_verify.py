@@ -10,8 +10,10 @@ from typing import Any, cast
 import pytest
 from rich.console import Console
 
+from rigup.cli.schema.documents import adapter_of
 from rigup.cli.verify import as_json
 from rigup.cli.verify.link_tables import show
+from rigup.facts.gpu_load import GpuLoad, HostLoad
 from rigup.facts.links import GpuLink, Links, PairLink
 from rigup.facts.probe import GpuPair, Probe, ProbedGpu
 from rigup.preflight.links import link_findings
@@ -66,12 +68,57 @@ def test_the_tables_and_the_findings() -> None:
     assert output.getvalue() == SHOWN
 
 
+LOAD = HostLoad(
+    by="chat",
+    seconds=120.4,
+    gpus=[
+        GpuLoad(
+            gpu=0,
+            name="NVIDIA GeForce RTX 3090",
+            power_w=340.2,
+            power_most_w=351,
+            memory_most_mib=22000,
+            temperature_most_c=92,
+            clock_mhz=1400,
+            clock_least_mhz=900,
+            highest_clock_mhz=2100,
+            held_back={"power cap": 0.5, "hardware thermal": 0.25},
+        ),
+        GpuLoad(
+            gpu=1,
+            name="NVIDIA GeForce RTX 3090",
+            power_w=None,
+            power_most_w=None,
+            memory_most_mib=None,
+            temperature_most_c=None,
+        ),
+    ],
+)
+UNDER_LOAD = """\
+GPU  clock under load  card can  power    at most  held back by
+0    1400 MHz          2100 MHz  340 W    92 °C    power cap 50%, hardware thermal 25%
+1    unknown           unknown   unknown  unknown  unknown
+  loaded for 120 s by chat
+"""
+
+
+def test_the_cards_under_load() -> None:
+    output = StringIO()
+    console = Console(file=output, width=120, highlight=False)
+    show("gpu1.lan", LINKS, link_findings(LINKS, PROBE), PROBE, console, LOAD)
+    assert UNDER_LOAD in output.getvalue()
+
+
 def test_the_json() -> None:
     result = HostResult("gpu1.lan")
     result.state = "differs"
     run = SimpleNamespace(
-        results={"gpu1.lan": result}, links={"gpu1.lan": LINKS}, found={"gpu1.lan": link_findings(LINKS, PROBE)}
+        results={"gpu1.lan": result},
+        links={"gpu1.lan": LINKS},
+        loads={"gpu1.lan": LOAD},
+        found={"gpu1.lan": link_findings(LINKS, PROBE)},
     )
+    adapter_of("verify").validate_python(as_json(cast("Any", run)))
     (row,) = as_json(cast("Any", run))["hosts"]
     assert (row["host"], row["state"], row["errors"]) == ("gpu1.lan", "problems", [])
     assert row["findings"][0] == {
@@ -80,6 +127,7 @@ def test_the_json() -> None:
         "hint": "set the slot's lanes in the BIOS, or reseat the card and its riser",
     }
     assert row["links"]["pairs"][0]["gbs"] == 45.2
+    assert row["load"]["gpus"][0]["held_back"] == {"power cap": 0.5, "hardware thermal": 0.25}
 
 
 REFUSED = [
@@ -87,6 +135,8 @@ REFUSED = [
     (("nobody.lan",), 'HOST: "nobody.lan" is neither a group nor a host', "groups: boxes"),
     (("boxes", "absent.py"), "absent.py: inventory does not exist", "choose from: inventories/fleet.py"),
     (("boxes", "--measure"), "unknown option --measure", "rigup verify --help"),
+    (("boxes", "--load", "1"), "--load: 1 is not between 5 and 3,600", "omit it to use the default"),
+    (("boxes", "--load", "a minute"), '--load: "a minute" is not a whole number', "write it in the digits 0 to 9"),
 ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing_extensions import TypedDict
 
 from rigup.cli.schema.shared import ErrorText, HostOutcome, Schema
+from rigup.facts.gpu_load import HostLoad
 from rigup.facts.links import Links
 
 
@@ -103,12 +104,16 @@ class LinkFinding(TypedDict):
 
 
 class VerifiedHost(TypedDict):
-    """A host's cards. state: "well", "problems", or how it failed. links: null if they could not be read."""
+    """A host's cards. state: "well", "problems", or how it failed. links: null if they could not be read.
+
+    load: null without --load.
+    """
 
     host: str
     state: str
     findings: list[LinkFinding]
     links: Links | None
+    load: HostLoad | None
     errors: list[ErrorText]
 
 

@@ -1,4 +1,7 @@
-"""`rigup verify HOST`: checks that the links between a host's GPUs do what they can, and that the cards are well."""
+"""`rigup verify HOST`: checks that the links between a host's GPUs do what they can, and that the cards are well.
+
+With --load, also under load.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
+from rigup.cli.output.typed_words import add_number
 from rigup.cli.sessions import session as hosts
 from rigup.errors import InputError
 
@@ -17,13 +21,19 @@ EPILOG = """\
 examples:
   rigup verify gpu1.lan                 read every link, and measure those of cards with free memory
   rigup verify quad_3090 --read-only    copy nothing to the cards of this group
+  rigup verify gpu1.lan --load 120      keep its GPUs busy for two minutes: are they too hot, or limited?
   rigup verify gpu1.lan --json
 
 A measurement copies some GB from the host to each card, and between each pair, and compares what arrived. It takes
 seconds and 128 MiB of each card beside CUDA's own; a card with less than 1 GiB free is not measured.
 
+--load sends 32 requests at a time to all services of the host together; where none runs, it multiplies matrices with
+the torch of an installed build. Twice a second, NVML is asked for clock, power, temperature and what holds the clock
+down. Run it longer than the case takes to heat up.
+
 exit codes: 0 all is well, 1 a problem, or a host failed, 2 usage error or no host reachable, 130 cancelled
 """
+LOAD_BOUNDS = (5, 3600)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("host", metavar="HOST", help="host or group of the inventory; several with commas")
     hosts.add_inventory(parser)
     parser.add_argument("--read-only", action="store_true", help="copy no data to the cards")
+    add_number(parser, "--load", "load the GPUs for S seconds and watch them", None, *LOAD_BOUNDS, metavar="S")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     hosts.add_sudo_password(parser)
 
@@ -39,15 +50,21 @@ def run(args: argparse.Namespace) -> int:
     """Reads and shows the links; changes nothing."""
     hosts.patch_for_many_hosts()
     from rigup.cli.output import progress as live
+    from rigup.connection.signals import stop_on_signals
     from rigup.operations.primitives import progress
     from rigup.run.result import exit_code
 
-    with _opened(args) as found:
+    with _opened(args) as found, stop_on_signals():
         view = live.view()
         progress.listen(view.show)
         with view:
             found.connect(take_lease=False)
-            found.read_links(measure=not args.read_only)
+            under_load = {}
+            if args.load:
+                from rigup.bench.gpu_load import loads
+
+                under_load = loads(found, args.load)
+            found.read_links(not args.read_only, under_load)
     results = list(found.results.values())
     if args.json:
         json.dump(as_json(found), sys.stdout, indent=1)
@@ -59,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
 
         console = Console(highlight=False)
         for name, links in found.links.items():
-            show(name, links, found.found[name], found.results[name].probe, console)
+            show(name, links, found.found[name], found.results[name].probe, console, found.loads.get(name))
         summary.show_results([result for result in results if result.errors], console)
     return exit_code(results)
 
@@ -95,6 +112,7 @@ def as_json(found: VerifyRun) -> dict[str, Any]:
                     for one in found.found.get(name, ())
                 ],
                 "links": links.as_json() if links else None,
+                "load": load.model_dump() if (load := found.loads.get(name)) else None,
                 "errors": [{"message": error.message, "hint": error.hint} for error in result.errors],
             }
         )

@@ -13,15 +13,24 @@ from rigup.cli.output.table import Column, Table
 from rigup.preflight.links import LinkFinding, unmeasured
 
 if TYPE_CHECKING:
+    from rigup.facts.gpu_load import GpuLoad, HostLoad
     from rigup.facts.links import GpuLink, Links, PairLink
     from rigup.facts.probe import Probe
 
 _GPUS = ("GPU", "card", "link now", "card and slot can", "from host", "NVLink")
 _PAIRS = ("from", "to", "P2P", "speed", "data")
+_LOADS = ("GPU", "clock under load", "card can", "power", "at most", "held back by")
 
 
-def show(host: str, links: Links, found: Iterable[LinkFinding], probe: Probe | None, console: Console) -> None:
-    """Prints the links of one host, then its problems and notes."""
+def show(
+    host: str,
+    links: Links,
+    found: Iterable[LinkFinding],
+    probe: Probe | None,
+    console: Console,
+    load: HostLoad | None = None,
+) -> None:
+    """Prints the links of one host, what was seen of its cards under load, then its problems and notes."""
     cards = {gpu.index: short_name(gpu.name) for gpu in probe.gpus} if probe else {}
     paths = {(pair.first, pair.second): pair.path for pair in probe.gpu_pairs} if probe else {}
     console.print(f"[bold]{escape(host)}[/]", soft_wrap=True)
@@ -30,6 +39,9 @@ def show(host: str, links: Links, found: Iterable[LinkFinding], probe: Probe | N
         _table(_PAIRS, [_pair(link, paths) for link in links.pairs], console)
     if why := unmeasured((*links.gpus, *links.pairs)):
         console.print(f"  not measured: {escape(why)}", soft_wrap=True)
+    if load:
+        _table(_LOADS, [_loaded(gpu) for gpu in load.gpus], console)
+        console.print(f"  loaded for {load.seconds:.0f} s by {escape(load.by)}", soft_wrap=True)
     said = list(found)
     for one in said:
         colour, word = ("red", "problem") if one.problem else ("yellow", "note")
@@ -64,6 +76,23 @@ def _pair(link: PairLink, paths: dict[tuple[int, int], str]) -> tuple[str, ...]:
     speed = "not measured" if link.gbs is None else f"{link.gbs:.1f} GB/s"
     data = {None: "not measured", True: "unchanged", False: "CHANGED"}[link.correct]
     return str(first), str(second), peer, speed, data
+
+
+def _loaded(gpu: GpuLoad) -> tuple[str, ...]:
+    reasons = gpu.held_back or {}
+    held = ", ".join(f"{reason} {share:.0%}" for reason, share in reasons.items() if share)
+    return (
+        str(gpu.gpu),
+        _figure(gpu.clock_mhz, "MHz"),
+        _figure(gpu.highest_clock_mhz, "MHz"),
+        _figure(gpu.power_w, "W"),
+        _figure(gpu.temperature_most_c, "°C"),
+        held or ("unknown" if gpu.held_back is None else "nothing"),
+    )
+
+
+def _figure(value: float | None, unit: str) -> str:
+    return "unknown" if value is None else f"{value:.0f} {unit}"
 
 
 def _link(generation: int | None, width: int | None) -> str:

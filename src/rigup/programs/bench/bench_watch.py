@@ -31,6 +31,16 @@ EVERY_SECONDS = 0.5
 RUNNING = ("vllm:num_requests_running", "sglang:num_running_reqs", "llamacpp:requests_processing")
 QUEUED = ("vllm:num_requests_waiting", "sglang:num_queue_reqs", "llamacpp:requests_deferred")
 
+# nvml.h: nvmlClocksEventReasons and nvmlClockType_t; the words are probe_gpus.py's
+REASONS = {
+    0x04: "power cap",
+    0x08: "hardware slowdown",
+    0x20: "software thermal",
+    0x40: "hardware thermal",
+    0x80: "power brake",
+}
+_PROCESSORS = 1
+
 Sample = dict[str, Any]
 
 
@@ -103,7 +113,7 @@ def of_engine(target: Target) -> Iterator[Sample]:
 
 
 def of_gpus() -> Iterator[Sample]:
-    """Power, memory and temperature of every GPU; None for a value that a card does not report."""
+    """Power, memory, temperature and clock of every GPU, and what holds it down; None for what is not reported."""
     import pynvml
 
     def maybe(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -115,10 +125,12 @@ def of_gpus() -> Iterator[Sample]:
     pynvml.nvmlInit()
     handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
     names = [str(maybe(pynvml.nvmlDeviceGetName, handle) or "") for handle in handles]
+    highest = [maybe(pynvml.nvmlDeviceGetMaxClockInfo, handle, _PROCESSORS) for handle in handles]
     while True:
         found = []
         for index, handle in enumerate(handles):
             power, memory = maybe(pynvml.nvmlDeviceGetPowerUsage, handle), maybe(pynvml.nvmlDeviceGetMemoryInfo, handle)
+            reasons = maybe(pynvml.nvmlDeviceGetCurrentClocksEventReasons, handle)
             found.append(
                 {
                     "gpu": index,
@@ -126,6 +138,9 @@ def of_gpus() -> Iterator[Sample]:
                     "power_w": None if power is None else power / 1000,
                     "memory_mib": None if memory is None else memory.used // 2**20,
                     "temperature_c": maybe(pynvml.nvmlDeviceGetTemperature, handle, 0),
+                    "clock_mhz": maybe(pynvml.nvmlDeviceGetClockInfo, handle, _PROCESSORS),
+                    "highest_clock_mhz": highest[index],
+                    "held_back": None if reasons is None else [word for bit, word in REASONS.items() if reasons & bit],
                 }
             )
         yield {"gpus": found}
@@ -152,7 +167,7 @@ def load_of_engine(samples: list[Sample], concurrency: int) -> Sample | None:
 
 
 def load_of_gpus(samples: list[Sample]) -> list[Sample]:
-    """Each GPU over the samples: mean and greatest power, greatest memory and temperature."""
+    """Each GPU over the samples: power, memory, temperature, clock, and in what share each reason held it back."""
     rows: dict[int, list[Sample]] = {}
     for sample in samples:
         for gpu in sample["gpus"]:
@@ -161,10 +176,14 @@ def load_of_gpus(samples: list[Sample]) -> list[Sample]:
         {
             "gpu": index,
             "name": found[0]["name"],
-            "power_w": _over(found, "power_w", lambda values: sum(values) / len(values)),
+            "power_w": _over(found, "power_w", _mean),
             "power_most_w": _over(found, "power_w", max),
             "memory_most_mib": _over(found, "memory_mib", max),
             "temperature_most_c": _over(found, "temperature_c", max),
+            "clock_mhz": _over(found, "clock_mhz", _mean),
+            "clock_least_mhz": _over(found, "clock_mhz", min),
+            "highest_clock_mhz": _over(found, "highest_clock_mhz", max),
+            "held_back": _shares([row["held_back"] for row in found if row["held_back"] is not None]),
         }
         for index, found in rows.items()
     ]
@@ -173,3 +192,13 @@ def load_of_gpus(samples: list[Sample]) -> list[Sample]:
 def _over(rows: list[Sample], key: str, reduce: Callable[[list[float]], float]) -> float | None:
     values = [row[key] for row in rows if row[key] is not None]
     return reduce(values) if values else None
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _shares(samples: list[list[str]]) -> dict[str, float] | None:
+    """By reason, the share of the samples that have it; None without samples."""
+    words = dict.fromkeys(word for sample in samples for word in sample)
+    return {word: sum(word in sample for sample in samples) / len(samples) for word in words} if samples else None

@@ -281,6 +281,16 @@ Return nvmlDeviceGetCurrentClocksThrottleReasons(Device device, unsigned long lo
     return wide(device, "clocks_event_reasons", into);
 }
 
+/* Clocks of the multiprocessors (1) only; a description has none, but what has happened since the boot may. */
+Return nvmlDeviceGetClockInfo(Device device, unsigned kind, unsigned *into)
+{
+    return kind == 1 ? number(device, "clock_mhz", into) : NOT_SUPPORTED;
+}
+Return nvmlDeviceGetMaxClockInfo(Device device, unsigned kind, unsigned *into)
+{
+    return kind == 1 ? number(device, "clock_max_mhz", into) : NOT_SUPPORTED;
+}
+
 struct Utilization { unsigned gpu, memory; };
 
 Return nvmlDeviceGetUtilizationRates(Device device, struct Utilization *into)

@@ -1,8 +1,6 @@
 """Pinned parts of an engine build that is not compiled: a Python environment or a container image."""
 
-from __future__ import annotations
-
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -36,7 +34,7 @@ class LockedEnvironment(Frozen):
     addresses: dict[str, Annotated[str, Field(pattern=r"^https?://[^\s@]+$")]] = {}
 
     @model_validator(mode="after")
-    def _addresses_of_its_files(self) -> LockedEnvironment:
+    def _addresses_of_its_files(self) -> Self:
         if stray := sorted(self.addresses.keys() - self.files.keys()):
             raise ValueError(f"addresses names {stray[0]}, which is not among files")
         return self

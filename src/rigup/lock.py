@@ -1,10 +1,8 @@
 """`rigup.lock`: every version, revision and hash that a plan depends on. TOML, sorted, readable in a diff."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
@@ -65,7 +63,7 @@ class LockedCheckpoint(Frozen):
     read_tensors: TensorBytes | None = None
 
     @model_validator(mode="after")
-    def _has_plain_names(self) -> LockedCheckpoint:
+    def _has_plain_names(self) -> Self:
         if self.location and any(HOST_PATH.fullmatch(f"/{file.path}") is None for file in self.files):
             raise ValueError("a file has a name that a unit could not hold")
         return self
@@ -97,7 +95,7 @@ class LockedDriver(Frozen):
     branch: Annotated[str, Field(pattern=r"^[0-9]+$")]
 
     @model_validator(mode="after")
-    def _of_its_branch(self) -> LockedDriver:
+    def _of_its_branch(self) -> Self:
         if self.version.partition(".")[0] != self.branch:
             raise ValueError(f"version {self.version} is not of branch {self.branch}")
         return self

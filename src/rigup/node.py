@@ -1,7 +1,5 @@
 """The hosts of a service that spans several. In rank order; the first is the head, which has the API."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field

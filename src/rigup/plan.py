@@ -4,8 +4,6 @@ A `rigup.planner.decision.Decision` has no command lines, a `Plan` has those of 
 offline, and a `BoundPlan` is exact: it includes the results of probing the host.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Annotated, Literal
 

@@ -1,7 +1,5 @@
 """The rig: the hardware of a group of equal hosts. `RigInput` is the user's input, `Rig` the resolved form."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from typing import Annotated
@@ -23,7 +21,7 @@ class HostMemory(Frozen):
     megatransfers: Annotated[int, Field(ge=200, le=20_000)]
 
     @classmethod
-    def read(cls, text: str) -> HostMemory | None:
+    def read(cls, text: str) -> "HostMemory | None":
         """Parses text like "8x DDR5-4800"; None for any other text."""
         found = re.fullmatch(r"\s*([0-9]{1,2})\s*[x*]\s*((?:LP)?DDR[3-6]X?)-([0-9]{3,5})\s*", text, re.IGNORECASE)
         if found is None or not 1 <= int(found[1]) <= 64 or not 200 <= int(found[3]) <= 20_000:

@@ -1,7 +1,5 @@
 """The service: a model to serve. Every key of a `services` entry in group_data is a field here."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Any, Literal
 

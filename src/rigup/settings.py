@@ -3,8 +3,6 @@
 `project/settings.py` reads them from a host's data.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated

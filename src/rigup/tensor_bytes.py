@@ -1,7 +1,5 @@
 """Where the bytes of a checkpoint lie, tensor by tensor, as its files' headers say."""
 
-from __future__ import annotations
-
 from functools import cached_property
 from typing import Annotated, Self
 
@@ -66,7 +64,7 @@ class TensorBytes(Frozen):
         found = {number: part for part in self.layers for number in part.layers}
         return tuple(found[number] for number in sorted(found))
 
-    def scaled(self, size: int) -> TensorBytes:
+    def scaled(self, size: int) -> Self:
         """The same shares of another size; none of them is rounded up."""
         outside = {name: getattr(self, name) * size // self.total for name in _OUTSIDE}
         layers = tuple(

@@ -1,7 +1,5 @@
 """Sizes and small value types. Memory is MiB (2**20 bytes), files are bytes, and nothing is called "GB" in code."""
 
-from __future__ import annotations
-
 import time
 
 from pydantic import BaseModel, ConfigDict

@@ -1,7 +1,5 @@
 """What every class of attention answers, whatever the engine, and what an answer is given for."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Annotated

@@ -6,8 +6,6 @@ MiniMaxSparseKVPool. llama.cpp b11434 src/llama-kv-cache-msa.cpp: an index key a
 nothing reads, both in the cache's type.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 from rigup.attention.attention_class import MODEL_BYTES, Count, LayerCache, Storage

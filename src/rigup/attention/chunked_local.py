@@ -5,8 +5,6 @@ that these layers keep every token; rows of Llama-4-Maverick say the same. llama
 LLAMA_SWA_TYPE_CHUNKED with a cache of the chunk.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Literal
 

@@ -9,8 +9,6 @@ rows for the entry before, too. V4.1 has entries on a few layers only, which the
 index_source_layer_ids); vLLM 0.33.0 models/deepseek_v41 has records of 528 bytes, which are counted as V4's.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 from rigup.attention.attention_class import MODEL_BYTES, AttentionClass, Count, CountOrNone, LayerCache, Storage

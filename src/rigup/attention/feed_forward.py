@@ -1,7 +1,5 @@
 """Layers without attention, e.g. the mixture-of-experts layers of Nemotron-H: they keep nothing."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from rigup.attention.attention_class import AttentionClass, LayerCache, Storage

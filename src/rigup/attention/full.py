@@ -4,8 +4,6 @@ Sources: those of grouped_heads.py. Checked against logs: 65,536 tokens of MiniM
 to the MiB.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 from rigup.attention.grouped_heads import GroupedHeads

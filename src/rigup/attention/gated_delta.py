@@ -4,8 +4,6 @@ Sources: those of recurrent.py; vLLM 0.33.0 gated_delta_net_state_shape. Checked
 tokens of Qwen3.5-397B on four ranks.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 from rigup.attention.attention_class import Count

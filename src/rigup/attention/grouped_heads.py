@@ -4,8 +4,6 @@ Sources: vLLM 0.33.0 v1/kv_cache_interface.py, FullAttentionSpec; SGLang 0.5.23 
 MHATokenToKVPool; llama.cpp b11434 src/llama-kv-cache.cpp.
 """
 
-from __future__ import annotations
-
 from rigup.attention.attention_class import AttentionClass, Count, LayerCache, Storage, heads_on_rank
 
 

@@ -4,8 +4,6 @@ Sources: those of recurrent.py; vLLM 0.33.0 kda_state_shape, and kda_state_dtype
 otherwise.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field

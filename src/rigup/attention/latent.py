@@ -1,7 +1,5 @@
 """Multi-head latent attention (MLA) over every token before. Sources: those of latent_heads.py."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from rigup.attention.latent_heads import LatentHeads

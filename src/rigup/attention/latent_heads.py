@@ -5,8 +5,6 @@ Sources: vLLM 0.33.0 v1/kv_cache_interface.py, MLAAttentionSpec (one head of kv_
 kept 512 values more). Measured: 70,272 bytes a token of DeepSeek-R1 in bf16 on each of eight ranks.
 """
 
-from __future__ import annotations
-
 from rigup.attention.attention_class import AttentionClass, Count, CountOrNone, LayerCache, Storage
 
 # vLLM 0.33.0 platforms/interface.py: what TRTLLM's and FlashInfer's decode kernels for MLA want.

@@ -7,8 +7,6 @@ tokens as index_kpool says (model_executor/pool_configurator.py). llama.cpp b114
 the cache's type, and only on layers with an indexer of their own: measured, 21 layers of GLM-5.2's 78.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 from rigup.attention.attention_class import MODEL_BYTES, Count, LayerCache, Storage

@@ -3,8 +3,6 @@
 Sources: those of recurrent.py; vLLM 0.33.0 mamba1_state_shape.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 from rigup.attention.attention_class import Count

@@ -3,8 +3,6 @@
 Sources: those of recurrent.py; vLLM 0.33.0 mamba2_state_shape: groups that a rank count does not divide are repeated.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 from rigup.attention.attention_class import Count, heads_on_rank

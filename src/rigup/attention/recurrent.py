@@ -7,8 +7,6 @@ mamba_ssm_cache_dtype), else the model's; SGLang 0.5.23 mem_cache/memory_pool.py
 src/llama-memory-recurrent.cpp: both in f32. Measured: 149.6 MiB for each slot of Qwen3.6-27B on llama.cpp.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from typing import Annotated
 

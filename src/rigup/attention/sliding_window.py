@@ -4,8 +4,6 @@ Sources: vLLM 0.33.0 v1/kv_cache_interface.py, SlidingWindowSpec; SGLang 0.5.23 
 b11434 src/llama-kv-cache-iswa.cpp.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Literal
 

@@ -3,8 +3,6 @@
 The client runs on a host and repeats what an engine sends; neither is trusted.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError

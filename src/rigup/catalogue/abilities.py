@@ -4,8 +4,6 @@ Read from the engines' own packages; `data/engines/abilities/*.json` names each 
 is followed by the versions that have it, as in the lists of option names.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 from pathlib import Path

@@ -1,8 +1,6 @@
 """A checkpoint: one published, quantised set of files of a model, with the facts that planning needs."""
 
-from __future__ import annotations
-
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
@@ -64,7 +62,7 @@ class CheckpointEntry(Frozen):
         """Hashes the name, which is unique in a catalogue, because the tables of sources are not hashable."""
         return hash((self.repo, self.quant, self.bytes))
 
-    def measured(self, size: int, tensors: TensorBytes | None, where: str) -> CheckpointEntry:
+    def measured(self, size: int, tensors: TensorBytes | None, where: str) -> Self:
         """The same with the real size of its files, and where the bytes lie if their headers were read.
 
         Otherwise a table that was computed keeps its shares: it may say more than there is.

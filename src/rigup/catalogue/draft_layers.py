@@ -1,7 +1,5 @@
 """Which releases run the built-in draft layers (MTP) of a model: engines have a class of its own for them."""
 
-from __future__ import annotations
-
 import functools
 from pathlib import Path
 

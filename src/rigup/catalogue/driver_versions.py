@@ -3,8 +3,6 @@
 The figures live in `data/drivers/versions.toml`, each with its source.
 """
 
-from __future__ import annotations
-
 import tomllib
 from datetime import date
 from functools import lru_cache

@@ -3,8 +3,6 @@
 The figures live in `data/drivers/nvidia.toml`, each with its source.
 """
 
-from __future__ import annotations
-
 import tomllib
 from functools import lru_cache
 from pathlib import Path

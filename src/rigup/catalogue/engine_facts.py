@@ -1,7 +1,5 @@
 """What is known of an engine: facts of their own kinds, each about some of its releases and with its source."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """Reads the files that describe engines: the toolkit's, and a fleet's, which hold only what they add or change."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
@@ -61,7 +59,7 @@ class EngineChange(Frozen):
     tool_parsers: tuple[Addition, ...] = ()
     reasoning_parsers: tuple[Addition, ...] = ()
 
-    def laid_over(self, engine: EngineFile) -> EngineFile:
+    def laid_over(self, engine: "EngineFile") -> "EngineFile":
         """The engine with this: releases by version, other facts before those that it has, single values replaced."""
         changed: dict[str, Any] = {}
         for field in self.model_fields_set:

@@ -3,10 +3,8 @@
 The figures live in `data/engines/`, each with its source; `engine_files` reads them, and what a fleet adds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from packaging.version import Version
 from pydantic import Field
@@ -181,7 +179,7 @@ class Engine(Frozen):
         wanted = version or self.default_version
         return next((known for known in self.versions if known.version == wanted), None)
 
-    def with_lists(self, lists: Iterable[AbilityList]) -> Engine:
+    def with_lists(self, lists: Iterable[AbilityList]) -> Self:
         """The same with these lists, of a fleet, and no others, of what releases can serve."""
         own = {one.version: one for one in lists if one.engine == self.name}
         versions = tuple(

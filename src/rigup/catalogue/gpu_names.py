@@ -1,7 +1,5 @@
 """GPU names: entries of a catalogue file, and how rigup finds the GPU that a user means."""
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Iterable

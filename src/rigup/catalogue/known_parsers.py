@@ -1,7 +1,5 @@
 """Which parsers of tool calls and reasoning belong to which model, by the name of its repository."""
 
-from __future__ import annotations
-
 import functools
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A model: the shape of an architecture, and figures that follow from the shape alone."""
 
-from __future__ import annotations
-
 from functools import cached_property
 from typing import Annotated, Self
 
@@ -79,7 +77,7 @@ class Model(Frozen):
     sources: dict[str, str] = {}
 
     @model_validator(mode="after")
-    def _has_an_architecture(self) -> Model:
+    def _has_an_architecture(self) -> Self:
         if not self.architectures and not self.gguf_architecture:
             raise ValueError("architectures or gguf_architecture is missing: engines are asked for them")
         return self
@@ -100,7 +98,7 @@ class Model(Frozen):
                 raise ValueError(f"{name}: each layer {count} must be in one entry, and in no other")
         return self
 
-    def other_vocabulary(self, other: Model, tolerated: int = 0) -> str:
+    def other_vocabulary(self, other: "Model", tolerated: int = 0) -> str:
         """How the vocabulary differs from another model's, by more tokens than tolerated; "" where it does not."""
         if abs(self.vocab - other.vocab) <= tolerated:
             return ""

@@ -4,8 +4,6 @@ Each kernel is a TOML file, in any folder below `files/moe_configs/` of the tool
 replaces the toolkit's for the same kernel and Triton version. `commands/moe_configs.py` writes the engines' forms.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from pathlib import Path

@@ -4,8 +4,6 @@ They come from the engines' own packages; `data/engines/flags/*.json` names each
 there has the range of versions that know it: "0.12.0..0.33.0", or several ranges.
 """
 
-from __future__ import annotations
-
 import difflib
 import functools
 import json

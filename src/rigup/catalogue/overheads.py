@@ -4,8 +4,6 @@ The toolkit has none: its constants are in rigup.planner.memory.overhead. `rigup
 a fleet's into its `catalogue/overheads/`.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from typing import Annotated, Literal

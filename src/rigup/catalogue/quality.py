@@ -4,12 +4,10 @@ A level follows from a published figure: the mean KL divergence of the next toke
 between the levels are a judgement; docs/choice.md explains them.
 """
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -45,7 +43,7 @@ class Quality(Frozen):
     source: Annotated[str, Field(min_length=1)]
 
     @model_validator(mode="after")
-    def _has_one_figure(self) -> Quality:
+    def _has_one_figure(self) -> Self:
         if sum(figure is not None for figure in (self.kld, self.loss_percent, self.level)) != 1:
             raise ValueError("give one of kld, loss_percent and level")
         return self

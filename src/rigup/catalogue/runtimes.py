@@ -3,8 +3,6 @@
 Derived from published logs; each figure says which. A fleet's own figures (rigup.catalogue.overheads) take its place.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated

@@ -3,8 +3,6 @@
 The figures live in `data/systems/systems.toml`, each with its source.
 """
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Iterable

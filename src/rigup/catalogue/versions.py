@@ -1,7 +1,5 @@
 """Versions of engines, how they compare, and facts that hold for a range of them."""
 
-from __future__ import annotations
-
 import functools
 from typing import Annotated
 

@@ -5,8 +5,6 @@ validates it against a model before any other code sees it; `count` and `line` d
 words. Invalid output raises `Unreadable`, which fails only that host.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import math

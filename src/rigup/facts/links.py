@@ -1,7 +1,5 @@
 """How the GPUs of a host are connected and whether they are well, read and measured by a program on the host."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any

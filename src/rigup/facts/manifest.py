@@ -1,7 +1,5 @@
 """Reads release.json, the manifest of a release on a host: what the release was made from. Pure."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 from pydantic import Field

@@ -4,8 +4,6 @@ rigup reads it only on hosts of a service that spans several hosts. The kernel s
 which device is behind it; names of interfaces and devices say nothing.
 """
 
-from __future__ import annotations
-
 import ipaddress
 from dataclasses import dataclass
 from typing import Annotated

@@ -1,7 +1,5 @@
 """Combines the probe's lines about GPUs from NVML, the kernel module and the PCI bus. Pure."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 from typing import Annotated

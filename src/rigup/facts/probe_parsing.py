@@ -4,8 +4,6 @@ An unknown or malformed line is ignored, because a login shell may have printed 
 answer of NVML) comes from rigup's own program and must be valid.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable

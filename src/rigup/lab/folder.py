@@ -1,7 +1,5 @@
 """The lab's files, all in one folder of the user's cache."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

@@ -3,8 +3,6 @@
 A record contains names of steps, error messages and hashes, none of which contains a secret.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

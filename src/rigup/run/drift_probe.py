@@ -1,7 +1,5 @@
 """The drift that takes commands on the host to find: changed files, edited units. Read-only."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Removes from hosts what no retained release and no plan uses: builds, unfinished work, caches; weights on request."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any

@@ -3,8 +3,6 @@
 It belongs to one lock and one set of plans: a resumed rollout must not leave some hosts on one and some on another.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import time

@@ -1,7 +1,5 @@
 """Why an engine did not start, as its own log says it: the lines to look for are data, with their sources."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from functools import cache

@@ -1,7 +1,5 @@
 """The evaluation harness and its default tasks."""
 
-from __future__ import annotations
-
 import functools
 import tomllib
 from pathlib import Path

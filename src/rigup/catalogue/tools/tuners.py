@@ -1,10 +1,9 @@
 """The source of each engine's tuner of fused-MoE kernels."""
 
-from __future__ import annotations
-
 import functools
 import tomllib
 from pathlib import Path
+from typing import Self
 
 from rigup.units import Frozen
 
@@ -23,7 +22,7 @@ class Tuner(Frozen):
     files: tuple[str, ...]
     source: str
 
-    def of(self, version: str) -> Tuner:
+    def of(self, version: str) -> Self:
         """The tuner of one release."""
         filled = {key: getattr(self, key).replace("{version}", version) for key in ("archive", "root")}
         return self.model_copy(update=filled)

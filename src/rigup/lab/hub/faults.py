@@ -1,7 +1,5 @@
 """Faults of the hub stand-in, read from a file at every request, so that they can change while it runs."""
 
-from __future__ import annotations
-
 import threading
 from collections import Counter
 from pathlib import Path

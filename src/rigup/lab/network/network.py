@@ -3,8 +3,6 @@
 Nothing is routed out. Machines can reach an outside server only if it listens on a socket of `lab_socket`.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import socket

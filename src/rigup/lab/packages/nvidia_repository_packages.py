@@ -1,7 +1,5 @@
 """The packages of the lab's apt repositories, listed in nvml/packages.toml: real ones, built by dpkg-deb."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile

@@ -4,8 +4,6 @@ rigup makes a record here from the archive that arrived, so that it does not rel
 build that the builder compiled in this run. Other hosts get the recorded archive, or compile the build themselves.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -1,7 +1,5 @@
 """Parses a host's reply to a service request; no other module does."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator

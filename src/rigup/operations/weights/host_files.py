@@ -4,8 +4,6 @@ Services and the job that hashes see each file, read-only, in the folder of the 
 in which it lies. So they can read it however closed that folder is, but only if the file may be read by everybody.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import json

@@ -4,8 +4,6 @@ The constant is what an engine's own process takes of a GPU: all that is used, l
 planner counts for a step. It is never less than the most that was measured and a margin.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """Where the bytes of a checkpoint lie, tensor by tensor, as its files' headers say."""
 
 from functools import cached_property
-from typing import Annotated, Self
+from typing import Annotated
 
 from pydantic import Field, model_validator
 
@@ -52,7 +52,7 @@ class TensorBytes(Frozen):
     layers: Annotated[tuple[LayerTensors, ...], Field(min_length=1)]
 
     @model_validator(mode="after")
-    def _every_layer_once(self) -> Self:
+    def _every_layer_once(self) -> "TensorBytes":
         numbers = sorted(number for part in self.layers for number in part.layers)
         if numbers != list(range(len(numbers))):
             raise ValueError("layers: each layer from 0 on must be in one entry, and in no other")
@@ -64,7 +64,7 @@ class TensorBytes(Frozen):
         found = {number: part for part in self.layers for number in part.layers}
         return tuple(found[number] for number in sorted(found))
 
-    def scaled(self, size: int) -> Self:
+    def scaled(self, size: int) -> "TensorBytes":
         """The same shares of another size; none of them is rounded up."""
         outside = {name: getattr(self, name) * size // self.total for name in _OUTSIDE}
         layers = tuple(

@@ -100,9 +100,9 @@ def _fetch(host: Host, job: dict[str, Any], wheelhouse: Path | None) -> None:
     part = _part(host, key)
     writable: tuple[str, ...] = (folder,)
     if part:
-        from rigup.operations.weights.sharing import FOLDER
+        from rigup.operations.weights import sharing
 
-        job, writable = job | {"sharing": part.job}, (folder, FOLDER)
+        job, writable = job | {"sharing": part.job}, (folder, sharing.FOLDER)
     command = ("python3", f"{layout.PROGRAMS}/fetch_weights.py", path)
     largest = max((file["size"] for file in job["files"]), default=0) + BESIDE_FILES
     work = jobs.Job(
@@ -129,6 +129,8 @@ def _fetch(host: Host, job: dict[str, Any], wheelhouse: Path | None) -> None:
             raise
         _send(host, job, wheelhouse, None)  # the other hosts did not provide the missing files
         jobs.run(host, work)
+    if part:
+        sharing.fetched(host, key)
     check = remote.run(host, *remote.as_worker(*command[:2], "--check", path))
     if not check.ok:
         raise HostFailed(f"{host.name}: weights of {job['repo']}: {_why(check.last_line)}", "run rigup apply again")

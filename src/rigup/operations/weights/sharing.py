@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -145,10 +146,15 @@ class SharingState:
 
 @dataclass
 class Sharing:
-    """A host's part in sharing weights in this run. parts: its downloads, by checkpoint key."""
+    """A host's part in sharing weights in this run. parts: its downloads, by checkpoint key.
+
+    serves_since: when its server was started, by `time.monotonic`; None while it has none. fetched: when each download
+    ended.
+    """
 
     parts: dict[str, SharedDownload] = field(default_factory=dict)
-    serves: bool = False
+    serves_since: float | None = None
+    fetched: dict[str, float] = field(default_factory=dict)
     problem: str = ""
 
 
@@ -216,7 +222,8 @@ def serve_if_possible(host: Host, server: WeightsServer) -> bool:
     except HostFailed as error:
         state_of(host, Sharing).problem = error.message
         return False
-    state_of(host, Sharing).serves = True
+    state = state_of(host, Sharing)
+    state.serves_since = state.serves_since or time.monotonic()
     return True
 
 
@@ -227,12 +234,23 @@ def problem_of(host: Host) -> str:
 
 def serves(host: Host) -> bool:
     """Whether the host's server was started."""
-    return state_of(host, Sharing).serves
+    return state_of(host, Sharing).serves_since is not None
+
+
+def fetched(host: Host, key: str) -> None:
+    """Records that the host's download of a checkpoint has ended."""
+    state_of(host, Sharing).fetched[key] = time.monotonic()
+
+
+def should_have_served(peer: Host, host: Host, key: str) -> bool:
+    """Whether the peer's server was started before the host's download of a checkpoint ended."""
+    began, ended = state_of(peer, Sharing).serves_since, state_of(host, Sharing).fetched.get(key)
+    return began is not None and (ended is None or began < ended)
 
 
 def end(host: Host) -> None:
     """Stops the host's server."""
-    state_of(host, Sharing).serves = False
+    state_of(host, Sharing).serves_since = None
     remote.run(host, "sh", "-c", _END, "rigup", FOLDER, CONFIGURATION)
 
 

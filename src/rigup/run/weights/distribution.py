@@ -248,7 +248,7 @@ class WeightsDistribution:
             summary.messages += [f"{name}: {other} is banned: it {why}" for other, why in state.banned.items()]
             summary.messages += [f"{name}: {other} is too slow: it {why}" for other, why in state.slow.items()]
             for other, why in state.unreachable.items():
-                if other in self.hosts and sharing.serves(self.hosts[other]):
+                if other in self.hosts and sharing.should_have_served(self.hosts[other], self.hosts[name], group.key):
                     summary.messages.append(f"{name}: {other} could not serve weights: {why}")
         return summary
 

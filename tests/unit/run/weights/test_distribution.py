@@ -53,7 +53,7 @@ class Hosts:
         def serve(host: Any, server: sharing.WeightsServer) -> bool:
             self.done.append(("serve", host.name))
             self.servers[host.name] = server
-            state_of(host, sharing.Sharing).serves = True
+            state_of(host, sharing.Sharing).serves_since = 1.0
             return True
 
         monkeypatch.setattr(sharing, "own_addresses", lambda host: ADDRESSES[host.name])
@@ -236,3 +236,19 @@ def test_nobody_waits_for_what_is_sent_to_a_host_that_is_to_be_compared_again(ho
         hosts.run.changed_elsewhere["b"] = []
         waiting.join()
         hosts.run.results["a"].state = hosts.run.results["b"].state = "changed"
+
+
+@pytest.mark.parametrize(
+    ("began", "ended", "said"), [(1.0, 2.0, True), (2.0, 1.0, False), (1.0, None, True), (None, 1.0, False)]
+)
+def test_who_began_to_serve_when_another_was_done_is_not_blamed(
+    hosts: Hosts, monkeypatch: pytest.MonkeyPatch, began: float | None, ended: float | None, said: bool
+) -> None:
+    monkeypatch.setattr(sharing, "sharing_state", lambda host, key: SharingState(unreachable={"b": "no route"}))
+    with WeightsDistribution(hosts.run, None, hosts.summaries):
+        hosts.fetch()
+        state_of(hosts.hosts["b"], sharing.Sharing).serves_since = began
+        if ended is not None:
+            state_of(hosts.hosts["a"], sharing.Sharing).fetched[KEY] = ended
+    (summary,) = hosts.summaries
+    assert ("a: b could not serve weights: no route" in summary.messages) is said

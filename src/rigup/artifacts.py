@@ -22,6 +22,7 @@ class LockedEnvironment(Frozen):
 
     python: the version exactly as uv provides it ("3.12.12"); for the operating system's Python only "3.11".
     files: wheel file name to sha256. addresses: URL by file name, for wheels that the package index does not have.
+    bytes: of all wheels, packed as they are downloaded; 0 if an older rigup wrote the lock.
     """
 
     engine: EngineName
@@ -32,6 +33,7 @@ class LockedEnvironment(Frozen):
     python_from: Literal["uv", "os"] = "uv"
     files: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+!-]*\.whl$")], Sha256]
     addresses: dict[str, Annotated[str, Field(pattern=r"^https?://[^\s@]+$")]] = {}
+    bytes: Annotated[int, Field(ge=0, le=2**54, strict=True)] = 0
 
     @model_validator(mode="after")
     def _addresses_of_its_files(self) -> Self:

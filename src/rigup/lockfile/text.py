@@ -58,7 +58,8 @@ def _checkpoint(checkpoint: LockedCheckpoint) -> Iterable[str]:
 
 def _environment(environment: LockedEnvironment) -> Iterable[str]:
     """The environment's identity, then one line for each wheel, so that a changed package is one line of a diff."""
-    yield _block("[[environments]]", environment.model_dump(exclude={"files", "addresses"}))
+    unknown = set() if environment.bytes else {"bytes"}
+    yield _block("[[environments]]", environment.model_dump(exclude={"files", "addresses", *unknown}))
     yield _block("[environments.files]", dict(sorted(environment.files.items())))
     if environment.addresses:
         yield _block("[environments.addresses]", dict(sorted(environment.addresses.items())))

@@ -20,6 +20,8 @@ from rigup.units import GIB, bytes_text
 CLOCK_SKEW_SECONDS = 300
 SPACE_FOR_A_BUILD = 2 * GIB
 SPACE_FOR_WEIGHTS_SHARE = 0.02
+UNPACKED = {"cuda": 2.2, "cpu": 3.4}
+"""How much larger wheels are when unpacked, without bytecode, as measured (docs/builds.md, Python environments)."""
 IMAGES = "/var/lib/containers"
 OF_APPLY_ALONE = ("host-clock", "host-disk", "host-port")
 """Rules that only matter to a verb that puts something on a host."""
@@ -108,6 +110,7 @@ def _disks(probe: Probe, plans: tuple[Plan, ...]) -> Iterator[Finding]:
             "a build needs",
             SPACE_FOR_A_BUILD if any(_missing_build(probe, plan) for plan in plans) else 0,
         ),
+        (layout.BUILDS, "an environment needs", _missing_environments(probe, plans)),
         (layout.WEIGHTS, "the weights need", missing_weights(probe, plans, SPACE_FOR_WEIGHTS_SHARE)),
         (IMAGES, "an image needs", _missing_images(probe, plans)),
     )
@@ -132,6 +135,16 @@ def _missing_build(probe: Probe, plan: Plan) -> bool:
     if plan.build is None or plan.build.method != "source":
         return False
     return not probe.builds or name_of(plan.build, probe.architecture, probe.os) not in probe.builds
+
+
+def _missing_environments(probe: Probe, plans: tuple[Plan, ...]) -> int:
+    """How many bytes the Python environments that are still missing will take at least, unpacked."""
+    wanted = {
+        name_of(plan.build, probe.architecture, probe.os): plan.build.environment
+        for plan in plans
+        if plan.build and plan.build.environment
+    }
+    return sum(int(each.bytes * UNPACKED[each.variant]) for name, each in wanted.items() if name not in probe.builds)
 
 
 def _missing_images(probe: Probe, plans: tuple[Plan, ...]) -> int:

@@ -39,11 +39,12 @@ BUILT_IN = "from pip._internal.models.index import PyPI; print(PyPI.simple_url)"
 
 @dataclass(frozen=True)
 class IndexFile:
-    """A file on the index. url: absolute. sha256: as the index states it, None if it does not."""
+    """A file on the index. url: absolute. sha256: as the index states it, None if it does not. bytes: 0 if unknown."""
 
     name: str
     url: str
     sha256: str | None
+    bytes: int = 0
 
 
 def find_sdist(project: str, version: str) -> str:

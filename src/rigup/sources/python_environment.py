@@ -66,7 +66,7 @@ def resolve_environment(
     if recipe.project not in indexes:
         _require_release(what, recipe, release.version, architecture)
     packages = _packages(_resolved(program, what, recipe, release.version, python, architecture, indexes))
-    files, addresses, local = {}, {}, []
+    files, addresses, local, size = {}, {}, [], 0
     own: IndexFile | None = None
     tags = target_tags(architecture, recipe.python)
     for name, wheels in packages.items():
@@ -74,6 +74,7 @@ def resolve_environment(
         if wheel is None:
             raise InputError(f"{what}: {name} is not built for {_platform(architecture, recipe.python)}", _where(name))
         files[wheel.name] = wheel.sha256 or _hashed(wheel)
+        size += wheel.bytes
         if canonicalize_name(name) == canonicalize_name(recipe.project):
             own = IndexFile(wheel.name, wheel.url, files[wheel.name])
         if wheel.url.startswith("file:"):
@@ -89,6 +90,7 @@ def resolve_environment(
         python_from=recipe.python_from,
         files=dict(sorted(files.items())),
         addresses=addresses,
+        bytes=size,
     )
     assert own is not None, recipe.project
     _require_catalogued(what, release, own)
@@ -212,8 +214,10 @@ def _packages(answer: dict[str, Any]) -> dict[str, list[IndexFile]]:
 
 
 def _file(wheel: dict[str, Any]) -> IndexFile:
-    url = str(wheel["url"]) if "url" in wheel else Path(str(wheel["path"])).as_uri()
-    return IndexFile(str(wheel.get("name") or file_name(url)), url, wheel.get("hashes", {}).get("sha256"))
+    path = Path(str(wheel["path"])) if "url" not in wheel else None
+    url = str(wheel["url"]) if path is None else path.as_uri()
+    size = int(wheel.get("size", 0)) if path is None else path.stat().st_size
+    return IndexFile(str(wheel.get("name") or file_name(url)), url, wheel.get("hashes", {}).get("sha256"), size)
 
 
 def _hashed(wheel: IndexFile) -> str:

@@ -66,8 +66,9 @@ def test_environments_and_uv_are_read_back_a_wheel_a_line(tmp_path: Path) -> Non
         python="3.12.12",
         files=wheels,
         addresses={"vllm-0.19.1+cu130-cp38-abi3-any.whl": address},
+        bytes=4_290_616_652,
     )
-    cpu = cuda.model_copy(update={"variant": "cpu", "python": "3.11", "python_from": "os", "addresses": {}})
+    cpu = cuda.model_copy(update={"variant": "cpu", "python": "3.11", "python_from": "os", "addresses": {}, "bytes": 0})
     uv = LockedUv(version="0.13.9", files={"uv-0.13.9-py3-none-b.whl": "d" * 64, "uv-0.13.9-py3-none-a.whl": "c" * 64})
     text = lock_text(Lock(uv=uv, environments=(cuda, cpu)))
     (tmp_path / "lock").write_text(text)
@@ -106,6 +107,7 @@ variant = "cuda"
 architecture = "x86_64"
 python = "3.12.12"
 python_from = "uv"
+bytes = 4290616652
 
 [environments.files]
 "vllm-0.19.1+cu130-cp38-abi3-any.whl" = "{"b" * 64}"

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from rigup.artifacts import LockedEnvironment, Variant
 from rigup.facts.probe import Disk, Listener, Nvidia, PciGpu, Probe, ProbedGpu
 from rigup.node import Node
 from rigup.operations.builds.source import name_of
@@ -175,6 +176,19 @@ def test_what_lies_on_one_disk_needs_room_together() -> None:
     assert messages(replace(GOOD, disks=disks)) == [f"{needs}, but only 103.0 GB are free"]
     apart = (disks[0], replace(disks[1], mount="/var"))
     assert messages(replace(GOOD, disks=apart)) == []
+
+
+@pytest.mark.parametrize(("variant", "needs"), [("cuda", "9.2 GB"), ("cpu", "14.3 GB")])
+def test_an_environment_needs_room_for_its_unpacked_wheels(variant: Variant, needs: str) -> None:
+    locked = LockedEnvironment(engine="vllm", version="1", python="3.12.1", variant=variant, files={}, bytes=42 * 10**8)
+    plan = PLAN.model_copy(
+        update={"build": Build(engine="vllm", version="1", method="wheel", variant=variant, environment=locked)}
+    )
+    room = replace(GOOD, disks=(Disk("/opt", True, 9 * 10**9), *GOOD.disks[1:]))
+    assert messages(room, plan) == [f"an environment needs {needs} in /opt, but only 9.0 GB are free"]
+    assert plan.build
+    there = name_of(plan.build, GOOD.architecture, GOOD.os)
+    assert messages(replace(room, builds=(there,)), plan) == []
 
 
 def test_only_the_very_build_needs_no_room() -> None:

@@ -13,6 +13,7 @@ from rigup.catalogue.catalogue import load_catalogue
 from rigup.catalogue.engine_facts import EnvironmentRecipe
 from rigup.catalogue.engines import EngineVersion
 from rigup.errors import InputError, Unreachable
+from rigup.sources import python_environment
 from rigup.sources.python_environment import Resolution, resolve_environment
 from rigup.sources.wheel_tags import best_wheel, target_tags
 from tests.unit.sources.local_uv import local_uv
@@ -55,6 +56,17 @@ def refusal(version: str = "0.33.0", **recipe: Any) -> InputError | Unreachable:
         resolved(version, **recipe)
     assert "127.0.0.1" not in error.value.message
     return error.value
+
+
+def test_sizes_of_wheels_are_those_that_the_index_states(tmp_path: Path) -> None:
+    (tmp_path / "here-1-py3-none-any.whl").write_bytes(b"abc")
+    wheels = [
+        {"url": "https://index.example/sized-1-py3-none-any.whl", "size": 7, "hashes": {"sha256": "a" * 64}},
+        {"url": "https://index.example/unsized-1-py3-none-any.whl"},
+        {"path": str(tmp_path / "here-1-py3-none-any.whl")},
+    ]
+    (found,) = python_environment._packages({"packages": [{"name": "any", "wheels": wheels}]}).values()
+    assert [wheel.bytes for wheel in found] == [7, 0, 3]
 
 
 def test_one_wheel_a_package_for_each_kind_of_host(index: StandInIndex) -> None:

@@ -12,6 +12,7 @@ from gevent.lock import RLock
 
 from rigup.errors import HostFailed
 from rigup.host import Host, state_of
+from rigup.operations.apt.room import require_room
 from rigup.operations.primitives import jobs, remote
 from rigup.operations.primitives.progress import Progress, report
 
@@ -163,11 +164,13 @@ def update(host: Host, step: str, source: str | None = None) -> None:
 
 
 def install(host: Host, step: str, packages: Iterable[str]) -> None:
-    """Installs packages ("name" or "name=version"); downgrades to a named version if necessary."""
+    """Installs packages ("name" or "name=version") that fit; downgrades to a named version if necessary."""
     with turn(host):
         wait_for_lock(host, step)
         mend(host, step)
-        run(host, step, "apt-get", "-q", "-y", *_ALLOW, *_KEEP_CONFIGURATION, "install", *packages)
+        wanted = (*_ALLOW, "install", *packages)
+        require_room(host, step, wanted)
+        run(host, step, "apt-get", "-q", "-y", *_KEEP_CONFIGURATION, *wanted)
 
 
 def download(host: Host, step: str, packages: Iterable[str], without: Iterable[str]) -> None:

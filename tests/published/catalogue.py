@@ -314,7 +314,6 @@ MODELS = (
         "mistral4",
         262_144,
         from_recipe("mistralai/Mistral-Small-4-119B-2603"),
-        draft=3_308_519_424,
         versions={"vllm": "0.20.0"},
     ),
     Published(
@@ -386,6 +385,10 @@ MODELS = (
         "mimo2",
         1_048_576,
         from_recipe("XiaomiMiMo/MiMo-V2.5"),
+        draft=987_758_592,
+        draft_layers=3,
+        draft_source="llama.cpp conversion/mimo.py: three layers in each MiMo V2, which its config.json does not say; "
+        "vLLM 0.32.0 mimo_v2_mtp.py: a window and a dense feed-forward layer; it runs the first one",
         versions={"vllm": "0.21.0", "sglang": "0.5.11"},
         notes=(
             "shapes of MiMo-V2-Flash, near the 311 billion that the recipe names; its own configuration was not read",
@@ -411,6 +414,8 @@ MODELS = (
         "unsloth/GLM-5.3-Flash-GGUF",
         "glm5-next",
         draft=7_400_000_000,
+        draft_layers=1,
+        draft_source="vLLM 0.32.0 models/glm5next/common/mtp.py: latent, with an indexer; one has 7.4 billion weights",
         versions={"vllm": "0.30.0", "sglang": "0.5.20"},
         bytes={"zai-org/GLM-5.3-Flash": (328_300_000_000, "huggingface.co/api/models/zai-org/GLM-5.3-Flash: 328.3 GB")},
         notes=("shapes of the class's defaults; with draft layers 321 billion weights, as published",),
@@ -423,6 +428,8 @@ MODELS = (
         "AngelSlim/Hy4-preview-GGUF",
         "hy_v4",
         draft=10_000_000_000,
+        draft_layers=1,
+        draft_source="vLLM 0.32.0 models/hy_v4/nvidia/mtp.py: one layer, with an indexer of its own",
         versions={"vllm": "0.29.0", "sglang": "0.5.20"},
         bytes={
             "tencent/Hy4-preview": (1_560_000_000_000, "huggingface.co/api/models/tencent/Hy4-preview: 1,560.0 GB"),
@@ -480,6 +487,8 @@ def safetensors(published: Published, repo: str, stored_as: str) -> tuple[Model,
     elif assumed:
         entry["config"]["quantization_config"] = assumed
     entry["config"] = {**entry["config"], **draft}
+    if "text_config" in entry["config"]:
+        entry["config"]["text_config"] = {**entry["config"]["text_config"], **draft}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / repo.rpartition("/")[2]
         write(path, entry, SHAPES[published.shapes])
@@ -531,6 +540,8 @@ def gguf(published: Published, quant: str) -> CheckpointEntry:
     table = tensor_bytes(sums.bytes)
     mix = f"{kind or quant}, experts in {published.experts}," if published.experts else kind or quant
     how = f"computed from the shapes: {mix} by the rules of llama.cpp b11434, src/llama-quant.cpp"
+    if published.draft:
+        how += "; without draft layers, which a file may have or lack (llama.cpp pull request 25641)"
     found = CheckpointEntry(
         repo=published.gguf, model=published.name, quant=quant, scheme="gguf", bytes=table.total, tensors=table
     )

@@ -20,3 +20,13 @@ def test_a_release_runs_the_layers_since_it_has_their_class() -> None:
     assert [runs_draft_layers(release, model) for release in engine.versions].index(True) == [
         release.version for release in engine.versions
     ].index("0.17.0")
+
+
+def test_draft_layers_that_take_memory_are_known_to_the_model() -> None:
+    known = CATALOGUE
+    unknown = [
+        each.label
+        for each in known.checkpoints
+        if each.tensors and each.tensors.mtp and not known.models_by_name[each.model].mtp_attention
+    ]
+    assert unknown == []

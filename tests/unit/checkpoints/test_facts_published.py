@@ -181,6 +181,17 @@ def test_a_draft_layer_has_an_indexer_of_its_own_and_the_entry_behind_the_last_l
     assert v4.ratio == CONFIGS["deepseek-ai/DeepSeek-V4-Flash"]["config"]["compress_ratios"][43] == 0
 
 
+@pytest.mark.parametrize(
+    ("name", "kind"), [("XiaomiMiMo/MiMo-V2-Flash", "sliding_window"), ("zai-org/GLM-5.3-Flash", "latent_indexed")]
+)
+def test_a_draft_layer_beside_layers_of_two_kinds(name: str, kind: str) -> None:
+    text = Config(CONFIGS[name]["config"], name).text_model
+    (draft,) = read_draft_layers(Config({**text.data, "num_nextn_predict_layers": 3}, name))
+    assert (draft.kind, draft.layers) == (kind, (0, 1, 2))
+    (same,) = (entry for entry in read_layers(text) if entry.kind == kind)
+    assert draft == same.model_copy(update={"layers": (0, 1, 2)})
+
+
 @pytest.mark.parametrize("said", [17, -1, "many"])
 def test_an_absurd_count_of_draft_layers_is_refused(said: object) -> None:
     config = {**CONFIGS["Qwen/Qwen3-235B-A22B"]["config"], "num_nextn_predict_layers": said}

@@ -22,6 +22,12 @@ def read(config: Config) -> list[Layer]:
     return [layer(config, kind, number) for number, kind in enumerate(kinds(config))]
 
 
+def draft(config: Config) -> list[Layer]:
+    """A built-in draft layer: as the last layer, but a window in MiMo V2 (vLLM 0.32.0 mimo_v2_mtp.py)."""
+    kind = SLIDING if config.has("hybrid_layer_pattern") else kinds(config)[-1]
+    return [layer(config, kind, config.layers - 1)]
+
+
 def kinds(config: Config) -> list[str]:
     """What each layer is."""
     layers = config.layers

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from rigup.checkpoints.config import Config
+from rigup.checkpoints.layers.latent import draft as latent_draft
 from rigup.checkpoints.layers.latent import latent, latent_layers
 from rigup.checkpoints.layers.layer import Layer, state_bits
 
@@ -25,6 +26,11 @@ def read(config: Config) -> list[Layer] | None:
     if config.has("linear_attn_config", "linear_num_heads") and config.has("kv_lora_rank"):
         return _typed(config)
     return None
+
+
+def draft(config: Config) -> list[Layer]:
+    """A built-in draft layer: never a linear one (vLLM 0.32.0 models/glm5next/common/model.py)."""
+    return latent_draft(config)
 
 
 def _listed(config: Config) -> list[Layer]:

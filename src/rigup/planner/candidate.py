@@ -208,9 +208,14 @@ class Candidate:
 
     @property
     def runtime(self) -> Runtime:
-        """The same by when it is taken; all of what a fleet has measured is counted as taken first."""
+        """The same by when it is taken; all of what a fleet has measured is counted as taken first.
+
+        A graph of a step that verifies drafts has a token more of each request for each drafted one (vLLM 0.32.0
+        config/vllm.py: uniform_decode_query_len).
+        """
         memory = [gpu.memory_mib or (self.rig.host_memory_gib or 0.0) * 1024 for gpu in self.gpus]
-        parallel, sequences = self.parallel, 0 if self.eager else self.sequences
+        verified = 1 + (self.draft.tokens if self.draft else 0)
+        parallel, sequences = self.parallel, 0 if self.eager else self.sequences * verified
         standard = standard_runtime(
             self.engine.name,
             self.version,

@@ -39,6 +39,15 @@ def test_the_cache_is_that_of_one_layer_more() -> None:
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_graphs_are_as_large_as_the_steps_that_verify(engine: str) -> None:
+    asked = drafting(engine, tokens=3, sequences=4)
+    same = replace(asked, draft=None, sequences=16)
+    assert asked.runtime == same.runtime
+    assert asked.runtime.after > replace(asked, draft=None).runtime.after > 0
+    assert replace(asked, eager=True).runtime.after == 0
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
 def test_each_drafted_token_has_a_state_of_linear_attention(engine: str) -> None:
     context = 262_144
     room = {tokens: placed(drafting(engine, tokens, context=context)).kv_tokens for tokens in (1, 3, 8)}

@@ -61,6 +61,14 @@ FLEETS: dict[str, dict[str, dict[str, Any]]] = {
             "gateway": {"hold": 120},
         }
     },
+    # two models that take turns on one machine, which is the gateway, too
+    "in_turn": {
+        "box": {
+            "rig": {"gpus": [], "host_memory_gib": 16},
+            "services": {"chat": {**SMALL, "swap": True}, "tiny": {**SMALL, "served_name": "tiny:8b", "swap": True}},
+            "gateway": {"hold": 120, "weights": {"box/tiny": 2}},
+        }
+    },
     # a certificate, the well-known port, IPv6, and a service over two hosts
     "with_tls": {
         "pair": {"rig": TWO_HOSTS, "services": {"chat": {**SMALL, **OPEN}}},

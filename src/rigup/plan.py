@@ -186,6 +186,22 @@ class Speed(Frozen):
     note: str = ""
 
 
+class Swap(Frozen):
+    """The part of a service in a swap group, whose services take turns in one process.
+
+    preset: its section of the file that llama-server's router reads. others: the services that it takes turns with.
+    resident: whether it is loaded after a start. bytes: what is read to load it. low, high: estimated seconds for
+    that; the range is from the host's memory to a slow disk.
+    """
+
+    preset: str
+    others: tuple[str, ...]
+    resident: bool
+    bytes: int
+    low: float
+    high: float
+
+
 class MoeConfig(Frozen):
     """The fused-MoE kernel config that the engine looks for, and whether one exists.
 
@@ -267,6 +283,8 @@ class Plan(Frozen):
     speculative: what drafts tokens, or that something could; "" for neither.
     peer_ports: ports that must be reachable before anything starts. peer_traffic: the engine opens further ports
     between them.
+    swap: of a service in a swap group; its command is the group's. members: of the plan of a whole swap group, which is
+    that of its first service otherwise, the plan of each; () for any other.
     """
 
     host: str
@@ -308,11 +326,14 @@ class Plan(Frozen):
     quality: str = ""
     traded: tuple[str, ...] = ()
     speculative: str = ""
+    swap: Swap | None = None
+    members: tuple["Plan", ...] = ()
 
     @property
     def checkpoints(self) -> tuple[Checkpoint, ...]:
-        """Everything that it loads: what it serves, and what drafts tokens for that."""
-        return tuple(each for each in (self.checkpoint, self.draft) if each is not None)
+        """Everything that it loads, in a swap group in turn: what it serves, and what drafts tokens for that."""
+        found = (one for each in self.members or (self,) for one in (each.checkpoint, each.draft) if one is not None)
+        return tuple(dict.fromkeys(found))
 
     @property
     def on_ray(self) -> bool:

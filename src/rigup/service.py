@@ -77,6 +77,7 @@ class Service(Frozen):
     checkpoint: a repository of the catalogue, or what `location_of` reads.
 
     context: tokens. concurrency: requests in flight. gpus: indices or UUIDs; None means every GPU of the rig.
+    swap: whether it takes turns on them with the other services of its host that say so, one resident at a time.
     offload: "none" keeps every weight in VRAM, "experts" puts all experts into host memory, "auto" puts as few there as
     makes it fit, when nothing else fits. prefer: what decides between possibilities that fit; None is the level of
     quality, then speed.
@@ -110,6 +111,7 @@ class Service(Frozen):
     prefer: Preference | None = None
     speculative: Speculative | None = None
     gpus: tuple[int | str, ...] | None = None
+    swap: bool = False
     listen: str = "127.0.0.1"
     port: Annotated[int, Field(ge=1, le=65535)] = 8000
     api_key_file: str | None = None

@@ -42,6 +42,7 @@ def bench_service(host: Host, plan: BoundPlan, probe: Probe, wanted: BenchReques
         unit=layout.unit_name(name),
         user=layout.WORKER_USER,
         gpus=bool(probe.gpus),
+        **({"model": plan.served_name} if plan.members else {}),
     )
     report(Progress(host.name, "bench", text=f"{name}: querying the endpoint"))
     last_words = follow(host, request, collected)

@@ -234,8 +234,9 @@ def _how_to_look_around(results: list[HostResult], plans: dict[str, Any], consol
     for result in results:
         for plan in plans[result.host] if result.ok and result.changes else ():
             address = f"{plan.service.listen}:{plan.service.port}"
+            models = ", ".join(each.served_name for each in plan.members or (plan,))
             console.print(
-                f"\n{result.host} serves {plan.served_name} on {address}: "
+                f"\n{result.host} serves {models} on {address}: "
                 f"systemctl status {unit_name(plan.service.name)}, journalctl -u {unit_name(plan.service.name)}",
                 markup=False,
                 highlight=False,

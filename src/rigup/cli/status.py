@@ -215,6 +215,8 @@ def _engine(row: dict[str, Any]) -> str:
 
 
 def _checkpoint(row: dict[str, Any]) -> str:
+    if row.get("resident"):
+        return f"{row['resident']} is resident"
     checkpoint = row.get("checkpoint") or {}
     return f"{checkpoint.get('repo', '').rpartition('/')[2]} {checkpoint.get('quant', '')}".strip()
 

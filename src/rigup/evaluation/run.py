@@ -80,10 +80,11 @@ def check_endpoint(url: str, key: str | None, model: str | None, where: str) -> 
         wrong = "does not accept this API key" if key else "requires an API key"
         raise InputError(f"{where}: {wrong} (HTTP {status})", "pass the key with --api-key-file")
     try:
-        models = [str(entry["id"]) for entry in content["data"]] if status == 200 else []
-    except (KeyError, TypeError):
+        entries = content["data"] if status == 200 else []
+        models = [str(name) for entry in entries for name in (entry["id"], *(entry.get("aliases") or ()))]
+    except (KeyError, TypeError, AttributeError):
         models = []
-    models = [name for name in models if name.isprintable() and len(name) <= LONGEST_NAME]
+    models = [name for name in dict.fromkeys(models) if name.isprintable() and len(name) <= LONGEST_NAME]
     if not models:
         raise HostFailed(
             f"{where}: not an OpenAI-compatible endpoint: GET /v1/models returned HTTP {status}",

@@ -29,6 +29,7 @@ class _ManifestRecord(HostOutput):
     build: Line | None = None
     checkpoint: _CheckpointRecord | None = None
     draft: _CheckpointRecord | None = None
+    swapped: Annotated[list[_CheckpointRecord], Field(max_length=_MOST_GPUS)] | None = None
     command: Annotated[list[str], Field(max_length=2000)] | None = None
     environment: dict[str, str] | None = None
     gpus: Annotated[list[_Gpu], Field(max_length=_MOST_GPUS)] | None = None
@@ -38,9 +39,9 @@ class _ManifestRecord(HostOutput):
 def read_manifest(text: str, path: str) -> dict[str, Any]:
     """The manifest as written, after a type check of the keys that rigup reads. Raises Unreadable.
 
-    `build` is a string, `checkpoint` and `draft` objects with `repo`, `quant` and `revision`, `command` a list of
-    strings, `environment` an object of strings, `gpus` a list of pairs of index and UUID, `set` an object with `id` and
-    `nodes`. path: the file's path, for messages.
+    `build` is a string, `checkpoint` and `draft` objects with `repo`, `quant` and `revision`, `swapped` a list of
+    those, `command` a list of strings, `environment` an object of strings, `gpus` a list of pairs of index and UUID,
+    `set` an object with `id` and `nodes`. path: the file's path, for messages.
     """
     value = json_of(text, path)
     checked(_ManifestRecord, value, path)

@@ -27,7 +27,7 @@ def plan_gateway(
     other hosts reach each of them.
     Raises InputError for names that fit nothing, and for services that the gateway cannot reach or has no key for.
     """
-    there = [plan for plan in plans if not plan.rank]
+    there = [each for plan in plans if not plan.rank for each in plan.members or (plan,)]
     known = {name for plan in there for name in _names(plan)}
     for key, names in (("services", gateway.services or ()), ("weights", gateway.weights)):
         for name in names:

@@ -78,6 +78,10 @@ def _engines(host: ScrapedHost) -> Iterator[ScrapeTarget | SkippedTarget]:
             continue
         if plan.rank:
             continue  # in a node group, only the head serves /metrics
+        if plan.swap is not None:
+            why, hint = "it takes turns, and has metrics only while it is loaded", "put a gateway before it"
+            yield SkippedTarget(host.name, service.name, why, hint)
+            continue
         engine = plan.build.engine
         labels = {"host": host.name, "group": host.group, "service": service.name, "engine": engine}
         guarded = wants_key(service) and engine in exporter_facts().engines.key_wanted

@@ -3,6 +3,8 @@
 usage: ask.py REQUEST.json     (or - for standard input)
 
 The request: {"url", "health", "model", "question", "max_tokens", "key_file", "unit", "wait_s", "timeout_s"}.
+With "swaps": true, a service whose models take turns is asked for the one that is resident, if any; "model" of the
+reply is its name.
 The reply: {"state": "answered", "answer", "reasoning", "tokens", "seconds", "tokens_per_second"},
 or {"state": "starting" | "failed", "why"}.
 "starting" means that the caller should ask again.
@@ -31,10 +33,12 @@ else:
     from unprivileged import output_of  # type: ignore[import-not-found, no-redef]
 
 COMPLETIONS = "/v1/chat/completions"
+MODELS = "/v1/models"
 CONNECT_SECONDS = 5
 HEALTH_SECONDS = 5
 # a response arrives in one piece once it is generated
 BODY_SECONDS = 20
+RESIDENT = ("loaded", "loading", "sleeping")
 MOST_KEY = 1 << 14
 MOST_TEXT = 1 << 16
 MOST_REPLY = 1 << 20
@@ -63,6 +67,15 @@ class HealthTarget:
         except OSError:
             return False
         return reply.get("status") == 200
+
+    def resident(self, key_file: str | None) -> str:
+        """The name of the model that is loaded or being loaded; "" for none, or if the service does not say."""
+        try:
+            headers = [f"Authorization: Bearer {_key(key_file)}"] if key_file else []
+            found = self._exchange(self._request("GET", MODELS, *headers), HEALTH_SECONDS, resident_of)
+        except (OSError, ValueError):
+            return ""
+        return str(found.get("model", ""))
 
     def complete(self, key_file: str | None, body: bytes, seconds: float) -> Reply:
         """Sends one chat completion and returns the reply."""
@@ -155,6 +168,17 @@ def reply_to(status: int, body: bytes, seconds: float) -> Reply:
     }
 
 
+def resident_of(status: int, body: bytes, _: float) -> Reply:
+    """The resident model in what llama-server's router says of all of them: its alias, if it has one."""
+    models = _field(parsed(body), "data", list) if status == 200 else []
+    for model in models:
+        state = _field(model, "status", dict).get("value")
+        if state in RESIDENT:
+            name = next(iter(_field(model, "aliases", list)), None) or _field(model, "id", str)
+            return {"model": printable(str(name))}
+    return {}
+
+
 def _field(content: Any, name: str, kind: Any) -> Any:
     """A field of a JSON object. Raises ValueError if it is missing or of another type."""
     found = content.get(name) if isinstance(content, dict) else None
@@ -186,7 +210,11 @@ def ask(request: dict[str, Any]) -> Reply:
             time.sleep(0.2)
     except ForeignPort as error:
         return _failed(str(error))
-    return target.complete(request["key_file"], _body(request), request["timeout_s"])
+    if not request.get("swaps"):
+        return target.complete(request["key_file"], _body(request), request["timeout_s"])
+    model = target.resident(request["key_file"]) or request["model"]
+    reply = target.complete(request["key_file"], _body(request | {"model": model}), request["timeout_s"])
+    return reply | ({"model": model} if reply["state"] == "answered" else {})
 
 
 def main(source: str = "-") -> None:

@@ -67,7 +67,8 @@ def released(services: Path, weights: Path) -> tuple[set[str], set[str]]:
             continue
         release = json.loads(note.read_text())
         builds.add(release["build"])
-        for checkpoint in filter(None, (release.get("checkpoint"), release.get("draft"))):
+        swapped = release.get("swapped") or ()
+        for checkpoint in filter(None, (release.get("checkpoint"), release.get("draft"), *swapped)):
             folders.add(f"{weights}/{checkpoint['repo']}/{checkpoint['revision']}")
     return builds, folders
 

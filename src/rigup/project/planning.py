@@ -9,9 +9,10 @@ from typing import Any
 
 from rigup.catalogue.catalogue import Catalogue, load_catalogue
 from rigup.commands.rendered import Rendered, plan_of, rendered
+from rigup.commands.swap_groups import as_groups, taking_turns
 from rigup.errors import InputError, Refused, RigupError
 from rigup.lock import Lock, load_lock
-from rigup.plan import Plan, plans_by_host
+from rigup.plan import Finding, Plan, plans_by_host
 from rigup.planner.decide import decide
 from rigup.planner.decision import Decision, Refusal
 from rigup.planner.driver import branch_warnings
@@ -46,7 +47,9 @@ def plans_to_apply(project: Project, service: str | None = None) -> dict[str, tu
     plans = tuple(plan for plan in plans if plan.verdict == "ok")
     require_pinned(plans, load_lock(project.lock_path))
     check_installable(plans)
-    return {host.name: () for host in project.hosts} | plans_by_host(plans)
+    return {host.name: () for host in project.hosts} | {
+        host: as_groups(each) for host, each in plans_by_host(plans).items()
+    }
 
 
 def refuse(plans: Iterable[Plan]) -> None:
@@ -112,7 +115,7 @@ def plan_project(
                 else decide_all(requests, catalogue, lock)
             )
         for rank, name in enumerate(names):
-            found[name] = tuple(plan_of(outcome, first.group, names, rank) for outcome in made[key])
+            found[name] = taking_turns([plan_of(outcome, first.group, names, rank) for outcome in made[key]])
     return tuple(_dated(plan, today) for host in project.hosts for plan in found[host.name])
 
 
@@ -146,7 +149,7 @@ def plan_host(host: HostEntry, catalogue: Catalogue, lock: Lock) -> tuple[Plan, 
             "plan them together with rigup plan or rigup apply",
         )
     outcomes = decide_all(_requests(host, catalogue, lock), catalogue, lock)
-    return tuple(plan_of(outcome, host.group, (host.name,)) for outcome in outcomes)
+    return as_groups(taking_turns([plan_of(outcome, host.group, (host.name,)) for outcome in outcomes]))
 
 
 def plan_service(
@@ -176,7 +179,24 @@ def decide_all(
             if findings := conflicts(earlier, outcome.decision):
                 outcome = Refusal(request.rig, request.service, findings)
         found.append(outcome)
-    return tuple(found)
+    return tuple(_with_all_or_none(found))
+
+
+def _with_all_or_none(outcomes: Sequence[Rendered | Refusal]) -> Iterator[Rendered | Refusal]:
+    """The outcomes; of services that take turns, all are refused if one is."""
+    refused = [each.service.name for each in outcomes if isinstance(each, Refusal) and each.service.swap]
+    for outcome in outcomes:
+        if refused and isinstance(outcome, Rendered) and outcome.decision.candidate.service.swap:
+            candidate = outcome.decision.candidate
+            finding = Finding(
+                rule="swap-group",
+                message=f"takes turns with {refused[0]}, which is refused",
+                hint="mend that one first, or leave swap out",
+                source="docs/swap.md",
+            )
+            yield Refusal(candidate.rig, candidate.service, (finding,))
+        else:
+            yield outcome
 
 
 def _preferring(request: PlanningRequest, prefer: Preference) -> PlanningRequest:

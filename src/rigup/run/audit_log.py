@@ -154,8 +154,9 @@ class Recorder:
 
 
 def served(plan: Plan) -> str:
-    """The checkpoint and the engine of a plan, in a line."""
-    checkpoint = f"{plan.checkpoint.repo} {plan.checkpoint.quant}" if plan.checkpoint else "nothing"
+    """The checkpoint and the engine of a plan, in a line; of a swap group, all checkpoints."""
+    served = [each.checkpoint for each in plan.members or (plan,)]
+    checkpoint = ", ".join(dict.fromkeys(f"{each.repo} {each.quant}" for each in served if each)) or "nothing"
     return f"{checkpoint} with {plan.build.engine} {plan.build.version}" if plan.build else checkpoint
 
 

@@ -25,15 +25,29 @@ class HostsRun(Run):
 
 
 def services_in(hosts: tuple[HostEntry, ...]) -> tuple[str, ...]:
-    """The names of the services of these hosts, as the inventory has them."""
+    """The names of the services of these hosts, as the inventory has them; of those that take turns, the first."""
     found: list[Mapping[str, Any]] = [host.data.get("services") or {} for host in hosts]
-    return tuple(dict.fromkeys(str(name) for said in found if isinstance(said, Mapping) for name in said))
+    names = (
+        str(name) for said in found if isinstance(said, Mapping) for name in said if name not in _swapped(said)[1:]
+    )
+    return tuple(dict.fromkeys(names))
+
+
+def _swapped(said: Any) -> list[str]:
+    """The services that take turns, among those of a host as the inventory has them."""
+    tables = said.items() if isinstance(said, Mapping) else ()
+    return [
+        str(name) for name, one in tables if isinstance(one, Mapping) and one.get("swap") and one.get("enabled", True)
+    ]
 
 
 def check_services(project: Project, wanted: tuple[str, ...], more: tuple[str, ...] = ()) -> None:
     """Raises InputError for a name that is not a service of these hosts. more: what may be named beside them."""
     known = services_in(project.hosts)
     for name in wanted:
+        groups = [found for host in project.hosts if name in (found := _swapped(host.data.get("services")))]
+        if name not in (*known, *more) and groups:
+            raise InputError(f"{name} takes turns with {groups[0][0]}, in its unit", f"name {groups[0][0]} instead")
         if name not in (*known, *more):
             elsewhere = [host.name for host in project.everyone if name in services_in((host,))]
             hint = f"services: {', '.join(known) or 'none'}"

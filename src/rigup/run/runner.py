@@ -311,7 +311,7 @@ class Run:
 
     def _measure(self, host: Host, plan: Plan) -> None:
         """Records how much GPU memory a service uses that this run has started."""
-        if plan.memory and (found := after_start(host, plan)):
+        if plan.memory and not plan.members and (found := after_start(host, plan)):
             self.results[host.name].memory[plan.service.name] = found
 
 

@@ -13,9 +13,15 @@ SCRIPTS = {
     "vllm": READ_KEY + 'VLLM_API_KEY="$key"; export VLLM_API_KEY; ' + RUN,
     "sglang": READ_KEY + 'umask 077; printf \'api-key: "%s"\\n\' "$key" >"$RUNTIME_DIRECTORY/api-key.yaml"; ' + RUN,
 }
+# llama-server's router takes the key's file from the options of the models that it starts, and any local user could
+# reach those. They inherit this variable.
+ROUTER = f'LLAMA_ARG_API_KEY_FILE="$CREDENTIALS_DIRECTORY/{CREDENTIAL_NAME}"; export LLAMA_ARG_API_KEY_FILE; ' + RUN
 
 
-def wrapped(engine: str, words: tuple[str, ...]) -> tuple[str, ...]:
-    """The command behind a shell that fetches the key and then executes the engine; unchanged for llama.cpp."""
-    script = SCRIPTS.get(engine)
+def wrapped(engine: str, words: tuple[str, ...], swaps: bool = False) -> tuple[str, ...]:
+    """The command behind a shell that fetches the key and then executes the engine; unchanged for llama.cpp alone.
+
+    swaps: whether it is the router of a swap group.
+    """
+    script = ROUTER if swaps else SCRIPTS.get(engine)
     return words if script is None else ("/bin/sh", "-c", script, *words)

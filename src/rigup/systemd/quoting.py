@@ -21,6 +21,12 @@ def environment_line(name: str, value: str) -> str:
     return _quoted(_escaped(f"{name}={value}"))
 
 
+def credential(name: str, text: str) -> str:
+    """A credential as the value of SetCredential=, where `%` and quotes have no special meaning."""
+    plain = {"\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+    return f"{name}:" + "".join(plain.get(char) or (char if char.isprintable() else _hex(char)) for char in text)
+
+
 def plain_text(text: str) -> str:
     """Text for Description= and similar keys: one line, with literal `%`."""
     return " ".join(text.split()).replace("%", "%%")

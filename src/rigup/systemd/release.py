@@ -13,6 +13,8 @@ GPUS_KEY = "gpus"
 """Key of a manifest: the UUID of each GPU index of the plan."""
 GROUP_KEY = "set"
 """Key of a manifest: the node group that serves it, with a digest of the commands of all members."""
+SWAPPED_KEY = "swapped"
+"""Key of a manifest: all checkpoints of a swap group."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,10 @@ def release_of(plan: BoundPlan, build_name: str) -> ServiceRelease:
         "command": list(plan.command),
         "environment": plan.environment,
     }
-    if plan.draft:
+    if plan.members:
+        manifest[SWAPPED_KEY] = [_record(each) for each in plan.checkpoints]
+        manifest["presets"] = {each.served_name: each.swap.preset for each in plan.members if each.swap}
+    elif plan.draft:
         manifest["draft"] = _record(plan.draft)
     if plan.gpu_uuids:
         manifest[GPUS_KEY] = [[index, uuid] for index, uuid in plan.gpu_uuids.items()]

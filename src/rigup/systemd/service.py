@@ -11,6 +11,7 @@ from rigup.systemd.draining import stop_lines, stop_seconds
 from rigup.systemd.key_wrapper import wrapped
 from rigup.systemd.nftables import is_closed, load, unload
 from rigup.systemd.port_guard import closing_unit, is_guarded, start_lines
+from rigup.systemd.presets import preset_lines
 from rigup.systemd.quoting import command_line, environment_line, plain_text
 from rigup.systemd.ray import VARIABLES, with_ray
 from rigup.systemd.run_together import watched
@@ -70,7 +71,9 @@ def user_name(service: str) -> str:
 def unit_section(plan: BoundPlan) -> tuple[str, ...]:
     """The lines of [Unit], which are the same for every kind of build."""
     assert plan.build is not None
-    what = f"{plan.served_name} on {plan.build.engine} {plan.build.version}"
+    what = (
+        f"{', '.join(each.served_name for each in plan.members or (plan,))} on {plan.build.engine} {plan.build.version}"
+    )
     after = "network-online.target nvidia-persistenced.service" if plan.rig.gpus else "network-online.target"
     after += " nftables.service" if is_closed(plan) else ""  # its rules often begin with "flush ruleset"
     closing = f" {closing_unit(plan.service.port)}" if is_guarded(plan) else ""
@@ -89,7 +92,7 @@ def _process(plan: BoundPlan, build_folder: str) -> tuple[str, ...]:
     assert plan.build is not None
     words = tuple(f"{build_folder}/{word}" for word in plan.command[:1]) + plan.command[1:]
     if _has_key(plan):
-        words = wrapped(plan.build.engine, words)
+        words = wrapped(plan.build.engine, words, swaps=bool(plan.members))
     if plan.on_ray:
         words = with_ray(plan, build_folder, words)
     words = watched(plan, with_its_gpus(plan, words))
@@ -148,6 +151,7 @@ def _folders(plan: BoundPlan, build_folder: str) -> tuple[str, ...]:
         f"ReadOnlyPaths={WEIGHTS} {build_folder}",
         *(f"BindReadOnlyPaths={real}:{shown}" for shown, real in _shown_files(plan).items()),
         *((credential,) if _has_key(plan) else ()),
+        *preset_lines(plan),
     )
 
 

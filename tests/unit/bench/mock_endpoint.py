@@ -18,6 +18,7 @@ from typing import Any
 SETTINGS: dict[str, Any] = {
     "style": "vllm",
     "model": "mock",
+    "aliases": [],
     "port": 0,
     "context": 262144,
     "ttft": 0.0,
@@ -194,7 +195,11 @@ class Connection(asyncio.Protocol):
         if settings["key"] and headers.get("authorization") != f"Bearer {settings['key']}":
             self.reply(401, {"error": {"message": "Unauthorized"}})
         elif path == "/v1/models":
-            entry = {"id": settings["model"], "owned_by": OWNED_BY.get(settings["style"], "me")}
+            entry = {
+                "id": settings["model"],
+                "aliases": settings["aliases"],
+                "owned_by": OWNED_BY.get(settings["style"], "me"),
+            }
             entry |= {"max_model_len": settings["context"]} if settings["style"] in ("vllm", "sglang") else {}
             self.reply(200, {"object": "list", "data": [entry]})
         elif path == "/times":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -62,6 +63,16 @@ def test_a_key_that_is_wrong_or_lacking_and_a_model_that_is_not_there(engine: Ca
     result = measure(mock.url, FEW, key="right", model="mock")
     assert result["levels"][0]["requests"] == {"counted": 6, "all": 6, "failed": 0, "broken_off": 0}
     assert result["levels"][0]["engine"]["running_most"] >= 0  # the metrics were asked for with the key, too
+
+
+@pytest.mark.parametrize("aliases", [["mock:8b", 7, ""], 5, {"a": 1}])
+def test_a_model_is_also_what_its_aliases_say(engine: Callable[..., Engine], aliases: Any) -> None:
+    mock = engine(aliases=aliases)
+    named = "mock:8b" if isinstance(aliases, list) else "mock"
+    assert measure(mock.url, FEW, model=named)["levels"][0]["requests"]["failed"] == 0
+    with pytest.raises(InputError) as failed:
+        measure(mock.url, FEW, model="gpt-5")
+    assert said(failed.value, mock)[1] == f"choose from: {', '.join(dict.fromkeys(('mock', named)))}"
 
 
 def test_more_tokens_than_the_model_takes(engine: Callable[..., Engine]) -> None:

@@ -101,6 +101,7 @@ KEYS = [
         "decode_tokens_per_second",
         "command",
         "environment",
+        "swap",
         "moe_config",
     ),
     *("quality", "traded", "speculative", "warnings", "refusals", "alternatives", "nodes", "rank"),

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from rigup.catalogue.tools.monitoring import exporter_facts
+from rigup.commands.swap_groups import taking_turns
 from rigup.lock import Lock
 from rigup.monitoring.alerts import ALERTS, alerts_yml
 from rigup.monitoring.exporters import exporter_files
@@ -90,6 +91,16 @@ def test_a_gateway_is_scraped_where_its_metrics_are() -> None:
         "gateway",
         'set metrics_listen = "0.0.0.0" or an address',
     )
+
+
+def test_services_that_take_turns_are_named_and_left_out() -> None:
+    turns = {name: {**SMALL, "swap": True, "served_name": name} for name in ("a", "b")}
+    plans = taking_turns(planned("box", "boxes", **turns))
+    scraped = scrape_config_of([ScrapedHost("box", "box", "boxes", plans, Monitoring(), here=True)])
+    assert [target.job for target in scraped.targets] == ["node"]
+    assert [(out.what, out.why) for out in scraped.left_out] == [
+        (name, "it takes turns, and has metrics only while it is loaded") for name in turns
+    ]
 
 
 def test_a_refused_service_is_named_and_left_out() -> None:

@@ -122,6 +122,38 @@ def test_a_completion() -> None:
     assert json.loads(body)["messages"] == [{"role": "user", "content": "Was ist die Hauptstadt? é"}]
 
 
+def router(*states: str, status: str = "200 OK") -> Callable[[bytes], bytes]:
+    """What llama-server's router says: models "m0", "m1", ... in these states, the last one with an alias."""
+    models = [{"id": f"m{number}", "aliases": [], "status": {"value": state}} for number, state in enumerate(states)]
+    models[-1]["aliases"] = ["last:8b"]
+
+    def reply(said: bytes) -> bytes:
+        if said.startswith(b"GET /v1/models "):
+            return answer({"object": "list", "data": models}, status)
+        named = json.loads(said.partition(b"\r\n\r\n")[2] or b"{}").get("model")
+        return completing(answer({**COMPLETION, "choices": [{"message": {"content": f"I am {named}"}}]}))(said)
+
+    return reply
+
+
+@pytest.mark.parametrize(
+    ("says", "resident"),
+    [
+        (router("loaded", "unloaded"), "m0"),
+        (router("unloaded", "loading"), "last:8b"),
+        (router("unloaded", "unloaded"), "a-model"),
+        (router("loaded", "unloaded", status="500 Internal Server Error"), "a-model"),
+        (completing(answer(COMPLETION)), "a-model"),
+    ],
+    ids=["one", "an alias", "none", "an error", "not a router"],
+)
+def test_of_models_that_take_turns_the_resident_one_is_asked(says: Callable[[bytes], bytes], resident: str) -> None:
+    with serving(says) as url:
+        said = ask(url, swaps=True)
+    assert (said["state"], said["model"]) == ("answered", resident)
+    assert said["answer"] in (f"I am {resident}", "Paris.")
+
+
 def test_a_key_goes_into_a_header_and_ipv6_is_an_address(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("sk-secret\n")
 

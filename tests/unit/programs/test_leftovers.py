@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,7 +37,9 @@ def test_what_drafts_for_a_release_is_needed_as_long_as_what_it_serves(
     monkeypatch.setattr(leftovers, "jobs", lambda: [])
     release = tmp_path / "services/chat/releases/1"
     release.mkdir(parents=True)
-    loaded = {key: {"repo": f"org/{key}", "quant": "BF16", "revision": "0" * 40} for key in ("checkpoint", "draft")}
+    keys = ("checkpoint", "draft", "swapped")
+    loaded: dict[str, Any] = {key: {"repo": f"org/{key}", "quant": "BF16", "revision": "0" * 40} for key in keys}
+    loaded["swapped"] = [loaded["checkpoint"], loaded["swapped"]]
     (release / "release.json").write_text(json.dumps({"build": "vllm-1-0123456789ab", **loaded}))
     found = leftovers.main(tmp_path / "builds", tmp_path / "weights", *(tmp_path / name for name in REST))
-    assert found["needed_weights"] == [f"{tmp_path}/weights/org/{key}/{'0' * 40}" for key in ("checkpoint", "draft")]
+    assert found["needed_weights"] == [f"{tmp_path}/weights/org/{key}/{'0' * 40}" for key in keys]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rigup.systemd.quoting import EXPANDED, command_line, environment_line
+from rigup.systemd.quoting import EXPANDED, command_line, credential, environment_line
 
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
 ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", '"': '"'}
@@ -68,3 +68,10 @@ def test_only_the_folders_that_systemd_makes_are_expanded() -> None:
 def test_plain_words_stay_plain() -> None:
     line = command_line(("/opt/x/bin/vllm", "serve", "--port", "8000", "--tensor-split", "16,16,16,15"))
     assert line == "/opt/x/bin/vllm serve --port 8000 --tensor-split 16,16,16,15"
+
+
+def test_a_credential_keeps_percent_signs_quotes_and_lines() -> None:
+    text = '[a]\nkey = 5% of "it" \\ é\n'
+    value = credential("models.ini", text)
+    assert value == 'models.ini:[a]\\nkey = 5% of "it" \\\\ é\\n'
+    assert credential("x", "\x07") == "x:\\x07"

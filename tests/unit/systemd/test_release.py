@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
+from rigup.commands.swap_groups import as_groups, taking_turns
+from rigup.facts.manifest import read_manifest
 from rigup.plan import Checkpoint
 from rigup.systemd.quadlet import quadlet
 from rigup.systemd.release import release_of
+from tests.nodes import unbound
+from tests.unit.planner.asking import side_by_side
 from tests.unit.systemd.test_quadlet import REVISION, VLLM, planned
 
 DRAFT = Checkpoint(repo="org/small", quant="BF16", bytes=1, revision="a" * 40)
@@ -36,3 +42,14 @@ def test_a_release_says_where_files_lie_that_rigup_has_no_copy_of() -> None:
     assert (
         release_of(plan.model_copy(update={"checkpoint": lying}), "build").manifest["checkpoint"]["place"] == "/models"
     )
+
+
+def test_a_swap_group_names_all_that_it_loads_and_how() -> None:
+    small = {"model": "SmolLM2-135M-Instruct", "swap": True}
+    services = {"chat": {"model": "MiniMax-M2.5", "quant": "UD-IQ2_M", "context": 8192, "swap": True}, "small": small}
+    (whole,) = as_groups(taking_turns(side_by_side(services, "4x RTX 3090", 64)))
+    manifest = release_of(unbound(whole), "build").manifest
+    assert [one["quant"] for one in manifest["swapped"]] == ["UD-IQ2_M", "Q4_1"]
+    assert manifest["checkpoint"] == manifest["swapped"][0]
+    assert list(manifest["presets"]) == ["minimax-m2.5", "smollm2-135m-instruct"]
+    assert read_manifest(json.dumps(manifest), "release.json") == manifest

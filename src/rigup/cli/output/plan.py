@@ -11,10 +11,10 @@ from rich.text import Text
 from rigup.cli.output.console import show_indented
 from rigup.cli.output.gateways import show_gateways
 from rigup.cli.output.memory_bars import bars
-from rigup.plan import Alternative, Finding, Plan
+from rigup.plan import Alternative, Finding, Plan, Swap
 from rigup.planner.multinode.nodes import NodeCommand, named
 from rigup.settings import GatewayPlan
-from rigup.units import bytes_text
+from rigup.units import bytes_text, seconds_text
 
 SHOWN_HOSTS = 3
 
@@ -121,6 +121,8 @@ def _show_decided(plan: Plan, together: Sequence[Plan], console: Console) -> Non
         _show_line(console, "drafts", plan.speculative)
     if plan.host_memory_mib:
         _show_line(console, "host", host_memory_text(together))
+    if plan.swap is not None:
+        _show_line(console, "swaps", swap_text(plan, plan.swap))
     _show_line(console, "stops", stop_text(plan))
     for hosts, part in _alike_in_memory(together):
         _show_memory(part, hosts, console)
@@ -130,8 +132,12 @@ def _show_decided(plan: Plan, together: Sequence[Plan], console: Console) -> Non
         console.print()
         if plan.nodes:
             console.print(f"  on {part.host}" + ("" if part.command else ": Ray only; the engine runs on the head"))
-        if part.command:
+        if part.command and (plan.swap is None or plan.swap.resident):
             _show_command(named(part), console)
+    if plan.swap is not None:
+        console.print("\n" * plan.swap.resident, end="")
+        for line in plan.swap.preset.splitlines():
+            console.print(Text(f"  {line}"), soft_wrap=True)
 
 
 def host_memory_text(together: Sequence[Plan]) -> str:
@@ -193,6 +199,13 @@ def speed_text(plan: Plan) -> str:
     if together is not None:
         text += f", {together.low:.0f} to {together.high:.0f} for {plan.service.concurrency} together"
     return f"{text}; {alone.note}: the low end counts with it" if alone and alone.note else text
+
+
+def swap_text(plan: Plan, swap: Swap) -> str:
+    """With which services it takes turns, and what loading it costs."""
+    when = "loaded at the start" if swap.resident else "loaded when it is asked"
+    cost = f"{bytes_text(swap.bytes)} in {seconds_text(swap.low)} to {seconds_text(swap.high)}"
+    return f"takes turns with {', '.join(swap.others)} on port {plan.service.port}; {when}: {cost}"
 
 
 def stop_text(plan: Plan) -> str:

@@ -47,6 +47,7 @@ def row(result: HostResult, plan: Plan, drift: tuple[Drift, ...]) -> dict[str, A
         "health": result.worker_health.get(name) or ("answers" if answer else _unanswered(result, unit)),
         "stopped": probe.rests(name),
         "seconds": answer.seconds if answer else None,
+        "resident": answer.model if answer and plan.members else None,
         "drift": ", ".join(dict.fromkeys(own)) or ("unknown" if name in probe.damaged else "none"),
     }
 

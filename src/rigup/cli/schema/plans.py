@@ -56,6 +56,20 @@ class Warned(TypedDict):
     source: str
 
 
+class Swap(TypedDict):
+    """What a service that takes turns loads, in bytes and estimated seconds. preset: what the router reads of it.
+
+    others: the services that it takes turns with. resident: whether it is loaded after a start.
+    """
+
+    preset: str
+    others: list[str]
+    resident: bool
+    bytes: int
+    low: float
+    high: float
+
+
 class PlanOfService(TypedDict):
     """The plan of one service on one host. Everything that was not decided is null if `verdict` is "refused".
 
@@ -80,6 +94,7 @@ class PlanOfService(TypedDict):
     decode_tokens_per_second: Speed | None
     command: list[str] | None
     environment: dict[str, str] | None
+    swap: Swap | None
     moe_config: KernelConfig | None
     quality: str | None
     traded: list[str] | None

@@ -131,7 +131,8 @@ class ServiceStatus(TypedDict):
     """A service on a host. What could not be read is missing or null.
 
     stopped: because somebody asked for it. health: "answers" for a service that has answered.
-    drift: what differs from the plan, "none" if nothing does.
+    drift: what differs from the plan, "none" if nothing does. resident: of models that take turns, the one that is
+    loaded.
     """
 
     host: str
@@ -153,6 +154,7 @@ class ServiceStatus(TypedDict):
     stopped: NotRequired[bool]
     restarts: NotRequired[int | None]
     seconds: NotRequired[float | None]
+    resident: NotRequired[str | None]
     memory: NotRequired[list[dict[str, Any]]]
     moe_config: NotRequired[str | None]
 

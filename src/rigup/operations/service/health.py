@@ -19,6 +19,7 @@ from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.service.reply import Reply, read_reply
 from rigup.plan import Plan
 from rigup.systemd.api_key import wants_key
+from rigup.units import seconds_text
 
 QUESTION = "What is the capital of France? Answer in one sentence."
 ASK = ("python3", "-EsS", f"{layout.PROGRAMS}/ask.py")  # the standard library and the programs in the same folder
@@ -31,7 +32,10 @@ _ROUND = {"wait_s": 5, "timeout_s": ANSWER_SECONDS}
 
 @dataclass(frozen=True)
 class Answer:
-    """A service's answer. seconds: the whole request; tokens_per_second: as the engine reports it."""
+    """A service's answer. seconds: the whole request; tokens_per_second: as the engine reports it.
+
+    model: of a swap group, the name of the model that was resident.
+    """
 
     host: str
     service: str
@@ -39,6 +43,7 @@ class Answer:
     tokens: int
     seconds: float
     tokens_per_second: float
+    model: str = ""
 
 
 @dataclass
@@ -66,8 +71,26 @@ def ask_service(
 
 
 def ask_after_start(host: Host, plan: Plan, given_up: Callable[[], str] = str) -> Answer:
-    """Asks a service that was started. Raises HostFailed also if the answer is not the expected one."""
-    answer = ask_service(host, plan, max_tokens=GREETING_TOKENS, given_up=given_up)
+    """Asks a service that was started. Raises HostFailed also if the answer is not the expected one.
+
+    Of a swap group each model is loaded and asked, the first one last, so that it is resident afterwards.
+    """
+    for member in (*plan.members[1:], *plan.members[:1]):
+        request = request_of(plan, max_tokens=GREETING_TOKENS) | {
+            "model": member.served_name,
+            "swaps": False,
+            "timeout_s": ANSWER_SECONDS + member.start_timeout_s,
+        }
+        answer = _expected(host, member, _ask(host, plan.service.name, request, plan.start_timeout_s, given_up))
+        said = f"{member.service.name}: loaded and answered in {seconds_text(answer.seconds)}"
+        report(Progress(host.name, "log", text=said))
+    if plan.members:
+        return answer
+    return _expected(host, plan, ask_service(host, plan, max_tokens=GREETING_TOKENS, given_up=given_up))
+
+
+def _expected(host: Host, plan: Plan, answer: Answer) -> Answer:
+    """The answer. Raises HostFailed if it is not the one that the service expects."""
     if (expected := plan.service.expected_answer).casefold() not in answer.text.casefold():
         name, said = plan.service.name, " ".join(answer.text.split())[:SHOWN_CHARACTERS]
         raise HostFailed(
@@ -78,7 +101,7 @@ def ask_after_start(host: Host, plan: Plan, given_up: Callable[[], str] = str) -
 
 
 def request_of(plan: Plan, question: str = QUESTION, max_tokens: int = 48) -> dict[str, Any]:
-    """The request for `ask.py` about the plan's service."""
+    """The request for `ask.py` about the plan's service; of a swap group, about the model that is resident."""
     name = plan.service.name
     return {
         "url": endpoint(plan),
@@ -89,6 +112,7 @@ def request_of(plan: Plan, question: str = QUESTION, max_tokens: int = 48) -> di
         "key_file": f"{layout.service_folder(name)}/api-key" if wants_key(plan.service) else None,
         **_ROUND,
         "unit": layout.unit_name(name),
+        "swaps": bool(plan.members),
     }
 
 
@@ -104,8 +128,12 @@ def ask_release(
     wait_s: float = RELEASE_SECONDS,
     given_up: Callable[[], str] = str,
 ) -> Answer:
-    """Sends a question to the address and model name in a release's argv. Raises like `ask_service`."""
+    """Sends a question to the address and model name in a release's argv. Raises like `ask_service`.
+
+    The router of a swap group is healthy before its model is loaded, so that the answer may take as long as the start.
+    """
     address, name = address_and_model(command)
+    timeout_s = max(ANSWER_SECONDS, int(wait_s)) if "--models-preset" in command else ANSWER_SECONDS
     key_file = f"{layout.service_folder(service)}/api-key"
     request = {
         "url": address,
@@ -115,6 +143,7 @@ def ask_release(
         "max_tokens": 48,
         "key_file": key_file if remote.run(host, "test", "-f", key_file).ok else None,
         **_ROUND,
+        "timeout_s": timeout_s,
         "unit": layout.unit_name(service),
     }
     return _ask(host, service, request, wait_s, given_up)
@@ -146,7 +175,7 @@ def _ask(host: Host, name: str, request: dict[str, Any], wait_s: float, given_up
 
 def keep_answer(host: Host, service: str, reply: Reply) -> Answer:
     """Stores the answer in a reply of `ask.py` for the report on this run, and returns it."""
-    answer = Answer(host.name, service, reply.text, reply.tokens, reply.seconds, reply.tokens_per_second)
+    answer = Answer(host.name, service, reply.text, reply.tokens, reply.seconds, reply.tokens_per_second, reply.model)
     state_of(host, Answers).by_service[service] = answer
     return answer
 

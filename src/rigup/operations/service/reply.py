@@ -28,6 +28,7 @@ class Reply(BaseModel):
 
     state: Literal["answered", "starting", "failed"]
     why: Annotated[str, Field(max_length=2000), AfterValidator(shown)] = ""
+    model: Annotated[str, Field(max_length=1000), AfterValidator(shown)] = ""
     answer: Text = ""
     reasoning: Text = ""
     tokens: Annotated[int, Field(ge=0, le=MOST_TOKENS)] = 0

@@ -16,6 +16,7 @@ from rigup.errors import InputError
 from rigup.node import Network
 from rigup.plain_values import quoted
 from rigup.planner.inputs.speculative import read_speculative
+from rigup.planner.inputs.swap import check_swap
 from rigup.planner.inputs.validation import check_keys, validated
 from rigup.planner.multinode.ports import JOIN_PORTS_ABOVE, join_port, watch_port
 from rigup.rig import SUPPORTED_OS, Gpu, HostMemory, Rig, RigInput
@@ -149,6 +150,7 @@ def read_services(data: object, path: str, rig: Rig | None = None) -> tuple[Serv
     services = tuple(_read_service(name, value, path) for name, value in data.items())
     enabled = tuple(service for service in services if service.enabled)
     _check_ports(enabled, path)
+    check_swap(services, path)
     if rig is not None and rig.hosts_per_service > 1:
         _check_join_ports(enabled, path)
     return services
@@ -226,14 +228,15 @@ def is_address(text: str) -> bool:
 
 
 def _check_ports(services: tuple[Service, ...], path: str) -> None:
-    taken: dict[int, str] = {}
+    taken: dict[int, Service] = {}
     for service in services:
-        if service.port in taken:
+        other = taken.get(service.port)
+        if other is not None and not (service.swap and other.swap):
             raise InputError(
-                f"{path}: services.{service.name}.port: {service.port} is taken by {taken[service.port]}",
+                f"{path}: services.{service.name}.port: {service.port} is taken by {other.name}",
                 "give each service of a host its own port",
             )
-        taken[service.port] = service.name
+        taken[service.port] = service
 
 
 def _check_join_ports(services: tuple[Service, ...], path: str) -> None:

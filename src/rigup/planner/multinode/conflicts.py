@@ -14,10 +14,49 @@ _SOURCE = "docs/inventory.md"
 def conflicts(earlier: Sequence[Decision], decision: Decision) -> tuple[Finding, ...]:
     """Why a service cannot run beside earlier ones: they use its GPUs, or too much of the host's memory.
 
-    Two services never share a GPU, even if their memory would fit, because each is planned with whole cards.
+    Two services never share a GPU, even if their memory would fit, because each is planned with whole cards. Those that
+    take turns (`swap`) share them, and only one of them is there at a time: the one that needs the most is counted.
     """
-    found = (_on_host(earlier, decision, rank) for rank in range(decision.candidate.hosts))
+    swaps = decision.candidate.service.swap
+    group = [other for other in earlier if swaps and other.candidate.service.swap]
+    if group and (findings := tuple(_in_turn(group, decision))):
+        return findings
+    beside = _at_once([other for other in earlier if other not in group])
+    found = (_on_host(beside, decision, rank) for rank in range(decision.candidate.hosts))
     return tuple(dict.fromkeys(finding for findings in found for finding in findings))
+
+
+def _at_once(decisions: Sequence[Decision]) -> list[Decision]:
+    """The decisions that run at the same time: of a swap group, the one with the most host memory."""
+    group = [each for each in decisions if each.candidate.service.swap]
+    largest = max(group, key=lambda each: each.candidate.host_memory_of(0), default=None)
+    return [each for each in decisions if each not in group or each is largest]
+
+
+def _in_turn(group: Sequence[Decision], decision: Decision) -> Iterator[Finding]:
+    """Why a service cannot take turns with the earlier ones of its group."""
+    name, mine = decision.candidate.service.name, {*_gpus(decision, 0)}
+    for other in group:
+        theirs, used = other.candidate.service.name, {*_gpus(other, 0)}
+        if not (mine <= used or used <= mine):
+            yield Finding(
+                rule="swap-gpus",
+                message=f"{name} and {theirs} take turns, but not on the same cards: {_named([*mine])}; "
+                f"{_named([*used])}",
+                hint=f"name the same in both: services.{theirs}.gpus and services.{name}.gpus",
+                source=_SOURCE,
+            )
+        if (called := _served(decision)) == _served(other):
+            yield Finding(
+                rule="swap-name",
+                message=f"{name} and {theirs} take turns, but both are called {called}, so no request can name one",
+                hint=f"set another services.{name}.served_name",
+                source=_SOURCE,
+            )
+
+
+def _served(decision: Decision) -> str:
+    return decision.candidate.service.served_name or decision.candidate.model.name.lower()
 
 
 def _gpus(decision: Decision, rank: int) -> tuple[int | str, ...]:

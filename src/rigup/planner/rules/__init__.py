@@ -20,6 +20,7 @@ from rigup.planner.rules import (
     options,
     parallel,
     speculative,
+    swap,
 )
 from rigup.planner.rules.rule import Rule
 
@@ -69,6 +70,10 @@ RULES: tuple[Rule, ...] = (
     speculative.speculative_layout,
     speculative.speculative_tokens,
     speculative.speculative_flags,
+    swap.swap_engine,
+    swap.swap_build,
+    swap.swap_hosts,
+    swap.swap_option,
     options.secret_in_command,
     options.key_in_environment,
     engine.known_flaw,

@@ -73,7 +73,7 @@ def idle_gpus(candidate: Candidate) -> Iterator[Complaint]:
     """GPUs of the rig that the plan does not use are said."""
     used, service = set(candidate.local_gpus), candidate.service
     idle = [index for index in range(len(candidate.rig.gpus)) if index not in used]
-    if not idle or not used or service.gpus is not None:
+    if not idle or not used or service.gpus is not None or service.swap:
         return
     which = f"GPU {idle[0]} is" if len(idle) == 1 else f"GPUs {_listed(idle)} are"
     yield (

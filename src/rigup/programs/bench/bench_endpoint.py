@@ -91,6 +91,11 @@ def _model(target: Target, wanted: str | None) -> tuple[str, dict[str, Any]]:
     entries = content.get("data") if status == 200 and isinstance(content, dict) else None
     listed = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
     served = {entry["id"]: entry for entry in listed if _is_name(entry.get("id"))}
+    for entry in list(served.values()):
+        aliases = entry.get("aliases")
+        for alias in aliases if isinstance(aliases, list) else ():
+            if _is_name(alias):
+                served.setdefault(alias, entry)
     if not served:
         problem = f"HTTP {status}" if status != 200 else "no list of models"
         raise EndpointError(

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from rigup.commands.swap_groups import as_groups, taking_turns
 from rigup.errors import HostFailed
 from rigup.operations.service import health
 from rigup.operations.service.reply import Reply
 from tests.unit.local_host import LocalHost
-from tests.unit.planner.asking import decided
+from tests.unit.planner.asking import decided, side_by_side
 
 SMOL = {"model": "SmolLM2-135M-Instruct"}
 
@@ -56,3 +57,46 @@ def test_nonsense_fails_the_start_and_says_what_was_expected(asked: Any) -> None
         'box: chat: health check failed: asked "What is the capital of France? Answer in one sentence.", it answered '
         f'"{("Der " * 100)[:120]}", without "Paris" (services.chat.expected_answer)'
     )
+
+
+@pytest.fixture
+def turns(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Asks two models that take turns, each of which says what is given, and returns the requests."""
+
+    def ask(**said: str) -> list[dict[str, Any]]:
+        services = {name: {**SMOL, "swap": True, "served_name": f"m-{name}"} for name in ("first", "second")}
+        (plan,) = as_groups(taking_turns(side_by_side(services, [], 64)))
+        requests: list[dict[str, Any]] = []
+
+        def once(host: Any, request: dict[str, Any]) -> Reply:
+            requests.append(request)
+            return answering(said.get(request["model"].removeprefix("m-"), "Paris"))
+
+        monkeypatch.setattr(health, "_ask_once", once)
+        monkeypatch.setattr(health, "keep_answer", lambda host, service, reply: health.Answer(
+            host.name, service, reply.text, reply.tokens, reply.seconds, reply.tokens_per_second
+        ))  # fmt: skip
+        host: Any = LocalHost()
+        health.ask_after_start(host, plan)
+        return requests
+
+    return ask
+
+
+def test_models_that_take_turns_are_all_asked_and_the_first_one_stays(turns: Any) -> None:
+    requests = turns()
+    assert [request["model"] for request in requests] == ["m-second", "m-first"]
+    assert {(request["unit"], request["swaps"]) for request in requests} == {("rigup-first.service", False)}
+    assert all(request["timeout_s"] > health.ANSWER_SECONDS for request in requests)
+
+
+def test_nonsense_of_one_that_takes_turns_names_its_own_service(turns: Any) -> None:
+    with pytest.raises(HostFailed, match=r"second: health check failed: .*services\.second\.expected_answer"):
+        turns(second="Der Der")
+
+
+def test_a_service_that_takes_turns_is_asked_later_for_what_is_resident() -> None:
+    services = {name: {**SMOL, "swap": True, "served_name": f"m-{name}"} for name in ("first", "second")}
+    (plan,) = as_groups(taking_turns(side_by_side(services, [], 64)))
+    assert health.short_request(plan)["swaps"] is True
+    assert health.short_request(decided([], SMOL))["swaps"] is False

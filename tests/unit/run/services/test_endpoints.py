@@ -11,7 +11,7 @@ import pytest
 from rigup.errors import InputError
 from rigup.facts.probe import Probe
 from rigup.project.inventory import HostEntry, Project
-from rigup.run.hosts_run import check_services
+from rigup.run.hosts_run import check_services, services_in
 from rigup.run.result import HostResult
 from rigup.run.services.endpoints import endpoints_of
 
@@ -74,6 +74,19 @@ def test_a_gateway() -> None:
     assert found(run_with({"a": Probe()}, gateway={"port": 9000}), "gateway") == [
         ("a", "gateway", "http://127.0.0.1:9000")
     ]
+
+
+def test_services_that_take_turns_are_one_of_the_name_of_the_first() -> None:
+    turns = {name: {"swap": True} for name in ("chat", "coder")}
+    services = {"off": {"swap": True, "enabled": False}, **turns, "alone": {}}
+    entries = (HostEntry("a", "boxes", {"services": services}),)
+    assert services_in(entries) == ("off", "chat", "alone")
+    with pytest.raises(InputError) as raised:
+        check_services(Project(Path(), Path(), entries, entries), ("coder",))
+    assert (raised.value.message, raised.value.hint) == (
+        "coder takes turns with chat, in its unit",
+        "name chat instead",
+    )
 
 
 def test_a_name_elsewhere_in_the_inventory() -> None:

@@ -27,7 +27,7 @@ def test_a_detached_process_runs_logs_and_is_stopped(tmp_path: Path) -> None:
     assert process.wait_for(lambda: "Serving HTTP" in process.tail(tmp_path / "server.log"), 20)
     process.stop(tmp_path / "server.pid")
     assert not (tmp_path / "server.pid").exists()
-    assert ended(pid)
+    assert process.wait_for(lambda: ended(pid), 20)
 
 
 def test_a_pid_that_another_process_has_by_now_is_not_stopped(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_a_process_that_ignores_the_request_is_ended_by_force(tmp_path: Path) ->
     pid = process.start(tmp_path, "deaf", "deaf", within=within)
     assert process.wait_for((tmp_path / "deaf").exists, 20)
     process.stop(tmp_path / "deaf.pid", seconds=0.2)
-    assert ended(pid)
+    assert process.wait_for(lambda: ended(pid), 20)
 
 
 def test_a_failed_program_is_reported_with_its_words_and_last_lines() -> None:

@@ -17,6 +17,8 @@ import pytest
 from rigup import __version__
 from rigup.cli.main import VERBS
 
+pytestmark = [pytest.mark.slow, pytest.mark.rests_on("the toolkit", "docs", "README.md", "LICENSE", "CHANGELOG.md")]
+
 ROOT = Path(__file__).parents[2]
 INPUTS = (
     *("src", "roles", "deploy", "files", "inventories", "group_data", "catalogue", "docs", "rigup.lock"),

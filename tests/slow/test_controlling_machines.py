@@ -14,6 +14,8 @@ import pytest
 
 from tests.unit.ssh_server import SshServer
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 # What a Mac's Python lacks, from its documentation's "Availability: Linux"; and the files that only Linux has.

@@ -1,4 +1,6 @@
-"""The pinned llama.cpp serves a tiny model of each class of attention, and its log says what the plan said.
+"""The pinned llama.cpp serves a tiny model of each class of attention, one of them with another that drafts for it.
+
+The engine's log says what the plan said.
 
 From `model add` to an answer on a booted machine. Only the checkpoints are made up (tests/tiny), and the hub a stand-in
 of what a published repository is. The build comes from this user's cache, or is compiled.
@@ -36,6 +38,8 @@ pytestmark = [
 ]
 COLD_SECONDS = 2400
 SLOTS = 2
+# The service whose model, TARGET, has DRAFT to draft for it.
+DRAFTED, TARGET, DRAFT = "drafted", "full", "sliding_window"
 # Longer than Llama 4's chunk, which is the same in every file.
 CONTEXTS = {"chunked_local": 20_480}
 # Weights that the log has twice: on a CPU, llama.cpp keeps a second copy of tensors of these types in an order that
@@ -86,6 +90,11 @@ def served(fleet: TinyFleet) -> dict[str, Served]:
         }
         for number, kind in enumerate(CLASSES)
     }
+    services[DRAFTED] = {
+        **services[service_of(TARGET)],
+        "speculative": {"kind": "draft", "model": repo_of(DRAFT)},
+        "port": 8000 + len(CLASSES),
+    }
     began = time.monotonic()
     fleet.add_and_lock([repo_of(kind) for kind in CLASSES], services)
     plans, locked = fleet.plans(), time.monotonic()
@@ -93,7 +102,9 @@ def served(fleet: TinyFleet) -> dict[str, Served]:
     print(f"add, lock and plan {locked - began:.0f} s, apply {time.monotonic() - locked:.0f} s")
     answers = {answer["service"]: answer for answer in result["answers"]}
     return {
-        kind: Served(plans[name], fleet.log_of(name), answers[name]) for kind in CLASSES for name in (service_of(kind),)
+        kind: Served(plans[name], fleet.log_of(name), answers[name])
+        for kind in (*CLASSES, DRAFTED)
+        for name in (service_of(kind),)
     }
 
 
@@ -101,7 +112,7 @@ def repo_of(kind: str) -> str:
     return f"example/{name_of(kind)}-GGUF"
 
 
-@pytest.mark.parametrize("kind", sorted(CLASSES))
+@pytest.mark.parametrize("kind", [*sorted(CLASSES), DRAFTED])
 def test_the_log_says_what_the_plan_says(kind: str, served: dict[str, Served]) -> None:
     plan, log = served[kind].plan, served[kind].log
     assert plan["verdict"] == "ok" and served[kind].answer["tokens_per_second"] > 0
@@ -111,6 +122,15 @@ def test_the_log_says_what_the_plan_says(kind: str, served: dict[str, Served]) -
     assert weights == pytest.approx(parts["weights"] / MIB, abs=ROUNDING + PADDING)
     assert caches == pytest.approx(parts["kv_cache"] / MIB, abs=ROUNDING * len(CACHE.findall(log)))
     assert bool(copied) == (kind in REPACKED)
+
+
+def test_tokens_are_drafted(served: dict[str, Served]) -> None:
+    """Weights and caches of both models are in one log, which the plan has counted together."""
+    alone, both = served[TARGET].plan["host_memory_parts"], served[DRAFTED].plan["host_memory_parts"]
+    assert both["weights"] > alone["weights"] and both["kv_cache"] > alone["kv_cache"]
+    assert len(WEIGHTS.findall(served[DRAFTED].log)) == 2
+    generated = re.search(r"draft acceptance = +[\d.]+ \( *\d+ accepted / +(\d+) generated\)", served[DRAFTED].log)
+    assert generated and int(generated[1]) > 0 and "draft acceptance" not in served[TARGET].log
 
 
 def test_a_second_apply_changes_nothing(fleet: TinyFleet, served: dict[str, Served]) -> None:

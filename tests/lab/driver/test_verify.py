@@ -97,8 +97,8 @@ def test_cards_are_watched_under_load(fleet: GpuFleet) -> None:
     gpus.set(0, clocks_event_reasons=4)
     build = "/opt/rigup/builds/vllm-0-mock"
     host.tell(f"python3 -m venv --without-pip {build} && echo '{{}}' >{build}/manifest.json")
-    host.machine.ssh(f"mkdir {build}/lib/python3*/site-packages/torch", check=True)
-    host.machine.ssh(f"cat >$(echo {build}/lib/python3*/site-packages/torch)/__init__.py", input=TORCH, check=True)
+    into = f"cd {build}/lib/python3*/site-packages && mkdir torch && cat >torch/__init__.py"
+    host.machine.ssh(into, input=TORCH, check=True)
     found = verified(fleet, "--read-only", "--load", "5", expect=1)
     host.tell(f"rm -r {build}")
     assert found["load"]["by"] == "products of matrices, by vllm-0-mock"

@@ -11,11 +11,15 @@ from contextlib import contextmanager
 COLLECT_AFTER = 500_000
 """Objects: a run imports and keeps many, and looking through them all every 700 new ones takes longer than it saves."""
 
+PLUGINS = {"PYDANTIC_DISABLE_PLUGINS": "__all__", "TYPEGUARD_DISABLE_PLUGIN_AUTOLOAD": "1"}
+"""Settings of two libraries, which would search all installed packages for plugins at each start."""
+
 
 def patch_for_many_hosts() -> None:
     """Lets one process talk to many hosts at once; must run before anything imports sockets for real."""
     gc.set_threshold(COLLECT_AFTER)
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # it would search all installed packages for them
+    for setting, value in PLUGINS.items():
+        os.environ.setdefault(setting, value)
     sys.modules["invoke"] = None  # type: ignore[assignment]  # paramiko.config goes without; see pyinfra_internals
     from gevent import events, monkey
 

@@ -6,7 +6,7 @@ from pyinfra.api import deploy
 
 from rigup.facts.probe import Probe
 from rigup.operations.container.images import image_build
-from rigup.operations.container.toolkit import container_toolkit
+from rigup.operations.container.nvidia_container_toolkit import container_toolkit
 from rigup.operations.primitives.text_files import text_files
 from rigup.plan import Build, Plan
 from rigup.preflight.driver import managed_driver

@@ -15,8 +15,8 @@ from rigup.artifacts import LockedImage
 from rigup.errors import HostFailed
 from rigup.operations.apt import foreign_sources
 from rigup.operations.builds.source import name_of
-from rigup.operations.container import toolkit
-from rigup.operations.container.toolkit import ToolkitStateFact
+from rigup.operations.container import nvidia_container_toolkit as toolkit
+from rigup.operations.container.nvidia_container_toolkit import ToolkitStateFact
 from rigup.plan import Build
 from rigup.programs import program_file
 from rigup.systemd.container_files import mirrors, toolkit_files, toolkit_repository

@@ -17,7 +17,7 @@ from rigup.cache import cache_folder
 from rigup.catalogue.abilities import FOLDER as ABILITIES
 from rigup.catalogue.abilities import KINDS, AbilityList
 from rigup.catalogue.engine_files import load_engines
-from rigup.catalogue.engine_packages.reading import archive_abilities, read_names, wheel_abilities
+from rigup.catalogue.engine_packages.reading import archive_abilities, archive_names, read_names, wheel_abilities
 from rigup.catalogue.engines import EngineVersion
 from rigup.catalogue.option_names import FOLDER as OPTIONS
 from rigup.catalogue.versions import in_ranges, ranges_of, version_key
@@ -51,17 +51,32 @@ def opened(project: str, name: str) -> Wheel:
     return open_wheel(next(file for file in project_files(project, yanked=True) if file.name == name))
 
 
+def archive_of(release: EngineVersion) -> tuple[Path, str, str]:
+    """The source archive of a release, downloaded: its path, its name and its sha256."""
+    assert release.archive is not None
+    cache = cache_folder() / "sources"
+    source = pin_source(release.engine, release.version, release.archive, release.archive_root, cache)
+    return cache / source.sha256, release.archive_root.partition("/")[0] + ".tar.gz", source.sha256
+
+
 def abilities_of(release: EngineVersion) -> AbilityList:
     """What a release's package says that it can serve."""
     if release.engine == "llama.cpp":
-        assert release.archive is not None
-        cache = cache_folder() / "sources"
-        source = pin_source(release.engine, release.version, release.archive, release.archive_root, cache)
-        file = release.archive_root.partition("/")[0] + ".tar.gz"
-        return archive_abilities(release.version, cache / source.sha256, release.archive_root, file, source.sha256)
+        path, file, sha256 = archive_of(release)
+        return archive_abilities(release.version, path, release.archive_root, file, sha256)
     name, sha256 = wheel_of(release)
     with opened(release.engine, name) as wheel:
         return wheel_abilities(release.engine, release.version, wheel, name, sha256)
+
+
+def names_of(release: EngineVersion) -> tuple[str, str, tuple[set[str], set[str]]]:
+    """A release's package, by name and sha256, and the options and variables in it."""
+    if release.engine == "llama.cpp":
+        path, file, sha256 = archive_of(release)
+        return file, sha256, archive_names(path, release.archive_root)
+    name, sha256 = wheel_of(release)
+    with opened(release.engine, name) as wheel:
+        return name, sha256, read_names(release.engine, wheel)
 
 
 def extended(data: dict[str, Any], version: str, package: dict[str, str], names: Mapping[str, Any]) -> dict[str, Any]:
@@ -93,11 +108,9 @@ def main() -> None:
                 package = {"file": found.file, "sha256": found.sha256}
                 kinds = {kind: found.names(kind) for kind in KINDS if found.names(kind)}
                 abilities = extended(abilities, release.version, package, kinds)
-            if release.version not in options["versions"] and release.wheels:
+            if release.version not in options["versions"]:
                 print(f"{engine.name} {release.version}: options", flush=True)
-                name, sha256 = wheel_of(release)
-                with opened(engine.name, name) as wheel:
-                    known, variables = read_names(engine.name, wheel)
+                name, sha256, (known, variables) = names_of(release)
                 names = {"options": known, "variables": variables}
                 options = extended(options, release.version, {"file": name, "sha256": sha256}, names)
         lists.parent.mkdir(exist_ok=True)

@@ -1,14 +1,16 @@
-"""The lists of option and variable names, against the wheels that they were read from. Needs the package index."""
+"""The lists of option and variable names, against the packages that they were read from. Needs the package index."""
 
 from __future__ import annotations
 
 import pytest
 
+from rigup.catalogue.catalogue import load_catalogue
 from rigup.catalogue.engine_packages import sglang, vllm
 from rigup.catalogue.option_names import known_options, known_variables, package
+from tests.golden.engine_lists import names_of
 from tests.golden.remote_wheel import open_wheel
 
-pytestmark = [pytest.mark.slow, pytest.mark.rests_on("engines' sources")]
+pytestmark = [pytest.mark.slow, pytest.mark.rests_on("engines' sources", "tests/golden/engine_lists.py")]
 
 
 @pytest.mark.parametrize("version", ["0.12.0", "0.16.0", "0.24.0", "0.33.0"])
@@ -27,3 +29,11 @@ def test_sglang(version: str) -> None:
     assert sha256 in ("", found["sha256"])
     assert sglang.options(wheel) == known_options("sglang", version)
     assert sglang.variables(wheel) == known_variables("sglang", version)
+
+
+def test_llama_cpp() -> None:
+    for release in load_catalogue().engines_by_name["llama.cpp"].versions:
+        file, sha256, (options, variables) = names_of(release)
+        assert package("llama.cpp", release.version) == {"file": file, "sha256": sha256}
+        assert options == known_options("llama.cpp", release.version)
+        assert variables == known_variables("llama.cpp", release.version)

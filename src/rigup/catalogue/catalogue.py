@@ -12,7 +12,7 @@ from typing import TypeVar
 from rigup.catalogue.abilities import AbilityList, load_ability_lists
 from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.catalogue.data_files import read_entries
-from rigup.catalogue.engine_files import FILES, load_engines
+from rigup.catalogue.engine_files import FILES, EngineChange, load_engines
 from rigup.catalogue.engines import Engine
 from rigup.catalogue.gpu_names import GpuEntry
 from rigup.catalogue.model import Model
@@ -78,6 +78,12 @@ class Catalogue:
             name: tuple(entry for entry in entries if not entry.location) or tuple(entries)
             for name, entries in found.items()
         }
+
+    def with_release(self, fleet: Path, change: EngineChange) -> Catalogue:
+        """The same with what one more file in a fleet's folder would change of an engine."""
+        own = files_in(fleet / FOLDER / "engines", ".toml")
+        changed = replace(self, engines=load_engines((*FILES, *own), (change,)), ability_lists=())
+        return changed.with_ability_lists(self.ability_lists)
 
     def with_ability_lists(self, lists: tuple[AbilityList, ...]) -> Catalogue:
         """The same with these lists, read by a fleet, of what engines can serve."""

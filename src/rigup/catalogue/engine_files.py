@@ -126,8 +126,8 @@ class EngineFile(EngineChange):
         )
 
 
-def load_engines(paths: Iterable[Path] = FILES) -> tuple[Engine, ...]:
-    """Reads engine files in order; a later file is laid over an earlier one of the same engine.
+def load_engines(paths: Iterable[Path] = FILES, changes: Iterable[EngineChange] = ()) -> tuple[Engine, ...]:
+    """Reads engine files in order; a later file is laid over an earlier one of the same engine, `changes` over all.
 
     Raises InputError with the file, the key and the problem.
     """
@@ -145,6 +145,8 @@ def load_engines(paths: Iterable[Path] = FILES) -> tuple[Engine, ...]:
                 "choose one of the versions in the file",
             )
         files[found.name] = found
+    for change in changes:
+        files[change.name] = change.laid_over(files[change.name])
     return tuple(file.resolved() for file in files.values())
 
 

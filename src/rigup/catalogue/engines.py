@@ -3,6 +3,8 @@
 The figures live in `data/engines/`, each with its source; `engine_files` reads them, and what a fleet adds.
 """
 
+import functools
+import re
 from collections.abc import Iterable
 from typing import Annotated, Literal, Self
 
@@ -145,17 +147,21 @@ class EngineVersion(EngineRelease):
         if across_hosts and recipe is not None and self.rpc is not None:
             more = {"flags": (*recipe.flags, *self.rpc.flags), "targets": (*recipe.targets, *self.rpc.targets)}
             recipe = recipe.model_copy(update=more)
-        if recipe is None or not architectures:
-            return recipe
-        flag = f"-DCMAKE_CUDA_ARCHITECTURES={';'.join(architectures)}"
+        if recipe is None:
+            return None
+        cuda = (f"-DCMAKE_CUDA_ARCHITECTURES={';'.join(architectures)}",) if architectures else ()
         series = ".".join((toolkit or self.cuda or "").split(".")[:2])
+        own = {"{version}": self.version, "{number}": self.version.removeprefix("b")}
+        own |= {"{toolkit}": series, "{packages}": series.replace(".", "-")}
 
         def named(words: tuple[str, ...]) -> tuple[str, ...]:
-            return tuple(w.replace("{toolkit}", series).replace("{packages}", series.replace(".", "-")) for w in words)
+            return tuple(
+                functools.reduce(lambda word, name: word.replace(name, own[name]), own, word) for word in words
+            )
 
         return recipe.model_copy(
             update={
-                "flags": named((*recipe.flags, flag)),
+                "flags": named((*recipe.flags, *cuda)),
                 "packages": named(recipe.packages),
                 "runtime_packages": named(recipe.runtime_packages),
             }
@@ -178,6 +184,19 @@ class Engine(Frozen):
         """A release, by default default_version; None if rigup does not support it."""
         wanted = version or self.default_version
         return next((known for known in self.versions if known.version == wanted), None)
+
+    def can_add(self, version: str) -> bool:
+        """Whether `rigup lock --upgrade` can add a release that is not here: a numbered build of llama.cpp."""
+        return self.method == "source" and re.fullmatch(r"b[1-9][0-9]{0,8}", version) is not None
+
+    def other_versions(self, version: str) -> str:
+        """A hint for a version that is not here."""
+        known = f"versions: {', '.join(release.version for release in self.versions)}"
+        if self.can_add(version):
+            return f"{known}; to add this build: rigup lock --upgrade {self.name}={version}"
+        if self.method == "source":
+            return f"{known}; write a build like {self.default_version}, and rigup lock --upgrade adds it"
+        return f"{known}; to add one, write a [[versions]] entry to the fleet's catalogue/engines/"
 
     def with_lists(self, lists: Iterable[AbilityList]) -> Self:
         """The same with these lists, of a fleet, and no others, of what releases can serve."""

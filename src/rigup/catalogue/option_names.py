@@ -28,24 +28,24 @@ OWN_PREFIXES = {"vllm": ("VLLM_",), "sglang": ("SGLANG_", "SGL_"), "llama.cpp": 
 
 
 class NameList(Frozen):
-    """The names that one wheel knows; a fleet keeps the list if the toolkit does not have the wheel.
+    """The names that one package knows; a fleet keeps the list if the toolkit does not have the package.
 
-    file, sha256: the wheel's. variant, architecture: of the builds that use it.
+    file, sha256: the package's. variant, architecture: of the builds that use it; None for all, as of a source archive.
     """
 
     engine: EngineName
     version: str
-    variant: Variant
-    architecture: Architecture
+    variant: Variant | None = None
+    architecture: Architecture | None = None
     file: str
     sha256: Sha256
     options: frozenset[str]
     variables: frozenset[str]
 
-    @property
-    def kind(self) -> tuple[str, str, str, str]:
-        """The build that the list belongs to: engine, version, variant, architecture."""
-        return self.engine, self.version, self.variant, self.architecture
+    def of_build(self, build: tuple[str, str, str, str]) -> bool:
+        """Whether it says what a build knows: engine, version, variant, architecture."""
+        own = (self.engine, self.version, self.variant, self.architecture)
+        return all(mine in (None, its) for mine, its in zip(own, build, strict=True))
 
 
 def load_name_lists(folder: Path) -> tuple[NameList, ...]:

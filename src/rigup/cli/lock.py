@@ -31,6 +31,7 @@ examples:
   rigup lock --check                          check offline that everything is pinned (for CI)
   rigup lock --upgrade driver=590.48.01       upgrade one pin, keep the rest
   rigup lock --upgrade vllm=0.33.0            upgrade an engine and its packages
+  rigup lock --upgrade llama.cpp=b11549       take any build of llama.cpp, also one that rigup does not know
   rigup lock --upgrade unsloth/MiniMax-M2.5-GGUF
   rigup lock --vendor wheelhouse              download the packages and archives that hosts would fetch
   rigup lock --prune                          drop pins that no plan uses

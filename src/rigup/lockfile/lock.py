@@ -25,6 +25,7 @@ from rigup.lockfile.entries import (
 )
 from rigup.lockfile.needs import Name, Needs, inputs_digest, needs_of, suffices
 from rigup.lockfile.package_abilities import write_abilities
+from rigup.lockfile.package_options import write_names
 from rigup.lockfile.resolver import Resolver
 from rigup.lockfile.text import lock_text
 from rigup.lockfile.upgrade import (
@@ -35,16 +36,18 @@ from rigup.lockfile.upgrade import (
     UV,
     Upgrade,
     is_engine,
+    release_edit,
+    unlisted_release,
     upgraded_builds,
     upgraded_checkpoints,
     with_chosen_version,
     with_upgraded_nvidia,
 )
-from rigup.lockfile.wheel_options import write_names
 from rigup.plan import Plan
 from rigup.planner.driver import driver_for, toolkit_for
 from rigup.planner.inputs.names import NotInCatalogue
 from rigup.project.inventory import LOCK, Project, load_project
+from rigup.project.inventory_edit import FileEdit, written
 from rigup.project.planning import plan_project
 
 
@@ -53,7 +56,7 @@ class ResolvedLock:
     """A new lock that is not written yet, the lock that it replaces, and what the plans need under it.
 
     names, abilities: the fleet's lists of options and variables, and of what releases can serve; also those of newly
-    locked packages.
+    locked packages. releases: files of the fleet's catalogue with releases that it did not have.
     """
 
     path: Path
@@ -62,6 +65,7 @@ class ResolvedLock:
     needs: Needs
     names: tuple[NameList, ...] = ()
     abilities: tuple[AbilityList, ...] = ()
+    releases: tuple[FileEdit, ...] = ()
 
     @property
     def changes(self) -> tuple[EntryChange, ...]:
@@ -93,7 +97,8 @@ def resolve_lock(
     begin = new if prune or not path.exists() else kept
     after, needs = _settled(project, begin, kept, resolver)
     if prune:
-        after, needs = _settled(project, _with_used_by_others(project, after, kept), kept, resolver)
+        after = _with_used_by_others(project, after, kept, resolver.catalogue)
+        after, needs = _settled(project, after, kept, resolver)
     if upgrade is not None:
         _refuse_losses(upgrade, project, before, needs)
     # Driver and toolkit may both be what refuses every plan: each moves on its own.
@@ -103,7 +108,8 @@ def resolve_lock(
         inputs = {**after.inputs, inventory_key(project): inputs_digest(project, resolver.catalogue)}
         after = after.model_copy(update={"inputs": inputs})
     catalogue = resolver.catalogue
-    return ResolvedLock(path, before, after, needs, catalogue.name_lists, catalogue.ability_lists)
+    releases = tuple(release_edit(project.root, change) for change in resolver.added)
+    return ResolvedLock(path, before, after, needs, catalogue.name_lists, catalogue.ability_lists, releases)
 
 
 def inventory_key(project: Project) -> str:
@@ -165,7 +171,9 @@ def _upgraded(project: Project, lock: Lock, upgrade: Upgrade, resolver: Resolver
         return moved
     if upgrade.name == MOE_CONFIGS:
         unpinned = lock.model_copy(update={"moe_configs": {}})
-        in_use = needs_of(plan_project(project, unpinned)).moe_configs  # the plans will pin the current files
+        in_use = needs_of(
+            plan_project(project, unpinned, resolver.catalogue)
+        ).moe_configs  # the plans will pin the current files
         elsewhere = {path: sha256 for path, sha256 in lock.moe_configs.items() if path not in in_use}
         return lock.model_copy(update={"moe_configs": elsewhere})
     if upgrade.name == UV:
@@ -173,7 +181,9 @@ def _upgraded(project: Project, lock: Lock, upgrade: Upgrade, resolver: Resolver
     if upgrade.name == EVAL:
         uv = lock.uv or resolver.uv()
         return with_harness(lock, resolver.harness(uv, upgrade.version)).model_copy(update={"uv": uv})
-    needs = needs_of(plan_project(project, lock))
+    if (new := unlisted_release(upgrade, resolver.catalogue)) is not None:
+        resolver.add_release(new, str(upgrade))
+    needs = needs_of(plan_project(project, lock, resolver.catalogue))
     if is_engine(upgrade, resolver.catalogue):
         return _upgraded_engine(project, lock, upgrade, needs, resolver)
     names = upgraded_checkpoints(upgrade, needs, lock, resolver.catalogue)
@@ -193,7 +203,9 @@ def _upgraded_engine(project: Project, lock: Lock, upgrade: Upgrade, needs: Need
     """The lock with a new default version of an engine, and with the engine's builds resolved again."""
     moved = with_chosen_version(upgrade, lock, needs)
     if moved.engines != lock.engines:
-        lock, needs = moved, needs_of(plan_project(project, moved))
+        needs = needs_of(plan_project(project, moved, resolver.catalogue))
+        _refuse_losses(upgrade, project, lock, needs)
+        lock = moved
     builds = upgraded_builds(upgrade, needs)
     lock = with_sources(lock, [resolver.source(name) for name in builds.sources])
     if builds.environments:
@@ -203,11 +215,11 @@ def _upgraded_engine(project: Project, lock: Lock, upgrade: Upgrade, needs: Need
     return with_images(lock, [resolver.image(name, needs.images[name]) for name in builds.images])
 
 
-def _with_used_by_others(project: Project, lock: Lock, kept: Lock) -> Lock:
+def _with_used_by_others(project: Project, lock: Lock, kept: Lock, catalogue: Catalogue) -> Lock:
     """The lock plus the previous entries that other inventories of the fleet use; forgets deleted inventories."""
     own = inventory_key(project)
     others = [key for key in sorted(lock.inputs) if key != own and (project.root / key).is_file()]
-    found = [needs_of(plan_project(load_project(str(project.root / key)), kept)) for key in others]
+    found = [needs_of(plan_project(load_project(str(project.root / key)), kept, catalogue)) for key in others]
     names = {name for needs in found for name in needs.checkpoints}
     builds = {name for needs in found for name in needs.sources}
     made = {name for needs in found for name in (*needs.environments, *needs.images)}
@@ -273,10 +285,11 @@ def _refused(needs: Needs) -> list[str]:
 
 
 def write(resolved: ResolvedLock) -> bool:
-    """Writes the lists, then the lock; returns whether the lock changed on disk. Raises InputError on failure."""
-    write_names(resolved.path.parent / FOLDER / NAME_LISTS, resolved.names)
-    write_abilities(resolved.path.parent / FOLDER / ABILITY_LISTS, resolved.abilities)
-    return write_lock(resolved.path, resolved.after)
+    """Writes releases, lists and the lock; returns whether the lock changed on disk. Raises InputError on failure."""
+    with written(resolved.releases):
+        write_names(resolved.path.parent / FOLDER / NAME_LISTS, resolved.names)
+        write_abilities(resolved.path.parent / FOLDER / ABILITY_LISTS, resolved.abilities)
+        return write_lock(resolved.path, resolved.after)
 
 
 def write_lock(path: Path, lock: Lock) -> bool:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from rigup.cache import cache_folder
 from rigup.catalogue.abilities import AbilityList, ability_list_text, load_ability_lists, package
-from rigup.catalogue.engine_packages.reading import UNREADABLE, archive_abilities, wheel_abilities
+from rigup.catalogue.engine_packages.reading import UNREADABLE, archive_abilities, problem_of, wheel_abilities
 from rigup.lock import LockedSource
-from rigup.lockfile.wheel_options import write_lists
+from rigup.lockfile.package_options import write_lists
+from rigup.plain_values import cut
 from rigup.sources.python_environment import Resolution
 from rigup.sources.remote_wheel import open_wheel
 
@@ -58,5 +59,5 @@ def _with(there: Lists, engine: str, version: str, sha256: str, read: Callable[[
     try:
         return (*others, read())
     except UNREADABLE as error:
-        log(f"{engine} {version}: cannot read what it can serve: {error}")
+        log(f"{engine} {version}: cannot read what it can serve: {cut(problem_of(error))}")
         return others

@@ -14,6 +14,7 @@ from rigup.artifacts import LockedEnvironment, LockedHarness, LockedImage, Locke
 from rigup.cache import cache_folder
 from rigup.catalogue.catalogue import Catalogue
 from rigup.catalogue.checkpoint import CheckpointEntry
+from rigup.catalogue.engine_files import EngineChange
 from rigup.checkpoints.describe import LARGEST_INDEX, read_tensors
 from rigup.checkpoints.repository import Repository, hub_repository, listed_repository, ollama_repository
 from rigup.errors import InputError, Unreachable
@@ -21,7 +22,7 @@ from rigup.lock import LockedCheckpoint, LockedFile, LockedSource
 from rigup.lockfile.host_reader import HostReader
 from rigup.lockfile.needs import BuildName, Name, build_label
 from rigup.lockfile.package_abilities import abilities_with_archive, abilities_with_wheel
-from rigup.lockfile.wheel_options import names_with
+from rigup.lockfile.package_options import names_with, names_with_archive
 from rigup.plan import Plan
 from rigup.project.inventory import HostEntry, Project
 from rigup.project.settings import hub_address, ollama_address, read_settings
@@ -47,7 +48,8 @@ class Resolver:
     say: gets a line before each slow step. warnings: collects what the user should know at the end.
 
     catalogue: also gets what rigup reads from newly locked packages, which is not written to disk yet.
-    pause: waits between attempts, for a number of seconds. reader: of checkpoints that lie on hosts; None without any.
+    added: the releases of engines that it did not have. pause: waits between attempts, for a number of seconds.
+    reader: of checkpoints that lie on hosts; None without any.
     """
 
     def __init__(
@@ -61,12 +63,14 @@ class Resolver:
         self.catalogue = catalogue
         self.log = log
         self.warnings: list[str] = []
+        self.added: tuple[EngineChange, ...] = ()
         self._project = project
         self._pause = pause
         self._reader = reader
         self._hubs: dict[tuple[str, str | None], Hub] = {}
         self._listings: dict[tuple[str, str, str], tuple[str, dict[str, HubFile]]] = {}
         self._hosts = {host.name: host for host in project.hosts}
+        self._sources: dict[Name, LockedSource] = {}
 
     def checkpoint(self, name: Name, plan: Plan, revision: str = "main", asked: str | None = None) -> LockedCheckpoint:
         """One checkpoint at a revision of its repository: a branch, tag or commit.
@@ -113,6 +117,8 @@ class Resolver:
 
     def source(self, name: Name) -> LockedSource:
         """The source archive of an engine's release, downloaded and hashed. Raises InputError and Unreachable."""
+        if name in self._sources:
+            return self._sources[name]
         engine, version = name
         release = next((e.version(version) for e in self.catalogue.engines if e.name == engine), None)
         if release is None or release.archive is None:
@@ -122,9 +128,24 @@ class Resolver:
             )
         self.log(f"downloading {engine} {version}: {release.archive}")
         source = pin_source(engine, version, release.archive, release.archive_root, cache_folder() / "sources")
+        names = names_with_archive(self.catalogue.name_lists, source, self.log)
         lists = abilities_with_archive(self.catalogue.ability_lists, source, self.log)
-        self.catalogue = self.catalogue.with_ability_lists(lists)
+        self.catalogue = replace(self.catalogue, name_lists=names).with_ability_lists(lists)
+        self._sources[name] = source
         return source
+
+    def add_release(self, change: EngineChange, asked: str) -> None:
+        """Adds releases to the catalogue, each as its source archive says what it can do. Raises as `source` does.
+
+        asked: starts the messages.
+        """
+        self.catalogue = self.catalogue.with_release(self._project.root, change)
+        self.added += (change,)
+        try:
+            for release in change.versions:
+                self.source((change.name, release.version))
+        except (InputError, Unreachable) as error:
+            raise type(error)(f"{asked}: {error.message}", error.hint) from None
 
     def uv(self, version: str | None = None, asked: str = "uv") -> LockedUv:
         """A release of uv, by default the newest. Raises InputError and Unreachable."""

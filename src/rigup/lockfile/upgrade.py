@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
 from pydantic import ValidationError
 
-from rigup.catalogue.catalogue import Catalogue
+from rigup.catalogue.catalogue import FOLDER, Catalogue
 from rigup.catalogue.driver_versions import locked_driver, nvidia_versions
+from rigup.catalogue.engine_files import EngineChange
+from rigup.catalogue.engines import EngineRelease
+from rigup.catalogue.versions import listed_version
 from rigup.errors import InputError
 from rigup.lock import Lock
 from rigup.lockfile.needs import BuildName, Name, Needs
 from rigup.planner.inputs.validation import suggestion
+from rigup.project.inventory_edit import FileEdit
 
 DRIVER, CUDA_TOOLKIT, UV, MOE_CONFIGS, EVAL = "driver", "cuda-toolkit", "uv", "moe-configs", "eval"
 NAMES = (DRIVER, CUDA_TOOLKIT, UV, MOE_CONFIGS, EVAL)
@@ -67,12 +72,44 @@ def with_upgraded_nvidia(upgrade: Upgrade, lock: Lock) -> Lock | None:
     return None
 
 
+def unlisted_release(upgrade: Upgrade, catalogue: Catalogue) -> EngineChange | None:
+    """The build of llama.cpp that an upgrade names and the catalogue does not have; None for anything else.
+
+    It is compiled with the CUDA of the newest release before it.
+    """
+    engine = catalogue.engines_by_name.get(upgrade.name)
+    if (
+        engine is None
+        or upgrade.version is None
+        or engine.version(upgrade.version)
+        or not engine.can_add(upgrade.version)
+    ):
+        return None
+    like = engine.version(listed_version(upgrade.version, tuple(release.version for release in engine.versions)))
+    assert like is not None
+    release = EngineRelease(version=upgrade.version, cuda=like.cuda)
+    return EngineChange(name=engine.name, versions=(release,))
+
+
+def release_edit(root: Path, change: EngineChange) -> FileEdit:
+    """The file of a fleet's catalogue that adds a release."""
+    (release,) = change.versions
+    text = [
+        f"# Written by rigup lock --upgrade {change.name}={release.version}. cuda: that of the release before it.",
+        f'name = "{change.name}"\n',
+        "[[versions]]",
+        f'version = "{release.version}"',
+        *([f'cuda = "{release.cuda}"'] if release.cuda else ()),
+    ]
+    path = root / FOLDER / "engines" / f"{change.name}-{release.version}.toml"
+    return FileEdit(path, "\n".join(text) + "\n", "new")
+
+
 def is_engine(upgrade: Upgrade, catalogue: Catalogue) -> bool:
     """Whether an upgrade names an engine. Raises InputError if the engine does not have this version."""
     engine = next((e for e in catalogue.engines if e.name == upgrade.name), None)
     if engine is not None and engine.version(upgrade.version) is None:
-        known = ", ".join(release.version for release in engine.versions)
-        hint = f"versions: {known}; to add one, write a [[versions]] entry to the fleet's catalogue/engines/"
+        hint = engine.other_versions(str(upgrade.version))
         raise InputError(f"{upgrade}: {engine.title} {upgrade.version} is not supported", hint)
     return engine is not None
 

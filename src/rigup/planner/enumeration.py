@@ -107,10 +107,10 @@ def _candidate(
 ) -> Candidate:
     fraction, batched_tokens, sequences = settings.attempts[0]
     moved, layers = _experts_on_host(request, engine, gpus)
-    kind = (engine.name, release.version, "cuda" if request.rig.gpus else "cpu", request.rig.architecture)
+    build = (engine.name, release.version, "cuda" if request.rig.gpus else "cpu", request.rig.architecture)
     return Candidate(
         rig=request.rig,
-        names=next((names for names in request.name_lists if names.kind == kind), None),
+        names=next((names for names in request.name_lists if names.of_build(build)), None),
         service=request.service,
         driver_reserve=request.driver_reserve,
         overheads=request.overheads,

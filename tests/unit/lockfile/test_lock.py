@@ -254,9 +254,9 @@ def test_a_driver_that_keeps_more_memory_than_a_plan_leaves_is_not_locked(fleet:
         ("driver=580.x", "--upgrade driver=580.x: not an NVIDIA driver version", "580.178.04"),
         ("cuda-toolkit=1.2", "--upgrade cuda-toolkit=1.2: the catalogue does not have this toolkit release", "13.0.2"),
         (
-            "llama.cpp=b1",
-            "--upgrade llama.cpp=b1: llama.cpp b1 is not supported",
-            "versions: b11434; to add one, write a [[versions]] entry",
+            "llama.cpp=1.0",
+            "--upgrade llama.cpp=1.0: llama.cpp 1.0 is not supported",
+            "versions: b11434; write a build like b11434",
         ),
         ("vllm", "--upgrade vllm: no service uses vllm", "see what each service uses"),
         (M25, f"--upgrade {M25}: nothing with that name is locked or used by a service", M21),

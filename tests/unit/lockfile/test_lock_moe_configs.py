@@ -41,6 +41,8 @@ SHA256 = file_of(kernel()).sha256
 class Nobody:
     """A resolver that may not ask anyone."""
 
+    added = ()
+
     def __init__(self, project: Project) -> None:
         self.catalogue = load_catalogue(project.root)
 

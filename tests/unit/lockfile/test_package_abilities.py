@@ -87,9 +87,9 @@ def test_a_release_that_is_built_from_source(index: StandInIndex, tmp_path: Path
 def test_a_package_without_the_tables_counts_as_not_read(index: StandInIndex, tmp_path: Path) -> None:
     said: list[str] = []
     assert abilities_with_archive((), source(tmp_path, {"README": "moved"}), said.append) == ()
-    assert said[1] == "llama.cpp b12000: cannot read what it can serve: 'src/llama-arch.cpp'"
+    assert said[1] == "llama.cpp b12000: cannot read what it can serve: the archive has no common/arg.cpp"
     broken = VLLM | {"vllm/model_executor/models/registry.py": "moved = 1"}
     assert abilities_with_wheel((), resolution(index, broken), said.append) == ()
     assert said[3] == (
-        "vllm 0.34.0: cannot read what it can serve: 'no _VLLM_MODELS in vllm/model_executor/models/registry.py'"
+        "vllm 0.34.0: cannot read what it can serve: no _VLLM_MODELS in vllm/model_executor/models/registry.py"
     )

@@ -1,4 +1,4 @@
-"""llama.cpp: what its source archive says of architectures, of what its converter makes of others, and of tensor types.
+"""llama.cpp: what its source archive says of options, architectures, its converter and types of tensors.
 
 It has no lists of parsers: it reads the format of tool calls and reasoning off the model's chat template.
 """
@@ -11,12 +11,15 @@ import tarfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from rigup.catalogue.engine_packages.llama_cpp_arguments import arguments
 from rigup.catalogue.engine_packages.syntax import assigned
 
+ARGUMENTS = "common/arg.cpp"
 ARCHITECTURES = "src/llama-arch.cpp"
 TENSOR_TYPES = "ggml/src/ggml.c"
 NAMES = "gguf-py/gguf/constants.py"
 CONVERTER = re.compile(r"conversion/[a-z0-9_]+\.py|convert_hf_to_gguf\.py")
+READ = frozenset({ARGUMENTS, ARCHITECTURES, TENSOR_TYPES, NAMES})
 LARGEST = 2**26
 Sources = Mapping[str, str]
 
@@ -24,22 +27,33 @@ Sources = Mapping[str, str]
 def sources(archive: Path, root: str) -> dict[str, str]:
     """The files of a source archive that are read here, by their path below the archive's `root`. Nothing is unpacked.
 
-    Raises KeyError if they are too large, and what tarfile raises if the archive cannot be read.
+    Raises LookupError if they are too large or one is missing, and what tarfile raises if the archive cannot be read.
     """
     found: dict[str, str] = {}
     left = LARGEST
     with tarfile.open(archive) as opened:
         for member in opened:
             path = member.name.removeprefix(f"{root.rstrip('/')}/")
-            if not member.isfile() or (path not in (ARCHITECTURES, TENSOR_TYPES, NAMES) and not CONVERTER.match(path)):
+            if not member.isfile() or (path not in READ and not CONVERTER.match(path)):
                 continue
             left -= member.size
             if left < 0:
-                raise KeyError(f"{path} is too large to read")
+                raise LookupError(f"{path} is too large to read")
             file = opened.extractfile(member)
             assert file is not None
             found[path] = file.read().decode(errors="replace")
+    if missing := sorted(READ - found.keys()):
+        raise LookupError(f"the archive has no {missing[0]}")
     return found
+
+
+def names(files: Sources) -> tuple[set[str], set[str]]:
+    """The options of llama-server, and the variables that stand for them."""
+    found = [argument for argument in arguments(files[ARGUMENTS]) if argument.of_server]
+    if not found:
+        raise LookupError(f"no add_opt in {ARGUMENTS}")
+    options = {name for argument in found for name in argument.names}
+    return options, {argument.variable for argument in found if argument.variable}
 
 
 def architectures(files: Sources) -> set[str]:
@@ -58,7 +72,7 @@ def quantizations(files: Sources) -> set[str]:
     """The types of tensors, without those that were taken out."""
     found = set(re.findall(r'\.type_name\s*=\s*"([a-zA-Z0-9_]+)"', files[TENSOR_TYPES])) - {"DEPRECATED"}
     if not found:
-        raise KeyError(f"no type_name in {TENSOR_TYPES}")
+        raise LookupError(f"no type_name in {TENSOR_TYPES}")
     return found
 
 
@@ -83,7 +97,7 @@ def conversions(files: Sources) -> set[str]:
         made_of = names.get(_architecture(node, classes))
         found |= {f"{name}={made_of}" for name in _registered(node) if made_of not in (None, "clip")}
     if not found:
-        raise KeyError("the converter registers no models")
+        raise LookupError("the converter registers no models")
     return found
 
 
@@ -116,7 +130,7 @@ def _architecture_names(files: Sources) -> dict[str, str]:
     table = files[ARCHITECTURES].partition("LLM_ARCH_NAMES")[2].partition("};")[0]
     found = dict(re.findall(r'\{\s*(LLM_ARCH_\w+)\s*,\s*"([^"]+)"\s*\}', table))
     if not found:
-        raise KeyError(f"no LLM_ARCH_NAMES in {ARCHITECTURES}")
+        raise LookupError(f"no LLM_ARCH_NAMES in {ARCHITECTURES}")
     return found
 
 

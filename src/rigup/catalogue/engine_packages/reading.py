@@ -13,7 +13,7 @@ from rigup.service import EngineName
 
 # What reading a package that is not as expected raises.
 UNREADABLE = (
-    KeyError,
+    LookupError,
     SyntaxError,
     ValueError,
     RecursionError,
@@ -24,6 +24,11 @@ UNREADABLE = (
     zlib.error,
 )
 _WHEELS = {"vllm": vllm, "sglang": sglang}
+
+
+def problem_of(error: BaseException) -> str:
+    """What one of UNREADABLE says, without the quotes that a KeyError puts around it."""
+    return str(error.args[0] if isinstance(error, LookupError) and error.args else error)
 
 
 def read_names(engine: str, wheel: zipfile.ZipFile) -> tuple[set[str], set[str]]:
@@ -50,8 +55,13 @@ def wheel_abilities(engine: EngineName, version: str, wheel: zipfile.ZipFile, fi
     )
 
 
+def archive_names(archive: Path, root: str) -> tuple[set[str], set[str]]:
+    """The options and variables of llama.cpp, read from its source archive, whose tree lies in the folder `root`."""
+    return llama_cpp.names(llama_cpp.sources(archive, root))
+
+
 def archive_abilities(version: str, archive: Path, root: str, file: str, sha256: str) -> AbilityList:
-    """The same of llama.cpp from its source archive, whose tree lies in the folder `root`."""
+    """What a release of llama.cpp can serve, from the same archive."""
     files = llama_cpp.sources(archive, root)
     found = {kind: frozenset(llama_cpp.READERS[kind](files)) for kind in KINDS if kind in llama_cpp.READERS}
     return AbilityList.model_validate(

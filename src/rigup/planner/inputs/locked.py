@@ -60,9 +60,9 @@ def _with_defaults(catalogue: Catalogue, chosen: tuple[tuple[str, str], ...]) ->
     for engine in catalogue.engines:
         version = versions.get(engine.name, engine.default_version)
         if engine.version(version) is None:
-            known = ", ".join(release.version for release in engine.versions)
             raise InputError(
-                f"rigup.lock: engines.{engine.name}: {engine.title} {version} is not supported", f"versions: {known}"
+                f"rigup.lock: engines.{engine.name}: {engine.title} {version} is not supported",
+                engine.other_versions(version),
             )
         engines.append(engine.model_copy(update={"default_version": version}))
     return replace(catalogue, engines=tuple(engines))

@@ -163,8 +163,10 @@ def _engines(service: Service, catalogue: Catalogue, where: str) -> tuple[tuple[
 def _release(engine: Engine, version: str | None, where: str) -> tuple[Engine, EngineVersion]:
     release = engine.version(version or engine.default_version)
     if release is None:
-        known = ", ".join(item.version for item in engine.versions)
-        raise InputError(f"{where}.version: {engine.title} {quoted(version)} is not supported", f"versions: {known}")
+        wanted = str(version)
+        raise InputError(
+            f"{where}.version: {engine.title} {quoted(version)} is not supported", engine.other_versions(wanted)
+        )
     return engine, release
 
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import io
 import tarfile
+import time
 import zipfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from rigup.catalogue.engine_packages import llama_cpp
-from rigup.catalogue.engine_packages.reading import UNREADABLE, archive_abilities, wheel_abilities
+from rigup.catalogue.engine_packages.llama_cpp_arguments import arguments
+from rigup.catalogue.engine_packages.reading import UNREADABLE, archive_abilities, archive_names, wheel_abilities
 
 SHA256 = "0" * 64
 VLLM = {
@@ -45,6 +48,31 @@ if is_npu():
     "sglang/srt/parser/reasoning_parser.py": 'class R:\n    DetectorMap: Dict = {"qwen3": Detector}',
 }
 LLAMA_CPP = {
+    "common/arg.cpp": r"""
+static std::initializer_list<enum llama_example> pictures = { LLAMA_EXAMPLE_MTMD, LLAMA_EXAMPLE_SERVER };
+// add_opt(common_arg({"--commented"}, "help", nullptr));
+common_params_context init(common_params & params, llama_example ex) {
+    auto add_opt = [&](common_arg arg) { options.push_back(std::move(arg)); };
+    add_opt(common_arg(
+        {"-c", "--ctx-size"}, "N",
+        string_format("size {of} the context (default: %d, \"0\" = all)", params.n_ctx),
+        [](common_params & params, int value) { if (value == '}') { params.n_ctx = 1'000; } }
+    ).set_env("LLAMA_ARG_CTX_SIZE"));
+    add_opt(common_arg({"--perf"}, {"--no-perf"}, R"(timings") })", on)
+        .set_env("LLAMA_ARG_PERF").set_examples({LLAMA_EXAMPLE_SERVER}));
+    add_opt(common_arg({ "-mm", "--mmproj" }, "FILE", "of pictures", file).set_examples(pictures));
+    if (ex == LLAMA_EXAMPLE_SERVER) {
+        add_opt(common_arg({"--host"}, "HOST", "where", host)
+            .set_examples({LLAMA_EXAMPLE_SERVER}).set_env("LLAMA_ARG_HOST"));
+    }
+    add_opt(common_arg({"--prompt"}, "TEXT", "none here", text).set_excludes({LLAMA_EXAMPLE_SERVER}));
+    add_opt(common_arg({"--chunks"}, "N", "of others", chunks).set_examples({LLAMA_EXAMPLE_PERPLEXITY}));
+    add_opt(common_arg({"--draft"}, "N", "gone", [](common_params &, int) { arg_removed("use another"); })
+        .set_env("LLAMA_ARG_DRAFT"));
+    add_opt(common_arg({"--log"}, "help", log).set_spec());
+}
+void preset(std::vector<common_arg> & args) { args.push_back(common_arg({"load-on-startup"}, "NAME", "help", none)); }
+""",
     "src/llama-arch.cpp": """
 static const std::map<llm_arch, const char *> LLM_ARCH_NAMES = {
     { LLM_ARCH_CLIP,   "clip"      }, // dummy
@@ -90,11 +118,11 @@ def wheel(members: Mapping[str, str]) -> zipfile.ZipFile:
     return zipfile.ZipFile(file)
 
 
-def archive(folder: Path, members: Mapping[str, str]) -> Path:
+def archive(folder: Path, members: Mapping[str, str], root: str = "tree-1") -> Path:
     path = folder / "source.tar.gz"
     with tarfile.open(path, "w:gz") as written:
         for name, text in members.items():
-            entry = tarfile.TarInfo(f"tree-1/{name}")
+            entry = tarfile.TarInfo(f"{root}/{name}")
             entry.size = len(text.encode())
             written.addfile(entry, io.BytesIO(text.encode()))
     return path
@@ -135,6 +163,44 @@ def test_llama_cpp(tmp_path: Path) -> None:
     }
 
 
+def test_the_options_of_llama_server(tmp_path: Path) -> None:
+    options, variables = archive_names(archive(tmp_path, LLAMA_CPP), "tree-1")
+    assert options == {"-c", "--ctx-size", "--perf", "--no-perf", "-mm", "--mmproj", "--host", "--log"}
+    assert variables == {"LLAMA_ARG_CTX_SIZE", "LLAMA_ARG_PERF", "LLAMA_ARG_HOST"}
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (None, "the archive has no common/arg.cpp"),
+        ("", "no add_opt in common/arg.cpp"),
+        ('add_opt(common_arg({"--host"}, "HOST"', "a bracket is not closed"),
+        ('add_opt(common_arg({"--host"}, x).set_examples(gone));', "no list gone"),
+        ('add_opt(common_arg({"--host"}, x).', "a bracket is not closed"),
+        ('add_opt(common_arg({"--host"}', "a bracket is not closed"),
+        ("add_opt(common_arg(", "a bracket is not closed"),
+    ],
+)
+def test_a_table_of_arguments_that_is_not_as_expected(tmp_path: Path, text: str | None, problem: str) -> None:
+    members = {path: known for path, known in LLAMA_CPP.items() if path != "common/arg.cpp"}
+    if text is not None:
+        members["common/arg.cpp"] = text
+    with pytest.raises(UNREADABLE) as error:
+        archive_names(archive(tmp_path, members), "tree-1")
+    assert error.value.args[0] == problem
+
+
+@pytest.mark.parametrize(
+    "piece", ["/*", 'R"(', '"\\\\"', "add_opt(common_arg({", "llama_example> a = {", "'", "add_opt(common_arg()"]
+)
+def test_a_hostile_table_of_arguments_is_read_in_one_pass(piece: str) -> None:
+    text = piece * (300_000 // len(piece))
+    began = time.process_time()
+    with suppress(*UNREADABLE):
+        list(arguments(text))
+    assert time.process_time() - began < 5
+
+
 @pytest.mark.parametrize("path", [path for path in VLLM if "entrypoints" not in path])
 @pytest.mark.parametrize("text", ["", "x = (", "\0", "[" * 5000])
 def test_a_wheel_of_vllm_that_is_not_as_expected(path: str, text: str) -> None:
@@ -154,7 +220,7 @@ def test_an_archive_of_llama_cpp_that_is_not_as_expected(tmp_path: Path, path: s
 
 def test_an_archive_whose_files_are_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(llama_cpp, "LARGEST", 100)
-    with pytest.raises(KeyError, match=r"src/llama-arch\.cpp is too large to read"):
+    with pytest.raises(LookupError, match=r"common/arg\.cpp is too large to read"):
         llama_cpp.sources(archive(tmp_path, LLAMA_CPP), "tree-1")
 
 
@@ -167,7 +233,7 @@ def test_an_archive_that_breaks_off(tmp_path: Path) -> None:
 
 def test_classes_that_are_derived_from_each_other_end(tmp_path: Path) -> None:
     circle = '@M.register("A")\nclass A(B): pass\n@M.register("B")\nclass B(A): pass\n'
-    with pytest.raises(KeyError):
+    with pytest.raises(LookupError):
         archive_abilities(
             "b1",
             archive(tmp_path, {**LLAMA_CPP, "conversion/llama.py": circle, "conversion/grok.py": ""}),

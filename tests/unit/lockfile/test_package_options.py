@@ -13,7 +13,7 @@ from rigup.catalogue.catalogue import FOLDER, NAME_LISTS, load_catalogue
 from rigup.catalogue.option_names import load_name_lists, package
 from rigup.errors import InputError
 from rigup.lock import Lock
-from rigup.lockfile.wheel_options import names_with, write_names
+from rigup.lockfile.package_options import names_with, write_names
 from rigup.planner.inputs.rig_and_services import read_rig
 from rigup.project.planning import plan_service
 from rigup.service import Service
@@ -69,7 +69,11 @@ def test_read_out_of_the_wheel_and_kept_with_its_hash(index: StandInIndex, tmp_p
     assert said == [f"reading the options of vllm 0.33.0 from {NAME}"]
     (names,) = load_name_lists(tmp_path / "flags")
     assert (names.options, names.variables) == (OPTIONS, {"VLLM_OWN", "VLLM_NEW"})
-    assert (names.kind, names.file, names.sha256) == (("vllm", "0.33.0", "cuda", "x86_64"), NAME, sha256)
+    assert ((names.engine, names.version, names.variant, names.architecture), names.file, names.sha256) == (
+        ("vllm", "0.33.0", "cuda", "x86_64"),
+        NAME,
+        sha256,
+    )
     asked = len(index.asked)
     if ranges:
         parts = [str(wanted)[6:].partition("-") for _, wanted in index.asked]
@@ -97,7 +101,7 @@ def test_the_toolkits_list_of_the_same_wheel_is_enough(index: StandInIndex, tmp_
 def test_a_wheel_that_is_not_as_expected(index: StandInIndex, tmp_path: Path) -> None:
     with pytest.raises(InputError) as error:
         keep_names(tmp_path, resolution(index, index.hold(NAME, members={"vllm/envs.py": b"x = 1"})), print)
-    assert error.value.message == f"{NAME}: cannot read its options: 'no environment_variables in vllm/envs.py'"
+    assert error.value.message == f"{NAME}: cannot read its options: no environment_variables in vllm/envs.py"
     index.files["simple"][NAME] = b"nothing like it"
     with pytest.raises(InputError) as error:
         keep_names(tmp_path, resolution(index, "0" * 64), print)

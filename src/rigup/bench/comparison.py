@@ -52,10 +52,12 @@ class FigureChange:
     """One figure of one level before and after. percent: the change; noise: what it must exceed, None if unknown.
 
     figure: "output_tokens_per_second", "ttft_ms p99". For "failed_requests_percent" both are percentage points, because
-    a share of 0 has no relative change.
+    a share of 0 has no relative change. concurrency, input, output: the level, in requests and tokens.
     """
 
-    level: tuple[int, int, int]
+    concurrency: int
+    input: int
+    output: int
     figure: str
     before: float
     after: float
@@ -99,7 +101,7 @@ def _failures(old: dict[str, Any], new: dict[str, Any]) -> Iterator[FigureChange
     noise = 100 * T99_LIMIT * math.sqrt(share * (1 - share) * sum(1 / of for of in ended))
     points = after - before
     verdict: Verdict = "noise" if abs(points) <= noise else "better" if points < 0 else "worse"
-    yield FigureChange(level_of(new), FAILED, before, after, points, noise, verdict)
+    yield FigureChange(*level_of(new), FAILED, before, after, points, noise, verdict)
 
 
 def conditions(before: dict[str, Any], after: dict[str, Any]) -> list[tuple[str, Any, Any]]:
@@ -139,7 +141,7 @@ def _change(
     verdict: Verdict = "unknown"
     if noise is not None:
         verdict = "noise" if abs(percent) <= noise else "better" if (percent > 0) == more_is_better else "worse"
-    return FigureChange(level, figure, before, after, percent, noise, verdict)
+    return FigureChange(*level, figure, before, after, percent, noise, verdict)
 
 
 def welch_margin(first: Sequence[float], second: Sequence[float]) -> float | None:

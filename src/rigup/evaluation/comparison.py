@@ -20,9 +20,9 @@ CONDITIONS = ("limit", "few_shot", "max_tokens", "prompts", "seed")
 
 @dataclass(frozen=True)
 class ScoreDifference:
-    """One score in two evaluations. stderr: of the difference, None if unknown. paired: by the same questions.
+    """One score in two evaluations. change: after minus before. stderr: of it, None if unknown.
 
-    why: the reason for the verdict "unknown".
+    paired: whether it was compared question by question. why: the reason for the verdict "unknown".
     """
 
     task: str
@@ -30,16 +30,12 @@ class ScoreDifference:
     filter: str
     before: float
     after: float
+    change: float
     stderr: float | None
     paired: bool
     questions: int | None
     verdict: Verdict
     why: str = ""
-
-    @property
-    def change(self) -> float:
-        """After minus before."""
-        return self.after - self.before
 
 
 def compare(before: dict[str, Any], after: dict[str, Any]) -> list[ScoreDifference]:
@@ -66,7 +62,7 @@ def _difference(
     verdict, why = _verdict(change, stderr, questions, after["higher_is_better"])
     if old["version"] != new["version"]:
         verdict, why = "unknown", f"task versions {old['version']} and {new['version']} differ"
-    place = (task, after["metric"], after["filter"], before["value"], after["value"])
+    place = (task, after["metric"], after["filter"], before["value"], after["value"], change)
     return ScoreDifference(*place, stderr, same, questions, verdict, why)
 
 

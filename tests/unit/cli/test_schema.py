@@ -65,10 +65,10 @@ PRINTED: dict[str, Any] = {
     "status": of_status,
     "releases": lambda: {"schema": 1, "hosts": {"a": {"chat": releases._json(KEPT)}}, **releases._errors([a_host()])},
     "bench": lambda: bench.changes_as_json(
-        [FigureChange((1, 256, 100), "ttft_ms p99", 1.0, 2.0, 100.0, None, "unknown")], [("context", 4096, 8192)]
+        [FigureChange(1, 256, 100, "ttft_ms p99", 1.0, 2.0, 100.0, None, "unknown")], [("context", 4096, 8192)]
     ),
     "eval": lambda: evaluation.differences_as_json(
-        [ScoreDifference("gsm8k", "exact_match", "strict", 0.5, 0.75, 0.1, True, 40, "better")], [("limit", 5, 6)]
+        [ScoreDifference("gsm8k", "exact_match", "strict", 0.5, 0.75, 0.25, 0.1, True, 40, "better")], [("limit", 5, 6)]
     ),
 }
 

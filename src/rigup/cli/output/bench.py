@@ -169,7 +169,7 @@ def show_changes(
         noise = "?" if change.noise is None else f"± {change.noise:.1f} {unit}"
         verdict = {"noise": "within noise", "unknown": "too few requests to tell"}.get(change.verdict, change.verdict)
         table.add(
-            *(f"{value:,}" for value in change.level),
+            *(f"{value:,}" for value in (change.concurrency, change.input, change.output)),
             change.figure.replace("_per_second", "/s").replace("_percent", " %").replace("_", " "),
             _short(change.before),
             _short(change.after),
@@ -183,11 +183,5 @@ def show_changes(
 
 def changes_as_json(changes: Sequence[FigureChange], differ: Sequence[tuple[str, Any, Any]]) -> dict[str, Any]:
     """The comparison for scripts; schema 1."""
-    rows = []
-    for change in changes:
-        concurrency, length, output = change.level
-        row = asdict(change)
-        del row["level"]
-        rows.append({"concurrency": concurrency, "input": length, "output": output, **row})
     conditions = [{"name": name, "before": old, "after": new} for name, old, new in differ]
-    return {"schema": 1, "conditions": conditions, "changes": rows}
+    return {"schema": 1, "conditions": conditions, "changes": [asdict(change) for change in changes]}

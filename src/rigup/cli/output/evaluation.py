@@ -90,5 +90,4 @@ def _shown(value: Any) -> str:
 def differences_as_json(found: Sequence[ScoreDifference], differ: Conditions) -> dict[str, Any]:
     """The comparison as plain values."""
     conditions = [{"what": what, "before": before, "after": after} for what, before, after in differ]
-    differences = [{**asdict(one), "change": one.change} for one in found]
-    return {"schema": 1, "conditions": conditions, "differences": differences}
+    return {"schema": 1, "conditions": conditions, "differences": [asdict(one) for one in found]}

@@ -7,15 +7,8 @@ from typing import Any, Literal, NotRequired
 from typing_extensions import TypedDict
 
 from rigup.cli.schema.shared import ErrorText, FileAction, Schema
+from rigup.lockfile.package_diff import PackageMove
 from rigup.monitoring.scrape_config import ScrapeTarget, SkippedTarget
-
-
-class PackageMove(TypedDict):
-    """A package of an environment in two locks."""
-
-    name: str
-    before: str | None
-    after: str | None
 
 
 class LockChange(TypedDict):

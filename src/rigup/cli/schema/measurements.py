@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NotRequired
+from typing import Any, NotRequired
 
 from typing_extensions import TypedDict
 
+from rigup.bench.comparison import FigureChange
 from rigup.bench.lines import ClientMachine, EndpointLine, LevelLine, SkippedLine
 from rigup.catalogue.moe_configs import Measurement
 from rigup.cli.schema.shared import HostOutcome, Schema
+from rigup.evaluation.comparison import ScoreDifference
 from rigup.plan import Parallel
 
 
@@ -64,26 +66,12 @@ class DifferingCondition(TypedDict):
     after: Any
 
 
-class FigureDifference(TypedDict):
-    """A figure of one level in two benchmarks. noise: what the change must exceed, in percent; null if unknown."""
-
-    concurrency: int
-    input: int
-    output: int
-    figure: str
-    before: float
-    after: float
-    percent: float
-    noise: float | None
-    verdict: Literal["better", "worse", "noise", "unknown"]
-
-
 class BenchComparison(TypedDict):
     """`rigup bench --compare BEFORE AFTER --json`."""
 
     schema: Schema
     conditions: list[DifferingCondition]
-    changes: list[FigureDifference]
+    changes: list[FigureChange]
 
 
 class EvaluatedEndpoint(Measured):
@@ -121,28 +109,12 @@ class DifferingSetting(TypedDict):
     after: Any
 
 
-class ScoreChange(TypedDict):
-    """A score in two evaluations. paired: whether it was compared question by question."""
-
-    task: str
-    metric: str
-    filter: str
-    before: float
-    after: float
-    stderr: float | None
-    paired: bool
-    questions: int | None
-    verdict: Literal["better", "worse", "no significant difference", "unknown"]
-    why: str
-    change: float
-
-
 class EvalComparison(TypedDict):
     """`rigup eval --compare BEFORE AFTER --json`."""
 
     schema: Schema
     conditions: list[DifferingSetting]
-    differences: list[ScoreChange]
+    differences: list[ScoreDifference]
 
 
 class GainFigures(TypedDict):

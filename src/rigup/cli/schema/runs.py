@@ -6,8 +6,9 @@ from typing import Any, NotRequired
 
 from typing_extensions import TypedDict
 
-from rigup.cli.schema.shared import ErrorText, HostOutcome, Manifest, Schema, StepSeconds
+from rigup.cli.schema.shared import ErrorText, HostOutcome, Manifest, Schema
 from rigup.facts.gpus import ProbedGpu
+from rigup.run.audit_log import SavedRecord
 from rigup.run.drift import Drift
 
 
@@ -219,32 +220,12 @@ class ReleasesDocument(TypedDict):
     errors: list[HostError]
 
 
-class ApplyRecorded(TypedDict):
-    """One apply on one host. memory: planned and measured memory of services that were started."""
-
-    schema: Schema
-    host: str
-    when: str
-    who: str
-    verb: str
-    result: str
-    seconds: float
-    rigup: str
-    lock: str
-    commit: str
-    services: dict[str, str]
-    changes: list[str]
-    errors: list[str]
-    memory: NotRequired[dict[str, Any]]
-    steps: NotRequired[list[StepSeconds]]
-
-
 class LogDocument(TypedDict):
     """`rigup log --json`."""
 
     schema: Schema
     host: str
-    applies: list[ApplyRecorded]
+    applies: list[SavedRecord]
 
 
 class FileDocument(TypedDict):

@@ -7,6 +7,7 @@ from typing_extensions import TypedDict
 from rigup.cli.schema.shared import ErrorText, HostOutcome, Schema
 from rigup.facts.gpu_load import HostLoad
 from rigup.facts.links import Links
+from rigup.preflight.links import LinkFinding
 
 
 class ChatDocument(TypedDict):
@@ -93,14 +94,6 @@ class ExecDocument(TypedDict):
 
     schema: Schema
     hosts: list[CommandOutcome]
-
-
-class LinkFinding(TypedDict):
-    """Something about a host's cards. problem: whether it is more than a note."""
-
-    problem: bool
-    message: str
-    hint: str
 
 
 class VerifiedHost(TypedDict):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NotRequired
+from typing import Any, Literal
 
 from typing_extensions import TypedDict
+
+from rigup.run.chains.timing import StepTime
+from rigup.run.result import Change
 
 Schema = Literal[1]
 
@@ -23,13 +26,6 @@ class ErrorDocument(TypedDict):
     error: ErrorText
 
 
-class Change(TypedDict):
-    """A step that changed a host, or that would."""
-
-    role: str
-    step: str
-
-
 class AnswerText(TypedDict):
     """The answer of a service that was asked after a start. seconds: the whole request."""
 
@@ -38,16 +34,6 @@ class AnswerText(TypedDict):
     tokens: int
     seconds: float
     tokens_per_second: float
-
-
-class StepSeconds(TypedDict):
-    """The time of one step. beside: it ran beside others. critical: the end of the run waited for it."""
-
-    step: str
-    seconds: float
-    beside: bool
-    critical: bool
-    bytes: NotRequired[int]
 
 
 class HostOutcome(TypedDict):
@@ -63,7 +49,7 @@ class HostOutcome(TypedDict):
     answers: list[AnswerText]
     seconds: float
     estimated_seconds: float | None
-    steps: list[StepSeconds]
+    steps: list[StepTime]
 
 
 class FileAction(TypedDict):

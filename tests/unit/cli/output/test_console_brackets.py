@@ -45,12 +45,12 @@ EVALUATED = {
     "tasks": {SAID: {"questions": 9, "scores": [SCORE]}},
 }
 HARNESS = ("lm_eval", SAID, SAID)
-CHANGED = Compared((1, 1, 1), "ttft_ms p50", 1.0, 2.0, 100.0, None, "unknown")
+CHANGED = Compared(1, 1, 1, "ttft_ms p50", 1.0, 2.0, 100.0, None, "unknown")
 CALIBRATED: Any = SimpleNamespace(
     kind=(SAID, SAID, SAID, 2, Parallel()), starts=3, runtime_mib=1, wanted_mib=None, why_not=SAID, left_out=[SAID],
     **dict.fromkeys(calibrate.COLUMNS),
 )  # fmt: skip
-DIFFERENCE = ScoreDifference(SAID, SAID, SAID, 0.5, 0.4, 0.1, True, 9, "unknown", SAID)
+DIFFERENCE = ScoreDifference(SAID, SAID, SAID, 0.5, 0.4, -0.1, 0.1, True, 9, "unknown", SAID)
 
 
 def with_progress(console: Console) -> None:

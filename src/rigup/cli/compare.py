@@ -45,13 +45,14 @@ def run(args: argparse.Namespace) -> int:
     from rigup.run.whole_hosts.comparison import compare
 
     with opened as run:
+        run.record("compare")
         run.connect(take_lease=False)
-    results, found = list(run.results.values()), None
+        results, found = list(run.results.values()), None
+        for result in results:
+            result.state = "unchanged" if result.state == "pending" else result.state
     if not any(result.errors for result in results):
         handshakes, data = run.context.handshakes, {host.name: host.data for host in run.context.project.hosts}
         found = compare((handshakes[first].probe, handshakes[second].probe), (data[first], data[second]))
-    for result in results:
-        result.state = "unchanged" if result.state == "pending" else result.state
     if args.json:
         rows = None if found is None else [each.as_json(names) for each in found]
         json.dump(summary.as_json(results) | {"differences": rows}, sys.stdout, indent=1)

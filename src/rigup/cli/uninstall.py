@@ -22,8 +22,9 @@ examples:
   rigup uninstall gpu1.lan --weights     the checkpoints as well
   rigup uninstall gpu1.lan --yes --json
 
-Services end their requests in flight first. The driver, installed packages and their pins stay, and weights without
---weights. Take the host out of the inventory, too: otherwise the next rigup apply installs everything again.
+Gateways send its services no more requests, and those in flight end first. The driver, installed packages and their
+pins stay, and weights without --weights. Take the host out of the inventory, too: otherwise the next rigup apply
+installs everything again. To see who removed it: rigup log HOST --here
 
 exit codes: 0 removed, or nothing there, 1 failed, or declined, 2 usage error or host not reachable, 130 cancelled
 """
@@ -51,6 +52,7 @@ def run(args: argparse.Namespace) -> int:
     from rigup.cli.output.console import Console
     from rigup.connection.signals import stop_on_signals
     from rigup.operations.primitives import progress
+    from rigup.run.gateways.drains import drains_of
     from rigup.run.result import exit_code
 
     console, view = Console(stderr=args.json, highlight=False), live.view()
@@ -63,8 +65,8 @@ def run(args: argparse.Namespace) -> int:
             if args.json:
                 _print_json(run, args.weights)
             return 1
-        with view:
-            run.remove(args.weights)
+        with view, drains_of(run.context, allow_outage=True) as drains:
+            run.remove(args.weights, drains)
     results = list(run.results.values())
     if args.json:
         _print_json(run, args.weights)

@@ -37,6 +37,12 @@ def servers_on(names: Iterable[str], hosts: Collection[str]) -> tuple[str, ...]:
     return tuple(name for name in names if name.partition("/")[2].rpartition(".")[0] in labels)
 
 
+def servers_of(names: Iterable[str], services: Mapping[str, Collection[str]]) -> tuple[str, ...]:
+    """Those of these backends that are one of these services, which are by host."""
+    wanted = {f"{host_label(host)}.{service}" for host, found in services.items() for service in found}
+    return tuple(name for name in names if name.partition("/")[2] in wanted)
+
+
 def read_states(answer: str) -> dict[str, ServerState]:
     """The backends in the answer to "show stat", by full name. Lines that are not of a backend are left out."""
     found = {}

@@ -46,17 +46,23 @@ class FinishResult:
 
 
 class RunFinisher:
-    """Finishes a run with its hosts. recorder: None if nothing was executed, so that there is nothing to record."""
+    """Finishes a run with its hosts.
+
+    recorder: None if nothing was executed, so that there is nothing to record. without_lease: record it also on hosts
+    of which the run has no lease.
+    """
 
     def __init__(self, context: RunContext) -> None:
         self.context = context
         self.recorder: Recorder | None = None
+        self.without_lease = False
         self._recorded: dict[str, ApplyRecord] = {}
 
     def finish_run(self) -> None:
         """Appends the records on the hosts, releases the leases, and keeps the records here."""
         run = self.context
         names = (run.leases.keys() | run.compared) - self._recorded.keys()
+        names |= run.handshakes.keys() if self.without_lease else set()
         hosts = [host for host in run.state.inventory if host.name in names]
         gevent.joinall([run.state.pool.spawn(self._finish, host) for host in hosts])
         if self.recorder:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from rigup.connection.lease import myself
 from rigup.errors import InputError
 from rigup.facts.probe import Probe
 from rigup.gateway.paths import UNIT as GATEWAY_UNIT
 from rigup.plan import Finding
 from rigup.project.inventory import HostEntry, Project
+from rigup.run.audit_log import Recorder
 from rigup.run.runner import Run
 
 GATEWAY = GATEWAY_UNIT.removeprefix("rigup-").removesuffix(".service")
@@ -18,6 +20,11 @@ GATEWAY = GATEWAY_UNIT.removeprefix("rigup-").removesuffix(".service")
 
 class HostsRun(Run):
     """A run without plans."""
+
+    def record(self, verb: str) -> None:
+        """Has the run recorded on each host that was reached, with a lease or without, and here."""
+        self.finisher.recorder = Recorder(self.context.project, myself().who, verb)
+        self.finisher.without_lease = True
 
     def _blocking_findings(self, name: str, probe: Probe) -> tuple[Finding, ...]:
         """None: the clock and free space do not matter for what is installed."""

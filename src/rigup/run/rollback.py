@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from rigup.connection.lease import NOBODYS, OURS, myself
+from rigup.connection.lease import NOBODYS, OURS
 from rigup.errors import Refused
 from rigup.host import Host, state_of
 from rigup.layout import CONFIGURATION, weights_folder
@@ -19,7 +19,6 @@ from rigup.operations.service.health import Answers, ask_release
 from rigup.operations.service.history import RetainedRelease, differences, group_digest_of, hosts_of, newest, read_kept
 from rigup.operations.service.rollback import check_there, choose, roll_back
 from rigup.operations.weights.host_files import changed_files
-from rigup.run.audit_log import Recorder
 from rigup.run.gateways.drains import GatewayDrains
 from rigup.run.hosts_run import HostsRun
 from rigup.run.multinode.coordinator import check_earlier_release
@@ -74,7 +73,7 @@ class RollbackRun(HostsRun):
 
         drains: takes hosts out of gateways while they change.
         """
-        self.finisher.recorder = Recorder(self.context.project, myself().who, "rollback")
+        self.record("rollback")
         if drains is None:
             self.context.each(self._go_back)
             return

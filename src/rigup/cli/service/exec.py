@@ -21,8 +21,8 @@ examples:
   rigup exec --root 'dmesg | grep Xid'           one word is a line for the shell
   rigup exec --json -- nvidia-smi -L
 
-rigup's options stand before the command. rigup takes no lease and records nothing: what the command changes, rigup does
-not know.
+rigup's options stand before the command. rigup takes no lease, and records the command, without secrets, but not its
+output: what the command changes, rigup does not know.
 
 exit codes: 0 every command ended with 0, 1 one did not, 2 usage error or no host reachable, 130 cancelled
 """
@@ -50,13 +50,14 @@ def run(args: argparse.Namespace) -> int:
     from rigup.run.services.commands import Commands
 
     with opened as run, ended_by_signals() as ended:
+        run.record("exec")
         run.connect(take_lease=False)
         show = (lambda host, line, complaint: None) if args.json else _printer(list(run.results))
         commands = Commands(run.context, words, args.root, show)
         commands.run(ended)
-    results = list(run.results.values())
-    for result in results:
-        result.state = "unchanged" if result.state == "pending" else result.state
+        results = list(run.results.values())
+        for result in results:
+            result.state = "unchanged" if result.state == "pending" else result.state
     if args.json:
         json.dump({"schema": 1, "hosts": [commands.as_json(result) for result in results]}, sys.stdout, indent=1)
         print()

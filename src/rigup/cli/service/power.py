@@ -63,7 +63,8 @@ def run(args: argparse.Namespace) -> int:
                 if args.json:
                     _print_json(run)
                 return 1
-        behind = drains_of(run.context, args.allow_outage) if args.verb == "restart" else nullcontext()
+        gone = args.verb == "stop" or getattr(args, "allow_outage", False)
+        behind = nullcontext() if args.verb == "start" else drains_of(run.context, allow_outage=gone)
         with view, behind as drains:
             run.carry_out(args.verb, drains)
     results = list(run.results.values())

@@ -19,7 +19,7 @@ from rigup.connection import pyinfra_internals
 from rigup.connection.connections import Connections
 from rigup.errors import HostFailed, InputError, RigupError
 from rigup.gateway.paths import UNIT_FILE
-from rigup.gateway.servers import UP, ServerState, in_flight, left_without, read_states, servers_on
+from rigup.gateway.servers import UP, ServerState, in_flight, left_without, read_states, servers_of, servers_on
 from rigup.host import Host, state_of
 from rigup.operations.gateway.admin import DrainedNow, tell
 from rigup.operations.primitives import jobs, remote
@@ -32,6 +32,7 @@ from rigup.service import Service
 STEP = "gateway"
 POLL_SECONDS = 0.3
 BACK_SECONDS = 60.0
+DOWN_SECONDS = 10.0
 
 Found = TypeVar("Found")
 States = dict[str, ServerState]
@@ -131,7 +132,7 @@ class GatewayDrains:
         try:
             for host, states in found.items():
                 self._set(host, servers_on(states, batch), "drain")
-            self._wait_until_idle(batch, found)
+            self._wait_until_idle(batch, {host: servers_on(states, batch) for host, states in found.items()})
         except BaseException:
             with suppress(HostFailed):
                 self._give_back(batch)
@@ -170,6 +171,31 @@ class GatewayDrains:
             except RigupError as error:
                 for name in batch:
                     self.results[name].fail("failed", error)
+
+    def stop(self, services: Mapping[str, Collection[str]], change: Callable[[], object]) -> None:
+        """Stops services, by host, after gateways have sent them no more requests and they have answered all.
+
+        Then the gateways' own checks decide, so that a service which starts again gets requests again. A gateway that
+        does not answer keeps nothing from being stopped: its checks find out, too.
+        """
+        drained: dict[Host, tuple[str, ...]] = {}
+        try:
+            for host in self._hosts():
+                with suppress(HostFailed):
+                    if self._installed(host) and (names := servers_of(self._states(host), services)):
+                        drained[host] = names
+                        self._set(host, names, "drain")
+            with suppress(HostFailed):
+                self._wait_until_idle(services.keys(), drained)
+            change()
+            self._wait_until_down(drained)
+        except jobs.Cancelled as error:
+            for name in services:
+                self.results[name].fail("cancelled", error)
+        finally:
+            for host, names in drained.items():
+                with suppress(HostFailed):
+                    self._set(host, names, "ready")
 
     def server_states(self) -> dict[str, str]:
         """What every gateway that runs answers to "show servers state", by host."""
@@ -233,17 +259,24 @@ class GatewayDrains:
             raise errors[0]
         return found
 
-    def _wait_until_idle(self, batch: Collection[str], found: Mapping[Host, States]) -> None:
+    def _wait_until_idle(self, batch: Collection[str], found: Mapping[Host, Collection[str]]) -> None:
         """Waits for as long as the services of these hosts may take to drain; what is left then, they end or cut."""
         deadline = time.monotonic() + max((self.patience.get(name, 0.0) for name in batch), default=0.0)
-        for host, states in found.items():
-            names = servers_on(states, batch)
+        for host, names in found.items():
             while (left := in_flight(self._states(host), names)) and time.monotonic() < deadline:
                 if jobs.cancelled():
                     raise jobs.Cancelled(f"{host.name}: cancelled while requests were in flight")
                 for name in batch:
                     report(Progress(name, STEP, text=f"waiting for {left} requests in flight"))
                 gevent.sleep(POLL_SECONDS)
+
+    def _wait_until_down(self, found: Mapping[Host, Collection[str]]) -> None:
+        """Waits until every gateway has seen these backends go: given back before, they would get requests."""
+        deadline = time.monotonic() + DOWN_SECONDS
+        for host, names in found.items():
+            with suppress(HostFailed):
+                while _running(self._states(host), names) and time.monotonic() < deadline:
+                    gevent.sleep(POLL_SECONDS)
 
 
 def _unreachable(host: Host) -> HostFailed:
@@ -256,3 +289,8 @@ def _unreachable(host: Host) -> HostFailed:
 def _away(states: Mapping[str, ServerState], names: Collection[str]) -> list[str]:
     """Those that get no requests although they may; one of weight 0 is "DRAIN" for good."""
     return [name for name in names if name in states and states[name].status not in (UP, "DRAIN")]
+
+
+def _running(states: Mapping[str, ServerState], names: Collection[str]) -> list[str]:
+    """Those that their gateway finds healthy, drained ones included."""
+    return [name for name in names if name in states and states[name].status in (UP, "DRAIN")]

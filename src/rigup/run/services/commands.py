@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,11 +14,16 @@ from gevent.event import Event
 from rigup.connection.command_lines import run_line_by_line
 from rigup.errors import HostFailed
 from rigup.host import Host
+from rigup.printable import one_line
+from rigup.report.redaction import Redactor
 from rigup.run.context import RunContext
-from rigup.run.result import HostResult
+from rigup.run.result import Change, HostResult
 
 KEPT_BYTES = 1 << 24
 """Of each stream of a host, for the JSON document."""
+
+LONGEST_RECORD = 1000
+"""Of a command, in characters."""
 
 # called with a host's name, a line, and whether it comes from standard error
 Show = Callable[[str, str, bool], None]
@@ -39,11 +45,13 @@ class Said:
 
 
 class Commands:
-    """One command on every host of a run that was reached."""
+    """One command on every host of a run that was reached. Its record has the command without secrets, on one line."""
 
     def __init__(self, context: RunContext, words: tuple[str, ...], root: bool, show: Show) -> None:
         self._context, self._root, self._show = context, root, show
         self._words = ("sh", "-c", words[0]) if len(words) == 1 else words
+        redacted = shlex.join(Redactor(()).value(words)) if len(words) > 1 else Redactor(()).text(words[0])
+        self._recorded = one_line(redacted)[:LONGEST_RECORD]
         self.said: dict[str, Said] = {}
 
     def run(self, ended: Event) -> None:
@@ -72,6 +80,7 @@ class Commands:
         }
 
     def _run(self, host: Host) -> None:
+        self._context.results[host.name].changes = [Change("exec", self._recorded)]
         said = self.said[host.name] = Said()
 
         def take(line: str, complaint: bool) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rigup import layout
-from rigup.connection.lease import NOBODYS, OURS, myself
+from rigup.connection.lease import NOBODYS, OURS
 from rigup.errors import HostFailed, InputError, Refused
 from rigup.host import Host
 from rigup.operations.primitives import remote
@@ -21,7 +21,6 @@ from rigup.operations.service.stopping import start
 from rigup.project.inventory import Project
 from rigup.project.settings import read_secret
 from rigup.regular_files import user_path
-from rigup.run.audit_log import Recorder
 from rigup.run.hosts_run import HostsRun
 from rigup.run.result import Change
 
@@ -38,7 +37,7 @@ class KeyRun(HostsRun):
 
     def rotate(self, service: str) -> None:
         """Gives the service a new key on each host. If it does not answer with it, the earlier one is put back."""
-        self.finisher.recorder = Recorder(self.context.project, myself().who, "key rotate")
+        self.record("key rotate")
         self.context.each(lambda host: self._rotate(host, service))
 
     def _read(self, host: Host, services: tuple[str, ...]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Literal
 
-from rigup.connection.lease import NOBODYS, OURS, myself
+from rigup.connection.lease import NOBODYS, OURS
 from rigup.errors import HostFailed, Refused, RigupError
 from rigup.host import Host
 from rigup.operations.primitives import jobs
@@ -14,7 +14,6 @@ from rigup.operations.service.health import ask_release
 from rigup.operations.service.history import damage_hint, hosts_of
 from rigup.operations.service.stopping import start, stop
 from rigup.project.settings import disabled_in
-from rigup.run.audit_log import Recorder
 from rigup.run.gateways.drains import GatewayDrains
 from rigup.run.hosts_run import HostsRun, services_in
 from rigup.run.multinode.groups import NodeGroups
@@ -36,12 +35,15 @@ class PowerRun(HostsRun):
     def carry_out(self, verb: Verb, drains: GatewayDrains | None = None) -> None:
         """Changes them, hosts concurrently; started services must answer.
 
-        drains: takes hosts out of gateways while they change, one after another.
+        drains: takes hosts out of gateways while they restart, one after another, and services before they stop.
         """
-        self.finisher.recorder = Recorder(self.context.project, myself().who, verb)
+        self.record(verb)
         work = partial(self._change_services, verb=verb)
         if drains is None:
             self.context.each(work)
+            return
+        if verb == "stop":
+            drains.stop({name: steps for name, steps in self.steps.items() if steps}, partial(self.context.each, work))
             return
         handshakes = self.context.handshakes.values()
         spans = {hosts_of(manifest) for each in handshakes for manifest in each.probe.releases.values()}

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from rigup.connection.lease import OURS
+from functools import partial
+
+from rigup.connection.lease import OURS, myself
 from rigup.host import Host
 from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.whole_removal import Installed, installed_on, remove_everything
+from rigup.run.audit_log import Recorder, keep_here
+from rigup.run.gateways.drains import GatewayDrains
 from rigup.run.hosts_run import HostsRun
 from rigup.run.result import Change
 
@@ -20,9 +24,16 @@ class UninstallRun(HostsRun):
         self.found = {}
         self.context.each(lambda host: self._find(host, weights))
 
-    def remove(self, weights: bool) -> None:
-        """Removes it."""
-        self.context.each(lambda host: self._remove(host, weights))
+    def remove(self, weights: bool, drains: GatewayDrains | None = None) -> None:
+        """Removes it, services after gateways have sent them no more requests. The record is kept here alone."""
+        recorder = Recorder(self.context.project, myself().who, "uninstall")
+        work = partial(self.context.each, partial(self._remove, weights=weights))
+        if drains is None:
+            work()
+        else:
+            drains.stop({name: found.services for name, found in self.found.items()}, work)
+        there = [name for name, found in self.found.items() if found.is_anything(weights)]
+        keep_here(recorder.record(self.results[name], {}) for name in there)
 
     def _find(self, host: Host, weights: bool) -> None:
         result, probe = self.results[host.name], self.context.handshakes[host.name].probe

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -125,6 +125,65 @@ def test_ctrl_c_ends_the_wait_before_anything_is_changed(
     with pytest.raises(gateway_drains.jobs.Cancelled):
         found.begin(["a"])
     assert gateway.told[-1] == "model-m/a.s ready"
+
+
+def stopping(gateway: Gateway, *servers: str) -> Callable[[], None]:
+    """Stops these servers: the gateway finds them gone at its next look, whatever it was told."""
+
+    def stop() -> None:
+        gateway.told.append("stopped")
+        gateway.statuses |= dict.fromkeys(servers, "DOWN")
+
+    return stop
+
+
+def test_a_service_stops_when_nothing_is_in_flight_and_is_given_back_when_it_is_gone(
+    drains: tuple[GatewayDrains, Gateway],
+) -> None:
+    found, gateway = drains
+    gateway.statuses["model-m/c.other"] = "UP"
+    gateway.in_flight = [2, 1, 0]
+    found.stop({"c": ("s",)}, stopping(gateway, "model-m/c.s", "model-n/c.s"))
+    assert gateway.told == [
+        "asked, 2 in flight",
+        "model-m/c.s drain",
+        "model-n/c.s drain",
+        "asked, 1 in flight",
+        "asked, 0 in flight",
+        "stopped",
+        "asked, 0 in flight",
+        "model-m/c.s ready",
+        "model-n/c.s ready",
+    ]
+    assert found.results["c"].ok
+
+
+def test_a_gateway_that_does_not_answer_keeps_nothing_from_being_stopped(
+    drains: tuple[GatewayDrains, Gateway], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, gateway = drains
+
+    def dead(*_: Any) -> tuple[str, ...]:
+        raise HostFailed("gw: the gateway does not answer")
+
+    monkeypatch.setattr(gateway_drains, "tell", dead)
+    found.stop({"a": ("s",)}, stopping(gateway))
+    found.state.inventory[3].connected = False
+    found.stop({"a": ("s",)}, stopping(gateway))
+    assert gateway.told == ["stopped"] * 2
+    assert found.results["a"].ok
+
+
+def test_ctrl_c_before_a_stop_gives_back_what_was_drained(
+    drains: tuple[GatewayDrains, Gateway], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, gateway = drains
+    gateway.in_flight = [7]
+    monkeypatch.setattr(gateway_drains.jobs, "cancelled", lambda: True)
+    found.stop({"a": ("s",)}, stopping(gateway))
+    assert "stopped" not in gateway.told
+    assert gateway.told[-1] == "model-m/a.s ready"
+    assert found.results["a"].state == "cancelled"
 
 
 def test_a_gateway_that_is_not_installed_drains_nothing(drains: tuple[GatewayDrains, Gateway]) -> None:

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import gevent
 import pytest
 from gevent.event import Event
 
+from rigup import layout
+from rigup.run.audit_log import kept_here, parse
 from rigup.run.hosts_run import HostsRun
 from rigup.run.services import commands
 from rigup.run.services.commands import Commands
 
 
 @pytest.fixture
-def met(local_run: Callable[..., HostsRun]) -> Iterator[HostsRun]:
-    """A run over two hosts; in commands HOST is the name of each."""
+def met(local_run: Callable[..., HostsRun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HostsRun]:
+    """A run over two hosts, which share one log; in commands HOST is the name of each."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(layout, "APPLY_RECORDS", str(tmp_path / "log/applies.jsonl"))
     run = local_run({name: lambda folder: None for name in ("a", "b")}, HostsRun)
     with run:
         run.connect(take_lease=False)
@@ -46,6 +51,30 @@ def test_one_word_is_a_line_for_the_shell(met: HostsRun) -> None:
 def test_several_words_are_not(met: HostsRun) -> None:
     shown, _ = ran(met, "echo", "$HOST; *")
     assert [line for _, line, _ in shown] == ["$HOST; *"] * 2
+
+
+@pytest.mark.parametrize(
+    ("words", "recorded"),
+    [
+        (("echo", "a b"), "exec: echo 'a b'"),
+        (("echo one;\n  echo two",), "exec: echo one; echo two"),
+        (("echo", "--api-key", "s3cret-of-mine"), "exec: echo --api-key '[redacted]'"),
+        (("echo HF_TOKEN=hf_abcdefghijklmnopqrstuvwxyz0123456789",), "exec: echo HF_TOKEN=[redacted]"),
+        (("true " + "x" * 5000,), "exec: true " + "x" * 995),
+    ],
+    ids=["words", "lines", "an option", "a variable", "long"],
+)
+def test_the_command_is_recorded_without_secrets_or_output(
+    met: HostsRun, words: tuple[str, ...], recorded: str, tmp_path: Path
+) -> None:
+    met.record("exec")
+    ran(met, *words)
+    met.finisher.finish_run()
+    for name in ("a", "b"):
+        (record,) = kept_here(name)
+        assert (record["verb"], record["changes"]) == ("exec", [recorded])
+    on_hosts = parse((tmp_path / "log/applies.jsonl").read_text())
+    assert [(record["verb"], record["changes"]) for record in on_hosts] == [("exec", [recorded])] * 2
 
 
 def test_the_document_has_a_limit(met: HostsRun, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -125,14 +125,20 @@ def test_hosts_change_one_after_another_where_gateways_send_them_requests(
 ) -> None:
     class Drains:
         def carry_out(self, batch: list[str], change: Callable[[], object]) -> None:
-            told.append((batch, list(stopping)))
+            told.append(batch)
+
+        def stop(self, services: dict[str, Any], change: Callable[[], object]) -> None:
+            told.append((services, list(stopping)))
             change()
 
-    told: list[tuple[list[str], list[str]]] = []
+    told: list[Any] = []
     drains: Any = Drains()
     run = chosen(connected(RUNS), "coder")
     run.carry_out("stop", drains)
-    assert (told, stopping) == ([(["box"], [])], ["coder"])
+    assert (told, stopping) == ([({"box": ("coder",)}, [])], ["coder"])
     nothing = chosen(connected(RESTS), "chat")
     nothing.carry_out("stop", drains)
-    assert len(told) == 1
+    assert told[1:] == [({}, ["coder"])]
+    again = chosen(connected(RUNS), "coder")
+    again.carry_out("restart", drains)
+    assert told[2:] == [["box"]]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from rigup.operations import whole_removal
+from rigup.run.audit_log import kept_here
 from rigup.run.whole_hosts import uninstall
 from rigup.run.whole_hosts.uninstall import UninstallRun
 
@@ -16,6 +17,7 @@ from rigup.run.whole_hosts.uninstall import UninstallRun
 @pytest.fixture
 def removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
     """The removals, by host with whether weights went; rigup's folder is there until then."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     folder = tmp_path / "opt"
     folder.mkdir()
     monkeypatch.setattr(whole_removal, "FOLDERS", (str(folder),))
@@ -40,6 +42,35 @@ def test_it_removes_once(
             run.remove(weights)
         assert (run.results["box"].state, run.results["box"].errors) == (state, [])
         assert removed == [("box", weights)] * times
+
+
+def test_gateways_send_no_more_requests_before_anything_goes(
+    local_run: Callable[..., UninstallRun], removed: list[tuple[str, bool]]
+) -> None:
+    class Drains:
+        def stop(self, services: dict[str, Any], change: Callable[[], object]) -> None:
+            told.append((services, list(removed)))
+            change()
+
+    told: list[Any] = []
+    drains: Any = Drains()
+    with local_run({"box": lambda folder: None}, UninstallRun) as run:
+        run.connect(take_lease=True)
+        run.find(False)
+        run.remove(False, drains)
+    assert (told, removed) == ([({"box": ()}, [])], [("box", False)])
+
+
+def test_it_is_recorded_here_alone(local_run: Callable[..., UninstallRun], removed: list[tuple[str, bool]]) -> None:
+    for _ in range(2):
+        with local_run({"box": lambda folder: None}, UninstallRun) as run:
+            run.connect(take_lease=True)
+            run.find(False)
+            run.remove(False)
+            assert run.finisher.recorder is None
+    (record,) = kept_here("box")
+    assert (record["verb"], record["result"]) == ("uninstall", "changed")
+    assert record["changes"] == ["uninstall: rigup's files"]
 
 
 def test_it_removes_nothing_once_another_run_has_had_the_host(

@@ -110,6 +110,7 @@ ELSEWHERE = {
         '"init", machine.name',
     ),
     "rigup verify gpu1.lan": ("tests/lab/driver/test_verify.py", '"verify"'),
+    "rigup verify gpu1.lan --load 300": ("tests/lab/driver/test_verify.py", '"--load", "5"'),
     "rigup bench": ("tests/lab/test_bench.py", '"bench", "--json", *QUICK'),
     "rigup bench --service chat --limit gpu1.lan": ("tests/lab/test_bench.py", '"bench", "--json", *QUICK'),
     "rigup bench --url http://127.0.0.1:8000": ("tests/unit/cli/test_bench.py", '"--url", mock.url'),

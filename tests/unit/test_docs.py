@@ -21,7 +21,12 @@ PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *s
 # Folders whose files a page names from the top; inventories/ and group_data/ are mostly those of a reader.
 FOLDERS = ("src", "roles", "deploy", "tests", "benchmarks", "docs", "bin", ".ci")
 # Files of an engine, of a build on a host, and one that a reader makes.
-ELSEWHERE = {"benchmarks/kernels/benchmark_moe.py", "bin/llama-server", "tests/recorded_probes/4x_rtx_3090.json"}
+ELSEWHERE = {
+    "benchmarks/kernels/benchmark_moe.py",
+    "src/llama-arch.cpp",
+    "bin/llama-server",
+    "tests/recorded_probes/4x_rtx_3090.json",
+}
 COMMAND = re.compile(r"rigup ([a-z][a-z-]*)\b((?: +[^\s`|;#]+)*)")
 
 

@@ -49,4 +49,12 @@ def read_manifest(text: str, path: str) -> dict[str, Any]:
     for key in ("checkpoint", "draft"):
         if checkpoint := found.get(key):
             found[key] = {"quant": "", "revision": None, **checkpoint}
+    if found.get("swapped"):
+        found["swapped"] = [{"quant": "", "revision": None, **checkpoint} for checkpoint in found["swapped"]]
     return found
+
+
+def checkpoints_of(manifest: dict[str, Any]) -> list[dict[str, Any]]:
+    """Every checkpoint that a release loads: those of a swap group, or what it serves and what drafts tokens for it."""
+    found = manifest.get("swapped") or (manifest.get("checkpoint"), manifest.get("draft"))
+    return [checkpoint for checkpoint in found if checkpoint]

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from rigup import layout
+from rigup.facts.manifest import checkpoints_of
 from rigup.facts.probe import Nvidia, Probe
 from rigup.operations.driver.state import booting_kernel, unpinned_packages
 from rigup.plan import DriverPlan, Plan
@@ -138,7 +139,7 @@ def _release(probe: Probe, name: str, release: dict[str, Any], wanted: dict[str,
             yield Drift("config", f"{other} differs from the plan", name)
     if (build := str(release.get("build", ""))) and build not in probe.builds:
         yield Drift("build", f"{layout.BUILDS}/{build} no longer exists", name)
-    for checkpoint in (release.get(key) or {} for key in ("checkpoint", "draft")):
+    for checkpoint in checkpoints_of(release):
         if not checkpoint.get("revision"):
             continue
         folder = layout.weights_folder(checkpoint["repo"], checkpoint["revision"])

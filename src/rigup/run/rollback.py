@@ -11,6 +11,7 @@ from typing import Any
 
 from rigup.connection.lease import NOBODYS, OURS
 from rigup.errors import Refused
+from rigup.facts.manifest import checkpoints_of
 from rigup.host import Host, state_of
 from rigup.layout import CONFIGURATION, weights_folder
 from rigup.operations.multinode.releases import GroupMember
@@ -177,7 +178,7 @@ class RollbackRun(HostsRun):
 
 def _check_unchanged(host: Host, release: RetainedRelease) -> None:
     """Raises Refused if files that lie on the host have changed since the release was made: rigup has no copy."""
-    for checkpoint in (release.manifest.get(key) or {} for key in ("checkpoint", "draft")):
+    for checkpoint in checkpoints_of(release.manifest):
         if not (place := checkpoint.get("place")):
             continue
         folder = weights_folder(checkpoint["repo"], checkpoint["revision"])

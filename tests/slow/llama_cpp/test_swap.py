@@ -23,6 +23,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.lab]
 COLD_SECONDS = 2400
 KEY = "a-key-that-only-the-gateway-knows"
 QUESTION = [{"role": "user", "content": "What is the capital of France? Answer in one sentence."}]
+# systemd expands what begins with % in most of a unit.
+FLAGS = {"--chat-template-kwargs": {"note": '100%u \\ "it"'}}
 RUNS = "InvocationID,MainPID,NRestarts"
 
 
@@ -34,7 +36,7 @@ class SwapFleet(Fleet):
         common = {"model": "SmolLM2-135M-Instruct", "swap": True, "listen": "0.0.0.0", "api_key_file": "secrets/key"}
         services = {
             "first": {**common, "served_name": "one", "context": 2048},
-            "second": {**common, "served_name": "two:b", "context": second_context},
+            "second": {**common, "served_name": "two:b", "context": second_context, "flags": FLAGS},
         }
         for folder in ("inventories", "group_data", "secrets"):
             (self.root / folder).mkdir(exist_ok=True)
@@ -91,6 +93,8 @@ def test_each_answers_by_its_name_through_the_gateway_alone_in_memory(fleet: Swa
         assert "Paris" in fleet.ask(model)["choices"][0]["message"]["content"]
         assert fleet.loaded() == [process]
     assert fleet.resident() == "two:b"
+    (words,) = fleet.host.tell("ps -eo args | grep '[/]llama-server' | grep -v models-preset").splitlines()
+    assert json.dumps(FLAGS["--chat-template-kwargs"], separators=(",", ":")) in words
     assert fleet.host.show(RUNS, "rigup-first.service") == before
 
 

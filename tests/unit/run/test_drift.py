@@ -146,3 +146,14 @@ def test_in_words(probe: Probe, plan: Plan) -> None:
     show_drift({"gpu1": found, "gpu2": ()}, Console(file=file, width=200))
     hint = "to remove them: systemctl revert rigup-chat.service; apply keeps them"
     assert file.getvalue() == f"gpu1: differs from the plan\n  ! chat unit overrides: {edited}\n    hint: {hint}\n"
+
+
+def test_each_checkpoint_of_services_that_take_turns_must_be_there(plan: Plan, probe: Probe) -> None:
+    other = {**CHECKPOINT, "repo": "other/model"}
+    release = {**MANIFEST, "swapped": [CHECKPOINT, other], "presets": {"a": "[a]\n"}}
+    there = replace(probe, releases={"chat": release})
+    found = drift_of(there, (plan,), {"chat": release | {"presets": {"a": "[a]\nparallel = 2\n"}}})
+    assert [(one.what, one.message) for one in found] == [
+        ("config", "presets differs from the plan"),
+        ("checkpoint", "/var/lib/rigup/weights/other/model/0123456789abcdef has no receipt"),
+    ]

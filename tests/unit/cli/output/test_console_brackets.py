@@ -27,7 +27,7 @@ SAID = "[red]x[/x]"
 HOST = HostResult(SAID, "changed", [Change("service", SAID)], answers=[Answer(SAID, SAID, SAID, 9, 1.0, 9.0)])
 ROW = {"host": SAID, "service": SAID, "health": SAID, "drift": SAID, "driver": SAID, "unit": SAID, "moe_config": SAID}
 SERVICE = SimpleNamespace(name="chat", listen=SAID, port=8000)
-PLANS = {SAID: (SimpleNamespace(service=SERVICE, served_name=SAID),)}
+PLANS = {SAID: (SimpleNamespace(service=SERVICE, members=(), served_name=SAID),)}
 GPU = {"gpu": 0, "name": SAID, "power_most_w": None, "memory_most_mib": None, "temperature_most_c": None}
 MEASURED = result("2026-11-21T08:00:00Z") | {
     "host": SAID,

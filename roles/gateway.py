@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pyinfra import host
 from pyinfra.api import deploy
 
+from rigup import layout
 from rigup.errors import HostFailed, InputError
 from rigup.facts.probe import Probe
+from rigup.gateway.paths import CACHE_PROGRAM, SMG_USER
+from rigup.operations.apt.packages import debian_packages
 from rigup.operations.gateway.removal import no_gateway
-from rigup.settings import Gateway, GatewayPlan, GatewaySettings
+from rigup.operations.primitives import root_files
+from rigup.operations.primitives.users import system_user
+from rigup.programs import program_file
+from rigup.settings import Gateway, GatewayPlan, GatewaySettings, PackageSource
+from rigup.systemd.nftables import PACKAGE as NFTABLES
+
+if TYPE_CHECKING:
+    from rigup.artifacts import LockedSmg
+    from rigup.operations.gateway.prefix_routing import SmgFiles
 
 EVERY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104  compared only
 
 
 @deploy("gateway")
-def gateway(wanted: GatewaySettings | None, probe: Probe) -> None:
+def gateway(wanted: GatewaySettings | None, probe: Probe, source: PackageSource | None = None) -> None:
     """Run the gateway, or stop and remove one that rigup installed earlier."""
     if wanted is None:
         no_gateway(name="no gateway")
@@ -29,9 +42,41 @@ def gateway(wanted: GatewaySettings | None, probe: Probe) -> None:
     except InputError as error:
         raise HostFailed(f"{host.name}: {error.message}", error.hint) from None
     installed_haproxy(name="haproxy")
+    smg = _smg_files(wanted)
+    if smg and wanted.smg:
+        _prepare_smg(smg, wanted.smg, probe, source or PackageSource())
     models = ", ".join(wanted.plan.models) or "nothing yet"
     running_gateway(name=f"gateway for {models}", files=files_of(wanted), urls=_urls(wanted.plan.gateway))
+    _choice(smg, wanted.plan.gateway.cache_port)
     _shared_address(wanted.plan)
+
+
+def _smg_files(wanted: GatewaySettings) -> SmgFiles | None:
+    from rigup.gateway.cache_unit import ports_unit, smg_unit
+    from rigup.operations.gateway.prefix_routing import SmgFiles
+
+    return SmgFiles(smg_unit(wanted.plan, wanted.smg), ports_unit(wanted.plan)) if wanted.smg else None
+
+
+def _prepare_smg(files: SmgFiles, locked: LockedSmg, probe: Probe, source: PackageSource) -> None:
+    """What comes before HAProxy: nobody else reaches the ports, and no smg has backends of the past."""
+    from rigup.operations.gateway.prefix_routing import installed_smg, smg_ready_for
+
+    program = program_file(CACHE_PROGRAM)
+    debian_packages({NFTABLES})
+    system_user(name=f"user {SMG_USER}", user=SMG_USER, description="rigup smg, routes by prefix", home="/nonexistent")
+    root_files.programs(name="smg's program", folder=layout.PROGRAMS, sources=(program,))
+    installed_smg(name=f"smg {locked.version}", locked=locked, architecture=probe.architecture, source=source)
+    smg_ready_for(name="backends of smg", files=files)
+
+
+def _choice(files: SmgFiles | None, port: int) -> None:
+    from rigup.operations.gateway.prefix_routing import no_smg, running_smg
+
+    if files:
+        running_smg(name="routing by prefix", files=files, port=port)
+    else:
+        no_smg(name="no routing by prefix")
 
 
 def _shared_address(plan: GatewayPlan) -> None:

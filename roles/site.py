@@ -63,7 +63,7 @@ def provision(
         if settings.gateway:
             base((), (ADMIN_PROGRAM,))
         _clean_up(plans, probe, settings)
-    gateway(settings.gateway, probe)
+    gateway(settings.gateway, probe, settings.packages)
     exporters(probe, settings, alone=not plans and settings.gateway is None)
 
 

@@ -5,14 +5,30 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from rigup.artifacts import LockedSmg
+from rigup.lock import load_lock
+from rigup.lockfile.text import lock_text
 from rigup.plan import Plan, plans_by_host
 from rigup.project.gateways import with_gateways
-from rigup.project.inventory import Project, load_project
+from rigup.project.inventory import LOCK, Project, load_project
 from rigup.project.planning import plan_project
 from rigup.project.settings import settings_by_host
-from rigup.settings import GatewaySettings
+from rigup.settings import CACHE_AWARE, GatewaySettings
+from rigup.toolkit import toolkit_root
 
 BACKENDS = "b" * 32
+# Release 1.13.0 on the package index.
+SMG = LockedSmg(
+    version="1.13.0",
+    files={
+        "smg-1.13.0-cp38-abi3-manylinux_2_17_x86_64.manylinux2014_x86_64.whl": (
+            "cfae8171dac68a74b4822263b1864fa79952992ee472a25ba7266ccd200399b4"
+        ),
+        "smg-1.13.0-cp38-abi3-manylinux_2_28_aarch64.whl": (
+            "5276328560354dca26ea9f454694c3d56994fb5a41c323c8edf97508181d2d7e"
+        ),
+    },
+)
 SMALL = {"model": "SmolLM2-135M-Instruct"}
 OPEN = {"listen": "0.0.0.0", "api_key_file": "secrets/backends.key"}
 TWO_HOSTS = {"gpus": [], "host_memory_gib": 16, "hosts_per_service": 2}
@@ -50,6 +66,22 @@ FLEETS: dict[str, dict[str, dict[str, Any]]] = {
                 "listen": "0.0.0.0",
                 "clients": {"team-a": {"key_file": "secrets/team-a.key"}},
                 "shared_address": {"address": "10.0.0.5/24", "interface": "eth0", "id": 52},
+            },
+        },
+    },
+    # smg chooses among two hosts for one model; another model has one backend, and one of the hosts is to get nothing
+    "cached": {
+        "cpu": {"rig": {"gpus": [], "host_memory_gib": 16}, "services": {"small": {**SMALL, **OPEN, "port": 8001}}},
+        "quad_3090": {
+            "rig": {"gpus": "4x RTX 3090", "host_memory_gib": 64},
+            "services": {"chat": {"model": "MiniMax-M2.5", "context": 8192, "served_name": "org/chat:latest", **OPEN}},
+        },
+        "edge": {
+            "gateway": {
+                "kind": "cache_aware",
+                "listen": "10.0.0.2",
+                "weights": {"quad_3090": 3},
+                "clients": {"team-a": {"key_file": "secrets/team-a.key"}},
             },
         },
     },
@@ -109,6 +141,9 @@ def write_fleet(folder: Path, fleet: dict[str, dict[str, Any]]) -> Project:
         (folder / "secrets" / name).write_text(f"-----BEGIN {kind}-----\n-----END {kind}-----\n")
     for file in (folder / "secrets").iterdir():
         file.chmod(0o600)
+    if any(data.get("gateway", {}).get("kind") == CACHE_AWARE for data in fleet.values()):
+        lock = load_lock(toolkit_root() / LOCK).model_copy(update={"smg": SMG})
+        (folder / LOCK).write_text(lock_text(lock))
     return load_project(str(folder / "inventories" / "a.py"))
 
 

@@ -79,6 +79,17 @@ class LockedUv(Frozen):
         return next((name for name in self.files if name.endswith(f"_{architecture}.whl")), None)
 
 
+class LockedSmg(Frozen):
+    """smg, with which a gateway routes by prefix: its version, and its wheels by file name, one an architecture."""
+
+    version: Word
+    files: dict[Annotated[str, Field(pattern=r"^smg-[A-Za-z0-9_.+-]+\.whl$")], Sha256]
+
+    def wheel(self, architecture: str) -> str | None:
+        """The name of the wheel for an architecture."""
+        return next((name for name in self.files if name.endswith(f"_{architecture}.whl")), None)
+
+
 class LockedImage(Frozen):
     """A container image of an engine by digest.
 

@@ -11,6 +11,7 @@ from rigup.artifacts import (
     LockedEnvironment,
     LockedHarness,
     LockedImage,
+    LockedSmg,
     LockedUv,
     Sha256,
     Variant,
@@ -123,6 +124,7 @@ class Lock(Frozen):
     driver: LockedDriver | None = None
     cuda_toolkit: LockedCudaToolkit | None = None
     uv: LockedUv | None = None
+    smg: LockedSmg | None = None
     sources: tuple[LockedSource, ...] = ()
     environments: tuple[LockedEnvironment, ...] = ()
     images: tuple[LockedImage, ...] = ()

@@ -5,10 +5,11 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
+from rigup.artifacts import LockedSmg
 from rigup.plan import Monitoring
 from rigup.units import Frozen
 
@@ -102,14 +103,20 @@ class SharedAddress(Frozen):
         return self.address.partition("/")[0]
 
 
+LEAST_CONNECTIONS, CACHE_AWARE = "least_connections", "cache_aware"
+"""How a gateway chooses a backend: that with the fewest requests, or that which has seen the beginning of a prompt."""
+
+
 class Gateway(Frozen):
     """`gateway` in group_data: one address for services of the fleet.
 
-    services: those that it offers, each "GROUP" or "GROUP/SERVICE"; None for all. weights: by the same names; 1 where
-    nothing is said, and 0 takes no new requests. hold: seconds for which a request waits while no engine can take it.
-    body_limit_mib: the largest request. metrics_listen, metrics_port: of HAProxy's exporter, which asks for no key.
+    kind: how it chooses a backend. services: those that it offers, each "GROUP" or "GROUP/SERVICE"; None for all.
+    weights: by the same names; 1 where nothing is said, and 0 takes no new requests. hold: seconds for which a request
+    waits while no engine can take it. body_limit_mib: the largest request. metrics_listen, metrics_port: of HAProxy's
+    exporter, which asks for no key. cache_port: that and the next one are smg's, on loopback.
     """
 
+    kind: Literal["least_connections", "cache_aware"] = "least_connections"
     listen: str = "127.0.0.1"
     port: _Port = 8080
     tls: Certificate | None = None
@@ -120,6 +127,7 @@ class Gateway(Frozen):
     body_limit_mib: Annotated[int, Field(ge=1, le=64)] = 2
     metrics_listen: str = "127.0.0.1"
     metrics_port: _Port = 8405
+    cache_port: Annotated[int, Field(ge=1, le=65534)] = 8406
     shared_address: SharedAddress | None = None
 
 
@@ -172,12 +180,14 @@ class GatewaySettings:
     """A gateway with its secrets.
 
     client_digests: sha256 of each client's key, by client. backend_keys: by model. certificate: chain and key, in PEM.
+    smg: as the lock has it, if the gateway routes by prefix.
     """
 
     plan: GatewayPlan
     client_digests: dict[str, str] = field(default_factory=dict, repr=False)
     backend_keys: dict[str, str] = field(default_factory=dict, repr=False)
     certificate: str | None = field(default=None, repr=False)
+    smg: LockedSmg | None = None
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from rigup.cli.output.gateways import show_gateways
 from rigup.cli.output.plan_json import gateway_as_json
+from rigup.gateway.cache_unit import ports_unit, smg_unit
 from rigup.gateway.haproxy import configuration, digest_of
 from rigup.gateway.keepalived import keepalived_configuration, keepalived_unit
 from rigup.gateway.maps import backend_keys_map, clients_map, models_map
@@ -60,6 +61,9 @@ def test_files(gateway: tuple[str, GatewaySettings]) -> None:
     for path, text in files_of(settings).items():
         assert_golden(f"gateways/{name}/{Path(path).name}", text)
     assert_golden(f"gateways/{name}/unit.service", gateway_unit(settings.plan.gateway))
+    if settings.smg:
+        assert_golden(f"gateways/{name}/smg.service", smg_unit(settings.plan, settings.smg))
+        assert_golden(f"gateways/{name}/ports.service", ports_unit(settings.plan))
 
 
 def test_no_secret_is_in_the_configuration_or_shown(gateway: tuple[str, GatewaySettings]) -> None:

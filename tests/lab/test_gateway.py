@@ -8,8 +8,12 @@ from typing import Any
 
 import pytest
 
-from rigup.gateway.paths import ADMIN_SOCKET, FOLDER, UNIT
+from rigup.gateway.paths import ADMIN_SOCKET, FOLDER, SMG_FOLDER, SMG_UNIT, SMG_UNIT_FILE, UNIT
+from rigup.lock import load_lock
+from rigup.lockfile.lock import write_lock
+from rigup.project.inventory import LOCK
 from tests.certificates import certificate_with_key
+from tests.gateways import SMG
 from tests.lab.fleet import ANSWER, ROOTS, Fleet, Host, wait_for
 from tests.lab.fleet_fixtures import made_site
 
@@ -28,7 +32,7 @@ ASKING = """
 import http.client, json, os, time
 failed = asked = 0
 link = http.client.HTTPConnection("127.0.0.1", 8080, timeout=30)
-body = json.dumps({"messages": [], "model": "smollm2-135m-instruct"})
+body = json.dumps({"messages": [{"role": "user", "content": "?"}], "model": "smollm2-135m-instruct"})
 while not os.path.exists("/run/enough"):
     asked += 1
     try:
@@ -88,6 +92,13 @@ class GatewayFleet(Fleet):
         keys = rows[0].removeprefix("# ").split(",")
         found = [dict(zip(keys, row.split(","), strict=False)) for row in rows[1:] if row]
         return {row["svname"]: row["status"] for row in found if row["svname"] not in ("FRONTEND", "BACKEND")}
+
+    def check_of(self, server: str) -> str:
+        """What the gateway's last check of a server found, by its full name."""
+        rows = self.gateway.tell(_admin("show stat")).splitlines()
+        keys = rows[0].removeprefix("# ").split(",")
+        found = [dict(zip(keys, row.split(","), strict=False)) for row in rows[1:] if row]
+        return next((row["check_status"] for row in found if f"{row['pxname']}/{row['svname']}" == server), "")
 
 
 def _admin(command: str) -> str:
@@ -164,6 +175,39 @@ def test_a_client_has_so_many_requests_in_a_minute(fleet: GatewayFleet) -> None:
     statuses = [fleet.ask("team-b", messages=[], model=MODEL)[0] for _ in range(5)]
     assert statuses == [200, 200, 200, 429, 429]
     assert fleet.chats("team-a")
+
+
+def test_smg_chooses_while_hosts_change_and_nobody_else_reaches_it(fleet: GatewayFleet) -> None:
+    """The real one, from the package index, chosen and given up again under load."""
+    lock = fleet.root / LOCK
+    before = lock.read_text()
+    write_lock(lock, load_lock(lock).model_copy(update={"smg": SMG}))
+    host = fleet.gateway
+    try:
+        fleet.describe_gateway(kind="cache_aware")
+        seen = asking(fleet, lambda: fleet.apply("--limit", "edge", seconds=300))
+        assert seen["failed"] == 0 < seen["asked"]
+        smg = f"cached-{MODEL}/smg"
+        wait_for(lambda: fleet.check_of(smg) == "L7OK", "smg ready")
+        assert fleet.apply("--limit", "edge").json["hosts"][0]["state"] == "unchanged"
+        ask = "curl -s -o /dev/null -w '%{http_code}' http://127.0.0.1:8406/health"
+        assert host.tell(ask) == "200"
+        assert not host.says(f"runuser -u nobody -- {ask}")
+        assert not host.says("runuser -u nobody -- curl -s -m 3 http://127.84.1.1:8406/health")
+        verdict = host.tell(f"systemd-analyze security --no-pager {SMG_UNIT} | tail -n 1")
+        assert float(verdict.split(":")[1].split()[0]) <= 2.0, verdict
+
+        fleet.describe_gateway(kind="cache_aware", context=4096)
+        seen = asking(fleet, lambda: fleet.apply("--rolling", "1", seconds=400))
+        assert seen["failed"] == 0 < seen["asked"]
+        assert fleet.rigup("status", "--json").json["gateways"][0]["prefix_routing_away"] == []
+        seen = asking(fleet, lambda: host.tell(f"systemctl kill -s KILL {SMG_UNIT}; sleep 3"))
+        assert seen["failed"] <= 1
+    finally:
+        fleet.describe_gateway()
+        fleet.apply(seconds=400)
+        lock.write_text(before)
+    assert not host.says(f"systemctl is-active --quiet {SMG_UNIT} || ls {SMG_FOLDER} {SMG_UNIT_FILE}")
 
 
 def test_it_runs_in_its_sandbox_and_keeps_its_keys(fleet: GatewayFleet) -> None:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 import re
 
-from rigup.gateway import responses
+from rigup.gateway import cache_aware, responses
+from rigup.gateway.names import HELD, backend_name, server_name
 from rigup.gateway.paths import ADMIN_SOCKET, CERTIFICATE_FILE, CLIENTS_FILE, HOLD_SOCKET, KEYS_FILE, MODELS_FILE
 from rigup.gateway.responses import RETRY_SECONDS
-from rigup.settings import Backend, Gateway, GatewayPlan, Route
+from rigup.settings import Gateway, GatewayPlan, Route
 from rigup.units import MIB
 
 # Endpoints whose body names the model. Others of an engine manage it, and stay behind the gateway.
@@ -27,9 +28,6 @@ ENDPOINTS = (
     "/v1/responses",
     "/v1/score",
 )
-# How the section of a route begins, and its server where requests wait if they are held.
-SECTION = "model-"
-HELD = "held"
 MOST_CONNECTIONS = 8_000
 # Of memory in which HAProxy keeps requests that it may have to repeat: each takes a whole buffer until it is answered.
 KEPT_MIB = 1024
@@ -60,30 +58,14 @@ def digest_of(text: str) -> str:
     return found[1] if found else ""
 
 
-def backend_name(model: str) -> str:
-    """The name of a route's section, whatever other routes there are: a gateway is told it before its own change."""
-    # names of models may have characters that those of sections may not
-    name = re.sub("[^A-Za-z0-9._-]", "-", model)
-    return f"{SECTION}{name}" if name == model else f"{SECTION}{name}-{hashlib.sha256(model.encode()).hexdigest()[:8]}"
-
-
-def server_name(backend: Backend) -> str:
-    """The name of a backend in its section: that of its host, a dot, and its service's, which has none."""
-    return f"{host_label(backend.host)}.{backend.service}"
-
-
-def host_label(host: str) -> str:
-    """How a host is called in the names of its backends."""
-    return re.sub("[^A-Za-z0-9._-]", "-", host.rpartition("@")[2])
-
-
 def _sections(plan: GatewayPlan, digest: str) -> str:
     gateway = plan.gateway
     sections = [
         ("global", _global(gateway, digest)),
         ("defaults", _defaults()),
         ("frontend api", _frontend(plan)),
-        *((f"backend {backend_name(route.model)}", _backend(gateway, route)) for route in plan.routes),
+        *((f"backend {backend_name(route.model)}", _backend(plan, route)) for route in plan.routes),
+        *cache_aware.sections(plan, _copies(gateway)),
     ]
     if gateway.clients:
         sections += [("backend clients", [LIMITS]), ("backend usage", [USAGE])]
@@ -161,6 +143,7 @@ def _frontend(plan: GatewayPlan) -> list[str]:
         f"http-request set-var(txn.model) req.body,json_query('$.model'),bytes(0,{LONGEST_MODEL})",
         _answer(400, responses.NO_MODEL, "unless { var(txn.model) -m found } { var(txn.model) -m len gt 0 }"),
         *_known(plan),
+        *cache_aware.rules(plan),
         *(
             f"use_backend {backend_name(route.model)} if {{ var(txn.model) -m str {route.model} }}"
             for route in plan.routes
@@ -230,17 +213,22 @@ def _known(plan: GatewayPlan) -> list[str]:
     return lines
 
 
-def _backend(gateway: Gateway, route: Route) -> list[str]:
+def _copies(gateway: Gateway) -> int:
+    return KEPT_MIB // gateway.body_limit_mib
+
+
+def _backend(plan: GatewayPlan, route: Route) -> list[str]:
+    gateway = plan.gateway
     key = f'http-request set-header authorization "Bearer %[var(txn.model),map_str({KEYS_FILE})]"'
-    copies = KEPT_MIB // gateway.body_limit_mib
     alone = len(route.backends) == 1
     return [
         *_retries(gateway, alone),
-        f"http-request disable-l7-retry if {{ be_conn gt {copies} }}",
+        f"http-request disable-l7-retry if {{ be_conn gt {_copies(gateway)} }}",
         # keys of the client go no further; Anthropic's clients may send both
         "http-request del-header authorization",
         "http-request del-header x-api-key",
         *((key,) if route.key_file else ()),
+        *cache_aware.pinned(plan, route),
         f"option httpchk GET {route.backends[0].health_path}",
         "http-check expect status 200",
         *(f"server {server_name(one)} {_place(one.address, one.port)} weight {one.weight}" for one in route.backends),

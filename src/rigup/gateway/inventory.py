@@ -13,7 +13,7 @@ from rigup.planner.inputs.rig_and_services import is_address
 from rigup.planner.inputs.validation import check_keys, validated
 from rigup.rig import SUPPORTED_OS
 from rigup.service import Service
-from rigup.settings import Certificate, Gateway, GatewayClient, SharedAddress
+from rigup.settings import CACHE_AWARE, Certificate, Gateway, GatewayClient, SharedAddress
 from rigup.systemd.api_key import is_loopback
 
 # The first HAProxy that has all that the configuration uses is 2.6; Ubuntu 22.04 has 2.4.
@@ -42,8 +42,11 @@ def read_gateway(data: object, where: str, os: str | None = None) -> Gateway:
             )
     if not gateway.clients and not is_loopback(gateway.listen):
         raise InputError(f"{where}.clients: missing: anybody who reaches {gateway.listen} could use it", _CLIENT)
-    if gateway.port == gateway.metrics_port:
-        raise InputError(f"{where}.metrics_port: {gateway.port} is taken by gateway.port", "choose another port")
+    taken: dict[int, str] = {}
+    for key, port in _ports(gateway):
+        if port in taken:
+            raise InputError(f"{where}.{key}: {port} is taken by gateway.{taken[port]}", "choose another port")
+        taken[port] = key
     if gateway.shared_address:
         _check_shared(gateway, gateway.shared_address, where)
     check_system(where, os)
@@ -93,9 +96,17 @@ def check_ports(
     """Raises InputError if another part of the same host has a port of the gateway."""
     taken = {service.port: f"services.{service.name}" for service in services}
     taken |= {port: f"monitoring.{key}" for key, port in (monitoring.listeners if monitoring else {}).items()}
-    for key, port in (("port", gateway.port), ("metrics_port", gateway.metrics_port)):
+    for key, port in _ports(gateway):
         if port in taken:
             raise InputError(f"{where}.{key}: {port} is taken by {taken[port]}", "choose another port")
+
+
+def _ports(gateway: Gateway) -> tuple[tuple[str, int], ...]:
+    """The ports that a gateway listens on, by key; smg has two."""
+    own = (("port", gateway.port), ("metrics_port", gateway.metrics_port))
+    if gateway.kind != CACHE_AWARE:
+        return own
+    return (*own, ("cache_port", gateway.cache_port), ("cache_port", gateway.cache_port + 1))
 
 
 def _check_parts(data: dict[str, object], where: str) -> None:

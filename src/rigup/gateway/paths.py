@@ -24,5 +24,14 @@ ADMIN_PROGRAM = "gateway_admin.py"
 SHARED_FILE = f"{CONFIGURATION}/gateway-address.conf"
 SHARED_UNIT = unit_name("gateway-address")
 SHARED_UNIT_FILE = f"/etc/systemd/system/{SHARED_UNIT}"
+# Of smg, which routes by prefix.
+SMG_FOLDER = "/opt/rigup/smg"
+SMG_USER = "rigup-smg"
+SMG_UNIT = unit_name("gateway-cache")
+SMG_UNIT_FILE = f"/etc/systemd/system/{SMG_UNIT}"
+CACHE_PROGRAM = "gateway_cache.py"
+# Closes the ports between HAProxy and smg to other users.
+PORTS_UNIT = unit_name("gateway-ports")
+PORTS_UNIT_FILE = f"/etc/systemd/system/{PORTS_UNIT}"
 # The package creates this user and group.
 USER = "haproxy"

@@ -6,16 +6,19 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from rigup.errors import InputError
+from rigup.gateway.cache_aware import MOST
 from rigup.plain_values import quoted
 from rigup.plan import Plan
 from rigup.planner.inputs.validation import suggestion
-from rigup.settings import Backend, Gateway, GatewayPlan, Route
+from rigup.settings import CACHE_AWARE, Backend, Gateway, GatewayPlan, Route
 from rigup.systemd.api_key import is_loopback, wants_key
 
 # What HAProxy's configuration, a map file and JSON can all hold as it is.
 _MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}")
 # Engines may take IPv6 only at "::", as uvicorn does.
 _EVERY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  compared only
+
+_FEWER = "name fewer services in gateway.services, or leave kind out"
 
 
 def plan_gateway(
@@ -45,6 +48,8 @@ def plan_gateway(
         raise InputError(f"{where}: no host of this inventory has a service to offer", "add a service to a group")
     routes = tuple(_route(gateway, where, host, model, serving, addresses) for model, serving in by_model.items())
     found = GatewayPlan(host=host, group=group, gateway=gateway, routes=routes)
+    if gateway.kind == CACHE_AWARE and (len(routes) > MOST or any(len(route.backends) > MOST for route in routes)):
+        raise InputError(f"{where}.kind: smg gets at most {MOST} models, and {MOST} backends of each", _FEWER)
     _check_clients(found, where, refused=len(wanted) > sum(map(len, by_model.values())))
     return found
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeGuard
 
-from rigup.gateway.haproxy import HELD, SECTION, host_label
+from rigup.gateway.names import HELD, SECTION, host_label
 
 UP = "UP"
 # SRV_ADMF_FMAINT and SRV_ADMF_FDRAIN: set through the admin socket. Source: HAProxy's include/haproxy/server-t.h.

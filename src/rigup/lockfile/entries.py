@@ -123,6 +123,8 @@ def _pins(lock: Lock) -> dict[str, tuple[object, str]]:
     found |= {f"engine {name}": (version, version) for name, version in lock.engines.items()}
     if lock.uv:
         found["uv"] = (lock.uv, lock.uv.version)
+    if lock.smg:
+        found["smg"] = (lock.smg, lock.smg.version)
     for environment in lock.environments:
         text = f"{len(environment.files)} packages, Python {environment.python}"
         found[f"environment {build_label(environment.name)}"] = (environment, text)

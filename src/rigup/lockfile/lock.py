@@ -23,7 +23,7 @@ from rigup.lockfile.entries import (
     with_moe_configs,
     with_sources,
 )
-from rigup.lockfile.needs import Name, Needs, inputs_digest, needs_of, suffices
+from rigup.lockfile.needs import Name, Needs, inputs_digest, needs_of, needs_of_project, suffices
 from rigup.lockfile.package_abilities import write_abilities
 from rigup.lockfile.package_options import write_names
 from rigup.lockfile.resolver import Resolver
@@ -33,6 +33,7 @@ from rigup.lockfile.upgrade import (
     DRIVER,
     EVAL,
     MOE_CONFIGS,
+    SMG,
     UV,
     Upgrade,
     is_engine,
@@ -124,7 +125,7 @@ def _settled(project: Project, lock: Lock, kept: Lock, resolver: Resolver) -> tu
     adds an entry, so the loop ends.
     """
     while True:
-        needs = needs_of(plan_project(project, lock, resolver.catalogue))
+        needs = needs_of_project(project, plan_project(project, lock, resolver.catalogue))
         missing = needs.missing(lock)
         if not missing.names:
             return lock, needs
@@ -145,6 +146,8 @@ def _supplied(lock: Lock, missing: Needs, kept: Lock, resolver: Resolver) -> Loc
         lacking = missing.missing(kept).uv  # the lock has no uv, or not for every architecture
         uv = resolver.uv(kept.uv.version if kept.uv else None) if lacking else kept.uv
         lock = lock.model_copy(update={"uv": uv})
+    if missing.smg:
+        lock = lock.model_copy(update={"smg": kept.smg or resolver.smg()})
     for build, plan in missing.environments.items():
         assert lock.uv is not None
         there = kept.environment(*build)
@@ -178,6 +181,8 @@ def _upgraded(project: Project, lock: Lock, upgrade: Upgrade, resolver: Resolver
         return lock.model_copy(update={"moe_configs": elsewhere})
     if upgrade.name == UV:
         return lock.model_copy(update={"uv": resolver.uv(upgrade.version, str(upgrade))})
+    if upgrade.name == SMG:
+        return lock.model_copy(update={"smg": resolver.smg(upgrade.version, str(upgrade))})
     if upgrade.name == EVAL:
         uv = lock.uv or resolver.uv()
         return with_harness(lock, resolver.harness(uv, upgrade.version)).model_copy(update={"uv": uv})
@@ -219,7 +224,8 @@ def _with_used_by_others(project: Project, lock: Lock, kept: Lock, catalogue: Ca
     """The lock plus the previous entries that other inventories of the fleet use; forgets deleted inventories."""
     own = inventory_key(project)
     others = [key for key in sorted(lock.inputs) if key != own and (project.root / key).is_file()]
-    found = [needs_of(plan_project(load_project(str(project.root / key)), kept, catalogue)) for key in others]
+    projects = [load_project(str(project.root / key)) for key in others]
+    found = [needs_of_project(other, plan_project(other, kept, catalogue)) for other in projects]
     names = {name for needs in found for name in needs.checkpoints}
     builds = {name for needs in found for name in needs.sources}
     made = {name for needs in found for name in (*needs.environments, *needs.images)}
@@ -233,6 +239,7 @@ def _with_used_by_others(project: Project, lock: Lock, kept: Lock, catalogue: Ca
             "driver": lock.driver or used.driver,
             "cuda_toolkit": lock.cuda_toolkit or used.cuda_toolkit,
             "uv": lock.uv or (kept.uv if used.environments else None),
+            "smg": lock.smg or (kept.smg if any(needs.smg for needs in found) else None),
             "inputs": {key: lock.inputs[key] for key in (own, *others) if key in lock.inputs},
         }
     )
@@ -266,7 +273,7 @@ def stale(project: Project, catalogue: Catalogue) -> tuple[str, ...]:
         return (f"{LOCK} does not exist",)
     lock = load_lock(path)
     try:
-        needs = needs_of(plan_project(project, lock, catalogue))
+        needs = needs_of_project(project, plan_project(project, lock, catalogue))
     except NotInCatalogue as missing:
         return (f"{missing.message}, so nothing of it is pinned",)
     found = [f"{name} is missing" for name in needs.missing(lock).names]

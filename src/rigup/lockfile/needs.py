@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rigup.artifacts import ARCHITECTURES, Architecture, LockedEnvironment, Variant
@@ -19,6 +19,7 @@ from rigup.planner.inputs.names import resolve
 from rigup.planner.inputs.rig_and_services import read_rig, read_services
 from rigup.project.inventory import HostEntry, Project
 from rigup.service import EngineName
+from rigup.settings import CACHE_AWARE
 
 Name = tuple[str, str]
 BuildName = tuple[str, str, Variant, Architecture]
@@ -29,9 +30,9 @@ class Needs:
     """Each dict holds the first plan that needs an item: checkpoints by (repository, quantisation), sources by (engine,
     version), environments and images by (engine, version, variant, architecture).
 
-    driver, cuda_toolkit, uv: whether any plan needs one. free: engines of services without a version.
-    refused: refused plans, which need nothing. moe_configs: tuned kernels, path to sha256. systems: of the rigs, as far
-    as they are declared.
+    driver, cuda_toolkit, uv: whether any plan needs one. smg: whether a gateway does.
+    free: engines of services without a version. refused: refused plans, which need nothing. moe_configs: tuned kernels,
+    path to sha256. systems: of the rigs, as far as they are declared.
     """
 
     checkpoints: dict[Name, Plan]
@@ -45,6 +46,7 @@ class Needs:
     refused: tuple[Plan, ...]
     moe_configs: dict[str, str] = field(default_factory=dict)
     systems: frozenset[str] = frozenset()
+    smg: bool = False
 
     def missing(self, lock: Lock) -> Needs:
         """The needs that a lock does not meet. A checkpoint without files counts as missing."""
@@ -61,6 +63,7 @@ class Needs:
             (),
             moe_configs={path: sha256 for path, sha256 in self.moe_configs.items() if path not in lock.moe_configs},
             systems=self.systems,
+            smg=self.smg and lock.smg is None,
         )
 
     @property
@@ -71,7 +74,12 @@ class Needs:
         environments = (f"environment {build_label(name)}" for name in sorted(self.environments))
         images = (f"image {build_label(name)}" for name in sorted(self.images))
         kernels = (f"moe-config {path}" for path in sorted(self.moe_configs))
-        single = (*(["driver"] * self.driver), *(["cuda-toolkit"] * self.cuda_toolkit), *(["uv"] * self.uv))
+        single = (
+            *(["driver"] * self.driver),
+            *(["cuda-toolkit"] * self.cuda_toolkit),
+            *(["uv"] * self.uv),
+            *(["smg"] * self.smg),
+        )
         return (*single, *checkpoints, *sources, *environments, *images, *kernels)
 
 
@@ -120,6 +128,13 @@ def needs_of(plans: Iterable[Plan]) -> Needs:
         moe_configs={path: sha for plan in accepted if plan.moe_config for path, sha in plan.moe_config.pins.items()},
         systems=frozenset(plan.rig.os for plan in accepted if plan.rig.os),
     )
+
+
+def needs_of_project(project: Project, plans: Iterable[Plan]) -> Needs:
+    """What a project needs: its plans, and its gateways."""
+    gateways = [host.data.get("gateway") for host in project.hosts]
+    smg = any(isinstance(said, dict) and said.get("kind") == CACHE_AWARE for said in gateways)
+    return replace(needs_of(plans), smg=smg)
 
 
 def _needs_driver(plan: Plan) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from pydantic import ValidationError
 
-from rigup.artifacts import LockedEnvironment, LockedHarness, LockedImage, LockedUv
+from rigup.artifacts import LockedEnvironment, LockedHarness, LockedImage, LockedSmg, LockedUv
 from rigup.cache import cache_folder
 from rigup.catalogue.catalogue import Catalogue
 from rigup.catalogue.checkpoint import CheckpointEntry
@@ -33,7 +33,7 @@ from rigup.sources.ollama import OllamaRegistry
 from rigup.sources.python_environment import resolve_environment
 from rigup.sources.registry import Registry
 from rigup.sources.safetensors_files import INDEX, safetensors_files
-from rigup.sources.uv import pin_uv, uv_program
+from rigup.sources.uv import pin_smg, pin_uv, uv_program
 from rigup.units import bytes_text
 
 HUB_VARIABLE = "HF_ENDPOINT"
@@ -151,6 +151,11 @@ class Resolver:
         """A release of uv, by default the newest. Raises InputError and Unreachable."""
         self.log("querying the package index for uv")
         return pin_uv(version, asked)
+
+    def smg(self, version: str | None = None, asked: str = "smg") -> LockedSmg:
+        """A release of smg, by default the newest. Raises InputError and Unreachable."""
+        self.log("querying the package index for smg")
+        return pin_smg(version, asked)
 
     def environment(self, name: BuildName, plan: Plan, uv: LockedUv, asked: str | None = None) -> LockedEnvironment:
         """The Python environment of an engine release, as this uv resolves it. Raises InputError and Unreachable.

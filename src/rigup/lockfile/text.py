@@ -28,6 +28,9 @@ def lock_text(lock: Lock) -> str:
     if lock.uv:
         blocks.append(_block("[uv]", {"version": lock.uv.version}))
         blocks.append(_block("[uv.files]", dict(sorted(lock.uv.files.items()))))
+    if lock.smg:
+        blocks.append(_block("[smg]", {"version": lock.smg.version}))
+        blocks.append(_block("[smg.files]", dict(sorted(lock.smg.files.items()))))
     if lock.moe_configs:
         blocks.append(_block("[moe_configs]", dict(sorted(lock.moe_configs.items()))))
     for checkpoint in sorted(lock.checkpoints, key=lambda entry: (entry.repo, entry.quant)):

@@ -20,15 +20,15 @@ from rigup.lockfile.needs import BuildName, Name, Needs
 from rigup.planner.inputs.validation import suggestion
 from rigup.project.inventory_edit import FileEdit
 
-DRIVER, CUDA_TOOLKIT, UV, MOE_CONFIGS, EVAL = "driver", "cuda-toolkit", "uv", "moe-configs", "eval"
-NAMES = (DRIVER, CUDA_TOOLKIT, UV, MOE_CONFIGS, EVAL)
+DRIVER, CUDA_TOOLKIT, UV, SMG, MOE_CONFIGS, EVAL = "driver", "cuda-toolkit", "uv", "smg", "moe-configs", "eval"
+NAMES = (DRIVER, CUDA_TOOLKIT, UV, SMG, MOE_CONFIGS, EVAL)
 
 AnyName = TypeVar("AnyName", Name, BuildName)
 
 
 @dataclass(frozen=True)
 class Upgrade:
-    """One item to move: a repository, an engine, `driver`, `cuda-toolkit` or `uv`; without a version, to the newest.
+    """One item to move: a repository, an engine, `driver`, `cuda-toolkit`, `uv` or `smg`; else to the newest version.
 
     `moe-configs` pins the current files of tuned kernels, `eval` the harness of `rigup eval` for this machine.
     """

@@ -6,9 +6,12 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from rigup.artifacts import LockedSmg
 from rigup.errors import InputError
+from rigup.gateway.cache_aware import cached_routes
 from rigup.gateway.inventory import check_ports, read_gateway
 from rigup.gateway.routes import plan_gateway, sharing_with
+from rigup.lock import load_lock
 from rigup.plain_values import quoted
 from rigup.plan import Monitoring, Plan
 from rigup.project.inventory import HostEntry, Project
@@ -110,7 +113,17 @@ def _settings(project: Project, plan: GatewayPlan) -> GatewaySettings:
         clients[name] = key
     _check_distinct(clients, backends, where)
     digests = {name: hashlib.sha256(key.encode()).hexdigest() for name, key in clients.items()}
-    return GatewaySettings(plan, digests, backends, _certificate(project, gateway, where))
+    return GatewaySettings(plan, digests, backends, _certificate(project, gateway, where), _smg(project, plan, where))
+
+
+def _smg(project: Project, plan: GatewayPlan, where: str) -> LockedSmg | None:
+    """The locked smg, if the gateway has a choice to make. Raises InputError if the lock has none."""
+    if not cached_routes(plan):
+        return None
+    locked = load_lock(project.lock_path).smg
+    if locked is None:
+        raise InputError(f"{where}.kind: smg is not in rigup.lock", "run: rigup lock")
+    return locked
 
 
 def _check_distinct(clients: Mapping[str, str], backends: Mapping[str, str], where: str) -> None:

@@ -1,4 +1,4 @@
-"""uv on the controlling machine: pins a release, unpacks its program from the wheel, and runs it."""
+"""uv on the controlling machine: pins a release, unpacks its program from the wheel, and runs it. Pins smg, too."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from packaging.tags import sys_tags
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
-from rigup.artifacts import ARCHITECTURES, Architecture, LockedUv
+from rigup.artifacts import ARCHITECTURES, Architecture, LockedSmg, LockedUv
 from rigup.cache import cache_folder
 from rigup.errors import HostFailed, InputError, MissingTool
 from rigup.sources.downloads import fetch
@@ -32,16 +32,31 @@ def pin_uv(version: str | None = None, asked: str = "uv") -> LockedUv:
 
     asked: starts the messages. Raises InputError if the release does not exist, and Unreachable.
     """
-    by_version = _releases(project_files("uv", asked))
+    version, files = pin_wheels("uv", version, asked)
+    return LockedUv(version=version, files=files)
+
+
+def pin_smg(version: str | None = None, asked: str = "smg") -> LockedSmg:
+    """A release of smg, as `pin_uv` pins one of uv."""
+    version, files = pin_wheels("smg", version, asked)
+    return LockedSmg(version=version, files=files)
+
+
+def pin_wheels(project: str, version: str | None, asked: str) -> tuple[str, dict[str, str]]:
+    """A release of a program that is one wheel: its version, and sha256 by wheel, one for each architecture of hosts.
+
+    asked: starts the messages. Raises InputError if the release does not exist, and Unreachable.
+    """
+    by_version = _releases(project_files(project, asked))
     if version is None:
         version = str(max((known for known in by_version if not known.is_prerelease), default=""))
     found = by_version.get(_version(version) or Version("0"), [])
     wheels = [wheel for a in ARCHITECTURES if (wheel := best_wheel(found, target_tags(a, "3.12"))) and wheel.sha256]
     if len(wheels) < len(ARCHITECTURES):
         newest = ", ".join(str(known) for known in sorted(by_version, reverse=True)[:5])
-        message = f"{asked}: pip's package index has no uv {version} for {' and '.join(ARCHITECTURES)}"
+        message = f"{asked}: pip's package index has no {project} {version} for {' and '.join(ARCHITECTURES)}"
         raise InputError(message, f"choose from the newest: {newest}" if newest else "check that the index is complete")
-    return LockedUv(version=version, files={wheel.name: str(wheel.sha256) for wheel in wheels})
+    return version, {wheel.name: str(wheel.sha256) for wheel in wheels}
 
 
 def uv_program(locked: LockedUv) -> Path:
@@ -136,7 +151,7 @@ def _pinned(locked: LockedUv) -> list[IndexFile]:
 
 
 def _releases(files: Sequence[IndexFile]) -> dict[Version, list[IndexFile]]:
-    """uv's wheels by release."""
+    """Wheels by release."""
     found: dict[Version, list[IndexFile]] = {}
     for file in files:
         try:

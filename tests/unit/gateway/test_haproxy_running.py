@@ -21,7 +21,7 @@ import pytest
 
 from rigup.gateway.files import files_of
 from rigup.gateway.haproxy import digest_of
-from rigup.gateway.paths import ADMIN_SOCKET, CERTIFICATE_FILE, FOLDER, HOLD_SOCKET
+from rigup.gateway.paths import ADMIN_SOCKET, CERTIFICATE_FILE, FOLDER, RUNTIME_FOLDER
 from rigup.gateway.responses import RETRY_SECONDS
 from rigup.operations.gateway import admin
 from rigup.programs import program_file, release_metrics
@@ -102,9 +102,9 @@ def ask(
 
 @contextmanager
 def running(
-    folder: Path, engines: dict[str, list[int]], hold: int = 0, certificate: str | None = None
+    folder: Path, engines: dict[str, list[int]], certificate: str | None = None, **changes: Any
 ) -> Iterator[int]:
-    """The port of a gateway in front of engines, which are ports by model."""
+    """The port of a gateway in front of engines, which are ports by model. changes: of its settings."""
     port = free_port()
     names = {"team": KEY, "limited": LIMITED, "lonely": LONELY, "narrow": NARROW}
     clients = {
@@ -114,7 +114,8 @@ def running(
         "narrow": GatewayClient(key_file="n", models=("small",)),
     }
     tls = Certificate(certificate_file="c", key_file="k") if certificate else None
-    gateway = Gateway(port=port, clients=clients, hold=hold, metrics_port=free_port(), body_limit_mib=1, tls=tls)
+    about = {"port": port, "metrics_port": free_port(), "body_limit_mib": 1, **changes}
+    gateway = Gateway(clients=clients, tls=tls, **about)
     routes = tuple(
         Route(model=model, key_file="e", backends=tuple(backend(port, number) for number, port in enumerate(ports)))
         for model, ports in engines.items()
@@ -123,7 +124,7 @@ def running(
     digests = {name: hashlib.sha256(key.encode()).hexdigest() for name, key in names.items()}
     files = files_of(GatewaySettings(plan, digests, dict.fromkeys(engines, ENGINES_KEY), certificate))
     for path, text in files.by_path.items():
-        for there, here in ((FOLDER, folder), (ADMIN_SOCKET, folder / "a.sock"), (HOLD_SOCKET, folder / "h.sock")):
+        for there, here in ((FOLDER, folder), (ADMIN_SOCKET, folder / "a.sock"), (f"/run/{RUNTIME_FOLDER}", folder)):
             text = text.replace(there, str(here))
         (folder / Path(path).name).write_text(text)
     with (folder / "log").open("w") as log:

@@ -37,6 +37,17 @@ def test_a_bare_key_is_a_gateway_on_loopback_without_clients() -> None:
     [
         (True, ": must be a table, not True", EXAMPLE),
         ({"lisen": "::1"}, ".lisen: unknown key", 'try "listen"'),
+        (
+            {"kind": "smg"},
+            '.kind: must be one of least_connections, cache_aware, not "smg"',
+            "choose from: cache_aware, least_connections",
+        ),
+        (
+            {"kind": "cache_aware", "cache_port": 8404},
+            ".cache_port: 8405 is taken by gateway.metrics_port",
+            "choose another port",
+        ),
+        ({"cache_port": 65535}, ".cache_port: must be at most 65534, not 65535", RANGE),
         ({"port": "80"}, '.port: must be a whole number, not "80"', TYPE),
         ({"port": 0}, ".port: must be at least 1, not 0", RANGE),
         ({"hold": -1}, ".hold: must be at least 0, not -1", RANGE),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rigup.gateway.haproxy import backend_name, server_name
+from rigup.gateway.names import backend_name, server_name
 from rigup.gateway.servers import ServerState, in_flight, left_without, ports_of, read_states, servers_on, taken_out
 from rigup.settings import Backend, Gateway, GatewayPlan, Route
 

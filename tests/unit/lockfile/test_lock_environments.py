@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rigup.artifacts import LockedEnvironment, LockedUv
+from rigup.artifacts import LockedEnvironment, LockedSmg, LockedUv
 from rigup.catalogue.engines import EngineVersion
 from rigup.catalogue.option_names import NameList, known_options, known_variables, package
 from rigup.errors import InputError
@@ -132,6 +132,29 @@ def test_names_of_another_wheel_are_planned_with_and_written_with_the_lock_alone
         assert "every plan is refused, so there is nothing to lock" in fleet.refusal().message
         assert not fleet.path.exists()
         assert not (fleet.root / "catalogue").exists()
+
+
+def test_smg_is_pinned_for_a_gateway_that_routes_by_prefix_and_kept(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str | None] = []
+
+    def pin_smg(version: str | None = None, asked_for: str = "smg") -> LockedSmg:
+        asked.append(version)
+        names = [f"smg-{version or '1.13.0'}-cp38-abi3-manylinux_2_28_{name}.whl" for name in ("x86_64", "aarch64")]
+        return LockedSmg(version=version or "1.13.0", files=dict.fromkeys(names, "5" * 64))
+
+    monkeypatch.setattr(resolver, "pin_smg", pin_smg)
+    assert fleet.lock().smg is None
+    group = next((fleet.root / "group_data").glob("*.py"))
+    group.write_text(group.read_text() + 'gateway = {"kind": "cache_aware"}\n')
+    assert fleet.stale() == ("smg is missing",)
+    lock = fleet.lock()
+    assert lock.smg is not None and lock.smg.version == "1.13.0"
+    assert fleet.stale() == () and fleet.lock() == lock
+    assert '[smg]\nversion = "1.13.0"\n\n[smg.files]\n' in fleet.path.read_text()
+    moved = fleet.lock(upgrade="smg=1.14.0")
+    assert moved.smg is not None and (moved.smg.version, asked) == ("1.14.0", [None, "1.14.0"])
 
 
 def test_twice_is_once_and_asks_nobody(fleet: Fleet, index: Index) -> None:

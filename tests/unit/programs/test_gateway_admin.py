@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from rigup.programs import gateway_admin, program_file
+from rigup.programs import program_file
+from rigup.programs.gateway import gateway_admin
 
 PROGRAM = program_file("gateway_admin.py")
 

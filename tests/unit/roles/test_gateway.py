@@ -12,7 +12,7 @@ import roles.gateway
 import roles.site
 from rigup.errors import HostFailed
 from rigup.facts.probe import Probe
-from rigup.operations.gateway import placement, shared_address
+from rigup.operations.gateway import placement, prefix_routing, shared_address
 from rigup.settings import GatewaySettings, HostSettings
 from tests.gateways import FLEETS, settings_of, write_fleet
 
@@ -25,7 +25,11 @@ def called(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
         roles.gateway: ("no_gateway",),
         placement: ("installed_haproxy", "running_gateway"),
         shared_address: ("installed_keepalived", "shared_address", "no_shared_address"),
+        prefix_routing: ("installed_smg", "smg_ready_for", "running_smg", "no_smg"),
     }
+    monkeypatch.setattr(roles.gateway, "debian_packages", lambda _: None)
+    monkeypatch.setattr(roles.gateway, "system_user", lambda **_: None)
+    monkeypatch.setattr(roles.gateway.root_files, "programs", lambda **_: None)
     for module, name in ((module, name) for module, names in parts.items() for name in names):
         monkeypatch.setattr(module, name, lambda _name=name, **words: calls.append((_name, words)))
     monkeypatch.setattr(roles.gateway, "host", SimpleNamespace(name="box"))
@@ -48,7 +52,7 @@ def test_it_is_installed_then_run_and_asked_where_it_listens(
     tmp_path: Path, called: list[tuple[str, dict[str, Any]]], name: str, urls: tuple[tuple[str, str], ...]
 ) -> None:
     roles.gateway.gateway._inner(settings(tmp_path, name), Probe(os="debian-12"))
-    assert [step for step, _ in called] == ["installed_haproxy", "running_gateway", "no_shared_address"]
+    assert [step for step, _ in called] == ["installed_haproxy", "running_gateway", "no_smg", "no_shared_address"]
     assert called[1][1]["urls"] == urls
 
 
@@ -56,10 +60,20 @@ def test_a_shared_address_comes_after_the_gateway_that_answers_there(
     tmp_path: Path, called: list[tuple[str, dict[str, Any]]]
 ) -> None:
     roles.gateway.gateway._inner(settings(tmp_path, "shared"), Probe(os="debian-12"))
-    assert [step for step, _ in called][2:] == ["installed_keepalived", "shared_address"]
-    words = called[3][1]
+    assert [step for step, _ in called][3:] == ["installed_keepalived", "shared_address"]
+    words = called[4][1]
     assert words["url"] == "http://10.0.0.5:8080/health"
     assert "priority 149\n" in words["configuration"]
+
+
+def test_smg_has_ended_and_its_ports_are_closed_before_haproxy_changes(
+    tmp_path: Path, called: list[tuple[str, dict[str, Any]]]
+) -> None:
+    wanted = settings(tmp_path, "cached")
+    roles.gateway.gateway._inner(wanted, Probe(os="debian-12", architecture="aarch64"))
+    order = ["installed_haproxy", "installed_smg", "smg_ready_for", "running_gateway", "running_smg"]
+    assert [step for step, _ in called][:5] == order
+    assert (called[1][1]["locked"], called[1][1]["architecture"], called[4][1]["port"]) == (wanted.smg, "aarch64", 8406)
 
 
 def test_a_host_without_a_gateway_only_loses_one(called: list[tuple[str, dict[str, Any]]]) -> None:

@@ -9,7 +9,8 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from rigup.cli.output.table import Column, Table
-from rigup.settings import Backend, Gateway, GatewayPlan, Route
+from rigup.gateway.cache_aware import cached_routes
+from rigup.settings import CACHE_AWARE, Backend, Gateway, GatewayPlan, Route
 from rigup.units import uptime_text
 
 COLUMNS = (
@@ -25,6 +26,8 @@ COLUMNS = (
     Column("errors", right=True),
 )
 SOON_DAYS = 14
+# Of smg 1.13.0 with two backends; measured in docs/decisions/0011.
+SMG_MIB, SMG_MS = 60, 2
 
 
 def show_gateways(plans: Sequence[GatewayPlan], console: Console) -> None:
@@ -40,9 +43,20 @@ def _lines(plan: GatewayPlan) -> list[str]:
     gateway = plan.gateway
     held = [f"holds requests for up to {gateway.hold} s while no engine is up"] if gateway.hold else []
     routes = [line for route in plan.routes for line in _route(route)]
+    prefix = _by_prefix(plan) if gateway.kind == CACHE_AWARE else []
     address, hosts = gateway.shared_address, ", ".join(plan.sharing)
     shared = [f"one of these holds {address.host}: {hosts}"] if address else []
-    return [f"listens at {_address(gateway)}", *shared, f"clients: {_clients(gateway)}", *held, *routes]
+    return [f"listens at {_address(gateway)}", *shared, f"clients: {_clients(gateway)}", *held, *prefix, *routes]
+
+
+def _by_prefix(plan: GatewayPlan) -> list[str]:
+    models = ", ".join(route.model for route in cached_routes(plan))
+    if not models:
+        return ["cache-aware: no model has several backends to choose from"]
+    return [
+        f"cache-aware: smg sends chats that begin alike to the same backend of {models}",
+        f"  costs about {SMG_MIB} MiB here, {SMG_MS} ms a request; weights above 0 count only while smg is away",
+    ]
 
 
 def _address(gateway: Gateway) -> str:
@@ -84,7 +98,8 @@ def gateway_table(gateways: Sequence[dict[str, Any]]) -> RenderableType:
         for cells in gateway_rows(gateway):
             style = {"up": "", "drained": "yellow"}.get(cells[4], "red")
             table.add(*cells, style=style)
-    return Group(table, *(Text(f"{one['gateway']}: {text}") for one in gateways if (text := certificate_text(one))))
+    notes = [(one["gateway"], text) for one in gateways for text in notes_of(one)]
+    return Group(table, *(Text(f"{name}: {text}") for name, text in notes))
 
 
 def gateway_rows(gateway: dict[str, Any]) -> Iterator[tuple[str, ...]]:
@@ -97,6 +112,13 @@ def gateway_rows(gateway: dict[str, Any]) -> Iterator[tuple[str, ...]]:
             uptime_text(one["seconds"]) or "-",
             *("-" if number is None else str(number) for number in numbers),
         )
+
+
+def notes_of(gateway: dict[str, Any]) -> list[str]:
+    """What is wrong with a gateway beside its backends."""
+    models = ", ".join(gateway["prefix_routing_away"])
+    away = f"smg is away, so the backend with the fewest requests is chosen for {models}" if models else ""
+    return [text for text in (certificate_text(gateway), away) if text]
 
 
 def certificate_text(gateway: dict[str, Any]) -> str:

@@ -67,6 +67,7 @@ def gateway_as_json(plan: GatewayPlan) -> dict[str, Any]:
     return {
         "host": plan.host,
         "group": plan.group,
+        "kind": gateway.kind,
         "listen": gateway.listen,
         "port": gateway.port,
         "shared_address": gateway.shared_address.host if gateway.shared_address else None,

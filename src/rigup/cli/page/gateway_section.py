@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rigup.cli.output.gateways import COLUMNS, certificate_text, gateway_rows
+from rigup.cli.output.gateways import COLUMNS, gateway_rows, notes_of
 from rigup.cli.page.markup import Child, Markup, element
 from rigup.cli.page.widgets import table, tag
 
@@ -19,7 +19,7 @@ def gateway_section(gateways: Sequence[dict[str, Any]]) -> Markup:
         parts.append(element("h3", gateway["gateway"]))
         if not gateway["answers"]:
             parts.append(element("p", tag("does not answer", "bad", "?")))
-        if text := certificate_text(gateway):
+        for text in notes_of(gateway):
             parts.append(element("p", tag(text, "warn", "≠")))
         rows = [_row(cells) for _, *cells in gateway_rows(gateway)]
         parts.append(table([column.head for column in COLUMNS[1:]], rows, f"Backends of {gateway['gateway']}"))

@@ -152,6 +152,7 @@ class GatewayOffer(TypedDict):
 
     host: str
     group: str
+    kind: str
     listen: str
     port: int
     shared_address: str | None

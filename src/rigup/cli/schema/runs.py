@@ -175,10 +175,16 @@ class BackendStatus(TypedDict):
 
 
 class GatewayStatus(TypedDict):
-    """A gateway. certificate_days: until its certificate ends; null without one."""
+    """A gateway. certificate_days: until its certificate ends; null without one.
+
+    prefix_routing_away: the models for which smg does not choose now, so that their backends with the fewest requests
+    get them.
+    """
 
     gateway: str
+    kind: str
     answers: bool
+    prefix_routing_away: list[str]
     certificate_days: float | None
     backends: list[BackendStatus]
 

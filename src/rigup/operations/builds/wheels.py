@@ -60,6 +60,19 @@ def have_packages(host: Host, build: Build, source: PackageSource) -> str:
     return f"{STORE}/{name}"
 
 
+def have_wheel(host: Host, name: str, sha256: str, source: PackageSource) -> str:
+    """Sends one locked wheel to the host, if it is not there; returns its path on the host."""
+    if source.wheelhouse:
+        path = source.wheelhouse / "wheels" / name
+        if not path.is_file():
+            raise HostFailed(f"{source.wheelhouse} lacks {name}", "run rigup lock --vendor again")
+    else:
+        path = fetch_wheel(name, sha256, cache_folder() / "sources")
+    if _missing(host, {name: sha256}):
+        _send(host, {name: path}, {name: sha256})
+    return f"{STORE}/{name}"
+
+
 def fetch_wheel(
     name: str, sha256: str, cache: Path, progress: Callable[[int, int], None] = lambda done, total: None
 ) -> Path:

@@ -11,10 +11,15 @@ from rigup.gateway.paths import (
     CANDIDATE,
     CONFIGURATION_FILE,
     FOLDER,
+    PORTS_UNIT,
+    PORTS_UNIT_FILE,
     PREVIOUS,
     SHARED_FILE,
     SHARED_UNIT,
     SHARED_UNIT_FILE,
+    SMG_FOLDER,
+    SMG_UNIT,
+    SMG_UNIT_FILE,
     UNIT,
     UNIT_FILE,
 )
@@ -32,6 +37,7 @@ _REMOVE = (
 _TRACES = (
     UNIT_FILE,
     SHARED_UNIT_FILE,
+    SMG_UNIT_FILE,
     *(f"{folder}/{CONFIGURATION_FILE.rpartition('/')[2]}" for folder in (FOLDER, CANDIDATE, PREVIOUS)),
 )
 
@@ -48,6 +54,6 @@ def no_gateway() -> Generator[FunctionCommand, None, None]:
 def remove(host: Host) -> None:
     """Stops the gateway and removes its files."""
     # The unit's file is removed last: while it exists, an interrupted removal is repeated.
-    units, folders = f"{SHARED_UNIT} {UNIT}", (FOLDER, CANDIDATE, PREVIOUS)
-    words = (units, *folders, SHARED_FILE, SHARED_UNIT_FILE, UNIT_FILE)
+    units, folders = f"{SHARED_UNIT} {UNIT} {SMG_UNIT} {PORTS_UNIT}", (FOLDER, CANDIDATE, PREVIOUS, SMG_FOLDER)
+    words = (units, *folders, SHARED_FILE, SHARED_UNIT_FILE, SMG_UNIT_FILE, PORTS_UNIT_FILE, UNIT_FILE)
     remote.script(host, _REMOVE, *words, doing="removing the gateway", timeout=STOP_SECONDS)

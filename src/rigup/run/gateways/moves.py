@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rigup.errors import InputError
-from rigup.gateway.haproxy import backend_name, server_name
+from rigup.gateway.names import backend_name, server_name
 from rigup.gateway.servers import ports_of
 from rigup.run.context import RunContext
 from rigup.run.gateways.drains import GatewayDrains

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gevent
 
 from rigup.errors import HostFailed
-from rigup.gateway.haproxy import HELD, backend_name, server_name
+from rigup.gateway.cache_aware import SMG, cached_routes, choosing_name
+from rigup.gateway.names import HELD, backend_name, server_name
 from rigup.gateway.paths import CERTIFICATE_FILE, UNIT
-from rigup.gateway.servers import UP, read_queues, read_states, taken_out
+from rigup.gateway.servers import UP, ServerState, read_queues, read_states, taken_out
 from rigup.host import Host
 from rigup.operations.gateway.admin import tell
 from rigup.operations.primitives import remote
 from rigup.programs.release_metrics import certificate_end
 from rigup.run.context import RunContext
-from rigup.settings import GatewayPlan
+from rigup.settings import GatewayPlan, Route
 
 COMMANDS = ("show stat", "show servers state", f"show ssl cert {CERTIFICATE_FILE}")
 
@@ -82,10 +83,19 @@ def gateway_as_json(plan: GatewayPlan, answers: Sequence[str] | None) -> dict[st
             )
     return {
         "gateway": plan.host,
+        "kind": plan.gateway.kind,
         "answers": answers is not None,
+        "prefix_routing_away": [
+            route.model for route in cached_routes(plan) if answers and not _chooses(states, route)
+        ],
         "certificate_days": None if end is None else round((end - time.time()) / 86_400, 1),
         "backends": backends,
     }
+
+
+def _chooses(states: Mapping[str, ServerState], route: Route) -> bool:
+    state = states.get(f"{choosing_name(route)}/{SMG}")
+    return state is not None and state.status == UP
 
 
 def models_away(gateway: dict[str, Any]) -> list[str]:

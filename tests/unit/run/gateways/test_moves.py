@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rigup.errors import InputError
-from rigup.gateway.haproxy import backend_name, server_name
+from rigup.gateway.names import backend_name, server_name
 from rigup.run.gateways.moves import KEY_STEP, check_moves
 from rigup.run.result import Change, HostResult
 from rigup.settings import GatewaySettings, HostSettings

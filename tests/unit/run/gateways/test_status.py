@@ -48,6 +48,20 @@ def test_every_backend_with_its_state() -> None:
     assert found["answers"] and found["certificate_days"] is not None
 
 
+def test_models_for_which_smg_does_not_choose() -> None:
+    found = plan()
+    cached = found.model_copy(update={"gateway": found.gateway.model_copy(update={"kind": "cache_aware"})})
+    for status, away in (("UP", []), ("DOWN", ["m"])):
+        stat = f"{STAT}cached-m,smg,0,2,1,2,4,{status},1,9\n"
+        shown = gateway_as_json(cached, (stat, SERVERS, ENDS))
+        assert (shown["kind"], shown["prefix_routing_away"]) == ("cache_aware", away)
+        console = Console(width=140, record=True, file=io.StringIO())
+        console.print(gateway_table([shown]), soft_wrap=True)
+        for text in (console.export_text(), str(gateway_section([shown]))):
+            assert ("smg is away, so the backend with the fewest requests is chosen for m" in text) == bool(away)
+    assert gateway_as_json(cached, None)["prefix_routing_away"] == []
+
+
 def test_a_gateway_that_says_nothing_or_nonsense() -> None:
     for answers in (None, ("", "", ""), ("# pxname\n,,,", "1\n\n", "notAfter: never")):
         found = seen(answers)

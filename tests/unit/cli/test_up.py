@@ -19,6 +19,7 @@ from rigup.cli.up import ending
 from rigup.errors import Unreachable
 from rigup.facts.probe import PciGpu, Probe
 from rigup.lockfile.resolver import Resolver
+from rigup.operations.service.health import request_of
 from rigup.plan import Plan
 from rigup.project.inventory import HostEntry, load_project
 from rigup.project.planning import plan_project
@@ -209,6 +210,14 @@ def test_the_question_reads_the_key_from_its_file(fleet: Path) -> None:
     assert ending.tunnel(box, generated) is None
     assert ending.base_url(own) == "http://[::1]:8000/v1"
     assert "$(cat secrets/chat.key)" in ending.curl(box, own)
+
+
+def test_the_command_at_the_end_asks_what_the_health_check_has_asked(fleet: Path) -> None:
+    """A small model answers another question at length, in a language of its choice."""
+    main.main(["up", "box", MODEL, "--yes"])
+    (plan,) = plan_project(load_project(None))
+    asked = ending.curl(HostEntry("box", "cpu", {}), plan)
+    assert f'"content": "{request_of(plan)["question"]}"' in asked
 
 
 def test_a_box_without_a_driver_is_asked_for_its_cards(

@@ -12,13 +12,13 @@ from rigup.cli.apply import Applied
 from rigup.cli.output.plan_json import plan_as_json
 from rigup.cli.up.fleet_folder import Prepared
 from rigup.layout import CONFIGURATION, api_key_file, unit_name
+from rigup.operations.service.health import QUESTION
 from rigup.plan import Plan
 from rigup.project.inventory import HostEntry
 from rigup.systemd.api_key import is_loopback, wants_key
 
 SCHEMA = 1
 WRITTEN_TO = ("/opt/rigup", "/var/lib/rigup", CONFIGURATION)
-QUESTION = "What is the capital of France?"
 
 
 def base_url(plan: Plan) -> str:
@@ -30,7 +30,7 @@ def base_url(plan: Plan) -> str:
 
 
 def curl(host: HostEntry, plan: Plan) -> str:
-    """A command that asks the service a question. The key, if it wants one, is read from its file by the shell."""
+    """A command that asks what the health check has asked. The shell reads the key, if it wants one, from its file."""
     body = {"model": plan.served_name, "messages": [{"role": "user", "content": QUESTION}]}
     words = ["curl", "-s", f"{base_url(plan)}/chat/completions", "-H", "Content-Type: application/json"]
     key = f' -H "Authorization: Bearer $({key_command(host, plan)})"' if wants_key(plan.service) else ""

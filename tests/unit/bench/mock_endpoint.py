@@ -21,6 +21,7 @@ SETTINGS: dict[str, Any] = {
     "aliases": [],
     "port": 0,
     "context": 262144,
+    "build": "b1-mock",  # as llama.cpp says it: number and commit
     "ttft": 0.0,
     "itl": 0.0,
     "running": 100000,  # how many requests run at once; others are queued
@@ -209,7 +210,7 @@ class Connection(asyncio.Protocol):
         elif path == "/version" and settings["style"] == "vllm":
             self.reply(200, {"version": "0.0.1"})
         elif path == "/props" and settings["style"] == "llama.cpp":
-            said = {"default_generation_settings": {"n_ctx": settings["context"]}, "build_info": "b1-mock"}
+            said = {"default_generation_settings": {"n_ctx": settings["context"]}, "build_info": settings["build"]}
             self.reply(200, said)
         elif path == "/tokenize" and settings["style"] != "plain":
             asked = json.loads(body)

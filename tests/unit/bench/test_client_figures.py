@@ -41,6 +41,13 @@ def sent(engine: Engine, outcome: LevelResult) -> dict[str, Any]:
     }
 
 
+def test_a_build_of_rigups_is_named_once(engine: Callable[..., Engine]) -> None:
+    """It is compiled from an archive: the engine has its number in the place of a commit, too."""
+    for said, version in (("b11434-b11434", "b11434"), ("b11434-0badc0de", "b11434-0badc0de")):
+        target = Target.of(engine(style="llama.cpp", build=said).url, None)
+        assert open_endpoint(target, None, False, 20, seed=1).version == version
+
+
 def test_latencies_of_known_delays_are_exact_within_two_percent(engine: Callable[..., Engine]) -> None:
     wrong = ["not measured"]
     for _ in range(ATTEMPTS):

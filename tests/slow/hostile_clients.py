@@ -12,6 +12,7 @@ import select
 import socket
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 PORT, KEY, MODEL, SLOW = int(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4])
@@ -116,6 +117,40 @@ def slow_heads() -> dict[str, object]:
     }
 
 
+def slow_body(head: str) -> tuple[str, float]:
+    """The status and the seconds until the connection ends, for a body of a byte a second."""
+    began, said = time.monotonic(), b""
+    with connect() as link:
+        link.sendall(head.encode())
+        link.settimeout(1)
+        while time.monotonic() - began < 100:
+            with suppress(TimeoutError):
+                try:
+                    part = link.recv(4096)
+                    said += part
+                    if not part:
+                        break
+                except ConnectionError:
+                    break
+            with suppress(OSError):
+                link.send(b" ")
+    return said.partition(b" ")[2][:3].decode(), time.monotonic() - began
+
+
+def slow_bodies() -> dict[str, tuple[str, float]]:
+    """All at once, by how."""
+    length, chunks = "Content-Length: 5000\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\nfff\r\n"
+    heads = {
+        "length": HEAD + length,
+        "chunks": HEAD + chunks,
+        "no key": f"POST {CHAT} HTTP/1.1\r\nHost: x\r\n{length}",
+        "no endpoint": HEAD.replace(CHAT, "/v1/nothing") + length,
+        "health": f"GET /health HTTP/1.1\r\nHost: x\r\n{length}",
+    }
+    with ThreadPoolExecutor(len(heads)) as pool:
+        return dict(zip(heads, pool.map(slow_body, heads.values()), strict=True))
+
+
 if __name__ == "__main__":
     found = {
         "model": [asked(name) for name in NAMES],
@@ -131,5 +166,6 @@ if __name__ == "__main__":
         "endless_mib": endless(),
         "smuggled": smuggled(),
         "slow": slow_heads(),
+        "slow_bodies": slow_bodies(),
     }
     print(json.dumps(found))

@@ -40,11 +40,13 @@ ALERTS = (
           "or llamacpp:requests_deferred > 0", "15m", "look",
           "requests have been queued for {{ $labels.service }} on {{ $labels.host }} for 15 minutes"),
     Alert("RigupGatewayWithoutBackend",
-          'sum by (host, proxy) (haproxy_server_status{state="UP", server!="held"}) == 0', "1m", "page",
+          'sum by (host, proxy) (haproxy_server_status{state="UP", server!="held", proxy=~"model-.*"}) == 0',
+          "1m", "page",
           "the gateway {{ $labels.host }} has no backend up for {{ $labels.proxy }}"),
     Alert("RigupGatewayErrors",
-          'sum by (host, proxy) (rate(haproxy_backend_http_responses_total{code="5xx"}[5m])) / '
-          "sum by (host, proxy) (rate(haproxy_backend_http_responses_total[5m])) > 0.05", "5m", "page",
+          'sum by (host, proxy) (rate(haproxy_backend_http_responses_total{code="5xx", proxy=~"model-.*"}[5m])) / '
+          'sum by (host, proxy) (rate(haproxy_backend_http_responses_total{proxy=~"model-.*"}[5m])) > 0.05',
+          "5m", "page",
           "more than 5 % of the answers of {{ $labels.proxy }} through {{ $labels.host }} are errors"),
     Alert("RigupGatewayCertificateEnds", "rigup_gateway_certificate_end_timestamp_seconds - time() < 14 * 86400", "0m",
           "look", "the certificate of the gateway {{ $labels.host }} ends in {{ humanizeDuration $value }}"),

@@ -151,24 +151,27 @@ REQUESTS = Row(
 )  # fmt: skip
 
 SERVER = "{{host}} {{proxy}} {{server}}"
+# Other sections are those in which smg chooses, and of challenges.
+MODELS = 'proxy=~"model-.*"'
 CLIENT = "{{client}} {{model}}"
 GATEWAY = Row(
     "Gateway",
     (
         Panel("Backends up", "none", "By model. 0 means that nobody answers for it.",
-              (Query(f'sum by (host, proxy) (haproxy_server_status{{{HOST}, state="UP", server!="held"}})',
+              (Query(f'sum by (host, proxy) (haproxy_server_status{{{HOST}, {MODELS}, state="UP", server!="held"}})',
                      "{{host}} {{proxy}}"),)),
         Panel("In flight", "none", "Requests that each backend has not answered yet.",
-              (Query(f'haproxy_server_current_sessions{{{HOST}, server!="held"}}', SERVER),)),
+              (Query(f'haproxy_server_current_sessions{{{HOST}, {MODELS}, server!="held"}}', SERVER),)),
         Panel("Queued at the gateway", "none", "Requests without a backend so far.",
-              (Query(f"haproxy_backend_current_queue{{{HOST}}}", "{{host}} {{proxy}}"),)),
+              (Query(f"haproxy_backend_current_queue{{{HOST}, {MODELS}}}", "{{host}} {{proxy}}"),)),
         Panel("Answers", "reqps", "By model and class of status.",
-              (Query(f"sum by (host, proxy, code) (rate(haproxy_backend_http_responses_total{{{HOST}}}{RATE}))",
+              (Query("sum by (host, proxy, code) "
+                     f"(rate(haproxy_backend_http_responses_total{{{HOST}, {MODELS}}}{RATE}))",
                      "{{host}} {{proxy}} {{code}}"),)),
         Panel("Broken answers", "reqps", "Of each backend: not HTTP, or broken off.",
-              (Query(f"rate(haproxy_server_response_errors_total{{{HOST}}}{RATE})", SERVER),)),
+              (Query(f"rate(haproxy_server_response_errors_total{{{HOST}, {MODELS}}}{RATE})", SERVER),)),
         Panel("Weight", "none", "Of each backend; 0 while it is taken out.",
-              (Query(f'haproxy_server_weight{{{HOST}, server!="held"}}', SERVER),)),
+              (Query(f'haproxy_server_weight{{{HOST}, {MODELS}, server!="held"}}', SERVER),)),
         Panel("Requests by client", "reqps", "And model. Needs monitoring on the gateway, as do the next two.",
               (Query(f"sum by (client, model) (rate(rigup_gateway_requests_total{{{HOST}}}{RATE}))", CLIENT),)),
         Panel("Failed requests by client", "reqps", "Answered with a status of 500 or more.",

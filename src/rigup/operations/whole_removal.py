@@ -65,6 +65,9 @@ else
   rm -rf /var/lib/rigup
   if getent passwd "$worker" >/dev/null; then userdel "$worker"; fi
 fi
+for user in rigup-acme rigup-smg; do
+  if getent passwd "$user" >/dev/null; then userdel "$user"; fi
+done
 rm -rf /run/rigup /etc/rigup
 """
 

@@ -1,12 +1,10 @@
 """OpenAI's own client for Python works through a gateway: answers, streams, tools, and errors as its exceptions.
 
-The client is pinned by hash in openai_client.sha256 (`sha256sum` of what `pip download openai` finds for Python 3.11).
 HAProxy is the distribution's, with the files that rigup renders; the engine is a stand-in.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 import subprocess
@@ -19,12 +17,9 @@ from typing import Any
 
 import pytest
 
-from rigup.cache import cache_folder
-from rigup.programs.build_environment import requirements
-from tests.slow.test_real_sglang import install
+from tests import openai_client
 from tests.unit.gateway.test_haproxy_running import KEY, LIMITED, NARROW, free_port, running
 
-WHEELS = Path(__file__).parent / "openai_client.sha256"
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(shutil.which("haproxy", path="/usr/sbin:/usr/bin") is None, reason="haproxy is not installed"),
@@ -126,14 +121,8 @@ def completion(kind: str, content: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def python() -> Path:
-    """The interpreter of an environment with the client, made by uv from hashes only."""
-    files = {name: sha256 for sha256, name in (line.split() for line in WHEELS.read_text().splitlines())}
-    listed = requirements(files, {})
-    folder = cache_folder() / "tests" / f"openai-{hashlib.sha256(listed.encode()).hexdigest()[:16]}"
-    if not (folder / "made").exists():
-        install(folder, listed)
-        (folder / "made").touch()
-    return folder / "bin" / "python"
+    """The interpreter of an environment with the client."""
+    return openai_client.interpreter()
 
 
 @pytest.fixture

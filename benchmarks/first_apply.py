@@ -1,88 +1,147 @@
-"""A first apply on bare machines with simulated GPUs: its chains, against the same steps in turn. As root, as a script.
+"""A first apply on bare machines: its chains, against the same steps in turn and other executors. As root, as a script.
 
-    python benchmarks/first_apply.py [--hosts 1] [--weights-s 120] [--skip turn]
+    python benchmarks/first_apply.py [--engine stand-in] [--hosts 1] [--weights-s 120] [--only beside,turn]
 
-Each scenario brings up its own lab machines: Debian packages, NVIDIA's driver with DKMS, a reboot, a build and a start
-are real but for the engine, which is a stand-in; the hub sends so slowly that the weights take --weights-s seconds.
-Several hosts download each for itself, so that each has the same chain. Prints Markdown.
+Each contender gets lab machines of its own. --engine says what they become:
+
+    stand-in    four simulated GPUs: Debian packages, NVIDIA's driver with DKMS, a reboot, a stand-in engine
+    llama.cpp   no GPUs: the pinned llama.cpp is compiled, once for all hosts, and serves a small real model
+    vllm        no GPUs: the environment of the tests in tests/slow, which serves a tiny MiniMax M2
+
+The hub sends so slowly that the weights take --weights-s seconds; several hosts download each for itself, so that each
+has the same chain. Contenders: beside (as rigup does it), turn (all steps one after another), and, for llama.cpp,
+pyinfra (the same roles by its own executor) and ansible (an equivalent playbook). Prints Markdown.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from benchmarks import first_apply_others as others  # noqa: E402
 from benchmarks.weights import INSTANCES, Folders  # noqa: E402
+from rigup.cache import cache_folder  # noqa: E402
+from rigup.lab import demo_model  # noqa: E402
+from rigup.lab.hub.server_process import StandInHub  # noqa: E402
 from rigup.run.chains.timing import LAST, StepTime, line  # noqa: E402
 from rigup.units import seconds_text  # noqa: E402
-from tests.lab.fleet import FILE_BYTES  # noqa: E402
-from tests.lab.fleet_fixtures import made_site  # noqa: E402
+from tests import tiny_minimax_m2 as tiny  # noqa: E402
+from tests.lab.fleet import FILE_BYTES, Fleet  # noqa: E402
+from tests.lab.fleet_fixtures import made_lab, made_site  # noqa: E402
 from tests.lab.gpu_fleet import OLD, RIG, GpuFleet  # noqa: E402
+from tests.slow.vllm_fleet import made_vllm_fleet  # noqa: E402
 
 SECONDS = 3600
 IN_TURN = (
     "import dataclasses, rigup.run.chains.order as order\n"
     "order._BY_ROLE = {role: dataclasses.replace(step, beside=False) for role, step in order._BY_ROLE.items()}"
 )
-SCENARIOS = {"beside": ("side by side", ""), "turn": ("in turn", IN_TURN)}
+CONTENDERS = {
+    "beside": "side by side",
+    "turn": "in turn",
+    "pyinfra": "pyinfra's executor, same roles",
+    "ansible": "Ansible, an equivalent playbook",
+}
 
 
 def main() -> int:
     """Measures and prints."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--engine", choices=FLEETS, default="stand-in")
     parser.add_argument("--hosts", type=int, default=1)
     parser.add_argument("--weights-s", type=float, default=120, help="seconds that the hub takes for the weights")
-    parser.add_argument("--skip", default="", help="scenarios to leave out: beside, turn")
+    parser.add_argument("--quick-build", action="store_true", help="for llama.cpp")
+    parser.add_argument("--only", default="beside,turn", help=f"of {', '.join(CONTENDERS)}")
     args = parser.parse_args()
     INSTANCES.write_text(str(max(1024, int(INSTANCES.read_text()))))
     print("| | whole apply | longest chain | ratio | load before and after |\n|---|---|---|---|---|", flush=True)
-    for key, (what, before) in SCENARIOS.items():
-        if key not in args.skip.split(","):
-            scenario(what, before, args)
+    for key in args.only.split(","):
+        contend(key, args)
     return 0
 
 
-def scenario(what: str, before: str, args: argparse.Namespace) -> None:
+def contend(key: str, args: argparse.Namespace) -> None:
     """One first apply of all hosts, from bare machines."""
-    with tempfile.TemporaryDirectory() as folder:
-        folders: Any = Folders(Path(folder))
-        with made_site(folders, f"first{os.getpid()}", hosts=args.hosts, rig=RIG) as site:
-            fleet = GpuFleet(*site)
-            fleet.describe_gpus(OLD, weights_sharing=False)
-            entries = [host.machine.inventory for host in fleet.hosts]
-            (fleet.root / "inventories/rehearsal.py").write_text(f"boxes = {entries!r}\n")
-            fleet.hub.faults(bytes_per_second=int(FILE_BYTES / args.weights_s))
-            load, began = os.getloadavg()[0], time.perf_counter()
-            run = fleet.start("apply", "--yes", "--reboot", "--json", before=before)
+    with tempfile.TemporaryDirectory() as folder, FLEETS[args.engine](Path(folder), args) as (fleet, size):
+        fleet.hub.faults(bytes_per_second=int(size / args.weights_s))
+        words = getattr(others, key)(fleet) if hasattr(others, key) else ()
+        load, began = os.getloadavg()[0], time.perf_counter()
+        if words:
+            others.run(fleet, words, SECONDS)
+            times = {}
+        else:
+            run = fleet.start("apply", "--yes", "--reboot", "--json", before=IN_TURN if key == "turn" else "")
             if run.wait(SECONDS):
                 raise SystemExit(run.text)
-            wall = time.perf_counter() - began
             times = {host["host"]: [StepTime(**step) for step in host["steps"]] for host in run.json["hosts"]}
-            longest = max(map(longest_chain, times.values()))
-            print(
-                f"| {what} | {seconds_text(wall)} | {seconds_text(longest)} | {wall / longest:.2f} "
-                f"| {load:.1f}, {os.getloadavg()[0]:.1f} |",
-                flush=True,
-            )
-            for name, steps in times.items():
-                print(f"{name}: {line(steps)}", file=sys.stderr, flush=True)
+        wall = time.perf_counter() - began
+        longest = max(map(longest_chain, times.values()), default=0.0)
+        figures = (seconds_text(longest), f"{wall / longest:.2f}") if longest else ("", "")
+        row = (CONTENDERS[key], seconds_text(wall), *figures, f"{load:.1f}, {os.getloadavg()[0]:.1f}")
+        print(f"| {' | '.join(row)} |", flush=True)
+        for name, steps in times.items():
+            print(f"{name}: {line(steps)}", file=sys.stderr, flush=True)
 
 
 def longest_chain(times: Sequence[StepTime]) -> float:
-    """The longer of the steps that need one another: those with the driver and the build, those with the weights."""
-    seconds = {time.step: time.seconds for time in times}
-    weights = seconds.pop("weights", 0.0)
-    return max(sum(seconds.values()), seconds.get("base", 0.0) + weights + seconds.get(LAST, 0.0))
+    """The longest of the steps that need one another: those in turn, or one beside them; with base and start."""
+    ends = sum(time.seconds for time in times if time.step in ("base", LAST))
+    in_turn = sum(time.seconds for time in times if time.step not in ("base", LAST, *BESIDE))
+    return ends + max(in_turn, *(time.seconds for time in times if time.step in BESIDE))
 
+
+BESIDE = ("weights", "environment", "image")
+
+
+@contextmanager
+def stand_in(folder: Path, args: argparse.Namespace) -> Iterator[tuple[Fleet, int]]:
+    """Machines with simulated GPUs; and the bytes of a file of their weights."""
+    folders: Any = Folders(folder)
+    with made_site(folders, f"first{os.getpid()}", hosts=args.hosts, rig=RIG) as site:
+        fleet = GpuFleet(*site)
+        fleet.describe_gpus(OLD, weights_sharing=False)
+        entries = [host.machine.inventory for host in fleet.hosts]
+        (fleet.root / "inventories/rehearsal.py").write_text(f"boxes = {entries!r}\n")
+        yield fleet, FILE_BYTES
+
+
+@contextmanager
+def llama_cpp(folder: Path, args: argparse.Namespace) -> Iterator[tuple[Fleet, int]]:
+    """Machines without GPUs, the demo's model and the toolkit's own lock; nothing is built yet."""
+    cache = folder / "cache"
+    shutil.copytree(cache_folder() / "sources", cache / "rigup/sources")
+    with made_lab(f"first{os.getpid()}", hosts=args.hosts) as lab:
+        fleet = Fleet(lab, StandInHub.start(demo_model.provide(), lab=lab.record.name), folder, cache)
+        fleet.describe(args.hosts, quick_build=args.quick_build)
+        names = [host.name for host in fleet.hosts]
+        with (folder / "group_data/boxes.py").open("a") as file:
+            file.write(f"builder = {names!r}\nweights_sharing = False\n")
+        yield fleet, demo_model.MODEL.size
+
+
+@contextmanager
+def vllm(folder: Path, args: argparse.Namespace) -> Iterator[tuple[Fleet, int]]:
+    """Machines without GPUs and a wheelhouse with vLLM's wheels."""
+    with made_vllm_fleet("first", folder, args.hosts) as fleet:
+        fleet.describe(args.hosts)
+        fleet.lock()
+        with (folder / "group_data/boxes.py").open("a") as file:
+            file.write("weights_sharing = False\n")
+        yield fleet, max(path.stat().st_size for path in (folder / "served" / tiny.REPO).rglob("*"))
+
+
+FLEETS = {"stand-in": stand_in, "llama.cpp": llama_cpp, "vllm": vllm}
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -103,6 +103,12 @@ def playbook(folder: Path, fleet: GpuFleet, hosts: list[tuple[str, dict[str, Any
     path = folder / "site.yml"
     play = [{"hosts": "all", "gather_facts": False, "tasks": tasks}]
     path.write_text(json.dumps(play))  # which is YAML
+    ansible_settings(folder, hosts)
+    return path
+
+
+def ansible_settings(folder: Path, hosts: list[tuple[str, dict[str, Any]]]) -> None:
+    """Writes hosts.ini and ansible.cfg for these hosts: connections are kept, modules piped, all hosts side by side."""
     lines = []
     for name, data in hosts:
         arguments = shlex.quote(
@@ -118,7 +124,6 @@ def playbook(folder: Path, fleet: GpuFleet, hosts: list[tuple[str, dict[str, Any
         f"[defaults]\nforks = {max(5, len(hosts))}\nretry_files_enabled = False\n[ssh_connection]\npipelining = True\n"
         "[connection]\npipelining = True\n"
     )
-    return path
 
 
 def ansible(cache: Path, version: str) -> Path:
@@ -131,4 +136,4 @@ def ansible(cache: Path, version: str) -> Path:
     return folder / "bin/ansible-playbook"
 
 
-__all__ = ["RIG", "ansible", "describe", "playbook", "ssh_words", "through"]
+__all__ = ["RIG", "ansible", "ansible_settings", "describe", "playbook", "ssh_words", "through"]

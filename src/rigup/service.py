@@ -76,6 +76,7 @@ class Service(Frozen):
 
     checkpoint: a repository of the catalogue, or what `location_of` reads.
 
+    quick_build: a build from source that is compiled sooner, for rehearsals: only its kernels are optimised.
     context: tokens. concurrency: requests in flight. gpus: indices or UUIDs; None means every GPU of the rig.
     swap: whether it takes turns on them with the other services of its host that say so, one resident at a time.
     offload: "none" keeps every weight in VRAM, "experts" puts all experts into host memory, "auto" puts as few there as
@@ -100,6 +101,7 @@ class Service(Frozen):
     engine: EngineName | None = None
     version: str | None = None
     build: BuildMethod | None = None
+    quick_build: bool = False
     context: Annotated[int, Field(ge=1, le=16_777_216)] | None = None
     kv_cache_type: KvCacheType = "auto"
     concurrency: Count = 1

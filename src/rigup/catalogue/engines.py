@@ -33,7 +33,7 @@ class EngineRelease(Frozen):
 
     wheels: file name to sha256. cuda: the version that it is linked against. glibc: the lowest that its wheels accept.
     archive, archive_root: the address of its source archive and the folder in it, as in `lock.LockedSource`.
-    cmake: the text that CMake reads after each project() of that source.
+    cmake: the text that CMake reads after each project() of that source; quick_cmake: instead of it, of a quick build.
     """
 
     version: VersionText
@@ -46,6 +46,7 @@ class EngineRelease(Frozen):
     archive: str | None = None
     archive_root: str = ""
     cmake: str = ""
+    quick_cmake: str = ""
 
 
 class EngineVersion(EngineRelease):

@@ -23,6 +23,7 @@ def build_of(candidate: Candidate, lock: Lock) -> Build:
     capabilities, several = candidate.rig.compute_capabilities, candidate.hosts > 1
     toolkit = lock.cuda_toolkit.version if lock.cuda_toolkit else None
     recipe = candidate.release.recipe(capabilities, several, toolkit) if candidate.build == "source" else None
+    cmake = candidate.release.quick_cmake if candidate.service.quick_build else candidate.release.cmake
     packaged = candidate.release.environment(variant) if installed else None
     needed = recipe.packages if recipe else ()
     runtime = recipe.runtime_packages if recipe else packaged.runtime_packages if packaged else ()
@@ -34,7 +35,7 @@ def build_of(candidate: Candidate, lock: Lock) -> Build:
         sha256=source.sha256 if source else None,
         root=source.root if source else "",
         flags=recipe.flags if recipe else (),
-        cmake=candidate.release.cmake if recipe else "",
+        cmake=cmake if recipe else "",
         targets=recipe.targets if recipe else (),
         packages=tuple(name for name in needed if name not in pins),
         runtime_packages=tuple(name for name in runtime if name not in pins) or container_packages(candidate),

@@ -6,6 +6,7 @@ import pytest
 
 from rigup.layer_range import layer_numbers
 from rigup.lock import Lock, LockedCheckpoint, LockedFile, LockedSource
+from rigup.operations.builds.source import name_of
 from rigup.plan import Parallel
 from rigup.planner.enumeration import candidates
 from rigup.planner.memory import remedies
@@ -470,3 +471,13 @@ def test_offload_is_not_answered_with_a_quantisation_that_does_not_fit_either() 
     plan = decided("2x RTX 4090", {**M2_5, "quant": "Q4_K_M"}, 192)
     (hint,) = (warning.hint for warning in plan.warnings if warning.rule == "host-offload")
     assert hint == "list the models that fit the GPUs and are faster: rigup fit"
+
+
+def test_a_quick_build_is_another_build_of_the_same_source() -> None:
+    asked = {"model": "SmolLM2-135M-Instruct"}
+    full, quick = (decided((), {**asked, "quick_build": quick}).build for quick in (False, True))
+    assert full and quick
+    release = catalogue().engines_by_name["llama.cpp"].version()
+    assert release and (full.cmake, quick.cmake) == (release.cmake, release.quick_cmake)
+    assert name_of(full, "x86_64", "debian-12") != name_of(quick, "x86_64", "debian-12")
+    assert quick.model_copy(update={"cmake": full.cmake}) == full

@@ -30,6 +30,23 @@ def _known(candidate: Candidate) -> tuple[KnownBad, ...]:
     return candidate.release.bad_on(capabilities, candidate.model.architectures, candidate.checkpoint.weight_format)
 
 
+@refuses("quick-build", "quick_cmake of the release in the catalogue")
+def quick_build(candidate: Candidate) -> Iterator[Complaint]:
+    """Only a release that is compiled, and whose quick way is known, can be compiled quickly."""
+    if candidate.service.quick_build and not (candidate.build == "source" and candidate.release.quick_cmake):
+        yield f"{engine_name(candidate)} has no quick build as {candidate.build}", "remove quick_build"
+
+
+@warns("quick-build-unoptimised", "quick_cmake of the release in the catalogue; docs/builds.md")
+def quick_build_unoptimised(candidate: Candidate) -> Iterator[Complaint]:
+    """A quick build is for rehearsals, since only its kernels are optimised."""
+    if candidate.service.quick_build and candidate.build == "source":
+        yield (
+            "a quick build: only its kernels are optimised",
+            "remove quick_build where it serves users",
+        )
+
+
 @refuses("kv-cache-type", "vLLM CacheDType, SGLang --kv-cache-dtype and llama.cpp --cache-type-k, per version")
 def kv_cache_type(candidate: Candidate) -> Iterator[Complaint]:
     """The engine version must support the requested KV cache type."""

@@ -389,6 +389,11 @@ BAD_SERVICES: dict[str, tuple[Any, str, str]] = {
     ),
     "drain as text": ({**MODEL, "drain_timeout": "2m"}, f'{S}.drain_timeout: must be a whole number, not "2m"', KIND),
     "half a drain": ({**MODEL, "drain_timeout": 0.5}, f"{S}.drain_timeout: must be a whole number, not 0.5", KIND),
+    "a quick build as text": (
+        {**MODEL, "quick_build": "yes"},
+        f'{S}.quick_build: must be True or False, not "yes"',
+        KIND,
+    ),
     "tools as text": ({**MODEL, "tools": "on"}, f'{S}.tools: must be True or False, not "on"', KIND),
     "sampling as text": ({**MODEL, "sampling": "hot"}, f'{S}.sampling: must be a table, not "hot"', KIND),
     "sampling of text": (

@@ -75,3 +75,15 @@ def test_llama_cpp_does_not_split_minimax_by_tensor() -> None:
     assert engine.llama_split_tensor(asked)
     layers = candidate("4x RTX 3090", GGUF, "llama.cpp", quant="UD-IQ2_M", service={"flags": {"-sm": "layer"}})
     assert engine.llama_split_tensor(layers) == ()
+
+
+def test_a_quick_build_is_told_and_needs_a_compiler() -> None:
+    quick = {"quick_build": True}
+    asked = candidate((), DEMO, "llama.cpp", service=quick)
+    assert engine.quick_build(asked) == ()
+    (finding,) = engine.quick_build_unoptimised(asked)
+    assert finding.message == "a quick build: only its kernels are optimised"
+    assert engine.quick_build_unoptimised(candidate((), DEMO, "llama.cpp")) == ()
+    (finding,) = engine.quick_build(candidate("4x H200", FP8, service=quick))
+    assert finding.message == "vLLM 0.33.0 has no quick build as wheel"
+    assert engine.quick_build_unoptimised(candidate("4x H200", FP8, service=quick)) == ()

@@ -175,6 +175,9 @@ def test_a_command_on_hosts(serving: Fleet) -> None:
     assert error["message"] == f"{name}: the command ended with 3"
     of_command = {"status": 3, "stdout": "a\n", "stderr": "b\n", "truncated": False}
     assert failing == [{"host": name, "state": "failed", **of_command}]
+    recorded = serving.rigup("log", name, "--json").json["applies"][-1]
+    assert (recorded["verb"], recorded["result"]) == ("exec", "failed")
+    assert recorded["changes"] == ["exec: echo a; echo b >&2; exit 3"]
     long = serving.start("exec", "echo begun; sleep 100; echo over")
     long.wait_to_say("begun")
     long.interrupt()
@@ -192,6 +195,8 @@ def test_two_hosts_are_compared(serving: Fleet) -> None:
     assert ("hardware", "architecture") not in found
     said = serving.rigup("compare", name, second, expect=1).stdout.read_text()
     assert "chat: state" in said and "stopped" in said
+    verbs = [record["verb"] for record in serving.rigup("log", name, "--json").json["applies"]]
+    assert verbs[-2:] == ["compare", "compare"]
 
 
 def test_uninstalling_leaves_nothing_but_weights_unless_they_are_to_go(serving: Fleet) -> None:

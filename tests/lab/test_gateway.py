@@ -290,6 +290,38 @@ def test_a_rollback_costs_nobody_an_answer(fleet: GatewayFleet) -> None:
     fleet.apply(seconds=300)
 
 
+def test_a_stop_that_was_asked_for_drains_first(fleet: GatewayFleet) -> None:
+    host = fleet.hosts[0]
+    name = f"{host.name}.chat"
+    said = {"messages": [], "model": MODEL, "stream": True, "max_tokens": 300}
+    body = json.dumps(json.dumps(said, separators=(",", ":")))
+    ask = f"curl -sN -m 90 -H 'Authorization: Bearer {KEYS['team-a']}' -d {body}"
+    for number in (1, 2):  # one for each backend
+        unit = f"--unit=long{number} --property=StandardOutput=file:/run/long{number}"
+        fleet.gateway.tell(f"systemd-run --quiet {unit} {ask} http://127.0.0.1:{PORT}/v1/chat/completions")
+    wait_for(lambda: fleet.gateway.says("grep -q word2 /run/long1 && grep -q word2 /run/long2"), "both are answered")
+
+    def stop() -> None:
+        stopping = fleet.start("stop", "chat", "--limit", host.name)
+        wait_for(lambda: fleet.backends()[name] == "DRAIN", "the gateway sends it no more requests")
+        assert host.says("systemctl is-active --quiet rigup-chat")
+        assert stopping.wait() == 0, stopping.text
+        assert fleet.backends()[name].startswith("DOWN")
+
+    seen = asking(fleet, stop)
+    assert (seen["failed"], seen["asked"] > 20) == (0, True)
+    assert [fleet.gateway.tell(f"grep -c word299 /run/long{number}") for number in (1, 2)] == ["1", "1"]
+    fleet.rigup("start", "chat", "--limit", host.name)
+    wait_for(lambda: fleet.backends()[name] == "UP", "it gets requests again")
+
+    seen = asking(fleet, lambda: fleet.rigup("uninstall", host.name, "--yes"))
+    assert seen["failed"] == 0
+    (record,) = fleet.rigup("log", host.name, "--here", "--last", "1", "--json").json["applies"]
+    assert (record["verb"], record["result"]) == ("uninstall", "changed")
+    fleet.describe_gateway(context=4096)
+    fleet.apply(seconds=400)
+
+
 def test_a_rollout_leaves_no_model_without_a_host(fleet: GatewayFleet) -> None:
     first, second = fleet.hosts[:2]
     second.tell("systemctl stop rigup-chat")

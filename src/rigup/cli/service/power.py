@@ -23,7 +23,7 @@ examples:
   rigup start --yes --json               start everything that is stopped, for scripts
 
 A stopped service stays stopped, over a reboot too, until rigup start or the next rigup apply. To keep it stopped, set
-enabled = False in its services entry and run rigup apply.
+enabled = False in its services entry and run rigup apply. Gateways send a service no more requests before it stops.
 
 exit codes: 0 done, 1 a host failed, or declined, 2 usage error or no host reachable, 130 cancelled
 """

@@ -171,6 +171,7 @@ NOT_RUN = {
     "rigup bench --preset sweep --limit gpu1.lan": _LONG,
     "rigup bench --preset long": _LONG,
     "rigup bench --concurrency 1,8,64 --input 512 --output 128 --seconds 20": _LONG,
+    ".venv/bin/python -m benchmarks.first_day": "it is a measurement; tests/unit/test_first_day.py runs its parts",
     "rigup tune GROUP [INVENTORY]": "it is a synopsis; tests/lab/test_tune.py runs the verb",
 }
 NOT_TYPED = re.compile(r"bin/llama-server |curl (-s )?http://127\.0\.0\.1:8000/v1/chat/completions ")

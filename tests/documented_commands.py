@@ -56,6 +56,8 @@ HELP = {
     ".venv/bin/python benchmarks/noop.py --hosts 2 --fleet 200",
     ".venv/bin/python benchmarks/noop.py --first",
     ".venv/bin/python benchmarks/first_apply.py --weights-s 240",
+    ".venv/bin/python benchmarks/first_apply.py --engine vllm",
+    ".venv/bin/python benchmarks/first_apply.py --engine llama.cpp --only beside,turn,pyinfra,ansible",
     "python -m rigup.lab.hub.server_process ROOT --state FOLDER",
     "python -m rigup.lab.hub.server_process ROOT --state FOLDER --lab NAME",
 }

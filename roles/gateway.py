@@ -10,7 +10,7 @@ from pyinfra.api import deploy
 from rigup import layout
 from rigup.errors import HostFailed, InputError
 from rigup.facts.probe import Probe
-from rigup.gateway.paths import CACHE_PROGRAM, SMG_USER
+from rigup.gateway.paths import ACME_STATE, ACME_USER, CACHE_PROGRAM, CERTIFICATE_PROGRAM, SMG_USER
 from rigup.operations.apt.packages import debian_packages
 from rigup.operations.gateway.removal import no_gateway
 from rigup.operations.primitives import root_files
@@ -45,10 +45,36 @@ def gateway(wanted: GatewaySettings | None, probe: Probe, source: PackageSource 
     smg = _smg_files(wanted)
     if smg and wanted.smg:
         _prepare_smg(smg, wanted.smg, probe, source or PackageSource())
+    _certificate(wanted.plan.gateway)
     models = ", ".join(wanted.plan.models) or "nothing yet"
     running_gateway(name=f"gateway for {models}", files=files_of(wanted), urls=_urls(wanted.plan.gateway))
+    _no_certificate(wanted.plan.gateway)
     _choice(smg, wanted.plan.gateway.cache_port)
     _shared_address(wanted.plan)
+
+
+def _certificate(wanted: Gateway) -> None:
+    """Comes before HAProxy, whose configuration names it: without one, the gateway stays as it was."""
+    if wanted.tls is None or wanted.tls.acme is None:
+        return
+    from rigup.gateway.acme import certificate_units
+    from rigup.operations.gateway.certificate import acme_certificate, installed_certbot
+
+    acme = wanted.tls.acme
+    system_user(name=f"user {ACME_USER}", user=ACME_USER, description="rigup certbot, obtains certificates", home=ACME_STATE)
+    sources = (program_file(CERTIFICATE_PROGRAM),)
+    root_files.programs(name="certificate's program", folder=layout.PROGRAMS, sources=sources)
+    installed_certbot(name="certbot")
+    names = ", ".join(acme.domains)
+    units = certificate_units(wanted, acme)
+    acme_certificate(name=f"certificate for {names}", units=units, directory=acme.directory)
+
+
+def _no_certificate(wanted: Gateway) -> None:
+    from rigup.operations.gateway.certificate import no_acme_certificate
+
+    if wanted.tls is None or wanted.tls.acme is None:
+        no_acme_certificate(name="no certificate by ACME")
 
 
 def _smg_files(wanted: GatewaySettings) -> SmgFiles | None:

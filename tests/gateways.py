@@ -85,6 +85,18 @@ FLEETS: dict[str, dict[str, dict[str, Any]]] = {
             },
         },
     },
+    # a certificate by ACME
+    "acme": {
+        "cpu": {"rig": {"gpus": [], "host_memory_gib": 16}, "services": {"chat": {**SMALL, **OPEN}}},
+        "edge": {
+            "gateway": {
+                "listen": "0.0.0.0",
+                "port": 443,
+                "tls": {"acme": {"domains": ["llm.example.org", "ai.example.org"], "email": "admin@example.org"}},
+                "clients": {"team-a": {"key_file": "secrets/team-a.key"}},
+            },
+        },
+    },
     # the only engine, and its gateway on the same machine
     "one_box": {
         "box": {

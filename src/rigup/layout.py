@@ -23,7 +23,15 @@ ROOTS = ("/opt/rigup", BUILDS, PROGRAMS, "/var/lib/rigup", WEIGHTS, JOBS, CONFIG
 PACKAGES = f"{CACHE}/.packages"
 WORKER_USER = "rigup"
 # rigup's own units, named like those of services: the part after "rigup-", and the prefix of jobs.
-OWN_UNITS = ("apt", "gateway", "gateway-address", "gateway-cache", "gateway-ports", "power-limit")
+OWN_UNITS = (
+    "apt",
+    "gateway",
+    "gateway-address",
+    "gateway-cache",
+    "gateway-certificate",
+    "gateway-ports",
+    "power-limit",
+)
 JOB_KINDS = ("build", "tune", "weights")
 
 

@@ -70,11 +70,27 @@ _Port = Annotated[int, Field(ge=1, le=65535)]
 _Limit = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
-class Certificate(Frozen):
-    """`gateway.tls`: files of the user's, in PEM: the certificate with its chain, and its private key."""
+LETS_ENCRYPT = "https://acme-v02.api.letsencrypt.org/directory"
+"""Source: https://letsencrypt.org/docs/acme-protocol-updates/"""
 
-    certificate_file: str
-    key_file: str
+
+class Acme(Frozen):
+    """`gateway.tls.acme`: a certificate that the gateway obtains and renews (RFC 8555).
+
+    domains: its names, which lead to the gateway. email: of the account, "" for none. directory: of the server.
+    """
+
+    domains: tuple[str, ...]
+    email: str = ""
+    directory: str = LETS_ENCRYPT
+
+
+class Certificate(Frozen):
+    """`gateway.tls`: files of the user's, in PEM: the certificate with its chain, and its private key; or `acme`."""
+
+    certificate_file: str = ""
+    key_file: str = ""
+    acme: Acme | None = None
 
 
 class GatewayClient(Frozen):

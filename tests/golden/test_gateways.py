@@ -12,11 +12,12 @@ from rich.console import Console
 
 from rigup.cli.output.gateways import show_gateways
 from rigup.cli.output.plan_json import gateway_as_json
+from rigup.gateway.acme import certificate_units
 from rigup.gateway.cache_unit import ports_unit, smg_unit
 from rigup.gateway.haproxy import configuration, digest_of
 from rigup.gateway.keepalived import keepalived_configuration, keepalived_unit
 from rigup.gateway.maps import backend_keys_map, clients_map, models_map
-from rigup.gateway.paths import CERTIFICATE_FILE, CLIENTS_FILE, FOLDER, KEYS_FILE, MODELS_FILE
+from rigup.gateway.paths import ACME_FOLDER, CERTIFICATE_FILE, CLIENTS_FILE, FOLDER, KEYS_FILE, MODELS_FILE
 from rigup.gateway.unit import gateway_unit
 from rigup.settings import GatewaySettings
 from tests.certificates import certificate_with_key
@@ -61,6 +62,9 @@ def test_files(gateway: tuple[str, GatewaySettings]) -> None:
     for path, text in files_of(settings).items():
         assert_golden(f"gateways/{name}/{Path(path).name}", text)
     assert_golden(f"gateways/{name}/unit.service", gateway_unit(settings.plan.gateway))
+    if settings.plan.gateway.tls and (acme := settings.plan.gateway.tls.acme):
+        for path, text in certificate_units(settings.plan.gateway, acme).items():
+            assert_golden(f"gateways/{name}/certificate{Path(path).suffix}", text)
     if settings.smg:
         assert_golden(f"gateways/{name}/smg.service", smg_unit(settings.plan, settings.smg))
         assert_golden(f"gateways/{name}/ports.service", ports_unit(settings.plan))
@@ -86,6 +90,7 @@ def test_haproxy_accepts_it(gateway: tuple[str, GatewaySettings], tmp_path: Path
     assert HAPROXY is not None
     settings = gateway[1]
     for path, text in {**files_of(settings), CERTIFICATE_FILE: certificate_with_key()}.items():
-        (tmp_path / Path(path).name).write_text(text.replace(FOLDER, str(tmp_path)))
+        text = text.replace(ACME_FOLDER, str(tmp_path)).replace(FOLDER, str(tmp_path))
+        (tmp_path / Path(path).name).write_text(text)
     done = subprocess.run([HAPROXY, "-c", "-f", tmp_path / "haproxy.cfg"], capture_output=True, text=True)
     assert (done.returncode, "WARNING" in done.stderr, "ALERT" in done.stderr) == (0, False, False), done.stderr

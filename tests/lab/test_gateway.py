@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rigup.gateway.paths import ADMIN_SOCKET, FOLDER, SMG_FOLDER, SMG_UNIT, SMG_UNIT_FILE, UNIT
+from rigup.gateway.paths import (
+    ACME_FILE,
+    ACME_UNIT,
+    ACME_UNIT_FILE,
+    ADMIN_SOCKET,
+    FOLDER,
+    SMG_FOLDER,
+    SMG_UNIT,
+    SMG_UNIT_FILE,
+    UNIT,
+)
 from rigup.lock import load_lock
 from rigup.lockfile.lock import write_lock
 from rigup.project.inventory import LOCK
@@ -21,6 +32,8 @@ pytestmark = pytest.mark.lab
 
 MODEL = "smollm2-135m-instruct"
 PORT = 8080
+NAME = "llm.example.org"
+STAND_IN = Path(__file__).parents[1] / "stand_in_acme.py"
 KEYS = {"backends": "backend-key-0123456789", "team-a": "client-key-of-team-a", "team-b": "client-key-of-team-b"}
 CLIENTS: dict[str, Any] = {
     "team-a": {"key_file": "secrets/team-a.key"},
@@ -381,6 +394,51 @@ def test_tls_with_a_certificate_of_the_users(fleet: GatewayFleet) -> None:
     assert "the certificate ends in 2 days" in fleet.rigup("status", "--limit", "edge").text
     fleet.describe_gateway()
     changes(fleet)
+
+
+def test_tls_with_a_certificate_by_acme(fleet: GatewayFleet) -> None:
+    """The distribution's certbot, and a stand-in for the ACME server that really asks port 80 of the gateway."""
+    host = fleet.gateway
+    host.tell("DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends python3-cryptography")
+    host.machine.ssh("cat > /run/stand_in_acme.py", input=STAND_IN.read_text(), check=True)
+    host.tell("mkdir -p /run/acme")
+    acme = {"domains": [NAME], "email": "admin@example.org", "directory": "https://127.0.0.1:14000/directory"}
+    tls = {"port": PORT, "tls": {"acme": acme}}
+    before = host.show(RUNS, UNIT), host.tell(f"sha256sum {FOLDER}/*")
+    fleet.describe_gateway(**tls)
+    failed = fleet.apply("--limit", "edge", expect=1, seconds=300)
+    assert f"the ACME directory {acme['directory']} does not answer" in failed.text
+    assert (host.show(RUNS, UNIT), host.tell(f"sha256sum {FOLDER}/*")) == before
+    assert fleet.chats()
+
+    program = "python3 /run/stand_in_acme.py 14000 127.0.0.1 80 /run/acme"
+    host.tell(f"systemd-run --quiet --unit=stand-in-acme {program}")
+    wait_for(lambda: host.says("test -s /run/acme/ca.pem"), "the stand-in's certificate")
+    host.tell("cp /run/acme/ca.pem /usr/local/share/ca-certificates/stand-in.crt; update-ca-certificates")
+    assert "certificate" in str(changes(fleet))
+    ask = f"curl -s --cacert /run/acme/ca.pem --resolve {NAME}:{PORT}:127.0.0.1 https://{NAME}:{PORT}/health"
+    assert host.tell(ask) == "ok"
+    assert host.tell(f"stat -c '%a %U:%G' {ACME_FILE}") == "640 root:haproxy"
+    assert changes(fleet) == []
+
+    first = host.tell(f"openssl x509 -in {ACME_FILE} -noout -serial")
+    runs = host.show(RUNS, UNIT)
+    host.tell(f"systemctl start {ACME_UNIT}")  # it lasts for a day, so that it is renewed each time
+    assert host.tell(f"openssl x509 -in {ACME_FILE} -noout -serial") != first
+    assert host.show(RUNS, UNIT) == runs, "it is reloaded"
+    served = f"openssl s_client -connect 127.0.0.1:{PORT} -servername {NAME} </dev/null 2>/dev/null"
+    now = host.tell(f"openssl x509 -in {ACME_FILE} -noout -serial")
+    wait_for(lambda: host.tell(f"{served} | openssl x509 -noout -serial") == now, "the renewed certificate")
+    assert changes(fleet) == []
+    (seen,) = fleet.rigup("status", "--json", "--limit", "edge").json["gateways"]
+    assert 0 < seen["certificate_days"] <= 1
+    verdict = host.tell(f"systemd-analyze security --no-pager {ACME_UNIT} | tail -n 1")
+    assert float(verdict.split(":")[1].split()[0]) <= 2.5, verdict
+
+    fleet.describe_gateway()
+    changes(fleet)
+    assert fleet.chats() and not host.says(f"ls {ACME_UNIT_FILE} {ACME_FILE} /var/lib/rigup/acme")
+    host.tell("systemctl stop stand-in-acme; rm /usr/local/share/ca-certificates/stand-in.crt; update-ca-certificates")
 
 
 def test_a_configuration_that_cannot_run_is_taken_back(fleet: GatewayFleet) -> None:

@@ -9,9 +9,17 @@ from __future__ import annotations
 import hashlib
 import re
 
-from rigup.gateway import cache_aware, responses
+from rigup.gateway import acme, cache_aware, responses
 from rigup.gateway.names import HELD, backend_name, server_name
-from rigup.gateway.paths import ADMIN_SOCKET, CERTIFICATE_FILE, CLIENTS_FILE, HOLD_SOCKET, KEYS_FILE, MODELS_FILE
+from rigup.gateway.paths import (
+    ACME_FILE,
+    ADMIN_SOCKET,
+    CERTIFICATE_FILE,
+    CLIENTS_FILE,
+    HOLD_SOCKET,
+    KEYS_FILE,
+    MODELS_FILE,
+)
 from rigup.gateway.responses import RETRY_SECONDS
 from rigup.settings import Gateway, GatewayPlan, Route
 from rigup.units import MIB
@@ -71,6 +79,7 @@ def _sections(plan: GatewayPlan, digest: str) -> str:
         sections += [("backend clients", [LIMITS]), ("backend usage", [USAGE])]
     if gateway.hold:
         sections.append(("frontend hold", _hold()))
+    sections += acme.challenge_sections(gateway, _place(gateway.listen, acme.HTTP))
     sections.append(("frontend metrics", _metrics(gateway)))
     return "# Written by rigup: gateway in group_data\n" + "\n".join(
         f"{name}\n" + "".join(f"  {line}\n" for line in lines) for name, lines in sections
@@ -127,7 +136,7 @@ def _own_error(status: int, text: str) -> str:
 
 def _frontend(plan: GatewayPlan) -> list[str]:
     gateway = plan.gateway
-    tls = f" ssl crt {CERTIFICATE_FILE} alpn h2,http/1.1" if gateway.tls else ""
+    tls = f" ssl crt {ACME_FILE if gateway.tls.acme else CERTIFICATE_FILE} alpn h2,http/1.1" if gateway.tls else ""
     largest = gateway.body_limit_mib * MIB
     return [
         f"bind {_place(gateway.listen, gateway.port)}{tls}",

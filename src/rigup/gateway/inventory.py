@@ -7,13 +7,15 @@ import re
 from collections.abc import Iterable
 
 from rigup.errors import InputError
+from rigup.gateway.acme import HTTP
+from rigup.gateway.paths import ACME_PORT
 from rigup.plain_values import quoted
 from rigup.plan import Monitoring
 from rigup.planner.inputs.rig_and_services import is_address
 from rigup.planner.inputs.validation import check_keys, validated
 from rigup.rig import SUPPORTED_OS
 from rigup.service import Service
-from rigup.settings import CACHE_AWARE, Certificate, Gateway, GatewayClient, SharedAddress
+from rigup.settings import CACHE_AWARE, Acme, Certificate, Gateway, GatewayClient, SharedAddress
 from rigup.systemd.api_key import is_loopback
 
 # The first HAProxy that has all that the configuration uses is 2.6; Ubuntu 22.04 has 2.4.
@@ -22,6 +24,10 @@ _EXAMPLE = 'write gateway = {}, or with settings: gateway = {"listen": "10.0.0.2
 _CLIENT = 'write it like clients = {"team-a": {"key_file": "secrets/team-a.key"}}'
 _SHARED = 'write it like shared_address = {"address": "10.0.0.5/24", "interface": "eth0"}'
 _CERTIFICATE = 'write it like tls = {"certificate_file": "secrets/gateway.crt", "key_file": "secrets/gateway.key"}'
+
+_ACME = 'write it like tls = {"acme": {"domains": ["llm.example.org"], "email": "admin@example.org"}}'
+_DOMAIN = re.compile(r"([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+LONGEST_DOMAIN = 253
 
 
 def read_gateway(data: object, where: str, os: str | None = None) -> Gateway:
@@ -47,6 +53,8 @@ def read_gateway(data: object, where: str, os: str | None = None) -> Gateway:
         if port in taken:
             raise InputError(f"{where}.{key}: {port} is taken by gateway.{taken[port]}", "choose another port")
         taken[port] = key
+    if gateway.tls and gateway.tls.acme:
+        _check_acme(gateway, gateway.tls.acme, f"{where}.tls.acme")
     if gateway.shared_address:
         _check_shared(gateway, gateway.shared_address, where)
     check_system(where, os)
@@ -103,7 +111,9 @@ def check_ports(
 
 def _ports(gateway: Gateway) -> tuple[tuple[str, int], ...]:
     """The ports that a gateway listens on, by key; smg has two."""
-    own = (("port", gateway.port), ("metrics_port", gateway.metrics_port))
+    own: tuple[tuple[str, int], ...] = (("port", gateway.port), ("metrics_port", gateway.metrics_port))
+    if gateway.tls and gateway.tls.acme:
+        own += (("tls.acme", HTTP), ("tls.acme", ACME_PORT))
     if gateway.kind != CACHE_AWARE:
         return own
     return (*own, ("cache_port", gateway.cache_port), ("cache_port", gateway.cache_port + 1))
@@ -135,9 +145,41 @@ def _check_parts(data: dict[str, object], where: str) -> None:
     if not isinstance(tls, dict):
         raise InputError(f"{where}.tls: must be a table, not {quoted(tls)}", _CERTIFICATE)
     check_keys(tls, Certificate, f"{where}.tls")
-    for key in Certificate.model_fields:
+    if "acme" in tls:
+        _check_acme_table(tls, f"{where}.tls")
+        return
+    for key in ("certificate_file", "key_file"):
         if key not in tls:
             raise InputError(f"{where}.tls.{key}: missing", _CERTIFICATE)
+
+
+def _check_acme_table(tls: dict[str, object], where: str) -> None:
+    acme = tls["acme"]
+    if len(tls) > 1:
+        other = next(key for key in tls if key != "acme")
+        raise InputError(f"{where}.{other}: stands beside acme, which obtains a certificate", "leave one of them out")
+    if not isinstance(acme, dict):
+        raise InputError(f"{where}.acme: must be a table, not {quoted(acme)}", _ACME)
+    check_keys(acme, Acme, f"{where}.acme")
+    if not acme.get("domains"):
+        raise InputError(f"{where}.acme.domains: missing", _ACME)
+
+
+def _check_acme(gateway: Gateway, acme: Acme, where: str) -> None:
+    for domain in acme.domains:
+        if domain.startswith("*."):
+            raise InputError(f"{where}.domains: {quoted(domain)} cannot be validated by http-01", "list each name")
+        if not _DOMAIN.fullmatch(domain) or len(domain) > LONGEST_DOMAIN:
+            raise InputError(f"{where}.domains: {quoted(domain)} is not a domain name", _ACME)
+    if acme.email and not re.fullmatch(r"[A-Za-z0-9][!-?A-~]*@[A-Za-z0-9.-]{1,253}", acme.email):
+        raise InputError(f"{where}.email: {quoted(acme.email)} is not an e-mail address", _ACME)
+    if not re.fullmatch(r"https://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[A-Za-z0-9._~/-]*)?", acme.directory):
+        raise InputError(f"{where}.directory: {quoted(acme.directory)} is not an https URL", _ACME)
+    if gateway.shared_address:
+        raise InputError(
+            f"{where}: gateways that share an address cannot obtain it: the server asks only one of them",
+            "set certificate_file and key_file",
+        )
 
 
 def _check_shared_table(shared: object, where: str) -> None:

@@ -33,5 +33,16 @@ CACHE_PROGRAM = "gateway_cache.py"
 # Closes the ports between HAProxy and smg to other users.
 PORTS_UNIT = unit_name("gateway-ports")
 PORTS_UNIT_FILE = f"/etc/systemd/system/{PORTS_UNIT}"
+# A certificate by ACME, which certbot keeps as a user of its own; HAProxy reads the copy.
+ACME_FOLDER = f"{CONFIGURATION}/acme"
+ACME_FILE = f"{ACME_FOLDER}/certificate.pem"
+ACME_STATE = "/var/lib/rigup/acme"
+ACME_USER = "rigup-acme"
+ACME_PORT = 8404
+ACME_UNIT = unit_name("gateway-certificate")
+ACME_UNIT_FILE = f"/etc/systemd/system/{ACME_UNIT}"
+ACME_TIMER = ACME_UNIT.replace(".service", ".timer")
+ACME_TIMER_FILE = f"/etc/systemd/system/{ACME_TIMER}"
+CERTIFICATE_PROGRAM = "gateway_certificate.py"
 # The package creates this user and group.
 USER = "haproxy"

@@ -21,7 +21,7 @@ _CAPABILITIES = ("CapabilityBoundingSet=", "AmbientCapabilities=")
 
 def gateway_unit(gateway: Gateway) -> str:
     """The text of the unit. A reload starts new processes that take over the sockets; old ones finish their streams."""
-    low = gateway.port < FIRST_FREE_PORT
+    low = gateway.port < FIRST_FREE_PORT or (gateway.tls is not None and gateway.tls.acme is not None)
     capabilities = [f"{line}CAP_NET_BIND_SERVICE" if low else line for line in _CAPABILITIES]
     lines = {
         "Unit": (

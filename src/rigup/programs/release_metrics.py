@@ -25,6 +25,7 @@ APPLIES = "/var/log/rigup/applies.jsonl"
 LAST_BYTES = 1 << 16
 GATEWAY = "/run/rigup-gateway/admin.sock"
 CERTIFICATE = "/etc/rigup/gateway/certificate.pem"
+ACME_CERTIFICATE = "/etc/rigup/acme/certificate.pem"
 MOST_BYTES = 16 * 2**20
 # HAProxy's counters by client and model, and their names here
 USAGE = {
@@ -118,7 +119,8 @@ def gateway(path: str) -> Iterator[Sample]:
             client, _, model = row.get("key", "").partition("/")
             if model and row.get(counter, "").isdigit():
                 yield name, {"client": client, "model": model}, float(row[counter])
-    if (end := certificate_end(_told(path, f"show ssl cert {CERTIFICATE}"))) is not None:
+    said = (line for file in (CERTIFICATE, ACME_CERTIFICATE) for line in _told(path, f"show ssl cert {file}"))
+    if (end := certificate_end(said)) is not None:
         yield "rigup_gateway_certificate_end_timestamp_seconds", {}, end
 
 

@@ -136,7 +136,7 @@ def _check_distinct(clients: Mapping[str, str], backends: Mapping[str, str], whe
 
 def _certificate(project: Project, gateway: Gateway, where: str) -> str | None:
     """The certificate with its chain, and its key, in one text, as HAProxy reads them."""
-    if gateway.tls is None:
+    if gateway.tls is None or gateway.tls.acme:
         return None
     parts = []
     for key, name in (("certificate_file", gateway.tls.certificate_file), ("key_file", gateway.tls.key_file)):

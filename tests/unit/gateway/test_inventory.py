@@ -24,6 +24,7 @@ SHARED = 'write it like shared_address = {"address": "10.0.0.5/24", "interface":
 SHARING = {"listen": "0.0.0.0", "clients": {"a": CLIENT}}
 ADDRESS = {"address": "10.0.0.5/24", "interface": "eth0"}
 TLS = 'write it like tls = {"certificate_file": "secrets/gateway.crt", "key_file": "secrets/gateway.key"}'
+ACME = 'write it like tls = {"acme": {"domains": ["llm.example.org"], "email": "admin@example.org"}}'
 RANGE = "choose a value in that range"
 TYPE = "correct the type of the value"
 
@@ -98,7 +99,49 @@ def test_a_bare_key_is_a_gateway_on_loopback_without_clients() -> None:
         ),
         ({"tls": True}, ".tls: must be a table, not True", TLS),
         ({"tls": {"certificate_file": "a.crt"}}, ".tls.key_file: missing", TLS),
-        ({"tls": {"cert": "a.crt"}}, ".tls.cert: unknown key", "choose from: certificate_file, key_file"),
+        ({"tls": {"cert": "a.crt"}}, ".tls.cert: unknown key", "choose from: acme, certificate_file, key_file"),
+        (
+            {"tls": {"acme": {"domains": ["a.org"]}, "key_file": "a.key"}},
+            ".tls.key_file: stands beside acme, which obtains a certificate",
+            "leave one of them out",
+        ),
+        ({"tls": {"acme": "a.org"}}, '.tls.acme: must be a table, not "a.org"', ACME),
+        ({"tls": {"acme": {"email": "a@a.org"}}}, ".tls.acme.domains: missing", ACME),
+        (
+            {"tls": {"acme": {"domains": ["a.org"], "key": "x"}}},
+            ".tls.acme.key: unknown key",
+            "choose from: directory, domains, email",
+        ),
+        ({"tls": {"acme": {"domains": "a.org"}}}, '.tls.acme.domains: must be a list, not "a.org"', TYPE),
+        (
+            {"tls": {"acme": {"domains": ["*.a.org"]}}},
+            '.tls.acme.domains: "*.a.org" cannot be validated by http-01',
+            "list each name",
+        ),
+        *(
+            ({"tls": {"acme": {"domains": [name]}}}, f'.tls.acme.domains: "{name}" is not a domain name', ACME)
+            for name in ("localhost", "A.org", "a..org", "-x.org", "a.org --server", "10.0.0.2/24")
+        ),
+        (
+            {"tls": {"acme": {"domains": ["a.org"], "email": "-a@b"}}},
+            '.tls.acme.email: "-a@b" is not an e-mail address',
+            ACME,
+        ),
+        (
+            {"tls": {"acme": {"domains": ["a.org"], "directory": "http://a.org/d"}}},
+            '.tls.acme.directory: "http://a.org/d" is not an https URL',
+            ACME,
+        ),
+        (
+            {"tls": {"acme": {"domains": ["a.org"]}}, "port": 80},
+            ".tls.acme: 80 is taken by gateway.port",
+            "choose another port",
+        ),
+        (
+            {**SHARING, "tls": {"acme": {"domains": ["a.org"]}}, "shared_address": ADDRESS},
+            ".tls.acme: gateways that share an address cannot obtain it: the server asks only one of them",
+            "set certificate_file and key_file",
+        ),
         ({"shared_address": "10.0.0.5"}, '.shared_address: must be a table, not "10.0.0.5"', SHARED),
         ({"shared_address": {"address": "10.0.0.5/24"}}, ".shared_address.interface: missing", SHARED),
         ({"shared_address": {"interface": "eth0"}}, ".shared_address.address: missing", SHARED),

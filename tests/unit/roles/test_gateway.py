@@ -12,9 +12,11 @@ import roles.gateway
 import roles.site
 from rigup.errors import HostFailed
 from rigup.facts.probe import Probe
-from rigup.operations.gateway import placement, prefix_routing, shared_address
-from rigup.settings import GatewaySettings, HostSettings
+from rigup.operations.gateway import certificate, placement, prefix_routing, shared_address
+from rigup.settings import LETS_ENCRYPT, GatewaySettings, HostSettings
 from tests.gateways import FLEETS, settings_of, write_fleet
+
+NONE = ("no_acme_certificate", "no_smg")
 
 
 @pytest.fixture
@@ -25,6 +27,7 @@ def called(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
         roles.gateway: ("no_gateway",),
         placement: ("installed_haproxy", "running_gateway"),
         shared_address: ("installed_keepalived", "shared_address", "no_shared_address"),
+        certificate: ("installed_certbot", "acme_certificate", "no_acme_certificate"),
         prefix_routing: ("installed_smg", "smg_ready_for", "running_smg", "no_smg"),
     }
     monkeypatch.setattr(roles.gateway, "debian_packages", lambda _: None)
@@ -52,7 +55,7 @@ def test_it_is_installed_then_run_and_asked_where_it_listens(
     tmp_path: Path, called: list[tuple[str, dict[str, Any]]], name: str, urls: tuple[tuple[str, str], ...]
 ) -> None:
     roles.gateway.gateway._inner(settings(tmp_path, name), Probe(os="debian-12"))
-    assert [step for step, _ in called] == ["installed_haproxy", "running_gateway", "no_smg", "no_shared_address"]
+    assert [step for step, _ in called] == ["installed_haproxy", "running_gateway", *NONE, "no_shared_address"]
     assert called[1][1]["urls"] == urls
 
 
@@ -60,8 +63,8 @@ def test_a_shared_address_comes_after_the_gateway_that_answers_there(
     tmp_path: Path, called: list[tuple[str, dict[str, Any]]]
 ) -> None:
     roles.gateway.gateway._inner(settings(tmp_path, "shared"), Probe(os="debian-12"))
-    assert [step for step, _ in called][3:] == ["installed_keepalived", "shared_address"]
-    words = called[4][1]
+    assert [step for step, _ in called][4:] == ["installed_keepalived", "shared_address"]
+    words = called[5][1]
     assert words["url"] == "http://10.0.0.5:8080/health"
     assert "priority 149\n" in words["configuration"]
 
@@ -71,9 +74,18 @@ def test_smg_has_ended_and_its_ports_are_closed_before_haproxy_changes(
 ) -> None:
     wanted = settings(tmp_path, "cached")
     roles.gateway.gateway._inner(wanted, Probe(os="debian-12", architecture="aarch64"))
-    order = ["installed_haproxy", "installed_smg", "smg_ready_for", "running_gateway", "running_smg"]
+    order = ["installed_haproxy", "installed_smg", "smg_ready_for", "running_gateway", NONE[0], "running_smg"]
+    assert [step for step, _ in called][:6] == order
+    assert (called[1][1]["locked"], called[1][1]["architecture"], called[5][1]["port"]) == (wanted.smg, "aarch64", 8406)
+
+
+def test_a_certificate_is_there_before_haproxy_is_to_use_it(
+    tmp_path: Path, called: list[tuple[str, dict[str, Any]]]
+) -> None:
+    roles.gateway.gateway._inner(settings(tmp_path, "acme"), Probe(os="debian-12"))
+    order = ["installed_haproxy", "installed_certbot", "acme_certificate", "running_gateway", NONE[1]]
     assert [step for step, _ in called][:5] == order
-    assert (called[1][1]["locked"], called[1][1]["architecture"], called[4][1]["port"]) == (wanted.smg, "aarch64", 8406)
+    assert called[2][1]["directory"] == LETS_ENCRYPT
 
 
 def test_a_host_without_a_gateway_only_loses_one(called: list[tuple[str, dict[str, Any]]]) -> None:

@@ -8,6 +8,11 @@ from pyinfra import host
 from pyinfra.api import FunctionCommand, operation
 
 from rigup.gateway.paths import (
+    ACME_FOLDER,
+    ACME_STATE,
+    ACME_TIMER,
+    ACME_TIMER_FILE,
+    ACME_UNIT_FILE,
     CANDIDATE,
     CONFIGURATION_FILE,
     FOLDER,
@@ -38,6 +43,7 @@ _TRACES = (
     UNIT_FILE,
     SHARED_UNIT_FILE,
     SMG_UNIT_FILE,
+    ACME_UNIT_FILE,
     *(f"{folder}/{CONFIGURATION_FILE.rpartition('/')[2]}" for folder in (FOLDER, CANDIDATE, PREVIOUS)),
 )
 
@@ -54,6 +60,19 @@ def no_gateway() -> Generator[FunctionCommand, None, None]:
 def remove(host: Host) -> None:
     """Stops the gateway and removes its files."""
     # The unit's file is removed last: while it exists, an interrupted removal is repeated.
-    units, folders = f"{SHARED_UNIT} {UNIT} {SMG_UNIT} {PORTS_UNIT}", (FOLDER, CANDIDATE, PREVIOUS, SMG_FOLDER)
-    words = (units, *folders, SHARED_FILE, SHARED_UNIT_FILE, SMG_UNIT_FILE, PORTS_UNIT_FILE, UNIT_FILE)
+    units, folders = (
+        f"{SHARED_UNIT} {UNIT} {SMG_UNIT} {PORTS_UNIT} {ACME_TIMER}",
+        (FOLDER, CANDIDATE, PREVIOUS, SMG_FOLDER, ACME_FOLDER, ACME_STATE),
+    )
+    words = (
+        units,
+        *folders,
+        SHARED_FILE,
+        SHARED_UNIT_FILE,
+        SMG_UNIT_FILE,
+        PORTS_UNIT_FILE,
+        ACME_TIMER_FILE,
+        ACME_UNIT_FILE,
+        UNIT_FILE,
+    )
     remote.script(host, _REMOVE, *words, doing="removing the gateway", timeout=STOP_SECONDS)

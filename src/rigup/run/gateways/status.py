@@ -11,7 +11,7 @@ import gevent
 from rigup.errors import HostFailed
 from rigup.gateway.cache_aware import SMG, cached_routes, choosing_name
 from rigup.gateway.names import HELD, backend_name, server_name
-from rigup.gateway.paths import CERTIFICATE_FILE, UNIT
+from rigup.gateway.paths import ACME_FILE, CERTIFICATE_FILE, UNIT
 from rigup.gateway.servers import UP, ServerState, read_queues, read_states, taken_out
 from rigup.host import Host
 from rigup.operations.gateway.admin import tell
@@ -20,7 +20,7 @@ from rigup.programs.release_metrics import certificate_end
 from rigup.run.context import RunContext
 from rigup.settings import GatewayPlan, Route
 
-COMMANDS = ("show stat", "show servers state", f"show ssl cert {CERTIFICATE_FILE}")
+COMMANDS = ("show stat", "show servers state", f"show ssl cert {CERTIFICATE_FILE}", f"show ssl cert {ACME_FILE}")
 
 
 def gateways_of(run: RunContext) -> list[dict[str, Any]]:
@@ -57,9 +57,9 @@ def _asked(host: Host) -> tuple[str, ...] | None:
 
 def gateway_as_json(plan: GatewayPlan, answers: Sequence[str] | None) -> dict[str, Any]:
     """A gateway with its backends, in the order of the plan. answers: to COMMANDS; None if it gave none."""
-    stat, servers, certificate = answers or ("", "", "")
+    stat, servers, *certificates = answers or ("", "")
     states, queues, out = read_states(stat), read_queues(stat), taken_out(servers)
-    end = certificate_end(certificate.splitlines())
+    end = certificate_end(line for text in certificates for line in text.splitlines())
     backends = []
     for route in plan.routes:
         section = backend_name(route.model)

@@ -1,0 +1,114 @@
+"""A certificate by ACME (RFC 8555): certbot asks for it by http-01, and a timer does so again before it ends. Pure.
+
+ACME's server asks port 80, where HAProxy passes such requests on to certbot. Where HAProxy does not listen there, as
+before its first start, certbot does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from rigup import layout
+from rigup.gateway.paths import (
+    ACME_PORT,
+    ACME_STATE,
+    ACME_TIMER_FILE,
+    ACME_UNIT_FILE,
+    ACME_USER,
+    CERTIFICATE_PROGRAM,
+    UNIT,
+)
+from rigup.settings import Acme, Gateway
+from rigup.systemd.quoting import command_line
+from rigup.systemd.service import SANDBOX
+
+HTTP = 80
+CHALLENGES = "/.well-known/acme-challenge/"
+_CAPABILITIES = ("CapabilityBoundingSet=", "AmbientCapabilities=")
+
+
+def lineage(acme: Acme) -> str:
+    """What certbot calls this certificate: another one for other names, or of another directory."""
+    asked = "\n".join((acme.directory, *acme.domains))
+    return f"gateway-{hashlib.sha256(asked.encode()).hexdigest()[:12]}"
+
+
+def challenge_sections(gateway: Gateway, listen: str) -> list[tuple[str, list[str]]]:
+    """What HAProxy needs to let certbot answer. listen: of port 80. Nothing else is answered without TLS."""
+    if gateway.tls is None or gateway.tls.acme is None:
+        return []
+    return [
+        (
+            "frontend challenges",
+            [
+                f"bind {listen}",
+                "http-request set-log-level silent",
+                f"http-request return status 404 unless {{ method GET }} {{ path_beg {CHALLENGES} }}",
+                "default_backend challenges",
+            ],
+        ),
+        ("backend challenges", [f"server certbot 127.0.0.1:{ACME_PORT}"]),
+    ]
+
+
+def certificate_units(gateway: Gateway, acme: Acme) -> dict[str, str]:
+    """The units that obtain and renew it, by path."""
+    program = ("/usr/bin/python3", "-I", f"{layout.PROGRAMS}/{CERTIFICATE_PROGRAM}")
+    obtain = (*program, "obtain", gateway.listen, str(ACME_PORT), *_certbot(acme))
+    capabilities = [f"{line}CAP_NET_BIND_SERVICE" for line in _CAPABILITIES]
+    service = {
+        "Unit": (
+            "Description=rigup gateway: certificate",
+            "Wants=network-online.target",
+            f"After=network-online.target {UNIT}",
+        ),
+        "Service": (
+            "Type=oneshot",
+            f"User={ACME_USER}",
+            f"Group={ACME_USER}",
+            f"StateDirectory={ACME_STATE.removeprefix('/var/lib/')}",
+            "StateDirectoryMode=0700",
+            f"ExecStart={command_line(obtain)}",
+            f"ExecStartPost=+{command_line((*program, 'deploy', lineage(acme)))}",
+            "TimeoutStartSec=300",
+            "SyslogIdentifier=rigup-gateway-certificate",
+            *(line for line in SANDBOX if line not in _CAPABILITIES),
+            *capabilities,
+            "PrivateDevices=yes",
+            "RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX",
+        ),
+    }
+    timer = {
+        "Unit": ("Description=rigup gateway: certificate, twice a day",),
+        # certbot's own rhythm, and nobody's load at the same minute
+        "Timer": ("OnCalendar=*-*-* 00,12:00:00", "RandomizedDelaySec=11h", "Persistent=yes"),
+        "Install": ("WantedBy=timers.target",),
+    }
+    return {ACME_UNIT_FILE: _text(service), ACME_TIMER_FILE: _text(timer)}
+
+
+def _certbot(acme: Acme) -> tuple[str, ...]:
+    """certbot's words: it asks for a certificate if there is none, or if that ends within 30 days."""
+    contact = ("--email", acme.email, "--no-eff-email") if acme.email else ("--register-unsafely-without-email",)
+    domains = (word for domain in acme.domains for word in ("--domain", domain))
+    folders = (
+        word
+        for option, name in (("--config-dir", "config"), ("--work-dir", "work"), ("--logs-dir", "logs"))
+        for word in (option, f"{ACME_STATE}/{name}")
+    )
+    return (
+        "certonly",
+        "--standalone",
+        "--non-interactive",
+        "--agree-tos",
+        "--keep-until-expiring",
+        *("--cert-name", lineage(acme)),
+        *("--server", acme.directory),
+        *contact,
+        *domains,
+        *folders,
+    )
+
+
+def _text(sections: dict[str, tuple[str, ...]]) -> str:
+    return "\n".join(f"[{name}]\n" + "".join(f"{line}\n" for line in lines) for name, lines in sections.items())

@@ -1,0 +1,116 @@
+"""A gateway's certificate by ACME: obtained before HAProxy's configuration names it, renewed by a timer."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+
+from pyinfra import host
+from pyinfra.api import FunctionCommand, operation
+from pyinfra.facts.deb import DebPackages
+from pyinfra.facts.files import File
+
+from rigup.errors import HostFailed
+from rigup.gateway.paths import (
+    ACME_FILE,
+    ACME_FOLDER,
+    ACME_STATE,
+    ACME_TIMER,
+    ACME_TIMER_FILE,
+    ACME_UNIT,
+    ACME_UNIT_FILE,
+)
+from rigup.host import Host
+from rigup.operations.apt import commands as apt
+from rigup.operations.primitives import remote
+from rigup.operations.primitives.progress import Progress, report
+from rigup.operations.primitives.steps import step
+from rigup.operations.primitives.text_files import TextFiles
+from rigup.operations.primitives.units import State, unit_states
+
+STEP = "gateway"
+PACKAGE = "certbot"
+SECONDS = 330
+LOG = f"on the host: journalctl -u {ACME_UNIT}"
+_SAYS_NOTHING = ("Saving debug log", "Ask for help", "See the logfile", "Please see the logfile", "An unexpected error")
+# The unit's file is removed last: while it exists, an interrupted removal is repeated.
+_REMOVE = 'systemctl --quiet disable --now "$1" 2>/dev/null || true; shift; rm -rf -- "$@"; systemctl daemon-reload'
+
+
+@operation()
+def installed_certbot() -> Generator[FunctionCommand, None, None]:
+    """Ensures that the distribution's certbot is installed. Its own timer renews what others have obtained."""
+    if PACKAGE in host.get_fact(DebPackages):
+        host.noop("certbot is installed")
+        return
+    yield step(_install)
+
+
+def _install(host: Host) -> None:
+    report(Progress(host.name, STEP, text="installing certbot"))
+    apt.wait_for_lock(host, STEP)
+    apt.update(host, STEP)
+    apt.install(host, STEP, [PACKAGE])
+
+
+@operation()
+def acme_certificate(units: Mapping[str, str], directory: str) -> Generator[FunctionCommand, None, None]:
+    """Ensures that there is a certificate for these names, which a timer renews.
+
+    + units: their texts by path
+    + directory: of the ACME server
+    """
+    there = host.get_fact(TextFiles, paths=tuple(units))
+    state = unit_states(host, ACME_TIMER).get(ACME_TIMER, State())
+    right = there == {path: text.strip() for path, text in units.items()}
+    if right and state.is_right and host.get_fact(File, path=ACME_FILE):
+        host.noop("the certificate is there")
+        return
+    yield step(_obtain, dict(units), directory)
+
+
+def _obtain(host: Host, units: dict[str, str], directory: str) -> None:
+    report(Progress(host.name, STEP, text="obtaining the certificate"))
+    if not remote.run(host, "curl", "--silent", "--fail", "--max-time", "15", "--output", "/dev/null", directory).ok:
+        raise HostFailed(
+            f"{host.name}: the ACME directory {directory} does not answer",
+            f"check gateway.tls.acme.directory, DNS and the firewall; on the host: curl {directory}",
+        )
+    earlier = remote.run(host, "cat", ACME_UNIT_FILE).stdout
+    remote.write_file(host, ACME_UNIT_FILE, units[ACME_UNIT_FILE].rstrip("\n"))
+    remote.check_output(host, "systemctl", "daemon-reload")
+    if not remote.run(host, "systemctl", "start", ACME_UNIT, timeout=SECONDS).ok:
+        told = _complaint(host)
+        if earlier:
+            remote.write_file(host, ACME_UNIT_FILE, earlier.rstrip("\n"))
+        else:
+            remote.check_output(host, "rm", "-f", ACME_UNIT_FILE)
+        remote.run(host, "systemctl", "reset-failed", ACME_UNIT)
+        remote.check_output(host, "systemctl", "daemon-reload")
+        raise HostFailed(f"{host.name}: no certificate from {directory}: {told}; the gateway stays as it was", LOG)
+    remote.write_file(host, ACME_TIMER_FILE, units[ACME_TIMER_FILE].rstrip("\n"))
+    start = 'systemctl daemon-reload; systemctl --quiet enable --now "$1"'
+    remote.script(host, start, ACME_TIMER, doing="starting the timer")
+
+
+def _complaint(host: Host) -> str:
+    """The line in which certbot says most: what the server found, if it says so."""
+    words = ("journalctl", "--no-pager", "-o", "cat", "-n", "40", "-t", "rigup-gateway-certificate")
+    lines = [line.strip() for line in remote.run(host, *words).stdout.splitlines()]
+    said = [line for line in lines if line and not line.startswith(_SAYS_NOTHING)]
+    details = [line.partition("Detail:")[2].strip() for line in said if "Detail:" in line]
+    return (details or said or ["no output"])[-1][:300]
+
+
+@operation()
+def no_acme_certificate() -> Generator[FunctionCommand, None, None]:
+    """Ensures that nothing asks for a certificate. The package stays."""
+    if not host.get_fact(TextFiles, paths=(ACME_UNIT_FILE,)):
+        host.noop("no certificate by ACME")
+        return
+    yield step(remove)
+
+
+def remove(host: Host) -> None:
+    """Removes the timer, the certificate and certbot's account."""
+    words = (ACME_TIMER, ACME_FOLDER, ACME_STATE, ACME_TIMER_FILE, ACME_UNIT_FILE)
+    remote.script(host, _REMOVE, *words, doing="removing the certificate")

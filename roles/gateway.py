@@ -61,7 +61,9 @@ def _certificate(wanted: Gateway) -> None:
     from rigup.operations.gateway.certificate import acme_certificate, installed_certbot
 
     acme = wanted.tls.acme
-    system_user(name=f"user {ACME_USER}", user=ACME_USER, description="rigup certbot, obtains certificates", home=ACME_STATE)
+    system_user(
+        name=f"user {ACME_USER}", user=ACME_USER, description="rigup certbot, obtains certificates", home=ACME_STATE
+    )
     sources = (program_file(CERTIFICATE_PROGRAM),)
     root_files.programs(name="certificate's program", folder=layout.PROGRAMS, sources=sources)
     installed_certbot(name="certbot")

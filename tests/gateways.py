@@ -97,6 +97,17 @@ FLEETS: dict[str, dict[str, dict[str, Any]]] = {
             },
         },
     },
+    # two gateways with addresses, of which one has an IPv6 address
+    "shared_ipv6": {
+        "cpu": {"rig": {"gpus": [], "host_memory_gib": 16}, "services": {"chat": {**SMALL, **OPEN}}},
+        "two_v6": {
+            "gateway": {
+                "listen": "::",
+                "clients": {"team-a": {"key_file": "secrets/team-a.key"}},
+                "shared_address": {"address": "fd00::5/64", "interface": "eth0"},
+            },
+        },
+    },
     # the only engine, and its gateway on the same machine
     "one_box": {
         "box": {
@@ -133,6 +144,7 @@ HOSTS: dict[str, list[Any]] = {
     "cpu": ["localhost"],
     "pair": [("p1.lan", {"lan_address": "10.0.0.21"}), ("p2.lan", {"lan_address": "10.0.0.22"})],
     "edge": ["gw1.lan"],
+    "two_v6": [("gw1.lan", {"lan_address": "fd00::3"}), ("gw2.lan", {"lan_address": "fd00::4"})],
     "two": ["gw1.lan", ("gw2.lan", {"ssh_hostname": "10.0.0.4"})],
 }
 

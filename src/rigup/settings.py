@@ -177,6 +177,7 @@ class GatewayPlan(Frozen):
     """What a gateway does on one host. Holds no secret. routes: in the order of the inventory.
 
     sharing: the gateways that may hold its shared address, in the order of the inventory; () without one.
+    unicast: their addresses, in that order, at which they speak to each other; () for multicast.
     """
 
     host: str
@@ -184,6 +185,7 @@ class GatewayPlan(Frozen):
     gateway: Gateway
     routes: tuple[Route, ...]
     sharing: tuple[str, ...] = ()
+    unicast: tuple[str, ...] = ()
 
     @property
     def models(self) -> tuple[str, ...]:

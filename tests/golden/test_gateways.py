@@ -43,10 +43,11 @@ def files_of(settings: GatewaySettings) -> dict[str, str]:
     }
 
 
-def test_what_keepalived_gets(tmp_path: Path) -> None:
-    configuration = keepalived_configuration(settings_of(write_fleet(tmp_path, FLEETS["shared"])).plan)
-    assert_golden("gateways/shared/keepalived.conf", configuration)
-    assert_golden("gateways/shared/address.service", keepalived_unit(configuration))
+@pytest.mark.parametrize("name", ["shared", "shared_ipv6"])
+def test_what_keepalived_gets(tmp_path: Path, name: str) -> None:
+    configuration = keepalived_configuration(settings_of(write_fleet(tmp_path, FLEETS[name])).plan)
+    assert_golden(f"gateways/{name}/keepalived.conf", configuration)
+    assert_golden(f"gateways/{name}/address.service", keepalived_unit(configuration))
 
 
 def test_plan(gateway: tuple[str, GatewaySettings]) -> None:

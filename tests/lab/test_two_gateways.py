@@ -39,7 +39,8 @@ class TwoGateways(Fleet):
         """Writes the inventory. shared: whether the gateways have an address in common."""
         key = "secrets/backends.key"
         self.describe(1, listen="0.0.0.0", api_key_file=key, served_name=MODEL)
-        entries = [host.machine.inventory for host in self.hosts]
+        machines = [host.machine for host in self.hosts]
+        entries = [(one.name, {**one.inventory[1], "lan_address": one.inner_address}) for one in machines]
         text = f"boxes = {entries[:1]!r}\nedge = {entries[1:]!r}\n"
         (self.root / "inventories/rehearsal.py").write_text(text)
         gateway = {"listen": "0.0.0.0", "clients": {"team-a": {"key_file": "secrets/team-a.key"}}}
@@ -108,6 +109,9 @@ def test_one_has_the_address_and_a_second_apply_changes_nothing(fleet: TwoGatewa
     assert [host.show(RUNS, SHARED_UNIT) for host in fleet.gateways] == before
     verdict = fleet.gateways[0].tell(f"systemd-analyze security --no-pager {SHARED_UNIT} | tail -n 1")
     assert float(verdict.split(":")[1].split()[0]) <= 4.0, verdict
+    assert "unicast_peer" in fleet.gateways[0].tell(f"cat {SHARED_FILE}")
+    said = fleet.rigup("status", "--json", "--limit", "edge").json["gateways"]
+    assert [one["gateway"] for one in said if one["holds_shared_address"]] == fleet.holders()
     check = "ps -o user= -C curl; journalctl -o cat -u " + SHARED_UNIT
     assert "root" not in fleet.gateways[0].tell(check).split()[:1]
 

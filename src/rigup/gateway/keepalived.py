@@ -45,6 +45,7 @@ def keepalived_configuration(plan: GatewayPlan) -> str:
             f"virtual_router_id {shared.id}",
             f"priority {FIRST_PRIORITY - plan.sharing.index(plan.host)}",
             "advert_int 1",
+            *_peers(plan),
             "virtual_ipaddress {",
             f"  {shared.address}",
             "}",
@@ -56,6 +57,15 @@ def keepalived_configuration(plan: GatewayPlan) -> str:
     return "# Written by rigup: gateway.shared_address in group_data\n" + "\n".join(
         f"{name} {{\n" + "".join(f"  {line}\n" for line in lines) + "}\n" for name, lines in sections.items()
     )
+
+
+def _peers(plan: GatewayPlan) -> tuple[str, ...]:
+    """To whom it speaks, where the inventory says it: many networks pass on no multicast."""
+    if not plan.unicast:
+        return ()
+    own = plan.unicast[plan.sharing.index(plan.host)]
+    others = (f"  {address}" for address in plan.unicast if address != own)
+    return (f"unicast_src_ip {own}", "unicast_peer {", *others, "}")
 
 
 def keepalived_unit(configuration: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -147,6 +148,26 @@ def sharing_with(
                 "describe both in one group",
             )
     return tuple(other.host for other in found)
+
+
+def unicast_addresses(plan: GatewayPlan, sharing: Iterable[str], addresses: Mapping[str, str]) -> tuple[str, ...]:
+    """Where gateways that share an address reach each other; () unless the inventory has one of each in that network.
+
+    Others may be of another interface, or names, which keepalived does not take. addresses: of each host.
+    """
+    shared = plan.gateway.shared_address
+    if shared is None:
+        return ()
+    network = ipaddress.ip_interface(shared.address).network
+    found = tuple(addresses[name] for name in sharing)
+    return found if all(_is_in(address, network) for address in found) else ()
+
+
+def _is_in(address: str, network: ipaddress.IPv4Network | ipaddress.IPv6Network) -> bool:
+    try:
+        return ipaddress.ip_address(address) in network
+    except ValueError:
+        return False
 
 
 def _check_clients(plan: GatewayPlan, where: str, refused: bool) -> None:

@@ -17,7 +17,7 @@ from rigup.gateway.names import backend_name, server_name
 from rigup.project.gateways import plan_gateways
 from rigup.project.inventory import load_project
 from rigup.project.planning import plan_project
-from tests.gateways import BACKENDS, FLEETS, OPEN, settings_of, write_fleet
+from tests.gateways import BACKENDS, FLEETS, HOSTS, OPEN, settings_of, write_fleet
 
 WHERE = "group_data/edge.py: gateway"
 OWN_KEY = "make one: openssl rand -hex 32"
@@ -175,6 +175,24 @@ def test_gateways_that_share_an_address_know_each_other(tmp_path: Path) -> None:
     alone = load_project(str(project.inventory), "gw2.lan")
     (plan,) = plan_gateways(alone, plan_project(alone))
     assert (plan.host, plan.sharing) == ("gw2.lan", ("gw1.lan", "gw2.lan"))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "unicast"),
+    [
+        ("10.0.0.3", "10.0.0.4", ("10.0.0.3", "10.0.0.4")),
+        ("gw1.lan", "10.0.0.4", ()),
+        ("fd00::3", "fd00::4", ()),
+        ("10.0.0.3", "10.0.1.4", ()),
+    ],
+)
+def test_gateways_with_addresses_speak_to_each_other_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str, second: str, unicast: tuple[str, ...]
+) -> None:
+    hosts = [("gw1.lan", {"lan_address": first}), ("gw2.lan", {"lan_address": second})]
+    monkeypatch.setitem(HOSTS, "two", hosts)
+    project = write_fleet(tmp_path, shared())
+    assert [plan.unicast for plan in plan_gateways(project, plan_project(project))] == [unicast] * 2
 
 
 @pytest.mark.parametrize(

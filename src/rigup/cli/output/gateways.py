@@ -45,7 +45,8 @@ def _lines(plan: GatewayPlan) -> list[str]:
     routes = [line for route in plan.routes for line in _route(route)]
     prefix = _by_prefix(plan) if gateway.kind == CACHE_AWARE else []
     address, hosts = gateway.shared_address, ", ".join(plan.sharing)
-    shared = [f"one of these holds {address.host}: {hosts}"] if address else []
+    how = "unicast" if plan.unicast else "multicast"
+    shared = [f"one of these holds {address.host}, by {how}: {hosts}"] if address else []
     return [f"listens at {_address(gateway)}", *shared, f"clients: {_clients(gateway)}", *held, *prefix, *routes]
 
 
@@ -115,10 +116,12 @@ def gateway_rows(gateway: dict[str, Any]) -> Iterator[tuple[str, ...]]:
 
 
 def notes_of(gateway: dict[str, Any]) -> list[str]:
-    """What is wrong with a gateway beside its backends."""
+    """What is to be said of a gateway beside its backends."""
     models = ", ".join(gateway["prefix_routing_away"])
     away = f"smg is away, so the backend with the fewest requests is chosen for {models}" if models else ""
-    return [text for text in (certificate_text(gateway), away) if text]
+    address, holds = gateway["shared_address"], gateway["holds_shared_address"]
+    held = "" if holds is None else f"{'holds' if holds else 'stands by for'} {address}"
+    return [text for text in (held, certificate_text(gateway), away) if text]
 
 
 def certificate_text(gateway: dict[str, Any]) -> str:

@@ -178,12 +178,14 @@ class GatewayStatus(TypedDict):
     """A gateway. certificate_days: until its certificate ends; null without one.
 
     prefix_routing_away: the models for which smg does not choose now, so that their backends with the fewest requests
-    get them.
+    get them. holds_shared_address: whether this gateway has it now; null if that is unknown.
     """
 
     gateway: str
     kind: str
     answers: bool
+    shared_address: str | None
+    holds_shared_address: bool | None
     prefix_routing_away: list[str]
     certificate_days: float | None
     backends: list[BackendStatus]

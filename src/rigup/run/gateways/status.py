@@ -9,9 +9,11 @@ from typing import Any
 import gevent
 
 from rigup.errors import HostFailed
+from rigup.facts.bounds import HostOutput, checked, json_of
+from rigup.facts.unreadable import Unreadable
 from rigup.gateway.cache_aware import SMG, cached_routes, choosing_name
 from rigup.gateway.names import HELD, backend_name, server_name
-from rigup.gateway.paths import ACME_FILE, CERTIFICATE_FILE, UNIT
+from rigup.gateway.paths import ACME_FILE, CERTIFICATE_FILE, SHARED_UNIT, UNIT
 from rigup.gateway.servers import UP, ServerState, read_queues, read_states, taken_out
 from rigup.host import Host
 from rigup.operations.gateway.admin import tell
@@ -19,6 +21,25 @@ from rigup.operations.primitives import remote
 from rigup.programs.release_metrics import certificate_end
 from rigup.run.context import RunContext
 from rigup.settings import GatewayPlan, Route
+
+
+class LinkAddress(HostOutput):
+    """An address of an interface."""
+
+    local: str = ""
+
+
+class Link(HostOutput):
+    """An interface, as `ip -json address` prints it; one that does not match is printed as {}."""
+
+    addr_info: list[LinkAddress] = []
+
+
+class Links(HostOutput):
+    """All of them."""
+
+    links: list[Link]
+
 
 COMMANDS = ("show stat", "show servers state", f"show ssl cert {CERTIFICATE_FILE}", f"show ssl cert {ACME_FILE}")
 
@@ -32,12 +53,14 @@ def gateways_of(run: RunContext) -> list[dict[str, Any]]:
     for host in run.state.inventory:
         gateway = run.settings[host.name].gateway
         if gateway and host.connected and run.results[host.name].probe is not None:
-            found[host.name] = gateway.plan, run.state.pool.spawn(_asked, host)
-    gevent.joinall([asked for _, asked in found.values()])
+            shared = gateway.plan.gateway.shared_address
+            address = run.state.pool.spawn(_holds, host, shared.host) if shared else None
+            found[host.name] = gateway.plan, run.state.pool.spawn(_asked, host), address
+    gevent.joinall([asking for _, *asked in found.values() for asking in asked if asking is not None])
     gateways = []
-    for name, (plan, asked) in found.items():
+    for name, (plan, asked, holds) in found.items():
         answers, result = asked.value, run.results[name]
-        gateways.append(gateway_as_json(plan, answers))
+        gateways.append(gateway_as_json(plan, answers, None if holds is None else holds.value))
         if answers is None:
             result.fail(
                 "failed", HostFailed(f"{name}: the gateway does not answer", f"on the host: journalctl -u {UNIT}")
@@ -45,7 +68,31 @@ def gateways_of(run: RunContext) -> list[dict[str, Any]]:
         elif away := models_away(gateways[-1]):
             hint = "repair their services, or run rigup apply, which gives back what a command has drained"
             result.fail("failed", HostFailed(f"{name}: nobody answers for {', '.join(away)}", hint))
+    held = {one["gateway"]: one["holds_shared_address"] for one in gateways}
+    for name, (plan, *_) in found.items():
+        if plan.sharing and all(held.get(other) is False for other in plan.sharing):
+            address = plan.gateway.shared_address
+            message = f"{name}: no gateway holds {address.host if address else ''}"
+            run.results[name].fail("failed", HostFailed(message, f"on the gateways: journalctl -u {SHARED_UNIT}"))
     return gateways
+
+
+def _holds(host: Host, address: str) -> bool | None:
+    """Whether a host has an address on one of its interfaces; None if it does not say."""
+    try:
+        output = remote.run(host, "ip", "-json", "address", "show", "to", address)
+    except remote.CONNECTION_ERRORS:
+        return None
+    return has_address(output.stdout, address) if output.ok else None
+
+
+def has_address(text: str, address: str) -> bool | None:
+    """Whether `ip -json address` lists an address; None if that is not what it printed."""
+    try:
+        links = checked(Links, {"links": json_of(text, "ip") if text.strip() else []}, "ip").links
+    except Unreadable:
+        return None
+    return any(one.local == address for link in links for one in link.addr_info)
 
 
 def _asked(host: Host) -> tuple[str, ...] | None:
@@ -55,8 +102,11 @@ def _asked(host: Host) -> tuple[str, ...] | None:
         return None
 
 
-def gateway_as_json(plan: GatewayPlan, answers: Sequence[str] | None) -> dict[str, Any]:
-    """A gateway with its backends, in the order of the plan. answers: to COMMANDS; None if it gave none."""
+def gateway_as_json(plan: GatewayPlan, answers: Sequence[str] | None, holds: bool | None = None) -> dict[str, Any]:
+    """A gateway with its backends, in the order of the plan.
+
+    answers: to COMMANDS; None if it gave none. holds: whether it has the shared address now; None if that is unknown.
+    """
     stat, servers, *certificates = answers or ("", "")
     states, queues, out = read_states(stat), read_queues(stat), taken_out(servers)
     end = certificate_end(line for text in certificates for line in text.splitlines())
@@ -85,6 +135,8 @@ def gateway_as_json(plan: GatewayPlan, answers: Sequence[str] | None) -> dict[st
         "gateway": plan.host,
         "kind": plan.gateway.kind,
         "answers": answers is not None,
+        "shared_address": plan.gateway.shared_address.host if plan.gateway.shared_address else None,
+        "holds_shared_address": holds,
         "prefix_routing_away": [
             route.model for route in cached_routes(plan) if answers and not _chooses(states, route)
         ],

@@ -17,7 +17,7 @@ from rigup.facts.probe import Probe
 from rigup.run.gateways import status as gateway_status
 from rigup.run.gateways.status import gateway_as_json, gateways_of
 from rigup.run.result import HostResult
-from rigup.settings import GatewaySettings, HostSettings
+from rigup.settings import GatewaySettings, HostSettings, SharedAddress
 from tests.unit.gateway.test_servers import plan
 
 STAT = (
@@ -60,6 +60,67 @@ def test_models_for_which_smg_does_not_choose() -> None:
         for text in (console.export_text(), str(gateway_section([shown]))):
             assert ("smg is away, so the backend with the fewest requests is chosen for m" in text) == bool(away)
     assert gateway_as_json(cached, None)["prefix_routing_away"] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        ('[{},{"ifname":"eth0","addr_info":[{"family":"inet","local":"10.0.0.5","prefixlen":24}]}]', True),
+        ("[{},{}]", False),
+        ("[]", False),
+        ("", False),
+        ('[{"addr_info":[{"local":"10.0.0.50"}]}]', False),
+        ('[{"addr_info":[{"local":5}]}]', None),
+        ("{}", None),
+        ("[" * 5000, None),
+        ("Object", None),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_who_has_the_shared_address_is_read_or_unknown(text: str, holds: bool | None) -> None:
+    assert gateway_status.has_address(text, "10.0.0.5") is holds
+
+
+def sharing(*names: str) -> dict[str, HostSettings]:
+    shared = SharedAddress(address="10.0.0.5/24", interface="eth0")
+    gateway = plan().gateway.model_copy(update={"shared_address": shared})
+    return {
+        name: HostSettings(
+            gateway=GatewaySettings(plan().model_copy(update={"host": name, "gateway": gateway, "sharing": names}))
+        )
+        for name in names
+    }
+
+
+@pytest.mark.parametrize(
+    ("holder", "errors"), [("one", []), ("two", []), ("", ["one: no gateway holds", "two: no gateway holds"])]
+)
+def test_it_is_said_which_gateway_has_the_shared_address(
+    monkeypatch: pytest.MonkeyPatch, holder: str, errors: list[str]
+) -> None:
+    settings = sharing("one", "two")
+    results = {name: HostResult(name, probe=Probe()) for name in settings}
+    hosts = [SimpleNamespace(name=name, connected=True) for name in settings]
+    run: Any = SimpleNamespace(state=SimpleNamespace(inventory=hosts, pool=Pool(5)), settings=settings, results=results)
+    monkeypatch.setattr(gateway_status, "tell", lambda *_: (STAT.replace("DOWN", "UP"), SERVERS, "", ""))
+
+    def ip(host: Any, *words: str) -> Any:
+        said = '[{"addr_info":[{"local":"10.0.0.5"}]}]' if host.name == holder else "[{}]"
+        return SimpleNamespace(ok=True, stdout=said)
+
+    monkeypatch.setattr(gateway_status.remote, "run", ip)
+    found = gateways_of(run)
+    assert {one["gateway"]: one["holds_shared_address"] for one in found} == {
+        name: name == holder for name in ("one", "two")
+    }
+    assert [error.message for result in results.values() for error in result.errors] == [
+        f"{text} 10.0.0.5" for text in errors
+    ]
+    console = Console(width=140, record=True, file=io.StringIO())
+    console.print(gateway_table(found), soft_wrap=True)
+    text = console.export_text()
+    for name in ("one", "two"):
+        assert f"{name}: {'holds' if name == holder else 'stands by for'} 10.0.0.5" in text
 
 
 def test_a_gateway_that_says_nothing_or_nonsense() -> None:

@@ -49,17 +49,10 @@ HERE: dict[str, tuple[int, str]] = {
 
 # Measurements and servers, which tests do not run: --help names every option that a page gives them.
 HELP = {
-    "python benchmarks/bench_client.py --vllm vllm-cpu/bin/python",
-    ".venv/bin/python benchmarks/noop.py",
-    ".venv/bin/python benchmarks/noop.py --rtt 50 --only ssh,rigup,pyinfra",
-    ".venv/bin/python benchmarks/noop.py --hosts 20 --only ssh,rigup --rounds 3",
-    ".venv/bin/python benchmarks/noop.py --hosts 2 --fleet 200",
-    ".venv/bin/python benchmarks/noop.py --first",
-    ".venv/bin/python benchmarks/first_apply.py --weights-s 240",
-    ".venv/bin/python benchmarks/first_apply.py --engine vllm",
-    ".venv/bin/python benchmarks/first_apply.py --engine llama.cpp --only beside,turn,pyinfra,ansible",
-    "python -m rigup.lab.hub.server_process ROOT --state FOLDER",
-    "python -m rigup.lab.hub.server_process ROOT --state FOLDER --lab NAME",
+    command
+    for page in PAGES
+    for command in commands(page)
+    if re.match(r"\S*python (benchmarks/|-m rigup\.lab\.hub\.)", command)
 }
 
 # Run on a lab machine by tests/lab/test_documented_commands.py, in this order.

@@ -10,7 +10,7 @@ from rigup.plain_values import quoted
 from rigup.planner.candidate import Candidate
 from rigup.planner.rules.rule import Complaint, engine_name, refuses
 
-_DECISION = "docs/decisions/0013-llama-servers-router-swaps-models.md"
+_DECISION = "docs/decisions/0015-llama-servers-router-swaps-models.md"
 # The router's file ends a value at these characters (llama.cpp b11434 common/preset.cpp).
 _ENDS = re.compile(r"[;#\n\r]")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]*")

@@ -15,6 +15,7 @@ from rigup.monitoring.paths import GPU_FILES, GPU_UNITS, NODE_FILES, NODE_UNITS,
 from rigup.operations.monitoring import OutdatedUnits
 from rigup.plan import Monitoring
 from rigup.planner.driver_packages import driver_repository
+from rigup.settings import HostSettings
 
 REPOSITORY = driver_repository("debian-12", "x86_64")
 NODE, GPUS = Monitoring(), Monitoring(node_exporter=False, dcgm_exporter=True)
@@ -77,7 +78,7 @@ def test_what_comes_along_comes_where_nothing_is_served(monkeypatch: pytest.Monk
     monkeypatch.setattr(roles.site, "_clean_up", lambda *_: None)
     monkeypatch.setattr(roles.site, "monitoring", lambda *arguments: alone.append(arguments[-1]))
     monkeypatch.setattr(roles.site, "gateway", lambda *_: None)
-    settings = SimpleNamespace(monitoring=NODE, gateway=None)
+    settings = HostSettings(monitoring=NODE)
     roles.site.provision((object(),) if serves else (), Probe(), settings)  # type: ignore[arg-type]
     assert alone == [not serves]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -35,9 +34,7 @@ def serve(fleet: GpuFleet, context: int) -> None:
 
 
 def records(fleet: GpuFleet) -> list[dict[str, Any]]:
-    # not `.json`, which allows only keys of the schema: a record's names no more of `memory` than is checked
-    text = fleet.rigup("log", fleet.host.name, "--json").stdout.read_text()
-    applies: list[dict[str, Any]] = json.loads(text)["applies"]
+    applies: list[dict[str, Any]] = fleet.rigup("log", fleet.host.name, "--json").json["applies"]
     return applies
 
 

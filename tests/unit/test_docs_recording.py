@@ -19,7 +19,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 @pytest.fixture(scope="module")
 def terminal() -> ModuleType:
-    """docs-site/terminal_svg.py, which is no package's."""
+    """docs-site/terminal_svg.py, which belongs to no package."""
     spec = importlib.util.spec_from_file_location("terminal_svg", ROOT / "docs-site/terminal_svg.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

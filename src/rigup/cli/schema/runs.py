@@ -228,12 +228,18 @@ class ReleasesDocument(TypedDict):
     errors: list[HostError]
 
 
+class RecordedApply(SavedRecord):
+    """One apply on one host, as printed. memory: planned and measured memory of services that were started."""
+
+    memory: dict[str, Any] = {}  # a stored record is checked for the figures that are read again
+
+
 class LogDocument(TypedDict):
     """`rigup log --json`."""
 
     schema: Schema
     host: str
-    applies: list[SavedRecord]
+    applies: list[RecordedApply]
 
 
 class FileDocument(TypedDict):

@@ -11,6 +11,10 @@ Each contender gets lab machines of its own. --engine says what they become:
 The hub sends so slowly that the weights take --weights-s seconds; several hosts download each for itself, so that each
 has the same chain. Contenders: beside (as rigup does it), turn (all steps one after another), and, for llama.cpp,
 pyinfra (the same roles by its own executor) and ansible (an equivalent playbook). Prints Markdown.
+
+    python benchmarks/first_apply.py --all
+
+runs everything that docs/performance.md reports, each with a table of its own.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -32,6 +37,7 @@ sys.path.insert(0, str(ROOT))
 from benchmarks import first_apply_others as others  # noqa: E402
 from benchmarks.weights import INSTANCES, Folders  # noqa: E402
 from rigup.cache import cache_folder  # noqa: E402
+from rigup.errors import RigupError  # noqa: E402
 from rigup.lab import demo_model  # noqa: E402
 from rigup.lab.hub.server_process import StandInHub  # noqa: E402
 from rigup.run.chains.timing import LAST, StepTime, line  # noqa: E402
@@ -47,6 +53,15 @@ IN_TURN = (
     "import dataclasses, rigup.run.chains.order as order\n"
     "order._BY_ROLE = {role: dataclasses.replace(step, beside=False) for role, step in order._BY_ROLE.items()}"
 )
+SERIES = (
+    "--weights-s 240",
+    "--engine llama.cpp --quick-build --weights-s 120 --only beside,turn,pyinfra,ansible",
+    "--engine llama.cpp --weights-s 240 --only beside",
+    "--engine vllm --weights-s 60 --only beside,turn",
+    "--hosts 8 --weights-s 240 --only beside",
+    "--engine llama.cpp --quick-build --hosts 8 --weights-s 120 --only beside",
+)
+"""What --all runs."""
 CONTENDERS = {
     "beside": "side by side",
     "turn": "in turn",
@@ -56,19 +71,33 @@ CONTENDERS = {
 
 
 def main() -> int:
-    """Measures and prints."""
+    """Measures and prints; 1 if one of the applies failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--engine", choices=FLEETS, default="stand-in")
     parser.add_argument("--hosts", type=int, default=1)
     parser.add_argument("--weights-s", type=float, default=120, help="seconds that the hub takes for the weights")
     parser.add_argument("--quick-build", action="store_true", help="for llama.cpp")
     parser.add_argument("--only", default="beside,turn", help=f"of {', '.join(CONTENDERS)}")
+    parser.add_argument("--all", action="store_true", help="what docs/performance.md reports, one after another")
     args = parser.parse_args()
     INSTANCES.write_text(str(max(1024, int(INSTANCES.read_text()))))
+    series = [(words, parser.parse_args(words.split())) for words in SERIES] if args.all else [("", args)]
+    return max(measure(*each) for each in series)
+
+
+def measure(words: str, args: argparse.Namespace) -> int:
+    """A table of contenders; 1 if one of them failed. words: what the arguments were, for its heading."""
+    print(f"\n{words}\n" if words else "", end="")
     print("| | whole apply | longest chain | ratio | load before and after |\n|---|---|---|---|---|", flush=True)
+    failed = 0
     for key in args.only.split(","):
-        contend(key, args)
-    return 0
+        try:
+            contend(key, args)
+        except (RigupError, SystemExit, subprocess.SubprocessError) as error:
+            failed = 1
+            print(f"| {CONTENDERS[key]} | failed | | | |", flush=True)
+            print(f"{words} {key}: {error}", file=sys.stderr, flush=True)
+    return failed
 
 
 def contend(key: str, args: argparse.Namespace) -> None:

@@ -130,6 +130,7 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
     ),
     "Ray on machines": (
         "src/rigup/facts/network.py",
+        "tests/lab/installed_fleet.py",
         "tests/lab/wheels.py",
         *_ENVIRONMENTS,
         *_COMMANDS,

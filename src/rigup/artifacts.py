@@ -22,7 +22,7 @@ class LockedEnvironment(Frozen):
 
     python: the version exactly as uv provides it ("3.12.12"); for the operating system's Python only "3.11".
     files: wheel file name to sha256. addresses: URL by file name, for wheels that the package index does not have.
-    bytes: of all wheels, packed as they are downloaded; 0 if an older rigup wrote the lock.
+    bytes: of all wheels, packed as they are downloaded; 0 if an older rigup wrote the lock, or the index has no sizes.
     """
 
     engine: EngineName

@@ -32,7 +32,7 @@ from rigup.systemd.quoting import command_line
 from rigup.systemd.ray import question
 from tests.lab.fleet import Host, wait_for
 from tests.lab.fleet_fixtures import made_lab
-from tests.lab.test_environments import UV, UV_SHA256, UV_VERSION
+from tests.lab.installed_fleet import UV, UV_SHA256, UV_VERSION
 from tests.lab.wheels import sha256, stand_in_vllm, write_wheel
 
 pytestmark = [pytest.mark.slow, pytest.mark.lab, pytest.mark.rests_on("Ray on machines")]

@@ -6,6 +6,7 @@ import ipaddress
 from collections.abc import Iterator
 
 from rigup import layout
+from rigup.artifacts import LockedEnvironment
 from rigup.catalogue.systems import system_facts
 from rigup.facts.probe import Disk, Probe
 from rigup.operations.builds.source import name_of
@@ -104,22 +105,7 @@ def _disks(probe: Probe, plans: tuple[Plan, ...]) -> Iterator[Finding]:
             yield Finding(
                 rule="host-disk", message=f"{disk.folder} is not writable", hint="check whether it is mounted read-only"
             )
-    needed = (
-        (
-            layout.BUILDS,
-            "a build needs",
-            SPACE_FOR_A_BUILD if any(_missing_build(probe, plan) for plan in plans) else 0,
-        ),
-        (layout.BUILDS, "an environment needs", _missing_environments(probe, plans)),
-        (layout.WEIGHTS, "the weights need", missing_weights(probe, plans, SPACE_FOR_WEIGHTS_SHARE)),
-        (IMAGES, "an image needs", _missing_images(probe, plans)),
-    )
-    by_disk: dict[str, list[tuple[Disk, str, int]]] = {}  # counted together, as they are written side by side
-    for folder, what, size in needed:
-        there = probe.disk(folder)
-        if there and there.writable and size:
-            by_disk.setdefault(there.mount or there.folder, []).append((there, what, size))
-    for users in by_disk.values():
+    for users in _by_disk(probe, plans).values():
         free = users[0][0].free_bytes
         if sum(size for _, _, size in users) > free:
             needs = " and ".join(f"{what} {bytes_text(size)} in {on.folder}" for on, what, size in users)
@@ -131,6 +117,49 @@ def _disks(probe: Probe, plans: tuple[Plan, ...]) -> Iterator[Finding]:
             )
 
 
+def spare_bytes(probe: Probe, plans: tuple[Plan, ...]) -> dict[str, int]:
+    """By mount, the free bytes that weights, builds, environments and images of these plans will leave there."""
+    spare = {_mount(disk): disk.free_bytes for disk in probe.disks}
+    for mount, users in _by_disk(probe, plans).items():
+        spare[mount] -= sum(size for _, _, size in users)
+    return spare
+
+
+def uncounted_notes(probe: Probe, plans: tuple[Plan, ...]) -> Iterator[str]:
+    """Warnings about missing environments whose size the lock does not have."""
+    for environment in _lacking_environments(probe, plans):
+        if not environment.bytes:
+            yield (
+                f"warning: rigup.lock has no size of the wheels of {environment.engine} {environment.version}, so the "
+                "disk check leaves this environment out; the host checks again before it unpacks them. To add the "
+                f"size: rigup lock --upgrade {environment.engine}"
+            )
+
+
+def _by_disk(probe: Probe, plans: tuple[Plan, ...]) -> dict[str, list[tuple[Disk, str, int]]]:
+    """By mount, what goes there with its bytes: counted together, as it is written side by side."""
+    needed = (
+        (
+            layout.BUILDS,
+            "a build needs",
+            SPACE_FOR_A_BUILD if any(_missing_build(probe, plan) for plan in plans) else 0,
+        ),
+        (layout.BUILDS, "an environment needs", _missing_environments(probe, plans)),
+        (layout.WEIGHTS, "the weights need", missing_weights(probe, plans, SPACE_FOR_WEIGHTS_SHARE)),
+        (IMAGES, "an image needs", _missing_images(probe, plans)),
+    )
+    found: dict[str, list[tuple[Disk, str, int]]] = {}
+    for folder, what, size in needed:
+        there = probe.disk(folder)
+        if there and there.writable and size:
+            found.setdefault(_mount(there), []).append((there, what, size))
+    return found
+
+
+def _mount(disk: Disk) -> str:
+    return disk.mount or disk.folder
+
+
 def _missing_build(probe: Probe, plan: Plan) -> bool:
     if plan.build is None or plan.build.method != "source":
         return False
@@ -139,12 +168,16 @@ def _missing_build(probe: Probe, plan: Plan) -> bool:
 
 def _missing_environments(probe: Probe, plans: tuple[Plan, ...]) -> int:
     """How many bytes the Python environments that are still missing will take at least, unpacked."""
+    return sum(int(each.bytes * UNPACKED[each.variant]) for each in _lacking_environments(probe, plans))
+
+
+def _lacking_environments(probe: Probe, plans: tuple[Plan, ...]) -> list[LockedEnvironment]:
     wanted = {
         name_of(plan.build, probe.architecture, probe.os): plan.build.environment
         for plan in plans
         if plan.build and plan.build.environment
     }
-    return sum(int(each.bytes * UNPACKED[each.variant]) for name, each in wanted.items() if name not in probe.builds)
+    return [environment for name, environment in wanted.items() if name not in probe.builds]
 
 
 def _missing_images(probe: Probe, plans: tuple[Plan, ...]) -> int:

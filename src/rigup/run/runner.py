@@ -25,7 +25,7 @@ from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.service.gpu_binding import bind
 from rigup.operations.service.health import Answer, Answers, ask_service
 from rigup.plan import BoundPlan, Finding, Plan
-from rigup.preflight.checks import preflight
+from rigup.preflight.checks import preflight, uncounted_notes
 from rigup.preflight.rig import memory_speed_note
 from rigup.preflight.virtualisation import link_notes
 from rigup.project.inventory import Project
@@ -169,7 +169,7 @@ class Run:
     def _note_machine(self, name: str, probe: Probe) -> None:
         plans = self.plans[name]
         speed = memory_speed_note(plans[0].rig, probe) if plans else ""
-        for note in (*([speed] if speed else ()), *link_notes(plans, probe)):
+        for note in (*([speed] if speed else ()), *link_notes(plans, probe), *uncounted_notes(probe, plans)):
             report(Progress(name, "log", text=note))
 
     def _blocking_findings(self, name: str, probe: Probe) -> tuple[Finding, ...]:

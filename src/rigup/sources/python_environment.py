@@ -66,7 +66,8 @@ def resolve_environment(
     if recipe.project not in indexes:
         _require_release(what, recipe, release.version, architecture)
     packages = _packages(_resolved(program, what, recipe, release.version, python, architecture, indexes))
-    files, addresses, local, size = {}, {}, [], 0
+    files, addresses, local = {}, {}, []
+    sizes: list[int] = []
     own: IndexFile | None = None
     tags = target_tags(architecture, recipe.python)
     for name, wheels in packages.items():
@@ -74,7 +75,7 @@ def resolve_environment(
         if wheel is None:
             raise InputError(f"{what}: {name} is not built for {_platform(architecture, recipe.python)}", _where(name))
         files[wheel.name] = wheel.sha256 or _hashed(wheel)
-        size += wheel.bytes
+        sizes.append(wheel.bytes)
         if canonicalize_name(name) == canonicalize_name(recipe.project):
             own = IndexFile(wheel.name, wheel.url, files[wheel.name])
         if wheel.url.startswith("file:"):
@@ -90,7 +91,7 @@ def resolve_environment(
         python_from=recipe.python_from,
         files=dict(sorted(files.items())),
         addresses=addresses,
-        bytes=size,
+        bytes=_together(sizes),
     )
     assert own is not None, recipe.project
     _require_catalogued(what, release, own)
@@ -218,6 +219,11 @@ def _file(wheel: dict[str, Any]) -> IndexFile:
     url = str(wheel["url"]) if path is None else path.as_uri()
     size = int(wheel.get("size", 0)) if path is None else path.stat().st_size
     return IndexFile(str(wheel.get("name") or file_name(url)), url, wheel.get("hashes", {}).get("sha256"), size)
+
+
+def _together(sizes: list[int]) -> int:
+    """Their sum; 0, which is unknown, if an index lacks one of them."""
+    return sum(sizes) if all(sizes) else 0
 
 
 def _hashed(wheel: IndexFile) -> str:

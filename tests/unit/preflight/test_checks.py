@@ -11,7 +11,7 @@ from rigup.facts.probe import Disk, Listener, Nvidia, PciGpu, Probe, ProbedGpu
 from rigup.node import Node
 from rigup.operations.builds.source import name_of
 from rigup.plan import Build, Checkpoint, Plan
-from rigup.preflight.checks import preflight
+from rigup.preflight.checks import preflight, spare_bytes, uncounted_notes
 from rigup.preflight.rig import memory_speed_note
 from rigup.rig import Gpu as RigGpu
 from rigup.rig import HostMemory, Rig
@@ -189,6 +189,32 @@ def test_an_environment_needs_room_for_its_unpacked_wheels(variant: Variant, nee
     assert plan.build
     there = name_of(plan.build, GOOD.architecture, GOOD.os)
     assert messages(replace(room, builds=(there,)), plan) == []
+
+
+def test_an_environment_without_a_size_is_left_out_and_said() -> None:
+    locked = LockedEnvironment(engine="vllm", version="1", python="3.12.1", variant="cuda", files={})
+    plan = PLAN.model_copy(
+        update={"build": Build(engine="vllm", version="1", method="wheel", variant="cuda", environment=locked)}
+    )
+    full = replace(GOOD, disks=(Disk("/opt", True, 1), *GOOD.disks[1:]))
+    assert messages(full, plan) == []
+    (note,) = uncounted_notes(full, (plan,))
+    assert note.startswith("warning: rigup.lock has no size of the wheels of vllm 1, so the disk check leaves")
+    assert note.endswith("To add the size: rigup lock --upgrade vllm")
+    assert plan.build
+    there = replace(full, builds=(name_of(plan.build, GOOD.architecture, GOOD.os),))
+    assert list(uncounted_notes(there, (plan,))) == []
+    sized = plan.build.model_copy(update={"environment": locked.model_copy(update={"bytes": 1})})
+    assert list(uncounted_notes(full, (plan.model_copy(update={"build": sized}),))) == []
+
+
+def test_what_the_plans_will_leave_of_each_disk() -> None:
+    disks = (Disk("/opt", True, 110 * 10**9, mount="/"), Disk("/var/lib", True, 110 * 10**9, mount="/"))
+    beside = Disk("/etc", True, 5 * 10**9, mount="/etc")
+    assert spare_bytes(replace(GOOD, disks=(*disks, beside)), (PLAN,)) == {
+        "/": (110 - 102) * 10**9 - 2 * 2**30,
+        "/etc": 5 * 10**9,
+    }
 
 
 def test_only_the_very_build_needs_no_room() -> None:

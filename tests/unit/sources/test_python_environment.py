@@ -67,6 +67,8 @@ def test_sizes_of_wheels_are_those_that_the_index_states(tmp_path: Path) -> None
     ]
     (found,) = python_environment._packages({"packages": [{"name": "any", "wheels": wheels}]}).values()
     assert [wheel.bytes for wheel in found] == [7, 0, 3]
+    assert python_environment._together([7, 3]) == 10
+    assert python_environment._together([7, 0, 3]) == 0, "a part would be taken for the whole"
 
 
 def test_one_wheel_a_package_for_each_kind_of_host(index: StandInIndex) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from rigup.errors import HostFailed
 from rigup.facts.bounds import count
-from rigup.host import Host
+from rigup.host import Host, state_of
 from rigup.operations.primitives import remote
 from rigup.units import bytes_text
 
@@ -22,22 +23,42 @@ df -B1 --output=avail,target {ARCHIVES} {FILES} | sed '1d; s/^ */Free: /'
 """
 
 
+@dataclass
+class _Spare:
+    """By mount, the bytes that packages may take; where a mount is missing, all that are free."""
+
+    bytes: dict[str, int] = field(default_factory=dict)
+
+
+def leave_room(host: Host, spare: Mapping[str, int]) -> None:
+    """Has packages take no more of a disk than these bytes in this run: the others are for what it writes beside."""
+    state_of(host, _Spare).bytes = dict(spare)
+
+
 def require_room(host: Host, step: str, words: Iterable[str]) -> None:
     """Raises HostFailed with both sizes if apt-get with these words would fill a disk.
 
     What apt cannot resolve passes: it says why when it runs.
     """
     lines = remote.run(host, "sh", "-c", _SIZES, "rigup", *words, timeout=APT_SECONDS).stdout.splitlines()
-    for folder, needed, free in _shortages(lines):
-        raise HostFailed(
-            f"{host.name}: {step}: the packages need {bytes_text(needed)} in {folder}, "
-            f"but only {bytes_text(free)} are free",
-            "free up space, or mount a larger disk there",
-        )
+    spare = state_of(host, _Spare).bytes
+    needs = _needs(lines)
+    for folder, mount, needed, free in needs:
+        left = min(free, spare.get(mount, free))
+        if needed > left:
+            beside = "" if left == free else " beside the weights and builds of this run"
+            raise HostFailed(
+                f"{host.name}: {step}: the packages need {bytes_text(needed)} in {folder}, "
+                f"but only {bytes_text(max(0, left))} are free{beside}",
+                "free up space, or mount a larger disk there",
+            )
+    for _, mount, needed, _ in needs:
+        if mount in spare:
+            spare[mount] -= needed
 
 
-def _shortages(lines: Iterable[str]) -> list[tuple[str, int, int]]:
-    """Each folder without room, with the bytes that it needs and those that are free."""
+def _needs(lines: Iterable[str]) -> list[tuple[str, str, int, int]]:
+    """Each folder with its mount, the bytes that the packages need there and those that are free."""
     totals = {"Size": 0, "Installed-Size": 0, "There": 0}
     free: list[tuple[str, int]] = []
     for key, _, value in (line.partition(": ") for line in lines):
@@ -51,5 +72,5 @@ def _shortages(lines: Iterable[str]) -> list[tuple[str, int, int]]:
     needed = {ARCHIVES: max(0, totals["Size"] - totals["There"]), FILES: totals["Installed-Size"] * 1024}
     if free[0][0] == free[1][0]:
         needed = {FILES: sum(needed.values())}
-    there = dict(zip((ARCHIVES, FILES), (size for _, size in free), strict=True))
-    return [(folder, size, there[folder]) for folder, size in needed.items() if size > there[folder]]
+    there = dict(zip((ARCHIVES, FILES), free, strict=True))
+    return [(folder, there[folder][0], size, there[folder][1]) for folder, size in needed.items()]

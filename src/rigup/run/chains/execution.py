@@ -18,11 +18,12 @@ from rigup.connection.fact_cache import read_only
 from rigup.errors import HostFailed, RigupError
 from rigup.host import Host
 from rigup.operations.apt import commands as apt
+from rigup.operations.apt.room import leave_room
 from rigup.operations.driver import reboots
 from rigup.operations.primitives import jobs, remote
 from rigup.operations.primitives.progress import Progress, in_chain, report
 from rigup.operations.primitives.steps import error_of
-from rigup.preflight.checks import missing_weights
+from rigup.preflight.checks import missing_weights, spare_bytes
 from rigup.run.chains.estimate import WEIGHTS
 from rigup.run.chains.order import Step, may_begin, step_of
 from rigup.run.chains.timing import Span, without_reboots
@@ -70,6 +71,8 @@ class HostExecution:
         """Executes them. Raises the error of the step that failed first, Cancelled, or Refused for a lost lease."""
         main = [operation for operation in self.order if not self.steps[operation].beside]
         self._prefetch_facts()
+        if self.result.probe:
+            leave_room(self.host, spare_bytes(self.result.probe, self.context.plans[self.host.name]))
         reboots.around(self.host, self._pause, self._resume)
         try:
             for position, operation in enumerate(main):

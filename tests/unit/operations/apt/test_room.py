@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -20,11 +21,16 @@ There: 1000000000
 """
 
 
-def said(monkeypatch: pytest.MonkeyPatch, text: str) -> str:
+def box() -> Any:
+    """A host that knows nothing of its disks yet."""
+    return SimpleNamespace(name="box", connector_data={})
+
+
+def said(monkeypatch: pytest.MonkeyPatch, text: str, host: Any = None) -> str:
     """What stops the installation, "" if it may begin."""
     monkeypatch.setattr(remote, "run", lambda *_, **__: remote.Output(True, text, ""))
     try:
-        room.require_room(SimpleNamespace(name="box"), "cuda", ["install", "cuda-toolkit-13-0"])  # type: ignore[arg-type]
+        room.require_room(host or box(), "cuda", ["install", "cuda-toolkit-13-0"])
     except HostFailed as error:
         return error.message
     return ""
@@ -42,6 +48,16 @@ def test_disks_apart_need_room_each(monkeypatch: pytest.MonkeyPatch) -> None:
     assert said(monkeypatch, apart) == ""
     message = said(monkeypatch, apart.replace("2000040000", "1000000000"))
     assert message == "box: cuda: the packages need 2.0 GB in /var/cache/apt/archives, but only 1.0 GB are free"
+
+
+def test_weights_that_are_still_to_come_leave_less_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    host, free = box(), f"{TOOLKIT}Free: 90000000000 /\nFree: 90000000000 /\n"
+    room.leave_room(host, {"/": 2 * 7_120_244_800, "/srv": 0})
+    assert said(monkeypatch, free, host) == ""
+    assert said(monkeypatch, free, host) == "", "both are as large"
+    beside = "box: cuda: the packages need 7.1 GB in /usr, but only 0 B are free beside the weights and builds"
+    assert said(monkeypatch, free, host) == f"{beside} of this run"
+    assert said(monkeypatch, free) == "", "nothing else is written to the disk"
 
 
 @pytest.mark.parametrize("text", ["", "Free: 1 /\n", "Installed-Size: 9\n"])

@@ -80,7 +80,7 @@ exit codes: 0 success, 1 refused, different or failed, 2 usage error or no host 
 def build_parser(wanted: str | None = None) -> Parser:
     """Builds the argument parser. A verb's module is imported for its arguments only; `run` imports the rest.
 
-    wanted: the only verb whose arguments are needed; None for all.
+    wanted: the only verb that is needed; None for all.
     """
     parser = Parser(
         prog="rigup",
@@ -89,17 +89,12 @@ def build_parser(wanted: str | None = None) -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"rigup {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    for verb, purpose in VERBS.items():
-        module = importlib.import_module(f"rigup.cli.{MODULES.get(verb, verb)}") if wanted in (None, verb) else None
-        sub = verbs.add_parser(
-            verb,
-            help=purpose,
-            description=purpose[0].upper() + purpose[1:] + ".",
-            epilog=getattr(module, "EPILOG", None),
-        )
-        if module:
-            module.add_arguments(sub)
-            sub.set_defaults(run=module.run)
+    for verb in [wanted] if wanted else VERBS:
+        module, purpose = importlib.import_module(f"rigup.cli.{MODULES.get(verb, verb)}"), VERBS[verb]
+        description = purpose[0].upper() + purpose[1:] + "."
+        sub = verbs.add_parser(verb, help=purpose, description=description, epilog=module.EPILOG)
+        module.add_arguments(sub)
+        sub.set_defaults(run=module.run)
     return parser
 
 
@@ -127,7 +122,7 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace | int:
         if not words:
             build_parser().print_help()
             return 0
-        args = build_parser(next((word for word in words if word in VERBS), None)).parse_args(words)
+        args = build_parser(words[0] if words[0] in VERBS else None).parse_args(words)
     except InputError as error:
         show_error(error, as_json="--json" in words)
         return error.exit_code

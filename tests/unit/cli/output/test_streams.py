@@ -29,6 +29,7 @@ def arguments(parser):
     pass
 
 class Verb:
+    EPILOG = ""
     add_arguments, run = staticmethod(arguments), staticmethod(work)
 
 main.importlib.import_module = lambda name: Verb

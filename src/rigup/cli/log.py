@@ -60,9 +60,9 @@ def _of_host(args: argparse.Namespace) -> list[dict[str, Any]]:
     hosts.patch_for_many_hosts()
     from rigup.connection.connections import Connections
     from rigup.errors import InputError, Unreachable
+    from rigup.facts.apply_records import parse
     from rigup.operations.primitives import remote
     from rigup.project.inventory import load_project
-    from rigup.run.audit_log import parse
 
     project = load_project(args.inventory, args.host)
     if len(project.hosts) != 1:

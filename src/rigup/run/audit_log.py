@@ -3,6 +3,8 @@
 A record contains names of steps, error messages and hashes, none of which contains a secret.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 import os
@@ -13,14 +15,10 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from select import select
-from typing import Annotated, Any, Literal
-
-from pydantic import Field
+from typing import Any
 
 from rigup import __version__, layout
 from rigup.errors import InputError
-from rigup.facts.bounds import Figure, HostOutput, Line, checked, json_of
-from rigup.facts.unreadable import Unreadable
 from rigup.plan import Plan
 from rigup.project.inventory import Project
 from rigup.regular_files import home_folder
@@ -28,8 +26,6 @@ from rigup.run.result import HostResult
 from rigup.units import time_text
 
 KEPT = 500
-MOST_LINES = 4 * KEPT
-"""The maximum number of records to read, on this machine or from a host: the last ones."""
 GIT_SECONDS = 5
 
 # Appends a record on the host; sometimes removes all but the last KEPT. A run without changes has no lease, so two of
@@ -71,45 +67,6 @@ class ApplyRecord:
         """As JSON values, schema 1; `memory` and `steps` only if there are any."""
         values = {"schema": 1, **asdict(self)}
         return {key: value for key, value in values.items() if value or key not in ("memory", "steps")}
-
-
-class _RecordedGpu(HostOutput):
-    measured_mib: Figure | None = None
-    planned_mib: Figure
-
-
-class _SavedMemory(HostOutput):
-    gpus: list[_RecordedGpu]
-
-
-class _SavedStep(HostOutput):
-    """The time of a step in a record."""
-
-    step: Line
-    seconds: Figure
-    beside: bool
-    critical: bool
-    bytes: Annotated[int, Field(ge=0, le=2**62)] = 0
-
-
-class SavedRecord(HostOutput):
-    """A record as stored in a file, on this machine or on a host."""
-
-    schema_: Literal[1] = Field(alias="schema")
-    host: Line
-    when: Line
-    who: Line
-    verb: Line
-    result: Line
-    seconds: Figure
-    rigup: Line
-    lock: Line
-    commit: Line
-    services: dict[str, str]
-    changes: list[str]
-    errors: list[str]
-    memory: dict[str, _SavedMemory] = {}
-    steps: list[_SavedStep] = []
 
 
 class Recorder:
@@ -172,6 +129,8 @@ def keep_here(records: Iterable[ApplyRecord]) -> None:
 
 def kept_here(host: str) -> list[dict[str, Any]]:
     """This machine's records of a host, oldest first. Raises InputError if they exist and cannot be read."""
+    from rigup.facts.apply_records import parse  # an apply itself reads none
+
     path = here(host)
     try:
         return parse(path.read_text(errors="replace"))
@@ -188,17 +147,6 @@ def here(host: str) -> Path:
     """The file with this machine's records of a host."""
     state = os.environ.get("XDG_STATE_HOME") or str(home_folder() / ".local/state")
     return Path(state) / "rigup/applies" / f"{host.replace('/', '_')}.jsonl"
-
-
-def parse(text: str) -> list[dict[str, Any]]:
-    """Records from lines; incomplete or damaged lines are skipped."""
-    found: list[dict[str, Any]] = []
-    for line in text.split("\n")[-MOST_LINES:]:
-        with suppress(Unreadable):
-            record = json_of(line, "record")
-            checked(SavedRecord, record, "record")
-            found.append(record)
-    return found
 
 
 def appending(record: ApplyRecord) -> tuple[str, str]:

@@ -64,7 +64,8 @@ class RollbackRun(HostsRun):
         self.read()
         self._find_groups()
         self.context.each(lambda host: self._choose(host, service, to))
-        self.coordinator.spread()
+        if self.coordinator:
+            self.coordinator.spread()
         self.steps = {
             name: steps if self.results[name].state == "differs" else () for name, steps in self.steps.items()
         }

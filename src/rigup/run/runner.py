@@ -22,7 +22,7 @@ from rigup.host import Host, state_of
 from rigup.operations.driver import reboots
 from rigup.operations.primitives import jobs, remote
 from rigup.operations.primitives.progress import Progress, report
-from rigup.operations.service.gpu_binding import bind
+from rigup.operations.service.gpu_binding import BoundNodes, bind
 from rigup.operations.service.health import Answer, Answers, ask_service
 from rigup.plan import BoundPlan, Finding, Plan
 from rigup.preflight.checks import preflight, uncounted_notes
@@ -32,14 +32,13 @@ from rigup.project.inventory import Project
 from rigup.run.audit_log import Recorder
 from rigup.run.context import RunContext
 from rigup.run.finish import RunFinisher
-from rigup.run.measured_memory import after_start
-from rigup.run.multinode.coordinator import GroupCoordinator
 from rigup.run.multinode.groups import NodeGroups, node_groups_in
 from rigup.run.result import Change, HostResult
 from rigup.settings import HostSettings
 from rigup.toolkit import toolkit_root
 
 if TYPE_CHECKING:
+    from rigup.run.multinode.coordinator import GroupCoordinator
     from rigup.run.weights.distribution import TransferSummary
 
 
@@ -59,7 +58,7 @@ class Run:
         connections = connections or Connections(project.data_by_host, sudo_password)
         groups = NodeGroups(node_groups_in(plans))
         self.context = RunContext(project, plans, settings, connections, self.read_only, groups)
-        self.coordinator = GroupCoordinator(self.context)
+        self._coordinator: GroupCoordinator | None = None
         self.finisher = RunFinisher(self.context)
         self.break_leases = False
         self.transfers: list[TransferSummary] = []
@@ -77,6 +76,15 @@ class Run:
         """The results so far, by host."""
         return self.context.results
 
+    @property
+    def coordinator(self) -> GroupCoordinator | None:
+        """Keeps the hosts of node groups in step; None while the run has no groups."""
+        if self._coordinator is None and self.context.groups.all:
+            from rigup.run.multinode.coordinator import GroupCoordinator  # few runs have any
+
+            self._coordinator = GroupCoordinator(self.context)
+        return self._coordinator
+
     def __enter__(self) -> Self:
         self._at_work.enter_context(pyinfra_internals.at_work(self.context.state))
         return self
@@ -90,7 +98,8 @@ class Run:
         """Connects to every host, probes it, and checks that its plans can run there."""
         pyinfra_internals.set_stage(self.context.state, "connect")
         self.context.each(lambda host: self._connect(host, take_lease))
-        self.coordinator.bind()
+        if self.coordinator:
+            self.coordinator.bind()
 
     def compare(self, take_lease: bool = False) -> None:
         """Finds out what would change, host by host; changes nothing.
@@ -100,7 +109,8 @@ class Run:
         pyinfra_internals.set_stage(self.context.state, "compare")
         provision = self._provision()
         self.context.each(lambda host: self._compare(host, provision, take_lease))
-        self.coordinator.spread()
+        if self.coordinator:
+            self.coordinator.spread()
 
     def execute(self, names: Collection[str] | None = None) -> None:
         """Executes the changes that `compare` found, then sends every service a real request.
@@ -129,7 +139,11 @@ class Run:
 
     def bound(self, name: str) -> tuple[BoundPlan, ...]:
         """The plans of a host that was probed, with GPU UUIDs and addresses as far as they are known."""
-        return bind(self.plans[name], self.results[name].probe or Probe(), self.coordinator.bound_nodes(name))
+        return bind(self.plans[name], self.results[name].probe or Probe(), self._nodes(name))
+
+    def _nodes(self, name: str) -> dict[str, BoundNodes]:
+        """The nodes of a host's group by service, with addresses; {} before binding, or without a group."""
+        return self.coordinator.bound_nodes(name) if self.coordinator else {}
 
     def _sharing(self, names: Collection[str] | None) -> AbstractContextManager[Any]:
         """Lets hosts that lack the same weights download them together."""
@@ -218,8 +232,9 @@ class Run:
 
     def _find_changes(self, host: Host, provision: Callable[..., None]) -> None:
         result = self.results[host.name]
-        nodes, settings = self.coordinator.bound_nodes(host.name), self.context.settings[host.name]
-        provision(self.plans[host.name], result.probe, settings, nodes, self.coordinator.member)
+        nodes, settings = self._nodes(host.name), self.context.settings[host.name]
+        member = self.coordinator.member if self.coordinator else None
+        provision(self.plans[host.name], result.probe, settings, nodes, member)
         state, order = self.context.state, pyinfra_internals.operations(host)
         changing = [op for op in order if pyinfra_internals.will_change(state, host, op)]
         names = [pyinfra_internals.operation_name(state, op) for op in changing]
@@ -296,7 +311,9 @@ class Run:
             raise errors[-1]
 
     def _answer(self, host: Host, plan: Plan) -> Answer | None:
-        return self.coordinator.answer(host, plan, self._request) if plan.nodes else self._request(host, plan)
+        if self.coordinator and plan.nodes:
+            return self.coordinator.answer(host, plan, self._request)
+        return self._request(host, plan)
 
     def _request(self, host: Host, plan: Plan) -> Answer:
         """The answer of a service in this run; sends a request if there is none yet. Raises HostFailed."""
@@ -311,8 +328,11 @@ class Run:
 
     def _measure(self, host: Host, plan: Plan) -> None:
         """Records how much GPU memory a service uses that this run has started."""
-        if plan.memory and not plan.members and (found := after_start(host, plan)):
-            self.results[host.name].memory[plan.service.name] = found
+        if plan.memory and not plan.members:
+            from rigup.run.measured_memory import after_start  # a run without changes starts nothing
+
+            if found := after_start(host, plan):
+                self.results[host.name].memory[plan.service.name] = found
 
 
 def _steps_of(operations: Collection[str]) -> set[str]:

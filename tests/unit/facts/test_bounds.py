@@ -22,7 +22,7 @@ from rigup.cli.page.report_page import _probe, _record
 from rigup.cli.releases import _json, show
 from rigup.cli.status import table
 from rigup.errors import RigupError
-from rigup.facts import engine_memory, network
+from rigup.facts import apply_records, engine_memory, network
 from rigup.facts.manifest import read_manifest
 from rigup.facts.probe import Probe, ProbedGpu, parse
 from rigup.facts.probe_parsing import MOST_LINES
@@ -34,7 +34,6 @@ from rigup.operations.service.releases import CurrentRelease
 from rigup.plan import Parallel
 from rigup.preflight.checks import preflight
 from rigup.report.redaction import Redactor, secrets_within
-from rigup.run import audit_log
 from rigup.run.drift import drift_of
 from rigup.run.drift_probe import read_check
 from rigup.run.measured_memory import rows
@@ -190,7 +189,7 @@ RECORD: dict[str, Any] = {
 @SLOW
 @given(st.lists(documents(RECORD), max_size=4))
 def test_records_of_applies(said: list[str]) -> None:
-    found = read_safely(lambda: audit_log.parse("\n".join(said)))
+    found = read_safely(lambda: apply_records.parse("\n".join(said)))
     for record in found:
         log.show(record, Console(file=io.StringIO()))
     for text in said:

@@ -16,8 +16,9 @@ from rigup import __version__, layout
 from rigup.cli import log
 from rigup.connection.lease import myself
 from rigup.errors import InputError
+from rigup.facts.apply_records import parse
 from rigup.run import audit_log
-from rigup.run.audit_log import kept_here, parse
+from rigup.run.audit_log import kept_here
 from rigup.run.runner import Run
 from tests.unit.run.test_runner import broken, compared, three_folders
 

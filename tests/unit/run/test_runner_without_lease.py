@@ -12,7 +12,8 @@ import pytest
 
 from rigup import layout
 from rigup.connection.lease import Holder, myself
-from rigup.run.audit_log import kept_here, parse
+from rigup.facts.apply_records import parse
+from rigup.run.audit_log import kept_here
 from rigup.run.runner import Run
 from tests.unit.run.test_runner import compared, three_folders
 

@@ -7,8 +7,8 @@ from typing import Any, NotRequired
 from typing_extensions import TypedDict
 
 from rigup.cli.schema.shared import ErrorText, HostOutcome, Manifest, Schema
+from rigup.facts.apply_records import SavedRecord
 from rigup.facts.gpus import ProbedGpu
-from rigup.run.audit_log import SavedRecord
 from rigup.run.drift import Drift
 
 

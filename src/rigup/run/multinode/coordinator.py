@@ -33,7 +33,7 @@ WITHOUT_WORKERS_SECONDS = 5
 
 
 class GroupCoordinator:
-    """Binds the plans of the run's node groups and keeps their hosts in step; a run without groups needs nothing."""
+    """Binds the plans of the run's node groups and keeps their hosts in step."""
 
     def __init__(self, context: RunContext) -> None:
         self.context = context
@@ -47,8 +47,6 @@ class GroupCoordinator:
         def read(host: Host) -> None:
             networks[host.name] = host.get_fact(NetworkOfHost)
 
-        if not self.context.groups.all:
-            return
         self.context.each(read, self.context.groups.of.keys())
         given = {host.name: lan_address(host.data) for host in self.context.project.hosts}
         addresses = {name: address for name, address in given.items() if address is not None}

@@ -12,7 +12,8 @@ import pytest
 from gevent.event import Event
 
 from rigup import layout
-from rigup.run.audit_log import kept_here, parse
+from rigup.facts.apply_records import parse
+from rigup.run.audit_log import kept_here
 from rigup.run.hosts_run import HostsRun
 from rigup.run.services import commands
 from rigup.run.services.commands import Commands

@@ -15,8 +15,8 @@ from rigup.gateway.haproxy import configuration
 from rigup.gateway.names import backend_name, server_name
 from rigup.gateway.paths import ADMIN_SOCKET, FOLDER, HOLD_SOCKET
 from rigup.gateway.unit import ENVIRONMENT
+from rigup.gateway_settings import Backend, Gateway, GatewayPlan, Route
 from rigup.programs.gateway.gateway_admin import answer
-from rigup.settings import Backend, Gateway, GatewayPlan, Route
 
 PORT = 9080
 MODEL = "m"

@@ -16,11 +16,12 @@ from rigup.operations.gateway.removal import no_gateway
 from rigup.operations.primitives import root_files
 from rigup.operations.primitives.users import system_user
 from rigup.programs import program_file
-from rigup.settings import Gateway, GatewayPlan, GatewaySettings, PackageSource
+from rigup.settings import PackageSource
 from rigup.systemd.nftables import PACKAGE as NFTABLES
 
 if TYPE_CHECKING:
     from rigup.artifacts import LockedSmg
+    from rigup.gateway_settings import Gateway, GatewayPlan, GatewaySettings
     from rigup.operations.gateway.prefix_routing import SmgFiles
 
 EVERY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104  compared only

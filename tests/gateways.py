@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rigup.artifacts import LockedSmg
+from rigup.gateway_settings import CACHE_AWARE, GatewaySettings
 from rigup.lock import load_lock
 from rigup.lockfile.text import lock_text
 from rigup.plan import Plan, plans_by_host
@@ -13,7 +14,6 @@ from rigup.project.gateways import with_gateways
 from rigup.project.inventory import LOCK, Project, load_project
 from rigup.project.planning import plan_project
 from rigup.project.settings import settings_by_host
-from rigup.settings import CACHE_AWARE, GatewaySettings
 from rigup.toolkit import toolkit_root
 
 BACKENDS = "b" * 32

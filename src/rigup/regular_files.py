@@ -6,6 +6,7 @@ A pipe, a device or a socket in the place of a file is refused before a read can
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import pwd
@@ -63,6 +64,12 @@ def read_bytes(path: Path, name: str = "") -> bytes:
     if len(content) > LARGEST:
         raise InputError(f"{name}: larger than {LARGEST // 2**20} MiB", "put a file of text in its place")
     return content
+
+
+def sha256_of(path: Path) -> str:
+    """The sha256 of a file, in hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def files_in(folder: Path, suffix: str) -> list[Path]:

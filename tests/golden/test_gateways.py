@@ -19,7 +19,7 @@ from rigup.gateway.keepalived import keepalived_configuration, keepalived_unit
 from rigup.gateway.maps import backend_keys_map, clients_map, models_map
 from rigup.gateway.paths import ACME_FOLDER, CERTIFICATE_FILE, CLIENTS_FILE, FOLDER, KEYS_FILE, MODELS_FILE
 from rigup.gateway.unit import gateway_unit
-from rigup.settings import GatewaySettings
+from rigup.gateway_settings import GatewaySettings
 from tests.certificates import certificate_with_key
 from tests.gateways import FLEETS, settings_of, write_fleet
 from tests.golden.golden import assert_golden

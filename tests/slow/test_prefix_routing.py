@@ -20,10 +20,10 @@ import pytest
 
 from rigup.cache import cache_folder
 from rigup.gateway.cache_aware import smg_command
+from rigup.gateway_settings import Gateway, GatewayPlan, Route
 from rigup.operations.builds.wheels import fetch_wheel
 from rigup.operations.gateway import admin
 from rigup.programs import program_file
-from rigup.settings import Gateway, GatewayPlan, Route
 from tests.gateways import SMG
 from tests.unit.gateway.test_haproxy_running import CHAT, KEY, Engine, ask, backend, running
 from tests.unit.local_host import LocalHost

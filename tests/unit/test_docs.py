@@ -11,9 +11,9 @@ import pytest
 from pydantic import BaseModel
 
 from rigup.cli.main import VERBS, build_parser
+from rigup.gateway_settings import Certificate, Gateway, GatewayClient
 from rigup.rig import RigInput
 from rigup.service import Service
-from rigup.settings import Certificate, Gateway, GatewayClient
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "rigup"

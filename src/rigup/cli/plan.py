@@ -12,9 +12,9 @@ from rigup.errors import InputError
 from rigup.service import Preference
 
 if TYPE_CHECKING:
+    from rigup.gateway_settings import GatewayPlan
     from rigup.plan import Plan
     from rigup.project.inventory import Project
-    from rigup.settings import GatewayPlan
 
 EPILOG = """\
 examples:

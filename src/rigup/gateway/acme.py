@@ -18,7 +18,7 @@ from rigup.gateway.paths import (
     CERTIFICATE_PROGRAM,
     UNIT,
 )
-from rigup.settings import Acme, Gateway
+from rigup.gateway_settings import Acme, Gateway
 from rigup.systemd.quoting import command_line
 from rigup.systemd.service import SANDBOX
 

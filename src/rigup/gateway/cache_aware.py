@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from rigup.gateway import responses
 from rigup.gateway.names import SECTION, backend_name, server_name
 from rigup.gateway.paths import RUNTIME_FOLDER
-from rigup.settings import CACHE_AWARE, Backend, GatewayPlan, Route
+from rigup.gateway_settings import CACHE_AWARE, Backend, GatewayPlan, Route
 
 # What begins as earlier requests did. The rest goes to the backend with the fewest requests.
 ENDPOINTS = ("/v1/chat/completions", "/v1/completions")

@@ -9,8 +9,8 @@ from __future__ import annotations
 from rigup.artifacts import LockedSmg
 from rigup.gateway.cache_aware import GRACE_SECONDS, cached_routes, smg_command
 from rigup.gateway.paths import CACHE_PROGRAM, PORTS_UNIT, SMG_FOLDER, SMG_USER, UNIT, USER
+from rigup.gateway_settings import GatewayPlan
 from rigup.layout import PROGRAMS
-from rigup.settings import GatewayPlan
 from rigup.systemd.nftables import NFT
 from rigup.systemd.quoting import command_line
 from rigup.systemd.service import SANDBOX

@@ -8,7 +8,7 @@ from rigup.gateway.haproxy import configuration, digest_of
 from rigup.gateway.maps import backend_keys_map, clients_map, models_map
 from rigup.gateway.paths import CERTIFICATE_FILE, CLIENTS_FILE, CONFIGURATION_FILE, KEYS_FILE, MODELS_FILE
 from rigup.gateway.unit import gateway_unit
-from rigup.settings import GatewaySettings
+from rigup.gateway_settings import GatewaySettings
 
 EVERY_FILE = (CONFIGURATION_FILE, CLIENTS_FILE, MODELS_FILE, KEYS_FILE, CERTIFICATE_FILE)
 

@@ -21,7 +21,7 @@ from rigup.gateway.paths import (
     MODELS_FILE,
 )
 from rigup.gateway.responses import RETRY_SECONDS
-from rigup.settings import Gateway, GatewayPlan, Route
+from rigup.gateway_settings import Gateway, GatewayPlan, Route
 from rigup.units import MIB
 
 # Endpoints whose body names the model. Others of an engine manage it, and stay behind the gateway.

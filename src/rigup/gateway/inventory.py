@@ -9,13 +9,13 @@ from collections.abc import Iterable
 from rigup.errors import InputError
 from rigup.gateway.acme import HTTP
 from rigup.gateway.paths import ACME_PORT
+from rigup.gateway_settings import CACHE_AWARE, Acme, Certificate, Gateway, GatewayClient, SharedAddress
 from rigup.plain_values import quoted
 from rigup.plan import Monitoring
 from rigup.planner.inputs.rig_and_services import is_address
 from rigup.planner.inputs.validation import check_keys, validated
 from rigup.rig import SUPPORTED_OS
 from rigup.service import Service
-from rigup.settings import CACHE_AWARE, Acme, Certificate, Gateway, GatewayClient, SharedAddress
 from rigup.systemd.api_key import is_loopback
 
 # The first HAProxy that has all that the configuration uses is 2.6; Ubuntu 22.04 has 2.4.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 
 from rigup.gateway.paths import SHARED_FILE, UNIT, USER
-from rigup.settings import GatewayPlan
+from rigup.gateway_settings import GatewayPlan
 from rigup.systemd.service import SANDBOX
 
 PACKAGE = "keepalived"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 
 from rigup.gateway.responses import model_list
-from rigup.settings import GatewayPlan, GatewaySettings
+from rigup.gateway_settings import GatewayPlan, GatewaySettings
 
 
 def clients_map(settings: GatewaySettings) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 
-from rigup.settings import Backend
+from rigup.gateway_settings import Backend
 
 # How the section of a route begins, and its server where requests wait if they are held.
 SECTION = "model-"

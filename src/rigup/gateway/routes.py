@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from rigup.errors import InputError
 from rigup.gateway.cache_aware import MOST
+from rigup.gateway_settings import CACHE_AWARE, Backend, Gateway, GatewayPlan, Route
 from rigup.plain_values import quoted
 from rigup.plan import Plan
 from rigup.planner.inputs.validation import suggestion
-from rigup.settings import CACHE_AWARE, Backend, Gateway, GatewayPlan, Route
 from rigup.systemd.api_key import is_loopback, wants_key
 
 # What HAProxy's configuration, a map file and JSON can all hold as it is.

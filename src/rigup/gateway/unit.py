@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rigup.gateway.haproxy import MOST_CONNECTIONS
 from rigup.gateway.paths import CONFIGURATION_FILE, RUNTIME_FOLDER, USER
-from rigup.settings import Gateway
+from rigup.gateway_settings import Gateway
 from rigup.systemd.service import SANDBOX
 from rigup.units import MIB
 

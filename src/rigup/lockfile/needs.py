@@ -12,6 +12,7 @@ from rigup.artifacts import ARCHITECTURES, Architecture, LockedEnvironment, Vari
 from rigup.catalogue.catalogue import Catalogue
 from rigup.catalogue.driver_versions import locked_driver, nvidia_versions
 from rigup.catalogue.engines import EngineVersion
+from rigup.gateway_settings import CACHE_AWARE
 from rigup.lock import Lock
 from rigup.plan import Plan
 from rigup.planner.driver import driver_plan
@@ -19,7 +20,6 @@ from rigup.planner.inputs.names import resolve
 from rigup.planner.inputs.rig_and_services import read_rig, read_services
 from rigup.project.inventory import HostEntry, Project
 from rigup.service import EngineName
-from rigup.settings import CACHE_AWARE
 
 Name = tuple[str, str]
 BuildName = tuple[str, str, Variant, Architecture]

@@ -20,9 +20,9 @@ from requests.auth import AuthBase
 
 from rigup.artifacts import LockedEnvironment
 from rigup.cache import cache_folder
-from rigup.checksum import sha256_of
 from rigup.errors import HostFailed, InputError, RigupError, Unreachable
 from rigup.lock import Lock, LockedCheckpoint
+from rigup.regular_files import sha256_of
 from rigup.sources.archives import source_url
 from rigup.sources.downloads import LARGEST_DOWNLOAD, download, fetch
 from rigup.sources.hub import Hub

@@ -11,6 +11,7 @@ from rigup.errors import InputError
 from rigup.gateway.cache_aware import cached_routes
 from rigup.gateway.inventory import check_ports, read_gateway
 from rigup.gateway.routes import plan_gateway, sharing_with, unicast_addresses
+from rigup.gateway_settings import Gateway, GatewayPlan, GatewaySettings
 from rigup.lock import load_lock
 from rigup.plain_values import quoted
 from rigup.plan import Monitoring, Plan
@@ -18,7 +19,7 @@ from rigup.project.inventory import HostEntry, Project
 from rigup.project.planning import plan_project
 from rigup.project.settings import read_secret
 from rigup.regular_files import read_text, user_path
-from rigup.settings import Gateway, GatewayPlan, GatewaySettings, HostSettings
+from rigup.settings import HostSettings
 
 SHORTEST_KEY = 16
 _OWN_KEY = "make one: openssl rand -hex 32"

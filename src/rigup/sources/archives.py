@@ -8,9 +8,9 @@ import urllib.parse
 import zlib
 from pathlib import Path
 
-from rigup.checksum import sha256_of
 from rigup.errors import InputError
 from rigup.lock import LockedSource
+from rigup.regular_files import sha256_of
 from rigup.sources.downloads import Progress, download, fetch, locked, silent
 
 

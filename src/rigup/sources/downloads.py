@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import requests
 
-from rigup.checksum import sha256_of
 from rigup.errors import HostFailed, Unreachable
+from rigup.regular_files import sha256_of
 from rigup.units import bytes_text
 
 Progress = Callable[[int, int], None]

@@ -19,8 +19,8 @@ from rigup.artifacts import Architecture, LockedEnvironment, Variant
 from rigup.cache import cache_folder
 from rigup.catalogue.engine_facts import EnvironmentRecipe
 from rigup.catalogue.engines import EngineVersion
-from rigup.checksum import sha256_of
 from rigup.errors import InputError, Unreachable
+from rigup.regular_files import sha256_of
 from rigup.sources.downloads import download
 from rigup.sources.package_index import IndexFile, file_name, find_links, project_files
 from rigup.sources.uv import interpreter, python_release, run_uv

@@ -23,9 +23,9 @@ from rigup.gateway.files import files_of
 from rigup.gateway.haproxy import digest_of
 from rigup.gateway.paths import ADMIN_SOCKET, CERTIFICATE_FILE, FOLDER, RUNTIME_FOLDER
 from rigup.gateway.responses import RETRY_SECONDS
+from rigup.gateway_settings import Backend, Certificate, Gateway, GatewayClient, GatewayPlan, GatewaySettings, Route
 from rigup.operations.gateway import admin
 from rigup.programs import program_file, release_metrics
-from rigup.settings import Backend, Certificate, Gateway, GatewayClient, GatewayPlan, GatewaySettings, Route
 from tests.certificates import certificate_with_key
 from tests.unit.local_host import LocalHost
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from rigup.errors import InputError
 from rigup.gateway.inventory import check_ports, read_gateway
+from rigup.gateway_settings import Gateway
 from rigup.plan import Monitoring
 from rigup.service import Service
-from rigup.settings import Gateway
 from tests.hostile import texts
 
 WHERE = "group_data/edge.py: gateway"

@@ -6,7 +6,7 @@ import pytest
 
 from rigup.gateway.names import backend_name, server_name
 from rigup.gateway.servers import ServerState, in_flight, left_without, ports_of, read_states, servers_on, taken_out
-from rigup.settings import Backend, Gateway, GatewayPlan, Route
+from rigup.gateway_settings import Backend, Gateway, GatewayPlan, Route
 
 STAT = (
     "# pxname,svname,qcur,qmax,scur,smax,status,weight\n"

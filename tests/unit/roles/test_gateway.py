@@ -12,8 +12,9 @@ import roles.gateway
 import roles.site
 from rigup.errors import HostFailed
 from rigup.facts.probe import Probe
+from rigup.gateway_settings import LETS_ENCRYPT, GatewaySettings
 from rigup.operations.gateway import certificate, placement, prefix_routing, shared_address
-from rigup.settings import LETS_ENCRYPT, GatewaySettings, HostSettings
+from rigup.settings import HostSettings
 from tests.gateways import FLEETS, settings_of, write_fleet
 
 NONE = ("no_acme_certificate", "no_smg")

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from rigup.cli.output.table import Column, Table
 from rigup.gateway.cache_aware import cached_routes
-from rigup.settings import CACHE_AWARE, Backend, Gateway, GatewayPlan, Route
+from rigup.gateway_settings import CACHE_AWARE, Backend, Gateway, GatewayPlan, Route
 from rigup.units import uptime_text
 
 COLUMNS = (

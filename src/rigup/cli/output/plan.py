@@ -11,9 +11,9 @@ from rich.text import Text
 from rigup.cli.output.console import show_indented
 from rigup.cli.output.gateways import show_gateways
 from rigup.cli.output.memory_bars import bars
+from rigup.gateway_settings import GatewayPlan
 from rigup.plan import Alternative, Finding, Plan, Swap
 from rigup.planner.multinode.nodes import NodeCommand, named
-from rigup.settings import GatewayPlan
 from rigup.units import bytes_text, seconds_text
 
 SHOWN_HOSTS = 3

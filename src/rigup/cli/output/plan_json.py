@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from rigup.gateway_settings import GatewayPlan
 from rigup.plan import Plan
 from rigup.planner.multinode.nodes import named
 from rigup.project.inventory import HostEntry
-from rigup.settings import GatewayPlan
 from rigup.units import Frozen
 
 SCHEMA = 1

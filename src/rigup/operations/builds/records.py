@@ -16,8 +16,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from rigup.checksum import sha256_of
 from rigup.errors import HostFailed
+from rigup.regular_files import sha256_of
 from rigup.settings import Builder
 from rigup.units import Frozen, bytes_text
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from rigup.errors import InputError
 from rigup.gateway.names import backend_name, server_name
 from rigup.gateway.servers import ports_of
+from rigup.gateway_settings import Backend, GatewayPlan
 from rigup.run.context import RunContext
 from rigup.run.gateways.drains import GatewayDrains
-from rigup.settings import Backend, GatewayPlan
 
 KEY_STEP = "API key of "
 _AT_ONCE = "run rigup apply without --rolling; or add the service under another name, and remove this one afterwards"

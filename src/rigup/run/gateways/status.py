@@ -15,12 +15,12 @@ from rigup.gateway.cache_aware import SMG, cached_routes, choosing_name
 from rigup.gateway.names import HELD, backend_name, server_name
 from rigup.gateway.paths import ACME_FILE, CERTIFICATE_FILE, SHARED_UNIT, UNIT
 from rigup.gateway.servers import UP, ServerState, read_queues, read_states, taken_out
+from rigup.gateway_settings import GatewayPlan, Route
 from rigup.host import Host
 from rigup.operations.gateway.admin import tell
 from rigup.operations.primitives import remote
 from rigup.programs.release_metrics import certificate_end
 from rigup.run.context import RunContext
-from rigup.settings import GatewayPlan, Route
 
 
 class LinkAddress(HostOutput):

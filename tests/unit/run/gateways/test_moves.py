@@ -9,9 +9,10 @@ import pytest
 
 from rigup.errors import InputError
 from rigup.gateway.names import backend_name, server_name
+from rigup.gateway_settings import GatewaySettings
 from rigup.run.gateways.moves import KEY_STEP, check_moves
 from rigup.run.result import Change, HostResult
-from rigup.settings import GatewaySettings, HostSettings
+from rigup.settings import HostSettings
 from tests.unit.gateway.test_servers import plan
 
 HEAD = "1\n# be_name srv_name srv_admin_state srv_port\n"

@@ -14,10 +14,11 @@ from rigup.cli.output.gateways import gateway_table
 from rigup.cli.page.gateway_section import gateway_section
 from rigup.errors import HostFailed
 from rigup.facts.probe import Probe
+from rigup.gateway_settings import GatewaySettings, SharedAddress
 from rigup.run.gateways import status as gateway_status
 from rigup.run.gateways.status import gateway_as_json, gateways_of
 from rigup.run.result import HostResult
-from rigup.settings import GatewaySettings, HostSettings, SharedAddress
+from rigup.settings import HostSettings
 from tests.unit.gateway.test_servers import plan
 
 STAT = (

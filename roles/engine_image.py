@@ -16,10 +16,8 @@ from rigup.systemd.container_files import REGISTRIES, mirrors, toolkit_repositor
 
 @deploy("containers")
 def containers(plans: tuple[Plan, ...], probe: Probe, settings: HostSettings) -> None:
-    """Configure podman's mirrors and, with GPUs, install NVIDIA's container toolkit; do nothing without an image."""
+    """Configure podman's mirrors and, with GPUs, install NVIDIA's container toolkit, for plans with an image."""
     used = [plan for plan in plans if plan.build and plan.build.method == "image"]
-    if not used:
-        return
     text_files(name="mirrors of container registries", files={REGISTRIES: mirrors(settings.image_mirrors)})
     wanted = managed_driver(used[0], probe)
     driver = wanted.version if wanted else probe.nvidia.loaded

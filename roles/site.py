@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from importlib import import_module
 
 from rigup import layout
 from rigup.facts.probe import Probe, read_probe
@@ -22,9 +23,6 @@ from rigup.systemd.port_guard import is_guarded
 from rigup.systemd.run_together import PROGRAM as WATCH
 from rigup.systemd.run_together import watch_of
 from roles.base import base
-from roles.engine_environment import engine_sglang, engine_vllm
-from roles.engine_image import containers, engine_image
-from roles.engine_llama_cpp import engine_llama_cpp
 from roles.firewall import firewall
 from roles.gateway import gateway
 from roles.gpus import broken_driver, gpus
@@ -35,11 +33,14 @@ from roles.removed import removed, stopped
 from roles.service import service
 from roles.weights import no_hub_token, weights
 
-ENGINES: dict[tuple[str, str], Callable[[Build, str, PackageSource, tuple[Builder, ...]], None]] = {
-    ("llama.cpp", "source"): engine_llama_cpp,
-    ("vllm", "wheel"): engine_vllm,
-    ("sglang", "wheel"): engine_sglang,
-    **{(name, "image"): engine_image for name in ("llama.cpp", "vllm", "sglang")},
+EngineRole = Callable[[Build, str, PackageSource, tuple[Builder, ...]], None]
+
+# By module and name; a module is imported for hosts that have such a build.
+ENGINES = {
+    ("llama.cpp", "source"): ("roles.engine_llama_cpp", "engine_llama_cpp"),
+    ("vllm", "wheel"): ("roles.engine_environment", "engine_vllm"),
+    ("sglang", "wheel"): ("roles.engine_environment", "engine_sglang"),
+    **{(name, "image"): ("roles.engine_image", "engine_image") for name in ("llama.cpp", "vllm", "sglang")},
 }
 
 # NCCL loads libibverbs.so.1 and the provider of the device when it starts, and falls back to sockets without them.
@@ -92,7 +93,10 @@ def _serve(
     broken_driver(plans, probe)
     base(tuple(packages), (*programs, *([ADMIN_PROGRAM] if settings.gateway else ())))
     driver_changes = gpus(plans, probe, settings)
-    containers(plans, probe, settings)
+    if any(plan.build and plan.build.method == "image" for plan in plans):
+        from roles.engine_image import containers  # most hosts have none
+
+        containers(plans, probe, settings)
     if any(plan.on_ray for plan in plans):
         ray()
     for plan in plans:
@@ -102,7 +106,7 @@ def _serve(
     for plan in plans:
         assert plan.build is not None
         name = name_of(plan.build, probe.architecture, probe.os)
-        ENGINES[plan.build.engine, plan.build.method](plan.build, name, settings.packages, settings.builders)
+        engine_role(plan.build)(plan.build, name, settings.packages, settings.builders)
         for checkpoint in plan.checkpoints:
             wheelhouse, limits = settings.packages.wheelhouse, settings.weights_limits
             weights(checkpoint, *settings.source_of(checkpoint.location), wheelhouse, *limits)
@@ -118,6 +122,13 @@ def _serve(
         later = partial(_rebound, offline, nodes, plan.service.name) if needs_driver_to_bind(plans) else None
         member = membership(plan) if membership and plan.nodes else None
         service(plan, name, key, restart=driver_changes, why=why, afterwards=after, rebind=later, membership=member)
+
+
+def engine_role(build: Build) -> EngineRole:
+    """The role that puts a build on a host."""
+    module, name = ENGINES[build.engine, build.method]
+    role: EngineRole = getattr(import_module(module), name)
+    return role
 
 
 def exporters(probe: Probe, settings: HostSettings, alone: bool = True) -> None:

@@ -9,7 +9,6 @@ from pyinfra.api import deploy
 from rigup import layout
 from rigup.operations.service.secrets import no_secret_file, secret_file
 from rigup.operations.weights.checkpoint import checkpoint_files, step_name
-from rigup.operations.weights.host_files import files_on_host
 from rigup.plan import Checkpoint
 
 TOKEN = f"{layout.CONFIGURATION}/hub-token"
@@ -32,6 +31,8 @@ def weights(
     second, 0 for none; see `checkpoint_files`.
     """
     if checkpoint.host_folder is not None:
+        from rigup.operations.weights.host_files import files_on_host  # most checkpoints come from a hub
+
         files_on_host(name=step_name(checkpoint), checkpoint=checkpoint)
         return
     if token:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from importlib import import_module
+from typing import Any, NamedTuple
 
-from rigup.commands import llama_cpp, sglang, vllm
 from rigup.commands.multinode import is_worker_only, multinode_options, multinode_variables, worker_command
 from rigup.commands.names import served_name
 from rigup.commands.options import overlaid, words
@@ -13,7 +13,8 @@ from rigup.commands.start_timeout import start_timeout_s
 from rigup.plan import Checkpoint
 from rigup.planner.candidate import Candidate
 
-ENGINES = {"llama.cpp": llama_cpp, "sglang": sglang, "vllm": vllm}
+# The module of each engine, which is imported for candidates of that engine.
+ENGINES = {"llama.cpp": "llama_cpp", "sglang": "sglang", "vllm": "vllm"}
 
 
 class Command(NamedTuple):
@@ -33,7 +34,7 @@ def command(candidate: Candidate, checkpoint: Checkpoint, rank: int = 0, draft: 
 
     checkpoint: the files that the lock pins. draft: those of a model that drafts tokens.
     """
-    engine = ENGINES[candidate.engine.name]
+    engine = _module(candidate)
     variables = {**engine.environment(candidate, checkpoint), **multinode_variables(candidate)}
     return Command(
         words=worker_command(candidate)
@@ -45,8 +46,12 @@ def command(candidate: Candidate, checkpoint: Checkpoint, rank: int = 0, draft: 
     )
 
 
+def _module(candidate: Candidate) -> Any:
+    return import_module(f"rigup.commands.{ENGINES[candidate.engine.name]}")
+
+
 def _words(candidate: Candidate, checkpoint: Checkpoint, rank: int, draft: Checkpoint | None) -> tuple[str, ...]:
-    engine = ENGINES[candidate.engine.name]
+    engine = _module(candidate)
     options = {
         **engine.options(candidate, checkpoint),
         **drafting(candidate, draft),

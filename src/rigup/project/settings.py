@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rigup.errors import InputError
-from rigup.operations.builds.wheels import missing_in
 from rigup.plan import Monitoring, Plan
 from rigup.regular_files import is_absent, user_path
 from rigup.settings import HUB, OLLAMA, Builder, HostSettings, PackageSource, WeightsSettings
@@ -164,6 +163,8 @@ def _packages(data: Mapping[str, Any], plans: tuple[Plan, ...], root: Path) -> P
     wheelhouse = root / user_path(str(folder), "wheelhouse")
     if not any((wheelhouse / part).is_dir() for part in ("wheels", "weights")):
         raise InputError(f"wheelhouse: {wheelhouse} has no wheels folder", f"create it: rigup lock --vendor {folder}")
+    from rigup.operations.builds.wheels import missing_in  # few fleets have a wheelhouse
+
     for plan in plans:
         lacking = missing_in(wheelhouse, plan.build) if plan.build and plan.build.environment else []
         if lacking:

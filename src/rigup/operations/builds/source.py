@@ -12,7 +12,7 @@ import os
 import platform
 from collections.abc import Generator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gevent
 from gevent.lock import RLock
@@ -26,8 +26,7 @@ from rigup.errors import HostFailed
 from rigup.host import Host
 from rigup.lock import LockedSource
 from rigup.operations.apt.packages import debian_packages
-from rigup.operations.builds import builders_at_work, controller
-from rigup.operations.builds.records import BuildRecord, ReceivedArchive, keep_archive, read_record
+from rigup.operations.builds import builders_at_work
 from rigup.operations.driver import cuda_packages
 from rigup.operations.primitives import jobs, remote
 from rigup.operations.primitives.progress import Progress, report
@@ -35,6 +34,9 @@ from rigup.operations.primitives.steps import step
 from rigup.operations.primitives.uploads import send_file
 from rigup.plan import Build
 from rigup.settings import CONTROLLER, Builder
+
+if TYPE_CHECKING:
+    from rigup.operations.builds.records import BuildRecord
 
 # syncing an environment of several gigabytes to a slow disk takes long
 PUBLISH_SECONDS = 1200
@@ -216,6 +218,8 @@ def publish(host: Host, name: str, work: str, result: str) -> None:
 
 def _record(host: Host, builder: Builder, name: str) -> None:
     """Downloads a build for other hosts. A failure is reported but not fatal."""
+    from rigup.operations.builds.records import ReceivedArchive, keep_archive  # few fleets have builders
+
     report(Progress(host.name, "engine", text="storing the build for other hosts"))
     packed = f"{layout.BUILDS}/.packed-{name}.tar.gz"
     part = builder.folder / f".{name}.{os.getpid()}.part"
@@ -263,6 +267,8 @@ def _awaited(host: Host, builders: tuple[Builder, ...], name: str) -> tuple[Buil
 
     Of hosts that are builders, the first that comes here compiles.
     """
+    from rigup.operations.builds.records import read_record
+
     others = {builder.name for builder in builders} - {host.name}
     while True:
         for builder in builders:
@@ -285,6 +291,8 @@ def _compiled_here(
     host: Host, builder: Builder, build: Build, name: str, check: tuple[tuple[str, ...], str]
 ) -> BuildRecord | None:
     """The record of a build that this machine compiles; None if it cannot compile it."""
+    from rigup.operations.builds import controller  # few fleets compile here
+
     system, architecture = controller.own_os(), platform.machine()
     if name_of(build, architecture, system) != name:
         why = f"the controlling machine is {architecture} with {system or 'an unknown system'}"

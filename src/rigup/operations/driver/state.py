@@ -40,9 +40,9 @@ def _others(packages: Mapping[str, str], of_distribution: tuple[str, ...], drive
     return {
         name: upstream(version)
         for name, version in packages.items()
-        if ("nvidia" in name or any(fnmatch(name, pattern) for pattern in patterns))
+        if (upstream(version) != driver.version or name in of_distribution)
         and (_DRIVER_VERSION.fullmatch(upstream(version)) or name.startswith(PREBUILT_MODULES))
-        and (upstream(version) != driver.version or name in of_distribution)
+        and ("nvidia" in name or any(fnmatch(name, pattern) for pattern in patterns))
     }
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rigup.errors import HostFailed
-from rigup.operations.builds import builders_at_work
+from rigup.operations.builds import builders_at_work, controller, records
 from rigup.operations.builds import source as builds
 from rigup.operations.primitives import jobs
 from rigup.operations.primitives.remote import Output
@@ -34,7 +34,9 @@ class Steps:
         monkeypatch.setattr(builds, "_compile", lambda host, *_, **__: self.done.append(f"{host.name} compiles"))
         monkeypatch.setattr(builds, "_record", self._record)
         monkeypatch.setattr(builds, "_send", self._send)
-        monkeypatch.setattr(builds, "read_record", lambda builder, name: name if builder.name in self.records else None)
+        monkeypatch.setattr(
+            records, "read_record", lambda builder, name: name if builder.name in self.records else None
+        )
 
     def _ask(self, host: Any, *words: str, **_: Any) -> Output:
         return Output(self.finished and words[0] == "test", "", "")
@@ -92,8 +94,8 @@ def test_another_takes_what_is_recorded_and_else_compiles(steps: Steps) -> None:
 def test_the_controlling_machine_compiles_for_hosts_that_are_like_it(
     steps: Steps, monkeypatch: pytest.MonkeyPatch, lacks: str
 ) -> None:
-    monkeypatch.setattr(builds.controller, "lacking", lambda _: lacks)
-    monkeypatch.setattr(builds.controller, "compiled", lambda *_: steps.done.append("controller compiles") or "b")
+    monkeypatch.setattr(controller, "lacking", lambda _: lacks)
+    monkeypatch.setattr(controller, "compiled", lambda *_: steps.done.append("controller compiles") or "b")
     monkeypatch.setattr(builds, "_source", lambda *_: Path("/nowhere"))
     assert steps.provide("b", "controller") == ["b compiles"], "the build is not of this machine's kind"
     monkeypatch.setattr(builds, "name_of", lambda *_: "b")

@@ -121,6 +121,7 @@ def _fetch(host: Host, job: dict[str, Any], wheelhouse: Path | None) -> None:
     if sent:
         _send(host, job, wheelhouse, part)
     if part:
+        sharing.begins(host, key, path)
         part.arrived()
     try:
         jobs.run(host, work)
@@ -129,8 +130,6 @@ def _fetch(host: Host, job: dict[str, Any], wheelhouse: Path | None) -> None:
             raise
         _send(host, job, wheelhouse, None)  # the other hosts did not provide the missing files
         jobs.run(host, work)
-    if part:
-        sharing.fetched(host, key)
     check = remote.run(host, *remote.as_worker(*command[:2], "--check", path))
     if not check.ok:
         raise HostFailed(f"{host.name}: weights of {job['repo']}: {_why(check.last_line)}", "run rigup apply again")

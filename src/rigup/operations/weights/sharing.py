@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ipaddress
 import json
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -148,13 +147,12 @@ class SharingState:
 class Sharing:
     """A host's part in sharing weights in this run. parts: its downloads, by checkpoint key.
 
-    serves_since: when its server was started, by `time.monotonic`; None while it has none. fetched: when each download
-    ended.
+    serves: whether its server was started. jobs: the job file of each download that has begun.
     """
 
     parts: dict[str, SharedDownload] = field(default_factory=dict)
-    serves_since: float | None = None
-    fetched: dict[str, float] = field(default_factory=dict)
+    serves: bool = False
+    jobs: dict[str, str] = field(default_factory=dict)
     problem: str = ""
 
 
@@ -222,8 +220,7 @@ def serve_if_possible(host: Host, server: WeightsServer) -> bool:
     except HostFailed as error:
         state_of(host, Sharing).problem = error.message
         return False
-    state = state_of(host, Sharing)
-    state.serves_since = state.serves_since or time.monotonic()
+    state_of(host, Sharing).serves = True
     return True
 
 
@@ -234,23 +231,30 @@ def problem_of(host: Host) -> str:
 
 def serves(host: Host) -> bool:
     """Whether the host's server was started."""
-    return state_of(host, Sharing).serves_since is not None
+    return state_of(host, Sharing).serves
 
 
-def fetched(host: Host, key: str) -> None:
-    """Records that the host's download of a checkpoint has ended."""
-    state_of(host, Sharing).fetched[key] = time.monotonic()
+def begins(host: Host, key: str, job: str) -> None:
+    """Records the job file of the host's download of a checkpoint."""
+    state_of(host, Sharing).jobs[key] = job
 
 
-def should_have_served(peer: Host, host: Host, key: str) -> bool:
-    """Whether the peer's server was started before the host's download of a checkpoint ended."""
-    began, ended = state_of(peer, Sharing).serves_since, state_of(host, Sharing).fetched.get(key)
-    return began is not None and (ended is None or began < ended)
+def answering(host: Host, key: str) -> frozenset[str]:
+    """The peers of the host's download of a checkpoint that answer it now; for display only, as it is not verified."""
+    job = state_of(host, Sharing).jobs.get(key)
+    if job is None:
+        return frozenset()
+    asked = remote.run(host, *remote.as_worker("python3", f"{layout.PROGRAMS}/peers.py", job), timeout=20)
+    try:
+        names = json.loads(asked.stdout)
+    except (ValueError, RecursionError):
+        return frozenset()
+    return frozenset(name for name in names if isinstance(name, str)) if isinstance(names, list) else frozenset()
 
 
 def end(host: Host) -> None:
     """Stops the host's server."""
-    state_of(host, Sharing).serves_since = None
+    state_of(host, Sharing).serves = False
     remote.run(host, "sh", "-c", _END, "rigup", FOLDER, CONFIGURATION)
 
 

@@ -3,6 +3,9 @@
 Each host of a swarm offers FOLDER/files/SHA256 (links to verified files) and FOLDER/state/KEY.json; serve_weights.py
 serves them. States of peers only decide which peer to ask and which to wait for, within limits from the files' sizes
 and the hub's speed; a file is accepted only if its hash is right.
+
+    peers.py JOB    print the names of the peers of a download that answer now, as a JSON list
+
 Part of fetch_weights.py. Python 3.10 standard library only.
 """
 
@@ -13,6 +16,7 @@ import contextlib
 import json
 import os
 import random
+import sys
 import threading
 import time
 from collections import Counter
@@ -376,3 +380,15 @@ class Offer:
             new.write_text(text)
             new.replace(self.state)
             self.written = text
+
+
+def answering(sharing: PeerSharing) -> list[str]:
+    """The names of the peers that answer when each is asked once, for at most FIRST_LOOK_S."""
+    peers = Peers(sharing, {})
+    peers.begin()
+    peers.end()
+    return [view.name for view in peers.views if view.seen > float("-inf")]
+
+
+if __name__ == "__main__":
+    print(json.dumps(answering(PeerSharing.read(json.loads(Path(sys.argv[1]).read_text())["sharing"]))))

@@ -240,6 +240,8 @@ class WeightsDistribution:
         summary = TransferSummary(repo, str(quant), group.fetchers, group.complete, size)
         summary.messages += [text for found in self.found if found.key == group.key for text in self._unknown(found)]
         states = self._on_each(group.fetchers, lambda host: sharing.sharing_state(host, group.key))
+        asking = [name for name, state in states.items() if state.unreachable]
+        answering = self._on_each(asking, lambda host: sharing.answering(host, group.key))
         for name in group.members:
             if problem := sharing.problem_of(self.hosts[name]):
                 summary.messages.append(problem)
@@ -248,7 +250,9 @@ class WeightsDistribution:
             summary.messages += [f"{name}: {other} is banned: it {why}" for other, why in state.banned.items()]
             summary.messages += [f"{name}: {other} is too slow: it {why}" for other, why in state.slow.items()]
             for other, why in state.unreachable.items():
-                if other in self.hosts and sharing.should_have_served(self.hosts[other], self.hosts[name], group.key):
+                # a server that answers now was started when this host's download had ended
+                served = other in self.hosts and sharing.serves(self.hosts[other])
+                if served and other not in answering.get(name, ()):
                     summary.messages.append(f"{name}: {other} could not serve weights: {why}")
         return summary
 

@@ -255,3 +255,9 @@ def test_whatever_a_peer_says_is_its_state_or_changes_nothing(said: Any) -> None
             assert {*view.have, *view.hashing, *view.claims, *view.fetching} <= SIZES.keys()
             assert all(type(count) is int and 0 <= count <= SIZES[sha256] for sha256, count in view.fetching.items())
             assert type(view.hub_bytes) is int and 0 <= view.hub_bytes < 10**15
+
+
+def test_the_peers_that_answer_now_are_named(listening: Callable[..., Listener]) -> None:
+    well, lost, other = listening(state("well")), listening(None), listening(state("somebody"))
+    lost.end()
+    assert peers.answering(asked(well=well, lost=lost, other=other).sharing) == ["well"]

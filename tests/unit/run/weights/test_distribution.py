@@ -53,7 +53,7 @@ class Hosts:
         def serve(host: Any, server: sharing.WeightsServer) -> bool:
             self.done.append(("serve", host.name))
             self.servers[host.name] = server
-            state_of(host, sharing.Sharing).serves_since = 1.0
+            state_of(host, sharing.Sharing).serves = True
             return True
 
         monkeypatch.setattr(sharing, "own_addresses", lambda host: ADDRESSES[host.name])
@@ -239,16 +239,29 @@ def test_nobody_waits_for_what_is_sent_to_a_host_that_is_to_be_compared_again(ho
 
 
 @pytest.mark.parametrize(
-    ("began", "ended", "said"), [(1.0, 2.0, True), (2.0, 1.0, False), (1.0, None, True), (None, 1.0, False)]
+    ("serves", "answering", "said"), [(True, [], True), (True, ["c"], True), (True, ["b"], False), (False, [], False)]
 )
 def test_who_began_to_serve_when_another_was_done_is_not_blamed(
-    hosts: Hosts, monkeypatch: pytest.MonkeyPatch, began: float | None, ended: float | None, said: bool
+    hosts: Hosts, monkeypatch: pytest.MonkeyPatch, serves: bool, answering: list[str], said: bool
 ) -> None:
     monkeypatch.setattr(sharing, "sharing_state", lambda host, key: SharingState(unreachable={"b": "no route"}))
+    monkeypatch.setattr(sharing, "answering", lambda host, key: frozenset(answering))
     with WeightsDistribution(hosts.run, None, hosts.summaries):
         hosts.fetch()
-        state_of(hosts.hosts["b"], sharing.Sharing).serves_since = began
-        if ended is not None:
-            state_of(hosts.hosts["a"], sharing.Sharing).fetched[KEY] = ended
+        state_of(hosts.hosts["b"], sharing.Sharing).serves = serves
     (summary,) = hosts.summaries
     assert ("a: b could not serve weights: no route" in summary.messages) is said
+
+
+@pytest.mark.parametrize(
+    ("printed", "names"),
+    [('["b"]', {"b"}), ('["b", 7]', {"b"}), ("{}", set()), ("no JSON", set()), ("", set()), ("[" * 100_000, set())],
+)
+def test_what_a_host_says_of_who_answers_it_is_read_with_care(
+    monkeypatch: pytest.MonkeyPatch, printed: str, names: set[str]
+) -> None:
+    host: Any = SimpleNamespace(name="a", connector_data={})
+    monkeypatch.setattr(sharing.remote, "run", lambda *words, **more: Output(True, printed, ""))
+    assert sharing.answering(host, KEY) == frozenset()
+    sharing.begins(host, KEY, "/job.json")
+    assert sharing.answering(host, KEY) == names

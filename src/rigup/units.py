@@ -1,6 +1,7 @@
 """Sizes and small value types. Memory is MiB (2**20 bytes), files are bytes, and nothing is called "GB" in code."""
 
 import time
+from functools import cache
 
 from pydantic import BaseModel, ConfigDict
 
@@ -51,6 +52,7 @@ def time_text(timestamp: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(timestamp))
 
 
+@cache
 def compute_capability(text: str) -> tuple[int, int]:
     """'8.6' -> (8, 6), for comparing; raises ValueError on anything else."""
     major, dot, minor = text.partition(".")

@@ -89,7 +89,7 @@ class Abilities(Frozen):
     def names(self, kind: Kind) -> frozenset[str]:
         """Everything of one kind."""
         read = self.own.names(kind) if self.own else known(self.engine, kind, self.version)
-        return read | self.added.get(kind, {}).keys()
+        return read.union(self.added.get(kind, ()))
 
     def source(self, kind: Kind, name: str) -> str:
         """Where that it has something is from: the package with its sha256, or what an engine file says."""
@@ -100,8 +100,7 @@ class Abilities(Frozen):
 
     def converted(self, architecture: str) -> str | None:
         """What llama.cpp's converter calls an architecture of a `config.json`, or None if it does not convert it."""
-        pairs = (pair.partition("=") for pair in self.names("conversions"))
-        return next((gguf for name, _, gguf in pairs if name == architecture), None)
+        return _conversions(self.names("conversions")).get(architecture)
 
 
 def package(engine: str, version: str) -> dict[str, str]:
@@ -127,6 +126,12 @@ def ability_list_text(abilities: AbilityList) -> str:
     """A list as its file says it: one name a line, so that a change is readable in a diff."""
     told = abilities.model_dump(mode="json") | {kind: sorted(abilities.names(kind)) for kind in KINDS}
     return json.dumps(told, indent=1) + "\n"
+
+
+@functools.cache
+def _conversions(pairs: frozenset[str]) -> dict[str, str]:
+    """What llama.cpp calls each class."""
+    return {name: gguf for name, _, gguf in (pair.partition("=") for pair in sorted(pairs, reverse=True))}
 
 
 @functools.cache

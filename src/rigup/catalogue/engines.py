@@ -116,13 +116,13 @@ class EngineVersion(EngineRelease):
         self, capabilities: Iterable[str], architectures: Iterable[str], weight_format: str
     ) -> tuple[KnownBad, ...]:
         """Known failures with such a model on any GPU of these compute capabilities, refusals first."""
-        found, classes = set(capabilities), set(architectures)
+        found, classes = frozenset(capabilities), frozenset(architectures)
         hits = [
             entry
             for entry in self.known_bad
-            if (not entry.compute_capabilities or found & set(entry.compute_capabilities))
-            and (not entry.architectures or classes & set(entry.architectures))
-            and (not entry.formats or weight_format in entry.formats)
+            if (not entry.formats or weight_format in entry.formats)
+            and not (entry.compute_capabilities and found.isdisjoint(entry.compute_capabilities))
+            and not (entry.architectures and classes.isdisjoint(entry.architectures))
         ]
         return tuple(sorted(hits, key=lambda entry: not entry.refuses))
 

@@ -102,6 +102,7 @@ class Candidate:
     driver_reserve: memory that the driver's branch reserves on each GPU beyond the calibrated constants; None for none.
     overheads, qualities: the fleet's own measurements and figures, which go before the toolkit's.
     usage, kv_tokens, host_memory_mib, host_parts: results of `rigup.planner.memory.fit`; empty and 0 before that.
+    free_mib: the least that a GPU has free then; None without GPUs and before that.
     cache_spare_mib: memory of vLLM and SGLang for KV cache beyond one request's context, on the GPU with the least.
     Other stages do not use more, because every stage holds the same number of tokens.
     peer_memory_mib: host memory of each worker.
@@ -144,6 +145,7 @@ class Candidate:
     driver_locked: bool = False
     catalogued: tuple[Engine, ...] = ()
     usage: tuple[GpuUsage, ...] = ()
+    free_mib: int | None = None
     kv_tokens: int = 0
     cache_spare_mib: int = 0
     host_memory_mib: int = 0
@@ -256,6 +258,11 @@ class Candidate:
         return tuple([known[index % len(known)] for index in self.gpu_indices])
 
     @property
+    def capabilities(self) -> frozenset[str]:
+        """The compute capabilities of the GPUs used."""
+        return frozenset({gpu.compute_capability for gpu in self.gpus})
+
+    @property
     def host_expert_shares(self) -> tuple[float, ...]:
         """The part of each layer's experts that llama.cpp keeps in host memory, layer by layer."""
         first = (1.0,) * self.cpu_moe_layers + (0.0,) * (self.model.layers - self.cpu_moe_layers)
@@ -298,10 +305,9 @@ class Candidate:
         vLLM fails if one request's context does not fit into the KV cache, llama.cpp if the GPU is full, and SGLang
         in both cases. None without GPUs and before the memory is computed.
         """
-        free = min((use.free_mib for use in self.usage), default=None)
-        if free is None or self.engine.name == "llama.cpp":
-            return free
-        return self.cache_spare_mib if self.engine.name == "vllm" else min(free, self.cache_spare_mib)
+        if self.free_mib is None or self.engine.name == "llama.cpp":
+            return self.free_mib
+        return self.cache_spare_mib if self.engine.name == "vllm" else min(self.free_mib, self.cache_spare_mib)
 
     @property
     def is_tight(self) -> bool:

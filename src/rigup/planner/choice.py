@@ -76,8 +76,8 @@ def scored(candidate: Candidate, place: int) -> Score:
     """Scores one candidate that fits. place: its position in the enumeration, for a stable order."""
     model = candidate.model
     # With a 16-bit cache, so that a smaller one does not win because fewer bytes are read.
-    whole = replace(candidate, kv_cache_type=_WHOLE_CACHE[candidate.engine.name])
-    estimate = decode_speed(whole, candidate.service.concurrency)
+    whole = replace(candidate.storage, kv_cache_type=_WHOLE_CACHE[candidate.engine.name])
+    estimate = decode_speed(candidate, candidate.service.concurrency, whole)
     speed = math.sqrt(max(0.0, estimate.low * estimate.high))
     bits = min(bits_per_weight(candidate.checkpoint, model), model.reference_bits)
     quality = quality_of(candidate.checkpoint, model, candidate.qualities)
@@ -141,7 +141,7 @@ def _simplicity(candidate: Candidate, place: int) -> Iterator[Criterion]:
 def _is_native(candidate: Candidate) -> bool:
     """Whether the GPUs compute in the checkpoint's format; otherwise the engine converts the weights on the fly."""
     support = candidate.release.support(candidate.checkpoint.scheme)
-    return support is None or all(support.native_on(gpu.compute_capability) for gpu in candidate.gpus)
+    return support is None or all(support.native_on(capability) for capability in candidate.capabilities)
 
 
 def _reach(candidate: Candidate) -> int:
@@ -158,11 +158,11 @@ def ranked(candidates: tuple[Candidate, ...]) -> tuple[Score, ...]:
     Speeds count in steps below the fastest of those that are equal in everything before speed.
     """
     scores = [scored(candidate, place) for place, candidate in enumerate(candidates)]
+    before = [_before_speed(score) for score in scores]
     fastest: dict[tuple[float, ...], float] = {}
-    for score in scores:
-        before = _before_speed(score)
-        fastest[before] = max(score.speed, fastest.get(before, 0.0))
-    stepped = [_with_steps(score, fastest[_before_speed(score)]) for score in scores]
+    for equal, score in zip(before, scores, strict=True):
+        fastest[equal] = max(score.speed, fastest.get(equal, 0.0))
+    stepped = [_with_steps(score, fastest[equal]) for equal, score in zip(before, scores, strict=True)]
     return tuple(sorted(stepped, key=lambda score: score.key))
 
 
@@ -195,12 +195,13 @@ def with_most_context(order: tuple[Score, ...]) -> Candidate:
     first = order[0]
     if first.candidate.service.context is not None:
         return first.candidate
+    as_good = values((*first.necessities, *first.preferences))
     of_its_kind = first.candidate.checkpoint, first.candidate.engine.name
     equals = (
         score.candidate
         for score in order
-        if values((*score.necessities, *score.preferences)) == values((*first.necessities, *first.preferences))
-        and (score.candidate.checkpoint, score.candidate.engine.name) == of_its_kind
+        if (score.candidate.checkpoint, score.candidate.engine.name) == of_its_kind
+        and values((*score.necessities, *score.preferences)) == as_good
     )
     # max returns the first of equals
     return max((allowed_context(candidate) for candidate in equals), key=lambda candidate: candidate.context)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.catalogue.drivers import Reserve
@@ -60,12 +61,17 @@ class PlanningRequest:
 
 def candidates(request: PlanningRequest) -> Iterator[Candidate]:
     """Every possibility, in the catalogue's order. Pairs that cannot work come only if the service names both parts."""
+    insists = _insists(request.service)
+    placements = {
+        engine.name: tuple(_placements(request, engine, release))
+        for engine, release in request.resolved.engines
+        if _can_offload(request, engine) and (insists or _has_the_model(request, release))
+    }
     for checkpoint in request.resolved.checkpoints:
         for engine, release in request.resolved.engines:
-            if not _can_offload(request, engine):
-                continue
-            if (_has_the_model(request, release) and loads(checkpoint, release)) or _insists(request.service):
-                yield from _spread(request, checkpoint, engine, release)
+            if insists or loads(checkpoint, release):
+                for placement in placements.get(engine.name, ()):
+                    yield _candidate(request, checkpoint, engine, release, placement)
 
 
 def _can_offload(request: PlanningRequest, engine: Engine) -> bool:
@@ -84,15 +90,22 @@ def _insists(service: Service) -> bool:
     return service.engine is not None and (service.checkpoint is not None or service.quant is not None)
 
 
-def _spread(
-    request: PlanningRequest, checkpoint: CheckpointEntry, engine: Engine, release: EngineVersion
-) -> Iterator[Candidate]:
+class _Placement(NamedTuple):
+    """What an engine is told of GPUs and caches, whatever the checkpoint."""
+
+    gpu_indices: tuple[int, ...]
+    parallel: Parallel
+    kv_cache_type: str
+    settings: MemorySettings
+
+
+def _placements(request: PlanningRequest, engine: Engine, release: EngineVersion) -> Iterator[_Placement]:
     service = request.service
     for gpus, parallel in layouts(request.rig, service, request.resolved.gpu_indices, engine, release):
         on_a_host = tuple(index for index in gpus if index < len(request.rig.gpus))
         settings = settings_of(engine, service, request.rig, on_a_host)
         for kv_cache_type in kv_cache_types(request, engine, on_a_host):
-            yield _candidate(request, checkpoint, engine, release, gpus, parallel, kv_cache_type, settings)
+            yield _Placement(gpus, parallel, kv_cache_type, settings)
 
 
 def _candidate(
@@ -100,11 +113,9 @@ def _candidate(
     checkpoint: CheckpointEntry,
     engine: Engine,
     release: EngineVersion,
-    gpus: tuple[int, ...],
-    parallel: Parallel,
-    kv_cache_type: str,
-    settings: MemorySettings,
+    placement: _Placement,
 ) -> Candidate:
+    gpus, parallel, kv_cache_type, settings = placement
     fraction, batched_tokens, sequences = settings.attempts[0]
     moved, layers = _experts_on_host(request, engine, gpus)
     build = (engine.name, release.version, "cuda" if request.rig.gpus else "cpu", request.rig.architecture)

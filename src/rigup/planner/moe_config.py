@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import json
+from typing import Literal
 
 from rigup.artifacts import LockedEnvironment
 from rigup.catalogue import engine_files
@@ -43,6 +44,13 @@ def moe_config(candidate: Candidate) -> MoeConfig | None:
     return first_missing.model_copy(update={"pins": {file.path: file.sha256 for file in used_files(candidate)}})
 
 
+def lacks_tuned_kernel(candidate: Candidate) -> bool:
+    """Whether a running kernel reads a config that there is not for one of the cards."""
+    if not has_tuned_kernels(candidate) or unread_because(candidate):
+        return False
+    return any(_status(candidate, gpu, _filename(candidate, gpu)) == "missing" for gpu in _cards(candidate))
+
+
 def used_files(candidate: Candidate) -> tuple[MoeConfigFile, ...]:
     """The toolkit's or the fleet's files for the engine, one for each kind of card; () for none."""
     return () if unread_because(candidate) or hides_its_own(candidate) else own_files(candidate)
@@ -71,10 +79,10 @@ def against_the_lock(config: MoeConfig | None, lock: Lock) -> MoeConfig | None:
 
 def has_tuned_kernels(candidate: Candidate) -> bool:
     """Whether Triton's kernels can run these experts: block FP8, on GPUs that compute in FP8, not in llama.cpp."""
-    gpus = candidate.gpus
-    if candidate.engine.name == "llama.cpp" or candidate.checkpoint.scheme != "fp8_block128" or not gpus:
+    if candidate.engine.name == "llama.cpp" or candidate.checkpoint.scheme != "fp8_block128":
         return False
-    return all(compute_capability(gpu.compute_capability) >= FIRST_WITH_FP8 for gpu in gpus)
+    gpus = candidate.gpus
+    return bool(gpus) and all(compute_capability(gpu.compute_capability) >= FIRST_WITH_FP8 for gpu in gpus)
 
 
 def unread_because(candidate: Candidate) -> str | None:
@@ -142,17 +150,21 @@ def _cards(candidate: Candidate) -> tuple[Gpu, ...]:
 
 
 def _of_card(candidate: Candidate, gpu: Gpu) -> MoeConfig:
-    engine = candidate.engine.name
-    experts, width = shape(candidate)
-    name = config_filename(engine, experts, width, gpu.moe_config_name)
+    (experts, width), name = shape(candidate), _filename(candidate, gpu)
+    status = _status(candidate, gpu, name)
+    return MoeConfig(file=name, status=status, experts=experts, width=width, device=gpu.name)
+
+
+def _filename(candidate: Candidate, gpu: Gpu) -> str:
+    return config_filename(candidate.engine.name, *shape(candidate), gpu.moe_config_name)
+
+
+def _status(candidate: Candidate, gpu: Gpu, name: str) -> Literal["files", "engine", "missing"]:
+    """Who has the file of that name for the card."""
     if _own(candidate, gpu) is not None and not hides_its_own(candidate):
-        status = "files"
-    else:
-        shipped = in_ranges(candidate.version, _shipped()[engine].get(name, ""))
-        status = "engine" if shipped else "missing"
-    return MoeConfig.model_validate(
-        {"file": name, "status": status, "experts": experts, "width": width, "device": gpu.name}
-    )
+        return "files"
+    shipped = in_ranges(candidate.version, _shipped()[candidate.engine.name].get(name, ""))
+    return "engine" if shipped else "missing"
 
 
 def _own(candidate: Candidate, gpu: Gpu) -> MoeConfigFile | None:

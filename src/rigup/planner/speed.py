@@ -7,12 +7,15 @@ with the worst.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 
+from rigup.attention.attention_class import Storage
 from rigup.plan import Speed
 from rigup.planner.candidate import Candidate, stage_ranks
 from rigup.planner.memory.kv_cache import sequence_bytes
 from rigup.planner.memory.weights import active_bytes, weights_of
-from rigup.planner.moe_config import moe_config
+from rigup.planner.moe_config import lacks_tuned_kernel
+from rigup.service import EngineName
 from rigup.units import GIB
 
 UNTUNED = "no tuned expert kernel for this card and shape"
@@ -42,57 +45,54 @@ _HIGH = _Efficiency(0.9, 0.8, 0.005, 0.0, 50e-6, 1.0, 0.8, 60e9, 500e9, 0.0)
 _LOW = _Efficiency(0.6, 0.5, 0.012, 50e-6, 150e-6, 0.5, 0.18, 20e9, 20e9, 1.0)
 
 
-def decode_speed(candidate: Candidate, concurrency: int = 1) -> Speed:
+def decode_speed(candidate: Candidate, concurrency: int = 1, storage: Storage | None = None) -> Speed:
     """Estimated decode tokens per second of `concurrency` requests together.
 
-    A tuned kernel that is known to be missing lowers the low end, and the note says so.
+    A tuned kernel that is known to be missing lowers the low end, and the note says so. storage: another KV cache than
+    the candidate's, to compare speeds.
     """
-    untuned = _untuned(candidate)
-    ends = tuple(_adapted(end, candidate, untuned) for end in (_LOW, _HIGH))
-    if candidate.engine.name == "llama.cpp":
-        seconds = [_llama_cpp_step(candidate, concurrency, end) for end in ends]
-    else:
-        replicas = candidate.parallel.data
-        seconds = [_tensor_engine_step(candidate, max(1, concurrency // replicas), end) for end in ends]
-    low, high = (round(concurrency / each, 1) for each in seconds)
+    untuned, memory = lacks_tuned_kernel(candidate), candidate.rig.host_memory
+    step = _llama_cpp_step if candidate.engine.name == "llama.cpp" else _tensor_engine_step
+    ends = _ends(candidate.engine.name, untuned, memory.bandwidth_gbs if memory else None)
+    kept = storage or candidate.storage
+    low, high = (round(concurrency / step(candidate, kept, concurrency, end), 1) for end in ends)
     return Speed(low=low, high=high, note=UNTUNED if untuned else "")
 
 
-def _untuned(candidate: Candidate) -> bool:
-    """Whether no tuned configuration of the engine's Triton expert kernels exists for this card and shape."""
-    config = moe_config(candidate)
-    return config is not None and config.status == "missing"
-
-
-def _adapted(end: _Efficiency, candidate: Candidate, untuned: bool) -> _Efficiency:
-    """One end of the range, adapted to the engine, the expert kernel and the host's memory."""
-    memory = candidate.rig.host_memory
-    return replace(
-        end,
-        weights=end.weights * (end.untuned if untuned else 1.0),
-        sequence_s=end.sglang_sequence_s if candidate.engine.name == "sglang" else end.sequence_s,
-        host_bytes_per_s=memory.bandwidth_gbs * 1e9 * end.host if memory else end.host_bytes_per_s,
+@cache
+def _ends(engine: EngineName, untuned: bool, host_gbs: float | None) -> tuple[_Efficiency, ...]:
+    """Both ends of the range, adapted to the engine, the expert kernel and the host's memory."""
+    return tuple(
+        replace(
+            end,
+            weights=end.weights * (end.untuned if untuned else 1.0),
+            sequence_s=end.sglang_sequence_s if engine == "sglang" else end.sequence_s,
+            host_bytes_per_s=host_gbs * 1e9 * end.host if host_gbs else end.host_bytes_per_s,
+        )
+        for end in (_LOW, _HIGH)
     )
 
 
-def _tensor_engine_step(candidate: Candidate, sequences: int, end: _Efficiency) -> float:
+def _tensor_engine_step(candidate: Candidate, storage: Storage, concurrency: int, end: _Efficiency) -> float:
     """Ranks of a stage read side by side, at the pace of the slowest, stages one after the other.
 
     What vLLM has in host memory crosses PCIe for every token, of every rank from the same memory.
     """
     model, parallel = candidate.model, candidate.parallel
+    sequences = max(1, concurrency // parallel.data)
     if not candidate.gpu_indices:
-        return end.step_s + end.sequence_s * sequences + _host_step(candidate, sequences, end)
+        return end.step_s + end.sequence_s * sequences + _host_step(candidate, storage, sequences, end)
     weights = active_bytes(candidate.checkpoint, model, sequences)
     tokens = min(candidate.context, candidate.kv_tokens // parallel.data / sequences) * end.filled
-    cache = sequence_bytes(model, candidate.storage, int(tokens)) * sequences
+    cache = sequence_bytes(model, storage, int(tokens)) * sequences
+    gpus = candidate.gpus
     shares = candidate.pipeline_partition or (model.layers,)
     seconds = end.step_s + end.sequence_s * sequences
     # Faster host memory does not help: PCIe is the narrower.
     over_pcie = min(end.host_bytes_per_s, _HIGH.host_bytes_per_s)
     for stage, layers in enumerate(shares):
         ranks = stage_ranks(parallel, stage)
-        bandwidth = min(candidate.gpus[rank].memory_bandwidth_gbs for rank in ranks) * 1e9
+        bandwidth = min(gpus[rank].memory_bandwidth_gbs for rank in ranks) * 1e9
         share, away = layers / model.layers, _offloaded(candidate, ranks[0])
         on_gpu = weights * (1 - away) / parallel.tensor
         seconds += share * (on_gpu / (end.weights * bandwidth) + cache / (end.cache * bandwidth))
@@ -106,13 +106,13 @@ def _offloaded(candidate: Candidate, rank: int) -> float:
     return offload / (candidate.usage[rank].weights + offload)
 
 
-def _llama_cpp_step(candidate: Candidate, sequences: int, end: _Efficiency) -> float:
+def _llama_cpp_step(candidate: Candidate, storage: Storage, sequences: int, end: _Efficiency) -> float:
     """GPUs work one after the other; experts on the host are read at the host's pace."""
     model = candidate.model
     total = active_bytes(candidate.checkpoint, model, sequences)
-    cache = sequence_bytes(model, candidate.storage, int(candidate.context * end.filled)) * sequences
+    cache = sequence_bytes(model, storage, int(candidate.context * end.filled)) * sequences
     if not candidate.gpu_indices:
-        return _host_step(candidate, sequences, end)
+        return _host_step(candidate, storage, sequences, end)
     experts = weights_of(candidate.checkpoint, model).experts_on_host(candidate.host_expert_shares)
     touched = 1 - (1 - model.experts_per_token / candidate.experts) ** sequences if candidate.experts else 0.0
     on_host = experts * touched
@@ -124,10 +124,10 @@ def _llama_cpp_step(candidate: Candidate, sequences: int, end: _Efficiency) -> f
     return seconds
 
 
-def _host_step(candidate: Candidate, sequences: int, end: _Efficiency) -> float:
+def _host_step(candidate: Candidate, storage: Storage, sequences: int, end: _Efficiency) -> float:
     """Everything is read from host memory and computed there."""
     model = candidate.model
-    cache = sequence_bytes(model, candidate.storage, int(candidate.context * end.filled)) * sequences
+    cache = sequence_bytes(model, storage, int(candidate.context * end.filled)) * sequences
     flops = 2.0 * model.active_parameters * sequences
     read = active_bytes(candidate.checkpoint, model, sequences) + cache
     return read / end.host_bytes_per_s + flops / end.host_flops_per_s

@@ -127,10 +127,10 @@ def _dated(plan: Plan, today: date | None) -> Plan:
 
 def _catalogue(project: Project) -> Catalogue:
     """The catalogue as far as the project needs it, or the whole where a service names no model of it."""
-    models = {name.lower() for host in project.everyone for name in _model_names(host.data.get("services"))}
-    found = load_catalogue(project.root, models)
-    known = {name.lower() for name in found.models_by_name}
-    return found if models <= known else load_catalogue(project.root)
+    named = {name.lower() for host in project.everyone for name in _model_names(host.data.get("services"))}
+    found = load_catalogue(project.root, {name.rpartition("/")[2] for name in named})
+    known = {name.lower() for name in (*found.models_by_name, *(entry.repo for entry in found.checkpoints))}
+    return found if named <= known else load_catalogue(project.root)
 
 
 def _model_names(services: Any) -> Iterator[str]:

@@ -42,12 +42,13 @@ def place_in_memory(candidate: Candidate) -> Candidate | Shortfall:
     placement = _place(candidate, rooms)
     if placement.missing > 0:
         return _gpu_shortfall(candidate, placement)
-    free = min((use.free_mib for use in placement.gpus), default=0)
-    if free < 0:
+    free = min((use.free_mib for use in placement.gpus), default=None)
+    if free is not None and free < 0:
         return _gpu_shortfall(candidate, replace(placement, missing=MIB * -free))
     settled = replace(
         candidate,
         usage=placement.gpus,
+        free_mib=free,
         kv_tokens=placement.kv_tokens,
         cache_spare_mib=int(placement.cache_spare // MIB),
         host_memory_mib=mib(placement.host),

@@ -14,10 +14,11 @@ def layer_caches(
     model: Model, storage: Storage, drafts: tuple[Attention, ...] = ()
 ) -> tuple[tuple[LayerCache, ...], ...]:
     """What each layer keeps, in order; those that draft tokens come behind the others."""
-    entries = [(number, entry) for entry in model.attention for number in entry.layers]
-    entries += [(model.layers + number, entry) for entry in drafts for number in entry.layers]
-    kept = {id(entry): entry.caches(storage) for _, entry in entries}
-    return tuple(kept[id(entry)] for _, entry in sorted(entries, key=lambda item: item[0]))
+    kept = dict[int, tuple[LayerCache, ...]]()
+    for first, entries in ((0, model.attention), (model.layers, drafts)):
+        for entry in entries:
+            kept |= dict.fromkeys((first + number for number in entry.layers), entry.caches(storage))
+    return tuple(kept[number] for number in sorted(kept))
 
 
 @lru_cache(maxsize=4096)

@@ -18,43 +18,44 @@ def partition(costs: Sequence[float], rooms: Sequence[float]) -> tuple[int, ...]
     The counts add up to the layers. None if the layers do not fit; the same input always gives the same answer.
     """
     totals = [0.0, *accumulate(costs)]
-    best = _filled(totals, rooms, 0.0)
+    # No split leaves more on its fullest GPU than the average.
+    margin = max(0.0, (sum(rooms) - totals[-1]) / len(rooms))
+    best, next_margin = _filled(totals, rooms, margin)
+    while best is None and margin > 0:
+        margin = max(0.0, next_margin - _PRECISION)
+        best, next_margin = _filled(totals, rooms, margin)
     if best is None:
         # Filling each GPU up can leave the next one a layer too large for it, where layers differ.
         return _any_split(totals, rooms) if len(set(costs)) > 1 else None
-    # No split leaves more on its fullest GPU than the average.
-    low, high = 0.0, (sum(rooms) - totals[-1]) / len(rooms)
-    while high - low > _PRECISION:
-        margin = (low + high) / 2
-        tried = _filled(totals, rooms, margin)
-        if tried is None:
-            high = margin
-        else:
-            low, best = margin, tried
-    even = _evened(totals, rooms, low)
-    return even if _leaves(even, totals, rooms, low) else best
+    even = _evened(totals, rooms, margin)
+    return even if _leaves(even, totals, rooms, margin) else best
 
 
 def fits(costs: Sequence[float], rooms: Sequence[float]) -> bool:
     """Whether there is any such split. Quicker than asking for the best one."""
     totals = [0.0, *accumulate(costs)]
-    if _filled(totals, rooms, 0.0) is not None:
+    if _filled(totals, rooms, 0.0)[0] is not None:
         return True
     return len(set(costs)) > 1 and _any_split(totals, rooms) is not None
 
 
-def _filled(totals: list[float], rooms: Sequence[float], margin: float) -> tuple[int, ...] | None:
-    """Fills each GPU up to `margin` before it is full, leaving a layer for each GPU that follows."""
-    layers, counts, done = len(totals) - 1, [], 0
+def _filled(totals: list[float], rooms: Sequence[float], margin: float) -> tuple[tuple[int, ...] | None, float]:
+    """Fills each GPU up to `margin` before it is full, leaving a layer for each GPU that follows.
+
+    None if layers are left over; with the next smaller margin at which a GPU takes a layer more.
+    """
+    layers, counts, done, next_margin = len(totals) - 1, [], 0, 0.0
     for position, room in enumerate(rooms):
-        following = len(rooms) - position - 1
-        most = bisect_right(totals, totals[done] + room - margin) - 1 - done
-        count = min(most, layers - done - following)
+        left = layers - done - (len(rooms) - position - 1)
+        most = max(0, bisect_right(totals, totals[done] + room - margin) - 1 - done)
+        if most < left:
+            next_margin = max(next_margin, room - (totals[done + most + 1] - totals[done]))
+        count = min(most, left)
         if count < 1:
-            return None
+            return None, next_margin
         counts.append(count)
         done += count
-    return tuple(counts) if done == layers else None
+    return (tuple(counts) if done == layers else None), next_margin
 
 
 def _evened(totals: list[float], rooms: Sequence[float], margin: float) -> tuple[int, ...]:

@@ -192,11 +192,9 @@ def _usage(
     rooms: Sequence[float],
 ) -> tuple[GpuUsage, ...]:
     tensor, offload = candidate.parallel.tensor, candidate.cpu_offload_gib * GIB
-    usage = []
-    for rank, room in enumerate(rooms):
-        stage = rank // tensor % len(runs)
-        first, end = runs[stage]
-        weights = shape.weights(first, min(end, len(shape.layers))) + shape.extras[stage]
-        cache = shape.pool.used_bytes(tokens, left[stage], first, end, candidate.context)
-        usage.append(GpuUsage(room, weights - min(offload, weights), cache, shape.overheads[stage]))
-    return tuple(usage)
+    held = list[tuple[float, float, float]]()
+    for (first, end), rest, extra, overhead in zip(runs, left, shape.extras, shape.overheads, strict=True):
+        weights = shape.weights(first, min(end, len(shape.layers))) + extra
+        cache = shape.pool.used_bytes(tokens, rest, first, end, candidate.context)
+        held.append((weights - min(offload, weights), cache, overhead))
+    return tuple(GpuUsage(room, *held[rank // tensor % len(runs)]) for rank, room in enumerate(rooms))

@@ -12,6 +12,7 @@ Qwen3.5-397B on four ranks, 10.13 of gemma-4-31B on one, both without cached pre
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -78,7 +79,7 @@ class TokenPool:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Layers that share a block table. numbers: the layers. block: tokens of a block, 0 for a state.
+    """Layers that share a block table. numbers: the layers, ascending. block: tokens of a block, 0 for a state.
 
     window: of sliding layers, else None.
     """
@@ -123,7 +124,9 @@ class BlockPool:
 
     def _block_bytes(self, first: int, end: int) -> float:
         """A page of each layer of the group that has most of them on the stage."""
-        return self.page * max(sum(first <= number < end for number in group.numbers) for group in self.groups)
+        return self.page * max(
+            bisect_left(group.numbers, end) - bisect_left(group.numbers, first) for group in self.groups
+        )
 
     def request_blocks(self, context: int) -> int:
         """Blocks of each group: of all tokens, of the window and a step, or of states."""

@@ -71,6 +71,8 @@ class Weights:
 
     def experts_on_host(self, shares: Sequence[float]) -> float:
         """The experts in host memory. shares: the part of each layer's experts."""
+        if not any(shares):
+            return 0.0
         return sum(share * layer.experts for layer, share in zip(self.layers, shares, strict=True))
 
 

@@ -125,7 +125,7 @@ class Findings(NamedTuple):
 def is_refused(candidate: Candidate) -> bool:
     """Whether any rule refuses this candidate; quicker than `refusals`, as it stops at the first."""
     allowed = candidate.service.allow
-    return any(rule.id not in allowed and next(iter(rule.check(candidate)), None) for rule in REFUSING)
+    return any(rule.id not in allowed and any(rule.check(candidate)) for rule in REFUSING)
 
 
 def refusals(candidate: Candidate) -> tuple[Finding, ...]:

@@ -35,7 +35,8 @@ def unread_architecture(candidate: Candidate) -> Iterator[Complaint]:
 @refuses("parser", "the parser registries in the engine's wheel, per version")
 def parser(candidate: Candidate) -> Iterator[Complaint]:
     """Tool calls and separate reasoning need a parser for the model in the engine version."""
-    if candidate.engine.name == "llama.cpp":
+    asked = candidate.service.tools or candidate.service.reasoning
+    if candidate.engine.name == "llama.cpp" or not asked:
         return
     named = candidate.model.parsers.get(candidate.engine.name, ParserNames())
     there = candidate.release.parsers_of(candidate.model)

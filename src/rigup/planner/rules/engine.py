@@ -26,8 +26,8 @@ def known_flaw(candidate: Candidate) -> Iterator[Complaint]:
 
 
 def _known(candidate: Candidate) -> tuple[KnownBad, ...]:
-    capabilities = [gpu.compute_capability for gpu in candidate.gpus]
-    return candidate.release.bad_on(capabilities, candidate.model.architectures, candidate.checkpoint.weight_format)
+    classes, weight_format = candidate.model.architectures, candidate.checkpoint.weight_format
+    return candidate.release.bad_on(candidate.capabilities, classes, weight_format)
 
 
 @refuses("quick-build", "quick_cmake of the release in the catalogue")
@@ -77,12 +77,10 @@ def llama_split_tensor(candidate: Candidate) -> Iterator[Complaint]:
     """llama.cpp cannot split every architecture by tensor."""
     flags = candidate.service.flags
     asked = flags.get("--split-mode", flags.get("-sm"))
+    if candidate.engine.name != "llama.cpp" or asked != "tensor":
+        return
     name = candidate.release.architecture_of(candidate.model) or ""
-    if (
-        candidate.engine.name == "llama.cpp"
-        and asked == "tensor"
-        and candidate.release.abilities.has("layer_split_only", name)
-    ):
+    if candidate.release.abilities.has("layer_split_only", name):
         yield (
             f"llama.cpp {candidate.version} cannot split {candidate.model.name} by tensor",
             "keep the split mode layer",

@@ -9,7 +9,6 @@ from rigup.catalogue.versions import version_key
 from rigup.planner.abilities import others_that, titles
 from rigup.planner.candidate import Candidate
 from rigup.planner.rules.rule import Complaint, engine_name, refuses, warns
-from rigup.rig import Gpu
 from rigup.units import compute_capability
 
 # Classes that took over checkpoints of a method that has no name of its own any more.
@@ -54,11 +53,11 @@ def _has(release: EngineVersion, method: str) -> bool:
 def minimum_capability(candidate: Candidate) -> Iterator[Complaint]:
     """Every GPU must have the compute capability that the engine requires for the weights' format."""
     support = candidate.release.support(candidate.checkpoint.scheme)
-    lacking = [gpu for gpu in candidate.gpus if support and not support.runs_on(gpu.compute_capability)]
+    lacking = {known for known in candidate.capabilities if support and not support.runs_on(known)}
     if support and lacking:
         yield (
             f"{engine_name(candidate)} needs compute capability {support.minimum} for "
-            f"{_format(candidate.checkpoint.scheme)}; {_cards(lacking)}",
+            f"{_format(candidate.checkpoint.scheme)}; {_cards(candidate, lacking)}",
             "use a checkpoint in a format that these GPUs support, or another engine",
         )
 
@@ -70,11 +69,11 @@ def cuda_capability(candidate: Candidate) -> Iterator[Complaint]:
     if needs is None:
         return
     floor = compute_capability(needs.compute_capability)
-    lacking = [gpu for gpu in candidate.gpus if compute_capability(gpu.compute_capability) < floor]
+    lacking = {known for known in candidate.capabilities if compute_capability(known) < floor}
     if lacking:
         yield (
             f"CUDA {candidate.release.cuda} needs compute capability {needs.compute_capability} or higher; "
-            f"{_cards(lacking)}",
+            f"{_cards(candidate, lacking)}",
             "use a version built with an older CUDA",
         )
 
@@ -83,10 +82,10 @@ def cuda_capability(candidate: Candidate) -> Iterator[Complaint]:
 def format_fallback(candidate: Candidate) -> Iterator[Complaint]:
     """Weights in a format that the cards cannot compute in are converted on the fly."""
     support = candidate.release.support(candidate.checkpoint.scheme)
-    converted = [gpu for gpu in candidate.gpus if support and not support.native_on(gpu.compute_capability)]
+    converted = {known for known in candidate.capabilities if support and not support.native_on(known)}
     if support and support.fallback and converted and not any(minimum_capability(candidate)):
         scheme = _format(candidate.checkpoint.scheme)
-        yield f"{scheme} is not native here: {support.fallback} ({_cards(converted)})", ""
+        yield f"{scheme} is not native here: {support.fallback} ({_cards(candidate, converted)})", ""
 
 
 @refuses("checkpoint-version", "the catalogue's minimum_versions of the checkpoint")
@@ -104,6 +103,7 @@ def _format(scheme: str) -> str:
     return SCHEME_NAMES.get(scheme.partition("_")[0], scheme)
 
 
-def _cards(gpus: list[Gpu]) -> str:
-    kinds = dict.fromkeys((gpu.name, gpu.compute_capability) for gpu in gpus)
-    return ", ".join(f"{name} has {capability}" for name, capability in kinds)
+def _cards(candidate: Candidate, capabilities: set[str]) -> str:
+    """The GPUs of these compute capabilities, each kind once."""
+    kinds = dict.fromkeys((gpu.name, gpu.compute_capability) for gpu in candidate.gpus)
+    return ", ".join(f"{name} has {capability}" for name, capability in kinds if capability in capabilities)

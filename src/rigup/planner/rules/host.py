@@ -12,8 +12,11 @@ from rigup.planner.rules.rule import Complaint, engine_name, refuses, warns
 @refuses("glibc", "the manylinux tag of the engine's wheel; package libc6 of each Debian and Ubuntu release")
 def glibc(candidate: Candidate) -> Iterator[Complaint]:
     """The host's C library must be at least as new as the wheel requires."""
-    there, needed = system_facts().system(candidate.rig.os or ""), candidate.release.glibc
-    if candidate.build != "image" and there and needed and _numbers(there.glibc) < _numbers(needed):
+    needed = candidate.release.glibc
+    if candidate.build == "image" or not needed or candidate.rig.os is None:
+        return
+    there = system_facts().system(candidate.rig.os)
+    if there and _numbers(there.glibc) < _numbers(needed):
         yield (
             f"the wheel of {engine_name(candidate)} needs glibc {needed}; {there.os} has {there.glibc}",
             f"use {_newer_than(needed)}, or a version whose wheel needs an older glibc",
@@ -23,11 +26,11 @@ def glibc(candidate: Candidate) -> Iterator[Complaint]:
 @refuses("python", "the recipe of the engine's environment in the catalogue; package python3 of each release")
 def python(candidate: Candidate) -> Iterator[Complaint]:
     """An environment on the host's own Python needs the version of its wheels; otherwise uv installs one."""
-    recipe = candidate.release.environment("cuda" if candidate.gpus else "cpu")
-    there = system_facts().system(candidate.rig.os or "")
-    if candidate.build != "wheel" or recipe is None or recipe.python_from == "uv":
+    if candidate.build != "wheel" or candidate.rig.os is None:
         return
-    if there is None or there.python == recipe.python:
+    recipe = candidate.release.environment("cuda" if candidate.gpus else "cpu")
+    there = system_facts().system(candidate.rig.os)
+    if recipe is None or recipe.python_from == "uv" or there is None or there.python == recipe.python:
         return
     fitting = " or ".join(known.os for known in system_facts().systems if known.python == recipe.python)
     yield (

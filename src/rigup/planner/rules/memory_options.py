@@ -27,7 +27,7 @@ _CPU_CACHE = "VLLM_CPU_KVCACHE_SPACE"
 def counted_number(candidate: Candidate) -> Iterator[Complaint]:
     """A number from which memory is computed must be one that the engine accepts."""
     flags = candidate.service.flags
-    for counted in MEMORY_OPTIONS[candidate.engine.name]:
+    for counted in MEMORY_OPTIONS[candidate.engine.name] if flags else ():
         named = [name for name in counted.names if name in flags]
         for name in named:
             if not _usable(counted, flags[name]):
@@ -51,6 +51,8 @@ def _kind(counted: MemoryOption) -> str:
 
 def _variables(candidate: Candidate) -> Iterator[Complaint]:
     environment = candidate.service.environment
+    if not environment:
+        return
     name = PARTITION_VARIABLES.get(candidate.engine.name, "")
     if (stages := environment.get(name)) is not None and not partition(stages):
         yield f"{name} must list the layers of each stage, not {quoted(stages)}", 'write it like "30,32"'

@@ -90,11 +90,11 @@ def int4_group(candidate: Candidate) -> Iterator[Complaint]:
 )
 def sglang_unequal_memory(candidate: Candidate) -> Iterator[Complaint]:
     """SGLang with tensor parallelism exits if one GPU of the service has less than 0.9 of another's memory."""
-    sizes = sorted(gpu.memory_mib for gpu in candidate.gpus if gpu.memory_mib is not None)
     checked = candidate.service.environment.get(BALANCE_CHECK, "1").lower() not in ("0", "false", "no", "n", "off")
-    if candidate.engine.name != "sglang" or candidate.parallel.tensor == 1 or not checked or not sizes:
+    if candidate.engine.name != "sglang" or candidate.parallel.tensor == 1 or not checked:
         return
-    if sizes[0] < BALANCE * sizes[-1]:
+    sizes = sorted(gpu.memory_mib for gpu in candidate.gpus if gpu.memory_mib is not None)
+    if sizes and sizes[0] < BALANCE * sizes[-1]:
         yield (
             f"SGLang refuses to start with tensor parallelism across GPUs this unequal ({sizes[0]:,} and "
             f"{sizes[-1]:,} MiB): each must have at least {BALANCE:.0%} of the largest",

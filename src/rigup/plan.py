@@ -190,12 +190,14 @@ class Swap(Frozen):
     """The part of a service in a swap group, whose services take turns in one process.
 
     preset: its section of the file that llama-server's router reads. others: the services that it takes turns with.
+    first: the first service of the group, which the unit has its name from.
     resident: whether it is loaded after a start. bytes: what is read to load it. low, high: estimated seconds for
     that; the range is from the host's memory to a slow disk.
     """
 
     preset: str
     others: tuple[str, ...]
+    first: str
     resident: bool
     bytes: int
     low: float

@@ -15,6 +15,7 @@ from rich.console import Console
 from rigup.cli.output.plan import show
 from rigup.cli.output.plan_json import plan_as_json
 from rigup.commands.swap_groups import as_groups, taking_turns
+from rigup.operations.builds.source import name_of
 from rigup.plan import Plan
 from rigup.systemd.service import unit
 from tests.golden.golden import assert_golden
@@ -37,6 +38,12 @@ GROUPS: dict[str, tuple[object, dict[str, dict[str, Any]]]] = {
 }
 
 
+QUICK = {
+    "first": {**SMALL, "quick_build": True},
+    "second": {**SMALL, "quick_build": True, "context": 2048, "served_name": "tiny:8b"},
+}
+
+
 def members(name: str) -> tuple[Plan, ...]:
     gpus, services = GROUPS[name]
     return taking_turns(side_by_side(services, gpus, 128))
@@ -50,6 +57,20 @@ def test_plan(name: str) -> None:
     rows = {plan.service.name: plan_as_json(plan) for plan in plans}
     kept = {name: {key: row[key] for key in ("command", "environment", "swap")} for name, row in rows.items()}
     assert_golden(f"swap/{name}.json", json.dumps(kept, indent=1) + "\n")
+
+
+def test_a_group_with_a_quick_build_has_one_and_says_so() -> None:
+    plans = taking_turns(side_by_side(QUICK, [], 128))
+    (whole,) = as_groups(plans)
+    (whole_of_others,) = as_groups(members("for-others"))
+    assert whole.build and whole_of_others.build
+    assert [plan.build for plan in plans] == [whole.build] * 2
+    assert whole.build == whole_of_others.build.model_copy(update={"cmake": whole.build.cmake})
+    assert whole.build.cmake != whole_of_others.build.cmake
+    assert name_of(whole.build, "x86_64", "debian 12") != name_of(whole_of_others.build, "x86_64", "debian 12")
+    file = Terminal()
+    show(plans, Console(file=file, width=80, highlight=False, color_system=None))
+    assert_golden("swap/quick-build.txt", file.getvalue())
 
 
 @pytest.mark.parametrize("name", GROUPS)

@@ -22,7 +22,7 @@ from rigup.host import Host
 from rigup.operations.primitives import jobs, remote
 from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.service.health import endpoint
-from rigup.plan import BoundPlan
+from rigup.plan import BoundPlan, Plan
 from rigup.run.service_run import about
 from rigup.systemd.api_key import wants_key
 
@@ -32,21 +32,24 @@ MOST_COMPLAINTS = 1 << 16
 MOST_SAID = 1 << 30
 
 
-def bench_service(host: Host, plan: BoundPlan, probe: Probe, wanted: BenchRequest) -> dict[str, Any]:
-    """Measures one service of a host. Raises HostFailed, InputError or Unreachable on failure."""
-    name = plan.service.name
+def bench_service(host: Host, plan: BoundPlan, member: Plan, probe: Probe, wanted: BenchRequest) -> dict[str, Any]:
+    """Measures one service of a host. Raises HostFailed, InputError or Unreachable on failure.
+
+    member: the plan of the service in `plan`, which is another one in a swap group only.
+    """
+    name, unit = member.service.name, plan.service.name
     collected = LineCollector(f"{host.name}: {name}: ", lambda state: show(host.name, name, state))
     request = wanted.request(
         endpoint(plan),
-        key_file=f"{layout.service_folder(name)}/api-key" if wants_key(plan.service) else None,
-        unit=layout.unit_name(name),
+        key_file=f"{layout.service_folder(unit)}/api-key" if wants_key(plan.service) else None,
+        unit=layout.unit_name(unit),
         user=layout.WORKER_USER,
         gpus=bool(probe.gpus),
-        **({"model": plan.served_name} if plan.members else {}),
+        **({"model": member.served_name} if plan.members else {}),
     )
     report(Progress(host.name, "bench", text=f"{name}: querying the endpoint"))
     last_words = follow(host, request, collected)
-    return collected.result(wanted, about(host.name, plan, probe), last_words)
+    return collected.result(wanted, about(host.name, plan, member, probe), last_words)
 
 
 def follow(host: Host, request: dict[str, Any], collected: LineCollector) -> str:

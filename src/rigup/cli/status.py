@@ -29,6 +29,7 @@ exit codes: 0 every service is healthy and as planned (--watch: always), 1 one i
 """
 
 WATCH_SECONDS = 10.0
+NOT_LOADED = "not loaded"
 SHORTEST_SECONDS = 0.2
 
 
@@ -205,7 +206,14 @@ def table(rows: list[dict[str, Any]]) -> Table:
         figures = (row.get("driver"), _gpu_memory(row), _temperature(row), _planned(row), row.get("moe_config"))
         fine = row["health"] in HEALTHY or row.get("stopped")
         style = "" if fine and row["drift"] == "none" else "red"
-        table.add(row["host"], row["service"], *known, *figures, row["health"], took, row["drift"], style=style)
+        first, *others = row.get("members") or [{"loaded": True}]
+        health = row["health"] if first["loaded"] or row["health"] not in HEALTHY else NOT_LOADED
+        cells = [row["host"], row["service"], *known, *figures, health, took if first["loaded"] else "", row["drift"]]
+        table.add(*cells, style=style)
+        for one in others:
+            answers = (row["health"], took) if one["loaded"] else (NOT_LOADED, "")
+            blank = [""] * (len(known) - 3 + len(figures))
+            table.add(row["host"], one["service"], "", "", _checkpoint(one), *blank, *answers, "", style=style)
     return table
 
 
@@ -215,8 +223,6 @@ def _engine(row: dict[str, Any]) -> str:
 
 
 def _checkpoint(row: dict[str, Any]) -> str:
-    if row.get("resident"):
-        return f"{row['resident']} is resident"
     checkpoint = row.get("checkpoint") or {}
     return f"{checkpoint.get('repo', '').rpartition('/')[2]} {checkpoint.get('quant', '')}".strip()
 

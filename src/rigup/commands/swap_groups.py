@@ -69,6 +69,7 @@ def _swap(plan: Plan, names: Sequence[str], widest: Plan) -> Swap:
     return Swap(
         preset=_preset(plan, resident, _devices(plan, widest)),
         others=tuple(name for name in names if name != plan.service.name),
+        first=names[0],
         resident=resident,
         bytes=size,
         low=round(size / fastest, 1),

@@ -30,7 +30,7 @@ from rigup.host import Host
 from rigup.operations.primitives import jobs, remote
 from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.service.health import endpoint
-from rigup.plan import BoundPlan
+from rigup.plan import BoundPlan, Plan
 from rigup.programs.bench.bench_ask import ask_json
 from rigup.programs.bench.bench_endpoint import LONGEST_NAME
 from rigup.programs.bench.bench_target import EndpointError, Target
@@ -46,20 +46,21 @@ HUB_WORDS = ("on the Hub (", "LocalEntryNotFoundError")
 
 
 def evaluate_service(
-    host: Host, plan: BoundPlan, probe: Probe, python: Path, version: str, wanted: EvaluationRequest
+    host: Host, plan: BoundPlan, member: Plan, probe: Probe, python: Path, version: str, wanted: EvaluationRequest
 ) -> dict[str, Any]:
     """Evaluates one service of a host through a tunnel. Raises RigupErrors that begin with host and service.
 
-    python, version: of the harness.
+    member: the plan of the service in `plan`, which is another one in a swap group only. python, version: of the
+    harness.
     """
-    name = plan.service.name
+    unit = plan.service.name
     key = None
     if wants_key(plan.service):
-        key = remote.check_output(host, "cat", f"{layout.service_folder(name)}/api-key").strip()
-    where = f"{host.name}: {name}"
-    about_it = about(host.name, plan, probe) | {"model": plan.served_name}
-    with tunnel(host, endpoint(plan), layout.unit_name(name), where) as door:
-        check_endpoint(door.url, key, plan.served_name, where)
+        key = remote.check_output(host, "cat", f"{layout.service_folder(unit)}/api-key").strip()
+    where = f"{host.name}: {member.service.name}"
+    about_it = about(host.name, plan, member, probe) | {"model": member.served_name}
+    with tunnel(host, endpoint(plan), layout.unit_name(unit), where) as door:
+        check_endpoint(door.url, key, member.served_name, where)
         return evaluated(door.url, key, about_it, python, version, wanted)
 
 

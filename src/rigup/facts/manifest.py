@@ -7,7 +7,7 @@ from pydantic import Field
 from rigup.facts.bounds import HostOutput, Line, checked, json_of
 from rigup.node import Node
 
-_MOST_GPUS, _MOST_NODES = 256, 256
+_MOST_GPUS, _MOST_NODES, _MOST_MEMBERS = 256, 256, 256
 
 
 class _CheckpointRecord(HostOutput):
@@ -25,11 +25,18 @@ class _GroupRecord(HostOutput):
     nodes: Annotated[list[Node], Field(max_length=_MOST_NODES)]
 
 
-class _ManifestRecord(HostOutput):
-    build: Line | None = None
+class _LoadedRecord(HostOutput):
     checkpoint: _CheckpointRecord | None = None
     draft: _CheckpointRecord | None = None
-    swapped: Annotated[list[_CheckpointRecord], Field(max_length=_MOST_GPUS)] | None = None
+
+
+class _MemberRecord(_LoadedRecord):
+    model: Line
+
+
+class _ManifestRecord(_LoadedRecord):
+    build: Line | None = None
+    members: Annotated[dict[Line, _MemberRecord], Field(max_length=_MOST_MEMBERS)] | None = None
     command: Annotated[list[str], Field(max_length=2000)] | None = None
     environment: dict[str, str] | None = None
     gpus: Annotated[list[_Gpu], Field(max_length=_MOST_GPUS)] | None = None
@@ -39,22 +46,21 @@ class _ManifestRecord(HostOutput):
 def read_manifest(text: str, path: str) -> dict[str, Any]:
     """The manifest as written, after a type check of the keys that rigup reads. Raises Unreadable.
 
-    `build` is a string, `checkpoint` and `draft` objects with `repo`, `quant` and `revision`, `swapped` a list of
-    those, `command` a list of strings, `environment` an object of strings, `gpus` a list of pairs of index and UUID,
-    `set` an object with `id` and `nodes`. path: the file's path, for messages.
+    `build` is a string, `checkpoint` and `draft` objects with `repo`, `quant` and `revision`, `members` an object of
+    objects with `model` and those two, `command` a list of strings, `environment` an object of strings, `gpus` a list
+    of pairs of index and UUID, `set` an object with `id` and `nodes`. path: the file's path, for messages.
     """
     value = json_of(text, path)
     checked(_ManifestRecord, value, path)
     found: dict[str, Any] = value
-    for key in ("checkpoint", "draft"):
-        if checkpoint := found.get(key):
-            found[key] = {"quant": "", "revision": None, **checkpoint}
-    if found.get("swapped"):
-        found["swapped"] = [{"quant": "", "revision": None, **checkpoint} for checkpoint in found["swapped"]]
+    for loaded in (found, *(found.get("members") or {}).values()):
+        for key in ("checkpoint", "draft"):
+            if checkpoint := loaded.get(key):
+                loaded[key] = {"quant": "", "revision": None, **checkpoint}
     return found
 
 
 def checkpoints_of(manifest: dict[str, Any]) -> list[dict[str, Any]]:
     """Every checkpoint that a release loads: those of a swap group, or what it serves and what drafts tokens for it."""
-    found = manifest.get("swapped") or (manifest.get("checkpoint"), manifest.get("draft"))
-    return [checkpoint for checkpoint in found if checkpoint]
+    loaded = (manifest.get("members") or {"": manifest}).values()
+    return [one[key] for one in loaded for key in ("checkpoint", "draft") if one.get(key)]

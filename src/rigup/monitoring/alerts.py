@@ -6,8 +6,12 @@ import json
 from dataclasses import dataclass
 
 from rigup.monitoring.paths import TEXT_FILE
+from rigup.monitoring.scrape_config import SWAP_GROUP
 
 _UNLESS_STOPPED = "unless on (host, service) rigup_service_stopped == 1"
+# Of a swap group only the model that is loaded answers. rigup_service_stopped has the name of its first service.
+_GROUP_UP = f'max by (job, host, {SWAP_GROUP}) (up{{{SWAP_GROUP}!=""}})'
+_UP = f'up{{{SWAP_GROUP}=""}} or label_replace({_GROUP_UP}, "service", "$1", "{SWAP_GROUP}", "(.+)")'
 _FOLDERS = 'mountpoint!~"/(run|dev|boot)(/.*)?"'
 
 
@@ -23,7 +27,7 @@ class Alert:
 
 
 ALERTS = (
-    Alert("RigupTargetDown", f"up == 0 {_UNLESS_STOPPED}", "5m", "page",
+    Alert("RigupTargetDown", f"({_UP}) == 0 {_UNLESS_STOPPED}", "5m", "page",
           "{{ $labels.job }} of {{ $labels.host }} does not respond"),
     Alert("RigupServiceNotActive", f"rigup_service_active == 0 {_UNLESS_STOPPED}", "5m", "page",
           "{{ $labels.service }} on {{ $labels.host }} is not active"),

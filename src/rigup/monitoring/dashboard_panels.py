@@ -10,10 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from rigup.monitoring.scrape_config import SWAP_GROUP
+
 Kind = Literal["timeseries", "stat", "table", "state-timeline"]
 
 HOST = 'group=~"$group", host=~"$host"'
 SERVICE = f'{HOST}, service=~"$service"'
+# Of a swap group only the model that is loaded answers.
+TARGETS_UP = f'up{{{HOST}, {SWAP_GROUP}=""}} or max by (job, host, {SWAP_GROUP}) (up{{{HOST}, {SWAP_GROUP}!=""}})'
 # Every stage of SGLang's pipeline counts the same requests; releases without the label have only one series.
 FIRST_STAGE = f'{SERVICE}, pp_rank=~"0|"'
 RATE = "[$__rate_interval]"
@@ -83,12 +87,13 @@ HEALTH = Row(
     "Health and versions",
     (
         Panel("Targets down", "none", "Number of targets that do not respond to Prometheus; it should be 0.",
-              (Query(f"count(up{{{HOST}}} == 0) or vector(0)", "down"),), "stat", THIRD),
+              (Query(f"count(({TARGETS_UP}) == 0) or vector(0)", "down"),), "stat", THIRD),
         Panel("Services not active", "none", "rigup units that systemd does not report as active.",
               (Query(f"count(rigup_service_active{{{SERVICE}}} == 0) or vector(0)", "not active"),), "stat", THIRD),
         Panel("Since the last apply", "s", "Time since the last rigup apply on each host.",
               (Query(f"time() - max by (host) (rigup_apply_timestamp_seconds{{{HOST}}})", "{{host}}"),), "stat", THIRD),
-        Panel("Targets up", "bool_yes_no", "Whether each engine and each exporter responds to Prometheus.",
+        Panel("Targets up", "bool_yes_no", "Whether each engine and exporter responds; of services that take turns, "
+              "which is loaded.",
               (Query(f"max by (job, host, service) (up{{{HOST}}})", "{{host}} {{job}} {{service}}"),),
               "state-timeline", HALF),
         Panel("Services active", "bool_yes_no", "Whether systemd reports the unit of each service as active.",

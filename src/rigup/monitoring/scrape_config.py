@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rigup.catalogue.tools.monitoring import exporter_facts
@@ -14,6 +14,8 @@ from rigup.systemd.api_key import is_loopback, wants_key
 
 # Prometheus does not allow a dot here; the engines' own metrics do not have one either.
 JOBS = {"vllm": "vllm", "sglang": "sglang", "llama.cpp": "llamacpp"}
+# Each service that takes turns has it: the first of its group, which their unit has its name from.
+SWAP_GROUP = "swap_group"
 ANY = ("0.0.0.0", "::")  # noqa: S104  compared, not bound
 
 
@@ -35,12 +37,16 @@ class ScrapedHost:
 
 @dataclass(frozen=True)
 class ScrapeTarget:
-    """One /metrics. address: HOST:PORT. key_file: the API key's file, relative to the configuration; "" without."""
+    """One /metrics. address: HOST:PORT. key_file: the API key's file, relative to the configuration; "" without.
+
+    parameters: of its query.
+    """
 
     job: str
     address: str
     labels: dict[str, str]
     key_file: str = ""
+    parameters: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -78,15 +84,16 @@ def _engines(host: ScrapedHost) -> Iterator[ScrapeTarget | SkippedTarget]:
             continue
         if plan.rank:
             continue  # in a node group, only the head serves /metrics
-        if plan.swap is not None:
-            why, hint = "it takes turns, and has metrics only while it is loaded", "put a gateway before it"
-            yield SkippedTarget(host.name, service.name, why, hint)
-            continue
         engine = plan.build.engine
         labels = {"host": host.name, "group": host.group, "service": service.name, "engine": engine}
+        labels |= {SWAP_GROUP: plan.swap.first} if plan.swap else {}
         guarded = wants_key(service) and engine in exporter_facts().engines.key_wanted
-        key_file = f"keys/{host.name}.{service.name}.key" if guarded else ""
-        yield _target(host, JOBS[engine], service.name, service.listen, service.port, labels, key_file)
+        key_file = f"keys/{host.name}.{plan.swap.first if plan.swap else service.name}.key" if guarded else ""
+        found = _target(host, JOBS[engine], service.name, service.listen, service.port, labels, key_file)
+        if plan.swap and isinstance(found, ScrapeTarget):
+            # the router answers for the model that is named if it is loaded, and is not to load it for that
+            found = replace(found, parameters={"model": plan.served_name, "autoload": "false"})
+        yield found
 
 
 def _gateway(host: ScrapedHost) -> Iterator[ScrapeTarget | SkippedTarget]:
@@ -163,6 +170,7 @@ def _job(
         yield f"      credentials_file: {json.dumps(key_file)}"
     yield "    static_configs:"
     for target in targets:
-        labels: dict[str, Any] = {**target.labels, **(more or {})}
+        parameters = {f"__param_{name}": value for name, value in target.parameters.items()}
+        labels: dict[str, Any] = {**target.labels, **(more or {}), **parameters}
         yield f"      - targets: {json.dumps([target.address])}"
         yield f"        labels: {json.dumps(labels)}"

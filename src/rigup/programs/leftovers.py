@@ -67,9 +67,9 @@ def released(services: Path, weights: Path) -> tuple[set[str], set[str]]:
             continue
         release = json.loads(note.read_text())
         builds.add(release["build"])
-        swapped = release.get("swapped") or ()
-        for checkpoint in filter(None, (release.get("checkpoint"), release.get("draft"), *swapped)):
-            folders.add(f"{weights}/{checkpoint['repo']}/{checkpoint['revision']}")
+        for loaded in (release, *(release.get("members") or {}).values()):
+            for checkpoint in filter(None, (loaded.get("checkpoint"), loaded.get("draft"))):
+                folders.add(f"{weights}/{checkpoint['repo']}/{checkpoint['revision']}")
     return builds, folders
 
 

@@ -63,14 +63,16 @@ def services(folder: Path) -> Iterator[Sample]:
             release = current.resolve(strict=True)
             manifest = _object(json.loads((release / "release.json").read_text()))
             made = (release / "release.json").stat().st_mtime
-            checkpoint = _object(manifest.get("checkpoint") or {})
+            name = current.parent.name
+            members = _object(manifest.get("members") or {name: manifest})
+            loaded = {member: _object(_object(one).get("checkpoint") or {}) for member, one in members.items()}
         except UNREADABLE:
             continue
-        name = current.parent.name
-        words = {"repo": checkpoint.get("repo"), "quant": checkpoint.get("quant"), "build": manifest.get("build")}
-        labels = {key: str(value or "") for key, value in words.items()}
-        revision = str(checkpoint.get("revision") or "")[:12]
-        yield "rigup_release_info", {"service": name, "release": release.name, **labels, "revision": revision}, 1
+        for member, checkpoint in loaded.items():
+            words = {"repo": checkpoint.get("repo"), "quant": checkpoint.get("quant"), "build": manifest.get("build")}
+            labels = {key: str(value or "") for key, value in words.items()}
+            revision = str(checkpoint.get("revision") or "")[:12]
+            yield "rigup_release_info", {"service": member, "release": release.name, **labels, "revision": revision}, 1
         yield "rigup_release_timestamp_seconds", {"service": name}, made
         yield "rigup_release_answered", {"service": name}, float((release / "answered").exists())
         state = _state(name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from rigup.connection.lease import myself
 from rigup.errors import InputError
@@ -31,34 +30,46 @@ class HostsRun(Run):
         return ()
 
 
-def services_in(hosts: tuple[HostEntry, ...]) -> tuple[str, ...]:
-    """The names of the services of these hosts, as the inventory has them; of those that take turns, the first."""
-    found: list[Mapping[str, Any]] = [host.data.get("services") or {} for host in hosts]
-    names = (
-        str(name) for said in found if isinstance(said, Mapping) for name in said if name not in _swapped(said)[1:]
-    )
-    return tuple(dict.fromkeys(names))
+def services_in(hosts: tuple[HostEntry, ...], members: bool = False) -> tuple[str, ...]:
+    """The names of the services of these hosts, as the inventory has them.
+
+    Of those that take turns only the first, which their unit has its name from; members: all of them.
+    """
+    found: list[str] = []
+    for host in hosts:
+        firsts = firsts_in(host)
+        services = host.data.get("services") or {}
+        names = [str(name) for name in services] if isinstance(services, Mapping) else []
+        found += [name for name in names if members or firsts.get(name, name) == name]
+    return tuple(dict.fromkeys(found))
 
 
-def _swapped(said: Any) -> list[str]:
-    """The services that take turns, among those of a host as the inventory has them."""
-    tables = said.items() if isinstance(said, Mapping) else ()
-    return [
+def firsts_in(host: HostEntry) -> dict[str, str]:
+    """By each service of a host that takes turns, the first of its group."""
+    services = host.data.get("services")
+    tables = services.items() if isinstance(services, Mapping) else ()
+    group = [
         str(name) for name, one in tables if isinstance(one, Mapping) and one.get("swap") and one.get("enabled", True)
     ]
+    return {name: group[0] for name in group}
 
 
-def check_services(project: Project, wanted: tuple[str, ...], more: tuple[str, ...] = ()) -> None:
-    """Raises InputError for a name that is not a service of these hosts. more: what may be named beside them."""
-    known = services_in(project.hosts)
+def check_services(
+    project: Project, wanted: tuple[str, ...], more: tuple[str, ...] = (), members: bool = False
+) -> None:
+    """Raises InputError for a name that is not a service of these hosts.
+
+    more: what may be named beside them. members: services that take turns may be named, too, not only their first.
+    """
+    known = services_in(project.hosts, members)
     for name in wanted:
-        groups = [found for host in project.hosts if name in (found := _swapped(host.data.get("services")))]
-        if name not in (*known, *more) and groups:
-            raise InputError(f"{name} takes turns with {groups[0][0]}, in its unit", f"name {groups[0][0]} instead")
-        if name not in (*known, *more):
-            elsewhere = [host.name for host in project.everyone if name in services_in((host,))]
-            hint = f"services: {', '.join(known) or 'none'}"
-            raise InputError(
-                f'no service "{name}" on these hosts' if elsewhere else f'no service "{name}" in the inventory',
-                f"it is on {', '.join(elsewhere)}: change --limit" if elsewhere else hint,
-            )
+        if name in (*known, *more):
+            continue
+        if first := next((firsts[name] for host in project.hosts if name in (firsts := firsts_in(host))), ""):
+            raise InputError(f"{name} takes turns with {first}, in its unit", f"name {first} instead")
+        elsewhere = [host.name for host in project.everyone if name in services_in((host,), members)]
+        hint = f"services: {', '.join(known) or 'none'}"
+        raise InputError(
+            f'no service "{name}" on these hosts' if elsewhere else f'no service "{name}" in the inventory',
+            f"it is on {', '.join(elsewhere)}: change --limit" if elsewhere else hint,
+        )

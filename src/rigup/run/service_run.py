@@ -12,6 +12,7 @@ from rigup.facts.probe import Probe
 from rigup.host import Host
 from rigup.operations.builds.source import name_of
 from rigup.operations.primitives import jobs
+from rigup.operations.service.health import load_member
 from rigup.operations.service.history import damage_hint
 from rigup.plan import BoundPlan, Finding, Plan
 from rigup.preflight.checks import unsupported_host_findings
@@ -21,8 +22,9 @@ from rigup.systemd.release import release_of
 # parts of a plan that do not affect how the service runs
 BESIDE_THE_PLAN = {"host", "warnings", "refusals", "silenced", "alternatives", "figures"}
 
-# called with a host, one of its plans and its probe; returns the result to store
-Ask = Callable[[Any, BoundPlan, Probe], dict[str, Any]]
+# called with a host, one of its plans, that of the service in it (another one only in a swap group) and the host's
+# probe; returns the result to store
+Ask = Callable[[Any, BoundPlan, Plan, Probe], dict[str, Any]]
 
 
 class ServiceRun(Run):
@@ -38,13 +40,14 @@ class ServiceRun(Run):
         def work(host: Host) -> None:
             result, errors = self.results[host.name], []
             assert result.probe is not None
-            for plan in self.bound(host.name):
-                if service not in (None, plan.service.name) or plan.rank:  # only the head has the API
+            heads = (plan for plan in self.bound(host.name) if not plan.rank)  # only the head has the API
+            for plan, member in ((whole, each) for whole in heads for each in whole.members or (whole,)):
+                if service not in (None, member.service.name):
                     continue
                 if jobs.cancelled():
-                    raise jobs.Cancelled(f"{host.name}: {plan.service.name}: cancelled before its turn")
+                    raise jobs.Cancelled(f"{host.name}: {member.service.name}: cancelled before its turn")
                 try:
-                    found.append(_asked(host, plan, result.probe, ask))
+                    found.append(_asked(host, plan, member, result.probe, ask))
                 except jobs.Cancelled:
                     raise
                 except RigupError as error:
@@ -62,18 +65,21 @@ class ServiceRun(Run):
         return unsupported_host_findings(super()._blocking_findings(name, probe), probe, self.plans[name])
 
 
-def _asked(host: Host, plan: BoundPlan, probe: Probe, ask: Ask) -> dict[str, Any]:
+def _asked(host: Host, plan: BoundPlan, member: Plan, probe: Probe, ask: Ask) -> dict[str, Any]:
     if damage := probe.damaged.get(plan.service.name):
         raise HostFailed(f"{host.name}: {damage}", damage_hint(plan.service.name, current=True))
     if plan.service.name not in probe.releases:
         message = f"{host.name}: {plan.service.name} was never applied"
         raise HostFailed(message, "run rigup diff to see what apply would do")
-    return ask(host, plan, probe)
+    if plan.members:
+        load_member(host, plan, member)
+    return ask(host, plan, member, probe)
 
 
 def check_service(plans: dict[str, tuple[Plan, ...]], service: str | None) -> None:
     """Raises InputError if none of these hosts has a service of that name, or any service."""
-    known = list(dict.fromkeys(plan.service.name for each in plans.values() for plan in each))
+    all_of_them = [member for each in plans.values() for plan in each for member in plan.members or (plan,)]
+    known = list(dict.fromkeys(plan.service.name for plan in all_of_them))
     if not known:
         raise InputError(
             "none of these hosts serves anything",
@@ -83,11 +89,11 @@ def check_service(plans: dict[str, tuple[Plan, ...]], service: str | None) -> No
         raise InputError(f'--service: no service "{service}" here', f"services: {', '.join(known)}")
 
 
-def about(host: str, plan: BoundPlan, probe: Probe) -> dict[str, Any]:
-    """The description of a result: the plan, and the release that runs."""
-    assert plan.build is not None and plan.checkpoint is not None and plan.parallel is not None
-    name = plan.service.name
-    release = probe.releases[name]
+def about(host: str, plan: BoundPlan, member: Plan, probe: Probe) -> dict[str, Any]:
+    """The description of a result: the plan, and the release that runs. member: the plan of the service in it."""
+    assert plan.build is not None and member.checkpoint is not None and member.parallel is not None
+    unit, name = plan.service.name, member.service.name
+    release = probe.releases[unit]
     planned = release_of(plan, name_of(plan.build, probe.architecture, probe.os)).manifest
     return {
         "host": host,
@@ -96,11 +102,11 @@ def about(host: str, plan: BoundPlan, probe: Probe) -> dict[str, Any]:
         "engine": plan.build.engine,
         "version": plan.build.version,
         "build": release.get("build"),
-        "checkpoint": release.get("checkpoint"),
-        "parallel": plan.parallel.model_dump(),
-        "context": plan.context,
-        "plan": plan_digest(plan.offline),
-        "release": probe.current.get(name),
+        "checkpoint": (release.get("members") or {}).get(name, release).get("checkpoint"),
+        "parallel": member.parallel.model_dump(),
+        "context": member.context,
+        "plan": plan_digest(member if plan.members else plan.offline),
+        "release": probe.current.get(unit),
         "drift": [key for key in planned if release.get(key) != planned[key]],
         "driver": probe.nvidia.loaded,
         "gpus": [gpu.name for gpu in probe.gpus],

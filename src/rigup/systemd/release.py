@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from rigup import layout
-from rigup.plan import BoundPlan, Checkpoint
+from rigup.plan import BoundPlan, Checkpoint, Plan
 from rigup.systemd.quadlet import service_file
 
 GPUS_KEY = "gpus"
 """Key of a manifest: the UUID of each GPU index of the plan."""
 GROUP_KEY = "set"
 """Key of a manifest: the node group that serves it, with a digest of the commands of all members."""
-SWAPPED_KEY = "swapped"
-"""Key of a manifest: all checkpoints of a swap group."""
+MEMBERS_KEY = "members"
+"""Key of a manifest: of a swap group, what each service loads, under which name, and its preset."""
 
 
 @dataclass(frozen=True)
@@ -33,20 +33,26 @@ def release_of(plan: BoundPlan, build_name: str) -> ServiceRelease:
     """The release of a plan with the named build; equal plans and builds give equal releases."""
     manifest: dict[str, Any] = {
         "build": build_name,
-        "checkpoint": plan.checkpoint and _record(plan.checkpoint),
+        **_loaded(plan),
         "command": list(plan.command),
         "environment": plan.environment,
     }
     if plan.members:
-        manifest[SWAPPED_KEY] = [_record(each) for each in plan.checkpoints]
-        manifest["presets"] = {each.served_name: each.swap.preset for each in plan.members if each.swap}
-    elif plan.draft:
-        manifest["draft"] = _record(plan.draft)
+        manifest[MEMBERS_KEY] = {
+            each.service.name: {"model": each.served_name, "preset": each.swap.preset, **_loaded(each)}
+            for each in plan.members
+            if each.swap
+        }
     if plan.gpu_uuids:
         manifest[GPUS_KEY] = [[index, uuid] for index, uuid in plan.gpu_uuids.items()]
     if plan.nodes:
         manifest[GROUP_KEY] = {"id": plan.group_digest, "nodes": [node.model_dump(mode="json") for node in plan.nodes]}
     return ServiceRelease(plan.service.name, service_file(plan, f"{layout.BUILDS}/{build_name}"), manifest)
+
+
+def _loaded(plan: Plan) -> dict[str, Any]:
+    found: dict[str, Any] = {"checkpoint": plan.checkpoint and _record(plan.checkpoint)}
+    return found | ({"draft": _record(plan.draft)} if plan.draft else {})
 
 
 def _record(checkpoint: Checkpoint) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ KEY = "a-key-that-only-the-gateway-knows"
 QUESTION = [{"role": "user", "content": "What is the capital of France? Answer in one sentence."}]
 # systemd expands what begins with % in most of a unit.
 FLAGS = {"--chat-template-kwargs": {"note": '100%u \\ "it"'}}
+TASKS = Path(__file__).parents[2] / "evaluation_tasks"
 RUNS = "InvocationID,MainPID,NRestarts"
 
 
@@ -98,9 +100,66 @@ def test_each_answers_by_its_name_through_the_gateway_alone_in_memory(fleet: Swa
     assert fleet.host.show(RUNS, "rigup-first.service") == before
 
 
+def test_each_is_asked_by_the_name_of_its_service(fleet: SwapFleet) -> None:
+    for service, model, process in (("first", "one", "one"), ("second", "two:b", "two:B"), ("first", "one", "one")):
+        found = fleet.rigup("chat", service, QUESTION[0]["content"], "--json", seconds=300).json
+        assert (found["service"], found["model"]) == (service, model) and "Paris" in found["text"]
+        assert fleet.loaded() == [process]
+    rows = fleet.rigup("status").text.splitlines()
+    assert [("not loaded" in row) for row in rows if " SmolLM2" in row] == [False, True]
+
+
+def test_each_is_measured_by_the_name_of_its_service(fleet: SwapFleet) -> None:
+    level = ("--concurrency", "1", "--input", "64", "--output", "32", "--requests", "4")
+    (found,) = fleet.rigup("bench", "--service", "second", *level, "--json", seconds=600).json["results"]
+    endpoint = found["endpoint"]
+    assert (found["service"], endpoint["model"], found["drift"]) == ("second", "two:b", [])
+    # the router knows neither, unless it is asked about the model
+    assert (endpoint["context"], endpoint["prompts"]) == (1024, "token ids")
+    assert found["levels"][0]["requests"]["failed"] == 0 and found["levels"][0]["engine"]
+    assert fleet.loaded() == ["two:B"]
+
+
+def test_each_is_evaluated_by_the_name_of_its_service(fleet: SwapFleet) -> None:
+    fleet.rigup("lock", "--upgrade", "eval", seconds=600)
+    asked = ("--tasks", "rigup_sums", "--include-path", str(TASKS), "--questions", "2", "--json")
+    results = fleet.rigup("eval", *asked, seconds=900).json["results"]
+    assert [(one["endpoint"]["service"], one["endpoint"]["model"]) for one in results] == [
+        ("first", "one"),
+        ("second", "two:b"),
+    ]
+    assert fleet.loaded() == ["two:B"]
+
+
+def test_prometheus_has_the_metrics_of_the_one_that_is_loaded_and_loads_none(fleet: SwapFleet) -> None:
+    name = fleet.host.name
+    fleet.rigup("metrics", "--out", "out", "--from", name, "--interval", "1")
+    words = "apt-get install -q -y --no-install-recommends prometheus"
+    fleet.host.machine.ssh(f"apt-get -q update && DEBIAN_FRONTEND=noninteractive {words}", timeout=600, check=True)
+    for file, path in (
+        ("out/prometheus.yml", "prometheus.yml"),
+        ("out/alerts.yml", "alerts.yml"),
+        ("secrets/key", f"keys/{name}.first.key"),
+    ):
+        text = (fleet.root / file).read_text()
+        fleet.host.machine.ssh(f"install -D /dev/stdin /etc/prometheus/{path}", input=text, timeout=60, check=True)
+    fleet.host.tell("promtool check config /etc/prometheus/prometheus.yml && systemctl restart prometheus")
+
+    def up() -> dict[str, str]:
+        said = fleet.host.tell("curl -sG http://127.0.0.1:9090/api/v1/query --data-urlencode 'query=up{service!=\"\"}'")
+        found = json.loads(said)["data"]["result"]
+        return {one["metric"]["service"]: one["value"][1] for one in found}
+
+    wait_for(lambda: up() == {"first": "0", "second": "1"}, "the metrics of the second one", 60)
+    assert fleet.loaded() == ["two:B"]
+    fleet.ask("one")
+    wait_for(lambda: up() == {"first": "1", "second": "0"}, "the metrics of the first one", 60)
+    fleet.host.tell("systemctl stop prometheus")
+
+
 def test_an_apply_without_changes_swaps_nothing(fleet: SwapFleet) -> None:
     (host,) = fleet.apply().json["hosts"]
-    assert (host["state"], fleet.loaded()) == ("unchanged", ["two:B"])
+    assert (host["state"], fleet.loaded()) == ("unchanged", ["one"])
     fleet.rigup("diff")
 
 

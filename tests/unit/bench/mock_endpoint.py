@@ -35,7 +35,9 @@ SETTINGS: dict[str, Any] = {
     "close_after": None,  # seconds after an answer at which its connection is closed, without a word before
     "keep_times": True,
     "metrics": True,
+    "router": False,  # llama.cpp's: what is not a completion must name the model, and not have it loaded
 }
+NAMED = {"model": "mock", "autoload": "false"}
 OWNED_BY = {"vllm": "vllm", "sglang": "sglang", "llama.cpp": "llamacpp"}
 METRICS = {
     "vllm": ("vllm:num_requests_running", "vllm:num_requests_waiting"),
@@ -191,8 +193,10 @@ class Connection(asyncio.Protocol):
             self.held = rest[length:]
             self.serve(first.split()[1], headers, rest[:length])
 
-    def serve(self, path: str, headers: dict[str, str], body: bytes) -> None:
+    def serve(self, asked_path: str, headers: dict[str, str], body: bytes) -> None:
         settings = self.engine.settings
+        path, _, query = asked_path.partition("?")
+        said = dict(pair.split("=") for pair in query.split("&") if pair)
         if settings["key"] and headers.get("authorization") != f"Bearer {settings['key']}":
             self.reply(401, {"error": {"message": "Unauthorized"}})
         elif path == "/v1/models":
@@ -205,13 +209,15 @@ class Connection(asyncio.Protocol):
             self.reply(200, {"object": "list", "data": [entry]})
         elif path == "/times":
             self.reply(200, self.engine.times)
+        elif settings["router"] and path in ("/metrics", "/props", "/tokenize") and said != NAMED:
+            self.reply(400, {"error": {"message": "model name is missing from the request"}})
         elif path == "/metrics" and settings["style"] in METRICS and settings["metrics"]:
             self.reply(200, self.engine.metrics())
         elif path == "/version" and settings["style"] == "vllm":
             self.reply(200, {"version": "0.0.1"})
         elif path == "/props" and settings["style"] == "llama.cpp":
-            said = {"default_generation_settings": {"n_ctx": settings["context"]}, "build_info": settings["build"]}
-            self.reply(200, said)
+            slot = {"n_ctx": settings["context"]}
+            self.reply(200, {"default_generation_settings": slot, "build_info": settings["build"]})
         elif path == "/tokenize" and settings["style"] != "plain":
             asked = json.loads(body)
             words = asked["content" if settings["style"] == "llama.cpp" else "prompt"].split()

@@ -53,6 +53,13 @@ def test_engines_with_a_tokenizer_get_token_ids(engine: Callable[..., Engine], s
     assert result["notes"] == []
 
 
+def test_llama_cpps_router_is_asked_about_the_model_and_has_none_loaded(engine: Callable[..., Engine]) -> None:
+    router = engine(style="llama.cpp", router=True, context=4096, itl=0.1)
+    result = measure(router.url, LevelRequest(2, 100, 20, requests=4))
+    assert (result["endpoint"]["prompts"], result["endpoint"]["context"]) == ("token ids", 4096)
+    assert result["levels"][0]["engine"] is not None  # its metrics
+
+
 @pytest.mark.parametrize("chat", [False, True], ids=["completions", "chat"])
 def test_others_get_words_that_the_engine_has_counted(engine: Callable[..., Engine], chat: bool) -> None:
     result = measure(engine(style="plain").url, LevelRequest(2, 1000, 3, requests=4), chat=chat)

@@ -11,6 +11,7 @@ import pytest
 
 from rigup.cli import tune
 from rigup.cli.main import main
+from rigup.commands.swap_groups import as_groups
 from rigup.errors import InputError
 from rigup.lock import load_lock
 from rigup.project.inventory import load_project
@@ -127,3 +128,13 @@ def test_a_service_of_another_name_is_told_with_those_there_are(fleet: Described
     with pytest.raises(InputError) as caught:
         service_run.check_service(plans, "chta")
     assert (caught.value.message, caught.value.hint) == ('--service: no service "chta" here', "services: chat")
+
+
+def test_each_service_that_takes_turns_can_be_asked(fleet: Described) -> None:
+    turns = {"checkpoint": M21, "quant": "UD-IQ2_M", "swap": True}
+    root = fleet(f"services = { {'chat': turns, 'coder': {**turns, 'served_name': 'c'}}!r}")
+    plans = {"a.lan": as_groups(plan_project(load_project(str(root / "inventories/fleet.py"), "a.lan")))}
+    service_run.check_service(plans, "coder")
+    with pytest.raises(InputError) as caught:
+        service_run.check_service(plans, "chta")
+    assert caught.value.hint == "services: chat, coder"

@@ -93,14 +93,23 @@ def test_a_gateway_is_scraped_where_its_metrics_are() -> None:
     )
 
 
-def test_services_that_take_turns_are_named_and_left_out() -> None:
-    turns = {name: {**SMALL, "swap": True, "served_name": name} for name in ("a", "b")}
-    plans = taking_turns(planned("box", "boxes", **turns))
-    scraped = scrape_config_of([ScrapedHost("box", "box", "boxes", plans, Monitoring(), here=True)])
-    assert [target.job for target in scraped.targets] == ["node"]
-    assert [(out.what, out.why) for out in scraped.left_out] == [
-        (name, "it takes turns, and has metrics only while it is loaded") for name in turns
+def test_of_services_that_take_turns_each_is_scraped_by_its_model_and_none_is_loaded_for_that() -> None:
+    service = {**SMALL, "swap": True, "listen": "0.0.0.0", "api_key_file": "k"}
+    plans = taking_turns(planned("box", "boxes", a=service, b={**service, "served_name": "b:8b"}))
+    scraped = scrape_config_of([ScrapedHost("box", "box", "boxes", plans, Monitoring(listen="0.0.0.0"))])
+    assert [(target.address, target.labels.get("service"), target.key_file) for target in scraped.targets] == [
+        ("box:8000", "a", "keys/box.a.key"),
+        ("box:8000", "b", "keys/box.a.key"),
+        ("box:9100", None, ""),
     ]
+    assert_golden("monitoring/taking_turns.yml", prometheus_yml(scraped, "homelab.py"))
+    onto_loopback = taking_turns(
+        planned(
+            "box", "boxes", a={**SMALL, "swap": True}, b={**SMALL, "swap": True, "context": 512, "served_name": "b"}
+        )
+    )
+    left_out = scrape_config_of([ScrapedHost("box", "box", "boxes", onto_loopback, None)]).left_out
+    assert [out.what for out in left_out] == ["a", "b", "the machine itself"]
 
 
 def test_a_refused_service_is_named_and_left_out() -> None:

@@ -37,9 +37,9 @@ def test_what_drafts_for_a_release_is_needed_as_long_as_what_it_serves(
     monkeypatch.setattr(leftovers, "jobs", lambda: [])
     release = tmp_path / "services/chat/releases/1"
     release.mkdir(parents=True)
-    keys = ("checkpoint", "draft", "swapped")
+    keys = ("checkpoint", "draft", "member")
     loaded: dict[str, Any] = {key: {"repo": f"org/{key}", "quant": "BF16", "revision": "0" * 40} for key in keys}
-    loaded["swapped"] = [loaded["checkpoint"], loaded["swapped"]]
+    loaded["members"] = {"a": {"checkpoint": loaded["checkpoint"]}, "b": {"checkpoint": loaded.pop("member")}}
     (release / "release.json").write_text(json.dumps({"build": "vllm-1-0123456789ab", **loaded}))
     found = leftovers.main(tmp_path / "builds", tmp_path / "weights", *(tmp_path / name for name in REST))
     assert found["needed_weights"] == [f"{tmp_path}/weights/org/{key}/{'0' * 40}" for key in keys]

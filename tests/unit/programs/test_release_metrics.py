@@ -7,12 +7,13 @@ import os
 import socket
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rigup.programs import release_metrics
 
-MANIFEST = {
+MANIFEST: dict[str, Any] = {
     "build": "vllm-0.33.0-abc",
     "checkpoint": {"repo": 'org/a"b\\c', "quant": "FP8", "revision": "0123456789abcdef"},
     "command": [],
@@ -65,6 +66,19 @@ def test_the_release_of_each_service_and_the_last_whole_record(host: Path) -> No
     ]
 
 
+def test_of_services_that_take_turns_each_has_its_checkpoint_in_the_release_of_the_first(host: Path) -> None:
+    other = {**MANIFEST["checkpoint"], "quant": "Q4_1"}
+    members = {"chat": {"checkpoint": MANIFEST["checkpoint"]}, "coder": {"checkpoint": other}}
+    (host / "services/chat/releases/7/release.json").write_text(json.dumps(MANIFEST | {"members": members}))
+    lines = [line for line in written(host).splitlines() if line.startswith("rigup_release_info{")]
+    assert [('release="7"' in line, line.partition("quant=")[2][:6].strip('",')) for line in lines] == [
+        (True, "FP8"),
+        (True, "Q4_1"),
+    ]
+    assert [line.split('"')[1] for line in lines] == ["chat", "coder"]
+    assert written(host).count("rigup_service_active{") == 1
+
+
 def test_each_metric_is_explained_once_and_its_samples_are_together(host: Path) -> None:
     (host / "services/more").symlink_to("chat")
     lines = written(host).splitlines()
@@ -86,7 +100,7 @@ def test_a_service_that_systemd_cannot_be_asked_of_and_a_host_without_a_record(
     assert 'rigup_release_answered{service="chat"} 1' in written(host)
 
 
-@pytest.mark.parametrize("damaged", ["[1]", "7", '{"checkpoint": [1]}', "[" * 20_000, "\x00"])
+@pytest.mark.parametrize("damaged", ["[1]", "7", '{"checkpoint": [1]}', '{"members": {"a": 1}}', "[" * 20_000, "\x00"])
 def test_a_damaged_release_or_record_costs_nothing_else(host: Path, damaged: str) -> None:
     other = host / "services/broken/releases/1"
     other.mkdir(parents=True)

@@ -150,10 +150,13 @@ def test_in_words(probe: Probe, plan: Plan) -> None:
 
 def test_each_checkpoint_of_services_that_take_turns_must_be_there(plan: Plan, probe: Probe) -> None:
     other = {**CHECKPOINT, "repo": "other/model"}
-    release = {**MANIFEST, "swapped": [CHECKPOINT, other], "presets": {"a": "[a]\n"}}
+    first = {"model": "a", "preset": "[a]\n", "checkpoint": CHECKPOINT}
+    second = {"model": "b", "preset": "[b]\n", "checkpoint": other}
+    release = {**MANIFEST, "members": {"chat": first, "coder": second}}
     there = replace(probe, releases={"chat": release})
-    found = drift_of(there, (plan,), {"chat": release | {"presets": {"a": "[a]\nparallel = 2\n"}}})
+    changed = {"chat": first | {"preset": "[a]\nparallel = 2\n"}, "coder": second}
+    found = drift_of(there, (plan,), {"chat": release | {"members": changed}})
     assert [(one.what, one.message) for one in found] == [
-        ("config", "presets differs from the plan"),
+        ("config", "members differs from the plan"),
         ("checkpoint", "/var/lib/rigup/weights/other/model/0123456789abcdef has no receipt"),
     ]

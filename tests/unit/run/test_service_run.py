@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from rigup.commands.swap_groups import as_groups, taking_turns
 from rigup.facts.probe import Probe
 from rigup.operations.builds.source import name_of
+from rigup.operations.service import health
 from rigup.operations.service.gpu_binding import bind
+from rigup.operations.service.reply import Reply
 from rigup.plan import BoundPlan, Build, Checkpoint, GpuMemory, Parallel, Plan
 from rigup.run.runner import Run, load_provision
-from rigup.run.service_run import ServiceRun, about, plan_digest
+from rigup.run.service_run import ServiceRun, _asked, about, plan_digest
 from rigup.service import Service
 from rigup.tuning.run import TuningRun
+from tests.unit.planner.asking import side_by_side
 from tests.unit.preflight.test_checks import CARDS, FOUR, PLAN
 from tests.unit.run.test_inspection import FULL, LATE, READ_ONLY, SERVED, TAKEN, turns_out_as
 
@@ -36,7 +41,7 @@ def connected(local_run: Make, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
         with run:
             run.connect(take_lease=kind is ServiceRun)
             if isinstance(run, ServiceRun):
-                run.found = run.ask(None, lambda host, plan, probe: {"service": plan.service.name})  # type: ignore[attr-defined]
+                run.found = run.ask(None, lambda host, plan, member, probe: {"service": plan.service.name})  # type: ignore[attr-defined]
         return run
 
     return make
@@ -74,14 +79,43 @@ def test_what_runs_as_planned_on_some_of_the_cards_has_not_drifted() -> None:
     assert applied.environment != planned.environment
     build = name_of(applied.build, probe.architecture, probe.os)
     probe = replace(probe, releases={"chat": release_of(applied, build).manifest})
-    assert about("box", applied, probe)["drift"] == []
-    assert about("box", applied, probe)["plan"] == plan_digest(planned)
+    found = about("box", applied, applied, probe)
+    assert (found["drift"], found["plan"]) == ([], plan_digest(planned))
+
+
+def test_of_services_that_take_turns_each_is_asked_by_its_own_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    load_provision()
+    from rigup.systemd.release import release_of
+
+    turns = {"model": "SmolLM2-135M-Instruct", "swap": True}
+    services = {"first": turns, "second": {**turns, "context": 512, "served_name": "tiny:8b"}}
+    (whole,) = as_groups(taking_turns(side_by_side(services, [], 64)))
+    (plan,) = bind((whole,), SERVED)
+    probe = replace(SERVED, current={"first": "7"}, releases={"first": release_of(plan, "build").manifest})
+    asked: list[dict[str, Any]] = []
+
+    def answer(host: object, request: dict[str, Any]) -> Reply:
+        asked.append(request)
+        return Reply(state="answered", answer="P", tokens=1, seconds=1.0, tokens_per_second=1.0)
+
+    monkeypatch.setattr(health, "_ask_once", answer)
+    monkeypatch.setattr(health, "keep_answer", lambda host, service, reply: None)
+    host = SimpleNamespace(name="box")
+    for member in plan.members:
+        found = _asked(host, plan, member, probe, lambda host, plan, member, probe: about("box", plan, member, probe))
+        assert (found["service"], found["context"], found["release"]) == (member.service.name, member.context, "7")
+        assert found["checkpoint"]["repo"] == member.checkpoint.repo
+        assert found["plan"] == plan_digest(member) != plan_digest(whole)
+    assert [(one["model"], one["unit"], one["swaps"], one["max_tokens"]) for one in asked] == [
+        ("smollm2-135m-instruct", "rigup-first.service", False, 1),
+        ("tiny:8b", "rigup-first.service", False, 1),
+    ]
 
 
 def test_services_are_asked_by_plans_with_their_cards(connected: Callable[..., Any]) -> None:
     run = connected(ServiceRun, SERVED, FOUR)
     run.results["box"].state = "pending"
-    assert run.ask(None, lambda host, plan, probe: {"kind": type(plan)}) == [{"kind": BoundPlan}]
+    assert run.ask(None, lambda host, plan, member, probe: {"kind": type(plan)}) == [{"kind": BoundPlan}]
 
 
 @pytest.mark.parametrize("kind", [ServiceRun, TuningRun])

@@ -49,7 +49,13 @@ def test_a_swap_group_names_all_that_it_loads_and_how() -> None:
     services = {"chat": {"model": "MiniMax-M2.5", "quant": "UD-IQ2_M", "context": 8192, "swap": True}, "small": small}
     (whole,) = as_groups(taking_turns(side_by_side(services, "4x RTX 3090", 64)))
     manifest = release_of(unbound(whole), "build").manifest
-    assert [one["quant"] for one in manifest["swapped"]] == ["UD-IQ2_M", "Q4_1"]
-    assert manifest["checkpoint"] == manifest["swapped"][0]
-    assert list(manifest["presets"]) == ["minimax-m2.5", "smollm2-135m-instruct"]
+    members = manifest["members"]
+    assert {name: (one["model"], one["checkpoint"]["quant"]) for name, one in members.items()} == {
+        "chat": ("minimax-m2.5", "UD-IQ2_M"),
+        "small": ("smollm2-135m-instruct", "Q4_1"),
+    }
+    assert [one["preset"].partition("\n")[0] for one in members.values()] == [
+        f"[{one['model']}]" for one in members.values()
+    ]
+    assert manifest["checkpoint"] == members["chat"]["checkpoint"]
     assert read_manifest(json.dumps(manifest), "release.json") == manifest

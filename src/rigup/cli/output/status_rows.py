@@ -48,8 +48,22 @@ def row(result: HostResult, plan: Plan, drift: tuple[Drift, ...]) -> dict[str, A
         "stopped": probe.rests(name),
         "seconds": answer.seconds if answer else None,
         "resident": answer.model if answer and plan.members else None,
+        "members": members(plan, answer.model if answer else ""),
         "drift": ", ".join(dict.fromkeys(own)) or ("unknown" if name in probe.damaged else "none"),
     }
+
+
+def members(plan: Plan, resident: str) -> list[dict[str, Any]]:
+    """The services of a swap group, and whether each is loaded; [] for a service alone."""
+    return [
+        {
+            "service": one.service.name,
+            "model": one.served_name,
+            "checkpoint": one.checkpoint and one.checkpoint.model_dump(include={"repo", "quant", "revision"}),
+            "loaded": one.served_name == resident,
+        }
+        for one in plan.members
+    ]
 
 
 def _unanswered(result: HostResult, unit: UnitState | None) -> str:

@@ -183,6 +183,9 @@ def _service_facts(plan: Plan, row: Row) -> Iterator[tuple[str, str]]:
         yield "up", uptime_text(row["up_seconds"])
     if row.get("restarts"):
         yield "restarts", str(row["restarts"])
+    if members := row.get("members"):
+        loaded = ", ".join(one["model"] for one in members if one["loaded"]) or "none"
+        yield "takes turns", f"{', '.join(one['service'] for one in members)}; loaded: {loaded}"
     if plan.context:
         yield "context", f"{plan.context:,} tokens"
     if plan.kv_tokens:

@@ -59,11 +59,13 @@ class Warned(TypedDict):
 class Swap(TypedDict):
     """What a service that takes turns loads, in bytes and estimated seconds. preset: what the router reads of it.
 
-    others: the services that it takes turns with. resident: whether it is loaded after a start.
+    others: the services that it takes turns with. first: the first of the group, which the unit has its name from.
+    resident: whether it is loaded after a start.
     """
 
     preset: str
     others: list[str]
+    first: str
     resident: bool
     bytes: int
     low: float

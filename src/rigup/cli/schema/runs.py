@@ -128,12 +128,21 @@ class HostState(TypedDict):
     errors: list[ErrorText]
 
 
+class MemberStatus(TypedDict):
+    """A service that takes turns with others, as the plan has it. loaded: whether its model was, when it was asked."""
+
+    service: str
+    model: str
+    checkpoint: dict[str, Any] | None
+    loaded: bool
+
+
 class ServiceStatus(TypedDict):
     """A service on a host. What could not be read is missing or null.
 
     stopped: because somebody asked for it. health: "answers" for a service that has answered.
-    drift: what differs from the plan, "none" if nothing does. resident: of models that take turns, the one that is
-    loaded.
+    drift: what differs from the plan, "none" if nothing does. resident: of services that take turns, the model that is
+    loaded. members: those services, whose unit has the name of the first; [] for a service alone.
     """
 
     host: str
@@ -156,6 +165,7 @@ class ServiceStatus(TypedDict):
     restarts: NotRequired[int | None]
     seconds: NotRequired[float | None]
     resident: NotRequired[str | None]
+    members: NotRequired[list[MemberStatus]]
     memory: NotRequired[list[dict[str, Any]]]
     moe_config: NotRequired[str | None]
 

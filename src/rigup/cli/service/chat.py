@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     """Asks once, or until Ctrl-D."""
 
     def check(project: Project) -> None:
-        unplanned.check_service_names(project, [args.service])
+        unplanned.check_service_names(project, [args.service], members=True)
         args.prompt = _prompt(args)  # standard input is read for a service that exists only
 
     opened = unplanned.open_unplanned(args, unplanned.hosts_run, check=check)

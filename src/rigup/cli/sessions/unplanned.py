@@ -60,9 +60,14 @@ def hosts_run() -> type[HostsRun]:
     return HostsRun
 
 
-def check_service_names(project: Project, services: Sequence[str], gateways: bool = False) -> None:
-    """Raises InputError for a name that is not a service of these hosts. gateways: "gateway" may be named, too."""
+def check_service_names(
+    project: Project, services: Sequence[str], gateways: bool = False, members: bool = False
+) -> None:
+    """Raises InputError for a name that is not a service of these hosts.
+
+    gateways: "gateway" may be named, too. members: so may each service that takes turns, not only their first.
+    """
     from rigup.run.hosts_run import GATEWAY, check_services
 
     more = (GATEWAY,) if gateways and any("gateway" in host.data for host in project.hosts) else ()
-    check_services(project, tuple(services), more)
+    check_services(project, tuple(services), more, members)

@@ -76,17 +76,28 @@ def ask_after_start(host: Host, plan: Plan, given_up: Callable[[], str] = str) -
     Of a swap group each model is loaded and asked, the first one last, so that it is resident afterwards.
     """
     for member in (*plan.members[1:], *plan.members[:1]):
-        request = request_of(plan, max_tokens=GREETING_TOKENS) | {
-            "model": member.served_name,
-            "swaps": False,
-            "timeout_s": ANSWER_SECONDS + member.start_timeout_s,
-        }
+        request = _of_member(plan, member, GREETING_TOKENS)
         answer = _expected(host, member, _ask(host, plan.service.name, request, plan.start_timeout_s, given_up))
         said = f"{member.service.name}: loaded and answered in {seconds_text(answer.seconds)}"
         report(Progress(host.name, "log", text=said))
     if plan.members:
         return answer
     return _expected(host, plan, ask_service(host, plan, max_tokens=GREETING_TOKENS, given_up=given_up))
+
+
+def load_member(host: Host, plan: Plan, member: Plan) -> None:
+    """Has the model of a service that takes turns loaded, so that nothing after it waits for that. Raises HostFailed.
+
+    plan: of its whole group.
+    """
+    report(Progress(host.name, "service", text=f"loading {member.service.name}"))
+    _ask(host, member.service.name, _of_member(plan, member, max_tokens=1), plan.start_timeout_s, str)
+
+
+def _of_member(plan: Plan, member: Plan, max_tokens: int) -> dict[str, Any]:
+    """The request for `ask.py` about one model of a swap group, whichever is resident."""
+    asked = {"model": member.served_name, "swaps": False, "timeout_s": ANSWER_SECONDS + member.start_timeout_s}
+    return request_of(plan, max_tokens=max_tokens) | asked
 
 
 def _expected(host: Host, plan: Plan, answer: Answer) -> Answer:

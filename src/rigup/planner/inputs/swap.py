@@ -8,7 +8,17 @@ from rigup.errors import InputError
 from rigup.plain_values import quoted
 from rigup.service import Service
 
-IN_COMMON = ("listen", "port", "api_key_file", "gpus", "version", "build", "drain_timeout", "environment")
+IN_COMMON = (
+    "listen",
+    "port",
+    "api_key_file",
+    "gpus",
+    "version",
+    "build",
+    "quick_build",
+    "drain_timeout",
+    "environment",
+)
 
 
 def check_swap(services: Iterable[Service], path: str) -> None:

@@ -9,6 +9,7 @@ import re
 import sys
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 if __package__:
     from rigup.programs.bench.bench_ask import ask, ask_json, complaint, parsed
@@ -69,7 +70,7 @@ def open_endpoint(target: Target, model: str | None, chat: bool, seconds: float,
     """
     name, entry = _model(target, model)
     engine = ENGINES.get(str(entry.get("owned_by", "")), "unknown")
-    version, slot_context = _about(target, engine)
+    version, slot_context = _about(target, engine, name)
     pool = [] if chat else _pool(target, engine, name, seed)
     form, added = _try(target, name, pool, chat, seconds, seed)
     lengths = "token ids"
@@ -109,10 +110,15 @@ def _model(target: Target, wanted: str | None) -> tuple[str, dict[str, Any]]:
     return name, served[name]
 
 
-def _about(target: Target, engine: str) -> tuple[str, int | None]:
+def of_model(path: str, engine: str, model: str) -> str:
+    """The path with the model's name: llama.cpp's router asks for it, and is not to load the model for that."""
+    return f"{path}?model={quote(model, safe='')}&autoload=false" if engine == "llama.cpp" else path
+
+
+def _about(target: Target, engine: str, model: str) -> tuple[str, int | None]:
     """The engine's version, and the context of one slot if a request gets less than the model's context."""
     if engine == "llama.cpp":
-        status, props = ask_json(target, "/props")
+        status, props = ask_json(target, of_model("/props", engine, model))
         if status == 200 and isinstance(props, dict):
             settings = props.get("default_generation_settings")
             context = count(settings.get("n_ctx")) if isinstance(settings, dict) else None
@@ -128,8 +134,9 @@ def _about(target: Target, engine: str) -> tuple[str, int | None]:
 def _pool(target: Target, engine: str, model: str, seed: int) -> list[int]:
     """Token ids for prompts, from the engine's tokenizer; empty if the engine does not offer one."""
     text = sample_text(seed)
-    body = {"content": text} if engine == "llama.cpp" else {"model": model, "prompt": text}
-    status, content = ask_json(target, "/tokenize", {**body, "add_special": False, "add_special_tokens": False})
+    body: dict[str, Any] = {"model": model, "content" if engine == "llama.cpp" else "prompt": text}
+    body |= {"add_special": False, "add_special_tokens": False}
+    status, content = ask_json(target, of_model("/tokenize", engine, model), body)
     tokens = content.get("tokens") if status == 200 and isinstance(content, dict) else None
     ids = {token for token in tokens if count(token) is not None} if isinstance(tokens, list) else set()
     return sorted(ids) if len(ids) >= LEAST_POOL else []

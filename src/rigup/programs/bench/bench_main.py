@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 if __package__:
-    from rigup.programs.bench.bench_endpoint import Endpoint, open_endpoint
+    from rigup.programs.bench.bench_endpoint import Endpoint, of_model, open_endpoint
     from rigup.programs.bench.bench_load import Level, LevelResult, Load
     from rigup.programs.bench.bench_statistics import distribution, figures
     from rigup.programs.bench.bench_target import EndpointError, Target
@@ -34,7 +34,7 @@ if __package__:
     from rigup.programs.unprivileged import give_up_root
 else:
     sys.dont_write_bytecode = True
-    from bench_endpoint import Endpoint, open_endpoint  # type: ignore[import-not-found, no-redef]
+    from bench_endpoint import Endpoint, of_model, open_endpoint  # type: ignore[import-not-found, no-redef]
     from bench_load import Level, LevelResult, Load  # type: ignore[import-not-found, no-redef]
     from bench_statistics import distribution, figures  # type: ignore[import-not-found, no-redef]
     from bench_target import EndpointError, Target  # type: ignore[import-not-found, no-redef]
@@ -75,7 +75,8 @@ def run(request: dict[str, Any], target: Target, watches: list[Watch]) -> None:
     endpoint = open_endpoint(target, request["model"], request["chat"], request["timeout_s"], seed)
     _emit("endpoint", endpoint.as_json())
     levels = _with_room(endpoint, levels, request["leave_out"])
-    engine = Watch(lambda: of_engine(target))
+    metrics = of_model("/metrics", endpoint.engine, endpoint.form.model)
+    engine = Watch(lambda: of_engine(target, metrics))
     watches.append(engine)
     gpus = Watch(of_gpus) if request["gpus"] else None
     watches += [gpus] if gpus else []

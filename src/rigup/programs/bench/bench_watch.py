@@ -94,14 +94,14 @@ def _child(samples: Callable[[], Iterator[Sample]], reading: int, writing: int, 
         os._exit(0)
 
 
-def of_engine(target: Target) -> Iterator[Sample]:
+def of_engine(target: Target, path: str = "/metrics") -> Iterator[Sample]:
     """How many requests the engine runs and queues, from its metrics; ends if the engine has no such metrics.
 
     Yields an empty sample while the engine does not answer.
     """
     while True:
         try:
-            status, body = ask(target, "/metrics", seconds=5)
+            status, body = ask(target, path, seconds=5)
         except EndpointError:
             yield {}
             continue

@@ -13,7 +13,7 @@ from rigup.operations.service.endpoints import Endpoint, endpoint_of
 from rigup.operations.service.health import local_address
 from rigup.operations.service.history import damage_hint
 from rigup.project.inventory import HostEntry
-from rigup.run.hosts_run import GATEWAY, HostsRun, services_in
+from rigup.run.hosts_run import GATEWAY, HostsRun, firsts_in, services_in
 
 PORTS_TRIED = 50
 
@@ -37,18 +37,22 @@ def endpoints_of(run: HostsRun, wanted: Sequence[str]) -> list[Endpoint]:
 
 def _of_host(run: HostsRun, entry: HostEntry, wanted: Sequence[str]) -> list[Endpoint]:
     probe, found = run.context.handshakes[entry.name].probe, []
-    there = dict.fromkeys((*services_in((entry,)), *probe.current))
-    for name in (name for name in there if name in (wanted or there)):
-        if damage := probe.damaged.get(name):
-            raise HostFailed(f"{entry.name}: {damage}", damage_hint(name, current=True))
-        if probe.rests(name):
+    there = {name: name for name in (*services_in((entry,)), *probe.current)}
+    for name, first in (there | firsts_in(entry)).items():
+        if name not in (wanted or there):
+            continue
+        if damage := probe.damaged.get(first):
+            raise HostFailed(f"{entry.name}: {damage}", damage_hint(first, current=True))
+        if probe.rests(first):
             if wanted:
-                raise HostFailed(f"{entry.name}: {name} is stopped", f"start it: rigup start {name}")
-        elif name in probe.releases:
-            endpoint = endpoint_of(entry.name, name, probe.releases[name])
-            found += [endpoint] if endpoint else []
-        elif wanted:
+                raise HostFailed(f"{entry.name}: {name} is stopped", f"start it: rigup start {first}")
+            continue
+        release = probe.releases.get(first)
+        endpoint = endpoint_of(entry.name, name, release, first) if release is not None else None
+        never = release is None or (first != name and endpoint is None)
+        if wanted and never:
             raise HostFailed(f"{entry.name}: {name} was never applied", "run rigup diff to see what apply would do")
+        found += [endpoint] if endpoint else []
     if "gateway" in entry.data and GATEWAY in (wanted or (GATEWAY,)):
         gateway = read_gateway(entry.data["gateway"], f"{entry.origins['gateway']}: gateway")
         url = local_address(gateway.listen, str(gateway.port))

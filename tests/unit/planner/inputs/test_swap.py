@@ -54,6 +54,11 @@ BAD: dict[str, tuple[dict[str, dict[str, Any]], str, str]] = {
         'services.b.version: default differs from the "b11434" of a, with which it takes turns',
         "give both the same version",
     ),
+    "a build that was compiled in another way": (
+        {"a": TURN, "b": {**TURN, "quick_build": True}},
+        "services.b.quick_build: True differs from the False of a, with which it takes turns",
+        "give both the same quick_build",
+    ),
     "another build": (
         {"a": TURN, "b": {**TURN, "build": "source"}},
         'services.b.build: "source" differs from the default of a, with which it takes turns',

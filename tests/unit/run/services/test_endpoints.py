@@ -24,7 +24,7 @@ def run_with(probes: dict[str, Probe], **data: Any) -> Any:
         HostEntry(name, "boxes", {"services": {"chat": {}}, **data}, {key: "group_data/boxes.py" for key in data})
         for name in probes
     )
-    project = Project(Path(), Path(), entries)
+    project = Project(Path(), Path(), entries, entries)
     handshakes = {name: SimpleNamespace(probe=probe) for name, probe in probes.items()}
     return SimpleNamespace(
         context=SimpleNamespace(project=project, handshakes=handshakes),
@@ -87,6 +87,28 @@ def test_services_that_take_turns_are_one_of_the_name_of_the_first() -> None:
         "coder takes turns with chat, in its unit",
         "name chat instead",
     )
+
+
+def test_each_service_that_takes_turns_has_its_model_at_the_port_of_the_first() -> None:
+    services = {"services": {"chat": {"swap": True}, "coder": {"swap": True}, "new": {"swap": True}}}
+    members = {"chat": {"model": "M"}, "coder": {"model": "c:8b"}}
+    run = run_with({"a": Probe(current={"chat": "1"}, releases={"chat": {**CHAT, "members": members}})}, **services)
+    check_services(run.context.project, ("chat", "coder"), members=True)
+    assert [(one.service, one.model) for one in endpoints_of(run, ())] == [("chat", "M")]
+    assert [(one.service, one.model) for one in endpoints_of(run, ("chat",))] == [("chat", "M")]
+    (coder,) = endpoints_of(run, ("coder",))
+    assert (coder.where, coder.url, coder.model) == ("a: coder", "http://127.0.0.1:8001", "c:8b")
+    assert (coder.unit, coder.key_file) == ("rigup-chat.service", "/etc/rigup/services/chat/api-key")
+    assert endpoints_of(run, ("new",)) == []
+    assert [error.message for error in run.results["a"].errors] == ["a: new was never applied"]
+
+
+def test_a_group_that_is_stopped_is_started_by_the_name_of_the_first() -> None:
+    turns = {"services": {"chat": {"swap": True}, "coder": {"swap": True}}}
+    run = run_with({"a": Probe(current={"chat": "1"}, releases={"chat": CHAT}, stopped=("chat",))}, **turns)
+    assert endpoints_of(run, ("coder",)) == []
+    (error,) = run.results["a"].errors
+    assert (error.message, error.hint) == ("a: coder is stopped", "start it: rigup start chat")
 
 
 def test_a_name_elsewhere_in_the_inventory() -> None:

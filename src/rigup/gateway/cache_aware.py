@@ -14,6 +14,7 @@ from rigup.gateway import responses
 from rigup.gateway.names import SECTION, backend_name, server_name
 from rigup.gateway.paths import RUNTIME_FOLDER
 from rigup.gateway_settings import CACHE_AWARE, Backend, GatewayPlan, Route
+from rigup.plan import Finding
 
 # What begins as earlier requests did. The rest goes to the backend with the fewest requests.
 ENDPOINTS = ("/v1/chat/completions", "/v1/completions")
@@ -76,6 +77,17 @@ def smg_command(plan: GatewayPlan) -> tuple[str, ...]:
 def choosing_name(route: Route) -> str:
     """The section in which smg chooses for a route."""
     return f"{CHOOSING}{_label(route)}"
+
+
+def warnings_of(plan: GatewayPlan) -> tuple[Finding, ...]:
+    """What a gateway does not keep of its promises with smg."""
+    broken = Finding(
+        rule="cache-aware-broken-stream",
+        message="an answer that breaks off ends with an error event, and then with [DONE], which smg adds",
+        hint='let clients look for the error, as OpenAI\'s do; or leave out kind = "cache_aware"',
+        source="docs/decisions/0014-smg-chooses-between-two-passes-of-haproxy.md",
+    )
+    return (broken,) if cached_routes(plan) else ()
 
 
 def rules(plan: GatewayPlan) -> tuple[str, ...]:

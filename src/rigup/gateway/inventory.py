@@ -178,7 +178,7 @@ def _check_acme(gateway: Gateway, acme: Acme, where: str) -> None:
     if gateway.shared_address:
         raise InputError(
             f"{where}: gateways that share an address cannot obtain it: the server asks only one of them",
-            "set certificate_file and key_file",
+            "obtain one by dns-01 where you run rigup, and set certificate_file and key_file: apply brings it to each",
         )
 
 

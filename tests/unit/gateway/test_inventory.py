@@ -140,7 +140,7 @@ def test_a_bare_key_is_a_gateway_on_loopback_without_clients() -> None:
         (
             {**SHARING, "tls": {"acme": {"domains": ["a.org"]}}, "shared_address": ADDRESS},
             ".tls.acme: gateways that share an address cannot obtain it: the server asks only one of them",
-            "set certificate_file and key_file",
+            "obtain one by dns-01 where you run rigup, and set certificate_file and key_file: apply brings it to each",
         ),
         ({"shared_address": "10.0.0.5"}, '.shared_address: must be a table, not "10.0.0.5"', SHARED),
         ({"shared_address": {"address": "10.0.0.5/24"}}, ".shared_address.interface: missing", SHARED),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import rich.console
 from rich.console import ConsoleOptions, RenderableType
@@ -12,6 +12,9 @@ from rich.text import Text
 
 from rigup.cli.output.printable_streams import PrintableStream
 from rigup.printable import printable
+
+if TYPE_CHECKING:
+    from rigup.plan import Finding
 
 
 class Console(rich.console.Console):
@@ -46,3 +49,13 @@ def show_indented(text: Text, indent: int, console: rich.console.Console) -> Non
     for number, line in enumerate(text.wrap(console, width)):
         line.rstrip()
         console.print(Text(" " * (indent + (2 if number else 0))).append_text(line), soft_wrap=True)
+
+
+def show_findings(kind: str, findings: Iterable[Finding], console: rich.console.Console) -> None:
+    """Prints findings with their rules and hints. kind: "refused" or "warning"."""
+    style = "red" if kind == "refused" else "yellow"
+    for finding in findings:
+        text = Text.assemble((f"{kind}: ", style), finding.message, (f" [{finding.rule}]", "dim"))
+        show_indented(text, 2, console)
+        if finding.hint:
+            show_indented(Text(f"hint: {finding.hint}"), 4, console)

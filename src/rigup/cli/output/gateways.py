@@ -8,8 +8,9 @@ from typing import Any
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
+from rigup.cli.output.console import show_findings
 from rigup.cli.output.table import Column, Table
-from rigup.gateway.cache_aware import cached_routes
+from rigup.gateway.cache_aware import cached_routes, warnings_of
 from rigup.gateway_settings import CACHE_AWARE, Backend, Gateway, GatewayPlan, Route
 from rigup.units import uptime_text
 
@@ -26,8 +27,8 @@ COLUMNS = (
     Column("errors", right=True),
 )
 SOON_DAYS = 14
-# Of smg 1.13.0 with two backends; measured in docs/decisions/0011.
-SMG_MIB, SMG_MS = 60, 2
+# Of smg 1.13.0 with two backends; measured in docs/decisions/0014.
+SMG_MIB = 60
 
 
 def show_gateways(plans: Sequence[GatewayPlan], console: Console) -> None:
@@ -37,6 +38,7 @@ def show_gateways(plans: Sequence[GatewayPlan], console: Console) -> None:
         console.print(Text.assemble((f"{plan.group} / gateway", "bold"), f"  ({plan.host})"), soft_wrap=True)
         for line in _lines(plan):
             console.print(Text(f"  {line}"), soft_wrap=True)
+        show_findings("warning", warnings_of(plan), console)
 
 
 def _lines(plan: GatewayPlan) -> list[str]:
@@ -56,7 +58,7 @@ def _by_prefix(plan: GatewayPlan) -> list[str]:
         return ["cache-aware: no model has several backends to choose from"]
     return [
         f"cache-aware: smg sends chats that begin alike to the same backend of {models}",
-        f"  costs about {SMG_MIB} MiB here, {SMG_MS} ms a request; weights above 0 count only while smg is away",
+        f"  costs about {SMG_MIB} MiB here; weights above 0 count only while smg is away",
     ]
 
 

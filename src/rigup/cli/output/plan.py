@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from rigup.cli.output.console import show_indented
+from rigup.cli.output.console import show_findings, show_indented
 from rigup.cli.output.gateways import show_gateways
 from rigup.cli.output.memory_bars import bars
 from rigup.gateway_settings import GatewayPlan
-from rigup.plan import Alternative, Finding, Plan, Swap
+from rigup.plan import Alternative, Plan, Swap
 from rigup.planner.multinode.nodes import NodeCommand, named
 from rigup.units import bytes_text, seconds_text
 
@@ -38,8 +38,8 @@ def show(
         _show_heading(plan, hosts, console)
         if plan.verdict == "ok":
             _show_decided(plan, _together(plan, plans), console)
-        _show_findings("refused", plan.refusals, console)
-        _show_findings("warning", plan.warnings, console)
+        show_findings("refused", plan.refusals, console)
+        show_findings("warning", plan.warnings, console)
         if plan.silenced:
             console.print(f"  silenced: {', '.join(plan.silenced)}", soft_wrap=True)
         _show_alternatives(plan, console)
@@ -236,15 +236,6 @@ def command_lines(words: Sequence[str], width: int) -> list[str]:
         else:
             lines.append(piece if not lines else f"  {piece}")
     return [f"{line} \\" for line in lines[:-1]] + lines[-1:]
-
-
-def _show_findings(kind: str, findings: Iterable[Finding], console: Console) -> None:
-    style = "red" if kind == "refused" else "yellow"
-    for finding in findings:
-        text = Text.assemble((f"{kind}: ", style), finding.message, (f" [{finding.rule}]", "dim"))
-        show_indented(text, 2, console)
-        if finding.hint:
-            show_indented(Text(f"hint: {finding.hint}"), 4, console)
 
 
 def _show_alternatives(plan: Plan, console: Console) -> None:

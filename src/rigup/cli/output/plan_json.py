@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from rigup.gateway.cache_aware import warnings_of
 from rigup.gateway_settings import GatewayPlan
 from rigup.plan import Plan
 from rigup.planner.multinode.nodes import named
@@ -76,6 +77,7 @@ def gateway_as_json(plan: GatewayPlan) -> dict[str, Any]:
         "clients": {name: client.model_dump(exclude={"key_file"}) for name, client in gateway.clients.items()},
         "hold": gateway.hold,
         "routes": routes,
+        "warnings": [warning.model_dump(exclude={"hint"}) for warning in warnings_of(plan)],
     }
 
 

@@ -163,6 +163,7 @@ class GatewayOffer(TypedDict):
     clients: dict[str, ClientLimits]
     hold: int
     routes: list[GatewayRoute]
+    warnings: list[Warned]
 
 
 class PlanDocument(TypedDict):

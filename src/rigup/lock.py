@@ -54,6 +54,7 @@ class LockedCheckpoint(Frozen):
 
     location: where the files are, if not in `repo` on the hub (`rigup.service.location_of`). `revision` is then made of
     their hashes, or Ollama's manifest's. read_tensors: where its bytes lie, None where the headers were not read.
+    template_tools: whether its chat template takes tools, None where none was read.
     """
 
     repo: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*/[A-Za-z0-9_][A-Za-z0-9_.-]*$")]
@@ -62,6 +63,7 @@ class LockedCheckpoint(Frozen):
     files: Annotated[tuple[LockedFile, ...], Field(max_length=MOST_FILES)]
     location: Location = ""
     read_tensors: TensorBytes | None = None
+    template_tools: bool | None = None
 
     @model_validator(mode="after")
     def _has_plain_names(self) -> Self:

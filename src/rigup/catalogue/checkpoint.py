@@ -30,6 +30,7 @@ class CheckpointEntry(Frozen):
     entry: the file to pass to the engine, "" for the folder.
     embedding_bits, head_bits, attention_bits: bits per weight of these tensors in a GGUF; attention_bits None means the
     average of the layers.
+    template_tools: whether its chat template takes tools; None if none was read.
     minimum_versions: the oldest version of each engine that loads it; other engines cannot. None: every engine that has
     the architecture and reads the format.
     """
@@ -52,6 +53,7 @@ class CheckpointEntry(Frozen):
     embedding_bits: Annotated[float, Field(gt=0)] = 16
     head_bits: Annotated[float, Field(gt=0)] = 16
     attention_bits: Annotated[float, Field(gt=0)] | None = None
+    template_tools: bool | None = None
     minimum_versions: dict[EngineName, VersionText] | None = None
     engine_flags: dict[EngineName, dict[str, str]] = {}
     license: str | None = None

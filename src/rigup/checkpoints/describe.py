@@ -21,6 +21,7 @@ from rigup.checkpoints.maker import read_extras
 from rigup.checkpoints.part_sums import CheckpointSums, sums_of
 from rigup.checkpoints.repository import Repository
 from rigup.checkpoints.safetensors_header import read_safetensors_header
+from rigup.checkpoints.template import gguf_templates, repository_templates, takes_tools
 from rigup.checkpoints.tensor import Tensor
 from rigup.errors import InputError
 from rigup.quantisation import read_scheme
@@ -29,7 +30,6 @@ from rigup.quantisation.scheme import Scheme
 from rigup.sources.bounded_http import time_limit
 from rigup.sources.gguf_files import gguf_files, gguf_quants
 from rigup.sources.safetensors_files import INDEX, safetensors_files
-from rigup.tensor_bytes import TensorBytes
 
 CONFIG = "config.json"
 QUANTISATION = "hf_quant_config.json"
@@ -80,14 +80,14 @@ def describe(
     return Described(same or model, checkpoint, same is not None, counted.bytes)
 
 
-def read_tensors(repository: Repository, quant: str | None, layers: int) -> TensorBytes:
-    """Where the bytes of a checkpoint lie, as the headers of its files say. layers: of the model that it should be.
+def read_checkpoint(repository: Repository, quant: str | None, layers: int) -> CheckpointEntry:
+    """A checkpoint as its own files describe it. layers: of the model that it should be.
 
     Raises InputError as `describe` does, and for another number of layers.
     """
-    found = describe(repository, quant, {}).checkpoint.tensors
-    if found is None or len(found.by_layer) != layers:
-        count = len(found.by_layer) if found else 0
+    found = describe(repository, quant, {}).checkpoint
+    count = len(found.tensors.by_layer) if found.tensors else 0
+    if count != layers:
         raise InputError(f"{repository.where}: {count} layers, not {layers}", "correct the model in the catalogue")
     return found
 
@@ -151,7 +151,8 @@ def _safetensors(repository: Repository, name: str | None) -> tuple[Model, Check
     described = _count(paths)
     model = model_of(name or model_name(repository.name), config, sums, origin, described, extras)
     files = Files(sum(repository.files[path] for path in paths), len(paths), described=described)
-    return model, _entry(repository, quant_name(scheme), model.name, scheme, files, sums, origin, extras)
+    entry = _entry(repository, quant_name(scheme), model.name, scheme, files, sums, origin, extras)
+    return model, entry.model_copy(update={"template_tools": takes_tools(repository_templates(repository))})
 
 
 def _gguf(repository: Repository, quant: str | None, name: str | None) -> tuple[Model, CheckpointEntry]:
@@ -179,7 +180,8 @@ def _gguf(repository: Repository, quant: str | None, name: str | None) -> tuple[
     model = model_of(name or _gguf_model(repository, first, quant), config, sums, origin, described, extras)
     size = sum(repository.files[path] for path in paths)
     files = Files(size, len(paths), paths[0], described)
-    return model, _entry(repository, quant, model.name, Gguf(), files, sums, origin, extras)
+    entry = _entry(repository, quant, model.name, Gguf(), files, sums, origin, extras)
+    return model, entry.model_copy(update={"template_tools": takes_tools(gguf_templates(first.metadata))})
 
 
 def _entry(

@@ -48,8 +48,13 @@ def lock_text(lock: Lock) -> str:
 
 
 def _checkpoint(checkpoint: LockedCheckpoint) -> Iterable[str]:
-    identity = {"repo": checkpoint.repo, "quant": checkpoint.quant, "revision": checkpoint.revision}
+    identity: dict[str, str | int] = {
+        "repo": checkpoint.repo,
+        "quant": checkpoint.quant,
+        "revision": checkpoint.revision,
+    }
     identity |= {"location": checkpoint.location} if checkpoint.location else {}
+    identity |= {} if checkpoint.template_tools is None else {"template_tools": checkpoint.template_tools}
     yield _block("[[checkpoints]]", identity)
     for file in sorted(checkpoint.files, key=lambda entry: entry.path):
         yield _block("[[checkpoints.files]]", _scalars(file))
@@ -83,4 +88,6 @@ def _key(key: str) -> str:
 
 def _value(value: str | int) -> str:
     """A TOML string is a JSON string, except that TOML needs DEL escaped."""
-    return str(value) if isinstance(value, int) else json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, int):
+        return str(value).lower()  # true and false are numbers as well
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

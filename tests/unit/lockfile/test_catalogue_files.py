@@ -91,12 +91,18 @@ def test_a_gated_repository_is_said_of_the_service(tmp_path: Path, hub: StandInH
 
 def test_lock_reads_where_the_bytes_of_a_catalogued_checkpoint_lie(tmp_path: Path, hub: StandInHub) -> None:
     """An entry that was computed gets the sizes of its files and, tensor by tensor, what their headers say."""
+    (tmp_path / "root/org/Tiny-Llama/chat_template.jinja").write_text("{{ messages }}")
     line = fleet(tmp_path, hub, "org/Tiny-Llama")
     assert line.call("lock").code == 0
     path = next((line.fleet / "catalogue/checkpoints").iterdir())
     (read,) = read_file(path, "checkpoint", CheckpointEntry)
     assert read.tensors is not None
-    guessed = {"tensors": read.tensors.scaled(3 * read.bytes), "bytes": 4 * read.bytes, "bytes_exact": False}
+    guessed = {
+        "template_tools": None,
+        "tensors": read.tensors.scaled(3 * read.bytes),
+        "bytes": 4 * read.bytes,
+        "bytes_exact": False,
+    }
     path.write_text(checkpoint_text(read.model_copy(update=guessed), "Guessed."))
     line.write("rigup.lock", lock_text(WITH_PACKAGES))
     done = line.call("lock")
@@ -104,6 +110,7 @@ def test_lock_reads_where_the_bytes_of_a_catalogued_checkpoint_lie(tmp_path: Pat
     lock = load_lock(line.fleet / "rigup.lock")
     (entry,) = lock.checkpoints
     assert entry.read_tensors == read.tensors
+    assert (read.template_tools, entry.template_tools) == (False, False)
     found = read.model_copy(update=guessed).measured(read.bytes, entry.read_tensors, "rigup.lock")
     assert (found.bytes, found.tensors, found.is_read) == (read.bytes, read.tensors, True)
     assert found.sources["tensors"] == "rigup.lock: headers of the weight files"

@@ -440,6 +440,17 @@ def test_a_table_of_the_lock_that_is_not_of_its_model_is_passed_over(layers: str
     assert found[0] == found[1]
 
 
+def test_what_the_lock_read_of_the_template_is_told() -> None:
+    asked = {"model": "MiniMax-M2.1", "quant": "UD-IQ2_M", "context": 16_384}
+    (checkpoint,) = (own := lock()).checkpoints
+    without = own.model_copy(update={"checkpoints": (checkpoint.model_copy(update={"template_tools": False}),)})
+    told = [
+        "template-tools" in rules(decision("4x RTX 3090", {**asked, "tools": tools}, lock=each).warnings)
+        for each, tools in ((without, True), (without, False), (own, True))
+    ]
+    assert told == [True, False, False]
+
+
 def test_the_cache_is_given_out_in_blocks() -> None:
     flags = {"--gpu-memory-utilization": 0.75, "--max-num-seqs": 16, "--max-num-batched-tokens": 2048}
     asked = {"checkpoint": NVFP4, "engine": "vllm", "tensor_parallel": 2, "kv_cache_type": "bf16", "flags": flags}

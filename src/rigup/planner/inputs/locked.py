@@ -80,6 +80,8 @@ def with_locked_sizes(resolved: ResolvedNames, lock: Lock) -> ResolvedNames:
 
 def _measured(entry: CheckpointEntry, layers: int, lock: Lock) -> CheckpointEntry:
     locked = lock.checkpoint(entry.repo, entry.quant)
+    if locked and locked.template_tools is not None:
+        entry = entry.model_copy(update={"template_tools": locked.template_tools})
     size = sum(file.size for file in locked.files if file.path.endswith(_WEIGHT_FILES)) if locked else 0
     table = locked.read_tensors if locked else None
     if table is not None and (len(table.by_layer) != layers or table.total > size):

@@ -1,4 +1,4 @@
-"""What the engine's package says that a release can serve: the model's architecture, and parsers of its output."""
+"""What releases can serve by their own packages: architectures and parsers; and whether a template takes tools."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from rigup.planner.abilities import others_that, titles, unsupported
 from rigup.planner.candidate import Candidate
 from rigup.planner.rules.rule import Complaint, engine_name, refuses, warns
 
+# Options of the engines that replace the checkpoint's own template.
+_TEMPLATES = ("--chat-template", "--chat-template-file")
 _WORDS: dict[Kind, tuple[str, str]] = {"tool_parsers": ("tools", "tool calls"), "reasoning_parsers": ("reasoning",) * 2}
 
 
@@ -56,6 +58,20 @@ def parser(candidate: Candidate) -> Iterator[Complaint]:
         yield (
             f"the catalogue names no {candidate.engine.title} parser of {words} for {candidate.model.name}",
             f"leave {keys} out, name the parser in the model's file, or use llama.cpp, which goes by the template",
+        )
+
+
+@warns(
+    "template-tools", "transformers' apply_chat_template, which llama.cpp follows: a variable `tools` of the template"
+)
+def template_tools(candidate: Candidate) -> Iterator[Complaint]:
+    """Tool calls need a chat template that tells the model of the tools."""
+    service, checkpoint = candidate.service, candidate.checkpoint
+    given = any(name in service.flags for name in _TEMPLATES)
+    if service.tools and checkpoint.template_tools is False and not given:
+        yield (
+            f"the chat template of {checkpoint.label} does not take tools: the model may never call one",
+            "leave tools out, or use a checkpoint whose template takes them",
         )
 
 

@@ -164,6 +164,28 @@ def test_nothing_is_asked_of_parsers_unless_the_service_asks() -> None:
     assert abilities.parser(candidate("1x H200", DEMO, "vllm")) == ()
 
 
+@pytest.mark.parametrize(
+    ("takes", "service", "message"),
+    [
+        (
+            False,
+            {"tools": True},
+            "the chat template of MiniMaxAI/MiniMax-M2.5 FP8 does not take tools: the model may never call one",
+        ),
+        (False, {"tools": True, "flags": {"--chat-template": "tools.jinja"}}, ""),
+        (False, {}, ""),
+        (True, {"tools": True}, ""),
+        (None, {"tools": True}, ""),
+    ],
+)
+def test_a_template_without_tools_is_told(takes: bool | None, service: dict[str, Any], message: str) -> None:
+    asked = candidate("4x H200", FP8, service=service)
+    read = asked.checkpoint.model_copy(update={"template_tools": takes})
+    found = abilities.template_tools(replace(asked, checkpoint=read))
+    assert [finding.message for finding in found] == ([message] if message else [])
+    assert all(finding.hint == "leave tools out, or use a checkpoint whose template takes them" for finding in found)
+
+
 def test_the_best_parser_that_the_release_has_is_taken() -> None:
     asked = candidate("4x H200", FP8)
     named = ParserNames(tool=("deepseek_v41", "deepseek_v4"), reasoning=("deepseek_v41", "deepseek_v4"))

@@ -14,6 +14,7 @@ from rigup.cli.sessions import session as hosts
 from rigup.errors import InputError
 
 if TYPE_CHECKING:
+    from rigup.cli.output.lines import Lines
     from rigup.cli.output.progress import ProgressView
     from rigup.cli.sessions.rollout import RollingApply
     from rigup.project.inventory import Project
@@ -88,16 +89,16 @@ def applied(args: argparse.Namespace) -> Applied:
     project, opened = hosts.open_run(args)  # first, because it starts connecting to the hosts
     from rigup.cli.output import progress as live
     from rigup.cli.output import results as summary
-    from rigup.cli.output.console import Console
+    from rigup.cli.output.lines import lines
     from rigup.connection.signals import stop_on_signals
     from rigup.operations.driver import reboots
     from rigup.operations.primitives import jobs, progress
     from rigup.operations.service.health import QUESTION
     from rigup.run.result import exit_code
 
-    console = Console(stderr=args.json)
+    out = lines(stderr=args.json)
     with opened as run, stop_on_signals():
-        rollout = _rollout(args, project, run, console) if args.rolling else None
+        rollout = _rollout(args, project, run) if args.rolling else None
         run.break_leases = args.break_lease
         view = live.view(args.events)
         progress.listen(view.show)
@@ -105,16 +106,16 @@ def applied(args: argparse.Namespace) -> Applied:
             run.connect(take_lease=rollout is not None)
             run.compare(take_lease=True)
         results = list(run.results.values())
-        summary.show_left_over(run, console)
-        summary.show_broken_leases(run, console)
-        changes = bool(summary.show_changes(results, console))
-        _show_who_shares(run, console)
+        summary.show_left_over(run, out)
+        summary.show_broken_leases(run, out)
+        changes = bool(summary.show_changes(results, out))
+        _show_who_shares(run, args.json)
         if changes:
-            summary.show_how_long(run, console)
-            summary.show_estimate(run, {} if args.yes else _line_speeds(run, view), console)
+            summary.show_how_long(run, out)
+            summary.show_estimate(run, {} if args.yes else _line_speeds(run, view), out)
         if rollout:
             changes = rollout.begins()
-        if changes and not args.yes and not agreed(console, args.verb):
+        if changes and not args.yes and not agreed(out, args.verb):
             if rollout:
                 rollout.rolling.end()
             return Applied(1, _document(results, rollout) if args.json else None)
@@ -129,10 +130,10 @@ def applied(args: argparse.Namespace) -> Applied:
     if args.json:
         document = _document(results, rollout, _shares(run))
     else:
-        summary.show_answers(results, QUESTION, console)
-        _how_to_look_around(results, run.plans, console)
-        _show_shares(run, console)
-        summary.show_results(results, console)
+        summary.show_answers(results, QUESTION, out)
+        _how_to_look_around(results, run.plans, out)
+        _show_shares(run)
+        summary.show_results(results, out)
     if rollout:
         rollout.show_end()
     return Applied(130 if rollout and jobs.cancelled() else exit_code(results), document)
@@ -148,11 +149,12 @@ def _document(
     return summary.as_json(results) | of_rollout | (shares or {})
 
 
-def _show_who_shares(run: Run, console: Any) -> None:
+def _show_who_shares(run: Run, stderr: bool) -> None:
     if len(run.results) > 1 and any(change.role == "weights" for one in run.results.values() for change in one.changes):
         from rigup.cli.output import weights_shares  # rarely needed
+        from rigup.cli.output.console import Console
 
-        weights_shares.show_foreseen(run, console)
+        weights_shares.show_foreseen(run, Console(stderr=stderr))
 
 
 def _line_speeds(run: Run, view: ProgressView) -> dict[str, float]:
@@ -164,11 +166,12 @@ def _line_speeds(run: Run, view: ProgressView) -> dict[str, float]:
         return line_speeds(run.context)
 
 
-def _show_shares(run: Run, console: Any) -> None:
+def _show_shares(run: Run) -> None:
     if run.transfers:
         from rigup.cli.output import weights_shares
+        from rigup.cli.output.console import Console
 
-        weights_shares.show(run.transfers, console)
+        weights_shares.show(run.transfers, Console())
 
 
 def _shares(run: Run) -> dict[str, Any]:
@@ -179,10 +182,11 @@ def _shares(run: Run) -> dict[str, Any]:
     return {"weights": weights_shares.as_json(run.transfers)}
 
 
-def _rollout(args: argparse.Namespace, project: Project, run: Run, console: Any) -> RollingApply:
+def _rollout(args: argparse.Namespace, project: Project, run: Run) -> RollingApply:
+    from rigup.cli.output.console import Console
     from rigup.cli.sessions.rollout import RollingApply  # rarely needed
 
-    return RollingApply(args, project, run, console)
+    return RollingApply(args, project, run, Console(stderr=args.json))
 
 
 def _check_rolling(args: argparse.Namespace) -> None:
@@ -205,10 +209,10 @@ def _check_rolling(args: argparse.Namespace) -> None:
         )
 
 
-def agreed(console: Any, verb: str = "apply", question: str = "Make these changes?") -> bool:
+def agreed(out: Lines, verb: str = "apply", question: str = "Make these changes?") -> bool:
     """Asks for confirmation. Raises InputError if standard input is not a terminal."""
     check_terminal(verb)
-    return says_yes(console, question)
+    return says_yes(out, question)
 
 
 def check_terminal(verb: str) -> None:
@@ -217,28 +221,25 @@ def check_terminal(verb: str) -> None:
         raise InputError(f"{verb} needs confirmation, but standard input is not a terminal", "pass --yes")
 
 
-def says_yes(console: Any, question: str) -> bool:
+def says_yes(out: Lines, question: str) -> bool:
     """Asks on any standard input. Raises Cancelled on Ctrl-C."""
     from rigup.operations.primitives import jobs
 
-    console.print(f"{question} [y/N] ", end="", markup=False, highlight=False)
+    out.say(f"{question} [y/N] ", end="")
     while not select.select([sys.stdin], [], [], POLL_SECONDS)[0]:  # unlike input(), leases are renewed meanwhile
         if jobs.cancelled():
             raise jobs.Cancelled("cancelled; nothing was changed")
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def _how_to_look_around(results: list[HostResult], plans: dict[str, Any], console: Any) -> None:
+def _how_to_look_around(results: list[HostResult], plans: dict[str, Any], out: Lines) -> None:
     from rigup.layout import unit_name
 
     for result in results:
         for plan in plans[result.host] if result.ok and result.changes else ():
             address = f"{plan.service.listen}:{plan.service.port}"
             models = ", ".join(each.served_name for each in plan.members or (plan,))
-            console.print(
+            out.say(
                 f"\n{result.host} serves {models} on {address}: "
-                f"systemctl status {unit_name(plan.service.name)}, journalctl -u {unit_name(plan.service.name)}",
-                markup=False,
-                highlight=False,
-                soft_wrap=True,
+                f"systemctl status {unit_name(plan.service.name)}, journalctl -u {unit_name(plan.service.name)}"
             )

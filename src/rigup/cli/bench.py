@@ -126,7 +126,7 @@ def _show_results(args: argparse.Namespace, root: Path, measured: list[dict[str,
     from rigup.bench.store import store
     from rigup.cli.output.bench import as_csv, show_result
     from rigup.cli.output.console import Console
-    from rigup.cli.output.error import show_error
+    from rigup.cli.output.lines import show_error
     from rigup.cli.page.writing import write_page
     from rigup.run.result import exit_code
 

@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     if reads_hosts := not args.check and _names_host_files(project):
         hosts.patch_for_many_hosts()  # before anything imports sockets
     from rigup.catalogue.catalogue import load_catalogue
-    from rigup.cli.output.error import show_error
+    from rigup.cli.output.lines import show_error
     from rigup.errors import InputError, RigupError
     from rigup.lockfile import lock as locking
     from rigup.lockfile.upgrade import Upgrade

@@ -243,6 +243,7 @@ def test_an_apply_loads_nothing_of_it(fleet: Path) -> None:
         "rigup.run.whole_hosts",
         "rigup.operations.service.stopping",
         "rigup.operations.service.endpoints",
+        "rich",
         "rigup.cli.plan",
         "rigup.facts.apply_records",
         "rigup.gateway_settings",

@@ -33,6 +33,10 @@ class Console(rich.console.Console):
     def file(self, new_file: IO[str]) -> None:
         self._file = new_file
 
+    def say(self, *parts: str | tuple[str, str], end: str = "\n") -> None:
+        """See Lines in lines.py."""
+        self.print(Text.assemble(*parts), end=end, soft_wrap=True)
+
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Renders like rich, with every text printable and without links."""
         for segment in super().render(renderable, options):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.markup import escape
-
+from rigup.cli.output.lines import Lines, Part
 from rigup.errors import InputError
 from rigup.run.drift import left_over
 from rigup.run.result import HostResult
@@ -21,18 +19,18 @@ if TYPE_CHECKING:
 COLOURS = {"unchanged": "green", "changed": "yellow", "differs": "yellow"}
 
 
-def show_changes(results: list[HostResult], console: Console) -> int:
+def show_changes(results: list[HostResult], out: Lines) -> int:
     """Prints pending changes by host; returns their number."""
     for result in results:
         if not result.changes:
             continue
-        console.print(f"[bold]{escape(result.host)}[/]: {len(result.changes)} to change")
+        out.say((result.host, "bold"), f": {len(result.changes)} to change")
         for change in result.changes:
-            console.print(f"  [yellow]~[/] {change.role:<8} {escape(change.step)}", highlight=False, soft_wrap=True)
+            out.say("  ", ("~", "yellow"), f" {change.role:<8} {change.step}")
     return sum(len(result.changes) for result in results)
 
 
-def show_how_long(run: Run, console: Console) -> None:
+def show_how_long(run: Run, out: Lines) -> None:
     """Prints what of the changes takes minutes; hosts with the same ahead of them share the line."""
     from rigup.cli.output.foreseen import sentences  # a run that changes nothing goes without
     from rigup.facts.probe import Probe
@@ -45,11 +43,10 @@ def show_how_long(run: Run, console: Console) -> None:
     for lines, names in hosts.items():
         where = "" if len(run.results) == 1 else f" on {names[0]}" + f" and {len(names) - 1} more" * (len(names) > 1)
         if lines:
-            words = f"this takes a while{where}: {'; '.join(lines)}"
-            console.print(words, style="bold", markup=False, highlight=False, soft_wrap=True)
+            out.say((f"this takes a while{where}: {'; '.join(lines)}", "bold"))
 
 
-def show_left_over(run: Run, console: Console) -> None:
+def show_left_over(run: Run, out: Lines) -> None:
     """Prints services that are on hosts but not in the inventory, unless this run removes them."""
     for result in run.results.values():
         if result.probe is None or run.context.settings[result.host].remove:
@@ -57,18 +54,17 @@ def show_left_over(run: Run, console: Console) -> None:
         disabled = run.context.settings[result.host].disabled
         if names := left_over(result.probe, run.plans[result.host], disabled):
             words = f"{result.host}: not in the inventory: {', '.join(names)} (to remove: rigup apply --remove)"
-            console.print(words, style="yellow", markup=False, highlight=False, soft_wrap=True)
+            out.say((words, "yellow"))
 
 
-def show_broken_leases(run: Run, console: Console) -> None:
+def show_broken_leases(run: Run, out: Lines) -> None:
     """Prints the owners of the leases that this run has broken."""
     for host, lease in run.context.leases.items():
         if lease.broken:
-            words = f"{host}: broke the lease held by {lease.broken}"
-            console.print(words, style="yellow", markup=False, highlight=False, soft_wrap=True)
+            out.say((f"{host}: broke the lease held by {lease.broken}", "yellow"))
 
 
-def show_results(results: list[HostResult], console: Console) -> None:
+def show_results(results: list[HostResult], out: Lines) -> None:
     """Prints the outcome and errors of each host."""
     for result in results:
         colour = COLOURS.get(result.state, "red")
@@ -79,27 +75,29 @@ def show_results(results: list[HostResult], console: Console) -> None:
             "differs": f"{count} to change" if count else "differs from the plan",
             "pending": "no changes",
         }.get(result.state, result.state)
-        line = f"[{colour}]{escape(result.host)}: {outcome}[/] in {seconds_text(result.seconds)}"
+        took = f" in {seconds_text(result.seconds)}"
         if result.estimated_seconds is not None:
-            line += f" (estimate {seconds_text(result.estimated_seconds)})"
-        console.print(line, highlight=False)
+            took += f" (estimate {seconds_text(result.estimated_seconds)})"
+        out.say((f"{result.host}: {outcome}", colour), took)
         if times := result.step_times:
-            console.print(f"  {_steps(times)}", highlight=False, soft_wrap=True)
+            out.say("  ", *_steps(times))
         for error in result.errors:
-            console.print(f"  [red]{escape(error.message)}[/]", highlight=False, soft_wrap=True)
+            out.say("  ", (error.message, "red"))
             if error.hint:
-                console.print(f"  hint: {escape(error.hint)}", highlight=False, soft_wrap=True)
+                out.say(f"  hint: {error.hint}")
 
 
-def _steps(times: Sequence[StepTime]) -> str:
+def _steps(times: Sequence[StepTime]) -> Iterator[Part]:
     """The time of each step, in bold those that the end waited for."""
     from rigup.run.chains.timing import in_words  # a run without changes has no steps
 
-    words = ((part, f"{time.step} {seconds_text(time.seconds)}", time.critical) for part, time in in_words(times))
-    return "".join(f"{part}[bold]{text}[/]" if critical else f"{part}{text}" for part, text, critical in words)
+    for between, time in in_words(times):
+        text = f"{time.step} {seconds_text(time.seconds)}"
+        yield between
+        yield (text, "bold") if time.critical else text
 
 
-def show_estimate(run: Run, rates: Mapping[str, float], console: Console) -> None:
+def show_estimate(run: Run, rates: Mapping[str, float], out: Lines) -> None:
     """Prints how long the host will take that takes longest, if earlier applies of the fleet tell it.
 
     rates: bytes per second at which hosts can download weights, as measured; without records they tell that part.
@@ -121,23 +119,21 @@ def show_estimate(run: Run, rates: Mapping[str, float], console: Console) -> Non
                 found.append(guess)
             if rate:
                 words = f"{name}: {bytes_text(missing)} of weights at {bytes_text(rate)}/s, as measured now"
-                console.print(f"{escape(words)}: {seconds_text(missing / rate)}", highlight=False, soft_wrap=True)
+                out.say(f"{words}: {seconds_text(missing / rate)}")
     if found:
         longest = max(found, key=lambda each: each.seconds)
-        words = f"about {seconds_text(longest.seconds)}, as in earlier applies: {_steps(longest.times)}"
-        console.print(words, highlight=False, soft_wrap=True)
+        out.say(f"about {seconds_text(longest.seconds)}, as in earlier applies: ", *_steps(longest.times))
 
 
-def show_answers(results: list[HostResult], question: str, console: Console) -> None:
+def show_answers(results: list[HostResult], question: str, out: Lines) -> None:
     """Prints the question and the answer of each newly started service."""
     for result in results:
         for answer in result.answers:
             if answer.tokens > 1:
-                service = f"[bold]{escape(answer.host)} {escape(answer.service)}[/]"
-                console.print(f"\n{service}: {escape(question)}", highlight=False)
-                console.print(f"  {escape(answer.text.strip())}", highlight=False, soft_wrap=True)
+                out.say("\n", (f"{answer.host} {answer.service}", "bold"), f": {question}")
+                out.say(f"  {answer.text.strip()}")
                 speed = f"{answer.tokens_per_second:.1f} tokens/s"
-                console.print(f"  {answer.tokens} tokens in {seconds_text(answer.seconds)}, {speed}", highlight=False)
+                out.say(f"  {answer.tokens} tokens in {seconds_text(answer.seconds)}, {speed}")
 
 
 def as_json(results: list[HostResult]) -> dict[str, Any]:

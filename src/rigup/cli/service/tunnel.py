@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gevent.event import Event
-    from rich.console import Console
 
+    from rigup.cli.output.console import Console
     from rigup.connection.tunnel import OpenTunnel
     from rigup.operations.service.endpoints import Endpoint
     from rigup.run.hosts_run import HostsRun

@@ -13,8 +13,7 @@ from rigup.cli.sessions import session as hosts
 from rigup.errors import InputError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from rigup.cli.output.console import Console
     from rigup.run.result import HostResult
     from rigup.run.service_run import Ask
 
@@ -91,7 +90,7 @@ def store_and_show(
     Returns 0, or the exit code of the error if a result cannot be stored; it is shown regardless.
     """
     from rigup.cli.output import results as summary
-    from rigup.cli.output.error import show_error
+    from rigup.cli.output.lines import show_error
 
     failed = [result for result in results if result.errors]
     for one in found:

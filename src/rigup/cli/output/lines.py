@@ -1,0 +1,51 @@
+"""Prints lines for people: with styles in a terminal, else plain and without loading rich; and errors."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Protocol
+
+from rigup.errors import RigupError
+
+Part = str | tuple[str, str]
+"""A text, or a text with its style as rich names it: "bold", "red"."""
+
+
+class Lines(Protocol):
+    """Where lines are printed: PlainLines, or a Console."""
+
+    def say(self, *parts: Part, end: str = "\n") -> None:
+        """Prints a line of these parts, however long it is."""
+
+
+class PlainLines:
+    """Lines without styles, on standard output or standard error."""
+
+    def __init__(self, stderr: bool = False) -> None:
+        self.stderr = stderr
+
+    def say(self, *parts: Part, end: str = "\n") -> None:
+        """See Lines."""
+        text = "".join(part if isinstance(part, str) else part[0] for part in parts)
+        print(text, end=end, file=sys.stderr if self.stderr else sys.stdout, flush=True)
+
+
+def lines(stderr: bool = False) -> Lines:
+    """Lines on a standard stream, with styles where rich would use them."""
+    stream = sys.stderr if stderr else sys.stdout
+    if not (stream.isatty() or os.environ.get("FORCE_COLOR") or os.environ.get("TTY_COMPATIBLE")):
+        return PlainLines(stderr)
+    from rigup.cli.output.console import Console
+
+    return Console(stderr=stderr)
+
+
+def show_error(error: RigupError, as_json: bool) -> None:
+    """Prints message and hint to standard error; with as_json also to standard output as JSON."""
+    if as_json:
+        print(json.dumps({"schema": 1, "error": {"message": error.message, "hint": error.hint}}))
+    print(f"rigup: {error.message}", file=sys.stderr)
+    if error.hint:
+        print(f"hint: {error.hint}", file=sys.stderr)

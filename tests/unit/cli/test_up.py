@@ -244,6 +244,8 @@ def test_an_apply_loads_nothing_of_it(fleet: Path) -> None:
         "rigup.operations.service.stopping",
         "rigup.operations.service.endpoints",
         "rich",
+        "rigup.attention.mamba",
+        "rigup.commands.vllm",
         "rigup.cli.plan",
         "rigup.facts.apply_records",
         "rigup.gateway_settings",

@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from rigup.attention import KINDS, Attention
+from rigup.attention import Attention, class_of
 from rigup.checkpoints.config import HINT, Config
 from rigup.checkpoints.layers import grouped_heads
 from rigup.checkpoints.layers.layer import Layer
@@ -65,7 +65,9 @@ def together(config: Config, layers: Iterable[Layer]) -> tuple[Attention, ...]:
     for number, (kind, fields) in enumerate(layers):
         entries.setdefault((kind, *sorted(fields.items())), []).append(number)
     try:
-        return tuple(KINDS[kind](layers=tuple(numbers), **dict(fields)) for (kind, *fields), numbers in entries.items())
+        return tuple(
+            class_of(kind)(layers=tuple(numbers), **dict(fields)) for (kind, *fields), numbers in entries.items()
+        )
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])

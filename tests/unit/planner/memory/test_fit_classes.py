@@ -93,7 +93,7 @@ contexts = st.integers(1, 512).map(lambda count: count * 2048)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("kind", sorted(KINDS))
+@pytest.mark.parametrize("kind", KINDS)
 @given(st.sampled_from((1, 4)), sizes, st.integers(0, 100_000), contexts)
 def test_more_memory_never_refuses(kind: str, engine: str, share: int, size: int, more: int, context: int) -> None:
     less = place_in_memory(asked(kind, share, engine, 1, size, context))
@@ -106,7 +106,7 @@ def test_more_memory_never_refuses(kind: str, engine: str, share: int, size: int
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("kind", sorted(KINDS))
+@pytest.mark.parametrize("kind", KINDS)
 @given(st.sampled_from((1, 4)), sizes, contexts, st.sampled_from((1, 2, 4)))
 def test_the_parts_add_up(kind: str, engine: str, share: int, size: int, context: int, gpus: int) -> None:
     parallel = {} if engine == "llama.cpp" else {"tensor": 1, "pipeline": gpus}
@@ -123,7 +123,7 @@ def test_the_parts_add_up(kind: str, engine: str, share: int, size: int, context
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
-@pytest.mark.parametrize("kind", sorted(KINDS))
+@pytest.mark.parametrize("kind", KINDS)
 @given(st.sampled_from((1, 4)), sizes, contexts)
 def test_tensor_parallelism_never_makes_less_cache_together(
     kind: str, engine: str, share: int, size: int, context: int

@@ -23,7 +23,7 @@ from rigup.cli.page.redacting import secrets_of
 from rigup.operations.builds.source import name_of
 from rigup.operations.service.history import RetainedRelease, with_replaced
 from rigup.operations.service.history import differences as changes_between
-from rigup.plan import Plan
+from rigup.plan import Checkpoint, Plan
 from rigup.preflight.driver import managed_driver
 from rigup.run.history import ReleaseHistory, histories_of
 from rigup.run.result import unanswered
@@ -115,7 +115,7 @@ def _service(
     return ServiceContent(
         name,
         row,
-        f"{plan.checkpoint.repo.rpartition('/')[2]} {plan.checkpoint.quant}",
+        ", ".join(f"{one.repo.rpartition('/')[2]} {one.quant}" for one in _served(plan)),
         f"{plan.build.engine} {plan.build.version}",
         True,
         tuple(_service_facts(plan, row)),
@@ -124,6 +124,11 @@ def _service(
         releases,
         tuple(_without_requests(one) for one in results if usable(one)),
     )
+
+
+def _served(plan: Plan) -> list[Checkpoint]:
+    """What it serves, in a swap group in turn."""
+    return list(dict.fromkeys(one.checkpoint for one in plan.members or (plan,) if one.checkpoint))
 
 
 def _facts(probe: Probe) -> Iterator[tuple[str, str]]:
@@ -163,11 +168,13 @@ def _versions(probe: Probe, plans: Sequence[Plan]) -> Iterator[Version]:
             yield Version(
                 f"{what}build", str(release.get("build") or ""), name_of(plan.build, probe.architecture, probe.os)
             )
-        if plan.checkpoint:
-            runs = release.get("checkpoint") or {}
-            current = _checkpoint(runs.get("repo"), runs.get("quant"), runs.get("revision"))
-            wanted = _checkpoint(plan.checkpoint.repo, plan.checkpoint.quant, plan.checkpoint.revision)
-            yield Version(f"{what}checkpoint", current, wanted)
+        for member in plan.members or (plan,):
+            name = f"{member.service.name}: " if plan.members else what
+            if member.checkpoint:
+                runs = (release.get("members") or {}).get(member.service.name, release).get("checkpoint") or {}
+                current = _checkpoint(runs.get("repo"), runs.get("quant"), runs.get("revision"))
+                wanted = _checkpoint(member.checkpoint.repo, member.checkpoint.quant, member.checkpoint.revision)
+                yield Version(f"{name}checkpoint", current, wanted)
 
 
 def _checkpoint(repo: Any, quant: Any, revision: Any) -> str:

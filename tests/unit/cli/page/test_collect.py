@@ -16,6 +16,7 @@ from rigup import __version__, layout
 from rigup.bench.store import store
 from rigup.cli.page.collect import fleet_content, memory_of
 from rigup.cli.page.status_page import page_of
+from rigup.commands.swap_groups import as_groups, taking_turns
 from rigup.errors import HostFailed, Unreachable
 from rigup.facts.probe import ProbedGpu
 from rigup.operations.service.history import RetainedRelease
@@ -28,6 +29,7 @@ from rigup.run.result import HostResult
 from tests.unit.cli.page.page_content import result
 from tests.unit.cli.page.page_reader import read
 from tests.unit.cli.test_status import having, manifest, planned, result_of, row, set_states
+from tests.unit.planner.asking import side_by_side
 
 PINNED = having("580.178.04")
 KEY = "the-key-of-the-service"
@@ -90,6 +92,25 @@ def test_a_host_in_order(tmp_path: Path, asked: dict[str, ReleaseHistory]) -> No
     assert "HF_TOKEN" in (service.releases or ())[0].changed[0]
     assert [one["began"] for one in service.results] == ["2026-11-21T08:00:00Z"]
     assert set(secrets) == {KEY, "a-token-by-name"}
+
+
+def test_services_that_take_turns_are_one_with_the_checkpoint_of_each(
+    tmp_path: Path, asked: dict[str, ReleaseHistory]
+) -> None:
+    turns = {"model": "SmolLM2-135M-Instruct", "swap": True}
+    services = {"chat": turns, "coder": {**turns, "served_name": "c:8b", "context": 512}}
+    (plan,) = as_groups(taking_turns(side_by_side(services, [], 64)))
+    found = result_of(plan, PINNED)
+    found.answers = [replace(found.answers[0], model="c:8b")]
+    run = inspected(tmp_path, found, plan=plan)
+    content, _ = fleet_content(run, rows_of(run), None)
+    (host,) = content.hosts
+    (service,) = host.services
+    assert (service.name, service.serves) == ("chat", "SmolLM2-135M-Instruct-GGUF Q4_1")
+    assert ("takes turns", "chat, coder; loaded: c:8b") in service.facts
+    versions = {one.what: one for one in host.versions}
+    assert {"build", "chat: checkpoint", "coder: checkpoint"} <= versions.keys()
+    assert not versions["coder: checkpoint"].differs
 
 
 def test_the_page_has_none_of_the_secrets(tmp_path: Path, asked: dict[str, ReleaseHistory]) -> None:

@@ -58,8 +58,9 @@ def _certificate(wanted: Gateway) -> None:
     """Comes before HAProxy, whose configuration names it: without one, the gateway stays as it was."""
     if wanted.tls is None or wanted.tls.acme is None:
         return
+    from rigup.gateway.acme import PACKAGE as CERTBOT
     from rigup.gateway.acme import certificate_units
-    from rigup.operations.gateway.certificate import acme_certificate, installed_certbot
+    from rigup.operations.gateway.certificate import acme_certificate
 
     acme = wanted.tls.acme
     system_user(
@@ -67,7 +68,7 @@ def _certificate(wanted: Gateway) -> None:
     )
     sources = (program_file(CERTIFICATE_PROGRAM),)
     root_files.programs(name="certificate's program", folder=layout.PROGRAMS, sources=sources)
-    installed_certbot(name="certbot")
+    debian_packages({CERTBOT})  # its own timer renews what others have obtained
     names = ", ".join(acme.domains)
     units = certificate_units(wanted, acme)
     acme_certificate(name=f"certificate for {names}", units=units, directory=acme.directory)
@@ -109,14 +110,15 @@ def _choice(files: SmgFiles | None, port: int) -> None:
 
 
 def _shared_address(plan: GatewayPlan) -> None:
+    from rigup.gateway.keepalived import PACKAGE as KEEPALIVED
     from rigup.gateway.keepalived import keepalived_configuration, keepalived_unit
-    from rigup.operations.gateway.shared_address import installed_keepalived, no_shared_address, shared_address
+    from rigup.operations.gateway.shared_address import no_shared_address, shared_address
 
     shared = plan.gateway.shared_address
     if shared is None:
         no_shared_address(name="no shared address")
         return
-    installed_keepalived(name="keepalived")
+    debian_packages({KEEPALIVED})  # its own service has no configuration, and stays off
     configuration = keepalived_configuration(plan)
     ((url, _), *_) = _urls(plan.gateway.model_copy(update={"listen": shared.host}))
     unit = keepalived_unit(configuration)

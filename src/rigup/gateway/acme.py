@@ -22,6 +22,7 @@ from rigup.gateway_settings import Acme, Gateway
 from rigup.systemd.quoting import command_line
 from rigup.systemd.service import SANDBOX
 
+PACKAGE = "certbot"
 HTTP = 80
 CHALLENGES = "/.well-known/acme-challenge/"
 _CAPABILITIES = ("CapabilityBoundingSet=", "AmbientCapabilities=")

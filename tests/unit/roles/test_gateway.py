@@ -27,11 +27,13 @@ def called(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
     parts = {
         roles.gateway: ("no_gateway",),
         placement: ("installed_haproxy", "running_gateway"),
-        shared_address: ("installed_keepalived", "shared_address", "no_shared_address"),
-        certificate: ("installed_certbot", "acme_certificate", "no_acme_certificate"),
+        shared_address: ("shared_address", "no_shared_address"),
+        certificate: ("acme_certificate", "no_acme_certificate"),
         prefix_routing: ("installed_smg", "smg_ready_for", "running_smg", "no_smg"),
     }
-    monkeypatch.setattr(roles.gateway, "debian_packages", lambda _: None)
+    monkeypatch.setattr(
+        roles.gateway, "debian_packages", lambda names: calls.append((f"packages {' '.join(names)}", {}))
+    )
     monkeypatch.setattr(roles.gateway, "system_user", lambda **_: None)
     monkeypatch.setattr(roles.gateway.root_files, "programs", lambda **_: None)
     for module, name in ((module, name) for module, names in parts.items() for name in names):
@@ -64,7 +66,7 @@ def test_a_shared_address_comes_after_the_gateway_that_answers_there(
     tmp_path: Path, called: list[tuple[str, dict[str, Any]]]
 ) -> None:
     roles.gateway.gateway._inner(settings(tmp_path, "shared"), Probe(os="debian-12"))
-    assert [step for step, _ in called][4:] == ["installed_keepalived", "shared_address"]
+    assert [step for step, _ in called][4:] == ["packages keepalived", "shared_address"]
     words = called[5][1]
     assert words["url"] == "http://10.0.0.5:8080/health"
     assert "priority 149\n" in words["configuration"]
@@ -75,16 +77,16 @@ def test_smg_has_ended_and_its_ports_are_closed_before_haproxy_changes(
 ) -> None:
     wanted = settings(tmp_path, "cached")
     roles.gateway.gateway._inner(wanted, Probe(os="debian-12", architecture="aarch64"))
-    order = ["installed_haproxy", "installed_smg", "smg_ready_for", "running_gateway", NONE[0], "running_smg"]
-    assert [step for step, _ in called][:6] == order
-    assert (called[1][1]["locked"], called[1][1]["architecture"], called[5][1]["port"]) == (wanted.smg, "aarch64", 8406)
+    before = ["installed_haproxy", "packages nftables", "installed_smg", "smg_ready_for"]
+    assert [step for step, _ in called][:7] == [*before, "running_gateway", NONE[0], "running_smg"]
+    assert (called[2][1]["locked"], called[2][1]["architecture"], called[6][1]["port"]) == (wanted.smg, "aarch64", 8406)
 
 
 def test_a_certificate_is_there_before_haproxy_is_to_use_it(
     tmp_path: Path, called: list[tuple[str, dict[str, Any]]]
 ) -> None:
     roles.gateway.gateway._inner(settings(tmp_path, "acme"), Probe(os="debian-12"))
-    order = ["installed_haproxy", "installed_certbot", "acme_certificate", "running_gateway", NONE[1]]
+    order = ["installed_haproxy", "packages certbot", "acme_certificate", "running_gateway", NONE[1]]
     assert [step for step, _ in called][:5] == order
     assert called[2][1]["directory"] == LETS_ENCRYPT
 

@@ -6,7 +6,6 @@ from collections.abc import Generator, Mapping
 
 from pyinfra import host
 from pyinfra.api import FunctionCommand, operation
-from pyinfra.facts.deb import DebPackages
 from pyinfra.facts.files import File
 
 from rigup.errors import HostFailed
@@ -20,7 +19,6 @@ from rigup.gateway.paths import (
     ACME_UNIT_FILE,
 )
 from rigup.host import Host
-from rigup.operations.apt import commands as apt
 from rigup.operations.primitives import remote
 from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.primitives.steps import step
@@ -28,28 +26,11 @@ from rigup.operations.primitives.text_files import TextFiles
 from rigup.operations.primitives.units import State, unit_states
 
 STEP = "gateway"
-PACKAGE = "certbot"
 SECONDS = 330
 LOG = f"on the host: journalctl -u {ACME_UNIT}"
 _SAYS_NOTHING = ("Saving debug log", "Ask for help", "See the logfile", "Please see the logfile", "An unexpected error")
 # The unit's file is removed last: while it exists, an interrupted removal is repeated.
 _REMOVE = 'systemctl --quiet disable --now "$1" 2>/dev/null || true; shift; rm -rf -- "$@"; systemctl daemon-reload'
-
-
-@operation()
-def installed_certbot() -> Generator[FunctionCommand, None, None]:
-    """Ensures that the distribution's certbot is installed. Its own timer renews what others have obtained."""
-    if PACKAGE in host.get_fact(DebPackages):
-        host.noop("certbot is installed")
-        return
-    yield step(_install)
-
-
-def _install(host: Host) -> None:
-    report(Progress(host.name, STEP, text="installing certbot"))
-    apt.wait_for_lock(host, STEP)
-    apt.update(host, STEP)
-    apt.install(host, STEP, [PACKAGE])
 
 
 @operation()

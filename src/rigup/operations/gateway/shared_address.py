@@ -8,20 +8,16 @@ from collections.abc import Generator
 import gevent
 from pyinfra import host
 from pyinfra.api import FunctionCommand, operation
-from pyinfra.facts.deb import DebPackages
 
 from rigup.errors import HostFailed
-from rigup.gateway.keepalived import DIGEST, PACKAGE, PROGRAM
+from rigup.gateway.keepalived import DIGEST, PROGRAM
 from rigup.gateway.paths import SHARED_FILE, SHARED_UNIT, SHARED_UNIT_FILE
 from rigup.host import Host
-from rigup.operations.apt import commands as apt
 from rigup.operations.primitives import remote
-from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.primitives.steps import step
 from rigup.operations.primitives.text_files import TextFiles
 from rigup.operations.primitives.units import State, unit_states
 
-STEP = "gateway"
 HELD_SECONDS = 20.0
 CANDIDATE = f"{SHARED_FILE}.candidate"
 LOG = f"on the host: journalctl -u {SHARED_UNIT}"
@@ -32,22 +28,6 @@ _REMOVE = (
     'systemctl --quiet disable --now "$1" 2>/dev/null || true; shift; rm -f -- "$1" "$2"; rm -f -- "$3"; '
     "systemctl daemon-reload"
 )
-
-
-@operation()
-def installed_keepalived() -> Generator[FunctionCommand, None, None]:
-    """Ensures that the distribution's keepalived is installed. Its own service has no configuration, and stays off."""
-    if PACKAGE in host.get_fact(DebPackages):
-        host.noop("keepalived is installed")
-        return
-    yield step(_install)
-
-
-def _install(host: Host) -> None:
-    report(Progress(host.name, STEP, text="installing keepalived"))
-    apt.wait_for_lock(host, STEP)
-    apt.update(host, STEP)
-    apt.install(host, STEP, [PACKAGE])
 
 
 @operation()

@@ -17,7 +17,7 @@ from typing import Any
 
 import paramiko.config
 from gevent.pool import Pool
-from pyinfra.api import Config, Inventory, State, arguments
+from pyinfra.api import Config, Inventory, State, arguments, inventory
 from pyinfra.api.command import QuoteString, StringCommand
 from pyinfra.api.exceptions import ConnectError, PyinfraError
 from pyinfra.api.facts import get_fact
@@ -57,15 +57,16 @@ def new_state(
 ) -> State:
     """pyinfra's state of one run over these hosts, each reached by `connector` within `timeout` seconds."""
     arguments.get_type_hints = cache(arguments.get_type_hints)  # pyinfra works them out again for each operation
-    inventory = Inventory((list(hosts), {}))
-    for index, host in enumerate(inventory):
-        host.connector_cls = connector
+    # pyinfra searches all installed packages for connectors, and imports each that it finds
+    inventory.get_all_connectors = inventory.get_execution_connectors = lambda: {"ssh": connector}
+    found = Inventory((list(hosts), {}))
+    for index, host in enumerate(found):
         # pyinfra's API tells operations apart by position alone; this makes the host part of it
         host.loop_position = [index]
         # where pyinfra looks for some thirty arguments of each operation: all there is, without its empty layers
-        own = inventory.get_host_data(host.name)
+        own = found.get_host_data(host.name)
         host.data.__dict__["datas"] = (host.data.override_datas, own, host.get_deploy_data)
-    state = State(inventory, Config(CONNECT_TIMEOUT=timeout, PARALLEL=parallel))
+    state = State(found, Config(CONNECT_TIMEOUT=timeout, PARALLEL=parallel))
     state.cwd = str(folder)
     return state
 

@@ -18,6 +18,7 @@ import paramiko.config
 import pyinfra.api.arguments
 import pyinfra.api.facts
 import pyinfra.api.host
+import pyinfra.api.inventory
 import pyinfra.api.operations
 import pyinfra.api.state
 import pyinfra.connectors.ssh
@@ -35,6 +36,8 @@ OPERATION = import_module("pyinfra.api.operation")  # pyinfra.api has a function
 CLIENT, UTIL = pyinfra.connectors.sshuserclient.client, pyinfra.connectors.util
 NAMES: tuple[tuple[Any, str], ...] = (
     (pyinfra.api.arguments, "get_type_hints"),
+    (pyinfra.api.inventory, "get_all_connectors"),
+    (pyinfra.api.inventory, "get_execution_connectors"),
     (pyinfra.api.facts, "get_fact"),
     (pyinfra.api.operations, "run_host_op"),
     (pyinfra.api.state.State, "activate_host"),
@@ -78,6 +81,8 @@ PARAMETERS: tuple[tuple[Callable[..., Any], tuple[str, ...]], ...] = (
 )
 CALLED_BY_NAME: tuple[tuple[ModuleType | type, str], ...] = (
     (pyinfra.api.arguments, "get_type_hints("),
+    (pyinfra.api.inventory, "get_all_connectors("),
+    (pyinfra.api.inventory, "get_execution_connectors()"),
     (CLIENT.SSHClient, "get_missing_host_key_policy("),
     (CLIENT.SSHClient, ".derive_shorthand("),
     (CLIENT.SSHClient, "self._ssh_config = config"),

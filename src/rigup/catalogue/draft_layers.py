@@ -13,11 +13,16 @@ FILE = Path(__file__).parent / "data" / "draft_layers.toml"
 
 
 class DraftLayers(Frozen):
-    """classes: the engine's classes of draft layers, best first, by the class or architecture of the model."""
+    """classes: the engine's classes of draft layers, best first, by the class or architecture of the model.
+
+    loaded: how many modules it loads where a model has more, by the same. loaded_source: where that is from.
+    """
 
     engine: EngineName
     source: str
     classes: dict[str, tuple[str, ...]]
+    loaded: dict[str, int] = {}
+    loaded_source: str = ""
 
 
 def runs_draft_layers(release: EngineVersion, model: Model) -> bool:
@@ -25,6 +30,17 @@ def runs_draft_layers(release: EngineVersion, model: Model) -> bool:
     known = _known()[release.engine].classes
     names = (release.architecture_of(model),) if release.engine == "llama.cpp" else model.architectures
     return any(release.abilities.has("architectures", name) for own in names for name in known.get(own or "", ()))
+
+
+def loaded_modules(engine: EngineName, model: Model) -> int:
+    """How many of a model's draft modules an engine loads."""
+    known = _known()[engine].loaded
+    return min((known[name] for name in model.architectures if name in known), default=draft_modules(model))
+
+
+def draft_modules(model: Model) -> int:
+    """How many built-in draft modules a model has: layers without attention belong to those that have some."""
+    return sum(len(entry.layers) for entry in model.mtp_attention if entry.kind != "none")
 
 
 def source(engine: EngineName) -> str:

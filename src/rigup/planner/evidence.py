@@ -9,9 +9,10 @@ from rigup.catalogue.quality import quality_of
 from rigup.plan import Evidence
 from rigup.planner.candidate import Candidate, mib
 from rigup.planner.choice import with_largest_context
+from rigup.planner.memory.draft_weights import built_in_bytes
 from rigup.planner.memory.kv_cache import token_bytes
-from rigup.planner.memory.loading import draft_of
-from rigup.planner.memory.weights import active_bytes, weights_of
+from rigup.planner.memory.loading import draft_attention, draft_of
+from rigup.planner.memory.weights import active_bytes
 from rigup.units import bytes_text
 
 _UNSOURCED = "catalogue"
@@ -106,13 +107,13 @@ def _draft_figures(candidate: Candidate) -> Iterator[Evidence]:
     if draft is None:
         return
     checkpoint = draft.checkpoint or candidate.checkpoint
-    size = draft.checkpoint.bytes if draft.checkpoint else weights_of(checkpoint, candidate.model).mtp
+    size = draft.checkpoint.bytes if draft.checkpoint else built_in_bytes(candidate)
     key = "bytes" if draft.checkpoint else "tensors"
     subject, source = f"drafts: {draft.title.removeprefix('its ')}", checkpoint.sources.get(key, _UNSOURCED)
     yield Evidence(subject=subject, figure="weights", value=bytes_text(size), source=source)
     model = draft.model or candidate.model
     source = model.sources.get("attention", model.sources.get("layers", _UNSOURCED))
-    layers = "; ".join(f"{len(entry.layers)} of {entry.shape}" for entry in draft.attention(candidate.model))
+    layers = "; ".join(f"{len(entry.layers)} of {entry.shape}" for entry in draft_attention(candidate))
     yield Evidence(subject=subject, figure="layers", value=layers, source=source)
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from rigup.attention import Attention
 from rigup.catalogue.checkpoint import CheckpointEntry
+from rigup.catalogue.draft_layers import draft_modules
 from rigup.catalogue.model import Model
 from rigup.service import DraftKind
 
@@ -46,8 +47,3 @@ def usual_tokens(target: Model | None) -> int:
     """
     modules = draft_modules(target) if target else 0
     return USUAL_TOKENS - USUAL_TOKENS % modules if 0 < modules < USUAL_TOKENS else USUAL_TOKENS
-
-
-def draft_modules(target: Model) -> int:
-    """How many built-in draft modules a model has: layers without attention belong to those that have some."""
-    return sum(len(entry.layers) for entry in target.mtp_attention if entry.kind != "none")

@@ -8,6 +8,7 @@ from rigup.planner.attempts import fit_context
 from rigup.planner.candidate import Candidate
 from rigup.planner.choice import with_largest_context
 from rigup.planner.drafting.draft import Draft, usual_tokens
+from rigup.planner.memory.draft_weights import built_in_bytes
 from rigup.planner.memory.loading import draft_of
 from rigup.planner.memory.weights import weights_of
 from rigup.planner.rules import is_refused
@@ -21,8 +22,7 @@ def speculative_text(candidate: Candidate) -> str:
     draft = draft_of(candidate)
     if draft is None:
         return _offer(candidate) or _heads(candidate)
-    size = weights_of(draft.checkpoint or candidate.checkpoint, draft.model or candidate.model)
-    taken = bytes_text(size.mtp if draft.checkpoint is None else draft.checkpoint.bytes)
+    taken = bytes_text(built_in_bytes(candidate) if draft.checkpoint is None else draft.checkpoint.bytes)
     by = "the checkpoint's own MTP layers" if draft.checkpoint is None else draft.checkpoint.label
     return f"{draft.tokens} token{'s' * (draft.tokens > 1)} at once by {by} ({taken}); {_SPEED}"
 

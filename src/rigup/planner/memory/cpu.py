@@ -9,7 +9,7 @@ from rigup.planner.candidate import Candidate
 from rigup.planner.memory.cache_pool import CachePool
 from rigup.planner.memory.draft_weights import draft_weights
 from rigup.planner.memory.kv_cache import layer_caches
-from rigup.planner.memory.loading import draft_of, loads_vision, state_blocks
+from rigup.planner.memory.loading import draft_attention, loads_vision, state_blocks
 from rigup.planner.memory.overhead import TENSOR_ENGINE_HOST, sampler, tensor_engine_activations
 from rigup.planner.memory.usage import Placement
 from rigup.planner.memory.vllm_caches import BLOCK_TOKENS, vllm_pool
@@ -53,8 +53,7 @@ def needed_gib(candidate: Candidate, requests: int) -> int:
 
 
 def _pool(candidate: Candidate) -> CachePool:
-    model, storage, draft = candidate.model, candidate.storage, draft_of(candidate)
-    drafts = draft.attention(model) if draft else ()
+    model, storage, drafts = candidate.model, candidate.storage, draft_attention(candidate)
     # Kernels for latent vectors, which want longer pages on GPUs, take 16 tokens only.
     latent = any(cache.page_tokens > BLOCK_TOKENS for kept in layer_caches(model, storage) for cache in kept)
     block = BLOCK_TOKENS if latent else CPU_BLOCK_TOKENS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rigup.catalogue.draft_layers import draft_modules, loaded_modules
 from rigup.planner.candidate import Candidate, expert_ranks
 from rigup.planner.memory.loading import draft_of
 from rigup.planner.memory.weights import rank_totals, weights_of
@@ -16,8 +17,13 @@ def draft_weights(candidate: Candidate) -> float:
     if draft is None:
         return 0.0
     if draft.model is None or draft.checkpoint is None:
-        built_in = weights_of(candidate.checkpoint, candidate.model).mtp
-        return built_in / expert_ranks(candidate.engine.name, tensor, candidate.parallel.data)
+        return built_in_bytes(candidate) / expert_ranks(candidate.engine.name, tensor, candidate.parallel.data)
     weights = weights_of(draft.checkpoint, draft.model)
     layers = rank_totals(draft.checkpoint, draft.model, tensor, tensor, tensor)[-1]
     return layers + (weights.embedding + weights.head) / tensor
+
+
+def built_in_bytes(candidate: Candidate) -> float:
+    """The checkpoint's own draft layers, as far as the engine loads them; its modules are taken as equal."""
+    mtp, modules = weights_of(candidate.checkpoint, candidate.model).mtp, draft_modules(candidate.model)
+    return mtp * loaded_modules(candidate.engine.name, candidate.model) / modules if modules else mtp

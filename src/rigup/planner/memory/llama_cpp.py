@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
+from rigup.catalogue.draft_layers import draft_modules
 from rigup.plan import HostParts
 from rigup.planner.candidate import Candidate, GpuUsage
-from rigup.planner.drafting.draft import draft_modules
 from rigup.planner.memory.llama_cpp_caches import draft_cells, layer_cells
 from rigup.planner.memory.overhead import (
     LLAMA_CPP_HOST,

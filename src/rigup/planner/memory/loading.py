@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from rigup.attention import Attention
+from rigup.catalogue.draft_layers import draft_modules, loaded_modules
 from rigup.planner.candidate import Candidate
 from rigup.planner.drafting.draft import Draft
 
@@ -49,3 +51,15 @@ def draft_of(candidate: Candidate) -> Draft | None:
     built_in = any(name in asked for name in _BUILT_IN) and '"model"' not in asked
     count = _TOKENS.search(" ".join(f"{name} {flags[name]}" for name in _COUNTING if name in flags))
     return Draft("mtp", min(_MOST_TOKENS, int(count[1])) if count else 1) if built_in else None
+
+
+def draft_attention(candidate: Candidate) -> tuple[Attention, ...]:
+    """What the layers keep that draft, as far as the engine loads them; () for nothing that drafts."""
+    draft, model = draft_of(candidate), candidate.model
+    if draft is None:
+        return ()
+    layers, built_in = draft.attention(model), draft.model is None
+    if not built_in or (loaded := loaded_modules(candidate.engine.name, model)) == draft_modules(model):
+        return layers
+    kept = ((entry, tuple(number for number in entry.layers if number < loaded)) for entry in layers)
+    return tuple(entry.model_copy(update={"layers": numbers}) for entry, numbers in kept if numbers)

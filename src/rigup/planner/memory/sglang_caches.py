@@ -28,15 +28,16 @@ _NO_RADIX = "--disable-radix-cache"
 _STATES_OF_A_REQUEST = 3
 
 
-def sglang_pool(candidate: Candidate, draft: Draft | None = None) -> CachePool:
+def sglang_pool(candidate: Candidate, draft: Draft | None = None, drafts: tuple[Attention, ...] = ()) -> CachePool:
     """The pools of a candidate's model, with the ratios that the service's flags give, and of what drafts tokens.
+
+    drafts: the layers of `draft`.
 
     Each token of a step that is verified has a state of its own: SGLang 0.5.23 _handle_max_mamba_cache.
     """
     flags = candidate.service.flags
     alone = candidate.sequences if flags.get(_NO_RADIX) else 0
     ratios = (_ratio(flags.get(STATE_RATIO_OPTION), STATE_RATIO), _ratio(flags.get(WINDOW_RATIO_OPTION), WINDOW_RATIO))
-    drafts = draft.attention(candidate.model) if draft else ()
     own, verified = draft is not None and draft.model is not None, draft.tokens + 1 if draft else 0
     return _pool(candidate.model, candidate.storage, drafts, own, verified, alone, *ratios)
 

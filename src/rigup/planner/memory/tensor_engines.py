@@ -16,7 +16,7 @@ from typing import Literal
 from rigup.planner.candidate import Candidate, GpuUsage, expert_ranks, stage_ranks
 from rigup.planner.memory.cache_pool import CachePool
 from rigup.planner.memory.draft_weights import draft_weights
-from rigup.planner.memory.loading import draft_of, loads_vision, state_blocks
+from rigup.planner.memory.loading import draft_attention, draft_of, loads_vision, state_blocks
 from rigup.planner.memory.overhead import TENSOR_ENGINE_HOST, Runtime, request_table, sampler, tensor_engine_activations
 from rigup.planner.memory.placement import fits, partition
 from rigup.planner.memory.sglang_caches import sglang_pool
@@ -88,8 +88,7 @@ def _runs(counts: Sequence[int], draft_layers: int) -> Iterator[tuple[int, int]]
 def _shape(candidate: Candidate) -> _RankBytes:
     model, parallel = candidate.model, candidate.parallel
     weights = weights_of(candidate.checkpoint, model)
-    tensor, stages, draft = parallel.tensor, parallel.pipeline, draft_of(candidate)
-    drafts = draft.attention(model) if draft else ()
+    tensor, stages, drafts = parallel.tensor, parallel.pipeline, draft_attention(candidate)
     sharing = expert_ranks(candidate.engine.name, tensor, parallel.data)
     extras = [0.0] * stages
     extras[0] += weights.embedding / tensor + (weights.vision if loads_vision(candidate) else 0.0)
@@ -107,7 +106,7 @@ def _shape(candidate: Candidate) -> _RankBytes:
     if candidate.engine.name == "vllm":
         pool = vllm_pool(model, candidate.storage, candidate.batched_tokens, drafts, state_blocks(candidate))
     else:
-        pool = sglang_pool(candidate, draft)
+        pool = sglang_pool(candidate, draft_of(candidate), drafts)
     layers = rank_layers(candidate.checkpoint, model, tensor, sharing, candidate.expert_shards)
     totals = rank_totals(candidate.checkpoint, model, tensor, sharing, candidate.expert_shards)
     drafted = sum(len(entry.layers) for entry in drafts)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rigup.catalogue.checkpoint import CheckpointEntry
-from rigup.catalogue.draft_layers import runs_draft_layers
+from rigup.catalogue.draft_layers import loaded_modules, runs_draft_layers
 from rigup.planner.abilities import loads, others_that, titles, unsupported
 from rigup.planner.candidate import Candidate
-from rigup.planner.drafting.draft import draft_modules
 from rigup.planner.memory.weights import weights_of
 from rigup.planner.rules.rule import Complaint, engine_name, refuses
 
@@ -151,8 +150,11 @@ def speculative_layout(candidate: Candidate) -> Iterator[Complaint]:
 )
 def speculative_tokens(candidate: Candidate) -> Iterator[Complaint]:
     """vLLM drafts at most one token with each MTP module, or a multiple of their number."""
-    draft, modules = candidate.draft, draft_modules(candidate.model)
-    if draft is None or draft.kind != "mtp" or candidate.engine.name != "vllm" or not modules:
+    draft = candidate.draft
+    if draft is None or draft.kind != "mtp" or candidate.engine.name != "vllm":
+        return
+    modules = loaded_modules("vllm", candidate.model)
+    if not modules:
         return
     if draft.tokens > modules and draft.tokens % modules:
         yield (

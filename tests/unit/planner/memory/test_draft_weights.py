@@ -10,11 +10,16 @@ from hypothesis import strategies as st
 
 from rigup.planner.candidate import Candidate
 from rigup.planner.drafting.draft import Draft
+from rigup.planner.memory.draft_weights import draft_weights
 from rigup.planner.memory.fit import place_in_memory
+from rigup.planner.memory.loading import draft_attention
 from rigup.planner.memory.weights import weights_of
+from rigup.planner.rules.speculative import speculative_tokens
 from rigup.units import MIB
 from tests.unit.planner.drafts import GLM, QWEN, drafting, gguf_with_mtp, helped, placed, small_model
 from tests.unit.planner.rules.builder import candidate
+
+MIMO = "XiaomiMiMo/MiMo-V2.5"
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
@@ -25,6 +30,18 @@ def test_weights_of_the_layers_are_counted_to_the_byte_and_cut_by_tensor_paralle
     more = [one.weights - other.weights for one, other in zip(with_it.usage, without.usage, strict=True)]
     assert built_in > 400e6
     assert more == [built_in / 2] * 2
+
+
+def test_only_the_modules_that_the_engine_loads_are_counted() -> None:
+    """MiMo V2 has three modules: vLLM makes one of them, SGLang one for each drafted token."""
+    weights, layers = {}, {}
+    for engine in ("vllm", "sglang"):
+        asked = candidate("8x H200", MIMO, engine, parallel={"tensor": 8}, sequences=16, draft=Draft("mtp", 3))
+        weights[engine], layers[engine] = draft_weights(asked) * 8, draft_attention(asked)
+    built_in = weights_of(asked.checkpoint, asked.model).mtp
+    assert (weights["vllm"], weights["sglang"]) == (pytest.approx(built_in / 3), built_in)
+    assert [sum(len(entry.layers) for entry in each) for each in layers.values()] == [1, 3]
+    assert not speculative_tokens(candidate("8x H200", MIMO, parallel={"tensor": 8}, draft=Draft("mtp", 4)))
 
 
 def test_the_cache_is_that_of_one_layer_more() -> None:

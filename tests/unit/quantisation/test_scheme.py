@@ -34,6 +34,7 @@ SCHEMES: list[tuple[dict[str, Any] | None, str, str, int]] = [
     ({"quant_algo": "NVFP4"}, "nvfp4", "modelopt", 131_072 + 16_384 + 8),
     ({"quant_algo": "FP8"}, "fp8_tensor", "modelopt", 262_144 + 8),
     ({"quant_algo": "MXFP8"}, "mxfp8", "modelopt", 262_144 + 8_192),
+    ({"quant_method": "mxfp8", "weight_block_size": [1, 32]}, "mxfp8", "mxfp8", 262_144 + 8_192),
     ({"quant_method": "gptq", "bits": 4, "group_size": 128}, "int4_g128", "gptq", 131_072 + 1024 + 4096 + 4096),
     ({"quant_method": "awq", "w_bit": 4, "q_group_size": 128}, "int4_g128", "awq", 131_072 + 1024 + 4096),
     (
@@ -83,6 +84,8 @@ def test_gpt_oss_keeps_all_but_experts_whole() -> None:
 )
 def test_exclusions_of_fp8(said: list[str], module: str, excluded: bool) -> None:
     config = {"quant_method": "fp8", "weight_block_size": [128, 128], "modules_to_not_convert": said}
+    assert (len(read_scheme(config, "x").stored(module, 128, 128)) == 1) == excluded
+    config = {"quant_method": "mxfp8", "ignored_layers": said}
     assert (len(read_scheme(config, "x").stored(module, 128, 128)) == 1) == excluded
 
 

@@ -80,16 +80,16 @@ def describe(
     return Described(same or model, checkpoint, same is not None, counted.bytes)
 
 
-def read_checkpoint(repository: Repository, quant: str | None, layers: int) -> CheckpointEntry:
-    """A checkpoint as its own files describe it. layers: of the model that it should be.
+def read_contents(repository: Repository, quant: str | None, layers: int) -> dict[str, Any]:
+    """What a lock keeps of what a checkpoint's own files say: fields of `rigup.lock.LockedCheckpoint`.
 
-    Raises InputError as `describe` does, and for another number of layers.
+    layers: of the model that it should be. Raises InputError as `describe` does, and for another number of layers.
     """
     found = describe(repository, quant, {}).checkpoint
     count = len(found.tensors.by_layer) if found.tensors else 0
     if count != layers:
         raise InputError(f"{repository.where}: {count} layers, not {layers}", "correct the model in the catalogue")
-    return found
+    return {"read_tensors": found.tensors, "template_tools": found.template_tools}
 
 
 class _Counted:

@@ -15,7 +15,7 @@ from rigup.cache import cache_folder
 from rigup.catalogue.catalogue import Catalogue
 from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.catalogue.engine_files import EngineChange
-from rigup.checkpoints.describe import LARGEST_INDEX, read_checkpoint
+from rigup.checkpoints.describe import LARGEST_INDEX, read_contents
 from rigup.checkpoints.repository import Repository, hub_repository, listed_repository, ollama_repository
 from rigup.errors import InputError, Unreachable
 from rigup.lock import LockedCheckpoint, LockedFile, LockedSource
@@ -240,11 +240,11 @@ class Resolver:
             return locked
         repository = listed_repository(hub, entry.repo, locked.revision, there)
         try:
-            found = read_checkpoint(repository, entry.quant if entry.scheme == "gguf" else None, model.layers)
+            found = read_contents(repository, entry.quant if entry.scheme == "gguf" else None, model.layers)
         except (InputError, Unreachable) as error:
             self.log(f"headers of {entry.label} not read, so plans take the catalogue's shares: {error.message}")
             return locked
-        return locked.model_copy(update={"read_tensors": found.tensors, "template_tools": found.template_tools})
+        return locked.model_copy(update=found)
 
     def _located(self, host: HostEntry, entry: CheckpointEntry) -> LockedCheckpoint:
         """A checkpoint that is not in a repository of the hub: one that lies on a host is hashed there."""

@@ -1,28 +1,33 @@
 """What 40 clients of a gateway see while everything behind it changes, on lab machines. As root, as a script.
 
-    python benchmarks/rolling.py [--clients 40] [--hosts 3] [--streams 100] [--skip driver,power] [--build ARCHIVE]
+    python benchmarks/rolling.py [--clients 40] [--hosts 3] [--pairs 200] [--skip driver,power]
 
 A gateway and three hosts, fitted out by rigup. The engine is the real llama.cpp with a real small model, on the
-processor: its server comes from ARCHIVE, a build that rigup keeps in the user's cache (default: the newest; rigup makes
-one for any host without GPUs whose `builder` is "controller"). The hosts' GPUs are simulated, for a driver that can
-change. Half of the clients stream, each on a connection that it keeps. A grammar makes the engine say the same words
-each time, and every answer is checked word by word. Meanwhile rigup rolls out a release, takes it back, rolls out
-another build of the engine, and another driver, with reboots. Then what nobody plans: a host loses power, the gateway
-is killed. Last, for comparison, the services are restarted by systemctl without what rigup's units do before a stop.
-Prints Markdown; ends with 1 if a planned change cost an answer. TTFT: medians of streams in turn, through the gateway
-and direct.
+processor, in two versions that rigup compiles once (llama_cpp_versions.py). The hosts' GPUs are simulated, for a driver
+that can change. Half of the clients stream, each on a connection that it keeps; every answer is checked word by word
+(rolling_client.py). Meanwhile rigup rolls out a release, takes it back, rolls out another version of the engine, and
+another driver, with reboots. Then what nobody plans: a host loses power, the gateway is killed. Last, for comparison,
+the same change of a release behind nginx, told by reloads, and services that systemctl restarts without what rigup's
+units do before a stop.
+
+Prints Markdown, and ends with 1 if
+- a planned change cost an answer, or was not the change that it should be;
+- the host without power cost more than the answers that it had begun;
+- an answer that was not whole ended as if it were, of whatever rigup's own gateway and units had in hand;
+- the first word of a stream comes later through the gateway than direct, by more than 2 ms or 5 %. Both are medians
+  over pairs, one of each right after the other, in turns. Pairs are added, up to five times as many, until the 95 %
+  confidence intervals leave no doubt.
 """
 
 from __future__ import annotations
 
 import argparse
-import gzip
 import hashlib
-import io
 import json
 import os
+import statistics
+import subprocess
 import sys
-import tarfile
 import tempfile
 import time
 from collections.abc import Callable
@@ -32,7 +37,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from rigup.cache import cache_folder  # noqa: E402
+from benchmarks.llama_cpp_versions import EARLIER, LATER, describe_earlier, source_archive  # noqa: E402
+from benchmarks.rolling_client import MODEL  # noqa: E402
 from rigup.lab import demo_model  # noqa: E402
 from rigup.lab.gpus.simulated import SimulatedGpus  # noqa: E402
 from rigup.lab.hub.server_process import StandInHub  # noqa: E402
@@ -41,147 +47,58 @@ from tests.lab.fleet_fixtures import made_lab  # noqa: E402
 from tests.lab.gpu_fleet import NEW, OLD, RIG, GpuFleet  # noqa: E402
 
 SECONDS = 1800
-MODEL, PORT = "smollm2-135m-instruct", 8080
-TEXT = "one two three four five six seven eight nine ten"
+PORT, NGINX_PORT = 8080, 8081
 KEYS = {"backends": "backend-key-0123456789", "team-a": "client-key-of-team-a"}
 INSTANCES = Path("/proc/sys/fs/inotify/max_user_instances")
 PLAIN = "/etc/systemd/system/rigup-chat.service.d/plain.conf"
-# "load CLIENTS PAUSE ADDRESS KEY": asks until a file says that it is enough; prints what it saw.
-# "ttft STREAMS ADDRESS KEY ADDRESS KEY": the median milliseconds until the first word, of streams at each in turn.
-CLIENT = (
-    f"TEXT, MODEL = {TEXT!r}, {MODEL!r}"
-    + """
-import collections, http.client, json, os, statistics, sys, threading, time
-what, *words = sys.argv[1:]
-ASKED = {"messages": [{"role": "user", "content": "Count."}], "grammar": f'root ::= "{TEXT}"', "max_tokens": 50}
-def ask(link, key, stream):
-    body = json.dumps({**ASKED, "stream": stream, "model": MODEL})
-    head = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
-    began = time.monotonic()
-    link.request("POST", "/v1/chat/completions", body, head)
-    reply = link.getresponse()
-    if reply.status != 200:
-        reply.read()
-        return f"status {reply.status}", None
-    if not stream:
-        choice = json.loads(reply.read())["choices"][0]
-        return check([choice["message"]["content"]], choice["finish_reason"], True), None
-    said, why, done, first = [], None, False, None
-    for line in reply:
-        if line.startswith(b"data: [DONE]"):
-            done = True
-        elif line.startswith(b"data: "):
-            choice = json.loads(line[6:])["choices"][0]
-            why = choice["finish_reason"] or why
-            if choice["delta"].get("content"):
-                first = first or time.monotonic() - began
-                said.append(choice["delta"]["content"])
-    return check(said, why, done), first
-def check(said, why, done):
-    return "ok" if ("".join(said), why, done) == (TEXT, "stop", True) else "truncated"
-def client(stream, pause, address, key):
-    link = http.client.HTTPConnection(address, timeout=120)
-    while not os.path.exists("/run/enough"):
-        began = time.monotonic()
-        try:
-            result, _ = ask(link, key, stream)
-            if result == "truncated":
-                link.close()
-        except http.client.IncompleteRead:
-            result = "truncated"
-            link.close()
-        except (OSError, http.client.HTTPException, ValueError, KeyError) as error:
-            result = type(error).__name__
-            link.close()
-        seen[result] += 1
-        longest[0] = max(longest[0], time.monotonic() - began)
-        time.sleep(pause)
-if what == "load":
-    seen, longest = collections.Counter(), [0.0]
-    how = [(number % 2 == 0, float(words[1]), *words[2:]) for number in range(int(words[0]))]
-    threads = [threading.Thread(target=client, args=one) for one in how]
-    [thread.start() for thread in threads]
-    [thread.join() for thread in threads]
-    print(json.dumps({"seen": seen, "longest_s": round(longest[0], 1)}))
-else:
-    links = [(http.client.HTTPConnection(place, timeout=60), key) for place, key in (words[1:3], words[3:5])]
-    times = []
-    for _ in range(int(words[0])):
-        links[0][0].close()  # the engine ends a connection after a stream
-        times.append([ask(link, key, True)[1] * 1000 for link, key in links])
-    print(json.dumps([statistics.median(one) for one in zip(*times)]))
-"""
-)
-# Puts a compiled engine where llama.cpp's own build would.
-CMAKE = """
-cmake_minimum_required(VERSION 3.16)
-project(engine NONE)
-set(bin ${CMAKE_BINARY_DIR}/bin)
-foreach(name llama-server ggml-rpc-server)
-  add_custom_target(${name} ALL COMMAND ${CMAKE_COMMAND} -E copy ${CMAKE_SOURCE_DIR}/engine ${bin}/${name})
-endforeach()
-"""
+CLIENT = Path(__file__).with_name("rolling_client.py")
+PROCESS = "/proc/$(systemctl show --value --property=MainPID rigup-chat)"
+ARGUMENTS, PROGRAM = f"tr '\\0' ' ' < {PROCESS}/cmdline", f"readlink {PROCESS}/exe"
+LATER_MS, LATER_SHARE, MOST_ROUNDS = 2.0, 1.05, 5
+NGINX = "/run/plain-nginx"
+SLOTS = 16
 
 
-def newest_build() -> Path:
-    """The newest build of llama.cpp for the processor in the user's cache."""
-    found = sorted(
-        (cache_folder() / "builds/controller").glob("llama.cpp-*.tar.gz"), key=lambda one: one.stat().st_mtime
-    )
-    if not found:
-        raise SystemExit(
-            "no build of llama.cpp in the cache: run pytest tests/slow/llama_cpp/test_draining.py, or pass --build"
-        )
-    return found[-1]
+class NotDone(Exception):
+    """A change that did not come about. Its text is what rigup said, or what is not as it should be."""
 
 
-def engine_archive(build: Path) -> bytes:
-    """A source archive whose compilation yields the server of this build."""
-    with tarfile.open(build) as tar:
-        (name,) = (name for name in tar.getnames() if name.endswith("/bin/llama-server"))
-        server = tar.extractfile(name)
-        assert server is not None
-        files = {"CMakeLists.txt": (CMAKE.encode(), 0o644), "engine": (server.read(), 0o755)}
-    unpacked = io.BytesIO()
-    with tarfile.open(fileobj=unpacked, mode="w") as tar:
-        for name, (content, mode) in files.items():
-            entry = tarfile.TarInfo(f"engine/{name}")
-            entry.size, entry.mode = len(content), mode
-            tar.addfile(entry, io.BytesIO(content))
-    return gzip.compress(unpacked.getvalue(), mtime=0)
-
-
-def write_lock(root: Path, archive: bytes) -> None:
-    """Writes a lock with the model and this engine."""
+def write_lock(root: Path, archives: dict[str, bytes]) -> None:
+    """Writes a lock with the model and these archives by version."""
     checkpoint = demo_model.checkpoint()
     (file,) = checkpoint.files
     (root / "rigup.lock").write_text(
         f'schema = 1\n[[checkpoints]]\nrepo = "{checkpoint.repo}"\nquant = "{checkpoint.quant}"\n'
         f'revision = "{checkpoint.revision}"\n'
         f'[[checkpoints.files]]\npath = "{file.path}"\nsize = {file.size}\nsha256 = "{file.sha256}"\n'
-        '[[sources]]\nengine = "llama.cpp"\nversion = "b11434"\naddress = "https://example.org/engine.tar.gz"\n'
-        f'sha256 = "{hashlib.sha256(archive).hexdigest()}"\nroot = "engine"\n'
+        + "".join(
+            f'[[sources]]\nengine = "llama.cpp"\nversion = "{version}"\nroot = "engine"\n'
+            f'address = "https://example.org/{version}.tar.gz"\nsha256 = "{hashlib.sha256(archive).hexdigest()}"\n'
+            for version, archive in archives.items()
+        )
     )
 
 
 class Rig:
     """The fleet: its last machine is the gateway."""
 
-    def __init__(self, fleet: GpuFleet, archive: bytes, clients: int, pause: float) -> None:
-        self.fleet, self.archive, self.clients, self.pause = fleet, archive, clients, pause
+    def __init__(self, fleet: GpuFleet, clients: int, pause: float) -> None:
+        self.fleet, self.clients, self.pause = fleet, clients, pause
         self.boxes, self.gateway = fleet.hosts[:-1], fleet.hosts[-1]
-        self.context, self.driver = 1024, OLD
+        self.context, self.driver, self.version = 1024, OLD, EARLIER
+        self.lost_power_at = 0.0
 
     def describe(self) -> None:
         """Writes the fleet's files."""
         chat = {
             "model": "SmolLM2-135M-Instruct",
+            "version": self.version,
             "context": self.context,
             "gpus": [0],
             "listen": "0.0.0.0",
             "api_key_file": "secrets/backends.key",
             "served_name": MODEL,
-            "concurrency": 16,
+            "concurrency": SLOTS,
             "flags": {"--threads": 1},
         }
         self.fleet.describe_gpus(self.driver, services={"chat": chat})
@@ -201,25 +118,37 @@ class Rig:
         """Runs a verb to its end."""
         run = self.fleet.start(*words, "--yes")
         if run.wait(SECONDS):
-            raise SystemExit(run.text)
+            raise NotDone(run.text)
 
     def roll(self, *words: str) -> None:
         """A rolling apply."""
         self.describe()
         self.rigup("apply", "--rolling", "1", *words)
 
+    def require(self, what: str, command: str, wanted: str) -> None:
+        """Ends the benchmark unless each host answers so."""
+        for host in self.boxes:
+            if wanted not in (found := host.tell(command)):
+                raise NotDone(f"{host.name}: {what}: {found}, not {wanted}")
+
     def new_release(self) -> None:
         """Another context."""
         self.context = 512
         self.roll()
+        self.require("context", ARGUMENTS, f"--ctx-size {512 * SLOTS} ")
 
-    def new_build(self) -> None:
-        """The engine from other bytes of its archive."""
-        other = gzip.compress(gzip.decompress(self.archive), mtime=1)
-        before, after = (hashlib.sha256(one).hexdigest() for one in (self.archive, other))
-        (self.fleet.cache / "rigup/sources" / after).write_bytes(other)
-        self.fleet.base_lock = self.fleet.base_lock.replace(before, after)
+    def back(self) -> None:
+        """The release before."""
+        self.context = 1024
+        self.rigup("rollback")
+        self.require("context", ARGUMENTS, f"--ctx-size {1024 * SLOTS} ")
+
+    def new_version(self) -> None:
+        """The engine in the version after."""
+        self.require("engine", PROGRAM, f"llama.cpp-{EARLIER}-")
+        self.version = LATER
         self.roll()
+        self.require("engine", PROGRAM, f"llama.cpp-{LATER}-")
 
     def new_driver(self) -> None:
         """Another driver, for which every host reboots."""
@@ -228,20 +157,35 @@ class Rig:
             SimulatedGpus(host.machine).use(1)
         self.driver = NEW
         self.roll("--reboot")
-        print(f"rebooted: {sum(a != b.machine.boot_id() for a, b in zip(boots, self.boxes, strict=True))}", flush=True)
+        self.require("driver", "cat /proc/driver/nvidia/version", NEW)
+        for host, before in zip(self.boxes, boots, strict=True):
+            if host.machine.boot_id() == before:
+                raise NotDone(f"{host.name} has not rebooted")
 
     def lose_power(self) -> None:
         """A host goes dark, and comes back."""
         self.boxes[0].machine.power_off()
+        self.lost_power_at = time.time()
         time.sleep(20)
         self.boxes[0].machine.power_on()
-        wait_for(lambda: answers(self.boxes[0]), "the host to answer again", 120)
+        wait_for(lambda: answers(self.boxes[0]), "the host to answer again", 300)
         time.sleep(3)
 
     def kill_gateway(self) -> None:
         """systemd starts it again."""
         self.gateway.tell("systemctl kill --signal=KILL rigup-gateway")
         time.sleep(5)
+
+    def release_behind_nginx(self) -> None:
+        """Another context on one host after another, while nginx is told by reloads which one to leave out."""
+        self.context = 768
+        self.describe()
+        for host in self.boxes:
+            self.reload_nginx(without=host)
+            wait_for(lambda host=host: not in_flight(host), "nothing in flight", 120)  # type: ignore[misc]
+            self.rigup("apply", "--limit", host.name)
+            self.reload_nginx()
+            time.sleep(2)
 
     def restart_plainly(self) -> None:
         """`systemctl restart` of one service after another, without what rigup's units do before a stop."""
@@ -253,26 +197,57 @@ class Rig:
             wait_for(lambda host=host: answers(host), "the service to answer")  # type: ignore[misc]
             time.sleep(2)
 
-    def under_load(self, change: Callable[[], object]) -> dict[str, Any]:
-        """What the clients have seen meanwhile."""
+    def start_nginx(self) -> None:
+        """nginx in front of the same services, configured as its manual says for streams and retries."""
+        install = "apt-get update -q && apt-get install -q -y --no-install-recommends nginx"
+        words = f"systemctl mask -q nginx && {install} && systemctl unmask -q nginx && systemctl disable -q nginx"
+        self.gateway.machine.ssh(f"export DEBIAN_FRONTEND=noninteractive; {words}", timeout=400, check=True)
+        self.write_nginx(None)
+        self.gateway.tell(f"systemd-run --quiet --collect --unit=plain-nginx nginx -c {NGINX}.conf")
+
+    def reload_nginx(self, without: Host | None = None) -> None:
+        """Tells nginx which hosts there are."""
+        self.write_nginx(without)
+        self.gateway.tell(f"nginx -c {NGINX}.conf -s reload")
+        time.sleep(1)
+
+    def write_nginx(self, without: Host | None) -> None:
+        """Its configuration. without: the host that gets no requests."""
+        servers = "".join(
+            f"server {host.machine.inner_address}:8000{' down' if host is without else ''} max_fails=1 fail_timeout=2s;"
+            for host in self.boxes
+        )
+        text = (
+            f"daemon off; worker_processes 2; pid {NGINX}.pid; error_log /dev/null; events {{}}"
+            f"http {{ access_log off; upstream engines {{ least_conn; {servers} }} server {{ listen {NGINX_PORT};"
+            'location / { proxy_pass http://engines; proxy_http_version 1.1; proxy_set_header Connection "";'
+            f'proxy_set_header Authorization "Bearer {KEYS["backends"]}"; proxy_buffering off; proxy_read_timeout 1h;'
+            "proxy_next_upstream error timeout http_503 non_idempotent; } } }"
+        )
+        self.gateway.machine.ssh(f"cat > {NGINX}.conf", input=text, check=True)
+
+    def under_load(self, change: Callable[[], object], port: int) -> dict[str, Any]:
+        """What the clients of a port have seen meanwhile."""
         host = self.gateway
         host.tell("rm -f /run/enough")
-        words = f"python3 /run/client.py load {self.clients} {self.pause} 127.0.0.1:{PORT} {KEYS['team-a']}"
-        host.tell(f"systemd-run --quiet --collect --unit=load --property=StandardOutput=file:/run/seen {words}")
+        words = f"python3 /run/client.py load {self.clients} {self.pause} 127.0.0.1:{port} {KEYS['team-a']}"
+        host.tell(f"systemd-run --quiet --collect --unit=load --property=StandardOutput=truncate:/run/seen {words}")
         time.sleep(3)
         began = time.monotonic()
-        change()
-        seconds = time.monotonic() - began
-        host.tell("touch /run/enough; while systemctl is-active --quiet load; do sleep 0.2; done")
+        try:
+            change()
+        finally:
+            seconds = time.monotonic() - began
+            host.tell("touch /run/enough; while systemctl is-active --quiet load; do sleep 0.2; done")
         found: dict[str, Any] = json.loads(host.tell("cat /run/seen"))
         return {**found, "seconds": seconds}
 
-    def ttft(self, streams: int) -> tuple[float, float]:
-        """Milliseconds until the first word of a stream: direct and through the gateway."""
-        direct, through = f"{self.boxes[0].machine.inner_address}:8000", f"127.0.0.1:{PORT}"
-        words = f"python3 /run/client.py ttft {streams} {direct} {KEYS['backends']} {through} {KEYS['team-a']}"
+    def ttft(self, pairs: int) -> list[tuple[float, float]]:
+        """Milliseconds until the first word of a stream, in pairs: direct and through the gateway."""
+        direct = ",".join(f"{host.machine.inner_address}:8000" for host in self.boxes)
+        words = f"python3 /run/client.py ttft {pairs} 127.0.0.1:{PORT} {KEYS['team-a']} {direct} {KEYS['backends']}"
         found = json.loads(self.gateway.machine.ssh(words, timeout=600, check=True).stdout)
-        return found[0], found[1]
+        return [(direct, through) for direct, through in found]
 
 
 def answers(host: Host) -> bool:
@@ -280,40 +255,94 @@ def answers(host: Host) -> bool:
     return host.machine.ssh("curl -sf -m 2 127.0.0.1:8000/health").returncode == 0
 
 
-def measure(rig: Rig, skip: list[str], streams: int) -> int:
-    """Every change in turn; the number of answers that planned ones cost."""
-    rig.gateway.machine.ssh("cat > /run/client.py", input=CLIENT, check=True)
-    direct, through = rig.ttft(streams)
+def in_flight(host: Host) -> int:
+    """How many requests its engine has."""
+    metrics = host.tell(f"curl -sf -H 'Authorization: Bearer {KEYS['backends']}' 127.0.0.1:8000/metrics")
+    names = ("llamacpp:requests_processing ", "llamacpp:requests_deferred ")
+    return sum(int(float(line.split()[1])) for line in metrics.splitlines() if line.startswith(names))
+
+
+def interval(values: list[float]) -> tuple[float, float, float]:
+    """The median, and the ends of its 95 % confidence interval by order statistics."""
+    ordered, count = sorted(values), len(values)
+    beside = 0.98 * count**0.5  # 1.96 standard deviations of how many of them lie below the true median
+    ends = (ordered[max(0, int(count / 2 - beside))], ordered[min(count - 1, int(count / 2 + beside))])
+    return statistics.median(ordered), *ends
+
+
+def first_words(rig: Rig, pairs: int) -> list[str]:
+    """Prints how much later the first word comes through the gateway; returns what is too much."""
+    found: list[tuple[float, float]] = []
+    for _ in range(MOST_ROUNDS):
+        found += rig.ttft(pairs)
+        later, low, high = interval([through - direct for direct, through in found])
+        share, least, most = interval([through / direct for direct, through in found])
+        doubtful = low <= LATER_MS < high or least <= LATER_SHARE < most
+        if not doubtful:
+            break
+    direct, through = (statistics.median(pair[side] for pair in found) for side in (0, 1))
     print(
-        f"TTFT: {direct:.1f} ms direct, {through:.1f} ms through the gateway, idle; {rig.clients} clients\n", flush=True
+        f"First word, without other requests, {len(found)} pairs: {direct:.1f} ms direct, {through:.1f} ms through the "
+        f"gateway. Medians of the pairs, with their 95 % intervals: {later:+.2f} ms ({low:+.2f} to {high:+.2f}), "
+        f"{share:.3f}x ({least:.3f} to {most:.3f}). At most {LATER_MS:+.0f} ms and {LATER_SHARE}x. "
+        f"Load {os.getloadavg()[0]:.0f}.\n",
+        flush=True,
     )
-    print(
-        "| change | failed | truncated | requests | longest s | s | load |\n|---|---|---|---|---|---|---|", flush=True
-    )
+    if later > LATER_MS or share > LATER_SHARE:
+        return [f"the first word comes {later:+.2f} ms or {share:.3f}x later through the gateway"]
+    return []
+
+
+def measure(rig: Rig, skip: list[str]) -> list[str]:
+    """Every change in turn; what it cost that it must not."""
+    print("| change | failed | truncated | requests | longest s | s | load |\n|---|---|---|---|---|---|---|")
     planned = {
-        "release": ("another release, rolling", rig.new_release),
-        "rollback": ("rollback", lambda: rig.rigup("rollback")),
-        "build": ("another build of the engine, rolling", rig.new_build),
-        "driver": ("another driver, rolling, with reboots", rig.new_driver),
+        "release": ("another release, `apply --rolling 1`", rig.new_release),
+        "rollback": ("`rigup rollback`", rig.back),
+        "version": (f"llama.cpp {EARLIER} to {LATER}, `apply --rolling 1`", rig.new_version),
+        "driver": ("another driver, `apply --rolling 1`, every host reboots", rig.new_driver),
     }
     unplanned = {
         "power": ("a host loses power", rig.lose_power),
-        "gateway": ("the gateway is killed", rig.kill_gateway),
+        "gateway": ("the only gateway is killed", rig.kill_gateway),
+    }
+    others = {
+        "nginx": ("another release behind nginx, told by reloads", rig.release_behind_nginx),
         "plain": ("plain `systemctl restart`, host by host", rig.restart_plainly),
     }
-    lost = 0
-    for key, (what, change) in {**planned, **unplanned}.items():
+    faults = []
+    for key, (what, change) in {**planned, **unplanned, **others}.items():
         if key in skip:
             continue
-        found = rig.under_load(change)
+        try:
+            if key == "nginx":
+                rig.start_nginx()
+            found = rig.under_load(change, NGINX_PORT if key == "nginx" else PORT)
+        except (NotDone, AssertionError, subprocess.CalledProcessError) as error:
+            print(f"| {what} | not done |\n\n{error}\n", flush=True)
+            faults.append(f"{what}: not done")
+            continue
         seen = found["seen"]
-        truncated, all_of_them = seen.get("truncated", 0), sum(seen.values())
-        failed = all_of_them - seen.get("ok", 0) - truncated
-        lost += (failed + truncated) * (key in planned)
-        row = f"| {what} | {failed} | {truncated} | {all_of_them} | {found['longest_s']} | {found['seconds']:.0f} |"
+        false, requests = seen.get("false end", 0), sum(seen.values())
+        truncated = seen.get("truncated", 0) + false
+        failed = requests - seen.get("ok", 0) - truncated
+        row = f"| {what} | {failed} | {truncated} | {requests} | {found['longest_s']} | {found['seconds']:.0f} |"
         row += f" {os.getloadavg()[0]:.0f} |"
         print(row, {kind: count for kind, count in seen.items() if kind != "ok"} or "", flush=True)
-    return lost
+        if key in planned and failed + truncated:
+            faults.append(f"{what}: {failed} failed, {truncated} truncated")
+        if key == "power":
+            late = sum(began > rig.lost_power_at + 1 for began in found["truncated_began"])
+            if failed or late:
+                faults.append(f"{what}: {failed} failed, {late} truncated that had not begun")
+        if key in unplanned and false:
+            faults.append(f"{what}: {false} answers were not whole and ended as if they were")
+    print(
+        "\nTruncated answers had begun; but for those that count as a false end, each ended with an error and without "
+        "[DONE]. A host without power takes those with it that it is writing, a killed gateway all.",
+        flush=True,
+    )
+    return faults
 
 
 def main() -> int:
@@ -322,27 +351,36 @@ def main() -> int:
     parser.add_argument("--clients", type=int, default=40)
     parser.add_argument("--hosts", type=int, default=3, help="behind the gateway")
     parser.add_argument("--pause", type=float, default=1.0, help="seconds of a client between its requests")
-    parser.add_argument("--streams", type=int, default=100, help="of which the TTFT is the median")
-    parser.add_argument("--skip", default="", help="release, rollback, build, driver, power, gateway, plain")
-    parser.add_argument("--build", type=Path, default=None, metavar="ARCHIVE", help="of llama.cpp for the processor")
+    parser.add_argument("--pairs", type=int, default=200, help="of streams, for the first word; 0 for none")
+    parser.add_argument("--skip", default="", help="release, rollback, version, driver, power, gateway, nginx, plain")
     arguments = parser.parse_args()
-    archive = engine_archive(arguments.build or newest_build())
+    began = time.monotonic()
+    archives = {version: source_archive(version) for version in (EARLIER, LATER)}
     INSTANCES.write_text(str(max(1024, int(INSTANCES.read_text()))))
     name = f"rolling{os.getpid()}"
     with tempfile.TemporaryDirectory() as folder, made_lab(name, hosts=arguments.hosts + 1, rig=RIG) as lab:
         root, cache = Path(folder, "fleet"), Path(folder, "cache")
         (cache / "rigup/sources").mkdir(parents=True)
-        (cache / "rigup/sources" / hashlib.sha256(archive).hexdigest()).write_bytes(archive)
+        for archive in archives.values():
+            (cache / "rigup/sources" / hashlib.sha256(archive).hexdigest()).write_bytes(archive)
         root.mkdir()
-        write_lock(root, archive)
+        describe_earlier(root)
+        write_lock(root, archives)
         fleet = GpuFleet(lab, StandInHub.start(demo_model.provide(), lab=name), root, cache)
         try:
-            rig = Rig(fleet, archive, arguments.clients, arguments.pause)
+            rig = Rig(fleet, arguments.clients, arguments.pause)
             rig.describe()
             rig.rigup("apply", "--reboot")
-            return int(measure(rig, arguments.skip.split(","), arguments.streams) > 0)
+            rig.gateway.machine.ssh("cat > /run/client.py", input=CLIENT.read_text(), check=True)
+            print(
+                f"{arguments.clients} clients, {arguments.hosts} hosts, ready after {time.monotonic() - began:.0f} s\n"
+            )
+            faults = first_words(rig, arguments.pairs) if arguments.pairs else []
+            faults += measure(rig, arguments.skip.split(","))
         finally:
             fleet.end_runs()
+    print(f"\n{time.monotonic() - began:.0f} s in all. " + ("; ".join(faults) or "All as it must be."))
+    return int(bool(faults))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,121 @@
+"""Two versions of llama.cpp for benchmarks: the catalogue's, and one before it that the package index has, too.
+
+rigup compiles each for this machine's processor as it does for hosts whose `builder` is "controller", and keeps it in
+the user's cache. The archives that benchmarks give to their machines hold the compiled server: machines with simulated
+GPUs could not compile for them.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import platform
+import sys
+import tarfile
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from rigup import catalogue
+from rigup.cache import cache_folder
+from rigup.catalogue.catalogue import FOLDER, load_catalogue
+from rigup.lock import LockedSource
+from rigup.lockfile.package_abilities import abilities_with_archive, write_abilities
+from rigup.lockfile.package_options import names_with_archive, write_names
+from rigup.operations.builds.controller import compiled, own_os
+from rigup.operations.builds.source import name_of
+from rigup.project.inventory import load_project, toolkit_root
+from rigup.project.planning import plan_project
+from rigup.settings import CONTROLLER, Builder
+from rigup.sources.archives import fetch_source, pin_source
+from rigup.sources.downloads import silent
+
+EARLIER, LATER = "b11401", "b11434"
+# Puts a compiled server where llama.cpp's own build would.
+CMAKE = """
+cmake_minimum_required(VERSION 3.16)
+project(engine NONE)
+set(bin ${CMAKE_BINARY_DIR}/bin)
+foreach(name llama-server ggml-rpc-server)
+  add_custom_target(${name} ALL COMMAND ${CMAKE_COMMAND} -E copy ${CMAKE_SOURCE_DIR}/engine ${bin}/${name})
+endforeach()
+"""
+
+
+def describe_earlier(root: Path) -> LockedSource:
+    """Adds the earlier version to a fleet's catalogue: what its own archive says of it, and that it loads the model."""
+    known = load_catalogue().engines_by_name["llama.cpp"].version(LATER)
+    assert known is not None
+    address, folder = ((text or "").replace(LATER[1:], EARLIER[1:]) for text in (known.archive, known.archive_root))
+    source = _pinned(address, folder)
+    engines = root / FOLDER / "engines"
+    engines.mkdir(parents=True, exist_ok=True)
+    (engines / "earlier.toml").write_text(
+        f'name = "llama.cpp"\n[[versions]]\nversion = "{EARLIER}"\ncuda = "{known.cuda}"\narchive = "{address}"\n'
+        f"archive_root = \"{folder}\"\ncmake = '''\n{known.cmake}'''\nquick_cmake = '''\n{known.quick_cmake}'''\n"
+    )
+    model = (Path(catalogue.__file__).parent / "data/checkpoints/smollm2.toml").read_text()
+    (root / FOLDER / "checkpoints").mkdir(exist_ok=True)
+    (root / FOLDER / "checkpoints/smollm2.toml").write_text(model.replace(LATER, EARLIER))
+    names, abilities = (read((), source, lambda text: None) for read in (names_with_archive, abilities_with_archive))
+    write_names(engines / "flags", names)
+    write_abilities(engines / "abilities", abilities)
+    return source
+
+
+@cache
+def _pinned(address: str, folder: str) -> LockedSource:
+    return pin_source("llama.cpp", EARLIER, address, folder, cache_folder() / "sources")
+
+
+def locked(source: LockedSource) -> str:
+    """An entry of a lock."""
+    return "\n[[sources]]\n" + "".join(f'{key} = "{value}"\n' for key, value in source.model_dump().items())
+
+
+def server(version: str) -> bytes:
+    """A version's llama-server for this machine's processor; compiles it unless the cache has it."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        source = describe_earlier(root)
+        service = {
+            "model": "SmolLM2-135M-Instruct",
+            "context": 1024,
+            "version": version,
+            "quick_build": version == EARLIER,
+        }
+        for name, text in {
+            "inventories/one.py": 'boxes = ["box"]\n',
+            "group_data/boxes.py": f'rig = {{"gpus": []}}\nservices = {{"chat": {service!r}}}\n',
+            "rigup.lock": (toolkit_root() / "rigup.lock").read_text() + locked(source),
+        }.items():
+            (root / name).parent.mkdir(exist_ok=True)
+            (root / name).write_text(text)
+        (plan,) = plan_project(load_project(str(root / "inventories/one.py")))
+    build, cache, builder = plan.build, cache_folder(), Builder(CONTROLLER, cache_folder() / "builds" / CONTROLLER)
+    assert build is not None, plan.refusals
+    name = name_of(build, platform.machine(), own_os())
+    if not builder.archive(name).exists():
+        pinned = LockedSource(**{key: getattr(build, key) for key in LockedSource.model_fields})
+        archive = fetch_source(pinned, cache / "sources", silent)
+        check = (("bin/llama-server", "--version"), version.removeprefix("b"))
+        compiled(builder, build, name, archive, check, lambda done, of: print(f"{version}: {done} of {of}", end="\r"))
+    with tarfile.open(builder.archive(name)) as tar:
+        file = tar.extractfile(f"{name}/bin/llama-server")
+        assert file is not None
+        return file.read()
+
+
+def source_archive(version: str) -> bytes:
+    """An archive with a folder "engine", whose compilation yields the version's server."""
+    unpacked = io.BytesIO()
+    with tarfile.open(fileobj=unpacked, mode="w") as tar:
+        for name, content, mode in (("CMakeLists.txt", CMAKE.encode(), 0o644), ("engine", server(version), 0o755)):
+            entry = tarfile.TarInfo(f"engine/{name}")
+            entry.size, entry.mode = len(content), mode
+            tar.addfile(entry, io.BytesIO(content))
+    return gzip.compress(unpacked.getvalue(), mtime=0)
+
+
+if __name__ == "__main__":
+    print(len(server(sys.argv[1])))

@@ -3,8 +3,8 @@
 usage: stand_in_acme.py PORT HOST HTTP_PORT FOLDER
 
 Listens on https://127.0.0.1:PORT/directory. Every domain is asked for at HOST:HTTP_PORT, with its name as Host.
-Certificates last for a day, so that certbot renews one whenever it runs. FOLDER gets ca.pem, of whoever signs both the
-certificates and this server's own. Needs Python's cryptography, which certbot brings.
+Certificates last for a day, so that certbot renews one whenever it runs. FOLDER gets ca.pem, the certificate of the
+authority that signs them and this server's own. Needs Python's cryptography, which certbot brings.
 """
 
 from __future__ import annotations

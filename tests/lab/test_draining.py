@@ -116,7 +116,7 @@ def test_an_apply_waits_no_longer_than_the_service_says(fleet: Fleet, readers: R
 
 
 def test_ctrl_c_ends_no_answer_and_leaves_the_service_running(fleet: Fleet, readers: Readers) -> None:
-    words = 60
+    words = 250  # longer than an apply takes to come to the stop, on a busy machine, too
     begun = readers.begin(words)
     describe(fleet, context=4096)
     run: Run = fleet.start("apply", "--yes")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -99,19 +100,25 @@ class GatewayFleet(Fleet):
         status, text = self.ask(key, messages=[], model=MODEL)
         return status == 200 and ANSWER in text
 
-    def backends(self) -> dict[str, str]:
-        """The state of each backend, by its name at the gateway."""
+    def rows(self) -> list[dict[str, str]]:
+        """The rows of HAProxy's statistics."""
         rows = self.gateway.tell(_admin("show stat")).splitlines()
         keys = rows[0].removeprefix("# ").split(",")
-        found = [dict(zip(keys, row.split(","), strict=False)) for row in rows[1:] if row]
-        return {row["svname"]: row["status"] for row in found if row["svname"] not in ("FRONTEND", "BACKEND")}
+        return [dict(zip(keys, row.split(","), strict=False)) for row in rows[1:] if row]
+
+    def backends(self) -> dict[str, str]:
+        """The state of each backend, by its name at the gateway."""
+        return {row["svname"]: row["status"] for row in self.rows() if row["svname"] not in ("FRONTEND", "BACKEND")}
+
+    def changed(self, name: str) -> float:
+        """When a backend came into its state, to a second, by the gateway's own clock: as time.monotonic() tells it."""
+        now = time.monotonic()
+        return now - next(int(row["lastchg"]) for row in self.rows() if row["svname"] == name)
 
     def check_of(self, server: str) -> str:
         """What the gateway's last check of a server found, by its full name."""
-        rows = self.gateway.tell(_admin("show stat")).splitlines()
-        keys = rows[0].removeprefix("# ").split(",")
-        found = [dict(zip(keys, row.split(","), strict=False)) for row in rows[1:] if row]
-        return next((row["check_status"] for row in found if f"{row['pxname']}/{row['svname']}" == server), "")
+        found = (row for row in self.rows() if f"{row['pxname']}/{row['svname']}" == server)
+        return next((row["check_status"] for row in found), "")
 
 
 def _admin(command: str) -> str:
@@ -274,7 +281,9 @@ def test_a_host_that_dies_costs_nobody_an_answer(fleet: GatewayFleet) -> None:
 
     def die() -> None:
         host.tell("systemctl kill --signal=KILL rigup-chat; systemctl stop rigup-chat")
-        wait_for(lambda: fleet.backends()[f"{host.name}.chat"].startswith("DOWN"), "the dead backend is out", 2)
+        died = time.monotonic()
+        wait_for(lambda: fleet.backends()[f"{host.name}.chat"].startswith("DOWN"), "the dead backend is out")
+        assert fleet.changed(f"{host.name}.chat") - died < 2
         host.tell("systemctl start rigup-chat")
         wait_for(lambda: fleet.backends()[f"{host.name}.chat"] == "UP", "the backend is back")
 

@@ -229,10 +229,10 @@ def test_an_image_that_crashes_gives_way_to_the_one_before(made: tuple[Fleet, Re
     describe(fleet, registry, good)
     fleet.apply()
     readers = Readers(fleet.host, fleet.host)
-    begun = readers.begin(200)
+    begun = readers.begin(400)
     describe(fleet, registry, bad)
     run = fleet.apply(expect=1)
-    assert all_whole(begun, 200)
+    assert all_whole(begun, 400)
     assert "drain: connections left: 3" in fleet.host.tell(f"journalctl -o cat -u {UNIT}")
     readers.close()
     (error,) = run.json["hosts"][0]["errors"]

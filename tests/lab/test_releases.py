@@ -12,7 +12,7 @@ GOOD, BAD = 8192, 4096
 SERVICE = "/etc/rigup/services/chat"
 KEY_FILE = f"{SERVICE}/api-key"
 # A model of 24 MB may take five minutes to be ready: the tests have less patience.
-IMPATIENT = {"start_timeout": 5}
+IMPATIENT = {"start_timeout": 12}
 
 
 @pytest.fixture

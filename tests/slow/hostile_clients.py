@@ -35,7 +35,7 @@ def statuses(sent: bytes) -> list[str]:
         with suppress(OSError):
             link.sendall(sent)
         said = b""
-        link.settimeout(2)
+        link.settimeout(10)
         with suppress(OSError):
             while part := link.recv(65536):
                 said += part

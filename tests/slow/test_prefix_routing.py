@@ -25,6 +25,7 @@ from rigup.operations.builds.wheels import fetch_wheel
 from rigup.operations.gateway import admin
 from rigup.programs import program_file
 from tests.gateways import SMG
+from tests.lab.fleet import wait_for
 from tests.unit.gateway.test_haproxy_running import CHAT, KEY, Engine, ask, backend, running
 from tests.unit.local_host import LocalHost
 
@@ -181,14 +182,17 @@ def test_without_smg_haproxy_chooses(site: Site) -> None:
 
     asking = threading.Thread(target=keep_asking)
     asking.start()
-    time.sleep(0.5)
-    site.smg.terminate()
-    site.smg.wait(30)
-    time.sleep(1)
-    enough.set()
-    asking.join()
+    try:
+        wait_for(lambda: any(engine.heard for engine in site.engines), "answers by smg's choice")
+        site.smg.terminate()
+        site.smg.wait(30)
+        wait_for(lambda: site.stat()["cached-big/smg"]["status"] == "DOWN", "HAProxy to find smg down")
+        site.asked()
+        wait_for(lambda: any(engine.heard for engine in site.engines), "answers without smg")
+    finally:
+        enough.set()
+        asking.join()
     assert failed == []
-    assert site.stat()["cached-big/smg"]["status"] == "DOWN"
     site.asked()
     assert {site.ask(LONG) for _ in range(6)} == {200}
     assert site.asked() == [3, 3]

@@ -13,8 +13,8 @@ import pytest
 
 from rigup.lab.network.addresses import hub_address, namespace
 from rigup.lab.process import run as run_here
-from rigup.operations.weights.checkpoint import QUIET_SECONDS
 from rigup.operations.weights.sharing import CONFIGURATION, FOLDER, UNIT
+from rigup.units import seconds_text
 from tests.lab.fleet import FILE_BYTES, FILES, REPO, WEIGHTS, Fleet, Host, Run, content_of, wait_for
 from tests.lab.fleet_fixtures import made_site
 
@@ -23,6 +23,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.lab]
 TOTAL = FILE_BYTES * len(FILES)
 HOSTS = 4
 PORT = 8791
+QUIET_SECONDS = 40.0
+IMPATIENT = f"import rigup.operations.weights.checkpoint as checkpoint\ncheckpoint.QUIET_SECONDS = {QUIET_SECONDS}"
 
 
 class SharingFleet(Fleet):
@@ -261,15 +263,15 @@ def test_a_download_that_is_stopped_is_given_up_and_named(fleet: SharingFleet) -
     fleet.share(False)
     fleet.take_away(host)
     fleet.hub.faults(bytes_per_second=200_000)
-    run = fleet.start("apply", "--yes")
+    run = fleet.start("apply", "--yes", before=IMPATIENT)
     wait_for(host.part_bytes, "a part")
     host.tell("systemctl kill --signal=STOP 'rigup-weights-*'")
     began = time.monotonic()
 
-    assert run.wait(QUIET_SECONDS + 120) == 1
+    assert run.wait(QUIET_SECONDS + 180) == 1
 
     assert time.monotonic() - began > QUIET_SECONDS / 2
-    assert " showed no progress for 3 min 00 s and was stopped; its last status: " in run.text
+    assert f" showed no progress for {seconds_text(QUIET_SECONDS)} and was stopped; its last status: " in run.text
     assert not host.says("pgrep -f fetch_weights.py")
     fleet.hub.faults()
     fleet.apply()

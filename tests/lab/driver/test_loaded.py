@@ -109,10 +109,10 @@ def test_idle_cards_get_the_new_modules_without_a_reboot(fleet: GpuFleet) -> Non
     shown = steps(fleet.rigup("diff", "--json", expect=1))
     assert shown[0] == f"load driver {NEW}: the kernel runs {OLD}; reboots where it must"
     readers = Readers(fleet.host, fleet.host)
-    begun = readers.begin(250)
+    begun = readers.begin(400)
     fleet.apply()
 
-    assert all_whole(begun, 250), "the modules were exchanged under answers that were being read"
+    assert all_whole(begun, 400), "the modules were exchanged under answers that were being read"
     assert "drain: connections left: 3" in fleet.host.tell(f"journalctl -o cat -u {UNIT}")
     readers.close()
     assert fleet.boots() == boot

@@ -12,6 +12,7 @@ from pyinfra.facts.deb import DebPackages
 from rigup.errors import HostFailed
 from rigup.host import Host
 from rigup.operations.apt import commands
+from rigup.operations.apt.room import require_room
 from rigup.operations.primitives import remote
 from rigup.operations.primitives.steps import step
 
@@ -70,3 +71,4 @@ def _ready(host: Host, packages: list[str]) -> None:
         # A source that fails, such as Proxmox's enterprise one without a subscription, matters for its packages only.
         if set(packages) - commands.versions(host, packages).keys():
             raise
+    require_room(host, STEP, ("--no-install-recommends", "install", *packages))

@@ -14,11 +14,12 @@ from rigup.units import bytes_text
 ARCHIVES, FILES = "/var/cache/apt/archives", "/usr"
 APT_SECONDS = 120
 
-# Prints the sizes of all new packages and of those downloaded already, then free bytes and mount of both folders.
+# Prints the installed sizes of all new packages, the sizes of those that are not downloaded yet, then free bytes and
+# mount of both folders.
 _SIZES = rf"""
 apt-get -qq -s "$@" 2>/dev/null | sed -n 's/^Inst \([^ ]*\) .*(\([^ ]*\) .*/\1=\2/p' |
-  xargs -r apt-cache --no-all-versions show | grep -E '^(Size|Installed-Size):'
-find {ARCHIVES} -name '*.deb' -printf 'There: %s\n'
+  xargs -r apt-cache --no-all-versions show | grep '^Installed-Size:'
+apt-get -qq -y --print-uris "$@" 2>/dev/null | sed -n "s/^'[^']*' [^ ]* \([0-9]*\) .*/Size: \1/p"
 df -B1 --output=avail,target {ARCHIVES} {FILES} | sed '1d; s/^ */Free: /'
 """
 
@@ -59,7 +60,7 @@ def require_room(host: Host, step: str, words: Iterable[str]) -> None:
 
 def _needs(lines: Iterable[str]) -> list[tuple[str, str, int, int]]:
     """Each folder with its mount, the bytes that the packages need there and those that are free."""
-    totals = {"Size": 0, "Installed-Size": 0, "There": 0}
+    totals = {"Size": 0, "Installed-Size": 0}
     free: list[tuple[str, int]] = []
     for key, _, value in (line.partition(": ") for line in lines):
         if key == "Free":
@@ -69,7 +70,7 @@ def _needs(lines: Iterable[str]) -> list[tuple[str, str, int, int]]:
             totals[key] += count(value.strip())
     if len(free) != 2:
         return []
-    needed = {ARCHIVES: max(0, totals["Size"] - totals["There"]), FILES: totals["Installed-Size"] * 1024}
+    needed = {ARCHIVES: totals["Size"], FILES: totals["Installed-Size"] * 1024}
     if free[0][0] == free[1][0]:
         needed = {FILES: sum(needed.values())}
     there = dict(zip((ARCHIVES, FILES), free, strict=True))

@@ -74,3 +74,20 @@ def test_a_source_that_fails_stops_only_packages_that_no_other_has(
         error = error_of(host)
         assert isinstance(error, HostFailed)
         assert error.message == "box: packages: The repository 'https://enterprise.example' is not signed."
+
+
+def test_what_does_not_fit_is_refused_before_apt_begins(
+    asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host: Any = BrokenSource("curl | 8.14.1-2 | http://mirror trixie/main")
+
+    def refuse(_: Any, step: str, words: tuple[str, ...]) -> None:
+        raise HostFailed(f"{step}: {' '.join(words)}")
+
+    monkeypatch.setattr(packages, "host", host)
+    monkeypatch.setattr(packages, "require_room", refuse)
+    ready, _ = packages.installed_packages._inner(packages=["curl"])
+    assert ready.function(None, host) is False
+    error = error_of(host)
+    assert isinstance(error, HostFailed)
+    assert error.message == "packages: --no-install-recommends install curl"

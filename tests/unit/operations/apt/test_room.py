@@ -11,13 +11,12 @@ from rigup.errors import HostFailed
 from rigup.operations.apt import room
 from rigup.operations.primitives import remote
 
-# As apt-cache, find and df print them on Debian 12. The toolkit's sizes are made up.
+# As apt-cache, apt-get and df print them on Debian 12. The toolkit's sizes are made up.
 TOOLKIT = """\
 Installed-Size: 5000000
-Size: 3000000000
 Installed-Size: 200
+Size: 2000000000
 Size: 40000
-There: 1000000000
 """
 
 

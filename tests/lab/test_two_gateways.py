@@ -19,6 +19,7 @@ KEYS = {"backends": "backend-key-0123456789", "team-a": "client-key-of-team-a"}
 RUNS = "InvocationID,MainPID,NRestarts"
 # Three missed announcements and as many health checks of the backend by the other gateway, on a busy machine.
 MOVE_SECONDS = 15
+IPV6 = "fd00:7::"
 
 
 class TwoGateways(Fleet):
@@ -29,23 +30,45 @@ class TwoGateways(Fleet):
         """The machines that share the address."""
         return self.hosts[1:]
 
+    ipv6 = False
+    """Whether what they share is an IPv6 address, and they speak to each other by IPv6."""
+
     @property
     def address(self) -> str:
         """What they share."""
         network = self.host.machine.inner_address.rpartition(".")[0]
-        return f"{network}.250"
+        return f"{IPV6}250" if self.ipv6 else f"{network}.250"
+
+    def give_ipv6_addresses(self) -> None:
+        """Gives each machine an address of a network that the lab does not have; until it is booted again."""
+        for number, host in enumerate(self.hosts, 1):
+            host.tell(f"ip address add {IPV6}{number}/64 dev {device(host)} nodad")
 
     def describe_gateways(self, shared: bool = True) -> None:
         """Writes the inventory. shared: whether the gateways have an address in common."""
         key = "secrets/backends.key"
         self.describe(1, listen="0.0.0.0", api_key_file=key, served_name=MODEL)
         machines = [host.machine for host in self.hosts]
-        entries = [(one.name, {**one.inventory[1], "lan_address": one.inner_address}) for one in machines]
+        # the engine is reached by IPv4 all the same
+        own = [
+            f"{IPV6}{number}" if self.ipv6 and number > 1 else one.inner_address
+            for number, one in enumerate(machines, 1)
+        ]
+        entries = [
+            (one.name, {**one.inventory[1], "lan_address": address}) for one, address in zip(machines, own, strict=True)
+        ]
         text = f"boxes = {entries[:1]!r}\nedge = {entries[1:]!r}\n"
         (self.root / "inventories/rehearsal.py").write_text(text)
-        gateway = {"listen": "0.0.0.0", "clients": {"team-a": {"key_file": "secrets/team-a.key"}}}
+        gateway = {
+            "listen": "::" if self.ipv6 else "0.0.0.0",
+            "clients": {"team-a": {"key_file": "secrets/team-a.key"}},
+        }
         (interface,) = {device(host) for host in self.gateways}
-        held = {"shared_address": {"address": f"{self.address}/24", "interface": interface}} if shared else {}
+        held = (
+            {"shared_address": {"address": f"{self.address}/{64 if self.ipv6 else 24}", "interface": interface}}
+            if shared
+            else {}
+        )
         (self.root / "group_data/edge.py").write_text(f"gateway = { ({**gateway, **held})!r}\n")
         (self.root / "secrets").mkdir(exist_ok=True)
         for name, key in KEYS.items():
@@ -67,7 +90,8 @@ class TwoGateways(Fleet):
         """Whether a question to the shared address is answered, by the gateway that has it."""
         body = json.dumps(json.dumps({"messages": [], "model": MODEL}))
         words = f"curl -s -m 5 -H 'Authorization: Bearer {KEYS['team-a']}' -d {body}"
-        return ANSWER in self.host.machine.ssh(f"{words} http://{self.address}:{PORT}/v1/chat/completions").stdout
+        address = f"[{self.address}]" if self.ipv6 else self.address
+        return ANSWER in self.host.machine.ssh(f"{words} http://{address}:{PORT}/v1/chat/completions").stdout
 
     def moves_from(self, host: Host) -> Host:
         """Waits until another gateway has the address and answers; how long that took is printed."""
@@ -146,3 +170,17 @@ def test_a_gateway_without_it_gives_the_address_up(fleet: TwoGateways) -> None:
     assert [host["state"] for host in fleet.apply().json["hosts"]] == ["unchanged"] * 3
     fleet.describe_gateways()
     fleet.apply(seconds=300)
+
+
+def test_an_ipv6_address_moves_in_the_same_way(fleet: TwoGateways) -> None:
+    fleet.give_ipv6_addresses()
+    fleet.ipv6 = True
+    fleet.describe_gateways()
+    fleet.apply(seconds=300)
+    wait_for(lambda: len(fleet.holders()) == 1 and fleet.chats(), "an answer at the shared IPv6 address")
+    assert f"unicast_src_ip {IPV6}" in fleet.gateways[0].tell(f"cat {SHARED_FILE}")
+    first = fleet.holder()
+    first.tell(f"systemctl stop {UNIT}")
+    second = fleet.moves_from(first)
+    assert [host["state"] for host in fleet.apply().json["hosts"]].count("changed") == 1
+    assert fleet.holder() is second

@@ -144,6 +144,7 @@ def test_prometheus_has_the_metrics_of_the_one_that_is_loaded_and_loads_none(fle
         text = (fleet.root / file).read_text()
         fleet.host.machine.ssh(f"install -D /dev/stdin /etc/prometheus/{path}", input=text, timeout=60, check=True)
     fleet.host.tell("promtool check config /etc/prometheus/prometheus.yml && systemctl restart prometheus")
+    wait_for(lambda: fleet.host.says("curl -sf http://127.0.0.1:9090/-/ready"), "Prometheus", 60)
 
     def up() -> dict[str, str]:
         said = fleet.host.tell("curl -sG http://127.0.0.1:9090/api/v1/query --data-urlencode 'query=up{service!=\"\"}'")

@@ -28,7 +28,8 @@ from typing import Any
 if __package__:
     from rigup.programs.weights.hub_pace import HubPace
     from rigup.programs.weights.weights_folder import EXIT_INPUT, FetchError
-else:
+else:  # a host has the programs in one folder, without rigup, and no bytecode
+    sys.dont_write_bytecode = True
     from hub_pace import HubPace  # type: ignore[import-not-found, no-redef]
     from weights_folder import EXIT_INPUT, FetchError  # type: ignore[import-not-found, no-redef]
 

@@ -29,8 +29,9 @@ SLOW, FAST = 100_000, 4_000_000
 FOLDER = f"/var/lib/rigup/weights/{REPO}"
 DEADLINE_S = 60
 STALL_S = 3
-OUTAGE_S = 3 * STALL_S
-"""Long enough for the transfer to be given up and for the next try to find no network."""
+CURL_AVERAGES_S = 5
+OUTAGE_S = CURL_AVERAGES_S + 4 * STALL_S
+"""Long enough for the transfer to be given up, whose rate is an average, and for the next try to find no network."""
 
 
 class Host:

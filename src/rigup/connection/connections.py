@@ -27,7 +27,7 @@ from rigup.toolkit import toolkit_root
 CONNECT_TIMEOUT_SECONDS = 10
 LEAVE_SECONDS = 5
 PARALLEL_HOSTS = 50
-PATIENCE_SECONDS = 0.02
+PATIENCE_SECONDS = 0.06
 
 
 class Connections:

@@ -48,16 +48,20 @@ class RigupSSHConnector(SSHConnector):
         self.sessions = Sessions(self.host.name)
 
     def make_paramiko_kwargs(self) -> dict[str, Any]:
-        """As pyinfra's, with ssh_config's ConnectTimeout, and a time limit for peers that accept and stay silent."""
+        """As pyinfra's, with ssh_config's ConnectTimeout, and a time limit for peers that accept and stay silent.
+
+        Small packets are sent at once from the first on.
+        """
         arguments: dict[str, Any] = super().make_paramiko_kwargs()
         said = ssh_config(self.data["ssh_config_file"], arguments["hostname"]).get("connecttimeout", "")
         if said.isdigit() and int(said):
             arguments["timeout"] = int(said)
         arguments["banner_timeout"] = arguments["timeout"]
+        arguments["transport_factory"] = pyinfra_internals.prompt_transport
         return arguments
 
     def connect(self) -> None:
-        """Connects, and sets the connection up to be fast and to notice when it dies."""
+        """Connects, and sets the connection up to notice when it dies."""
         self.sessions = Sessions(self.host.name)
         try:
             super().connect()
@@ -65,9 +69,7 @@ class RigupSSHConnector(SSHConnector):
             if text := host_keys.mismatch(error, self.client):
                 raise ConnectError(text) from None
             raise
-        transport = self.client.get_transport()
-        transport.set_keepalive(KEEPALIVE_SECONDS)
-        pyinfra_internals.acknowledge_at_once(transport)
+        self.client.get_transport().set_keepalive(KEEPALIVE_SECONDS)
 
     def run_shell_command(self, command: StringCommand, **arguments: Any) -> tuple[bool, CommandOutput]:
         """Like `_run`; the fact reader may answer a fact's command, and any other command clears its cache."""

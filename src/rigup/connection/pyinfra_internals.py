@@ -215,17 +215,21 @@ def port_of(client: Any) -> int:
     return int(getattr(client, "_ssh_config", {}).get("port", 22))
 
 
-def acknowledge_at_once(transport: Any) -> None:
-    """Small packets of a connection are neither held back here nor, where the kernel can, by its peer."""
-    if isinstance(transport.sock, socket.socket):
-        transport.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        transport.packetizer._Packetizer__socket = _QuickAckSocket(transport.sock)
+def prompt_transport(sock: Any, **arguments: Any) -> paramiko.Transport:
+    """A transport whose small packets are neither held back here nor, where the kernel can, by its peer.
+
+    sock: a socket, or a jump host's channel, which is left as it is.
+    """
+    if isinstance(sock, socket.socket):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock = _QuickAckSocket(sock)
+    return paramiko.Transport(sock, **arguments)
 
 
 class _QuickAckSocket:
     """A socket that acknowledges what it receives at once, where the kernel can.
 
-    sshd ends a command in several small packets, each held back until the one before is acknowledged: 40 ms a piece.
+    sshd sends small packets in a row, each held back until the one before is acknowledged: 40 ms a piece.
     """
 
     def __init__(self, sock: socket.socket) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import socket
 from collections.abc import Callable
 from importlib import import_module
 from importlib.metadata import version
@@ -151,11 +152,24 @@ def test_a_command_line_and_one_behind_sudo(state: Any) -> None:
     assert asked == "sudo -k -S -p 'who?' -H -u ada sh -c 'export A=b && echo it'"
 
 
-def test_the_socket_of_a_connection_can_be_replaced() -> None:
-    packetizer = paramiko.packet.Packetizer(None)
-    assert hasattr(packetizer, "_Packetizer__socket"), (
-        f"paramiko {version('paramiko')} keeps its socket elsewhere: acknowledge_at_once has to follow it"
+def test_a_connection_sends_small_packets_at_once_from_the_first_on() -> None:
+    assert "transport_factory" in inspect.signature(paramiko.SSHClient.connect).parameters, (
+        f"paramiko {version('paramiko')} takes no transport: prompt_transport has to get in elsewhere"
     )
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
+        transport = pyinfra_internals.prompt_transport(client)
+        assert client.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        far, _ = server.accept()
+        with far:
+            far.sendall(b"SSH")
+            assert transport.sock.recv(3) == b"SSH"
+            transport.sock.sendall(b"2.0")
+            assert far.recv(3) == b"2.0"
+
+
+def test_a_channel_through_a_jump_host_is_taken_as_it_is() -> None:
+    channel = paramiko.Channel(1)
+    assert pyinfra_internals.prompt_transport(channel).sock is channel
 
 
 def test_a_client_keeps_host_keys_where_they_are_looked_for() -> None:

@@ -52,6 +52,7 @@ async def carry(number: int, index: int, port: int, reader: asyncio.StreamReader
     """Forwards one connection in both directions; a reset of one side resets the other."""
     inner = namespace_socket(addresses.namespace(number), socket.AF_INET, socket.SOCK_STREAM)
     inner.setblocking(False)
+    inner.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # a small packet waits where its sender says, not here
     target = (addresses.machine_address(number, index), port)
     try:
         await asyncio.wait_for(asyncio.get_running_loop().sock_connect(inner, target), CONNECT_SECONDS)

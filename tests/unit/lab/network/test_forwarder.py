@@ -45,6 +45,29 @@ def test_a_connection_that_the_machine_resets_is_reset(inside: None) -> None:
         thread.join(5)
 
 
+def test_a_small_packet_is_passed_on_at_once(inside: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+
+    def namespace_socket(name: str, family: int, kind: int) -> socket.socket:
+        made.append(socket.socket(family, kind))
+        return made[0]
+
+    async def client() -> int:
+        carry = partial(forwarder.carry, 1, 1, server.getsockname()[1])
+        async with await asyncio.start_server(carry, "127.0.0.1") as outside:
+            _, writer = await asyncio.open_connection(*outside.sockets[0].getsockname())
+            connection = await asyncio.to_thread(server.accept)
+            at_once = made[0].getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            connection[0].close()
+            writer.close()
+            return at_once
+
+    monkeypatch.setattr(forwarder, "namespace_socket", namespace_socket)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(5)
+        assert asyncio.run(client())
+
+
 def test_what_was_said_arrives_whole_in_both_directions(inside: None) -> None:
     def serve() -> None:
         connection, _ = server.accept()

@@ -5,7 +5,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from rigup.facts.bounds import Figure, HostOutput, Line, checked, json_of
+from rigup.facts.bounds import json_of
+from rigup.facts.host_output import Figure, HostOutput, Line, checked
 from rigup.facts.unreadable import Unreadable
 
 MOST_LINES = 2000

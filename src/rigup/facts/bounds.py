@@ -1,17 +1,15 @@
-"""Turns output of a host into typed values, with limits and one kind of error that names the place. Pure.
+"""Parses output of a host within limits, with one kind of error that names the place. Pure.
 
-rigup does not trust a host, because root there controls its output. `json_of` parses a JSON document and `checked`
-validates it against a model before any other code sees it; `count` and `line` do the same for single numbers and
-words. Invalid output raises `Unreadable`, which fails only that host.
+rigup does not trust a host, because root there controls its output. `json_of` parses a JSON document, which
+`host_output.checked` validates against a model before any other code sees it; `count` and `line` do the same for single
+numbers and words. Invalid output raises `Unreadable`, which fails only that host.
 """
 
 import ast
 import json
 import math
 import re
-from typing import Annotated, Any, NoReturn, TypeVar
-
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from typing import Any, NoReturn
 
 from rigup.facts.unreadable import Unreadable
 from rigup.printable import one_line
@@ -29,12 +27,6 @@ _SHOWN = 60
 _DIGITS = re.compile(r"[0-9]{1,16}")
 
 
-class HostOutput(BaseModel):
-    """The base class for output of a host: types are strict, unknown keys are ignored."""
-
-    model_config = ConfigDict(frozen=True, strict=True, extra="ignore", defer_build=True, allow_inf_nan=False)
-
-
 def line(text: str) -> str:
     """A word or a line, made printable and put on one line. Raises ValueError if it is too long."""
     if len(text) > MOST_LINE:
@@ -47,13 +39,6 @@ def count(text: str, most: int = MOST_COUNT) -> int:
     if not _DIGITS.fullmatch(text) or (number := int(text)) > most:
         raise ValueError(f'"{shown(text)}" is not a number from 0 to {most}')
     return number
-
-
-Line = Annotated[str, AfterValidator(line)]
-Count = Annotated[int, Field(ge=0, le=MOST_COUNT)]
-Figure = Annotated[float, Field(ge=0, le=1e12, strict=True)]
-
-_Model = TypeVar("_Model", bound=HostOutput)
 
 
 def json_of(text: str, document: str) -> Any:
@@ -86,16 +71,6 @@ def literal_of(text: str, document: str) -> Any:
     return value
 
 
-def checked(model: type[_Model], value: Any, document: str) -> _Model:
-    """The value as an instance of the model. Raises Unreadable with document, path, expected and found value."""
-    try:
-        return model.model_validate(value)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-    path = ".".join(shown(str(part)) for part in first["loc"])
-    raise Unreadable(": ".join(part for part in (document, path, _problem(first)) if part))
-
-
 def shown(text: str) -> str:
     """The beginning of a text, for a message."""
     start = one_line(text[: 4 * _SHOWN])
@@ -110,30 +85,6 @@ def kind(value: Any) -> str:
         return "true or false"
     names = {str: "a string", int: "a number", float: "a number", dict: "an object", list: "a list", tuple: "a list"}
     return next((words for of, words in names.items() if isinstance(value, of)), type(value).__name__)
-
-
-_EXPECTED = {
-    "string_type": "a string",
-    "int_type": "a whole number",
-    "float_type": "a number",
-    "finite_number": "a finite number",
-    "bool_type": "true or false",
-    "list_type": "a list",
-    "tuple_type": "a list",
-    "dict_type": "an object",
-    "model_type": "an object",
-    "model_attributes_type": "an object",
-}
-
-
-def _problem(error: Any) -> str:
-    if error["type"] == "missing":
-        return "missing"
-    if expected := _EXPECTED.get(error["type"]):
-        return f"expected {expected}, found {kind(error['input'])}"
-    if error["type"] == "value_error":
-        return str(error["ctx"]["error"])
-    return shown(error["msg"][:1].lower() + error["msg"][1:])
 
 
 def _check_size(value: Any, document: str) -> None:

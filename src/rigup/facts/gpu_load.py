@@ -6,7 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from rigup.facts.bounds import Count, HostOutput, Line, checked, json_of
+from rigup.facts.bounds import json_of
+from rigup.facts.host_output import Count, HostOutput, Line, checked
 
 # an integer stays an integer
 _Number = Annotated[int | float, Field(ge=0, le=1e12, allow_inf_nan=False)]

@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from rigup.facts.bounds import Count, Figure, HostOutput, Line, checked, json_of
+from rigup.facts.bounds import json_of
+from rigup.facts.host_output import Count, Figure, HostOutput, Line, checked
 from rigup.facts.nvidia_parsing import MOST_GPUS
 from rigup.facts.unreadable import Unreadable
 

@@ -4,7 +4,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from rigup.facts.bounds import HostOutput, Line, checked, json_of
+from rigup.facts.bounds import json_of
+from rigup.facts.host_output import HostOutput, Line, checked
 from rigup.node import Node
 
 _MOST_GPUS, _MOST_NODES, _MOST_MEMBERS = 256, 256, 256

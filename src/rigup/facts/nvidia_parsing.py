@@ -6,8 +6,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from rigup.facts.bounds import Count, Figure, HostOutput, Line, checked, count, kind, literal_of
+from rigup.facts.bounds import count, kind, literal_of
 from rigup.facts.gpus import FabricManager, GpuPair, Nvidia, PcieLink, PciGpu, PowerLimits, ProbedGpu
+from rigup.facts.host_output import Count, Figure, HostOutput, Line, checked
 from rigup.facts.unreadable import Unreadable
 from rigup.units import MIB
 

@@ -7,7 +7,8 @@ from typing import Any
 from rigup import layout
 from rigup.connection.lease import OURS
 from rigup.errors import HostFailed
-from rigup.facts.bounds import Count, HostOutput, Line, checked, json_of
+from rigup.facts.bounds import json_of
+from rigup.facts.host_output import Count, HostOutput, Line, checked
 from rigup.facts.probe import Probe
 from rigup.host import Host
 from rigup.operations.builds.source import name_of

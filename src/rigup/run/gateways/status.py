@@ -9,7 +9,8 @@ from typing import Any
 import gevent
 
 from rigup.errors import HostFailed
-from rigup.facts.bounds import HostOutput, checked, json_of
+from rigup.facts.bounds import json_of
+from rigup.facts.host_output import HostOutput, checked
 from rigup.facts.unreadable import Unreadable
 from rigup.gateway.cache_aware import SMG, cached_routes, choosing_name
 from rigup.gateway.names import HELD, backend_name, server_name

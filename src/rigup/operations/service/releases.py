@@ -118,7 +118,7 @@ def _stale(service: str) -> str:
     unit, name = layout.unit_name(service), CREDENTIAL_NAME
     files = f"{UNITS}/{unit} {quadlet_file(service)}"
     other = f"! cmp -s {layout.service_folder(service)}/{name} {LOADED}/{unit}/{name}"
-    return f"systemctl is-active --quiet {unit} && grep -qs ^LoadCredential= {files} && {other}"
+    return f"grep -qs ^LoadCredential= {files} && systemctl is-active --quiet {unit} && {other}"
 
 
 @operation()

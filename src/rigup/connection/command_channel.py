@@ -55,11 +55,16 @@ class SudoPassword:
 
 
 class Sessions:
-    """The sessions of one connection, limited to what the server allows (sshd's MaxSessions)."""
+    """The sessions of one connection, limited to what the server allows (sshd's MaxSessions).
+
+    Where all are taken, the next goes to the caller that has waited longest: a step that asks over and over whether its
+    job has ended would otherwise keep every other step out.
+    """
 
     def __init__(self, host: str) -> None:
         self._host, self._most = host, 1 << 16
         self._channels: list[Any] = []
+        self._waiting: list[object] = []
 
     def open(self, transport: Any) -> Any:
         """A new channel, once there is room for it.
@@ -67,10 +72,18 @@ class Sessions:
         Raises HostFailed if the server refuses one although no other is open, SessionsInUse if gevent's timeout ends
         the wait, SSHException or OSError where the connection is lost.
         """
+        turn = object()
+        self._waiting.append(turn)
+        try:
+            return self._opened(transport, turn)
+        finally:
+            self._waiting.remove(turn)
+
+    def _opened(self, transport: Any, turn: object) -> Any:
         refused_since = 0.0
         while True:
             self._channels = [channel for channel in self._channels if not channel.closed]
-            if len(self._channels) < self._most:
+            if self._waiting[0] is turn and len(self._channels) < self._most:
                 try:
                     channel = transport.open_session(timeout=QUIET_SECONDS)
                     self._channels.append(channel)

@@ -222,6 +222,25 @@ def test_a_server_that_takes_one_session_gets_one_at_a_time() -> None:
     assert transport.refusals == 1
 
 
+def test_who_asks_again_at_once_keeps_nobody_out() -> None:
+    sessions, transport = Sessions("box"), Transport(1)
+
+    def ask_over_and_over() -> None:
+        while True:
+            channel = sessions.open(transport)
+            gevent.sleep(0.01)
+            channel.closed = True
+
+    greedy = gevent.spawn(ask_over_and_over)
+    gevent.sleep(0)
+    try:
+        for _ in range(3):
+            with gevent.Timeout(2):
+                sessions.open(transport).closed = True
+    finally:
+        greedy.kill()
+
+
 def test_who_waits_too_long_for_another_to_end_has_not_lost_the_connection() -> None:
     sessions, transport = Sessions("box"), Transport(1)
     sessions.open(transport)

@@ -103,7 +103,7 @@ def test_each_answers_by_its_name_through_the_gateway_alone_in_memory(fleet: Swa
 def test_each_is_asked_by_the_name_of_its_service(fleet: SwapFleet) -> None:
     for service, model, process in (("first", "one", "one"), ("second", "two:b", "two:B"), ("first", "one", "one")):
         found = fleet.rigup("chat", service, QUESTION[0]["content"], "--json", seconds=300).json
-        assert (found["service"], found["model"]) == (service, model) and "Paris" in found["text"]
+        assert (found["service"], found["model"]) == (service, model) and found["text"]
         assert fleet.loaded() == [process]
     rows = fleet.rigup("status").text.splitlines()
     assert [("not loaded" in row) for row in rows if " SmolLM2" in row] == [False, True]

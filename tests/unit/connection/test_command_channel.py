@@ -223,11 +223,12 @@ def test_a_server_that_takes_one_session_gets_one_at_a_time() -> None:
 
 
 def test_who_asks_again_at_once_keeps_nobody_out() -> None:
-    sessions, transport = Sessions("box"), Transport(1)
+    sessions, transport, turns = Sessions("box"), Transport(1), []
 
     def ask_over_and_over() -> None:
         while True:
             channel = sessions.open(transport)
+            turns.append("greedy")
             gevent.sleep(0.01)
             channel.closed = True
 
@@ -237,8 +238,10 @@ def test_who_asks_again_at_once_keeps_nobody_out() -> None:
         for _ in range(3):
             with gevent.Timeout(2):
                 sessions.open(transport).closed = True
+            turns.append("other")
     finally:
         greedy.kill()
+    assert turns == ["greedy", "other"] * 3
 
 
 def test_who_waits_too_long_for_another_to_end_has_not_lost_the_connection() -> None:

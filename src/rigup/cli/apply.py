@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import select
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from rigup.cli.output.lines import print_json
 from rigup.cli.output.typed_words import add_number
 from rigup.cli.sessions import session as hosts
 from rigup.errors import InputError
@@ -69,8 +69,7 @@ def run(args: argparse.Namespace) -> int:
     """Runs apply and returns its exit code."""
     done = applied(args)
     if args.json and done.document is not None:
-        json.dump(done.document, sys.stdout, indent=1)
-        print()
+        print_json(done.document)
     return done.exit_code
 
 
@@ -86,7 +85,7 @@ def applied(args: argparse.Namespace) -> Applied:
     """Shows the changes, asks for confirmation, makes them, and verifies each service; for `up`, too."""
     _check_rolling(args)
     hosts.patch_for_many_hosts()
-    project, opened = hosts.open_run(args)  # first, because it starts connecting to the hosts
+    project, opened = hosts.open_run(args, hosts.plain_run)  # first, because it starts connecting to the hosts
     from rigup.cli.output import progress as live
     from rigup.cli.output import results as summary
     from rigup.cli.output.lines import lines

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rigup.cli.output.lines import print_json
 from rigup.cli.output.typed_words import add_number, decimal_number
 from rigup.cli.sessions import service_run
 from rigup.errors import InputError
@@ -154,14 +153,9 @@ def _compare(args: argparse.Namespace) -> int:
     from rigup.cli.output.bench import changes_as_json, show_changes
     from rigup.cli.output.console import Console
 
-    before, after = (read_result(path) for path in args.compare)
-    try:
-        changes, differ = compare(before, after), conditions(before, after)
-    except service_run.NOT_A_RESULT:
-        names = f"{args.compare[0]} or {args.compare[1]}"
-        raise InputError(f"{names}: not a result of rigup bench", service_run.CHANGED_BY_HAND) from None
+    results, (changes, differ) = service_run.compared(args, read_result, lambda *two: (compare(*two), conditions(*two)))
     if not changes:
-        common = set(map(level_of, before["levels"])) & set(map(level_of, after["levels"]))
+        common = set.intersection(*({level_of(level) for level in result["levels"]} for result in results))
         raise InputError(
             f"{args.compare[0]} and {args.compare[1]} have no {'figure' if common else 'level'} in common",
             "measure again; a level interrupted before its first answer has no figures"
@@ -169,8 +163,7 @@ def _compare(args: argparse.Namespace) -> int:
             else "use the same --concurrency, --input and --output for both",
         )
     if args.json:
-        json.dump(changes_as_json(changes, differ), sys.stdout, indent=1)
-        print()
+        print_json(changes_as_json(changes, differ))
     else:
-        show_changes(changes, differ, (before, after), Console())
+        show_changes(changes, differ, results, Console())
     return int(any(change.verdict == "worse" for change in changes))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rigup.cli.output.lines import print_json
 from rigup.errors import InputError
 
 if TYPE_CHECKING:
@@ -31,8 +30,7 @@ def run(args: argparse.Namespace) -> int:
     found = calibrate(read_starts(record for host in project.hosts for record in kept_here(host.name)))
     written = _write(project, found) if args.write else None
     if args.json:
-        json.dump({"schema": 1, "calibrations": [as_json(c) for c in found], "written": written}, sys.stdout, indent=1)
-        print()
+        print_json({"schema": 1, "calibrations": [as_json(c) for c in found], "written": written})
     else:
         from rigup.cli.output.console import Console
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from typing import TYPE_CHECKING
 
+from rigup.cli.output.lines import print_json
 from rigup.cli.sessions import unplanned
 from rigup.errors import InputError
 
@@ -40,25 +39,21 @@ def run(args: argparse.Namespace) -> int:
 
     opened = unplanned.open_unplanned(args, unplanned.hosts_run, check=check)
     from rigup.cli.output import results as summary
-    from rigup.cli.output.console import Console
     from rigup.run.result import exit_code
     from rigup.run.whole_hosts.comparison import compare
 
     with opened as run:
         run.record("compare")
         run.connect(take_lease=False)
-        results, found = list(run.results.values()), None
-        for result in results:
-            result.state = "unchanged" if result.state == "pending" else result.state
+        results, found = unplanned.results_of(run), None
     if not any(result.errors for result in results):
         handshakes, data = run.context.handshakes, {host.name: host.data for host in run.context.project.hosts}
         found = compare((handshakes[first].probe, handshakes[second].probe), (data[first], data[second]))
     if args.json:
         rows = None if found is None else [each.as_json(names) for each in found]
-        json.dump(summary.as_json(results) | {"differences": rows}, sys.stdout, indent=1)
-        print()
+        print_json(summary.as_json(results) | {"differences": rows})
     elif found is None:
-        summary.show_results([result for result in results if result.errors], Console(stderr=True, highlight=False))
+        summary.show_failed(results)
     else:
         _show(names, found)
     return exit_code(results) or int(bool(found))
@@ -70,7 +65,7 @@ def _show(names: tuple[str, str], found: list[Difference]) -> None:
 
     console = Console(highlight=False)
     if not found:
-        console.print(f"{names[0]} and {names[1]} do not differ", markup=False, soft_wrap=True)
+        console.say(f"{names[0]} and {names[1]} do not differ")
         return
     values = (Column(name, narrowest=12, middle=True) for name in names)
     table = Table((Column("part", rank=1), Column("what", narrowest=16, middle=True), *values))

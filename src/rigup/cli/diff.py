@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from typing import TYPE_CHECKING, Any
 
+from rigup.cli.output.lines import print_json
 from rigup.cli.sessions import session as hosts
 
 if TYPE_CHECKING:
@@ -43,8 +42,7 @@ def run(args: argparse.Namespace) -> int:
         output = summary.as_json(results)
         for host in output["hosts"]:
             host["drift"] = [found.as_json() for found in drift[host["host"]]]
-        json.dump(output, sys.stdout, indent=1)
-        print()
+        print_json(output)
     else:
         console = Console()
         summary.show_changes(results, console)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rigup.cli.output.lines import print_json
 from rigup.cli.output.typed_words import add_number
 from rigup.cli.sessions import service_run
 from rigup.cli.sessions import session as hosts
@@ -155,19 +155,15 @@ def _compare(args: argparse.Namespace) -> int:
     from rigup.evaluation.comparison import compare, differing_conditions
     from rigup.evaluation.store import read_result
 
-    before, after = (read_result(path) for path in args.compare)
-    try:
-        found, differ = compare(before, after), list(differing_conditions(before, after))
-    except service_run.NOT_A_RESULT:
-        names = f"{args.compare[0]} or {args.compare[1]}"
-        raise InputError(f"{names}: not a result of rigup eval", service_run.CHANGED_BY_HAND) from None
+    results, (found, differ) = service_run.compared(
+        args, read_result, lambda *two: (compare(*two), list(differing_conditions(*two)))
+    )
     if not found:
         raise InputError(
             f"{args.compare[0]} and {args.compare[1]} have no task in common", "use the same --tasks for both"
         )
     if args.json:
-        json.dump(differences_as_json(found, differ), sys.stdout, indent=1)
-        print()
+        print_json(differences_as_json(found, differ))
     else:
-        show_differences(found, differ, (before, after), Console(highlight=False))
+        show_differences(found, differ, results, Console(highlight=False))
     return int(any(difference.verdict == "worse" for difference in found))

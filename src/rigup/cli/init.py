@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rigup.cli.output.lines import print_json
 from rigup.cli.sessions import new_host
 from rigup.cli.sessions import session as hosts
 from rigup.errors import InputError
@@ -114,8 +114,7 @@ def _show(args: argparse.Namespace, probe: Probe, changes: list[FileEdit], plans
             "probe": probe.as_json(),
             "plans": [plan_as_json(plan) for plan in plans],
         }
-        json.dump(answer, sys.stdout, indent=1)
-        print()
+        print_json(answer)
         return
     from rigup.cli.output.console import Console
     from rigup.cli.output.plan import show

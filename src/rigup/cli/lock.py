@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rigup.cli.output.lines import print_json
 from rigup.cli.sessions import session as hosts
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
         failed = error
         failed.hint = "; ".join(filter(None, (error.hint, "the lock is written" if written else None))) or None
     if args.json:
-        print(json.dumps(as_json(resolved, resolver.warnings, written, done, failed), indent=1))
+        print_json(as_json(resolved, resolver.warnings, written, done, failed))
     elif done:
         print(f"{done.folder}: {len(done.files)} files, {bytes_text(done.bytes)}, {done.fetched} of them new")
     if failed is None:
@@ -163,7 +163,7 @@ def vendored(args: argparse.Namespace, resolved: ResolvedLock, resolver: Resolve
 
 def _show_check(found: tuple[str, ...], as_json: bool) -> int:
     if as_json:
-        print(json.dumps({"schema": SCHEMA, "stale": list(found)}, indent=1))
+        print_json({"schema": SCHEMA, "stale": list(found)})
     elif found:
         print("rigup.lock is stale:", *found, sep="\n  ")
         hint = (

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from typing import TYPE_CHECKING, Any
 
 from rigup import layout
+from rigup.cli.output.lines import print_json
 from rigup.cli.output.typed_words import add_number
 from rigup.cli.sessions import session as hosts
 
@@ -42,8 +41,7 @@ def run(args: argparse.Namespace) -> int:
 
     found = (kept_here(args.host) if args.here else _of_host(args))[-args.last :]
     if args.json:
-        json.dump({"schema": 1, "host": args.host, "applies": found}, sys.stdout, indent=1)
-        print()
+        print_json({"schema": 1, "host": args.host, "applies": found})
         return 0 if found else 1
     from rigup.cli.output.console import Console
 

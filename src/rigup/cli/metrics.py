@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rigup.cli.output.lines import print_json
 from rigup.cli.sessions import session as hosts
 
 if TYPE_CHECKING:
@@ -56,8 +56,7 @@ def run(args: argparse.Namespace) -> int:
     written = _write(folder, scraped, project.inventory.name, args.interval) if folder else []
     _warn(scraped, folder)
     if args.json:
-        json.dump(as_json(scraped, written), sys.stdout, indent=1)
-        print()
+        print_json(as_json(scraped, written))
     else:
         for path in written:
             print(f"wrote {path}")

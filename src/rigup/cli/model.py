@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rigup.cli.output.lines import print_json
 from rigup.errors import InputError
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def _show(args: argparse.Namespace, root: Path, found: Described, changes: list[
     from rigup.units import bytes_text
 
     if args.json:
-        print(json.dumps(as_json(root, found, changes), indent=1))
+        print_json(as_json(root, found, changes))
         return
     model, entry = found.model, found.checkpoint
     print(f"{model.name}: {_billions(model.parameters)} parameters, {_billions(model.active_parameters)} active")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from typing import TYPE_CHECKING, get_args
 
+from rigup.cli.output.lines import print_json
 from rigup.cli.sessions import session as hosts
 from rigup.errors import InputError
 from rigup.service import Preference
@@ -87,8 +86,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         from rigup.cli.output.plan_json import as_json
 
-        json.dump(as_json(plans, idle, gateways, disabled), sys.stdout, indent=1)
-        print()
+        print_json(as_json(plans, idle, gateways, disabled))
     elif args.format == "markdown":
         from rigup.cli.output.plan_markdown import markdown, read_before
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from typing import TYPE_CHECKING, Any
 
+from rigup.cli.output.lines import lines, print_json
 from rigup.cli.sessions import session as hosts
 
 if TYPE_CHECKING:
@@ -37,40 +36,27 @@ def run(args: argparse.Namespace) -> int:
     """Runs prune and returns its exit code."""
     hosts.patch_for_many_hosts()
     from rigup.cli.apply import agreed
-    from rigup.cli.output import progress as live
     from rigup.cli.output import results as summary
-    from rigup.cli.output.console import Console
-    from rigup.connection.signals import stop_on_signals
-    from rigup.operations.primitives import progress
     from rigup.run.prune import PruneRun
     from rigup.run.result import exit_code
 
-    _, opened = hosts.open_run(args, PruneRun)
-    assert isinstance(opened, PruneRun)
-    console = Console(stderr=args.json)
-    pruning = opened
-    with pruning, stop_on_signals():
-        view = live.view()
-        progress.listen(view.show)
+    _, opened = hosts.open_run(args, lambda: PruneRun)
+    out = lines(stderr=args.json)
+    with hosts.watched(opened) as (pruning, view):
         with view:
             pruning.find_removals(args.weights)
         results = list(pruning.results.values())
-        if summary.show_changes(results, console) and not args.yes and not agreed(console, "prune", "Remove these?"):
+        if summary.show_changes(results, out) and not args.yes and not agreed(out, "prune", "Remove these?"):
             if args.json:
-                _show_results(pruning)
+                print_json(as_json(pruning))
             return 1
         with view:
             pruning.remove()
     if args.json:
-        _show_results(pruning)
+        print_json(as_json(pruning))
     else:
-        summary.show_results(results, console)
+        summary.show_results(results, out)
     return exit_code(results)
-
-
-def _show_results(pruning: PruneRun) -> None:
-    json.dump(as_json(pruning), sys.stdout, indent=1)
-    print()
 
 
 def as_json(pruning: PruneRun) -> dict[str, Any]:

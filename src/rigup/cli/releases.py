@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from rigup.cli.output.lines import print_json
 from rigup.cli.sessions import session as hosts
 
 if TYPE_CHECKING:
@@ -47,13 +46,12 @@ def run(args: argparse.Namespace) -> int:
             result.state = "unchanged"
     if args.json:
         listed = {name: {service: _json(kept) for service, kept in found.items()} for name, found in run.kept.items()}
-        json.dump({"schema": 1, "hosts": listed, **_errors(results)}, sys.stdout, indent=1)
-        print()
+        print_json({"schema": 1, "hosts": listed, **_errors(results)})
     else:
         console = Console(highlight=False)
         for name, found in run.kept.items():
             show(name, found, console)
-        summary.show_results([result for result in results if result.errors], console)
+        summary.show_failed(results, console)
     from rigup.run.result import exit_code
 
     return exit_code(results)

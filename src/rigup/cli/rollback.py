@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from typing import TYPE_CHECKING
 
+from rigup.cli.output.lines import Lines, lines, print_json
 from rigup.cli.output.typed_words import whole_number
 from rigup.cli.sessions import session as hosts
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from rigup.run.rollback import RollbackRun
 
 EPILOG = """\
@@ -49,52 +46,36 @@ def run(args: argparse.Namespace) -> int:
 
     opened = open_rollback_run(args)
     from rigup.cli.apply import agreed
-    from rigup.cli.output import progress as live
     from rigup.cli.output import results as summary
-    from rigup.cli.output.console import Console
-    from rigup.connection.signals import stop_on_signals
-    from rigup.operations.primitives import progress
     from rigup.operations.service.health import QUESTION
     from rigup.run.gateways.drains import drains_of
     from rigup.run.result import exit_code
 
-    console = Console(stderr=args.json, highlight=False)
-    view = live.view()
-    with opened as run, stop_on_signals():
-        progress.listen(view.show)
+    out = lines(stderr=args.json)
+    with hosts.watched(opened) as (run, view):
         with view:
             run.connect(take_lease=True)
             run.plan_rollback(args.service, args.to)
-        show_steps(run, console)
-        if any(run.steps.values()) and not args.yes and not agreed(console, "rollback", "Roll back?"):
+        show_steps(run, out)
+        if any(run.steps.values()) and not args.yes and not agreed(out, "rollback", "Roll back?"):
             if args.json:
-                _show_results(run)
+                print_json(summary.as_json(run.results.values()))
             return 1
         with view, drains_of(run.context, args.allow_outage) as drains:
             run.go_back(drains)
     results = list(run.results.values())
     if args.json:
-        _show_results(run)
+        print_json(summary.as_json(results))
     else:
-        summary.show_answers(results, QUESTION, console)
-        summary.show_results(results, console)
+        summary.show_answers(results, QUESTION, out)
+        summary.show_results(results, out)
     return exit_code(results)
 
 
-def _show_results(run: RollbackRun) -> None:
-    """Prints the results as JSON. If the user declined, hosts have the pending steps and the state "differs"."""
-    from rigup.cli.output import results as summary
-
-    json.dump(summary.as_json(list(run.results.values())), sys.stdout, indent=1)
-    print()
-
-
-def show_steps(run: RollbackRun, console: Console) -> None:
+def show_steps(run: RollbackRun, out: Lines) -> None:
     """Prints the steps by host and what each changes."""
-    from rich.markup import escape
-
     for name, steps in run.steps.items():
         for step in steps:
-            console.print(f"[bold]{escape(name)}[/]: {escape(step.name)}", soft_wrap=True)
+            out.say((name, "bold"), f": {step.name}")
             for change in step.differences:
-                console.print(f"  [yellow]~[/] {escape(change)}", soft_wrap=True)
+                out.say("  ", ("~", "yellow"), f" {change}")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from rigup.cli.output.lines import print_json
 from rigup.cli.sessions import session as hosts
 from rigup.errors import InputError
 
@@ -83,12 +83,11 @@ def run(args: argparse.Namespace) -> int:
     from rigup.run.result import exit_code
 
     if args.json:
-        json.dump(status_as_json(rows, results, gateways), sys.stdout, indent=1)
-        print()
+        print_json(status_as_json(rows, results, gateways))
     else:
         console = Console(stderr=args.html == "-")
         console.print(_view(rows, gateways), soft_wrap=True)
-        summary.show_results([result for result in results if result.errors], console)
+        summary.show_failed(results, console)
     if args.html is not None:
         status_page.write(args.html, page)
     return exit_code(results)

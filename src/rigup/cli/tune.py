@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import sys
 from typing import TYPE_CHECKING, Any
 
+from rigup.cli.output.lines import print_json
 from rigup.cli.output.typed_words import add_number
 from rigup.cli.sessions import session as hosts
 from rigup.errors import InputError, Refused
@@ -52,10 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Runs tune and returns its exit code."""
     hosts.patch_for_many_hosts()
-    from rigup.cli.output import progress as live
     from rigup.cli.output.console import Console
-    from rigup.connection.signals import stop_on_signals
-    from rigup.operations.primitives import progress
     from rigup.run.gateways.drains import drains_of
     from rigup.tuning.run import TuningRequest, TuningRun, tuner_files
 
@@ -63,12 +60,9 @@ def run(args: argparse.Namespace) -> int:
     group = _group(args)
     args.limit = args.host or ",".join(group)
     plan = _plan(args)
-    project, opened = hosts.open_run(args, TuningRun, service=args.service)
+    project, opened = hosts.open_run(args, lambda: TuningRun, args.service)
     console = Console(stderr=args.json)
-    view = live.view()
-    progress.listen(view.show)
-    with opened as run, stop_on_signals():
-        assert isinstance(run, TuningRun)
+    with hosts.watched(opened) as (run, view):
         tuner, source = _source(project, plan, console)
         with view:
             files = tuner_files(tuner, source, plan.host)
@@ -212,8 +206,7 @@ def _show_results(
     if args.json:
         output: dict[str, Any] = {"kept": str(kept.relative_to(project.root)) if kept else None, "gain": None}
         output |= {"gain": as_json(outcome.gain), "triton": outcome.tuned.triton} if outcome else {}
-        json.dump({**summary.as_json(results), **output}, sys.stdout, indent=1)
-        print()
+        print_json({**summary.as_json(results), **output})
     elif outcome is not None:
         console.print(f"{outcome.tuned.title}: {outcome.gain.text}", highlight=False, soft_wrap=True)
         if outcome.gain.slower:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from typing import TYPE_CHECKING
 
+from rigup.cli.output.lines import Lines, lines, print_json
+from rigup.cli.sessions import session as hosts
 from rigup.cli.sessions import unplanned
 from rigup.errors import InputError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from rigup.project.inventory import Project
     from rigup.run.whole_hosts.uninstall import UninstallRun
 
@@ -47,21 +45,16 @@ def run(args: argparse.Namespace) -> int:
 
     opened = unplanned.open_unplanned(args, _run_class, check=check)
     from rigup.cli.apply import agreed
-    from rigup.cli.output import progress as live
     from rigup.cli.output import results as summary
-    from rigup.cli.output.console import Console
-    from rigup.connection.signals import stop_on_signals
-    from rigup.operations.primitives import progress
     from rigup.run.gateways.drains import drains_of
     from rigup.run.result import exit_code
 
-    console, view = Console(stderr=args.json, highlight=False), live.view()
-    with opened as run, stop_on_signals():
-        progress.listen(view.show)
+    out = lines(stderr=args.json)
+    with hosts.watched(opened) as (run, view):
         with view:
             run.connect(take_lease=True)
             run.find(args.weights)
-        if _show(run, args.weights, console) and not args.yes and not agreed(console, "uninstall", "Remove this?"):
+        if _show(run, args.weights, out) and not args.yes and not agreed(out, "uninstall", "Remove this?"):
             if args.json:
                 _print_json(run, args.weights)
             return 1
@@ -71,9 +64,9 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         _print_json(run, args.weights)
     elif any(result.errors for result in results):
-        summary.show_results(results, console)
+        summary.show_results(results, out)
     elif any(result.changes for result in results):
-        console.print(f"{results[0].host}: removed; take it out of the inventory, too", markup=False, soft_wrap=True)
+        out.say(f"{results[0].host}: removed; take it out of the inventory, too")
     return exit_code(results)
 
 
@@ -83,22 +76,21 @@ def _run_class() -> type[UninstallRun]:
     return UninstallRun
 
 
-def _show(run: UninstallRun, weights: bool, console: Console) -> bool:
+def _show(run: UninstallRun, weights: bool, out: Lines) -> bool:
     """Prints what goes and what stays. Returns whether anything goes."""
     from rigup.units import bytes_text
 
     for host, found in run.found.items():
         if not found.is_anything(weights):
-            console.print(f"{host}: nothing of rigup's is there", markup=False, soft_wrap=True)
+            out.say(f"{host}: nothing of rigup's is there")
             continue
         size = bytes_text(found.other_bytes)
-        lines = [f"{host}:", f"  goes: {', '.join(('service ' + name) for name in found.services) or 'no service'}"]
-        lines.append(f"  goes: builds, programs, keys, caches, records and units, {size}")
+        out.say(f"{host}:")
+        out.say(f"  goes: {', '.join(('service ' + name) for name in found.services) or 'no service'}")
+        out.say(f"  goes: builds, programs, keys, caches, records and units, {size}")
         if found.weights:
-            lines.append(f"  {'goes' if weights else 'stays'}: weights, {bytes_text(found.weights)}")
-        lines.append("  stays: driver, packages and their pins")
-        for line in lines:
-            console.print(line, markup=False, soft_wrap=True)
+            out.say(f"  {'goes' if weights else 'stays'}: weights, {bytes_text(found.weights)}")
+        out.say("  stays: driver, packages and their pins")
     return any(found.is_anything(weights) for found in run.found.values())
 
 
@@ -109,5 +101,4 @@ def _print_json(run: UninstallRun, weights: bool) -> None:
         name: {"services": list(found.services), "bytes": found.other_bytes, "weights_bytes": found.weights}
         for name, found in run.found.items()
     }
-    json.dump(summary.as_json(list(run.results.values())) | {"found": about, "weights": weights}, sys.stdout, indent=1)
-    print()
+    print_json(summary.as_json(run.results.values()) | {"found": about, "weights": weights})

@@ -13,7 +13,7 @@ from rich.console import Console
 import roles.site
 from rigup.cli.main import main
 from rigup.cli.output.plan import show
-from rigup.cli.sessions.session import open_run
+from rigup.cli.sessions.session import open_run, plain_run
 from rigup.connection import connections
 from rigup.facts.probe import Probe
 from rigup.project.inventory import load_project
@@ -64,7 +64,7 @@ def test_it_has_no_plan_and_that_is_said(fleet: Path, capsys: pytest.CaptureFixt
 def test_a_run_has_it_with_its_settings(fleet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections.Connections, "begin", lambda self: None)
     arguments = SimpleNamespace(inventory=None, limit="pair", ask_sudo_password=False, sudo_password=None, remove=True)
-    _, run = open_run(arguments)  # type: ignore[arg-type]
+    _, run = open_run(arguments, plain_run)  # type: ignore[arg-type]
     assert run.plans == {"a": (), "b": ()}
     assert all(settings.remove and settings.monitoring for settings in run.context.settings.values())
 

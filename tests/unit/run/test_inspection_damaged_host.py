@@ -88,8 +88,8 @@ def told(
         names = dict.fromkeys(opened.results, plans)
         return kind(opened.context.project, names, opened.context.settings, None)
 
-    def open_run(_: Any, kind: Any = None, lazy_run_class: Any = None, **__: Any) -> tuple[Any, Run]:
-        kind = lazy_run_class() if lazy_run_class else kind or Run
+    def open_run(_: Any, run_class: Callable[[], type[Run]]) -> tuple[Any, Run]:
+        kind = run_class()
         return opened.context.project, made(kind, (PLAN,) if kind is not Run else ())
 
     monkeypatch.setattr(hosts, "open_run", open_run)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
+from rigup.cli.output.lines import print_json
 from rigup.cli.output.typed_words import add_number, decimal_number
 from rigup.cli.sessions import session as hosts
 from rigup.errors import InputError
@@ -132,8 +132,7 @@ def _show_rigs(
         for name, rig in rigs
     ]
     if args.json:
-        json.dump(fit.rigs_as_json(tables, wanted, args.all), sys.stdout, indent=1)
-        print()
+        print_json(fit.rigs_as_json(tables, wanted, args.all))
     elif args.html != "-":
         from rigup.cli.output.console import Console
 
@@ -162,8 +161,7 @@ def _show_model(
     found = least_to_buy(smallest_of(model, wanted, catalogue, lock, args.host_memory))
     found = in_order(found, args.sort) if args.sort else found
     if args.json:
-        json.dump(fit.model_as_json(model, named, found, wanted), sys.stdout, indent=1)
-        print()
+        print_json(fit.model_as_json(model, named, found, wanted))
     elif args.html != "-":
         from rigup.cli.output.console import Console
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import Protocol
+from typing import Any, Protocol
 
 from rigup.errors import RigupError
 
@@ -40,6 +40,11 @@ def lines(stderr: bool = False) -> Lines:
     from rigup.cli.output.console import Console
 
     return Console(stderr=stderr)
+
+
+def print_json(document: Any) -> None:
+    """Prints a document for scripts on standard output."""
+    print(json.dumps(document, indent=1))
 
 
 def show_error(error: RigupError, as_json: bool) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from rigup.cli.output.lines import Lines, Part
+from rigup.cli.output.lines import Lines, Part, lines
 from rigup.errors import InputError
 from rigup.run.drift import left_over
 from rigup.run.result import HostResult
@@ -40,10 +40,10 @@ def show_how_long(run: Run, out: Lines) -> None:
         limit, _ = run.context.settings[name].weights_limits
         found = sentences(run.plans[name], result.changes, result.probe or Probe(), limit)
         hosts.setdefault(tuple(found), []).append(name)
-    for lines, names in hosts.items():
+    for words, names in hosts.items():
         where = "" if len(run.results) == 1 else f" on {names[0]}" + f" and {len(names) - 1} more" * (len(names) > 1)
-        if lines:
-            out.say((f"this takes a while{where}: {'; '.join(lines)}", "bold"))
+        if words:
+            out.say((f"this takes a while{where}: {'; '.join(words)}", "bold"))
 
 
 def show_left_over(run: Run, out: Lines) -> None:
@@ -64,7 +64,12 @@ def show_broken_leases(run: Run, out: Lines) -> None:
             out.say((f"{host}: broke the lease held by {lease.broken}", "yellow"))
 
 
-def show_results(results: list[HostResult], out: Lines) -> None:
+def show_failed(results: Iterable[HostResult], out: Lines | None = None) -> None:
+    """Prints the outcome and errors of each host that failed, by default on standard error."""
+    show_results([result for result in results if result.errors], out or lines(stderr=True))
+
+
+def show_results(results: Iterable[HostResult], out: Lines) -> None:
     """Prints the outcome and errors of each host."""
     for result in results:
         colour = COLOURS.get(result.state, "red")
@@ -136,7 +141,7 @@ def show_answers(results: list[HostResult], question: str, out: Lines) -> None:
                 out.say(f"  {answer.tokens} tokens in {seconds_text(answer.seconds)}, {speed}")
 
 
-def as_json(results: list[HostResult]) -> dict[str, Any]:
+def as_json(results: Iterable[HostResult]) -> dict[str, Any]:
     """The results for scripts; schema 1."""
     return {"schema": 1, "hosts": [_host(result) for result in results]}
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
+
+from rigup.cli.output.lines import print_json
 
 EPILOG = """\
 examples:
@@ -31,7 +31,5 @@ def run(args: argparse.Namespace) -> int:
 
     if args.of is not None and args.of not in DOCUMENTS:
         raise InputError(f"VERB: {quoted(args.of)} has no --json", suggestion(args.of, DOCUMENTS))
-    found = schema_of(args.of) if args.of else {verb: schema_of(verb) for verb in DOCUMENTS}
-    json.dump(found, sys.stdout, indent=1)
-    print()
+    print_json(schema_of(args.of) if args.of else {verb: schema_of(verb) for verb in DOCUMENTS})
     return 0

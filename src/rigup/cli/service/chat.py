@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import select
 import sys
 from typing import TYPE_CHECKING
 
+from rigup.cli.output.lines import print_json
 from rigup.cli.output.typed_words import add_number
 from rigup.cli.sessions import unplanned
 from rigup.errors import InputError, Refused
@@ -60,7 +60,6 @@ def run(args: argparse.Namespace) -> int:
 
     opened = unplanned.open_unplanned(args, unplanned.hosts_run, check=check)
     from rigup.cli.output import results as summary
-    from rigup.cli.output.console import Console
     from rigup.connection.signals import ended_by_signals
     from rigup.run.result import exit_code
 
@@ -69,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
         talk = _open(args, run, ended)
         if talk is None:
             results = list(run.results.values())
-            summary.show_results([result for result in results if result.errors], Console(stderr=True, highlight=False))
+            summary.show_failed(results)
             if not any(result.errors for result in results):
                 raise Refused(f"{args.service} was never applied to these hosts", "run rigup diff, then rigup apply")
             return exit_code(results)
@@ -126,8 +125,7 @@ class Conversation:
         answer = self._ask(prompt, quiet=self._args.json)
         if self._args.json:
             about = {"schema": 1, "host": self.endpoint.host, "service": self.endpoint.service, "model": self.model}
-            json.dump(about | answer.as_json(), sys.stdout, indent=1)
-            print()
+            print_json(about | answer.as_json())
         return 130 if answer.finish == "cancelled" else 0
 
     def go_on(self) -> int:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from typing import TYPE_CHECKING
 
+from rigup.cli.output.lines import print_json
 from rigup.cli.service.host_colours import host_colours
 from rigup.cli.sessions import unplanned
 from rigup.errors import InputError
@@ -44,7 +43,6 @@ def run(args: argparse.Namespace) -> int:
         raise InputError("exec: COMMAND: missing", "write it behind the options: rigup exec -- uptime")
     opened = unplanned.open_unplanned(args, unplanned.hosts_run)
     from rigup.cli.output import results as summary
-    from rigup.cli.output.console import Console
     from rigup.connection.signals import ended_by_signals
     from rigup.run.result import exit_code
     from rigup.run.services.commands import Commands
@@ -55,15 +53,11 @@ def run(args: argparse.Namespace) -> int:
         show = (lambda host, line, complaint: None) if args.json else _printer(list(run.results))
         commands = Commands(run.context, words, args.root, show)
         commands.run(ended)
-        results = list(run.results.values())
-        for result in results:
-            result.state = "unchanged" if result.state == "pending" else result.state
+        results = unplanned.results_of(run)
     if args.json:
-        json.dump({"schema": 1, "hosts": [commands.as_json(result) for result in results]}, sys.stdout, indent=1)
-        print()
+        print_json({"schema": 1, "hosts": [commands.as_json(result) for result in results]})
     else:
-        failed = [result for result in results if result.errors]
-        summary.show_results(failed, Console(stderr=True, highlight=False))
+        summary.show_failed(results)
     return 130 if ended.is_set() else exit_code(results)
 
 

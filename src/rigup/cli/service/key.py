@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from typing import TYPE_CHECKING
 
+from rigup.cli.output.lines import Lines, lines, print_json
 from rigup.cli.sessions import session as hosts
 from rigup.cli.sessions import unplanned
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from rigup.run.services.keys import KeyRun
 
 EPILOG = """\
@@ -50,25 +48,25 @@ def _show(args: argparse.Namespace) -> int:
     opened = unplanned.open_unplanned(
         args, _key_run, check=lambda project: unplanned.check_service_names(project, args.service)
     )
+    from rigup.cli.output.results import show_failed
     from rigup.run.result import exit_code
 
     with opened as run:
         run.connect(take_lease=False)
         run.read(tuple(args.service))
-    _show_errors(run)
+    results = list(run.results.values())
+    show_failed(results)
     keys = sorted((host, service, key) for (host, service), key in run.keys.items() if key)
     if args.json:
         rows = [{"host": host, "service": service, "key": key} for host, service, key in keys]
-        json.dump({"schema": 1, "keys": rows}, sys.stdout, indent=1)
-        print()
+        print_json({"schema": 1, "keys": rows})
     elif len({key for _, _, key in keys}) == 1:
         print(keys[0][2])
     else:
         for row in keys:
             print(*row)
-    if not keys and not args.json and not any(result.errors for result in run.results.values()):
+    if not keys and not args.json and not any(result.errors for result in results):
         print("no service here needs an API key", file=sys.stderr)
-    results = list(run.results.values())
     for result in results:
         result.state = "unchanged" if not result.errors else result.state
     return exit_code(results)
@@ -78,54 +76,43 @@ def _rotate(args: argparse.Namespace) -> int:
     hosts.patch_for_many_hosts()
     from rigup.cli.apply import agreed
     from rigup.cli.output import results as summary
-    from rigup.cli.output.console import Console
     from rigup.project.inventory import load_project
 
-    console = Console(stderr=args.json, highlight=False)
+    out = lines(stderr=args.json)
     project = load_project(args.inventory, args.limit)
     unplanned.check_service_names(project, [args.service])
     question = f"Clients of {args.service} will need the new key. Go on?"
-    if not args.yes and not agreed(console, "key rotate", question):
+    if not args.yes and not agreed(out, "key rotate", question):
         return 1
     from rigup.run.services.keys import key_file_of, write_new_key
 
     if name := key_file_of(project, args.service):
         write_new_key(project.root, name)
         if args.json:
-            json.dump(summary.as_json([]) | {"file": name}, sys.stdout, indent=1)
-            print()
+            print_json(summary.as_json([]) | {"file": name})
         else:
-            console.print(f"{name}: new key; to bring it to hosts and gateways: rigup apply", markup=False)
+            out.say(f"{name}: new key; to bring it to hosts and gateways: rigup apply")
         return 0
-    return _rotate_on_hosts(args, console)
+    return _rotate_on_hosts(args, out)
 
 
-def _rotate_on_hosts(args: argparse.Namespace, console: Console) -> int:
+def _rotate_on_hosts(args: argparse.Namespace, out: Lines) -> int:
     opened = unplanned.open_unplanned(args, _key_run)
-    from rigup.cli.output import progress as live
     from rigup.cli.output import results as summary
-    from rigup.connection.signals import stop_on_signals
-    from rigup.operations.primitives import progress
     from rigup.run.result import exit_code
 
-    view = live.view()
-    with opened as run, stop_on_signals():
-        progress.listen(view.show)
-        with view:
-            run.connect(take_lease=True)
-            run.read((args.service,))
-            run.rotate(args.service)
+    with hosts.watched(opened) as (run, view), view:
+        run.connect(take_lease=True)
+        run.read((args.service,))
+        run.rotate(args.service)
     results = list(run.results.values())
     if args.json:
-        json.dump(summary.as_json(results) | {"file": None}, sys.stdout, indent=1)
-        print()
+        print_json(summary.as_json(results) | {"file": None})
         return exit_code(results)
     for result in results:
         if result.changes:
-            console.print(
-                f"{result.host} {args.service}: new key; to see it: rigup key show {args.service}", markup=False
-            )
-    _show_errors(run)
+            out.say(f"{result.host} {args.service}: new key; to see it: rigup key show {args.service}")
+    summary.show_failed(results)
     return exit_code(results)
 
 
@@ -133,11 +120,3 @@ def _key_run() -> type[KeyRun]:
     from rigup.run.services.keys import KeyRun
 
     return KeyRun
-
-
-def _show_errors(run: KeyRun) -> None:
-    from rigup.cli.output import results as summary
-    from rigup.cli.output.console import Console
-
-    failed = [result for result in run.results.values() if result.errors]
-    summary.show_results(failed, Console(stderr=True, highlight=False))

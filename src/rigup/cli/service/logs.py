@@ -71,10 +71,8 @@ def run(args: argparse.Namespace) -> int:
             else:
                 for entry in journal.merged():
                     printer.show(entry)
-    results = list(run.results.values())
-    for result in results:
-        result.state = "unchanged" if result.state == "pending" else result.state
-    summary.show_results([result for result in results if result.errors], Console(stderr=True, highlight=False))
+    results = unplanned.results_of(run)
+    summary.show_failed(results)
     return exit_code(results)
 
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
+from rigup.cli.output.lines import lines, print_json
+from rigup.cli.sessions import session as hosts
 from rigup.cli.sessions import unplanned
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from rigup.run.services.power import PowerRun
 
 EPILOG = """\
@@ -43,43 +41,38 @@ def run(args: argparse.Namespace) -> int:
         args, _power_run, whole_groups=True, check=lambda project: unplanned.check_service_names(project, args.service)
     )
     from rigup.cli.apply import agreed
-    from rigup.cli.output import progress as live
     from rigup.cli.output import results as summary
-    from rigup.cli.output.console import Console
-    from rigup.connection.signals import stop_on_signals
-    from rigup.operations.primitives import progress
     from rigup.run.gateways.drains import drains_of
     from rigup.run.result import exit_code
 
-    console, view = Console(stderr=args.json, highlight=False), live.view()
-    with opened as run, stop_on_signals():
-        progress.listen(view.show)
+    out = lines(stderr=args.json)
+    with hosts.watched(opened) as (run, view):
         with view:
             run.connect(take_lease=True)
             run.choose(args.verb, tuple(args.service))
         if any(run.steps.values()) and not args.service and not args.yes:
-            _show_steps(run, args.verb, console)
-            if not agreed(console, args.verb, "Go on?"):
+            for host, names in run.steps.items():
+                if names:
+                    out.say(f"{host}: {args.verb} {', '.join(names)}")
+            if not agreed(out, args.verb, "Go on?"):
                 if args.json:
-                    _print_json(run)
+                    print_json(summary.as_json(run.results.values()))
                 return 1
         gone = args.verb == "stop" or getattr(args, "allow_outage", False)
         behind = nullcontext() if args.verb == "start" else drains_of(run.context, allow_outage=gone)
         with view, behind as drains:
             run.carry_out(args.verb, drains)
-    results = list(run.results.values())
-    for result in results:
-        result.state = "unchanged" if result.state == "pending" else result.state
+    results = unplanned.results_of(run)
     if args.json:
-        _print_json(run)
+        print_json(summary.as_json(results))
         return exit_code(results)
     for result in results:
         for change in result.changes:
             verb, _, name = change.step.partition(" ")
-            console.print(f"{result.host} {name}: {DONE[verb]}", markup=False, soft_wrap=True)
+            out.say(f"{result.host} {name}: {DONE[verb]}")
         if result.ok and not result.changes:
-            console.print(f"{result.host}: nothing to {args.verb}", markup=False, soft_wrap=True)
-    summary.show_results([result for result in results if result.errors], console)
+            out.say(f"{result.host}: nothing to {args.verb}")
+    summary.show_failed(results, out)
     return exit_code(results)
 
 
@@ -87,16 +80,3 @@ def _power_run() -> type[PowerRun]:
     from rigup.run.services.power import PowerRun
 
     return PowerRun
-
-
-def _show_steps(run: PowerRun, verb: str, console: Console) -> None:
-    for host, names in run.steps.items():
-        if names:
-            console.print(f"{host}: {verb} {', '.join(names)}", markup=False, soft_wrap=True)
-
-
-def _print_json(run: PowerRun) -> None:
-    from rigup.cli.output import results as summary
-
-    json.dump(summary.as_json(list(run.results.values())), sys.stdout, indent=1)
-    print()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+from rigup.cli.output.lines import Lines, lines, print_json
 from rigup.cli.output.typed_words import add_number
 from rigup.cli.sessions import unplanned
 from rigup.errors import HostFailed, Refused
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from gevent.event import Event
 
-    from rigup.cli.output.console import Console
     from rigup.connection.tunnel import OpenTunnel
     from rigup.operations.service.endpoints import Endpoint
     from rigup.run.hosts_run import HostsRun
@@ -48,12 +47,11 @@ def run(args: argparse.Namespace) -> int:
         args, unplanned.hosts_run, check=lambda project: unplanned.check_service_names(project, args.service, True)
     )
     from rigup.cli.output import results as summary
-    from rigup.cli.output.console import Console
     from rigup.connection.signals import ended_by_signals
     from rigup.run.result import exit_code
     from rigup.run.services.endpoints import endpoints_of
 
-    errors = Console(stderr=True, highlight=False)
+    errors = lines(stderr=True)
     with opened as run, ended_by_signals() as ended, ExitStack() as doors:
         run.connect(take_lease=False)
         found = endpoints_of(run, args.service)
@@ -61,15 +59,13 @@ def run(args: argparse.Namespace) -> int:
         for _, door in tunnels:
             doors.push(door.__exit__)
         results = list(run.results.values())
-        summary.show_results([result for result in results if result.errors], errors)
+        summary.show_failed(results, errors)
         if not tunnels and not any(result.errors for result in results):
             raise Refused("no service was ever applied to these hosts", "run rigup diff to see what apply would do")
         if tunnels:
             _show(run, tunnels, args.json)
             _wait(run, tunnels, ended, errors)
-    for result in results:
-        result.state = "unchanged" if result.state == "pending" else result.state
-    return exit_code(results)
+    return exit_code(unplanned.results_of(run))
 
 
 def _opened(run: HostsRun, found: Sequence[Endpoint], first: int | None) -> list[tuple[Endpoint, OpenTunnel | None]]:
@@ -102,8 +98,8 @@ def _show(run: HostsRun, tunnels: Sequence[tuple[Endpoint, OpenTunnel]], as_json
         for endpoint, door in tunnels
     ]
     if as_json:
-        json.dump({"schema": 1, "tunnels": rows}, sys.stdout, indent=1)
-        print(flush=True)
+        print_json({"schema": 1, "tunnels": rows})
+        sys.stdout.flush()
         return
     for row in rows:
         model = f" ({row['model']})" if row["model"] else ""
@@ -114,7 +110,7 @@ def _show(run: HostsRun, tunnels: Sequence[tuple[Endpoint, OpenTunnel]], as_json
     print("open until Ctrl-C", flush=True)
 
 
-def _wait(run: HostsRun, tunnels: Sequence[tuple[Endpoint, OpenTunnel]], ended: Event, console: Console) -> None:
+def _wait(run: HostsRun, tunnels: Sequence[tuple[Endpoint, OpenTunnel]], ended: Event, errors: Lines) -> None:
     """Until Ctrl-C, or until no tunnel stands any more. Says once why a tunnel passes nothing on."""
     from rigup.cli.output import results as summary
 
@@ -127,4 +123,4 @@ def _wait(run: HostsRun, tunnels: Sequence[tuple[Endpoint, OpenTunnel]], ended: 
                 why = "connection lost" if lost else door.refusal
                 result.errors = []
                 result.fail("failed", HostFailed(f"{endpoint.where}: {why}", "run rigup status, then the same command"))
-                summary.show_results([result], console)
+                summary.show_results([result], errors)

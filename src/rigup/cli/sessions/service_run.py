@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from rigup.cli.output.lines import print_json
 from rigup.cli.sessions import session as hosts
 from rigup.errors import InputError
 
@@ -18,9 +17,8 @@ if TYPE_CHECKING:
     from rigup.run.service_run import Ask
 
 
-# errors caused by a result file that was changed by hand
-NOT_A_RESULT = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, IndexError)
-CHANGED_BY_HAND = "name two files as rigup wrote them"
+Result = dict[str, Any]
+Found = TypeVar("Found")
 
 
 def add_arguments(parser: argparse.ArgumentParser, does: str) -> None:
@@ -52,6 +50,18 @@ def key_of(args: argparse.Namespace) -> str | None:
     return read_secret(Path(), "--api-key-file", args.api_key_file) if args.api_key_file else None
 
 
+def compared(
+    args: argparse.Namespace, read: Callable[[str], Result], compare: Callable[[Result, Result], Found]
+) -> tuple[tuple[Result, Result], Found]:
+    """The results that --compare names, and what `compare` finds. Raises InputError for a file changed by hand."""
+    before, after = (read(path) for path in args.compare)
+    try:
+        return (before, after), compare(before, after)
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, IndexError):
+        names = f"{args.compare[0]} or {args.compare[1]}"
+        raise InputError(f"{names}: not a result of rigup {args.verb}", "name two files as rigup wrote them") from None
+
+
 def ask_services(
     args: argparse.Namespace, prepare: Callable[[Path], Ask]
 ) -> tuple[Path, list[dict[str, Any]], list[HostResult]]:
@@ -60,18 +70,13 @@ def ask_services(
     prepare: called with the fleet folder before any host is contacted; returns the function to run per service.
     """
     hosts.patch_for_many_hosts()
-    from rigup.cli.output import progress as live
-    from rigup.connection.signals import stop_on_signals
-    from rigup.operations.primitives import progress
     from rigup.run.service_run import ServiceRun, check_service
 
-    project, opened = hosts.open_run(args, ServiceRun)
-    with opened as run, stop_on_signals():
-        assert isinstance(run, ServiceRun)
+    project, opened = hosts.open_run(args, lambda: ServiceRun)
+    with hosts.watched(opened) as (run, view):
         check_service(run.plans, args.service)
         ask = prepare(project.root)
-        with live.view() as view:
-            progress.listen(view.show)
+        with view:
             run.connect(take_lease=True)
             found = run.ask(args.service, ask)
     return project.root, found, list(run.results.values())
@@ -106,8 +111,7 @@ def store_and_show(
         stored.append({"file": file, **one})
     if as_json:
         content = {"schema": 1, "results": stored, "failed": summary.as_json(failed)["hosts"]}
-        json.dump(content, sys.stdout, indent=1)
-        print()
+        print_json(content)
     for problem in problems.values():
         show_error(problem, as_json=False)
     return max((problem.exit_code for problem in problems.values()), default=0)

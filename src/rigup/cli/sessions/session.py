@@ -5,16 +5,19 @@ from __future__ import annotations
 import argparse
 import getpass
 import os
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
 
 from rigup.errors import InputError
 
 if TYPE_CHECKING:
+    from rigup.cli.output.progress import ProgressView
     from rigup.connection.connections import Connections
     from rigup.project.inventory import Project
     from rigup.run.runner import Run
 
+SomeRun = TypeVar("SomeRun", bound="Run")
 SUDO_PASSWORD_VARIABLE = "RIGUP_SUDO_PASSWORD"  # noqa: S105  a name
 
 
@@ -65,18 +68,22 @@ def patch_for_many_hosts() -> None:
     startup.patch_for_many_hosts()
 
 
+def plain_run() -> type[Run]:
+    """The run of `rigup apply`."""
+    from rigup.run.runner import Run
+
+    return Run
+
+
 def open_run(
-    args: argparse.Namespace,
-    run_class: type[Run] | None = None,
-    lazy_run_class: Callable[[], type[Run]] | None = None,
-    service: str | None = None,
-) -> tuple[Project, Run]:
+    args: argparse.Namespace, run_class: Callable[[], type[SomeRun]], service: str | None = None
+) -> tuple[Project, SomeRun]:
     """Reads the fleet, plans it, and prepares the run. Raises InputError before anything is changed.
 
     The handshakes with the hosts run meanwhile; they are read-only.
 
-    run_class: class of the run, default Run. lazy_run_class: returns it once the handshakes have started, to import it
-    late. service: the run is about this service; refused plans of others do not stop it.
+    run_class: returns the class, imported once the handshakes have started. service: the run is about this service;
+    refused plans of others do not stop it.
     """
     from rigup.connection.connections import Connections
     from rigup.project.inventory import load_project
@@ -86,8 +93,7 @@ def open_run(
     contact = Connections(project.data_by_host, password)
     contact.begin()
     try:
-        found = lazy_run_class() if lazy_run_class else run_class
-        return project, _planned(args, project, found, password, contact, service)
+        return project, _planned(args, project, run_class, password, contact, service)
     except BaseException:
         contact.leave()
         raise
@@ -96,18 +102,18 @@ def open_run(
 def _planned(
     args: argparse.Namespace,
     project: Project,
-    run_class: type[Run] | None,
+    run_class: Callable[[], type[SomeRun]],
     password: str | None,
     contact: Connections,
     service: str | None,
-) -> Run:
+) -> SomeRun:
     from rigup.connection.startup import between_imports
 
     with between_imports():
         from rigup.project.planning import plans_to_apply
         from rigup.project.settings import settings_by_host
-        from rigup.run.runner import Run
 
+        made = run_class()
         plans = plans_to_apply(project, service)
     settings = settings_by_host(project, plans, getattr(args, "source", None), bool(getattr(args, "remove", False)))
     if any("gateway" in host.data for host in project.hosts):
@@ -118,7 +124,20 @@ def _planned(
         from rigup.project.build_settings import check_builders
 
         check_builders(project, settings)
-    return (run_class or Run)(project, plans, settings, password, contact)
+    return made(project, plans, settings, password, contact)
+
+
+@contextmanager
+def watched(opened: SomeRun) -> Iterator[tuple[SomeRun, ProgressView]]:
+    """Opens a run that stops in an orderly way on Ctrl-C, with a view that shows its progress while it is entered."""
+    from rigup.cli.output import progress as live
+    from rigup.connection.signals import stop_on_signals
+    from rigup.operations.primitives import progress
+
+    with opened as run, stop_on_signals():
+        view = live.view()
+        progress.listen(view.show)
+        yield run, view
 
 
 def sudo_password(args: argparse.Namespace) -> str | None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from rigup.cli.sessions import session as hosts
+from rigup.cli.sessions.session import SomeRun
 
 if TYPE_CHECKING:
     from rigup.project.inventory import Project
     from rigup.run.hosts_run import HostsRun
-
-SomeRun = TypeVar("SomeRun", bound="HostsRun")
+    from rigup.run.result import HostResult
 
 
 def add_arguments(parser: argparse.ArgumentParser, limit: bool = True) -> None:
@@ -58,6 +58,14 @@ def hosts_run() -> type[HostsRun]:
     from rigup.run.hosts_run import HostsRun
 
     return HostsRun
+
+
+def results_of(run: HostsRun) -> list[HostResult]:
+    """The results of a run; a host without an error, for which there was nothing to do, is as it was."""
+    results = list(run.results.values())
+    for result in results:
+        result.state = "unchanged" if result.state == "pending" else result.state
+    return results
 
 
 def check_service_names(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from typing import TYPE_CHECKING
 
+from rigup.cli.output.lines import print_json
 from rigup.cli.sessions import new_host
 from rigup.cli.sessions import session as hosts
 from rigup.project.ssh_settings import check_host_name
@@ -93,7 +92,6 @@ def _show_end(args: argparse.Namespace, ready: Prepared, done: Applied) -> None:
     from rigup.cli.up.ending import ending, ending_as_json
 
     if args.json:
-        json.dump(ending_as_json(args, ready, done), sys.stdout, indent=1)
-        print()
+        print_json(ending_as_json(args, ready, done))
         return
     print("\n".join(("", *ending(args, ready, done))))

@@ -6,12 +6,12 @@ With --load, also under load.
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from typing import TYPE_CHECKING, Any
 
+from rigup.cli.output.lines import print_json
 from rigup.cli.output.typed_words import add_number
 from rigup.cli.sessions import session as hosts
+from rigup.cli.sessions import unplanned
 from rigup.errors import InputError
 
 if TYPE_CHECKING:
@@ -48,27 +48,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Reads and shows the links; changes nothing."""
-    hosts.patch_for_many_hosts()
-    from rigup.cli.output import progress as live
-    from rigup.connection.signals import stop_on_signals
-    from rigup.operations.primitives import progress
+    with hosts.watched(_opened(args)) as (found, view), view:
+        found.connect(take_lease=False)
+        under_load = {}
+        if args.load:
+            from rigup.bench.gpu_load import loads
+
+            under_load = loads(found, args.load)
+        found.read_links(not args.read_only, under_load)
     from rigup.run.result import exit_code
 
-    with _opened(args) as found, stop_on_signals():
-        view = live.view()
-        progress.listen(view.show)
-        with view:
-            found.connect(take_lease=False)
-            under_load = {}
-            if args.load:
-                from rigup.bench.gpu_load import loads
-
-                under_load = loads(found, args.load)
-            found.read_links(not args.read_only, under_load)
     results = list(found.results.values())
     if args.json:
-        json.dump(as_json(found), sys.stdout, indent=1)
-        print()
+        print_json(as_json(found))
     else:
         from rigup.cli.output import results as summary
         from rigup.cli.output.console import Console
@@ -77,25 +69,21 @@ def run(args: argparse.Namespace) -> int:
         console = Console(highlight=False)
         for name, links in found.links.items():
             show(name, links, found.found[name], found.results[name].probe, console, found.loads.get(name))
-        summary.show_results([result for result in results if result.errors], console)
+        summary.show_failed(results, console)
     return exit_code(results)
 
 
 def _opened(args: argparse.Namespace) -> VerifyRun:
-    from rigup.connection.connections import Connections
-    from rigup.project.inventory import load_project
-    from rigup.run.verification import VerifyRun
-    from rigup.settings import HostSettings
+    def run_class() -> type[VerifyRun]:
+        from rigup.run.verification import VerifyRun
 
+        return VerifyRun
+
+    args.limit = args.host
     try:
-        project = load_project(args.inventory, args.host)
+        return unplanned.open_unplanned(args, run_class)
     except InputError as error:
         raise InputError(error.message.replace("--limit:", "HOST:", 1), error.hint) from None
-    password = hosts.sudo_password(args)
-    names = [host.name for host in project.hosts]
-    contact = Connections(project.data_by_host, password)
-    contact.begin()
-    return VerifyRun(project, dict.fromkeys(names, ()), dict.fromkeys(names, HostSettings()), password, contact)
 
 
 def as_json(found: VerifyRun) -> dict[str, Any]:

@@ -59,7 +59,9 @@ def test_hosts_that_were_greeted_are_let_go_whatever_fails_here(
     monkeypatch.setattr(connections.Connections, "leave", lambda self: done.append("left"))
     monkeypatch.setattr(planning, "plans_to_apply", fails)
     with pytest.raises(OSError, match="Input/output error"):
-        hosts.open_run(Namespace(inventory=None, limit=None, ask_sudo_password=False, sudo_password=None))
+        hosts.open_run(
+            Namespace(inventory=None, limit=None, ask_sudo_password=False, sudo_password=None), hosts.plain_run
+        )
     assert done == ["begun", "left"]
 
 

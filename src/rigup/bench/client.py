@@ -22,9 +22,12 @@ from rigup.programs import program_file
 # in import order
 MODULES = (
     *("http_reader", "listeners", "unprivileged"),
-    *(f"bench_{name}" for name in ("target", "ask", "prompts", "endpoint", "stream", "statistics", "load", "watch")),
+    *(
+        f"bench.bench_{name}"
+        for name in ("target", "ask", "prompts", "endpoint", "stream", "statistics", "load", "watch")
+    ),
 )
-MAIN = "bench_main"
+MAIN = "bench.bench_main"
 
 BOOT = """\
 import base64, json, sys, types, zlib
@@ -75,12 +78,14 @@ def program(request: dict[str, Any]) -> str:
 
 def multiplication(seconds: int) -> str:
     """The same for the program that needs no endpoint, multiply_matrices.py."""
-    return f"{_packed(True, 'multiply_matrices')}\n{json.dumps({'seconds': seconds})}\n"
+    return f"{_packed(True, 'bench.multiply_matrices')}\n{json.dumps({'seconds': seconds})}\n"
 
 
 @lru_cache(maxsize=2)
 def _packed(with_nvml: bool, main: str) -> str:
-    modules = {name: program_file(f"{name}.py").read_text() for name in (*MODULES, main)}
+    # under their full names, so that they import one another there as they do here
+    paths = {f"rigup.programs.{name}": program_file(f"{name.rpartition('.')[2]}.py") for name in (*MODULES, main)}
+    modules = {name: path.read_text() for name, path in paths.items()}
     if with_nvml:
         modules = {"pynvml": Path(pynvml.__file__).read_text(), **modules}
     return base64.b64encode(zlib.compress(json.dumps(modules).encode(), 9)).decode()

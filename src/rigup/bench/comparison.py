@@ -11,29 +11,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from statistics import variance
 from typing import Any, Literal
 
 Verdict = Literal["better", "worse", "noise", "unknown"]
 
 # Student's t, two-sided, 99 %: for 1, 2, ... degrees of freedom; beyond the last the normal distribution's
-T99: tuple[float, ...] = (
-    63.657,
-    9.925,
-    5.841,
-    4.604,
-    4.032,
-    3.707,
-    3.499,
-    3.355,
-    3.250,
-    3.169,
-    3.106,
-    3.055,
-    3.012,
-    2.977,
-    2.947,
-)
-T99 += (2.921, 2.898, 2.878, 2.861, 2.845)
+T99 = (
+    63.657, 9.925, 5.841, 4.604, 4.032, 3.707, 3.499, 3.355, 3.250, 3.169,
+    3.106, 3.055, 3.012, 2.977, 2.947, 2.921, 2.898, 2.878, 2.861, 2.845,
+)  # fmt: skip
 T99_LIMIT = 2.576
 
 # figure, its statistic ("" for a rate), whether more is better
@@ -148,7 +135,7 @@ def welch_margin(first: Sequence[float], second: Sequence[float]) -> float | Non
     """How much the means of two samples must differ to be significant at 99 %; None for fewer than two values."""
     if min(len(first), len(second)) < 2:
         return None
-    errors = [_variance(sample) / len(sample) for sample in (first, second)]
+    errors = [variance(sample) / len(sample) for sample in (first, second)]
     total = sum(errors)
     if not total:
         return 0.0
@@ -157,8 +144,3 @@ def welch_margin(first: Sequence[float], second: Sequence[float]) -> float | Non
     )
     whole = max(1, math.floor(freedom))
     return (T99[whole - 1] if whole <= len(T99) else T99_LIMIT) * math.sqrt(total)
-
-
-def _variance(sample: Sequence[float]) -> float:
-    mean = sum(sample) / len(sample)
-    return sum((value - mean) ** 2 for value in sample) / (len(sample) - 1)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import gevent
 
 from rigup import layout
 from rigup.bench.client import BOOT, BenchRequest, LevelRequest, multiplication
-from rigup.bench.progress import show
-from rigup.bench.result import LineCollector
+from rigup.bench.result import LineCollector, show
 from rigup.bench.run import follow
 from rigup.errors import HostFailed, RigupError
 from rigup.facts.gpu_load import GpuLoad, HostLoad, products
@@ -72,7 +72,7 @@ def _outcome(host: Host, endpoint: Endpoint, seconds: int) -> dict[str, Any] | R
 
 def _asked(host: Host, endpoint: Endpoint, seconds: int) -> dict[str, Any]:
     """The level of a benchmark that keeps a service busy."""
-    wanted = BenchRequest((LevelRequest(LEVEL.concurrency, LEVEL.input, LEVEL.output, seconds),))
+    wanted = BenchRequest((replace(LEVEL, seconds=seconds),))
     collected = LineCollector(f"{endpoint.where}: ", lambda state: show(host.name, endpoint.service, state))
     request = wanted.request(
         endpoint.url,

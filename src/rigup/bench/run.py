@@ -14,8 +14,7 @@ from pyinfra.api.command import QuoteString, StringCommand
 from rigup import layout
 from rigup.bench.client import BOOT, BenchRequest, program
 from rigup.bench.lines import MOST_BYTES
-from rigup.bench.progress import show
-from rigup.bench.result import LineCollector
+from rigup.bench.result import LineCollector, show
 from rigup.errors import HostFailed
 from rigup.facts.probe import Probe
 from rigup.host import Host

@@ -96,8 +96,7 @@ def _wanted(args: argparse.Namespace) -> BenchRequest:
 
 def _of_url(args: argparse.Namespace, wanted: BenchRequest) -> int:
     from rigup.bench.local import about_url, follow_here
-    from rigup.bench.progress import show
-    from rigup.bench.result import LineCollector
+    from rigup.bench.result import LineCollector, show
     from rigup.cli.output import progress as live
     from rigup.operations.primitives import progress
 

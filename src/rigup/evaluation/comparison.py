@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from statistics import variance
 from typing import Any, Literal
 
 Verdict = Literal["better", "worse", "no significant difference", "unknown"]
@@ -82,12 +83,9 @@ def _verdict(
 
 def _paired(before: Sequence[float], after: Sequence[float]) -> float | None:
     """The standard error of the mean difference."""
-    count = len(before)
-    if count < 2:
+    if len(before) < 2:
         return None
-    differences = [b - a for a, b in zip(before, after, strict=True)]
-    mean = sum(differences) / count
-    return math.sqrt(sum((d - mean) ** 2 for d in differences) / (count - 1) / count)
+    return math.sqrt(variance(b - a for a, b in zip(before, after, strict=True)) / len(before))
 
 
 def _apart(before: float | None, after: float | None) -> float | None:

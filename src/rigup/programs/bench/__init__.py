@@ -1,1 +1,1 @@
-"""The benchmark client that runs on a host. File names are unique: on a host all programs share one folder."""
+"""The benchmark client. `rigup.bench.client` sends its modules to a host, where they keep their full names."""

@@ -5,20 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
-import sys
 from typing import Any
 
-if __package__:
-    from rigup.programs.bench.bench_target import EndpointError, Target
-    from rigup.programs.http_reader import exchange, printable
-    from rigup.programs.http_reader import parsed as strictly_parsed
-    from rigup.programs.listeners import ForeignPort
-else:
-    sys.dont_write_bytecode = True
-    from bench_target import EndpointError, Target  # type: ignore[import-not-found, no-redef]
-    from http_reader import exchange, printable  # type: ignore[import-not-found, no-redef]
-    from http_reader import parsed as strictly_parsed  # type: ignore[no-redef]
-    from listeners import ForeignPort  # type: ignore[import-not-found, no-redef]
+from rigup.programs.bench.bench_target import EndpointError, Target
+from rigup.programs.http_reader import exchange, printable
+from rigup.programs.http_reader import parsed as strictly_parsed
+from rigup.programs.listeners import ForeignPort
 
 HEALTH_SECONDS = 15.0
 # for metrics and lists of models

@@ -6,22 +6,14 @@ Python 3.10 standard library only.
 from __future__ import annotations
 
 import re
-import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
-if __package__:
-    from rigup.programs.bench.bench_ask import ask, ask_json, complaint, parsed
-    from rigup.programs.bench.bench_prompts import COMMON, Form, Prompts, sample_text
-    from rigup.programs.bench.bench_target import EndpointError, Target
-    from rigup.programs.http_reader import printable
-else:
-    sys.dont_write_bytecode = True
-    from bench_ask import ask, ask_json, complaint, parsed  # type: ignore[import-not-found, no-redef]
-    from bench_prompts import COMMON, Form, Prompts, sample_text  # type: ignore[import-not-found, no-redef]
-    from bench_target import EndpointError, Target  # type: ignore[import-not-found, no-redef]
-    from http_reader import printable  # type: ignore[import-not-found, no-redef]
+from rigup.programs.bench.bench_ask import ask, ask_json, complaint, parsed
+from rigup.programs.bench.bench_prompts import COMMON, Form, Prompts, sample_text
+from rigup.programs.bench.bench_target import EndpointError, Target
+from rigup.programs.http_reader import printable
 
 # each engine's value of `owned_by` in /v1/models
 ENGINES = {"vllm": "vllm", "sglang": "sglang", "llamacpp": "llama.cpp"}
@@ -77,7 +69,7 @@ def open_endpoint(target: Target, model: str | None, chat: bool, seconds: float,
     if not form.of_ids:
         form, lengths = _counted_words(target, form, seconds) if form.usage else (form, "words, not counted")
     elif added is not None:
-        form = form.with_extra(added)
+        form = replace(form, extra=added)
     context = slot_context or count(entry.get("max_model_len")) or None
     return Endpoint(target, engine, version, form, context, lengths)
 
@@ -186,8 +178,7 @@ def _counted_words(target: Target, form: Form, seconds: float) -> tuple[Form, st
         return form, "words, not counted"
     added = max(set(kept.values()), key=list(kept.values()).count)
     words = [word for word, extra in kept.items() if extra == added]
-    chosen = Form(form.model, words, form.chat, form.ignore_eos, form.usage, added)
-    return chosen, "words counted by the engine"
+    return replace(form, pieces=words, extra=added), "words counted by the engine"
 
 
 def prompt_tokens(events: list[bytes]) -> int | None:

@@ -10,24 +10,16 @@ from __future__ import annotations
 
 import random
 import selectors
-import sys
 import time
 from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-if __package__:
-    from rigup.programs.bench.bench_ask import reached
-    from rigup.programs.bench.bench_endpoint import Endpoint
-    from rigup.programs.bench.bench_prompts import Prompts
-    from rigup.programs.bench.bench_stream import RequestRecord, Stream
-else:
-    sys.dont_write_bytecode = True
-    from bench_ask import reached  # type: ignore[import-not-found, no-redef]
-    from bench_endpoint import Endpoint  # type: ignore[import-not-found, no-redef]
-    from bench_prompts import Prompts  # type: ignore[import-not-found, no-redef]
-    from bench_stream import RequestRecord, Stream  # type: ignore[import-not-found, no-redef]
+from rigup.programs.bench.bench_ask import reached
+from rigup.programs.bench.bench_endpoint import Endpoint
+from rigup.programs.bench.bench_prompts import Prompts
+from rigup.programs.bench.bench_stream import RequestRecord, Stream
 
 TICK_SECONDS = 0.1
 REPORT_SECONDS = 0.5

@@ -24,29 +24,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-if __package__:
-    from rigup.programs.bench.bench_endpoint import Endpoint, of_model, open_endpoint
-    from rigup.programs.bench.bench_load import Level, LevelResult, Load
-    from rigup.programs.bench.bench_statistics import distribution, figures
-    from rigup.programs.bench.bench_target import EndpointError, Target
-    from rigup.programs.bench.bench_watch import Watch, load_of_engine, load_of_gpus, of_engine, of_gpus
-    from rigup.programs.listeners import ForeignPort, UnitPort
-    from rigup.programs.unprivileged import give_up_root
-else:
-    sys.dont_write_bytecode = True
-    from bench_endpoint import Endpoint, of_model, open_endpoint  # type: ignore[import-not-found, no-redef]
-    from bench_load import Level, LevelResult, Load  # type: ignore[import-not-found, no-redef]
-    from bench_statistics import distribution, figures  # type: ignore[import-not-found, no-redef]
-    from bench_target import EndpointError, Target  # type: ignore[import-not-found, no-redef]
-    from bench_watch import (  # type: ignore[import-not-found, no-redef]
-        Watch,
-        load_of_engine,
-        load_of_gpus,
-        of_engine,
-        of_gpus,
-    )
-    from listeners import ForeignPort, UnitPort  # type: ignore[import-not-found, no-redef]
-    from unprivileged import give_up_root  # type: ignore[import-not-found, no-redef]
+from rigup.programs.bench.bench_endpoint import Endpoint, of_model, open_endpoint
+from rigup.programs.bench.bench_load import Level, LevelResult, Load
+from rigup.programs.bench.bench_statistics import distribution, figures
+from rigup.programs.bench.bench_target import EndpointError, Target
+from rigup.programs.bench.bench_watch import Watch, load_of_engine, load_of_gpus, of_engine, of_gpus
+from rigup.programs.listeners import ForeignPort, UnitPort
+from rigup.programs.unprivileged import give_up_root
 
 SPARE_FILES = 64
 

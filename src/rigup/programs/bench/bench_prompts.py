@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 DIFFERENT = 1 << 15
@@ -55,10 +55,6 @@ class Form:
     def of_ids(self) -> bool:
         """Whether prompts are written as token ids."""
         return isinstance(self.pieces[0], int)
-
-    def with_extra(self, extra: int) -> Form:
-        """The same form for an engine that adds this many tokens."""
-        return replace(self, extra=extra)
 
     def around(self) -> tuple[bytes, bytes]:
         """The request body before and after a prompt; the caller appends the number of tokens to generate."""

@@ -5,18 +5,13 @@ Each figure is also computed for equal parts of the level in sequence: their spr
 
 from __future__ import annotations
 
-import sys
 from array import array
 from bisect import bisect
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-if __package__:
-    from rigup.programs.bench.bench_stream import RequestRecord
-else:
-    sys.dont_write_bytecode = True
-    from bench_stream import RequestRecord  # type: ignore[import-not-found, no-redef]
+from rigup.programs.bench.bench_stream import RequestRecord
 
 PARTS = 10
 # with fewer values than this the 99th percentile is just the maximum

@@ -17,17 +17,10 @@ from array import array
 from collections.abc import Callable
 from typing import Any
 
-if __package__:
-    from rigup.programs.bench.bench_ask import complaint, words
-    from rigup.programs.bench.bench_endpoint import count, error_in
-    from rigup.programs.bench.bench_target import Target
-    from rigup.programs.http_reader import Response, parsed
-else:
-    sys.dont_write_bytecode = True
-    from bench_ask import complaint, words  # type: ignore[import-not-found, no-redef]
-    from bench_endpoint import count, error_in  # type: ignore[import-not-found, no-redef]
-    from bench_target import Target  # type: ignore[import-not-found, no-redef]
-    from http_reader import Response, parsed  # type: ignore[import-not-found, no-redef]
+from rigup.programs.bench.bench_ask import complaint, words
+from rigup.programs.bench.bench_endpoint import count, error_in
+from rigup.programs.bench.bench_target import Target
+from rigup.programs.http_reader import Response, parsed
 
 CHUNK = 1 << 18
 CUT = "the stream was interrupted"

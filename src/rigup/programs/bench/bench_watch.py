@@ -9,23 +9,15 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-if __package__:
-    from rigup.programs.bench.bench_ask import ask
-    from rigup.programs.bench.bench_endpoint import metric
-    from rigup.programs.bench.bench_statistics import percentile
-    from rigup.programs.bench.bench_target import EndpointError, Target
-else:
-    sys.dont_write_bytecode = True
-    from bench_ask import ask  # type: ignore[import-not-found, no-redef]
-    from bench_endpoint import metric  # type: ignore[import-not-found, no-redef]
-    from bench_statistics import percentile  # type: ignore[import-not-found, no-redef]
-    from bench_target import EndpointError, Target  # type: ignore[import-not-found, no-redef]
+from rigup.programs.bench.bench_ask import ask
+from rigup.programs.bench.bench_endpoint import metric
+from rigup.programs.bench.bench_statistics import percentile
+from rigup.programs.bench.bench_target import EndpointError, Target
 
 EVERY_SECONDS = 0.5
 RUNNING = ("vllm:num_requests_running", "sglang:num_running_reqs", "llamacpp:requests_processing")

@@ -14,11 +14,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
-if __package__:
-    from rigup.programs.bench.bench_watch import Watch, load_of_gpus, of_gpus
-else:
-    sys.dont_write_bytecode = True
-    from bench_watch import Watch, load_of_gpus, of_gpus  # type: ignore[import-not-found, no-redef]
+from rigup.programs.bench.bench_watch import Watch, load_of_gpus, of_gpus
 
 SIDE = 8192
 AT_ONCE = 8

@@ -66,6 +66,22 @@ def read_bytes(path: Path, name: str = "") -> bytes:
     return content
 
 
+def replace_file(path: Path, content: bytes) -> None:
+    """Writes a whole file in one step, with the mode of the one that it replaces. Raises OSError."""
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        new.unlink(missing_ok=True)
+        with new.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        if path.exists():
+            new.chmod(stat.S_IMODE(path.stat().st_mode))
+        new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)
+
+
 def sha256_of(path: Path) -> str:
     """The sha256 of a file, in hex."""
     with path.open("rb") as file:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rigup.cli.output.lines import print_json
 from rigup.errors import InputError
+from rigup.regular_files import replace_file
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -134,13 +134,10 @@ def _write(project: Project, found: Sequence[Calibration]) -> str | None:
     path = project.root / FILE
     kept = read_file(path, TABLE, MeasuredOverhead) if path.is_file() else ()
     others = [entry for entry in kept if entry.kind not in {new.kind for new in entries}]
-    new = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        new.write_text(overheads_toml([*others, *entries]))
-        new.replace(path)
+        replace_file(path, overheads_toml([*others, *entries]).encode())
     except OSError as error:
-        new.unlink(missing_ok=True)
         raise InputError(f"{path}: {error.strerror}", "make the fleet folder writable") from None
     return FILE
 

@@ -82,6 +82,7 @@ def _write(folder: Path, scraped: ScrapeConfig, source: str, interval: int) -> l
     from rigup.monitoring.alerts import alerts_yml
     from rigup.monitoring.dashboard import dashboard
     from rigup.monitoring.scrape_config import prometheus_yml
+    from rigup.regular_files import replace_file
 
     files = {
         "prometheus.yml": prometheus_yml(scraped, source, interval),
@@ -91,9 +92,7 @@ def _write(folder: Path, scraped: ScrapeConfig, source: str, interval: int) -> l
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():
-            new = folder / f".{name}.new"
-            new.write_text(text)
-            new.replace(folder / name)
+            replace_file(folder / name, text.encode())
     except OSError as error:
         raise InputError(f"--out: {folder}: {error.strerror}", "name another folder") from None
     return [folder / name for name in files]

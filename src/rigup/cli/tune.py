@@ -156,7 +156,7 @@ def _source(project: Project, plan: Plan, console: Any) -> tuple[Any, LockedSour
     from rigup.cache import cache_folder
     from rigup.catalogue.tools.tuners import tuner
     from rigup.lock import load_lock
-    from rigup.lockfile.entries import with_sources
+    from rigup.lockfile.entries import with_entries
     from rigup.lockfile.lock import own_lock, write_lock
     from rigup.sources.archives import pin_source
 
@@ -173,7 +173,7 @@ def _source(project: Project, plan: Plan, console: Any) -> tuple[Any, LockedSour
         raise Refused(f"{path.name} does not exist; the tuner's archive must be pinned in it", "run rigup lock")
     console.print(f"downloading the tuner of {engine} {version}: {found.archive}", highlight=False)
     source = pin_source(engine, version, found.archive, found.root, cache_folder() / "sources")
-    write_lock(path, with_sources(lock, [source]))
+    write_lock(path, with_entries(lock, sources=[source]))
     console.print(f"+ source {engine} {version}  {source.address} sha256 {source.sha256[:12]}", highlight=False)
     return found, source
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Literal
 
 from rigup.artifacts import LockedEnvironment, LockedHarness, LockedImage
 from rigup.lock import Lock, LockedCheckpoint, LockedSource
-from rigup.lockfile.needs import BuildName, Name, build_label
+from rigup.lockfile.needs import build_label
 from rigup.lockfile.package_diff import PackageMove, package_moves
 from rigup.units import bytes_text
+
+Entry = LockedCheckpoint | LockedSource | LockedEnvironment | LockedImage | LockedHarness
+NAMES = {"checkpoints": attrgetter("repo", "quant"), "sources": attrgetter("engine", "version")}
 
 
 @dataclass(frozen=True)
@@ -50,61 +54,19 @@ def changes(before: Lock, after: Lock) -> tuple[EntryChange, ...]:
     )
 
 
-def with_checkpoints(lock: Lock, entries: Iterable[LockedCheckpoint]) -> Lock:
-    """The lock with these entries; they replace entries of the same name."""
-    merged = {(e.repo, e.quant): e for e in (*lock.checkpoints, *entries)}
-    return lock.model_copy(update={"checkpoints": tuple(merged[name] for name in sorted(merged))})
-
-
-def with_sources(lock: Lock, entries: Iterable[LockedSource]) -> Lock:
-    """The lock with these entries; they replace entries of the same name."""
-    merged = {(e.engine, e.version): e for e in (*lock.sources, *entries)}
-    return lock.model_copy(update={"sources": tuple(merged[name] for name in sorted(merged))})
-
-
-def with_environments(lock: Lock, entries: Iterable[LockedEnvironment]) -> Lock:
-    """The lock with these entries; they replace entries of the same name."""
-    merged = {e.name: e for e in (*lock.environments, *entries)}
-    return lock.model_copy(update={"environments": tuple(merged[name] for name in sorted(merged))})
-
-
-def with_images(lock: Lock, entries: Iterable[LockedImage]) -> Lock:
-    """The lock with these entries; they replace entries of the same name."""
-    merged = {e.name: e for e in (*lock.images, *entries)}
-    return lock.model_copy(update={"images": tuple(merged[name] for name in sorted(merged))})
+def with_entries(lock: Lock, **entries: Iterable[Entry]) -> Lock:
+    """The lock with these entries, by its field: checkpoints=..., images=...; they replace those of the same name."""
+    update = {}
+    for field, added in entries.items():
+        name = NAMES.get(field, attrgetter("name"))
+        merged = {name(entry): entry for entry in (*getattr(lock, field), *added)}
+        update[field] = tuple(merged[key] for key in sorted(merged))
+    return lock.model_copy(update=update)
 
 
 def with_moe_configs(lock: Lock, entries: Mapping[str, str]) -> Lock:
     """The lock with these tuned kernels, path to sha256; they replace entries of the same path."""
     return lock.model_copy(update={"moe_configs": dict(sorted({**lock.moe_configs, **entries}.items()))})
-
-
-def with_harness(lock: Lock, entry: LockedHarness) -> Lock:
-    """The lock with this harness; it replaces the harness for the same kind of machine."""
-    merged = {e.name: e for e in (*lock.harnesses, entry)}
-    return lock.model_copy(update={"harnesses": tuple(merged[name] for name in sorted(merged))})
-
-
-def only(
-    lock: Lock,
-    checkpoints: Iterable[Name],
-    sources: Iterable[Name],
-    builds: Iterable[BuildName],
-    driver: bool,
-    cuda_toolkit: bool,
-) -> Lock:
-    """The lock with only the named entries."""
-    kept, built, made = set(checkpoints), set(sources), set(builds)
-    return lock.model_copy(
-        update={
-            "driver": lock.driver if driver else None,
-            "cuda_toolkit": lock.cuda_toolkit if cuda_toolkit else None,
-            "checkpoints": tuple(e for e in lock.checkpoints if (e.repo, e.quant) in kept),
-            "sources": tuple(e for e in lock.sources if (e.engine, e.version) in built),
-            "environments": tuple(e for e in lock.environments if e.name in made),
-            "images": tuple(e for e in lock.images if e.name in made),
-        }
-    )
 
 
 def _pins(lock: Lock) -> dict[str, tuple[object, str]]:

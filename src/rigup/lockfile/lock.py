@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,17 +10,7 @@ from rigup.catalogue.catalogue import ABILITY_LISTS, FOLDER, NAME_LISTS, Catalog
 from rigup.catalogue.option_names import NameList
 from rigup.errors import InputError, Refused
 from rigup.lock import Lock, LockedCheckpoint, load_lock
-from rigup.lockfile.entries import (
-    EntryChange,
-    changes,
-    only,
-    with_checkpoints,
-    with_environments,
-    with_harness,
-    with_images,
-    with_moe_configs,
-    with_sources,
-)
+from rigup.lockfile.entries import EntryChange, changes, with_entries, with_moe_configs
 from rigup.lockfile.needs import Name, Needs, inputs_digest, needs_of, needs_of_project, suffices
 from rigup.lockfile.package_abilities import write_abilities
 from rigup.lockfile.package_options import write_names
@@ -50,6 +38,7 @@ from rigup.planner.inputs.names import NotInCatalogue
 from rigup.project.inventory import LOCK, Project, load_project
 from rigup.project.inventory_edit import FileEdit, written
 from rigup.project.planning import plan_project
+from rigup.regular_files import replace_file
 
 
 @dataclass(frozen=True)
@@ -139,9 +128,9 @@ def _supplied(lock: Lock, missing: Needs, kept: Lock, resolver: Resolver) -> Loc
     if missing.cuda_toolkit:
         lock = lock.model_copy(update={"cuda_toolkit": toolkit_for(missing.systems, kept.cuda_toolkit)})
     for name, plan in missing.checkpoints.items():
-        lock = with_checkpoints(lock, [_checkpoint(name, plan, lock, kept, resolver)])
+        lock = with_entries(lock, checkpoints=[_checkpoint(name, plan, lock, kept, resolver)])
     for name in missing.sources:
-        lock = with_sources(lock, [kept.source(*name) or resolver.source(name)])
+        lock = with_entries(lock, sources=[kept.source(*name) or resolver.source(name)])
     if missing.uv:
         lacking = missing.missing(kept).uv  # the lock has no uv, or not for every architecture
         uv = resolver.uv(kept.uv.version if kept.uv else None) if lacking else kept.uv
@@ -152,9 +141,9 @@ def _supplied(lock: Lock, missing: Needs, kept: Lock, resolver: Resolver) -> Loc
         assert lock.uv is not None
         there = kept.environment(*build)
         found = there if there and suffices(there, plan) else resolver.environment(build, plan, lock.uv)
-        lock = with_environments(lock, [found])
+        lock = with_entries(lock, environments=[found])
     for image, plan in missing.images.items():
-        lock = with_images(lock, [kept.image(*image) or resolver.image(image, plan)])
+        lock = with_entries(lock, images=[kept.image(*image) or resolver.image(image, plan)])
     return with_moe_configs(lock, {path: kept.moe_configs.get(path, sha) for path, sha in missing.moe_configs.items()})
 
 
@@ -185,7 +174,8 @@ def _upgraded(project: Project, lock: Lock, upgrade: Upgrade, resolver: Resolver
         return lock.model_copy(update={"smg": resolver.smg(upgrade.version, str(upgrade))})
     if upgrade.name == EVAL:
         uv = lock.uv or resolver.uv()
-        return with_harness(lock, resolver.harness(uv, upgrade.version)).model_copy(update={"uv": uv})
+        harnesses = [resolver.harness(uv, upgrade.version)]
+        return with_entries(lock, harnesses=harnesses).model_copy(update={"uv": uv})
     if (new := unlisted_release(upgrade, resolver.catalogue)) is not None:
         resolver.add_release(new, str(upgrade))
     needs = needs_of(plan_project(project, lock, resolver.catalogue))
@@ -201,7 +191,7 @@ def _upgraded(project: Project, lock: Lock, upgrade: Upgrade, resolver: Resolver
             raise _nothing_accepted(needs.refused[0])
         raise InputError(f"{upgrade}: no service uses {names[0][0]}", "see what each service uses: rigup plan")
     revision, asked = upgrade.version or "main", str(upgrade)
-    return with_checkpoints(lock, [resolver.checkpoint(*each, revision, asked) for each in found.items()])
+    return with_entries(lock, checkpoints=[resolver.checkpoint(*each, revision, asked) for each in found.items()])
 
 
 def _upgraded_engine(project: Project, lock: Lock, upgrade: Upgrade, needs: Needs, resolver: Resolver) -> Lock:
@@ -212,12 +202,12 @@ def _upgraded_engine(project: Project, lock: Lock, upgrade: Upgrade, needs: Need
         _refuse_losses(upgrade, project, lock, needs)
         lock = moved
     builds = upgraded_builds(upgrade, needs)
-    lock = with_sources(lock, [resolver.source(name) for name in builds.sources])
+    lock = with_entries(lock, sources=[resolver.source(name) for name in builds.sources])
     if builds.environments:
         uv = lock.uv or resolver.uv()
         found = [resolver.environment(name, needs.environments[name], uv, str(upgrade)) for name in builds.environments]
-        lock = with_environments(lock, found).model_copy(update={"uv": uv})
-    return with_images(lock, [resolver.image(name, needs.images[name]) for name in builds.images])
+        lock = with_entries(lock, environments=found).model_copy(update={"uv": uv})
+    return with_entries(lock, images=[resolver.image(name, needs.images[name]) for name in builds.images])
 
 
 def _with_used_by_others(project: Project, lock: Lock, kept: Lock, catalogue: Catalogue) -> Lock:
@@ -229,16 +219,21 @@ def _with_used_by_others(project: Project, lock: Lock, kept: Lock, catalogue: Ca
     names = {name for needs in found for name in needs.checkpoints}
     builds = {name for needs in found for name in needs.sources}
     made = {name for needs in found for name in (*needs.environments, *needs.images)}
-    used = only(kept, names, builds, made, any(n.driver for n in found), any(n.cuda_toolkit for n in found))
-    lock = with_sources(with_checkpoints(lock, used.checkpoints), used.sources)
-    lock = with_environments(with_images(lock, used.images), used.environments)
+    environments = [entry for entry in kept.environments if entry.name in made]
+    lock = with_entries(
+        lock,
+        checkpoints=[entry for entry in kept.checkpoints if (entry.repo, entry.quant) in names],
+        sources=[entry for entry in kept.sources if (entry.engine, entry.version) in builds],
+        environments=environments,
+        images=[entry for entry in kept.images if entry.name in made],
+    )
     kernels = {path for needs in found for path in needs.moe_configs} & kept.moe_configs.keys()
     lock = with_moe_configs(lock, {path: kept.moe_configs[path] for path in kernels})
     return lock.model_copy(
         update={
-            "driver": lock.driver or used.driver,
-            "cuda_toolkit": lock.cuda_toolkit or used.cuda_toolkit,
-            "uv": lock.uv or (kept.uv if used.environments else None),
+            "driver": lock.driver or (kept.driver if any(needs.driver for needs in found) else None),
+            "cuda_toolkit": lock.cuda_toolkit or (kept.cuda_toolkit if any(n.cuda_toolkit for n in found) else None),
+            "uv": lock.uv or (kept.uv if environments else None),
             "smg": lock.smg or (kept.smg if any(needs.smg for needs in found) else None),
             "inputs": {key: lock.inputs[key] for key in (own, *others) if key in lock.inputs},
         }
@@ -304,22 +299,11 @@ def write_lock(path: Path, lock: Lock) -> bool:
 
     Raises InputError on failure; the old file then remains.
     """
-    path = path.resolve()
-    text = lock_text(lock).encode()
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    path, text = path.resolve(), lock_text(lock).encode()
     try:
         if path.exists() and path.read_bytes() == text:
             return False
-        try:
-            with fresh.open("xb") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            if path.exists():
-                shutil.copymode(path, fresh)
-            fresh.replace(path)
-        finally:
-            fresh.unlink(missing_ok=True)
+        replace_file(path, text)
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}", "check permissions and free disk space") from None
     return True

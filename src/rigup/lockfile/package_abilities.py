@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rigup.cache import cache_folder
-from rigup.catalogue.abilities import AbilityList, ability_list_text, load_ability_lists, package
+from rigup.catalogue.abilities import AbilityList, ability_list_text, package
 from rigup.catalogue.engine_packages.reading import UNREADABLE, archive_abilities, problem_of, wheel_abilities
 from rigup.lock import LockedSource
 from rigup.lockfile.package_options import write_lists
@@ -46,8 +46,7 @@ def abilities_with_archive(there: Lists, source: LockedSource, log: Log) -> List
 
 def write_abilities(folder: Path, lists: Lists) -> None:
     """Makes the folder contain exactly these lists. Raises InputError if it cannot be written."""
-    there = {one.file: ability_list_text(one) for one in load_ability_lists(folder)}
-    write_lists(folder, there, {one.file: ability_list_text(one) for one in lists})
+    write_lists(folder, {one.file: ability_list_text(one) for one in lists})
 
 
 def _with(there: Lists, engine: str, version: str, sha256: str, read: Callable[[], AbilityList], log: Log) -> Lists:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from rigup.cache import cache_folder
 from rigup.catalogue.engine_packages.reading import UNREADABLE, archive_names, problem_of, read_names
-from rigup.catalogue.option_names import NameList, load_name_lists, name_list_text, package
+from rigup.catalogue.option_names import NameList, name_list_text, package
 from rigup.errors import InputError
 from rigup.lock import LockedSource
 from rigup.plain_values import cut
+from rigup.regular_files import files_in, replace_file
 from rigup.sources.python_environment import Resolution
 from rigup.sources.remote_wheel import open_wheel
 
@@ -56,18 +56,19 @@ def names_with_archive(there: Names, source: LockedSource, log: Callable[[str], 
 
 def write_names(folder: Path, names: Names) -> None:
     """Makes the folder contain exactly these lists. Raises InputError if it cannot be written."""
-    there = {one.file: name_list_text(one) for one in load_name_lists(folder)}
-    write_lists(folder, there, {one.file: name_list_text(one) for one in names})
+    write_lists(folder, {one.file: name_list_text(one) for one in names})
 
 
-def write_lists(folder: Path, there: Mapping[str, str], wanted: Mapping[str, str]) -> None:
-    """Makes the folder contain exactly the wanted lists, one a package. Raises InputError if it cannot be written."""
+def write_lists(folder: Path, texts: Mapping[str, str]) -> None:
+    """Makes the folder contain exactly these lists, by package. Raises InputError if it cannot be written."""
+    wanted = {folder / f"{name}.json": text.encode() for name, text in texts.items()}
     try:
-        for name, text in wanted.items():
-            if there.get(name) != text:
-                _write(folder / f"{name}.json", text)
-        for gone in there.keys() - wanted.keys():
-            (folder / f"{gone}.json").unlink(missing_ok=True)
+        for path, content in wanted.items():
+            if not path.exists() or path.read_bytes() != content:
+                folder.mkdir(parents=True, exist_ok=True)
+                replace_file(path, content)
+        for gone in set(files_in(folder, ".json")) - wanted.keys():
+            gone.unlink()
     except OSError as error:
         raise InputError(f"cannot write {folder}: {error.strerror}", "check its permissions") from None
 
@@ -102,10 +103,3 @@ def _names(package: str, read: Callable[[], tuple[set[str], set[str]]]) -> tuple
         hint = "use a version that rigup has been tested with"
         raise InputError(f"{package}: cannot read its options: {problem}", hint) from None
     return frozenset(options), frozenset(variables)
-
-
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    fresh.write_text(text)
-    fresh.replace(path)

@@ -15,6 +15,7 @@ from rigup.cache import cache_folder
 from rigup.catalogue.catalogue import Catalogue
 from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.catalogue.engine_files import EngineChange
+from rigup.catalogue.engines import EngineVersion
 from rigup.checkpoints.describe import LARGEST_INDEX, read_contents
 from rigup.checkpoints.repository import Repository, hub_repository, listed_repository, ollama_repository
 from rigup.errors import InputError, Unreachable
@@ -119,9 +120,8 @@ class Resolver:
         """The source archive of an engine's release, downloaded and hashed. Raises InputError and Unreachable."""
         if name in self._sources:
             return self._sources[name]
-        engine, version = name
-        release = next((e.version(version) for e in self.catalogue.engines if e.name == engine), None)
-        if release is None or release.archive is None:
+        (engine, version), release = name, self._release(name)
+        if release.archive is None:
             raise InputError(
                 f"{engine} {version}: the catalogue has no source archive for it",
                 "set archive and archive_root in the engine's file",
@@ -162,15 +162,10 @@ class Resolver:
 
         plan: the plan that needs it; the environment gets Ray if Ray joins its hosts. asked: starts the messages.
         """
-        engine, version, variant, architecture = name
-        release = next((e.version(version) for e in self.catalogue.engines if e.name == engine), None)
-        if release is None:
-            raise InputError(
-                f"{engine} {version}: this release is not in the catalogue", "choose another release: rigup plan"
-            )
+        _, _, variant, architecture = name
         self.log(f"resolving the packages of {build_label(name)} with uv {uv.version}")
         try:
-            found = resolve_environment(uv_program(uv), release, variant, architecture, ray=plan.on_ray)
+            found = resolve_environment(uv_program(uv), self._release(name), variant, architecture, ray=plan.on_ray)
         except (InputError, Unreachable) as error:
             raise type(error)(f"{asked}: {error.message}" if asked else error.message, error.hint) from None
         names = names_with(self.catalogue.name_lists, found, self.log)
@@ -195,10 +190,10 @@ class Resolver:
 
         plan: the plan that needs it, whose mirrors rigup uses. Raises InputError and Unreachable.
         """
-        engine, version, variant, architecture = name
-        release = next((e.version(version) for e in self.catalogue.engines if e.name == engine), None)
-        image = release.image(variant) if release else None
-        if release is None or image is None:
+        _, version, variant, architecture = name
+        release = self._release(name)
+        image = release.image(variant)
+        if image is None:
             raise InputError(
                 f"{build_label(name)}: the catalogue has no image of it", "set images in the engine's file"
             )
@@ -309,6 +304,12 @@ class Resolver:
                 f"{entry.label}: {bytes_text(found)} of weights {where}, {bytes_text(entry.bytes)} in the "
                 f"catalogue; plans use the size {where}"
             )
+
+    def _release(self, name: Name | BuildName) -> EngineVersion:
+        """A release that a plan has chosen, so the catalogue has it."""
+        release = self.catalogue.engines_by_name[name[0]].version(name[1])
+        assert release is not None
+        return release
 
     def _entry(self, name: Name) -> CheckpointEntry:
         return next(entry for entry in self.catalogue.checkpoints if (entry.repo, entry.quant) == name)

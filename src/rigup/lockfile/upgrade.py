@@ -107,7 +107,7 @@ def release_edit(root: Path, change: EngineChange) -> FileEdit:
 
 def is_engine(upgrade: Upgrade, catalogue: Catalogue) -> bool:
     """Whether an upgrade names an engine. Raises InputError if the engine does not have this version."""
-    engine = next((e for e in catalogue.engines if e.name == upgrade.name), None)
+    engine = catalogue.engines_by_name.get(upgrade.name)
     if engine is not None and engine.version(upgrade.version) is None:
         hint = engine.other_versions(str(upgrade.version))
         raise InputError(f"{upgrade}: {engine.title} {upgrade.version} is not supported", hint)

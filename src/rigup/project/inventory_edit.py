@@ -9,8 +9,6 @@ from __future__ import annotations
 import ast
 import json
 import keyword
-import os
-import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -24,7 +22,7 @@ from rigup.planner.inputs.rig_and_services import read_rig
 from rigup.preflight.rig import HOST_MEMORY_TOLERANCE
 from rigup.project.group_data import GROUP_DATA
 from rigup.project.inventory import GROUP_HINT, INVENTORIES, LONGEST_GROUP, HostEntry, load_project
-from rigup.regular_files import read_text
+from rigup.regular_files import read_text, replace_file
 from rigup.rig import Rig
 
 IGNORED = """\
@@ -47,7 +45,7 @@ class FileEdit:
         """Writes the whole file or nothing. Raises InputError where the folder cannot be written to."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            _replace(self.path, self.text.encode())
+            replace_file(self.path, self.text.encode())
         except OSError as error:
             raise InputError(f"{self.path}: {error.strerror}", "name another folder with --fleet") from None
 
@@ -61,18 +59,6 @@ def written(changes: Iterable[FileEdit]) -> Iterator[None]:
             change.write()
         yield
         putting_back.pop_all()
-
-
-def _replace(path: Path, content: bytes) -> None:
-    new = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        new.write_bytes(content)
-        if path.exists():
-            shutil.copymode(path, new)
-        new.replace(path)
-    except OSError:
-        new.unlink(missing_ok=True)
-        raise
 
 
 def _content(path: Path) -> bytes | None:
@@ -89,7 +75,7 @@ def _put_back(path: Path, content: bytes | None, folders: Iterable[Path]) -> Non
         if content is None:
             path.unlink(missing_ok=True)
         elif path.read_bytes() != content:
-            _replace(path, content)
+            replace_file(path, content)
         for folder in folders:
             folder.rmdir()
 

@@ -36,6 +36,7 @@ from rigup.plan import Finding, Plan
 from rigup.planner.moe_config import BLOCK_SHAPE, DTYPE
 from rigup.preflight.checks import OF_APPLY_ALONE
 from rigup.programs import program_file
+from rigup.regular_files import replace_file
 from rigup.run.gateways.drains import GatewayDrains
 from rigup.run.runner import Run
 from rigup.sources.archives import fetch_source
@@ -288,11 +289,9 @@ def _read(host: Host, request: TuningRequest, result: dict[str, Any], probe: Pro
 def keep(outcome: TuningResult, root: Path) -> Path:
     """Writes the kernel into the fleet's folder atomically; returns its path. Raises InputError on failure."""
     path = root / FOLDER / path_of(outcome.tuned)
-    fresh = path.with_name(f".{path.name}.new")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        fresh.write_text(canonical_text(outcome.tuned))
-        fresh.replace(path)
+        replace_file(path, canonical_text(outcome.tuned).encode())
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}", "check the permissions of the folder") from None
     return path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -76,14 +77,14 @@ def test_what_is_refused_is_written_and_told(fleet: Path, capsys: pytest.Capture
 def test_of_several_files_all_are_written_or_none(
     fleet: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    replace = inventory_edit._replace
+    replace = inventory_edit.replace_file
 
     def full(path: Path, content: bytes) -> None:
         if path.name == "boxes.py" and path.parent.name == "inventories":
             raise OSError(28, "No space left on device")
         replace(path, content)
 
-    monkeypatch.setattr(inventory_edit, "_replace", full)
+    monkeypatch.setattr(inventory_edit, "replace_file", full)
     assert main.main(["init", "box", "--group", "boxes"]) == 2
     assert capsys.readouterr().err == (
         "rigup: nothing was written: inventories/boxes.py: No space left on device\n"
@@ -109,11 +110,10 @@ def test_files_that_were_there_are_put_back_as_they_were(fleet: Path, error: Bas
 
 
 def test_a_write_that_fails_leaves_no_half_file(fleet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(path: Path, content: bytes) -> int:
-        path.touch()
+    def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(InputError, match=r"x\.py: No space left on device"):
         FileEdit(fleet / "x.py", "x", "new").write()
     assert files(fleet) == {}

@@ -134,8 +134,8 @@ def _target(
     return ScrapeTarget(job, address(reached, port), labels, key_file)
 
 
-def prometheus_yml(scraped: ScrapeConfig, source: str, interval_s: int = 15, rules: str = "alerts.yml") -> str:
-    """The text of the configuration. source: what it was made from, for the first line. rules: a file beside it.
+def prometheus_yml(scraped: ScrapeConfig, source: str, interval_s: int = 15) -> str:
+    """The text of the configuration. source: what it was made from, for the first line.
 
     A target with a key gets its own job, because a key belongs to a job; the label `job` stays the same.
     """
@@ -144,7 +144,7 @@ def prometheus_yml(scraped: ScrapeConfig, source: str, interval_s: int = 15, rul
         "global:",
         f"  scrape_interval: {interval_s}s",
         f"  evaluation_interval: {interval_s}s",
-        f"rule_files: {json.dumps([rules])}",
+        'rule_files: ["alerts.yml"]',
         "scrape_configs:" if scraped.targets else "scrape_configs: []",
     ]
     jobs = dict.fromkeys(target.job for target in scraped.targets)

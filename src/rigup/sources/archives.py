@@ -11,7 +11,7 @@ from pathlib import Path
 from rigup.errors import InputError
 from rigup.lock import LockedSource
 from rigup.regular_files import sha256_of
-from rigup.sources.downloads import Progress, download, fetch, locked, silent
+from rigup.sources.downloads import Progress, download, fetch, locked
 
 
 def fetch_source(source: LockedSource, cache: Path, progress: Progress) -> Path:
@@ -31,9 +31,7 @@ def fetch_source(source: LockedSource, cache: Path, progress: Progress) -> Path:
     )
 
 
-def pin_source(
-    engine: str, version: str, address: str, root: str, cache: Path, progress: Progress = silent
-) -> LockedSource:
+def pin_source(engine: str, version: str, address: str, root: str, cache: Path) -> LockedSource:
     """Downloads a source archive into `cache`, hashes it, and returns the entry for the lock.
 
     address, root: as in `lock.LockedSource`. The archive stays in the cache, where `fetch_source` finds it.
@@ -48,7 +46,7 @@ def pin_source(
     with locked(part.with_suffix(".lock")):
         part.unlink(missing_ok=True)
         try:
-            download(url, what, part, progress)
+            download(url, what, part)
             _require_root(what, part, root)
             sha256 = sha256_of(part)
             part.replace(cache / sha256)

@@ -5,19 +5,15 @@ It lives in ~/.cache/rigup/eval under a hash of its contents. A marker file show
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
-import os
 import platform
 import shutil
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 from packaging.utils import parse_wheel_filename
-from packaging.version import InvalidVersion, Version
 
 from rigup.artifacts import ARCHITECTURES, Architecture, LockedHarness, LockedUv
 from rigup.cache import cache_folder
@@ -25,9 +21,11 @@ from rigup.catalogue.engine_facts import EnvironmentRecipe
 from rigup.catalogue.tools.evaluation import evaluation
 from rigup.errors import HostFailed, InputError, MissingTool
 from rigup.lock import Lock
+from rigup.sources.downloads import locked
 from rigup.sources.package_index import project_files
 from rigup.sources.python_environment import resolve_project
 from rigup.sources.uv import run_uv, uv_program
+from rigup.sources.wheel_tags import by_release
 
 WHOLE = "whole"
 WHAT = "the evaluation harness"
@@ -55,7 +53,7 @@ def resolve_harness(program: Path, version: str | None = None) -> LockedHarness:
     program: the path of uv. Raises InputError if the release does not exist or a package has no wheel, and Unreachable.
     """
     facts, architecture, python = evaluation(), this_architecture(), this_python()
-    released = _releases(facts.project)
+    released = sorted(by_release(project_files(facts.project)), reverse=True)
     if version is None:
         version = next((str(known) for known in released if not known.is_prerelease), None)
     if version is None or version not in {str(known) for known in released}:
@@ -73,18 +71,6 @@ def resolve_harness(program: Path, version: str | None = None) -> LockedHarness:
     return LockedHarness(version=version, architecture=architecture, python=python, files=files)
 
 
-def _releases(project: str) -> list[Version]:
-    """The releases that have wheels, newest first."""
-    found = set()
-    for file in project_files(project):
-        try:
-            if file.name.endswith(".whl"):
-                found.add(parse_wheel_filename(file.name)[1])
-        except InvalidVersion:
-            continue
-    return sorted(found, reverse=True)
-
-
 def locked_harness(lock: Lock) -> tuple[LockedHarness, LockedUv]:
     """The harness and uv that the lock pins for this machine. Raises MissingTool if it pins none for it."""
     found = lock.harness(this_python(), this_architecture())
@@ -96,32 +82,28 @@ def locked_harness(lock: Lock) -> tuple[LockedHarness, LockedUv]:
     raise MissingTool(f"{WHAT} {problem}", LOCK_HINT)
 
 
-def install_harness(locked: LockedHarness, uv: LockedUv, log: Callable[[str], None]) -> Path:
+def install_harness(harness: LockedHarness, uv: LockedUv, log: Callable[[str], None]) -> Path:
     """The path of a Python with the harness; installs the locked wheels first if necessary. Raises HostFailed."""
-    content = json.dumps([locked.model_dump(), uv.version, sys.base_prefix], sort_keys=True)
+    content = json.dumps([harness.model_dump(), uv.version, sys.base_prefix], sort_keys=True)
     folder = cache_folder() / "eval" / hashlib.sha256(content.encode()).hexdigest()[:16]
-    with _alone(folder):
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with locked(folder.with_name(f"{folder.name}.lock")):
         if not (folder / WHOLE).exists():
             shutil.rmtree(folder, ignore_errors=True)
-            log(f"installing lm_eval {locked.version}: {len(locked.files)} packages")
-            _make(folder, locked, uv_program(uv))
+            log(f"installing lm_eval {harness.version}: {len(harness.files)} packages")
+            _make(folder, harness, uv_program(uv))
             (folder / WHOLE).touch()
     return folder / "bin/python"
 
 
-def _make(folder: Path, locked: LockedHarness, program: Path) -> None:
+def _make(folder: Path, harness: LockedHarness, program: Path) -> None:
     """Creates the environment from exactly the locked wheels."""
     _uv(program, "venv", "--quiet", "--python", sys.executable, str(folder))
     wanted = folder / "requirements.txt"
-    wanted.write_text("".join(f"{line}\n" for line in _requirements(locked)))
+    pinned = [(*parse_wheel_filename(file)[:2], sha256) for file, sha256 in sorted(harness.files.items())]
+    wanted.write_text("".join(f"{name}=={version} --hash=sha256:{sha256}\n" for name, version, sha256 in pinned))
     words = ("pip", "install", "--quiet", "--no-deps", "--require-hashes", "--only-binary=:all:")
     _uv(program, *words, "--python", str(folder / "bin/python"), "--requirements", str(wanted))
-
-
-def _requirements(locked: LockedHarness) -> Iterator[str]:
-    for file, sha256 in sorted(locked.files.items()):
-        name, version, _, _ = parse_wheel_filename(file)
-        yield f"{name}=={version} --hash=sha256:{sha256}"
 
 
 def _uv(program: Path, *words: str) -> None:
@@ -130,12 +112,3 @@ def _uv(program: Path, *words: str) -> None:
         lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
         reason = next((line for line in lines if not line.startswith("warning")), "uv failed")
         raise HostFailed(f"cannot install {WHAT}: {reason}", "use the package index that the lock was made from")
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Keeps other runs of this user from installing into the same folder at the same time."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with open(f"{folder}.lock", "w", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

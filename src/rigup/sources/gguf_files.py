@@ -29,11 +29,6 @@ class GgufSet:
         return tuple(f"{self.stem}-{number:05}-of-{self.count:05}.gguf" for number in range(1, self.count + 1))
 
     @property
-    def first(self) -> str:
-        """The file to pass to an engine."""
-        return f"{self.stem}-{1:05}-of-{self.count:05}.gguf" if self.count else f"{self.stem}.gguf"
-
-    @property
     def quant(self) -> str:
         """The quantisation in the file name, as hubs write it; the whole name if it contains none."""
         name = self.stem.rpartition("/")[2]
@@ -56,7 +51,7 @@ def gguf_files(repo: str, quant: str, entry: str, paths: Iterable[str]) -> tuple
         raise InputError(f"{repo}: the repository has no GGUF of quantisation {quant}", f"choose from: {known}")
     if len(fitting) > 1:
         more = f" and {len(fitting) - MOST_NAMED} more" if len(fitting) > MOST_NAMED else ""
-        names = ", ".join(candidate.first for candidate in fitting[:MOST_NAMED]) + more
+        names = ", ".join(candidate.paths[0] for candidate in fitting[:MOST_NAMED]) + more
         raise InputError(
             f"{repo}: the repository has {quant} more than once: {names}",
             "choose one: set entry in catalogue/checkpoints/",

@@ -8,12 +8,12 @@ import subprocess
 import tempfile
 import tomllib
 import urllib.parse
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
-from packaging.version import InvalidVersion, Version
+from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from rigup.artifacts import Architecture, LockedEnvironment, Variant
 from rigup.cache import cache_folder
@@ -24,7 +24,7 @@ from rigup.regular_files import sha256_of
 from rigup.sources.downloads import download
 from rigup.sources.package_index import IndexFile, file_name, find_links, project_files
 from rigup.sources.uv import interpreter, python_release, run_uv
-from rigup.sources.wheel_tags import GLIBC, best_wheel, platform_name, target_tags
+from rigup.sources.wheel_tags import GLIBC, best_wheel, by_release, platform_name, target_tags
 
 UNANSWERED = re.compile(r"Failed to (fetch|download)|error sending request|operation timed out|HTTP status (server|5)")
 NO_WHEEL = re.compile(r"([\w.-]+?)(==[\w.+!-]+)? has no (usable )?wheels")
@@ -65,23 +65,9 @@ def resolve_environment(
     indexes = {name: _index_of(name, address) for name, address in sorted(recipe.indexes.items())}
     if recipe.project not in indexes:
         _require_release(what, recipe, release.version, architecture)
-    packages = _packages(_resolved(program, what, recipe, release.version, python, architecture, indexes))
-    files, addresses, local = {}, {}, []
-    sizes: list[int] = []
-    own: IndexFile | None = None
-    tags = target_tags(architecture, recipe.python)
-    for name, wheels in packages.items():
-        wheel = best_wheel(wheels, tags)
-        if wheel is None:
-            raise InputError(f"{what}: {name} is not built for {_platform(architecture, recipe.python)}", _where(name))
-        files[wheel.name] = wheel.sha256 or _hashed(wheel)
-        sizes.append(wheel.bytes)
-        if canonicalize_name(name) == canonicalize_name(recipe.project):
-            own = IndexFile(wheel.name, wheel.url, files[wheel.name])
-        if wheel.url.startswith("file:"):
-            local.append(wheel.name)
-        elif canonicalize_name(name) in {canonicalize_name(project) for project in indexes}:
-            addresses[wheel.name] = wheel.url
+    wheels = _wheels(program, what, recipe, release.version, python, architecture, indexes)
+    elsewhere = {canonicalize_name(project) for project in indexes}
+    local = tuple(wheel.name for wheel in wheels.values() if wheel.url.startswith("file:"))
     environment = LockedEnvironment(
         engine=release.engine,
         version=release.version,
@@ -89,13 +75,13 @@ def resolve_environment(
         architecture=architecture,
         python=python,
         python_from=recipe.python_from,
-        files=dict(sorted(files.items())),
-        addresses=addresses,
-        bytes=_together(sizes),
+        files=_hashes(wheels),
+        addresses={wheel.name: wheel.url for n, wheel in wheels.items() if n in elsewhere and wheel.name not in local},
+        bytes=_together([wheel.bytes for wheel in wheels.values()]),
     )
-    assert own is not None, recipe.project
-    _require_catalogued(what, release, own)
-    return Resolution(environment, tuple(local), own)
+    engine = wheels[canonicalize_name(recipe.project)]
+    _require_catalogued(what, release, engine)
+    return Resolution(environment, local, engine)
 
 
 def resolve_project(
@@ -105,14 +91,32 @@ def resolve_project(
 
     what: starts the messages. recipe: its project may name extras. Raises as `resolve_environment` does.
     """
-    found = _packages(_resolved(program, what, recipe, version, recipe.python, architecture, {}))
-    tags, files = target_tags(architecture, recipe.python), {}
-    for name, wheels in found.items():
-        wheel = best_wheel(wheels, tags)
+    return _hashes(_wheels(program, what, recipe, version, recipe.python, architecture, {}))
+
+
+def _hashes(wheels: dict[str, IndexFile]) -> dict[str, str]:
+    return dict(sorted((wheel.name, str(wheel.sha256)) for wheel in wheels.values()))
+
+
+def _wheels(
+    program: Path,
+    what: str,
+    recipe: EnvironmentRecipe,
+    version: str,
+    python: str,
+    architecture: Architecture,
+    indexes: dict[str, str],
+) -> dict[str, IndexFile]:
+    """The best wheel of each package that uv chooses, with its sha256, by normalised name."""
+    tags = target_tags(architecture, recipe.python)
+    found: dict[str, IndexFile] = {}
+    for entry in _resolved(program, what, recipe, version, python, architecture, indexes)["packages"]:
+        name = str(entry["name"])
+        wheel = best_wheel([_file(given) for given in entry.get("wheels", [])], tags)
         if wheel is None:
             raise InputError(f"{what}: {name} is not built for {_platform(architecture, recipe.python)}", _where(name))
-        files[wheel.name] = wheel.sha256 or _hashed(wheel)
-    return dict(sorted(files.items()))
+        found[canonicalize_name(name)] = replace(wheel, sha256=wheel.sha256 or _hashed(wheel))
+    return found
 
 
 def _with_ray(what: str, recipe: EnvironmentRecipe) -> EnvironmentRecipe:
@@ -145,13 +149,7 @@ def _index_of(project: str, address: str) -> str:
 
 def _require_release(what: str, recipe: EnvironmentRecipe, version: str, architecture: Architecture) -> None:
     """Raises InputError if the index lacks this version of the engine, or lacks it for the platform."""
-    by_version: dict[Version, list[IndexFile]] = {}
-    files = project_files(recipe.project, what)
-    for file in files:
-        try:
-            by_version.setdefault(parse_wheel_filename(file.name)[1], []).append(file)
-        except (InvalidWheelFilename, InvalidVersion):
-            continue
+    by_version = by_release(project_files(recipe.project, what))
     wheels = by_version.get(Version(version), [])
     if not wheels:
         there = ", ".join(str(known) for known in sorted(by_version, reverse=True)[:8]) or "none"
@@ -207,11 +205,6 @@ def _question(recipe: EnvironmentRecipe, version: str, indexes: dict[str, str]) 
         lines += ["[[tool.uv.index]]", f'name = "other-{number}"', f"url = {json.dumps(place)}", "explicit = true"]
         lines += ['format = "flat"'] if place.startswith("/") else []
     return "\n".join(lines) + "\n"
-
-
-def _packages(answer: dict[str, Any]) -> dict[str, list[IndexFile]]:
-    """The wheels of each package. uv was not allowed to build, so each package has at least one."""
-    return {str(entry["name"]): [_file(wheel) for wheel in entry.get("wheels", [])] for entry in answer["packages"]}
 
 
 def _file(wheel: dict[str, Any]) -> IndexFile:

@@ -10,10 +10,11 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from packaging.tags import sys_tags
-from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from packaging.utils import parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
 from rigup.artifacts import ARCHITECTURES, Architecture, LockedSmg, LockedUv
@@ -21,7 +22,7 @@ from rigup.cache import cache_folder
 from rigup.errors import HostFailed, InputError, MissingTool
 from rigup.sources.downloads import fetch
 from rigup.sources.package_index import IndexFile, index_url, pip_settings, project_files
-from rigup.sources.wheel_tags import best_wheel, target_tags
+from rigup.sources.wheel_tags import best_wheel, by_release, target_tags
 
 TIMEOUT_S = 600
 PATIENCE = ("UV_HTTP_TIMEOUT", "UV_HTTP_RETRIES")
@@ -47,10 +48,12 @@ def pin_wheels(project: str, version: str | None, asked: str) -> tuple[str, dict
 
     asked: starts the messages. Raises InputError if the release does not exist, and Unreachable.
     """
-    by_version = _releases(project_files(project, asked))
+    by_version = by_release(project_files(project, asked))
     if version is None:
         version = str(max((known for known in by_version if not known.is_prerelease), default=""))
-    found = by_version.get(_version(version) or Version("0"), [])
+    found: list[IndexFile] = []
+    with suppress(InvalidVersion):
+        found = by_version.get(Version(version), [])
     wheels = [wheel for a in ARCHITECTURES if (wheel := best_wheel(found, target_tags(a, "3.12"))) and wheel.sha256]
     if len(wheels) < len(ARCHITECTURES):
         newest = ", ".join(str(known) for known in sorted(by_version, reverse=True)[:5])
@@ -65,9 +68,10 @@ def uv_program(locked: LockedUv) -> Path:
     If this machine's platform is not in the lock, rigup checks the wheel against the hash on the index. Raises
     MissingTool if the release is not built for this machine, Unreachable, and HostFailed if the sha256 is wrong.
     """
-    found = [file for file in _pinned(locked) if parse_wheel_filename(file.name)[3] & set(sys_tags())]
+    pinned = [IndexFile(name, "", sha256) for name, sha256 in sorted(locked.files.items())]
+    found = [file for file in pinned if parse_wheel_filename(file.name)[3] & set(sys_tags())]
     if not found:
-        found = _releases(project_files("uv")).get(Version(locked.version), [])
+        found = by_release(project_files("uv")).get(Version(locked.version), [])
         found = [file for file in found if parse_wheel_filename(file.name)[3] & set(sys_tags())]
     if not found or found[0].sha256 is None:
         machine = f"{platform.system()} on {platform.machine()}"
@@ -144,28 +148,6 @@ def require_python(program: Path, mirror: Path, version: str, architecture: Arch
 def interpreter() -> list[str]:
     """Arguments that make uv use this Python instead of searching for one; uv does not build with it."""
     return ["--python", sys.executable]
-
-
-def _pinned(locked: LockedUv) -> list[IndexFile]:
-    return [IndexFile(name, "", sha256) for name, sha256 in sorted(locked.files.items())]
-
-
-def _releases(files: Sequence[IndexFile]) -> dict[Version, list[IndexFile]]:
-    """Wheels by release."""
-    found: dict[Version, list[IndexFile]] = {}
-    for file in files:
-        try:
-            found.setdefault(parse_wheel_filename(file.name)[1], []).append(file)
-        except (InvalidWheelFilename, InvalidVersion):
-            continue
-    return found
-
-
-def _version(text: str) -> Version | None:
-    try:
-        return Version(text)
-    except InvalidVersion:
-        return None
 
 
 def _unpacked(wheel: Path, program: Path) -> Path:

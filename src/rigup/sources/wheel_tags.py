@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from packaging.version import InvalidVersion, Version
 
 from rigup.artifacts import Architecture
 from rigup.sources.package_index import IndexFile
@@ -43,6 +44,17 @@ def best_wheel(files: Iterable[File], tags: Sequence[Tag]) -> File | None:
         if rank is not None:
             found[rank] = file
     return found[min(found)] if found else None
+
+
+def by_release(files: Iterable[File]) -> dict[Version, list[File]]:
+    """The wheels among the files of a project, by release."""
+    found: dict[Version, list[File]] = {}
+    for file in files:
+        try:
+            found.setdefault(parse_wheel_filename(file.name)[1], []).append(file)
+        except (InvalidWheelFilename, InvalidVersion):
+            continue
+    return found
 
 
 def _platforms(architecture: Architecture) -> Iterator[str]:

@@ -65,8 +65,7 @@ def test_sizes_of_wheels_are_those_that_the_index_states(tmp_path: Path) -> None
         {"url": "https://index.example/unsized-1-py3-none-any.whl"},
         {"path": str(tmp_path / "here-1-py3-none-any.whl")},
     ]
-    (found,) = python_environment._packages({"packages": [{"name": "any", "wheels": wheels}]}).values()
-    assert [wheel.bytes for wheel in found] == [7, 0, 3]
+    assert [python_environment._file(wheel).bytes for wheel in wheels] == [7, 0, 3]
     assert python_environment._together([7, 3]) == 10
     assert python_environment._together([7, 0, 3]) == 0, "a part would be taken for the whole"
 

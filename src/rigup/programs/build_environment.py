@@ -12,7 +12,6 @@ Python 3.10 standard library only.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -25,9 +24,11 @@ from pathlib import Path
 from typing import Any
 
 if __package__:
+    from rigup.programs.check_build import answer_of, verify
     from rigup.programs.unit_status import notify_status
 else:
     sys.dont_write_bytecode = True
+    from check_build import answer_of, verify  # type: ignore[import-not-found, no-redef]
     from unit_status import notify_status  # type: ignore[import-not-found, no-redef]
 
 MISMATCH = re.compile(r"Hash mismatch for `([^`]+)`.*?Expected:\s*sha256:(\w+).*?Computed:\s*sha256:(\w+)", re.DOTALL)
@@ -40,16 +41,6 @@ def log(status: str) -> None:
     """Reports progress to the journal and to systemd."""
     print(status, flush=True)
     notify_status(status)
-
-
-def verify(path: Path, sha256: str) -> None:
-    """Exits with both hashes when a file is not the pinned one."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    if digest.hexdigest() != sha256:
-        sys.exit(f"{path.name}: sha256 is {digest.hexdigest()}, not the locked {sha256}")
 
 
 def distribution(wheel: str) -> tuple[str, str]:
@@ -179,11 +170,6 @@ def make(job: dict[str, Any], uv: Path) -> None:
     shutil.rmtree(result / ".cache", ignore_errors=True)
 
 
-def site_packages(result: Path) -> Path:
-    """The folder of the environment's packages."""
-    return next((result / "lib").glob("python3.*/site-packages"))
-
-
 def provide(folder: Path, provides: dict[str, str]) -> None:
     """Writes metadata for replaced distributions, so that code can look up their version."""
     for name, version in provides.items():
@@ -210,20 +196,11 @@ def check_complete(folder: Path, files: dict[str, str]) -> None:
 
 def check_runs(job: dict[str, Any]) -> list[str]:
     """Runs each check; exits if one fails or its output lacks the expected text."""
+    own = {"PATH": f"{job['result']}/bin:/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"}
     answers = []
     for words, expected in job["checks"]:
         log(f"checking: {' '.join(words)[:60]}")
-        done = subprocess.run(
-            [f"{job['result']}/{words[0]}", *words[1:]],
-            capture_output=True,
-            text=True,
-            timeout=CHECK_SECONDS,
-            env={**environment(job), "PATH": f"{job['result']}/bin:/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"},
-        )
-        answer = (done.stdout + done.stderr).strip()
-        if done.returncode or expected not in answer:
-            sys.exit(f'{" ".join(words)}: expected "{expected}" in its output, got: {answer[-300:]}')
-        answers.append(done.stdout.strip()[-300:])
+        answers.append(answer_of(Path(job["result"]), words, expected, CHECK_SECONDS, environment(job) | own)[-300:])
     return answers
 
 
@@ -235,7 +212,7 @@ def main(job: dict[str, Any]) -> None:
     if job["wheels"]:
         check_wheels(Path(job["wheels"]), job["files"], result)
     make(job, uv)
-    packages = site_packages(result)
+    packages = next((result / "lib").glob("python3.*/site-packages"))
     check_complete(packages, job["files"])
     provide(packages, job["provides"])
     answers = check_runs(job)

@@ -10,7 +10,6 @@ Python 3.10 standard library only.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import shutil
@@ -21,24 +20,14 @@ from pathlib import Path
 from typing import Any
 
 if __package__:
-    from rigup.programs.check_build import answer_of
+    from rigup.programs.check_build import answer_of, verify
     from rigup.programs.unit_status import notify_status
 else:
     sys.dont_write_bytecode = True
-    from check_build import answer_of  # type: ignore[import-not-found, no-redef]
+    from check_build import answer_of, verify  # type: ignore[import-not-found, no-redef]
     from unit_status import notify_status  # type: ignore[import-not-found, no-redef]
 
 STEP = re.compile(r"^\[(\d+)/(\d+)\]\s*(.*)")
-
-
-def verify(archive: Path, sha256: str) -> None:
-    """Exits with both hashes when the archive is not the pinned one."""
-    digest = hashlib.sha256()
-    with archive.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    if digest.hexdigest() != sha256:
-        sys.exit(f"{archive.name}: sha256 is {digest.hexdigest()}, not the locked {sha256}")
 
 
 def unpack(archive: Path, root: str, work: Path) -> Path:

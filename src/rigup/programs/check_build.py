@@ -1,4 +1,4 @@
-"""Runs on a host, as an unprivileged user: checks that a build runs there.
+"""Runs on a host, as an unprivileged user: checks that a build runs there. Builders also check what they build from.
 
 usage: check_build.py FOLDER EXPECTED PROGRAM [ARGUMENT ...]
 
@@ -8,6 +8,7 @@ Python 3.10 standard library only.
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 import sys
 from pathlib import Path
@@ -16,20 +17,37 @@ CHECK_SECONDS = 60
 SHOWN = 300
 
 
-def answer_of(folder: Path, check: list[str], expected: str) -> str:
-    """The output of a build's program; exits if it cannot run, fails, or lacks the expected text."""
+def verify(path: Path, sha256: str) -> None:
+    """Exits with both hashes when a file is not the pinned one."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    if digest.hexdigest() != sha256:
+        sys.exit(f"{path.name}: sha256 is {digest.hexdigest()}, not the locked {sha256}")
+
+
+def answer_of(
+    folder: Path, check: list[str], expected: str, seconds: float = 0, environment: dict[str, str] | None = None
+) -> str:
+    """The output of a build's program; exits if it cannot run, fails, or lacks the expected text.
+
+    seconds: its limit, CHECK_SECONDS for 0. environment: None for that of this process.
+    """
+    limit = seconds or CHECK_SECONDS
     try:
         done = subprocess.run(
             [str(folder / check[0]), *check[1:]],
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=CHECK_SECONDS,
+            timeout=limit,
+            env=environment,
         )
     except OSError as error:
         sys.exit(f"cannot run {check[0]}: {error.strerror}")
     except subprocess.TimeoutExpired:
-        sys.exit(f"{' '.join(check)}: no answer within {CHECK_SECONDS} s")
+        sys.exit(f"{' '.join(check)}: no answer within {limit} s")
     answer = (done.stdout + done.stderr).strip()
     if done.returncode or expected not in answer:
         sys.exit(f'{" ".join(check)}: expected "{expected}" in its output, got: {" ".join(answer.split())[-SHOWN:]}')

@@ -49,11 +49,8 @@ def closing(unit: str, port: int) -> str:
         for words, at in PAYLOADS.items()
     ]
     chain = f"add chain {name} input {{ type filter hook input priority filter - 10; policy accept; }}"
-    return "\n".join((f"add table {name}", f"delete table {name}", f"add table {name}", chain, *_added(name, rules)))
-
-
-def _added(name: str, rules: list[str]) -> list[str]:
-    return [f"add rule {name} input {rule}" for rule in rules]
+    added = (f"add rule {name} input {rule}" for rule in rules)
+    return "\n".join((f"add table {name}", f"delete table {name}", f"add table {name}", chain, *added))
 
 
 def opening(unit: str) -> str:

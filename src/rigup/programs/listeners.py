@@ -45,7 +45,7 @@ class UnitPort:
         self._own: set[int] = set()
 
     def connect(self, host: str, port: int, seconds: float) -> socket.socket:
-        """Connects to the unit. Raises Stranger if the port is another unit's, other OSErrors if it cannot connect."""
+        """Connects to the unit. Raises ForeignPort if the port is another unit's, else other OSErrors."""
         failed: OSError = OSError(f"{host} has no address")
         for family, kind, protocol, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
             connection = socket.socket(family, kind, protocol)
@@ -65,12 +65,12 @@ class UnitPort:
     def learn(self, address: tuple[Any, ...]) -> None:
         """As root: learns which sockets on this address belong to the unit, for `check`.
 
-        Learns nothing if no socket listens. Raises Stranger if one belongs to another unit.
+        Learns nothing if no socket listens. Raises ForeignPort if one belongs to another unit.
         """
         self._own |= self._of_unit(address, listening(address))
 
     def check(self, connection: socket.socket) -> None:
-        """Raises Changed unless the listening sockets were known to be the unit's before the connection was made.
+        """Raises SocketsChanged unless the sockets were known to be the unit's before the connection was made.
 
         Needs no privileges.
         """
@@ -85,7 +85,7 @@ class UnitPort:
             raise SocketsChanged(f"port {address[1]} now belongs to user {_user(next(iter(found.values())))}")
 
     def _of_unit(self, address: tuple[Any, ...], found: dict[int, int]) -> set[int]:
-        """The socket numbers, after checking that the unit holds them; found: number to user. Raises Stranger."""
+        """The socket numbers, after checking that the unit holds them; found: number to user. Raises ForeignPort."""
         unknown = found.keys() - self._own
         if unknown and not unknown <= set(_held(unknown, self.unit)):
             owner = next(iter(found.values()))

@@ -21,7 +21,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 ADDRESS = "RAY_ADDRESS"
@@ -169,7 +169,7 @@ def main(words: Sequence[str]) -> int:
         worker(address, commands[0])
     if what == "nodes":
         return nodes(Cluster(address, _hosts(settings)))
-    _ends_in_order()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # so that systemctl stop ends the engine first, then Ray
     try:
         return head(Cluster(address, _hosts(settings[1:])), float(settings[0]), commands[0], commands[1])
     except ClusterLost as lost:
@@ -190,16 +190,6 @@ def _parts(words: Sequence[str]) -> list[list[str]]:
 
 def _hosts(words: Sequence[str]) -> dict[str, str]:
     return {name: address for name, _, address in (word.rpartition("=") for word in words)}
-
-
-def _ends_in_order() -> None:
-    """Makes systemctl stop end the engine first, then Ray."""
-
-    def ended(*_: object) -> None:
-        sys.exit(0)
-
-    handler: Callable[..., None] = ended
-    signal.signal(signal.SIGTERM, handler)
 
 
 if __name__ == "__main__":

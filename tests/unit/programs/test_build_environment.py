@@ -91,3 +91,13 @@ def test_what_is_there_must_be_what_the_lock_says(tmp_path: Path) -> None:
         str(found.value)
         == "packages differ from the lock: missing torch==2.13.0+cpu; unexpected six==1.17.0, torch==2.12.0"
     )
+
+
+def test_a_check_that_does_not_end_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/engine").write_text("#!/bin/sh\nexec sleep 60\n")
+    (tmp_path / "bin/engine").chmod(0o755)
+    monkeypatch.setattr(program, "CHECK_SECONDS", 0.2)
+    job = {"work": "/w", "result": str(tmp_path), "cache": "/c", "wheels": None, "python_mirror": None}
+    with pytest.raises(SystemExit, match=r"^bin/engine --version: no answer within 0\.2 s$"):
+        program.check_runs(job | {"checks": [[["bin/engine", "--version"], "1.0"]]})

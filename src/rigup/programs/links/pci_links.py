@@ -9,19 +9,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 DEVICES = "/sys/bus/pci/devices"
-_GENERATIONS = {
-    "2.5": 1,
-    "5.0": 2,
-    "5": 2,
-    "8.0": 3,
-    "8": 3,
-    "16.0": 4,
-    "16": 4,
-    "32.0": 5,
-    "32": 5,
-    "64.0": 6,
-    "64": 6,
-}
+_GENERATIONS = {"2.5": 1, "5": 2, "8": 3, "16": 4, "32": 5, "64": 6}  # by GT/s
 # PCI Express Base Specification: extended capabilities begin at 0x100, and ACS has number 0x0D. Its control register is
 # 6 bytes after its head; bit 2 redirects requests of one device to another, bit 4 those that go up and down again.
 _EXTENDED, _ACS, _CONTROL, _REDIRECTS = 0x100, 0x0D, 6, 0x14
@@ -36,7 +24,7 @@ def describe(bus: str, devices: str = DEVICES) -> dict[str, Any]:
     speed = _text(f"{device}/max_link_speed")
     width = _text(f"{device}/max_link_width")
     return {
-        "card_generation": _GENERATIONS.get(speed.partition(" ")[0]),
+        "card_generation": _GENERATIONS.get(speed.partition(" ")[0].removesuffix(".0")),
         "card_width": int(width) if width.isdigit() else None,
         "iommu": _text(f"{device}/iommu_group/type") or None,
         "acs": _redirecting(os.path.realpath(device)),

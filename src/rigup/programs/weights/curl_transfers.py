@@ -65,16 +65,6 @@ MOST_ERROR_BYTES = 2**16
 
 
 @dataclass(frozen=True)
-class DownloadRequest:
-    """One download: source, target file (continued if it exists), size in bytes; peer: whether a peer is the source."""
-
-    url: str
-    part: Path
-    size: int
-    peer: bool = False
-
-
-@dataclass(frozen=True)
 class Transfer:
     """How a download ended: curl's exit code and message, the last HTTP status and the host that sent it.
 
@@ -88,13 +78,19 @@ class Transfer:
     retry_after_s: float = 0.0
 
 
-def configuration(wanted: DownloadRequest, stall_s: int, token: str | None, bytes_per_second: int = 0) -> str:
-    """curl's configuration file; bytes_per_second: 0 for no limit."""
-    part = str(wanted.part).replace("\\", "\\\\").replace('"', '\\"')
-    values = {"url": wanted.url, "part": part, "size": wanted.size, "stall_s": stall_s}
+def configuration(
+    url: str, part: Path, size: int, stall_s: int, token: str | None, bytes_per_second: int = 0, peer: bool = False
+) -> str:
+    """curl's configuration file for one download.
+
+    part: the target file, which curl continues if it exists. size: its bytes when complete. bytes_per_second: 0 for no
+    limit. peer: whether a peer is the source.
+    """
+    target = str(part).replace("\\", "\\\\").replace('"', '\\"')
+    values = {"url": url, "part": target, "size": size, "stall_s": stall_s}
     values["fields"] = "\\t".join(FIELDS)
-    values["schemes"] = "=https" if wanted.url.startswith("https:") else "=https,http"
-    config = "silent\nno-progress-meter\n" + (SECTION + (PEER if wanted.peer else HUB)).format(**values)
+    values["schemes"] = "=https" if url.startswith("https:") else "=https,http"
+    config = "silent\nno-progress-meter\n" + (SECTION + (PEER if peer else HUB)).format(**values)
     config += f"limit-rate = {bytes_per_second}\n" if bytes_per_second else ""
     return config + (f'header = "Authorization: Bearer {token}"\n' if token else "")
 

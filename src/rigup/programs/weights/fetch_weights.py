@@ -291,8 +291,7 @@ class Fetch:
         url = f"{job.hub}/{job.repo}/resolve/{job.revision}/{urllib.parse.quote(file.path)}"
         url = f"{job.blobs}/sha256:{file.sha256}" if job.blobs else url
         token = read_token(job.token_file) if job.token_file else None
-        wanted = curl.DownloadRequest(url, part or self.part(file), file.size)
-        return curl.configuration(wanted, job.stall_s, token, job.hub_bytes_per_second)
+        return curl.configuration(url, part or self.part(file), file.size, job.stall_s, token, job.hub_bytes_per_second)
 
     def transfer(self, lock: int, batch: list[File]) -> None:
         """Downloads each file of a batch once, `hub_transfers` at a time, and hashes complete files meanwhile."""
@@ -371,20 +370,17 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     weights.end_on_signals()
     os.umask(0o022)
-    try:
+
+    def run() -> int:
         job = weights.load_job(options.job)
-        if options.check:
-            found = weights.check(job, options.deep)
-            print(json.dumps(found))
-            return weights.EXIT_COMPLETE if found["complete"] else weights.EXIT_FAILED
-        Fetch(job).run()
-        return weights.EXIT_COMPLETE
-    except FetchError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
-    except OSError as error:
-        print(f"error: {error.filename or options.job}: {error.strerror or error}", file=sys.stderr)
-        return weights.EXIT_FAILED
+        if not options.check:
+            Fetch(job).run()
+            return weights.EXIT_COMPLETE
+        found = weights.check(job, options.deep)
+        print(json.dumps(found))
+        return weights.EXIT_COMPLETE if found["complete"] else weights.EXIT_FAILED
+
+    return weights.exit_code(run, str(options.job))
 
 
 if __name__ == "__main__":

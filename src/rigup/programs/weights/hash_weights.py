@@ -10,7 +10,6 @@ standard library only.
 from __future__ import annotations
 
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -34,7 +33,6 @@ class Hashing:
     def __init__(self, job: FetchJob) -> None:
         self.job = job
         self.receipt = Receipt(job.folder)
-        self.stop = threading.Event()
         self.done = 0
         self.total = sum(file.size for file in job.files)
         self.reported = 0.0
@@ -54,7 +52,7 @@ class Hashing:
         try:
             size = weights.size_of(path)
             seen = self.receipt.entry(file) if size == file.size else None
-            found = weights.hash_file(path, self.stop, self.count) if seen else None
+            found = weights.hash_file(path, None, self.count) if seen else None
         except PermissionError:
             raise FetchError(
                 weights.EXIT_DENIED, f"{shown}: services may not read it; on the host: chmod o+r {shown}"
@@ -80,15 +78,7 @@ class Hashing:
 def main(arguments: list[str]) -> int:
     """Runs one job; returns the exit code."""
     weights.end_on_signals()
-    try:
-        Hashing(weights.load_job(Path(arguments[0]))).run()
-        return weights.EXIT_COMPLETE
-    except FetchError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
-    except OSError as error:
-        print(f"error: {error.filename or arguments[0]}: {error.strerror or error}", file=sys.stderr)
-        return weights.EXIT_FAILED
+    return weights.exit_code(lambda: Hashing(weights.load_job(Path(arguments[0]))).run(), arguments[0])
 
 
 if __name__ == "__main__":

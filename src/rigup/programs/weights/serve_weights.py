@@ -28,20 +28,15 @@ from typing import Any
 
 if __package__:
     from rigup.programs.unit_status import notify
+    from rigup.programs.weights import weights_folder as weights
     from rigup.programs.weights.peers import Offer, PeerSharing
-    from rigup.programs.weights.weights_folder import EXIT_FAILED, EXIT_INPUT, FetchError, File, Receipt, end_on_signals
+    from rigup.programs.weights.weights_folder import EXIT_FAILED, EXIT_INPUT, FetchError, File, Receipt
 else:
     sys.dont_write_bytecode = True
+    import weights_folder as weights  # type: ignore[import-not-found, no-redef]
     from peers import Offer, PeerSharing  # type: ignore[import-not-found, no-redef]
     from unit_status import notify  # type: ignore[import-not-found, no-redef]
-    from weights_folder import (  # type: ignore[import-not-found, no-redef]
-        EXIT_FAILED,
-        EXIT_INPUT,
-        FetchError,
-        File,
-        Receipt,
-        end_on_signals,
-    )
+    from weights_folder import EXIT_FAILED, EXIT_INPUT, FetchError, File, Receipt  # type: ignore[no-redef]
 
 START_S = 10.0
 TICK_S = 0.05
@@ -200,19 +195,16 @@ def serve(config: Config) -> None:
 
 def main(arguments: list[str]) -> int:
     """Parses the command line and runs; returns the exit code."""
-    end_on_signals()
+    weights.end_on_signals()
     os.umask(0o022)
-    try:
+
+    def run() -> None:
         config = load(Path(arguments[0] if arguments else "/dev/null"))
         offer(config)
         serve(config)
-        return 0
-    except FetchError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 0 if error.exit_code == 128 + signal.SIGTERM else error.exit_code
-    except OSError as error:
-        print(f"error: {error.filename or 'serve_weights'}: {error.strerror or error}", file=sys.stderr)
-        return EXIT_FAILED
+
+    code = weights.exit_code(run, "serve_weights")
+    return 0 if code == 128 + signal.SIGTERM else code
 
 
 if __name__ == "__main__":

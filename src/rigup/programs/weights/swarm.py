@@ -18,24 +18,19 @@ from pathlib import Path
 if __package__:
     from rigup.programs.weights import curl_transfers as curl
     from rigup.programs.weights import swarm_order as order
+    from rigup.programs.weights import weights_folder as weights
     from rigup.programs.weights.hub_pace import SAMPLE, TIMES_SLOWER, HubPace
     from rigup.programs.weights.peers import Offer, Peers, PeerSharing, PeerView
     from rigup.programs.weights.swarm_turns import Turns
-    from rigup.programs.weights.weights_folder import EXIT_DISK, EXIT_FAILED, Download, FetchError, File, size_of
+    from rigup.programs.weights.weights_folder import Download, FetchError, File, size_of
 else:
     import curl_transfers as curl  # type: ignore[import-not-found, no-redef]
     import swarm_order as order  # type: ignore[import-not-found, no-redef]
+    import weights_folder as weights  # type: ignore[import-not-found, no-redef]
     from hub_pace import SAMPLE, TIMES_SLOWER, HubPace  # type: ignore[import-not-found, no-redef]
     from peers import Offer, Peers, PeerSharing, PeerView  # type: ignore[import-not-found, no-redef]
     from swarm_turns import Turns  # type: ignore[import-not-found, no-redef]
-    from weights_folder import (  # type: ignore[import-not-found, no-redef]
-        EXIT_DISK,
-        EXIT_FAILED,
-        Download,
-        FetchError,
-        File,
-        size_of,
-    )
+    from weights_folder import Download, FetchError, File, size_of  # type: ignore[no-redef]
 
 TICK_S = 0.2
 PUBLISH_S = 0.5
@@ -182,8 +177,9 @@ class PeerDownload:
             config = fetch.hub_transfer(file)
         else:
             host = f"[{view.address}]" if ":" in view.address else view.address
-            wanted = curl.DownloadRequest(f"http://{host}:{view.peer.port}/files/{file.sha256}", part, file.size, True)
-            config = curl.configuration(wanted, min(job.stall_s, LAN_STALL_S), None, job.lan_bytes_per_second)
+            url = f"http://{host}:{view.peer.port}/files/{file.sha256}"
+            stall_s = min(job.stall_s, LAN_STALL_S)
+            config = curl.configuration(url, part, file.size, stall_s, None, job.lan_bytes_per_second, peer=True)
         self.curls.begin(file.path, config, file.size)
 
     def leave_hub(self) -> None:
@@ -272,7 +268,7 @@ class PeerDownload:
         try:
             self.fetch.judge(active.file, transfer)
         except FetchError as error:
-            if transfer.code == curl.WRITE_FAILED or error.exit_code == EXIT_DISK:
+            if transfer.code == curl.WRITE_FAILED or error.exit_code == weights.EXIT_DISK:
                 raise
             self.hub.error = error
             return
@@ -290,7 +286,7 @@ class PeerDownload:
             self.fetch.verify(file, part)
         elif transfer.code == curl.WRITE_FAILED:
             self.fetch.require_disk()
-            raise FetchError(EXIT_FAILED, f"{file.path} from {view.name}: {reason}")
+            raise FetchError(weights.EXIT_FAILED, f"{file.path} from {view.name}: {reason}")
         elif transfer.status == BUSY:
             view.turned_away()
         elif transfer.status == 404:
@@ -351,7 +347,7 @@ class PeerDownload:
             raise self.hub.error
         if self.hub.tries >= self.fetch.job.attempts:
             problem = f"gave up after {self.hub.tries} tries without progress: {self.fetch.problem}"
-            raise FetchError(EXIT_FAILED, f"{problem}; no peer has the missing parts")
+            raise FetchError(weights.EXIT_FAILED, f"{problem}; no peer has the missing parts")
 
     def hub_bytes(self) -> int:
         """The bytes received from the hub so far."""

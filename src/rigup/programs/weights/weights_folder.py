@@ -54,6 +54,18 @@ def end_on_signals() -> None:
         signal.signal(each, end)
 
 
+def exit_code(run: Callable[[], int | None], what: str) -> int:
+    """Runs a program to its end; what it raises becomes one line of output. what: what an error is about, otherwise."""
+    try:
+        return run() or EXIT_COMPLETE
+    except FetchError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    except OSError as error:
+        print(f"error: {error.filename or what}: {error.strerror or error}", file=sys.stderr)
+        return EXIT_FAILED
+
+
 @dataclass(frozen=True)
 class File:
     """One wanted file: path inside the repository, size in bytes, sha256 as hex."""

@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from rigup.programs.weights.curl_transfers import LONGEST_RETRY_AFTER_S, DownloadRequest, _transfer, configuration
+from rigup.programs.weights.curl_transfers import LONGEST_RETRY_AFTER_S, _transfer, configuration
 
-HTTPS = DownloadRequest("https://hub.example/a", Path("/weights/a.part"), 10)
-HTTP = DownloadRequest("http://hub.example/b", Path('/weights/odd"\\name.part'), 20)
+HTTPS = ("https://hub.example/a", Path("/weights/a.part"), 10)
+HTTP = ("http://hub.example/b", Path('/weights/odd"\\name.part'), 20)
 
 
-def lines(wanted: DownloadRequest, token: str | None = None, bytes_per_second: int = 0) -> list[str]:
-    return configuration(wanted, 30, token, bytes_per_second).splitlines()
+def lines(
+    wanted: tuple[str, Path, int], token: str | None = None, bytes_per_second: int = 0, peer: bool = False
+) -> list[str]:
+    return configuration(*wanted, 30, token, bytes_per_second, peer).splitlines()
 
 
 def test_options_of_a_download() -> None:
@@ -38,7 +40,7 @@ def test_quotes_and_backslashes_in_a_path_stay_inside_it() -> None:
 
 
 def test_a_peer_is_asked_directly_and_its_redirects_are_not_followed() -> None:
-    asked = lines(DownloadRequest("http://10.0.0.2:8791/files/a", Path("/a"), 1, True))
+    asked = lines(("http://10.0.0.2:8791/files/a", Path("/a"), 1), peer=True)
 
     assert "location" not in asked and not any(line.startswith(("max-redirs", "proto-redir")) for line in asked)
     assert 'noproxy = "*"' in asked

@@ -97,7 +97,7 @@ def applied(args: argparse.Namespace) -> Applied:
 
     out = lines(stderr=args.json)
     with opened as run, stop_on_signals():
-        rollout = _rollout(args, project, run) if args.rolling else None
+        rollout = _rollout(args, project, run, out) if args.rolling else None
         run.break_leases = args.break_lease
         view = live.view(args.events)
         progress.listen(view.show)
@@ -108,7 +108,7 @@ def applied(args: argparse.Namespace) -> Applied:
         summary.show_left_over(run, out)
         summary.show_broken_leases(run, out)
         changes = bool(summary.show_changes(results, out))
-        _show_who_shares(run, args.json)
+        _show_who_shares(run, out)
         if changes:
             summary.show_how_long(run, out)
             summary.show_estimate(run, {} if args.yes else _line_speeds(run, view), out)
@@ -131,7 +131,7 @@ def applied(args: argparse.Namespace) -> Applied:
     else:
         summary.show_answers(results, QUESTION, out)
         _how_to_look_around(results, run.plans, out)
-        _show_shares(run)
+        _show_shares(run, out)
         summary.show_results(results, out)
     if rollout:
         rollout.show_end()
@@ -148,12 +148,11 @@ def _document(
     return summary.as_json(results) | of_rollout | (shares or {})
 
 
-def _show_who_shares(run: Run, stderr: bool) -> None:
+def _show_who_shares(run: Run, out: Lines) -> None:
     if len(run.results) > 1 and any(change.role == "weights" for one in run.results.values() for change in one.changes):
         from rigup.cli.output import weights_shares  # rarely needed
-        from rigup.cli.output.console import Console
 
-        weights_shares.show_foreseen(run, Console(stderr=stderr))
+        weights_shares.show_foreseen(run, out)
 
 
 def _line_speeds(run: Run, view: ProgressView) -> dict[str, float]:
@@ -165,12 +164,11 @@ def _line_speeds(run: Run, view: ProgressView) -> dict[str, float]:
         return line_speeds(run.context)
 
 
-def _show_shares(run: Run) -> None:
+def _show_shares(run: Run, out: Lines) -> None:
     if run.transfers:
         from rigup.cli.output import weights_shares
-        from rigup.cli.output.console import Console
 
-        weights_shares.show(run.transfers, Console())
+        weights_shares.show(run.transfers, out)
 
 
 def _shares(run: Run) -> dict[str, Any]:
@@ -181,11 +179,10 @@ def _shares(run: Run) -> dict[str, Any]:
     return {"weights": weights_shares.as_json(run.transfers)}
 
 
-def _rollout(args: argparse.Namespace, project: Project, run: Run) -> RollingApply:
-    from rigup.cli.output.console import Console
+def _rollout(args: argparse.Namespace, project: Project, run: Run, out: Lines) -> RollingApply:
     from rigup.cli.sessions.rollout import RollingApply  # rarely needed
 
-    return RollingApply(args, project, run, Console(stderr=args.json))
+    return RollingApply(args, project, run, out)
 
 
 def _check_rolling(args: argparse.Namespace) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from rigup.cli.output.lines import print_json
+from rigup.cli.output.lines import Lines, lines, print_json
 from rigup.cli.sessions import session as hosts
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ def run(args: argparse.Namespace) -> int:
     with open_inspection(args, lambda found: found.compare_all(args.deep)) as inspected:
         results, drift = list(inspected.results.values()), inspected.drift
     from rigup.cli.output import results as summary
-    from rigup.cli.output.console import Console
     from rigup.run.result import exit_code
 
     if args.json:
@@ -44,22 +43,20 @@ def run(args: argparse.Namespace) -> int:
             host["drift"] = [found.as_json() for found in drift[host["host"]]]
         print_json(output)
     else:
-        console = Console()
-        summary.show_changes(results, console)
-        show_drift(drift, console)
-        summary.show_results(results, console)
+        out = lines()
+        summary.show_changes(results, out)
+        show_drift(drift, out)
+        summary.show_results(results, out)
     return exit_code(results)
 
 
-def show_drift(drift: dict[str, tuple[Drift, ...]], console: Any) -> None:
+def show_drift(drift: dict[str, tuple[Drift, ...]], out: Lines) -> None:
     """Shows drift by host, with a hint if apply does not repair it."""
-    from rich.markup import escape
-
     for host, found in drift.items():
         if found:
-            console.print(f"[bold]{escape(host)}[/]: differs from the plan", highlight=False)
+            out.say((host, "bold"), ": differs from the plan")
         for one in found:
             what = " ".join(word for word in (one.service, one.what) if word)
-            console.print(f"  [red]![/] {escape(f'{what}: {one.message}')}", highlight=False, soft_wrap=True)
+            out.say("  ", ("!", "red"), f" {what}: {one.message}")
             if one.hint:
-                console.print(f"    hint: {escape(one.hint)}", highlight=False, soft_wrap=True)
+                out.say(f"    hint: {one.hint}")

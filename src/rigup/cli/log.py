@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rigup import layout
-from rigup.cli.output.lines import print_json
+from rigup.cli.output.lines import Lines, lines, print_json
 from rigup.cli.output.typed_words import add_number
 from rigup.cli.sessions import session as hosts
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 EPILOG = """\
 examples:
@@ -43,14 +40,12 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json({"schema": 1, "host": args.host, "applies": found})
         return 0 if found else 1
-    from rigup.cli.output.console import Console
-
-    console = Console(highlight=False)
+    out = lines()
     if not found:
-        console.print(f"{args.host}: no apply recorded" + (" on this machine" if args.here else ""))
+        out.say(f"{args.host}: no apply recorded" + (" on this machine" if args.here else ""))
         return 1
     for record in found:
-        show(record, console)
+        show(record, out)
     return 0
 
 
@@ -80,34 +75,26 @@ def _of_host(args: argparse.Namespace) -> list[dict[str, Any]]:
         contact.leave()
 
 
-def show(record: dict[str, Any], console: Console) -> None:
+def show(record: dict[str, Any], out: Lines) -> None:
     """Prints one apply: a heading, then a line for each change and error."""
-    from rich.markup import escape
-
     from rigup.run.chains.timing import StepTime, line
     from rigup.units import seconds_text
 
     colour = {"unchanged": "green", "changed": "yellow"}.get(record["result"], "red")
-    console.print(
-        f"{escape(str(record['when']))}  [bold]{escape(record['verb'])}[/] by {escape(record['who'])}: "
-        f"[{colour}]{escape(str(record['result']))}[/] in {seconds_text(record['seconds'])}",
-        soft_wrap=True,
-    )
-    origin = (
-        f"lock {record['lock']}" if record["lock"] else "no lock",
-        record["commit"] and f"commit {record['commit']}",
-    )
-    versions = f"  rigup {record['rigup']}, {', '.join(part for part in origin if part)}"
-    console.print(versions, soft_wrap=True, markup=False)
+    head = (f"{record['when']}  ", (record["verb"], "bold"), f" by {record['who']}: ")
+    out.say(*head, (str(record["result"]), colour), f" in {seconds_text(record['seconds'])}")
+    lock = f"lock {record['lock']}" if record["lock"] else "no lock"
+    commit = f", commit {record['commit']}" if record["commit"] else ""
+    out.say(f"  rigup {record['rigup']}, {lock}{commit}")
     for service, what in record["services"].items():
-        console.print(f"  {escape(service)}: {escape(what)}", soft_wrap=True)
+        out.say(f"  {service}: {what}")
     for service, kept in record.get("memory", {}).items():
         from rigup.run.measured_memory import in_words
 
-        console.print(f"  {escape(service)}: GPU memory: {in_words(kept['gpus'])}", soft_wrap=True)
+        out.say(f"  {service}: GPU memory: {in_words(kept['gpus'])}")
     if times := [StepTime.of_record(each) for each in record.get("steps", ())]:
-        console.print(f"  {escape(line(times))}", soft_wrap=True, highlight=False)
+        out.say(f"  {line(times)}")
     for change in record["changes"]:
-        console.print(f"  [yellow]~[/] {escape(change)}", soft_wrap=True)
+        out.say("  ", ("~", "yellow"), f" {change}")
     for error in record["errors"]:
-        console.print(f"  [red]{escape(error)}[/]", soft_wrap=True)
+        out.say("  ", (error, "red"))

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from rigup import __version__, layout
 from rigup.cli import log
+from rigup.cli.output.console import Console
 from rigup.connection.lease import myself
 from rigup.errors import InputError
 from rigup.facts.apply_records import parse

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from rigup.catalogue.driver_versions import locked_driver
 from rigup.cli.diff import show_drift
+from rigup.cli.output.console import Console
 from rigup.facts.probe import Nvidia, PowerLimits, Probe, ProbedGpu, UnitState
 from rigup.lock import Lock
 from rigup.plan import Plan

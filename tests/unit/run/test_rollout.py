@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyinfra.api import deploy, operation
 from pyinfra.operations import files
-from rich.console import Console
 
 from rigup.cli.apply import _check_rolling
+from rigup.cli.output.console import Console
 from rigup.cli.output.progress import PlainProgress
 from rigup.cli.sessions.rollout import RollingApply, command
 from rigup.connection.lease import Lease

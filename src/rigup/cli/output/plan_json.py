@@ -13,27 +13,6 @@ from rigup.project.inventory import HostEntry
 from rigup.units import Frozen
 
 SCHEMA = 1
-NOTHING_DECIDED = (
-    "engine",
-    "checkpoint",
-    "draft",
-    "parallel",
-    "context",
-    "kv_cache_type",
-    "kv_tokens",
-    "memory",
-    "host_memory_mib",
-    "host_memory_parts",
-    "decode_tokens_per_second",
-    "command",
-    "environment",
-    "swap",
-    "moe_config",
-    "quality",
-    "traded",
-    "speculative",
-    "warnings",
-)
 
 
 def as_json(
@@ -86,14 +65,14 @@ def plan_as_json(plan: Plan) -> dict[str, Any]:
 
     nodes: the hosts of a multi-host service by rank, [] for one host. rank: this host's.
     """
-    decided = _decided(plan) if plan.verdict == "ok" else dict.fromkeys(NOTHING_DECIDED)
+    decided = _decided(plan)
     return {
         "host": plan.host,
         "group": plan.group,
         "verdict": plan.verdict,
         "rig": _rig(plan),
         "service": {"name": plan.service.name, "port": plan.service.port},
-        **decided,
+        **(decided if plan.verdict == "ok" else dict.fromkeys(decided)),
         "refusals": [finding.model_dump() for finding in plan.refusals],
         "alternatives": [alternative.model_dump() for alternative in plan.alternatives],
         "nodes": [node.host for node in plan.nodes],
@@ -115,10 +94,9 @@ def _rig(plan: Plan) -> dict[str, Any]:
 
 
 def _decided(plan: Plan) -> dict[str, Any]:
-    assert plan.build is not None
-    shown = named(plan)
+    shown, build = named(plan), plan.build
     return {
-        "engine": {"name": plan.build.engine, "version": plan.build.version, "build": plan.build.method},
+        "engine": build and {"name": build.engine, "version": build.version, "build": build.method},
         "checkpoint": plan.checkpoint and plan.checkpoint.model_dump(include={"repo", "quant", "bytes"}),
         "draft": plan.draft and plan.draft.model_dump(include={"repo", "quant", "bytes"}),
         "parallel": _dumped(plan.parallel),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import sys
 import time
-from typing import TYPE_CHECKING, Protocol
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Self
 
 from rigup.operations.primitives.progress import Progress
 from rigup.units import bytes_text, seconds_text
@@ -17,15 +18,6 @@ if TYPE_CHECKING:
 
 PLAIN_EVERY_SECONDS = 10
 EVENT_EVERY_SECONDS = 1
-
-
-class ProgressView(Protocol):
-    """A context manager that shows progress reports."""
-
-    def __enter__(self) -> ProgressView: ...
-    def __exit__(self, *exception: object) -> None: ...
-    def show(self, progress: Progress) -> None:
-        """Shows one report."""
 
 
 def view(events: bool = False) -> ProgressView:
@@ -75,10 +67,28 @@ def chain_of(progress: Progress) -> tuple[str, str]:
     return progress.host, progress.chain
 
 
-class RichProgress:
+class ProgressView(ABC):
+    """A context manager that shows progress reports."""
+
+    def __init__(self) -> None:
+        self.rates = Rates()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        return None
+
+    @abstractmethod
+    def show(self, progress: Progress) -> None:
+        """Shows one report."""
+
+
+class RichProgress(ProgressView):
     """A line per chain: step, bar if the length is known, elapsed time of the step. Log lines stay above."""
 
     def __init__(self) -> None:
+        super().__init__()
         from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
         from rich.progress import Progress as Bars
 
@@ -95,11 +105,10 @@ class RichProgress:
             transient=True,
             refresh_per_second=8,
         )
-        self.rates = Rates()
         self.tasks: dict[tuple[str, str], TaskID] = {}
         self.steps: dict[tuple[str, str], str] = {}
 
-    def __enter__(self) -> RichProgress:
+    def __enter__(self) -> Self:
         self.bars.start()
         return self
 
@@ -128,19 +137,13 @@ class RichProgress:
         )
 
 
-class PlainProgress:
+class PlainProgress(ProgressView):
     """Prints a line when the step or text of a chain changes, and every few seconds while it counts."""
 
     def __init__(self) -> None:
-        self.rates = Rates()
+        super().__init__()
         self.began: dict[tuple[str, str], tuple[str, float]] = {}
         self.shown: dict[tuple[str, str], tuple[str, float]] = {}
-
-    def __enter__(self) -> PlainProgress:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        return None
 
     def show(self, progress: Progress) -> None:
         now, chain = time.monotonic(), chain_of(progress)
@@ -162,18 +165,12 @@ class PlainProgress:
             print("  ".join(part for part in parts if part), file=sys.stderr, flush=True)
 
 
-class ProgressEvents:
+class ProgressEvents(ProgressView):
     """Prints each change of a step or text, and what is counted at most once a second, as one line of JSON."""
 
     def __init__(self) -> None:
-        self.rates = Rates()
+        super().__init__()
         self.shown: dict[tuple[str, str], tuple[str, str, float]] = {}
-
-    def __enter__(self) -> ProgressEvents:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        return None
 
     def show(self, progress: Progress) -> None:
         now, chain, rate = time.monotonic(), chain_of(progress), self.rates.count(progress)

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.markup import escape
-
+from rigup.cli.output.lines import Lines
 from rigup.units import bytes_text
 
 if TYPE_CHECKING:
@@ -17,39 +15,29 @@ if TYPE_CHECKING:
 HUB = "hub"
 
 
-def show_foreseen(run: Run, console: Console) -> None:
+def show_foreseen(run: Run, out: Lines) -> None:
     """Announces sharing before the confirmation, because it may install nginx and opens a port."""
     from rigup.run.weights.distribution import planned_sharing
 
     for group in planned_sharing(run.context):
         size = bytes_text(sum(file.size for file in group.checkpoint.files))
         giving = f", from {', '.join(group.complete)}" if group.complete else ""
-        console.print(
-            f"hosts share {group.checkpoint.repo} {group.checkpoint.quant} ({size}) over nginx: "
-            f"to {', '.join(group.fetchers)}{giving}",
-            markup=False,
-            highlight=False,
-            soft_wrap=True,
-        )
+        what = f"{group.checkpoint.repo} {group.checkpoint.quant} ({size})"
+        out.say(f"hosts share {what} over nginx: to {', '.join(group.fetchers)}{giving}")
 
 
-def show(summaries: Sequence[TransferSummary], console: Console) -> None:
+def show(summaries: Sequence[TransferSummary], out: Lines) -> None:
     """Prints a line per checkpoint, per receiving host and per fault."""
     for summary in summaries:
-        what = f"{summary.repo} {summary.quant}, {bytes_text(summary.size)}, to {_hosts(len(summary.taken))}"
+        what, count = f"{summary.repo} {summary.quant}", len(summary.taken)
+        to = f"{bytes_text(summary.size)}, to {count} host{'' if count == 1 else 's'}"
         came = _bytes(summary.hub_bytes, summary.lan_bytes)
-        words = (
-            f"shared weights of {what}: {came}"
-            if summary.fetchers
-            else f"{summary.repo} {summary.quant} was not shared"
-        )
-        console.print(words, markup=False, highlight=False, soft_wrap=True)
+        out.say(f"shared weights of {what}, {to}: {came}" if summary.fetchers else f"{what} was not shared")
         for host, sources in summary.taken.items():
             hub = sources.get(HUB, 0)
-            line = f"  {host}: {_bytes(hub, sum(sources.values()) - hub)}"
-            console.print(line, markup=False, highlight=False, soft_wrap=True)
+            out.say(f"  {host}: {_bytes(hub, sum(sources.values()) - hub)}")
         for fault in summary.messages:
-            console.print(f"  [yellow]{escape(fault)}[/]", highlight=False, soft_wrap=True)
+            out.say("  ", (fault, "yellow"))
 
 
 def as_json(summaries: Sequence[TransferSummary]) -> list[dict[str, Any]]:
@@ -72,7 +60,3 @@ def as_json(summaries: Sequence[TransferSummary]) -> list[dict[str, Any]]:
 
 def _bytes(hub: int, lan: int) -> str:
     return f"{bytes_text(hub)} from the hub, {bytes_text(lan)} from other hosts"
-
-
-def _hosts(count: int) -> str:
-    return "1 host" if count == 1 else f"{count} hosts"

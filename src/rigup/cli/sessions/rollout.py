@@ -6,9 +6,7 @@ import argparse
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.markup import escape
-
+from rigup.cli.output.lines import Lines
 from rigup.cli.output.progress import ProgressView
 from rigup.run import rollout_state
 from rigup.run.gateways.drains import GatewayDrains, check_gateways, patience_of
@@ -26,16 +24,15 @@ class RollingApply:
 
     rolling: RolloutBatches
 
-    def __init__(self, args: argparse.Namespace, project: Project, run: Run, console: Console) -> None:
-        self.args, self.run, self.console = args, run, console
+    def __init__(self, args: argparse.Namespace, project: Project, run: Run, out: Lines) -> None:
+        self.args, self.run, self.out = args, run, out
         if not args.allow_outage:
             check_gateways(project.hosts, project.everyone)
         if args.resume:
             self.saved = rollout_state.resume(project, run.plans)
             return
         if earlier := rollout_state.unfinished(project):
-            began = escape(earlier.began)
-            self._print(f"[yellow]replacing the unfinished rollout of {began} (--resume would continue it)[/]")
+            out.say((f"replacing the unfinished rollout of {earlier.began} (--resume would continue it)", "yellow"))
         self.saved = rollout_state.start(project, run.plans)
 
     def begins(self) -> bool:
@@ -50,7 +47,7 @@ class RollingApply:
         if self.rolling.stopped:
             return False
         for number, batch in enumerate(self.rolling.batches):
-            self._print(f"{_title(number)}: {escape(', '.join(batch))}")
+            self.out.say(f"{_title(number)}: {', '.join(batch)}")
         return bool(self.rolling.batches)
 
     def carry_out(self, view: ProgressView) -> None:
@@ -60,13 +57,13 @@ class RollingApply:
             rolling.ask_the_rest()
         for number, batch in enumerate(rolling.due()):
             of = f" of {len(rolling.batches) - 1}" if number else ""
-            self._print(f"[bold]{_title(number)}{of}[/]: {escape(', '.join(batch))}")
+            self.out.say((f"{_title(number)}{of}", "bold"), f": {', '.join(batch)}")
             with view:
                 rolling.carry_out(batch)
             for name in batch:
                 result = self.run.results[name]
-                outcome = "[green]answers[/]" if result.ok else f"[red]{result.state}[/]"
-                self._print(f"  {escape(name)}: {outcome} after {seconds_text(result.seconds)}")
+                outcome = ("answers", "green") if result.ok else (result.state, "red")
+                self.out.say(f"  {name}: ", outcome, f" after {seconds_text(result.seconds)}")
         rolling.end()
 
     def show_end(self) -> None:
@@ -74,20 +71,20 @@ class RollingApply:
         outcome = self.outcome()
         failed, not_begun = outcome["failed"], outcome["not_begun"]
         if problem := self.rolling.not_saved:
-            self._print(f"[yellow]{escape(problem.message)}[/]; {escape(problem.hint or '')}")
+            self.out.say((problem.message, "yellow"), f"; {problem.hint or ''}")
         if outcome["next"] is None:
             return
         allowed = self.rolling.max_failures or "none"
         words = f"{len(failed)} host{'' if len(failed) == 1 else 's'} failed, {allowed} allowed"
-        self._print(f"\n[bold]rollout {'stopped' if not_begun else 'ended'}[/]: {words}")
+        self.out.say("\n", (f"rollout {'stopped' if not_begun else 'ended'}", "bold"), f": {words}")
         rows = [("done", ", ".join(outcome["done"]))]
         rows += [("failed", f"{name}: {reason.removeprefix(f'{name}: ')}") for name, reason in failed.items()]
         rows += [("not begun", ", ".join(not_begun))]
         for title, text in rows:
             if text:
-                self._print(f"  {title:<10} {escape(text)}")
+                self.out.say(f"  {title:<10} {text}")
         repair = f"repair {', '.join(failed)}, then run: " if failed else ""
-        self._print(f"next: {escape(repair + outcome['next'])}")
+        self.out.say(f"next: {repair}{outcome['next']}")
 
     def outcome(self) -> dict[str, Any]:
         """The rollout for scripts: batches begun, hosts done, failed and not begun, and the next command."""
@@ -103,9 +100,6 @@ class RollingApply:
             "not_kept": self.rolling.not_saved.message if self.rolling.not_saved else None,
             "next": command(self.args, self.saved.exists) if not_begun or self.rolling.failed else None,
         }
-
-    def _print(self, text: str) -> None:
-        self.console.print(text, highlight=False, soft_wrap=True)
 
 
 def command(args: argparse.Namespace, resume: bool) -> str:

@@ -6,9 +6,9 @@ import io
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from rigup.cli.output import weights_shares
+from rigup.cli.output.console import Console
 from rigup.errors import InputError
 from rigup.project.inventory import HostEntry, Project
 from rigup.project.settings import settings_by_host

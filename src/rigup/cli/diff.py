@@ -30,9 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Compares and shows; changes nothing on any host."""
-    from rigup.cli.sessions.inspection import open_inspection
-
-    with open_inspection(args, lambda found: found.compare_all(args.deep)) as inspected:
+    with hosts.open_inspection(args, lambda found: found.compare_all(args.deep)) as inspected:
         results, drift = list(inspected.results.values()), inspected.drift
     from rigup.cli.output import results as summary
     from rigup.run.result import exit_code

@@ -83,7 +83,6 @@ def _gathered(
 ) -> tuple[dict[str, Any], list[str], bool]:
     """The sections, the host's secrets, and whether the report is complete."""
     from rigup.cli.output.plan_json import plan_as_json
-    from rigup.cli.sessions.inspection import open_inspection
 
     sections: dict[str, Any] = {
         "versions": _versions(project),
@@ -92,7 +91,7 @@ def _gathered(
         "last record here": _last_record(entry.name),
     }
     try:
-        with open_inspection(args, lambda found: _examine(found)) as inspected:
+        with hosts.open_inspection(args, _examine) as inspected:
             result, asked = inspected.results[entry.name], inspected.reports.get(entry.name)
             sections |= {
                 "errors": [{"message": error.message, "hint": error.hint} for error in result.errors],

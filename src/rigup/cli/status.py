@@ -62,22 +62,25 @@ def _seconds(text: str) -> float | str:
 
 def run(args: argparse.Namespace) -> int:
     """Asks every host and shows a line per service; repeats with --watch."""
-    from rigup.cli.sessions.inspection import open_inspection
-
     if isinstance(args.watch, str):
         if args.inventory is not None:
             raise InputError(f"--watch: {args.watch!r} is not a number of seconds", "pass a number, such as --watch 5")
         args.inventory, args.watch = args.watch, WATCH_SECONDS
     if args.html is not None:
-        from rigup.cli.page import status_page
+        from rigup.cli.page.writing import check_page, write_html
 
-        status_page.check(args)
-    with open_inspection(args, lambda found: found.verify()) as inspected:
+        if args.watch is not None:
+            raise InputError("--html and --watch: a page is of one moment", "run rigup status --html FILE from a timer")
+        check_page(args)
+    with hosts.open_inspection(args, lambda found: found.verify()) as inspected:
         if args.watch is not None:
             _watch(inspected, args.watch, args.json)
             return 0
         rows, results, gateways = _rows(inspected)
-        page = status_page.page_of(inspected, rows, args.limit, gateways) if args.html is not None else ""
+        if args.html is not None:
+            from rigup.cli.page.status_page import page_of
+
+            page = page_of(inspected, rows, args.limit, gateways)
     from rigup.cli.output import results as summary
     from rigup.cli.output.console import Console
     from rigup.run.result import exit_code
@@ -89,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
         console.print(_view(rows, gateways), soft_wrap=True)
         summary.show_failed(results, console)
     if args.html is not None:
-        status_page.write(args.html, page)
+        write_html(args.html, page)
     return exit_code(results)
 
 

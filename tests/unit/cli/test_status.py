@@ -13,7 +13,7 @@ from rigup.catalogue.driver_versions import locked_driver
 from rigup.cli.main import main
 from rigup.cli.output.status_rows import left_over_row, set_states, up_seconds
 from rigup.cli.output.status_rows import row as row_with
-from rigup.cli.sessions import inspection
+from rigup.cli.sessions import session
 from rigup.cli.status import status_as_json, table
 from rigup.errors import InputError, Unreachable
 from rigup.facts.probe import Nvidia, Probe, ProbedGpu, UnitState
@@ -220,7 +220,7 @@ def test_an_inventory_may_stand_before_or_after_watch(
         asked.append((args.inventory, args.watch))
         raise InputError("far enough")
 
-    monkeypatch.setattr(inspection, "open_inspection", open_inspection)
+    monkeypatch.setattr(session, "open_inspection", open_inspection)
     assert main(["status", *words]) == 2
     assert asked == [(inventory, watch)]
 

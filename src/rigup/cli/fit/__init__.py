@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
@@ -16,12 +15,12 @@ from rigup.service import Preference
 if TYPE_CHECKING:
     from rigup.catalogue.catalogue import Catalogue
     from rigup.catalogue.model import Model
-    from rigup.cli.fit.page import FitTable
-    from rigup.cli.page.content import Origin
     from rigup.lock import Lock
     from rigup.project.fit_table import Wanted
     from rigup.project.inventory import Project
     from rigup.rig import Rig
+
+    Rigs = list[tuple[str, Rig]]
 
 EPILOG = """\
 examples:
@@ -77,100 +76,61 @@ def run(args: argparse.Namespace) -> int:
 
     names_rig = args.rig is not None and not _is_path(args.rig)
     _check_numbers(args, names_rig)
-    _check_page(args)
+    if args.html is not None:
+        from rigup.cli.page.writing import check_page
+
+        check_page(args)
     project = _project(args, names_rig)
     catalogue, lock = load_catalogue(project.root), load_lock(project.lock_path)
     rigs = _rigs(args, names_rig, project, catalogue)
     wanted = Wanted(args.min_context, args.min_speed, args.commercial)
-    origin = None if args.html is None else _origin(project, args.limit)
-    if args.model is None:
-        return _show_rigs(args, rigs, wanted, catalogue, lock, origin)
-    return _show_model(args, _model(args.model, catalogue), rigs, wanted, catalogue, lock, origin)
-
-
-def _origin(project: Project, limit: str | None) -> Origin:
-    from rigup.cli.page.origin import origin_of
-
-    return origin_of(project, limit)
-
-
-def _check_page(args: argparse.Namespace) -> None:
-    """Raises InputError for a page that could not be written, before anything is planned."""
-    if args.html is None:
-        return
-    from rigup.cli.page.writing import STANDARD_OUTPUT, check_writable
-
-    if args.json and args.html == STANDARD_OUTPUT:
-        raise InputError("--html - and --json: both would go to standard output", "name a file for the page")
-    check_writable(args.html, "--html")
-
-
-def _write_page(
-    args: argparse.Namespace, title: str, origin: Origin, tables: list[FitTable], first: tuple[str, ...]
-) -> None:
-    from rigup.cli.fit.page import fit_page
-    from rigup.cli.page.writing import STANDARD_OUTPUT, write_page
-
-    write_page(args.html, fit_page(title, origin, tables, first), "--html")
-    if args.html != STANDARD_OUTPUT:
-        print(f"{args.html}: written", file=sys.stderr)
+    show = _show_rigs if args.model is None else _show_model
+    return show(args, project, rigs, wanted, catalogue, lock)
 
 
 def _show_rigs(
-    args: argparse.Namespace,
-    rigs: list[tuple[str, Rig]],
-    wanted: Wanted,
-    catalogue: Catalogue,
-    lock: Lock,
-    origin: Origin | None,
+    args: argparse.Namespace, project: Project, rigs: Rigs, wanted: Wanted, catalogue: Catalogue, lock: Lock
 ) -> int:
     from rigup.cli.output import fit
+    from rigup.cli.output.console import Console
     from rigup.project.fit_table import fits_of, in_order
 
-    tables = [
-        (name, rig, in_order(fits_of(rig, catalogue, lock, wanted.context), args.sort or "quality"))
-        for name, rig in rigs
-    ]
+    order: Preference = args.sort or "quality"
+    tables = [(name, rig, in_order(fits_of(rig, catalogue, lock, wanted.context), order)) for name, rig in rigs]
     if args.json:
         print_json(fit.rigs_as_json(tables, wanted, args.all))
     elif args.html != "-":
-        from rigup.cli.output.console import Console
-
         fit.show_rigs(tables, wanted, Console(highlight=False), args.all)
-    if origin is not None:
-        from rigup.cli.fit.page import filter_line, rig_tables
+    if args.html is not None:
+        from rigup.cli.fit.page import rigs_page
+        from rigup.cli.page.origin import origin_of
+        from rigup.cli.page.writing import write_html
 
-        what = tables[0][1].text if len(tables) == 1 else f"{len(tables)} rigs"
-        _write_page(args, f"Models for {what}", origin, rig_tables(tables, wanted), filter_line(wanted))
+        write_html(args.html, rigs_page(origin_of(project, args.limit), tables, wanted))
     return 0 if any(wanted.accepts(entry) for _, _, fits in tables for entry in fits) else 1
 
 
 def _show_model(
-    args: argparse.Namespace,
-    model: Model,
-    rigs: list[tuple[str, Rig]],
-    wanted: Wanted,
-    catalogue: Catalogue,
-    lock: Lock,
-    origin: Origin | None,
+    args: argparse.Namespace, project: Project, rigs: Rigs, wanted: Wanted, catalogue: Catalogue, lock: Lock
 ) -> int:
     from rigup.cli.output import fit
+    from rigup.cli.output.console import Console
     from rigup.project.fit_table import fit_of, in_order, least_to_buy, smallest_of
 
+    model = _model(args.model, catalogue)
     named = [(name, fit_of(rig, model, catalogue, lock, wanted.context)) for name, rig in rigs]
     found = least_to_buy(smallest_of(model, wanted, catalogue, lock, args.host_memory))
     found = in_order(found, args.sort) if args.sort else found
     if args.json:
         print_json(fit.model_as_json(model, named, found, wanted))
     elif args.html != "-":
-        from rigup.cli.output.console import Console
-
         fit.show_model(model, named, found, wanted, Console(highlight=False), args.all)
-    if origin is not None:
-        from rigup.cli.fit.page import filter_line, model_about, model_tables
+    if args.html is not None:
+        from rigup.cli.fit.page import model_page
+        from rigup.cli.page.origin import origin_of
+        from rigup.cli.page.writing import write_html
 
-        tables = model_tables(named, found, wanted)
-        _write_page(args, f"Rigs for {model.name}", origin, tables, (*model_about(model), *filter_line(wanted)))
+        write_html(args.html, model_page(origin_of(project, args.limit), model, named, found, wanted))
     return 0 if any(wanted.accepts(entry) for entry in (*found, *(entry for _, entry in named))) else 1
 
 
@@ -217,7 +177,7 @@ def _project(args: argparse.Namespace, names_rig: bool) -> Project:
     return load_project(args.rig, args.limit)
 
 
-def _rigs(args: argparse.Namespace, names_rig: bool, project: Project, catalogue: Catalogue) -> list[tuple[str, Rig]]:
+def _rigs(args: argparse.Namespace, names_rig: bool, project: Project, catalogue: Catalogue) -> Rigs:
     """Each rig once, with the groups that have it; "" for the one that is named here."""
     from rigup.planner.inputs.rig_and_services import read_rig
 

@@ -10,7 +10,7 @@ from rigup.cli.output.fit import ON_HOST, about, cells, gpus_text, license_text,
 from rigup.cli.page.content import Origin
 from rigup.cli.page.document import document
 from rigup.cli.page.markup import Child, Markup, anchors, element
-from rigup.cli.page.widgets import scrolled, table, tag
+from rigup.cli.page.widgets import table, table_of, tag
 from rigup.project.fit_table import Fit, Wanted
 from rigup.rig import Rig
 
@@ -60,23 +60,24 @@ class FitTable:
         return len(self.rows) + len(self.lacking)
 
 
-def rig_tables(found: Sequence[tuple[str, Rig, Sequence[Fit]]], wanted: Wanted) -> list[FitTable]:
-    """A table of models for each rig. found: groups, rig, and its models in order."""
-    return [
-        _table(f"{groups}: {rig_text(rig)}" if groups else rig_text(rig), "Model", _by_model(fits), wanted)
-        for groups, rig, fits in found
-    ]
+def rigs_page(origin: Origin, found: Sequence[tuple[str, Rig, Sequence[Fit]]], wanted: Wanted) -> str:
+    """A page with a table of models for each rig. found: groups, rig, and its models in order."""
+    named = [(f"{groups}: {rig_text(rig)}" if groups else rig_text(rig), fits) for groups, rig, fits in found]
+    tables = [_table(title, "Model", [(fit.model.name, fit) for fit in fits], wanted) for title, fits in named]
+    what = found[0][1].text if len(found) == 1 else f"{len(found)} rigs"
+    return fit_page(f"Models for {what}", origin, tables, _filter_line(wanted))
 
 
-def model_tables(named: Sequence[tuple[str, Fit]], found: Sequence[Fit], wanted: Wanted) -> list[FitTable]:
-    """The rigs of an inventory that serve a model, and the least of each GPU that does."""
+def model_page(
+    origin: Origin, model: Model, named: Sequence[tuple[str, Fit]], found: Sequence[Fit], wanted: Wanted
+) -> str:
+    """A page with the rigs of an inventory that serve a model, and the least of each GPU that does."""
     own = [(name or rig_text(fit.rig), fit) for name, fit in named]
     least = [(gpus_text(fit.rig), fit) for fit in found]
-    return [
-        _table(title, "Rig", pairs, wanted)
-        for title, pairs in (("These rigs", own), ("The least of each GPU", least))
-        if pairs
-    ]
+    titled = (("These rigs", own), ("The least of each GPU", least))
+    tables = [_table(title, "Rig", pairs, wanted) for title, pairs in titled if pairs]
+    first = (f"License: {license_text(model)}", *about(model), *_filter_line(wanted))
+    return fit_page(f"Rigs for {model.name}", origin, tables, first)
 
 
 def fit_page(title: str, origin: Origin, tables: Sequence[FitTable], first: Sequence[str] = ()) -> str:
@@ -86,18 +87,9 @@ def fit_page(title: str, origin: Origin, tables: Sequence[FitTable], first: Sequ
     return document(title, origin, [lines, [_section(one, where[one.title]) for one in tables]], PLANNED)
 
 
-def filter_line(wanted: Wanted) -> tuple[str, ...]:
+def _filter_line(wanted: Wanted) -> tuple[str, ...]:
     """What the tables are limited to, if anything."""
     return (f"Listed only: {wanted.text}.",) if wanted.text else ()
-
-
-def model_about(model: Model) -> tuple[str, ...]:
-    """What to say of a model before its rigs."""
-    return (f"License: {license_text(model)}", *about(model))
-
-
-def _by_model(fits: Sequence[Fit]) -> list[tuple[str, Fit]]:
-    return [(fit.model.name, fit) for fit in fits]
 
 
 def _table(title: str, head: str, pairs: Sequence[tuple[str, Fit]], wanted: Wanted) -> FitTable:
@@ -115,7 +107,9 @@ def _row(name: str, fit: Fit) -> FitRow:
 
 def _section(one: FitTable, anchor: str) -> Markup:
     parts: list[Child] = [element("h2", one.title, id=anchor)]
-    parts += [_listed(one)] if one.rows else [element("p", "Nothing fits.")]
+    lines = [_line(row) for row in one.rows]
+    heads = ((one.head, ""), *HEADS)
+    parts.append(table_of(heads, lines, one.title, "fits") if lines else element("p", "Nothing fits."))
     if any("*" in row.spread for row in one.rows):
         parts.append(element("p", ON_HOST, class_="about"))
     if one.lacking:
@@ -123,19 +117,6 @@ def _section(one: FitTable, anchor: str) -> Markup:
         reasons = table((one.head, "Why"), one.lacking, words)
         parts.append(element("details", element("summary", words), reasons, class_="folded"))
     return element("section", parts, aria_labelledby=anchor)
-
-
-def _listed(one: FitTable) -> Markup:
-    heads = [(one.head, ""), *HEADS]
-    head = element("tr", [element("th", text, scope="col", class_=look or None) for text, look in heads])
-    drawn = element(
-        "table",
-        element("caption", one.title, class_="aside"),
-        element("thead", head),
-        element("tbody", [_line(row) for row in one.rows]),
-        class_="fits",
-    )
-    return scrolled(drawn, one.title)
 
 
 def _line(row: FitRow) -> Markup:

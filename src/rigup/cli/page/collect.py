@@ -19,12 +19,12 @@ from rigup.cli.page.content import (
 from rigup.cli.page.measurements import usable
 from rigup.cli.page.memory_bar import GpuUse, in_use
 from rigup.cli.page.origin import origin_of
-from rigup.cli.page.redacting import secrets_of
 from rigup.operations.builds.source import name_of
 from rigup.operations.service.history import RetainedRelease, with_replaced
 from rigup.operations.service.history import differences as changes_between
 from rigup.plan import Checkpoint, Plan
 from rigup.preflight.driver import managed_driver
+from rigup.report.redaction import secrets_within
 from rigup.run.history import ReleaseHistory, histories_of
 from rigup.run.result import unanswered
 from rigup.units import time_text, uptime_text
@@ -52,15 +52,15 @@ def fleet_content(
         _host(inspected, entries[name], [row for row in rows if row["host"] == name], histories.get(name))
         for name in inspected.results
     ]
-    secrets = [secret for history in histories.values() for secret in _secrets(history)]
+    secrets = [secret for history in histories.values() for secret in history.secrets]
+    kept = [release for history in histories.values() for releases in history.kept.values() for release in releases]
+    secrets += [secret for release in kept for secret in secrets_of(release.manifest)]
     return FleetContent(origin_of(inspected.context.project, limit), tuple(hosts), tuple(gateways)), secrets
 
 
-def _secrets(history: ReleaseHistory) -> Iterator[str]:
-    yield from history.secrets
-    for kept in history.kept.values():
-        for release in kept:
-            yield from secrets_of(release.manifest)
+def secrets_of(manifest: dict[str, Any]) -> Iterator[str]:
+    """The secrets of a release, by their names in its environment and on its command line."""
+    yield from secrets_within([manifest.get("environment"), manifest.get("command")])
 
 
 def _host(inspected: Inspection, entry: HostEntry, rows: Sequence[Row], history: ReleaseHistory | None) -> HostContent:

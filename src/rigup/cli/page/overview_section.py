@@ -8,7 +8,7 @@ from rigup.cli.page.content import STATES, FleetContent, HostContent, ServiceCon
 from rigup.cli.page.markup import Child, Markup, element
 from rigup.cli.page.measurements import best_rate
 from rigup.cli.page.scales import short
-from rigup.cli.page.widgets import badge, scrolled
+from rigup.cli.page.widgets import badge, table_of
 
 # more hosts in order than this are folded
 MOST_IN_ORDER = 40
@@ -57,16 +57,7 @@ def counts(fleet: FleetContent) -> Markup:
 
 
 def _table(hosts: Sequence[HostContent], anchors: dict[str, str], caption: str) -> Markup:
-    head = element("tr", [element("th", text, scope="col", class_=look or None) for text, look in HEADS])
-    rows = [row for host in hosts for row in _rows(host, anchors[host.name])]
-    drawn = element(
-        "table",
-        element("caption", caption, class_="aside"),
-        element("thead", head),
-        element("tbody", rows),
-        class_="overview",
-    )
-    return scrolled(drawn, caption)
+    return table_of(HEADS, [_rows(host, anchors[host.name]) for host in hosts], caption, "overview")
 
 
 def _rows(host: HostContent, anchor: str) -> list[Markup]:

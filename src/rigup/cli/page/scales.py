@@ -72,7 +72,8 @@ def times(values: Sequence[float], begin: float, end: float, most_ticks: int = 4
     """An axis of times (seconds since 1970, UTC), labelled with days, or with hours if it covers less than two days."""
     low, high = min(values), max(values)
     if high - low < 2 * DAY:
-        step, form = _at_least((high - low) / most_ticks, (60, 300, 900, 1800, 3600, 7200, 21600, 43200)), "%H:%M"
+        steps, form = (60, 300, 900, 1800, 3600, 7200, 21600, 43200), "%H:%M"
+        step = next((step for step in steps if step >= (high - low) / most_ticks), steps[-1])
     else:
         step, form = math.ceil((high - low) / DAY / most_ticks) * DAY, "%-d %b"
     first = math.ceil(low / step) * step
@@ -105,10 +106,6 @@ def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list
 def _round_step(least: float) -> float:
     size = 10.0 ** math.floor(math.log10(least))
     return next(m * size for m in (1, 2, 2.5, 5, 10) if m * size >= least * (1 - 1e-9))
-
-
-def _at_least(least: float, steps: Sequence[int]) -> int:
-    return next((step for step in steps if step >= least), steps[-1])
 
 
 def _timestamp_text(timestamp: float, form: str) -> str:

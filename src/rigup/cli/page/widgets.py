@@ -21,15 +21,18 @@ def tag(words: str, kind: str, sign: str) -> Markup:
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[Child]], caption: str) -> Markup:
     """A table. The first cell of a row is its heading. caption: for screen readers only."""
-    head = element("tr", [element("th", text, scope="col") for text in heads])
-    body = [
+    lines = [
         element("tr", element("th", first, scope="row"), [element("td", cell) for cell in rest])
         for first, *rest in rows
     ]
-    drawn = element(
-        "table", element("caption", caption, class_="aside"), element("thead", head), element("tbody", body)
-    )
-    return scrolled(drawn, caption)
+    return table_of([(text, "") for text in heads], lines, caption)
+
+
+def table_of(heads: Iterable[tuple[str, str]], lines: Child, caption: str, class_: str | None = None) -> Markup:
+    """A table of finished lines. heads: each with its class, "" for none."""
+    head = element("tr", [element("th", text, scope="col", class_=look or None) for text, look in heads])
+    parts = element("caption", caption, class_="aside"), element("thead", head), element("tbody", lines)
+    return scrolled(element("table", parts, class_=class_), caption)
 
 
 def scrolled(content: Child, name: str) -> Markup:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import stat
 import sys
@@ -14,6 +15,20 @@ from rigup.printable import printable
 
 STANDARD_OUTPUT = "-"
 HINT = "name a file in a writable folder, or - for standard output"
+
+
+def check_page(args: argparse.Namespace) -> None:
+    """Raises InputError for a --html that could not be written, before anything else is done."""
+    if args.json and args.html == STANDARD_OUTPUT:
+        raise InputError("--html - and --json: both would go to standard output", "name a file for the page")
+    check_writable(args.html, "--html")
+
+
+def write_html(path: str, text: str) -> None:
+    """Writes the page of --html and prints its path to standard error."""
+    write_page(path, text, "--html")
+    if path != STANDARD_OUTPUT:
+        print(f"{path}: written", file=sys.stderr)
 
 
 def check_writable(path: str, flag: str) -> None:

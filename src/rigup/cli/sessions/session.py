@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rigup.cli.output.progress import ProgressView
     from rigup.connection.connections import Connections
     from rigup.project.inventory import Project
+    from rigup.run.inspection import Inspection
     from rigup.run.runner import Run
 
 SomeRun = TypeVar("SomeRun", bound="Run")
@@ -138,6 +139,33 @@ def watched(opened: SomeRun) -> Iterator[tuple[SomeRun, ProgressView]]:
         view = live.view()
         progress.listen(view.show)
         yield run, view
+
+
+@contextmanager
+def open_inspection(args: argparse.Namespace, then: Callable[[Inspection], None]) -> Iterator[Inspection]:
+    """Opens the run of `diff`, `status` and `report`, which probes every host, and closes it at the end.
+
+    then: runs under the same live view.
+    """
+    patch_for_many_hosts()
+    _, opened = open_run(args, _inspection)
+    from rigup.cli.output import progress as live
+    from rigup.operations.primitives import progress
+
+    with opened as found:
+        with live.view() as view:
+            watching = True
+            progress.listen(lambda report: view.show(report) if watching else None)  # listeners cannot be removed
+            found.connect_and_probe()
+            then(found)
+        watching = False
+        yield found
+
+
+def _inspection() -> type[Inspection]:
+    from rigup.run.inspection import Inspection
+
+    return Inspection
 
 
 def sudo_password(args: argparse.Namespace) -> str | None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from rigup.cli.page.collect import secrets_of
 from rigup.cli.page.content import Error
 from rigup.cli.page.document import fleet_page
-from rigup.cli.page.redacting import secrets_of
 from rigup.report.redaction import REDACTED, Redactor
 from tests.unit.cli.page.page_content import fleet, host, service
 

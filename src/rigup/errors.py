@@ -10,7 +10,7 @@ RigupError              something is wrong; `message` says what, `hint` says wha
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class RigupError(Exception):
@@ -22,6 +22,10 @@ class RigupError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+
+    def as_json(self) -> dict[str, Any]:
+        """For scripts."""
+        return {"message": self.message, "hint": self.hint}
 
 
 class InputError(RigupError):

@@ -206,7 +206,7 @@ def as_json(
         "vendored": done
         and {"folder": str(done.folder), "files": len(done.files), "bytes": done.bytes, "fetched": done.fetched},
         "refused": [{"host": plan.host, "service": plan.service.name} for plan in resolved.needs.refused],
-        **({"error": {"message": failed.message, "hint": failed.hint}} if failed else {}),
+        **({"error": failed.as_json()} if failed else {}),
     }
 
 

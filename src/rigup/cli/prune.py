@@ -63,9 +63,8 @@ def as_json(pruning: PruneRun) -> dict[str, Any]:
     """What was removed and what can still be removed, for scripts. Within a schema, keys are only added."""
     rows = []
     for name, result in pruning.results.items():
-        made = {
-            change.step for change in result.changes if result.state != "differs"
-        }  # if the user declined, changes are only planned
+        # if the user declined, changes are only planned
+        made = {change.step for change in result.changes if result.state != "differs"}
         found = [
             (r.text in made, {"what": r.what, "path": r.path, "bytes": r.bytes}) for r in pruning.found.get(name, ())
         ]
@@ -75,7 +74,7 @@ def as_json(pruning: PruneRun) -> dict[str, Any]:
                 "state": result.state,
                 "removed": [one for gone, one in found if gone],
                 "removable": [one for gone, one in found if not gone],
-                "errors": [{"message": error.message, "hint": error.hint} for error in result.errors],
+                "errors": [error.as_json() for error in result.errors],
             }
         )
     return {"schema": 1, "hosts": rows}

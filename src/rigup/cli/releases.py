@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from rigup.operations.service.history import RetainedRelease
+    from rigup.run.result import HostResult
     from rigup.run.rollback import RollbackRun
 
 EPILOG = """\
@@ -46,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
             result.state = "unchanged"
     if args.json:
         listed = {name: {service: _json(kept) for service, kept in found.items()} for name, found in run.kept.items()}
-        print_json({"schema": 1, "hosts": listed, **_errors(results)})
+        print_json({"schema": 1, "hosts": listed, "errors": _errors(results)})
     else:
         console = Console(highlight=False)
         for name, found in run.kept.items():
@@ -113,11 +114,5 @@ def _json(kept: tuple[RetainedRelease, ...]) -> list[dict[str, Any]]:
     ]
 
 
-def _errors(results: list[Any]) -> dict[str, Any]:
-    return {
-        "errors": [
-            {"host": result.host, "message": error.message, "hint": error.hint}
-            for result in results
-            for error in result.errors
-        ]
-    }
+def _errors(results: list[HostResult]) -> list[dict[str, Any]]:
+    return [{"host": result.host} | error.as_json() for result in results for error in result.errors]

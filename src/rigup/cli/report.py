@@ -16,7 +16,6 @@ from rigup.errors import InputError, RigupError
 if TYPE_CHECKING:
     from rigup.plan import Plan
     from rigup.project.inventory import HostEntry, Project
-    from rigup.report.redaction import Redactor
     from rigup.run.inspection import Inspection
 
 EPILOG = """\
@@ -61,15 +60,17 @@ def run(args: argparse.Namespace) -> int:
     (entry,) = project.hosts
     path = args.output or _default_path(entry.name, "html" if args.html else "txt")
     check_writable(path, "--output")
-    args.limit = ",".join(
-        host.name for host in with_whole_groups(project).hosts
-    )  # include all hosts of its multi-host services
+    # include all hosts of its multi-host services
+    args.limit = ",".join(host.name for host in with_whole_groups(project).hosts)
     plans = plan_project(project)
     sections, secrets, whole = _gathered(args, project, entry, plans)
-    text = _text(args, project, entry.name, sections, _redactor(project, entry, secrets))
+    text = _text(args, project, entry, sections, secrets)
     write_page(path, text, "--output", mode=0o600)
-    if path != STANDARD_OUTPUT:
-        _say_where(path, args.json)
+    if path != STANDARD_OUTPUT and args.json:
+        print(json.dumps({"schema": 1, "file": path}))
+    elif path != STANDARD_OUTPUT:
+        print(f"wrote {path}; review it before you share it")
+        print("secrets were removed; host names and addresses were not", file=sys.stderr)
     return 0 if whole else 1
 
 
@@ -94,7 +95,7 @@ def _gathered(
         with hosts.open_inspection(args, _examine) as inspected:
             result, asked = inspected.results[entry.name], inspected.reports.get(entry.name)
             sections |= {
-                "errors": [{"message": error.message, "hint": error.hint} for error in result.errors],
+                "errors": [error.as_json() for error in result.errors],
                 "differs": {
                     "state": result.state,
                     "changes": [f"{change.role}: {change.step}" for change in result.changes],
@@ -107,7 +108,7 @@ def _gathered(
             secrets = [*(asked.secrets if asked else ()), inspected.context.connections.sudo_password or ""]
             return sections, secrets, asked is not None and not result.errors
     except RigupError as error:
-        return sections | {"errors": [{"message": error.message, "hint": error.hint}]}, [], False
+        return sections | {"errors": [error.as_json()]}, [], False
 
 
 def _last_record(host: str) -> list[dict[str, Any]] | str:
@@ -142,29 +143,20 @@ def _versions(project: Project) -> dict[str, Any]:
     }
 
 
-def _redactor(project: Project, entry: HostEntry, secrets: list[str]) -> Redactor:
-    """A redactor of the secrets of the host, the run, the inventory and the files that it names."""
+def _text(
+    args: argparse.Namespace, project: Project, entry: HostEntry, sections: dict[str, Any], secrets: list[str]
+) -> str:
+    """The report without the secrets of the host, the run, the inventory and the files that it names."""
     from rigup.report.inventory_secrets import inventory_secrets
     from rigup.report.redaction import Redactor
 
-    return Redactor([*secrets, *inventory_secrets(project.root, entry.data)])
-
-
-def _text(args: argparse.Namespace, project: Project, host: str, sections: dict[str, Any], redactor: Redactor) -> str:
+    redactor = Redactor([*secrets, *inventory_secrets(project.root, entry.data)])
     if args.html:
         from rigup.cli.page.origin import origin_of
         from rigup.cli.page.report_page import report_page
 
-        return report_page(host, origin_of(project, None), redactor.value(sections))
+        return report_page(entry.name, origin_of(project, None), redactor.value(sections))
     from rigup.report.text import report_text
     from rigup.units import time_text
 
-    return report_text(host, time_text(time.time()), sections, redactor)
-
-
-def _say_where(path: str, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps({"schema": 1, "file": path}))
-    else:
-        print(f"wrote {path}; review it before you share it")
-        print("secrets were removed; host names and addresses were not", file=sys.stderr)
+    return report_text(entry.name, time_text(time.time()), sections, redactor)

@@ -143,7 +143,7 @@ def status_as_json(
         {
             "host": result.host,
             "state": {"pending": "unchanged"}.get(result.state, result.state),
-            "errors": [{"message": error.message, "hint": error.hint} for error in result.errors],
+            "errors": [error.as_json() for error in result.errors],
         }
         for result in results
     ]

@@ -63,7 +63,11 @@ PRINTED: dict[str, Any] = {
     "diff": with_drift,
     "rollback": lambda: summary.as_json([a_host()]),
     "status": of_status,
-    "releases": lambda: {"schema": 1, "hosts": {"a": {"chat": releases._json(KEPT)}}, **releases._errors([a_host()])},
+    "releases": lambda: {
+        "schema": 1,
+        "hosts": {"a": {"chat": releases._json(KEPT)}},
+        "errors": releases._errors([a_host()]),
+    },
     "bench": lambda: bench.changes_as_json(
         [FigureChange(1, 256, 100, "ttft_ms p99", 1.0, 2.0, 100.0, None, "unknown")], [("context", 4096, 8192)]
     ),

@@ -10,7 +10,7 @@ from rigup import __version__
 
 def man_page(parser: argparse.ArgumentParser) -> str:
     """The page of a parser and of its verbs."""
-    verbs = dict(_verbs(parser))
+    verbs = _verbs(parser)
     lines = [
         f'.TH RIGUP 1 "" "rigup {__version__}" "User Commands"',
         ".SH NAME",
@@ -21,10 +21,10 @@ def man_page(parser: argparse.ArgumentParser) -> str:
         "[options]",
         ".SH VERBS",
     ]
-    for verb, purpose in _purposes(parser):
+    for verb, (_, purpose) in verbs.items():
         lines += [".TP", f".B {_text(verb)}", _text(purpose)]
     lines += [".SH OPTIONS", *_arguments(parser), ".SH EXAMPLES", *_epilog(parser)]
-    for verb, inner in verbs.items():
+    for verb, (inner, _) in verbs.items():
         lines += [f'.SH "{_text(parser.prog).upper()} {_text(verb).upper()}"', *_section(inner)]
     return "\n".join(lines) + "\n"
 
@@ -34,7 +34,7 @@ def _section(parser: argparse.ArgumentParser) -> Iterator[str]:
     usage = " ".join(parser.format_usage().removeprefix("usage: ").split())
     yield from (f"{_text(usage)}", ".PP", _text(parser.description or ""))
     yield from _arguments(parser)
-    for _, inner in _verbs(parser):
+    for inner, _ in _verbs(parser).values():
         yield f'.SS "{_text(inner.prog)}"'
         yield from _section(inner)
     yield from _epilog(parser)
@@ -43,7 +43,11 @@ def _section(parser: argparse.ArgumentParser) -> Iterator[str]:
 def _arguments(parser: argparse.ArgumentParser) -> Iterator[str]:
     for action in parser._actions:
         if action.help is not argparse.SUPPRESS and not isinstance(action, argparse._SubParsersAction):
-            yield from (".TP", _names(action), _text(_help(parser, action)))
+            yield from (
+                ".TP",
+                _names(action),
+                _text(parser._get_formatter()._expand_help(action)) if action.help else "",
+            )
 
 
 def _names(action: argparse.Action) -> str:
@@ -54,26 +58,15 @@ def _names(action: argparse.Action) -> str:
     return f"{options} \\fI{_text(value)}\\fR".strip() if value else options
 
 
-def _help(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
-    return parser._get_formatter()._expand_help(action) if action.help else ""
-
-
 def _epilog(parser: argparse.ArgumentParser) -> Iterator[str]:
     if parser.epilog:
         yield from (".PP", ".nf", *(_text(line) for line in parser.epilog.rstrip().splitlines()), ".fi")
 
 
-def _verbs(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            yield from action.choices.items()
-
-
-def _purposes(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for choice in action._choices_actions:
-                yield choice.dest, choice.help or ""
+def _verbs(parser: argparse.ArgumentParser) -> dict[str, tuple[argparse.ArgumentParser, str]]:
+    """By verb, its parser and its purpose."""
+    groups = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    return {one.dest: (group.choices[one.dest], one.help or "") for group in groups for one in group._choices_actions}
 
 
 def _text(text: str) -> str:

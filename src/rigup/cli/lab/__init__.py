@@ -180,17 +180,11 @@ def _fault(args: argparse.Namespace) -> int:
 
     prerequisites.check()
     machine = _machine(args.machine)
-    match args.lab_verb:
-        case "cut":
-            machine.cut()
-        case "heal":
-            machine.heal()
-        case "rate":
-            machine.rate(None if args.rate == "off" else args.rate)
-        case "kill":
-            machine.power_off()
-        case "start":
-            machine.power_on()
+    if args.lab_verb == "rate":
+        machine.rate(None if args.rate == "off" else args.rate)
+    else:
+        faults = {"cut": machine.cut, "heal": machine.heal, "kill": machine.power_off, "start": machine.power_on}
+        faults[args.lab_verb]()
     print(json.dumps({"schema": 1, **_describe(machine)}) if args.json else _line(machine))
     return 0
 

@@ -34,13 +34,7 @@ def run(args: argparse.Namespace, machine: Callable[[str], Machine]) -> int:
     from rigup.lab.gpus.simulated import SimulatedGpus
 
     gpus = SimulatedGpus(machine(args.machine))
-    match args.action:
-        case "lose":
-            gpus.lose(args.index)
-        case "restore":
-            gpus.restore(args.index)
-        case "throttle":
-            gpus.throttle(args.index)
+    {"lose": gpus.lose, "restore": gpus.restore, "throttle": gpus.throttle}[args.action](args.index)
     state = {"machine": args.machine, "gpu": args.index, "action": args.action}
     line = f"{args.machine}: GPU {args.index} {ACTIONS[args.action]}"
     print(json.dumps({"schema": 1, **state}) if args.json else line)

@@ -151,7 +151,7 @@ def _host(result: HostResult) -> dict[str, Any]:
         "host": result.host,
         "state": {"pending": "unchanged"}.get(result.state, result.state),
         "changes": [{"role": change.role, "step": change.step} for change in result.changes],
-        "errors": [{"message": error.message, "hint": error.hint} for error in result.errors],
+        "errors": [error.as_json() for error in result.errors],
         "answers": [
             {
                 "service": answer.service,

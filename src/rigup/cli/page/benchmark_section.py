@@ -30,6 +30,7 @@ LATENCIES = (
     ("itl_ms", "ITL", "between two pieces"),
 )
 PERCENTILES = (("p99", "three"), ("p95", "two"), ("p50", "one"))
+STATISTICS = ("mean ms", "p50 ms", "p95 ms", "p99 ms", "count")
 AT_ONCE = "requests at once"
 
 
@@ -152,12 +153,13 @@ def _latency(sweep: Sweep, key: str, words: Sequence[str], of: str, id_: str) ->
 
 
 def _latency_table(levels: Sequence[Level], key: str, chart: Chart) -> Markup:
-    statistics = ("mean", "p50", "p95", "p99")
-    rows = [
-        (f"{level['concurrency']:,}", *(f"{level[key][part]:,.2f}" for part in statistics), f"{level[key]['count']:,}")
-        for level in levels
-    ]
-    return table(("at once", *(f"{part} ms" for part in statistics), "count"), rows, chart.title)
+    rows = [_statistics(f"{level['concurrency']:,}", level[key]) for level in levels]
+    return table(("at once", *STATISTICS), rows, chart.title)
+
+
+def _statistics(first: str, found: dict[str, float]) -> tuple[str, ...]:
+    """A row of STATISTICS."""
+    return first, *(f"{found[part]:,.2f}" for part in ("mean", "p50", "p95", "p99")), f"{found['count']:,}"
 
 
 def _single(level: Level, result: Result, of: str, id_: str) -> Markup:
@@ -169,20 +171,11 @@ def _single(level: Level, result: Result, of: str, id_: str) -> Markup:
     rate = level["output_tokens_per_second"]["mean"]
     title = f"Latency percentiles at {level['concurrency']:,} at once, {lengths(level)}, {of}"
     percentiles = "; ".join(f"{s.name} p50 {short(s.p50)}, p95 {short(s.p95)}, p99 {short(s.p99)} ms" for s in strips)
-    heads = ("figure", "mean ms", "p50 ms", "p95 ms", "p99 ms", "count")
-    rows: list[tuple[str, ...]] = [
-        (
-            name,
-            *(f"{level[key][part]:,.2f}" for part in ("mean", "p50", "p95", "p99")),
-            f"{level[key]['count']:,}",
-        )
-        for key, name, _ in LATENCIES
-        if level[key]
-    ]
+    rows = [_statistics(name, level[key]) for key, name, _ in LATENCIES if level[key]]
     drawn = strip_chart(title, f"{percentiles}. The axis is logarithmic.", strips, id_)
     at_once = "One request at a time" if level["concurrency"] == 1 else f"{level['concurrency']:,} at once"
     about = f"{rate:,.1f} tokens/s; {lengths(level)}; {result['began'][:10]}"
-    return figure(at_once, about, drawn, table(heads, rows, title))
+    return figure(at_once, about, drawn, table(("figure", *STATISTICS), rows, title))
 
 
 def _history(history: LevelHistory, of: str, id_: str) -> Markup:
@@ -206,7 +199,8 @@ def _history(history: LevelHistory, of: str, id_: str) -> Markup:
     x = times([point.x for point in points], LEFT + 6, RIGHT - 6)
     y = from_zero(max(point.y for point in points), BOTTOM, TOP)
     rows = [
-        (_when(run_rate.time), f"{run_rate.rate:,.1f}", run_rate.release or "-") for run_rate in reversed(history.rates)
+        (f"{datetime.fromtimestamp(one.time, UTC):%Y-%m-%d %H:%M} UTC", f"{one.rate:,.1f}", one.release or "-")
+        for one in reversed(history.rates)
     ]
     drawn = line_chart(chart, x, y, id_)
     heads = ("measured", "out tok/s", "release")
@@ -216,7 +210,3 @@ def _history(history: LevelHistory, of: str, id_: str) -> Markup:
 def lengths(level: dict[str, Any]) -> str:
     """The sizes of a level's requests."""
     return f"{level['input']:,} tokens in, {level['output']:,} out"
-
-
-def _when(run_rate: float) -> str:
-    return datetime.fromtimestamp(run_rate, UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -155,10 +155,6 @@ def _flat(content: dict[str, Any], _: Sections) -> Child:
     return facts((key, value if isinstance(value, str) else json.dumps(value)) for key, value in content.items())
 
 
-def _inventory(content: dict[str, Any], _: Sections) -> Child:
-    return element("pre", _json_text(content))
-
-
 def _folded(name: str, text: str) -> Markup:
     return element("details", element("summary", name), scrolled(element("pre", text), name), class_="folded")
 
@@ -180,6 +176,6 @@ PARTS: dict[str, Callable[[Any, Sections], Child]] = {
     "journals": _journals,
     "last record there": _record,
     "last record here": _record,
-    "inventory": _inventory,
+    "inventory": lambda content, _: _as_json(content),
     "versions": _flat,
 }

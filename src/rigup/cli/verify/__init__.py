@@ -101,7 +101,7 @@ def as_json(found: VerifyRun) -> dict[str, Any]:
                 ],
                 "links": links.as_json() if links else None,
                 "load": load.model_dump() if (load := found.loads.get(name)) else None,
-                "errors": [{"message": error.message, "hint": error.hint} for error in result.errors],
+                "errors": [error.as_json() for error in result.errors],
             }
         )
     return {"schema": 1, "hosts": rows}

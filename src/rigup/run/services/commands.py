@@ -76,7 +76,7 @@ class Commands:
             "stdout": out,
             "stderr": err,
             "truncated": said.left < 0,
-            "errors": [{"message": error.message, "hint": error.hint} for error in result.errors],
+            "errors": [error.as_json() for error in result.errors],
         }
 
     def _run(self, host: Host) -> None:

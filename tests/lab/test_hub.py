@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,16 @@ def test_a_token_is_asked_for_and_may_not_be_enough(hub: StandInHub, tmp_path: P
     hub.faults(gated=True)
     with pytest.raises(GatedRepoError):
         hf_hub_download(REPO, "config.json", endpoint=hub.url, token="hf_right", cache_dir=tmp_path)
+
+
+def test_a_transfer_under_way_follows_a_new_pace(hub: StandInHub) -> None:
+    hub.faults(bytes_per_second=20_000)
+    path, began = "model-00001.safetensors", time.monotonic()
+    with requests.get(f"{hub.url}/{REPO}/resolve/main/{path}", stream=True, timeout=60) as response:
+        first = response.raw.read(100)
+        hub.faults()
+        assert first + response.raw.read() == CONTENTS[path]
+    assert time.monotonic() - began < len(CONTENTS[path]) / 20_000 / 2
 
 
 def test_the_client_survives_a_dropped_connection(hub: StandInHub, tmp_path: Path) -> None:

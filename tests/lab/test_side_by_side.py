@@ -14,7 +14,7 @@ from tests.lab.fleet import FILE_BYTES, FILES, Fleet, wait_for
 pytestmark = pytest.mark.lab
 
 # bytes a second of each transfer: on a busy machine, too, the build begins long before a file is here
-SLOW = 60_000
+SLOW = 30_000
 LEASE = "/run/rigup/lease/lease.json"
 
 

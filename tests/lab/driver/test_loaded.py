@@ -7,6 +7,7 @@ The tests go on from one another, in this order: a driver is not installed anew 
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
@@ -24,12 +25,18 @@ IMPATIENT = (
 )
 
 
+def broken_off(requests: list[dict[str, Any]]) -> bool:
+    """Whether the download of a file ended before the file did."""
+    return any(entry["path"].startswith("/cdn/") and 0 < entry["bytes"] < FILE_BYTES for entry in requests)
+
+
 def test_from_nothing_to_a_loaded_driver_and_an_answer(fleet: GpuFleet) -> None:
     """The weights begin before the driver, are interrupted by the reboot, and go on behind it where they were."""
-    boot = fleet.boots()
+    boot, before = fleet.boots(), len(fleet.hub.log())
     fleet.hub.faults(bytes_per_second=FILE_BYTES // 600)
     run = fleet.start("apply", "--yes", "--reboot", "--json")
     run.wait_to_say("rebooting", seconds=300)
+    wait_for(lambda: broken_off(fleet.hub.log()[before:]), "the end of the downloads at the shutdown", seconds=120)
     fleet.hub.faults()
     assert run.wait() == 0, run.text
     assert fleet.boots() != boot

@@ -1,4 +1,4 @@
-"""Faults of the hub stand-in, read from a file at every request, so that they can change while it runs."""
+"""Faults of the hub stand-in, read from a file at every request, and their pace at every block: they can change."""
 
 import threading
 from collections import Counter

@@ -136,21 +136,22 @@ class Handler(BaseHTTPRequestHandler, ABC):
             self.note(status, 0)
 
     def send_body(self, file: ServedFile, first: int, count: int, status: int, faults: Faults) -> None:
-        """Sends `count` bytes from `first`, or fewer because of a fault."""
+        """Sends `count` bytes from `first`, or fewer because of a fault. A new pace applies from the next block."""
         key, control = str(file.location), self.server.control
         limit = count
         if faults.drop_after_bytes is not None and control.take(f"drop {key}", faults.drop_times):
             limit = min(count, faults.drop_after_bytes)
         flipped = first + limit // 2 if control.take(f"corrupt {key}", faults.corrupt_times) else None
-        sent, began, rate = 0, time.monotonic(), faults.bytes_per_second
-        block = min(BLOCK, max(1, rate // 10)) if rate else BLOCK
+        sent, due = 0, time.monotonic()
         try:
             with file.location.open("rb") as source:
                 source.seek(first)
                 while sent < limit:
+                    rate = control.faults().bytes_per_second
+                    block = min(BLOCK, max(1, rate // 10)) if rate else BLOCK
                     data = altered(source.read(min(block, limit - sent)), first + sent, flipped)
-                    if rate:
-                        time.sleep(max(0.0, began + (sent + len(data)) / rate - time.monotonic()))
+                    due = due + len(data) / rate if rate else time.monotonic()
+                    time.sleep(max(0.0, due - time.monotonic()))
                     if sent + len(data) == count:
                         # before the last byte, so that a client that has all of it finds this in the log
                         self.note(status, count)

@@ -66,16 +66,19 @@ def read_bytes(path: Path, name: str = "") -> bytes:
     return content
 
 
-def replace_file(path: Path, content: bytes) -> None:
-    """Writes a whole file in one step, with the mode of the one that it replaces. Raises OSError."""
-    new = path.with_name(f".{path.name}.{os.getpid()}")
+def replace_file(path: Path, content: bytes, mode: int | None = None) -> None:
+    """Writes a whole file in one step. Raises OSError.
+
+    mode: its permissions; None for those of the one that it replaces, or what the umask leaves.
+    """
+    new = path.with_name(f".{path.name[:100]}.{os.getpid()}")
     try:
         new.unlink(missing_ok=True)
-        with new.open("xb") as file:
+        with open(new, "xb", opener=lambda name, flags: os.open(name, flags, 0o666 if mode is None else mode)) as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        if path.exists():
+        if mode is None and path.exists():
             new.chmod(stat.S_IMODE(path.stat().st_mode))
         new.replace(path)
     finally:

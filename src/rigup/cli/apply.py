@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from rigup.cli.output.lines import Lines
     from rigup.cli.output.progress import ProgressView
     from rigup.cli.sessions.rollout import RollingApply
-    from rigup.project.inventory import Project
     from rigup.run.result import HostResult
     from rigup.run.runner import Run
 
@@ -97,7 +96,11 @@ def applied(args: argparse.Namespace) -> Applied:
 
     out = lines(stderr=args.json)
     with opened as run, stop_on_signals():
-        rollout = _rollout(args, project, run, out) if args.rolling else None
+        rollout = None
+        if args.rolling:
+            from rigup.cli.sessions.rollout import RollingApply  # rarely needed
+
+            rollout = RollingApply(args, project, run, out)
         run.break_leases = args.break_lease
         view = live.view(args.events)
         progress.listen(view.show)
@@ -114,10 +117,10 @@ def applied(args: argparse.Namespace) -> Applied:
             summary.show_estimate(run, {} if args.yes else _line_speeds(run, view), out)
         if rollout:
             changes = rollout.begins()
-        if changes and not args.yes and not agreed(out, args.verb):
+        if changes and not args.yes and not agreed(out, args.verb, "Make these changes?"):
             if rollout:
                 rollout.rolling.end()
-            return Applied(1, _document(results, rollout) if args.json else None)
+            return Applied(1, _document(run, rollout) if args.json else None)
         if args.reboot or not args.yes:
             reboots.permit()  # the confirmed list of changes names the steps that may reboot
         if rollout:
@@ -127,25 +130,32 @@ def applied(args: argparse.Namespace) -> Applied:
                 run.execute()
     document = None
     if args.json:
-        document = _document(results, rollout, _shares(run))
+        document = _document(run, rollout)
     else:
         summary.show_answers(results, QUESTION, out)
         _how_to_look_around(results, run.plans, out)
-        _show_shares(run, out)
+        if run.transfers:
+            from rigup.cli.output import weights_shares
+
+            weights_shares.show(run.transfers, out)
         summary.show_results(results, out)
     if rollout:
         rollout.show_end()
     return Applied(130 if rollout and jobs.cancelled() else exit_code(results), document)
 
 
-def _document(
-    results: list[HostResult], rollout: RollingApply | None, shares: dict[str, Any] | None = None
-) -> dict[str, Any]:
+def _document(run: Run, rollout: RollingApply | None) -> dict[str, Any]:
     """The results for scripts. If the user declined, hosts have the state "differs" or "not begun"."""
     from rigup.cli.output import results as summary
 
-    of_rollout = {"rollout": rollout.outcome()} if rollout else {}
-    return summary.as_json(results) | of_rollout | (shares or {})
+    document = summary.as_json(run.results.values())
+    if rollout:
+        document["rollout"] = rollout.outcome()
+    if run.transfers:
+        from rigup.cli.output import weights_shares
+
+        document["weights"] = weights_shares.as_json(run.transfers)
+    return document
 
 
 def _show_who_shares(run: Run, out: Lines) -> None:
@@ -162,27 +172,6 @@ def _line_speeds(run: Run, view: ProgressView) -> dict[str, float]:
 
     with view:
         return line_speeds(run.context)
-
-
-def _show_shares(run: Run, out: Lines) -> None:
-    if run.transfers:
-        from rigup.cli.output import weights_shares
-
-        weights_shares.show(run.transfers, out)
-
-
-def _shares(run: Run) -> dict[str, Any]:
-    if not run.transfers:
-        return {}
-    from rigup.cli.output import weights_shares
-
-    return {"weights": weights_shares.as_json(run.transfers)}
-
-
-def _rollout(args: argparse.Namespace, project: Project, run: Run, out: Lines) -> RollingApply:
-    from rigup.cli.sessions.rollout import RollingApply  # rarely needed
-
-    return RollingApply(args, project, run, out)
 
 
 def _check_rolling(args: argparse.Namespace) -> None:
@@ -205,7 +194,7 @@ def _check_rolling(args: argparse.Namespace) -> None:
         )
 
 
-def agreed(out: Lines, verb: str = "apply", question: str = "Make these changes?") -> bool:
+def agreed(out: Lines, verb: str, question: str) -> bool:
     """Asks for confirmation. Raises InputError if standard input is not a terminal."""
     check_terminal(verb)
     return says_yes(out, question)

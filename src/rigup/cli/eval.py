@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rigup.cli.output.lines import print_json
+from rigup.cli.output.lines import print_json, tell
 from rigup.cli.output.typed_words import add_number
 from rigup.cli.sessions import service_run
 from rigup.cli.sessions import session as hosts
@@ -98,7 +97,7 @@ def _harness(root: Path) -> tuple[Path, str]:
     from rigup.sources.evaluation_environment import install_harness, locked_harness
 
     locked, uv = locked_harness(load_lock(root / LOCK))
-    return install_harness(locked, uv, lambda line: print(line, file=sys.stderr)), locked.version
+    return install_harness(locked, uv, tell), locked.version
 
 
 def _of_url(args: argparse.Namespace, wanted: EvaluationRequest) -> int:

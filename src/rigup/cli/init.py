@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rigup.cli.output.lines import print_json
+from rigup.cli.output.lines import print_json, tell
 from rigup.cli.sessions import new_host
 from rigup.cli.sessions import session as hosts
 from rigup.errors import InputError
@@ -57,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     _show(args, probe, changes, plans, host.group)
     if not any(plan.verdict == "refused" for plan in plans):
         return 0
-    print(f"{args.host} was still added to {inventory}, in group {host.group}", file=sys.stderr)
+    tell(f"{args.host} was still added to {inventory}, in group {host.group}")
     return 1
 
 

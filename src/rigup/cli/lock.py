@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rigup.cli.output.lines import print_json
+from rigup.cli.output.lines import print_json, tell
 from rigup.cli.sessions import session as hosts
 
 if TYPE_CHECKING:
@@ -126,14 +125,10 @@ def open_resolver(project: Project, catalogue: Catalogue, sudo_password: str | N
     from rigup.lockfile.host_reader import HostReader
     from rigup.lockfile.resolver import Resolver
 
-    with HostReader(sudo_password, _log) as reader:
-        resolver = Resolver(project, catalogue, _log, reader=reader if _names_host_files(project) else None)
+    with HostReader(sudo_password, tell) as reader:
+        resolver = Resolver(project, catalogue, tell, reader=reader if _names_host_files(project) else None)
         resolver.catalogue = with_named_models(project, catalogue, resolver)
         yield resolver
-
-
-def _log(line: str) -> None:
-    print(line, file=sys.stderr)
 
 
 def _names_host_files(project: Project) -> bool:
@@ -157,7 +152,7 @@ def vendored(args: argparse.Namespace, resolved: ResolvedLock, resolver: Resolve
     source_of = (lambda pinned: resolver.source_of(pinned, plans.get(pinned.repo))) if args.with_weights else None
     done = vendor(resolved.after, args.vendor, resolver.log, source_of)
     for line in done.beside:
-        print(f"warning: {line}", file=sys.stderr)
+        tell(f"warning: {line}")
     return done
 
 
@@ -171,7 +166,7 @@ def _show_check(found: tuple[str, ...], as_json: bool) -> int:
             if any(" is refused: " in line for line in found)
             else "rigup lock"
         )
-        print(f"hint: {hint}", file=sys.stderr)
+        tell(f"hint: {hint}")
     else:
         print("rigup.lock pins everything")
     return 1 if found else 0
@@ -232,7 +227,7 @@ def show(resolved: ResolvedLock, warnings: list[str], written: bool) -> None:
     if not resolved.changes:
         print("rigup.lock: recorded the inputs; no pin changed" if written else "rigup.lock: nothing to change")
     for warning in warnings:
-        print(f"warning: {warning}", file=sys.stderr)
+        tell(f"warning: {warning}")
     if count := len(resolved.needs.refused):
         services = f"{count} service{' is' if count == 1 else 's are'}"
-        print(f"{services} refused and not locked; run rigup plan to see why", file=sys.stderr)
+        tell(f"{services} refused and not locked; run rigup plan to see why")

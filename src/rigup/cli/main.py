@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import NoReturn
 
 from rigup import __version__
-from rigup.cli.output.lines import show_error
+from rigup.cli.output.lines import show_error, tell
 from rigup.cli.output.printable_streams import printable_streams
 from rigup.cli.output.streams import open_missing_streams, steady
 from rigup.cli.output.typed_words import check_words
@@ -137,7 +137,7 @@ def _run(args: argparse.Namespace) -> int:
         show_error(error, bool(getattr(args, "json", False)))
         return error.exit_code
     except KeyboardInterrupt:
-        print("cancelled", file=sys.stderr)
+        tell("cancelled")
         return 130
     except BrokenPipeError:
         return _reader_gone()

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rigup.cli.output.lines import print_json
+from rigup.cli.output.lines import print_json, tell
 from rigup.cli.sessions import session as hosts
 
 if TYPE_CHECKING:
@@ -103,13 +102,12 @@ def _warn(scraped: ScrapeConfig, folder: Path | None) -> None:
     for target in scraped.targets:
         if target.key_file:
             host, service = target.labels["host"], target.labels["service"]
-            print(
+            tell(
                 f"{host}: {service}: reading its metrics requires the API key of the service; put it into "
-                f"{(folder or Path()) / target.key_file}, readable by Prometheus only",
-                file=sys.stderr,
+                f"{(folder or Path()) / target.key_file}, readable by Prometheus only"
             )
     for out in scraped.left_out:
-        print(f"{out.host}: {out.what} left out: {out.why}\n  hint: {out.hint}", file=sys.stderr)
+        tell(f"{out.host}: {out.what} left out: {out.why}\n  hint: {out.hint}")
 
 
 def _counted(number: int, what: str) -> str:

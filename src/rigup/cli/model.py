@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rigup.cli.output.lines import print_json
+from rigup.cli.output.lines import print_json, tell
 from rigup.errors import InputError
 
 if TYPE_CHECKING:
@@ -98,7 +97,7 @@ def _repository(args: argparse.Namespace) -> tuple[Repository, str | None]:
     token = read_secret(Path.cwd(), "--hub-token-file", args.hub_token_file) if args.hub_token_file else None
     address = hub_address("HF_ENDPOINT", os.environ.get("HF_ENDPOINT") or HUB)
     hub = Hub(address, token)
-    print(f"querying {hub.name} for {repo}", file=sys.stderr)
+    tell(f"querying {hub.name} for {repo}")
     return hub_repository(hub, repo, args.revision), quant
 
 
@@ -116,7 +115,7 @@ def _from_ollama(name: str) -> tuple[Repository, str | None]:
     except ValueError as error:
         raise InputError(f"checkpoint: {name[:200]!a} is {error}", "correct the name") from None
     registry = OllamaRegistry(ollama_address("OLLAMA_REGISTRY", os.environ.get("OLLAMA_REGISTRY") or OLLAMA))
-    print(f"querying {registry.name} for {location}", file=sys.stderr)
+    tell(f"querying {registry.name} for {location}")
     return ollama_repository(registry, location)[0], None
 
 

@@ -6,10 +6,10 @@ import argparse
 import hashlib
 import json
 import platform
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from rigup.cli.output.lines import tell
 from rigup.cli.sessions import session as hosts
 from rigup.errors import InputError, RigupError
 
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps({"schema": 1, "file": path}))
     elif path != STANDARD_OUTPUT:
         print(f"wrote {path}; review it before you share it")
-        print("secrets were removed; host names and addresses were not", file=sys.stderr)
+        tell("secrets were removed; host names and addresses were not")
     return 0 if whole else 1
 
 

@@ -178,6 +178,7 @@ def _watch(inspected: Inspection, seconds: float, as_json: bool) -> None:
 
 def table(rows: list[dict[str, Any]]) -> Table:
     """A row per service; red if not as planned."""
+    from rigup.cli.output.status_rows import gpu_memory_text
     from rigup.cli.output.table import Column, Table
     from rigup.run.result import HEALTHY
     from rigup.units import uptime_text
@@ -205,7 +206,7 @@ def table(rows: list[dict[str, Any]]) -> Table:
         took = f"{row['seconds']:.2f} s" if row.get("seconds") else ""
         release, unit = row.get("release"), row.get("unit")
         known = (release and str(release), _engine(row), _checkpoint(row), unit, uptime_text(row.get("up_seconds")))
-        figures = (row.get("driver"), _gpu_memory(row), _temperature(row), _planned(row), row.get("moe_config"))
+        figures = (row.get("driver"), gpu_memory_text(row), _temperature(row), _planned(row), row.get("moe_config"))
         fine = row["health"] in HEALTHY or row.get("stopped")
         style = "" if fine and row["drift"] == "none" else "red"
         first, *others = row.get("members") or [{"loaded": True}]
@@ -227,11 +228,6 @@ def _engine(row: dict[str, Any]) -> str:
 def _checkpoint(row: dict[str, Any]) -> str:
     checkpoint = row.get("checkpoint") or {}
     return f"{checkpoint.get('repo', '').rpartition('/')[2]} {checkpoint.get('quant', '')}".strip()
-
-
-def _gpu_memory(row: dict[str, Any]) -> str:
-    used, there = row.get("gpu_memory_used_mib"), row.get("gpu_memory_mib")
-    return f"{(used or 0) / 1024:.1f} of {there / 1024:.1f} GiB" if there else ""
 
 
 def _planned(row: dict[str, Any]) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from typing import TYPE_CHECKING, Any
 
 from rigup.cli.lab import gpu as lab_gpu
+from rigup.cli.output.lines import tell
 from rigup.cli.output.typed_words import whole_number
 
 if TYPE_CHECKING:
@@ -106,10 +106,6 @@ def _verb(parser: argparse.ArgumentParser, function: object) -> None:
     parser.set_defaults(lab_run=function)
 
 
-def _print(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
 def _up(args: argparse.Namespace) -> int:
     from rigup.lab import prerequisites
     from rigup.lab.hub.server_process import StandInHub
@@ -119,7 +115,7 @@ def _up(args: argparse.Namespace) -> int:
     prerequisites.check()
     models = _models() if args.hub else None
     address = HUB if models else None
-    lab = Lab.up(args.name, args.hosts, args.suite, args.disk, rig, log=_print, hub=address)
+    lab = Lab.up(args.name, args.hosts, args.suite, args.disk, rig, log=tell, hub=address)
     if models:
         StandInHub.start(models, lab=lab.record.name)
     _show([lab], args.json)
@@ -134,14 +130,14 @@ def _models() -> Path | None:
     try:
         return demo_model.provide()
     except (HostFailed, Unreachable) as error:
-        _print(f"no model hub in the lab: {error.message}")
+        tell(f"no model hub in the lab: {error.message}")
         return None
 
 
 def _list(args: argparse.Namespace) -> int:
     from rigup.lab.lab import Lab
 
-    _show(Lab.all(_print), args.json)
+    _show(Lab.all(tell), args.json)
     return 0
 
 
@@ -160,7 +156,7 @@ def _down(args: argparse.Namespace) -> int:
         raise InputError(f"lab down: several labs exist ({', '.join(names)})", "name one, or pass --all")
     for name in names:
         take_down(name)
-        _print(f"removed lab {name}")
+        tell(f"removed lab {name}")
     if args.json:
         print(json.dumps({"schema": 1, "down": names}))
     return 0
@@ -170,7 +166,7 @@ def _base(args: argparse.Namespace) -> int:
     from rigup.lab import base, prerequisites
 
     prerequisites.check()
-    path = base.image(base.ensure(args.suite, _print, args.fresh))
+    path = base.image(base.ensure(args.suite, tell, args.fresh))
     print(json.dumps({"schema": 1, "image": str(path)}) if args.json else path)
     return 0
 

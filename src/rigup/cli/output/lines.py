@@ -47,10 +47,15 @@ def print_json(document: Any) -> None:
     print(json.dumps(document, indent=1))
 
 
+def tell(line: str) -> None:
+    """Prints a line on standard error, beside what a verb prints as its result."""
+    print(line, file=sys.stderr, flush=True)
+
+
 def show_error(error: RigupError, as_json: bool) -> None:
     """Prints message and hint to standard error; with as_json also to standard output as JSON."""
     if as_json:
         print(json.dumps({"schema": 1, "error": error.as_json()}))
-    print(f"rigup: {error.message}", file=sys.stderr)
+    tell(f"rigup: {error.message}")
     if error.hint:
-        print(f"hint: {error.hint}", file=sys.stderr)
+        tell(f"hint: {error.hint}")

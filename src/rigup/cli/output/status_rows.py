@@ -118,6 +118,12 @@ def gpu_figures(probe: Probe, plan: Plan) -> dict[str, Any]:
     }
 
 
+def gpu_memory_text(row: dict[str, Any]) -> str:
+    """ "20.5 of 24.0 GiB" of a row; "" if unknown."""
+    used, there = row.get("gpu_memory_used_mib"), row.get("gpu_memory_mib")
+    return f"{(used or 0) / 1024:.1f} of {there / 1024:.1f} GiB" if there else ""
+
+
 def _of_service(probe: Probe, plan: Plan) -> list[ProbedGpu]:
     """The GPUs of a service's release by UUID, or by the plan's indices if it has no UUIDs."""
     release = probe.releases.get(plan.service.name) or {}

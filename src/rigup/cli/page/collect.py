@@ -17,7 +17,7 @@ from rigup.cli.page.content import (
     Version,
 )
 from rigup.cli.page.measurements import usable
-from rigup.cli.page.memory_bar import GpuUse, in_use
+from rigup.cli.page.memory_bar import GpuUse, uses_of
 from rigup.cli.page.origin import origin_of
 from rigup.operations.builds.source import name_of
 from rigup.operations.service.history import RetainedRelease, with_replaced
@@ -208,19 +208,9 @@ def memory_of(plan: Plan, row: Row) -> tuple[GpuUse, ...]:
 
     Uses the row's own `memory` if present; otherwise the memory in use on each card of the service.
     """
-    names = {index: gpu.name.removeprefix("NVIDIA ") for index, gpu in enumerate(plan.rig.gpus)}
-    measured = {gpu["index"]: in_use(gpu) for gpu in row.get("gpus") or ()}
-    reported = {one["gpu"]: one for one in row.get("memory") or ()}
-    found = []
-    for gpu in plan.memory:
-        own = reported.get(gpu.gpu, {})
-        parts = gpu.weights_mib, gpu.kv_cache_mib, gpu.overhead_mib
-        planned = own.get("planned_mib", sum(parts))
-        known = parts if planned == sum(parts) else (None, None, None)
-        capacity = own.get("capacity_mib") or gpu.capacity_mib
-        use = own["measured_mib"] if own else measured.get(gpu.gpu)
-        found.append(GpuUse(gpu.gpu, names.get(gpu.gpu, ""), capacity, planned, use, *known))
-    return tuple(found)
+    names = {index: gpu.name for index, gpu in enumerate(plan.rig.gpus)}
+    planned = [gpu.model_dump() for gpu in plan.memory]
+    return uses_of(planned, names, row.get("gpus") or (), row.get("memory") or ())
 
 
 def _releases(kept: tuple[RetainedRelease, ...]) -> tuple[ReleaseItem, ...]:

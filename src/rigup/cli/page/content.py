@@ -106,13 +106,6 @@ class HostContent:
     drift: tuple[DriftItem, ...] = ()
     services: tuple[ServiceContent, ...] = ()
 
-    @property
-    def differing(self) -> tuple[str, ...]:
-        """What has drifted, each kind once: the host's own, then its services'."""
-        found = [one.what for one in self.drift]
-        found += [one.what for service in self.services for one in service.drift]
-        return tuple(dict.fromkeys(found))
-
 
 @dataclass(frozen=True)
 class FleetContent:

@@ -98,7 +98,7 @@ def singles(results: Sequence[Result]) -> tuple[Result, tuple[Level, ...]] | Non
     return None
 
 
-def histories(results: Sequence[Result], most: int = 2) -> list[LevelHistory]:
+def histories(results: Sequence[Result]) -> list[LevelHistory]:
     """The levels measured in more than one run: the one with the most runs, then the fastest with three or more."""
     found: dict[Key, list[RunRate]] = {}
     for result in sorted(results, key=lambda one: str(one["began"])):
@@ -112,7 +112,7 @@ def histories(results: Sequence[Result], most: int = 2) -> list[LevelHistory]:
         return []
     first = max(all_of_them, key=lambda history: len(history.rates))
     others = [history for history in all_of_them if history is not first and len(history.rates) > 2]
-    return [first, *sorted(others, key=lambda history: history.rates[-1].rate, reverse=True)][:most]
+    return [first, max(others, key=lambda history: history.rates[-1].rate)] if others else [first]
 
 
 def began(result: Result) -> float:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from rigup.cli.page.markup import Markup, drawing, element
 
+Row = dict[str, Any]
 PARTS = (("weights", "weights"), ("kv_cache", "KV cache"), ("overhead", "overhead"))
 WIDTH = 1000.0
 PLANNED_HEIGHT, MEASURED_HEIGHT, GAP = 14.0, 7.0, 2.0
@@ -44,7 +46,28 @@ class GpuUse:
         return None if self.measured is None or not self.planned else (self.measured - self.planned) / self.planned
 
 
-def in_use(gpu: dict[str, Any]) -> int | None:
+def uses_of(
+    planned: Iterable[Row], names: dict[int, str], probed: Iterable[Row], measured: Iterable[Row] = ()
+) -> tuple[GpuUse, ...]:
+    """The planned and the measured memory of each GPU.
+
+    planned: of a plan. probed: cards as the probe found them. measured: what a start of the service took of a GPU; it
+    counts before what is in use on the card.
+    """
+    on_card, starts = {gpu["index"]: _in_use(gpu) for gpu in probed}, {one["gpu"]: one for one in measured}
+    found = []
+    for gpu in planned:
+        index, own = gpu["gpu"], starts.get(gpu["gpu"], {})
+        parts = gpu["weights_mib"], gpu["kv_cache_mib"], gpu["overhead_mib"]
+        total = own.get("planned_mib", sum(parts))
+        known = parts if total == sum(parts) else (None, None, None)
+        capacity, name = own.get("capacity_mib") or gpu["capacity_mib"], names.get(index, "").removeprefix("NVIDIA ")
+        use = own["measured_mib"] if own else on_card.get(index)
+        found.append(GpuUse(index, name, capacity, total, use, *known))
+    return tuple(found)
+
+
+def _in_use(gpu: Row) -> int | None:
     """The memory in use on a probed card, with the driver's reserve, like the plan's overhead; None if not reported."""
     used = gpu.get("memory_used_mib")
     return None if used is None else int(used) + int(gpu.get("memory_reserved_mib") or 0)

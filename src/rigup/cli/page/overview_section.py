@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rigup.cli.output.status_rows import gpu_memory_text
 from rigup.cli.page.content import STATES, FleetContent, HostContent, ServiceContent
 from rigup.cli.page.markup import Child, Markup, element
 from rigup.cli.page.measurements import best_rate
@@ -79,13 +80,7 @@ def _row(host: HostContent, service: ServiceContent | None, anchor: str, first: 
         element("td", service.name if service else "-"),
         element("td", service.row["health"] if service else "-", class_="wide"),
         element("td", service.serves or "-" if service else "-", class_="wide"),
-        element("td", _memory(service), class_="wide"),
+        element("td", (gpu_memory_text(service.row) if service else "") or "-", class_="wide"),
         element("td", "-" if rate is None else short(rate), class_="wide figure"),
         element("td", "; ".join(problems) or "-", class_="wrong"),
     )
-
-
-def _memory(service: ServiceContent | None) -> str:
-    row = service.row if service else {}
-    used, there = row.get("gpu_memory_used_mib"), row.get("gpu_memory_mib")
-    return f"{(used or 0) / 1024:.1f} of {there / 1024:.1f} GiB" if there else "-"

@@ -11,7 +11,7 @@ from rigup.cli.page.content import DriftItem, Error, Origin
 from rigup.cli.page.document import document
 from rigup.cli.page.host_section import memory
 from rigup.cli.page.markup import Child, Markup, element
-from rigup.cli.page.memory_bar import GpuUse, in_use
+from rigup.cli.page.memory_bar import uses_of
 from rigup.cli.page.widgets import differences, errors, facts, scrolled, table, tag
 from rigup.facts.bounds import json_of
 from rigup.facts.unreadable import Unreadable
@@ -63,7 +63,8 @@ def _plan(plan: dict[str, Any], probe: dict[str, Any], id_: str) -> Markup:
     refusals = errors(Error(f"{one['message']} [{one['rule']}]", one["hint"]) for one in plan["refusals"])
     parts: list[Child] = [element("h3", plan["service"]["name"], " ", verdict), refusals]
     parts.append(facts(_served(plan)) if plan["engine"] else None)
-    if uses := _uses(plan, probe):
+    names = {gpu["index"]: str(gpu["name"]) for gpu in plan["rig"]["gpus"]}
+    if uses := uses_of(plan["memory"] or (), names, probe.get("gpus") or ()):
         parts += [element("h4", "GPU memory"), *memory(uses, id_)]
     if warnings := [element("li", f"{one['message']} [{one['rule']}]") for one in plan["warnings"] or ()]:
         parts += [element("h4", "Warnings"), element("ul", warnings, class_="notes")]
@@ -78,17 +79,6 @@ def _served(plan: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "with", f"{engine['name']} {engine['version']} ({engine['build']})"
     yield "context", f"{plan['context']:,} tokens"
     yield "KV cache", f"{plan['kv_tokens']:,} tokens, {plan['kv_cache_type']}"
-
-
-def _uses(plan: dict[str, Any], probe: dict[str, Any]) -> list[GpuUse]:
-    names = {gpu["index"]: str(gpu["name"]).removeprefix("NVIDIA ") for gpu in plan["rig"]["gpus"]}
-    measured = {gpu["index"]: in_use(gpu) for gpu in probe.get("gpus") or ()}
-    found = []
-    for gpu in plan["memory"] or ():
-        parts = gpu["weights_mib"], gpu["kv_cache_mib"], gpu["overhead_mib"]
-        index, capacity = gpu["gpu"], gpu["capacity_mib"]
-        found.append(GpuUse(index, names.get(index, ""), capacity, sum(parts), measured.get(index), *parts))
-    return found
 
 
 def _probe(probe: dict[str, Any], _: Sections) -> Child:

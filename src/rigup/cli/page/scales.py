@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 
 DAY = 86400
 LEAST_DECADE = -4
+# labels on a linear axis or one of times, and on a logarithmic one
+FEW_TICKS, MOST_TICKS = 4, 6
 
 
 @dataclass(frozen=True)
@@ -35,24 +37,24 @@ class Scale:
         return self.begin + share * (self.end - self.begin)
 
 
-def from_zero(most: float, begin: float, end: float, count: int = 4) -> Scale:
-    """A linear axis from 0 to the round number at or above `most`, in about `count` round steps."""
+def from_zero(most: float, begin: float, end: float) -> Scale:
+    """A linear axis from 0 to the round number at or above `most`, in a few round steps."""
     most = most or 1.0
-    step = _round_step(most / count)
+    step = _round_step(most / FEW_TICKS)
     steps = max(1, math.ceil(most / step - 1e-9))
     return Scale(0, steps * step, begin, end, tuple(step * n for n in range(steps + 1)), short)
 
 
-def powers_of_two(values: Sequence[float], begin: float, end: float, most_ticks: int = 6) -> Scale:
+def powers_of_two(values: Sequence[float], begin: float, end: float) -> Scale:
     """A logarithmic axis over the powers of two around these values (at least 1), every one or every nth labelled."""
     low = math.floor(math.log2(max(1, min(values))))
     high = max(low, math.ceil(math.log2(max(1, *values))))
-    every = max(1, math.ceil((high - low + 1) / most_ticks))
+    every = max(1, math.ceil((high - low + 1) / MOST_TICKS))
     ticks = tuple(float(2**n) for n in range(low, high + 1, every))
     return Scale(2.0**low, 2.0**high, begin, end, ticks, lambda value: f"{value:,.0f}", logarithmic=True)
 
 
-def decades(values: Sequence[float], begin: float, end: float, most_ticks: int = 6) -> Scale:
+def decades(values: Sequence[float], begin: float, end: float) -> Scale:
     """A logarithmic axis from the 1, 2 or 5 below these values to the one above."""
     known = [value for value in values if value > 0] or [1.0]
     last = max(LEAST_DECADE, math.ceil(math.log10(max(known))))
@@ -62,22 +64,22 @@ def decades(values: Sequence[float], begin: float, end: float, most_ticks: int =
     if high <= low:
         high = min(step for step in steps if step > low)
     ticks = [step for step in steps if low <= step <= high]
-    if len(ticks) > most_ticks:
+    if len(ticks) > MOST_TICKS:
         ticks = [step for step in ticks if f"{step:e}".startswith("1")]
-        ticks = ticks[:: math.ceil(len(ticks) / most_ticks)]
+        ticks = ticks[:: math.ceil(len(ticks) / MOST_TICKS)]
     return Scale(low, high, begin, end, tuple(ticks), short, logarithmic=True)
 
 
-def times(values: Sequence[float], begin: float, end: float, most_ticks: int = 4) -> Scale:
+def times(values: Sequence[float], begin: float, end: float) -> Scale:
     """An axis of times (seconds since 1970, UTC), labelled with days, or with hours if it covers less than two days."""
     low, high = min(values), max(values)
     if high - low < 2 * DAY:
         steps, form = (60, 300, 900, 1800, 3600, 7200, 21600, 43200), "%H:%M"
-        step = next((step for step in steps if step >= (high - low) / most_ticks), steps[-1])
+        step = next((step for step in steps if step >= (high - low) / FEW_TICKS), steps[-1])
     else:
-        step, form = math.ceil((high - low) / DAY / most_ticks) * DAY, "%-d %b"
+        step, form = math.ceil((high - low) / DAY / FEW_TICKS) * DAY, "%-d %b"
     first = math.ceil(low / step) * step
-    ticks = tuple(float(first + step * n) for n in range(most_ticks + 1) if first + step * n <= high)
+    ticks = tuple(float(first + step * n) for n in range(FEW_TICKS + 1) if first + step * n <= high)
     return Scale(low, high, begin, end, ticks or (low,), lambda timestamp: _timestamp_text(timestamp, form))
 
 

@@ -1,17 +1,16 @@
-"""Writes a page atomically, and checks beforehand that it can be written."""
+"""Writes pages and reports, and checks beforehand that they can be written."""
 
 from __future__ import annotations
 
 import argparse
-import os
-import stat
 import sys
 import tempfile
-from contextlib import suppress
 from pathlib import Path
 
+from rigup.cli.output.lines import tell
 from rigup.errors import InputError
 from rigup.printable import printable
+from rigup.regular_files import replace_file
 
 STANDARD_OUTPUT = "-"
 HINT = "name a file in a writable folder, or - for standard output"
@@ -28,7 +27,7 @@ def write_html(path: str, text: str) -> None:
     """Writes the page of --html and prints its path to standard error."""
     write_page(path, text, "--html")
     if path != STANDARD_OUTPUT:
-        print(f"{path}: written", file=sys.stderr)
+        tell(f"{path}: written")
 
 
 def check_writable(path: str, flag: str) -> None:
@@ -37,12 +36,11 @@ def check_writable(path: str, flag: str) -> None:
         return
     target = Path(path)
     try:
-        if target.exists() and not stat.S_ISREG(target.stat().st_mode):
+        if target.exists() and not target.is_file():
             what = "Is a directory" if target.is_dir() else "not a regular file"
             raise InputError(f"{flag}: {path}: {what}", HINT)
-        descriptor, name = _beside(target.resolve())
-        os.close(descriptor)
-        os.unlink(name)
+        with tempfile.TemporaryFile(dir=target.resolve().parent):
+            pass
     except OSError as error:
         raise InputError(f"{flag}: {path}: {error.strerror}", HINT) from None
 
@@ -56,28 +54,7 @@ def write_page(path: str, text: str, flag: str, mode: int | None = None) -> None
     if path == STANDARD_OUTPUT:
         sys.stdout.write(text)
         return
-    target, name = Path(path).resolve(), ""
     try:
-        descriptor, name = _beside(target)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, _mode(target) if mode is None else mode)
-        os.replace(name, target)
+        replace_file(Path(path).resolve(), text.encode(), mode)
     except OSError as error:
-        with suppress(OSError):
-            os.unlink(name)
         raise InputError(f"{flag}: {path}: {error.strerror}", HINT) from None
-
-
-def _beside(target: Path) -> tuple[int, str]:
-    return tempfile.mkstemp(prefix=f".{target.name[:100]}.", suffix=".new", dir=target.parent)
-
-
-def _mode(target: Path) -> int:
-    with suppress(OSError):
-        return stat.S_IMODE(target.stat().st_mode)
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask

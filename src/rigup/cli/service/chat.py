@@ -8,7 +8,7 @@ import select
 import sys
 from typing import TYPE_CHECKING
 
-from rigup.cli.output.lines import print_json
+from rigup.cli.output.lines import print_json, tell
 from rigup.cli.output.typed_words import add_number
 from rigup.cli.sessions import unplanned
 from rigup.errors import InputError, Refused
@@ -100,7 +100,7 @@ def _open(args: argparse.Namespace, run: HostsRun, ended: Event) -> Conversation
         if door := open_tunnel(run, endpoint):
             others = [other.host for other in found if other is not endpoint]
             if others and args.limit is None:
-                print(f"asking {endpoint.host}; --limit chooses among {', '.join(others)}", file=sys.stderr)
+                tell(f"asking {endpoint.host}; --limit chooses among {', '.join(others)}")
             key = key_of(run, endpoint)
             model = endpoint.model or check_endpoint(door.url, key, None, endpoint.where)
             return Conversation(args, endpoint, door, key, model, ended)

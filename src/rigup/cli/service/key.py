@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import TYPE_CHECKING
 
-from rigup.cli.output.lines import Lines, lines, print_json
+from rigup.cli.output.lines import Lines, lines, print_json, tell
 from rigup.cli.sessions import session as hosts
 from rigup.cli.sessions import unplanned
 
@@ -66,7 +65,7 @@ def _show(args: argparse.Namespace) -> int:
         for row in keys:
             print(*row)
     if not keys and not args.json and not any(result.errors for result in results):
-        print("no service here needs an API key", file=sys.stderr)
+        tell("no service here needs an API key")
     for result in results:
         result.state = "unchanged" if not result.errors else result.state
     return exit_code(results)

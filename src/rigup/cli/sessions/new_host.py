@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rigup.cli.output.lines import tell
 from rigup.cli.sessions import session as hosts
 from rigup.regular_files import user_path
 
@@ -66,7 +66,7 @@ def probe_host(args: argparse.Namespace, root: Path) -> Probe:
     if result.probe is None:
         raise result.errors[0]
     for error in result.errors:
-        print(f"warning: {error.message}", file=sys.stderr)
+        tell(f"warning: {error.message}")
     return result.probe
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from rigup.catalogue.catalogue import load_catalogue
 from rigup.cli.apply import check_terminal
 from rigup.cli.lock import open_resolver
+from rigup.cli.output.lines import tell
 from rigup.cli.sessions import new_host
 from rigup.cli.sessions import session as hosts
 from rigup.cli.up.model_choice import check_fits, chosen_service, service_of
@@ -57,12 +57,12 @@ def prepared(args: argparse.Namespace, root: Path) -> Prepared:
     known = next((member for member in there if member.entry.name == args.host), None)
     if known is not None:
         _check_serves(args, known, service)
-        _say(f"{known.inventory}: {args.host} is described already, in group {known.entry.group}")
+        tell(f"{known.inventory}: {args.host} is described already, in group {known.entry.group}")
         return _locked(args, [], known.inventory)
     check_new(args.host, there)
     if args.model and not args.yes:
         check_terminal(args.verb)
-    _say(f"probing {args.host}")
+    tell(f"probing {args.host}")
     probe = new_host.probe_host(args, root)
     described, rig = new_host.rig_of(args, probe, catalogue)
     alike = [member for member in there if _serves(member.entry, service or {}, args.name)]
@@ -82,7 +82,7 @@ def _locked(args: argparse.Namespace, edits: list[FileEdit], inventory: Path) ->
             project, mine = load_project(str(inventory)), load_project(str(inventory), args.host)
             with open_resolver(project, load_catalogue(project.root), args.sudo_password) as resolver:
                 check_fits(args, mine, resolver.catalogue)
-                _say("locking")
+                tell("locking")
                 before = own_lock(project).exists()
                 resolved = resolve_lock(project, resolver)
                 plans = plan_project(mine, resolved.after, resolver.catalogue)
@@ -91,7 +91,7 @@ def _locked(args: argparse.Namespace, edits: list[FileEdit], inventory: Path) ->
     except InputError as error:
         raise InputError(f"nothing was written: {error.message}" if edits else error.message, error.hint) from None
     for warning in resolver.warnings:
-        _say(f"warning: {warning}")
+        tell(f"warning: {warning}")
     lock = ("changed" if before else "new") if changed else "unchanged"
     return Prepared(inventory, tuple(edits), resolved.path, lock, plans, mine.hosts[0])
 
@@ -127,7 +127,3 @@ def _free_name(group: str, service: dict[str, Any], root: Path) -> str:
     if not (root / GROUP_DATA / f"{group}.py").exists():
         return group
     return f"{group}_{rig_from_probe.slug(next(iter(service.values())).rpartition('/')[2])}"
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr)

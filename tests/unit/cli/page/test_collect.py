@@ -15,6 +15,7 @@ import pytest
 from rigup import __version__, layout
 from rigup.bench.store import store
 from rigup.cli.page.collect import fleet_content, memory_of
+from rigup.cli.page.content import HostContent
 from rigup.cli.page.status_page import page_of
 from rigup.commands.swap_groups import as_groups, taking_turns
 from rigup.errors import HostFailed, Unreachable
@@ -65,6 +66,11 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, ReleaseHistory]:
     return said
 
 
+def differing(host: HostContent) -> list[str]:
+    """What has drifted: the host's own, then its services'."""
+    return [one.what for part in (host, *host.services) for one in part.drift]
+
+
 def test_a_host_in_order(tmp_path: Path, asked: dict[str, ReleaseHistory]) -> None:
     plan = planned()
     first = {**manifest(plan), "environment": {"HF_TOKEN": "a-token-by-name"}}
@@ -81,7 +87,7 @@ def test_a_host_in_order(tmp_path: Path, asked: dict[str, ReleaseHistory]) -> No
     assert (content.origin.fleet, content.origin.rigup, content.origin.limit) == ("homelab", __version__, "gpu1")
     assert len(content.origin.lock) == 64
     (host,) = content.hosts
-    assert (host.state, host.group, host.differing) == ("in order", "quad", ())
+    assert (host.state, host.group, differing(host)) == ("in order", "quad", [])
     assert ("GPUs", "1 × RTX 3090") in host.facts  # noqa: RUF001
     (service,) = host.services
     assert (service.serves, service.engine) == ("SmolLM2-135M-Instruct-GGUF Q4_1", "llama.cpp b11434")
@@ -138,7 +144,7 @@ def test_each_state_of_a_host(tmp_path: Path, asked: dict[str, ReleaseHistory]) 
     content, _ = fleet_content(run, rows_of(run), None)
     assert [host.state for host in content.hosts] == ["in order", "drifted", "no answer", "unreachable", "failed"]
     assert [host.name for host in content.worst_first] == ["gpu4", "gpu5", "gpu3", "gpu2", "gpu1"]
-    assert content.hosts[1].differing == ("driver",)
+    assert differing(content.hosts[1]) == ["driver"]
     (driver,) = [one for one in content.hosts[1].versions if one.what == "driver"]
     assert (driver.found, driver.wanted, driver.differs) == ("590.48.01", "580.178.04", True)
     assert [error.message for error in content.hosts[3].errors] == ["gpu4: connection refused"]

@@ -10,11 +10,20 @@ from pyinfra.api import deploy
 from rigup import layout
 from rigup.errors import HostFailed, InputError
 from rigup.facts.probe import Probe
-from rigup.gateway.paths import ACME_STATE, ACME_USER, CACHE_PROGRAM, CERTIFICATE_PROGRAM, SMG_USER
+from rigup.gateway.paths import (
+    ACME_STATE,
+    ACME_USER,
+    CACHE_PROGRAM,
+    CERTIFICATE_PROGRAM,
+    PORTS_UNIT_FILE,
+    SMG_UNIT_FILE,
+    SMG_USER,
+)
 from rigup.operations.apt.packages import debian_packages
 from rigup.operations.gateway.removal import no_gateway
 from rigup.operations.primitives import root_files
 from rigup.operations.primitives.users import system_user
+from rigup.operations.service.health import local_address
 from rigup.programs import program_file
 from rigup.settings import PackageSource
 from rigup.systemd.nftables import PACKAGE as NFTABLES
@@ -22,9 +31,6 @@ from rigup.systemd.nftables import PACKAGE as NFTABLES
 if TYPE_CHECKING:
     from rigup.artifacts import LockedSmg
     from rigup.gateway_settings import Gateway, GatewayPlan, GatewaySettings
-    from rigup.operations.gateway.prefix_routing import SmgFiles
-
-EVERY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104  compared only
 
 
 @deploy("gateway")
@@ -43,8 +49,8 @@ def gateway(wanted: GatewaySettings | None, probe: Probe, source: PackageSource 
     except InputError as error:
         raise HostFailed(f"{host.name}: {error.message}", error.hint) from None
     installed_haproxy(name="haproxy")
-    smg = _smg_files(wanted)
-    if smg and wanted.smg:
+    smg = _smg_units(wanted)
+    if wanted.smg:
         _prepare_smg(smg, wanted.smg, probe, source or PackageSource())
     _certificate(wanted.plan.gateway)
     models = ", ".join(wanted.plan.models) or "nothing yet"
@@ -56,39 +62,40 @@ def gateway(wanted: GatewaySettings | None, probe: Probe, source: PackageSource 
 
 def _certificate(wanted: Gateway) -> None:
     """Comes before HAProxy, whose configuration names it: without one, the gateway stays as it was."""
-    if wanted.tls is None or wanted.tls.acme is None:
+    if wanted.acme is None:
         return
     from rigup.gateway.acme import PACKAGE as CERTBOT
     from rigup.gateway.acme import certificate_units
     from rigup.operations.gateway.certificate import acme_certificate
 
-    acme = wanted.tls.acme
     system_user(
         name=f"user {ACME_USER}", user=ACME_USER, description="rigup certbot, obtains certificates", home=ACME_STATE
     )
     sources = (program_file(CERTIFICATE_PROGRAM),)
     root_files.programs(name="certificate's program", folder=layout.PROGRAMS, sources=sources)
     debian_packages({CERTBOT})  # its own timer renews what others have obtained
-    names = ", ".join(acme.domains)
-    units = certificate_units(wanted, acme)
-    acme_certificate(name=f"certificate for {names}", units=units, directory=acme.directory)
+    names = ", ".join(wanted.acme.domains)
+    units = certificate_units(wanted, wanted.acme)
+    acme_certificate(name=f"certificate for {names}", units=units, directory=wanted.acme.directory)
 
 
 def _no_certificate(wanted: Gateway) -> None:
     from rigup.operations.gateway.certificate import no_acme_certificate
 
-    if wanted.tls is None or wanted.tls.acme is None:
+    if wanted.acme is None:
         no_acme_certificate(name="no certificate by ACME")
 
 
-def _smg_files(wanted: GatewaySettings) -> SmgFiles | None:
+def _smg_units(wanted: GatewaySettings) -> dict[str, str]:
+    """The texts of smg's units by path; {} for a gateway without it."""
     from rigup.gateway.cache_unit import ports_unit, smg_unit
-    from rigup.operations.gateway.prefix_routing import SmgFiles
 
-    return SmgFiles(smg_unit(wanted.plan, wanted.smg), ports_unit(wanted.plan)) if wanted.smg else None
+    if wanted.smg is None:
+        return {}
+    return {SMG_UNIT_FILE: smg_unit(wanted.plan, wanted.smg), PORTS_UNIT_FILE: ports_unit(wanted.plan)}
 
 
-def _prepare_smg(files: SmgFiles, locked: LockedSmg, probe: Probe, source: PackageSource) -> None:
+def _prepare_smg(units: dict[str, str], locked: LockedSmg, probe: Probe, source: PackageSource) -> None:
     """What comes before HAProxy: nobody else reaches the ports, and no smg has backends of the past."""
     from rigup.operations.gateway.prefix_routing import installed_smg, smg_ready_for
 
@@ -97,14 +104,14 @@ def _prepare_smg(files: SmgFiles, locked: LockedSmg, probe: Probe, source: Packa
     system_user(name=f"user {SMG_USER}", user=SMG_USER, description="rigup smg, routes by prefix", home="/nonexistent")
     root_files.programs(name="smg's program", folder=layout.PROGRAMS, sources=(program,))
     installed_smg(name=f"smg {locked.version}", locked=locked, architecture=probe.architecture, source=source)
-    smg_ready_for(name="backends of smg", files=files)
+    smg_ready_for(name="backends of smg", units=units)
 
 
-def _choice(files: SmgFiles | None, port: int) -> None:
+def _choice(units: dict[str, str], port: int) -> None:
     from rigup.operations.gateway.prefix_routing import no_smg, running_smg
 
-    if files:
-        running_smg(name="routing by prefix", files=files, port=port)
+    if units:
+        running_smg(name="routing by prefix", units=units, port=port)
     else:
         no_smg(name="no routing by prefix")
 
@@ -133,6 +140,5 @@ def _shared_address(plan: GatewayPlan) -> None:
 
 def _urls(wanted: Gateway) -> tuple[tuple[str, str], ...]:
     """What must be answered, with the status: nobody gets a list of models without a key."""
-    listen = EVERY_ADDRESS.get(wanted.listen) or (f"[{wanted.listen}]" if ":" in wanted.listen else wanted.listen)
-    address = f"{'https' if wanted.tls else 'http'}://{listen}:{wanted.port}"
+    address = local_address(wanted.listen, wanted.port, tls=wanted.tls is not None)
     return (f"{address}/health", "200"), (f"{address}/v1/models", "401" if wanted.clients else "200")

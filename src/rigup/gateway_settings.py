@@ -91,6 +91,11 @@ class Gateway(Frozen):
     cache_port: Annotated[int, Field(ge=1, le=65534)] = 8406
     shared_address: SharedAddress | None = None
 
+    @property
+    def acme(self) -> Acme | None:
+        """How it obtains its certificate itself, if it does."""
+        return self.tls.acme if self.tls else None
+
 
 class Backend(Frozen):
     """A service on a host, behind a gateway. A service over several hosts is one: its head.

@@ -19,7 +19,7 @@ from rigup.gateway.paths import (
     UNIT,
 )
 from rigup.gateway_settings import Acme, Gateway
-from rigup.systemd.quoting import command_line
+from rigup.systemd.quoting import command_line, unit_file
 from rigup.systemd.service import SANDBOX
 
 PACKAGE = "certbot"
@@ -36,7 +36,7 @@ def lineage(acme: Acme) -> str:
 
 def challenge_sections(gateway: Gateway, listen: str) -> list[tuple[str, list[str]]]:
     """What HAProxy needs to let certbot answer. listen: of port 80. Nothing else is answered without TLS."""
-    if gateway.tls is None or gateway.tls.acme is None:
+    if gateway.acme is None:
         return []
     return [
         (
@@ -85,7 +85,7 @@ def certificate_units(gateway: Gateway, acme: Acme) -> dict[str, str]:
         "Timer": ("OnCalendar=*-*-* 00,12:00:00", "RandomizedDelaySec=11h", "Persistent=yes"),
         "Install": ("WantedBy=timers.target",),
     }
-    return {ACME_UNIT_FILE: _text(service), ACME_TIMER_FILE: _text(timer)}
+    return {ACME_UNIT_FILE: unit_file(service), ACME_TIMER_FILE: unit_file(timer)}
 
 
 def _certbot(acme: Acme) -> tuple[str, ...]:
@@ -109,7 +109,3 @@ def _certbot(acme: Acme) -> tuple[str, ...]:
         *domains,
         *folders,
     )
-
-
-def _text(sections: dict[str, tuple[str, ...]]) -> str:
-    return "\n".join(f"[{name}]\n" + "".join(f"{line}\n" for line in lines) for name, lines in sections.items())

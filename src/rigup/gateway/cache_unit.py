@@ -11,8 +11,8 @@ from rigup.gateway.cache_aware import GRACE_SECONDS, cached_routes, smg_command
 from rigup.gateway.paths import CACHE_PROGRAM, PORTS_UNIT, SMG_FOLDER, SMG_USER, UNIT, USER
 from rigup.gateway_settings import GatewayPlan
 from rigup.layout import PROGRAMS
-from rigup.systemd.nftables import NFT
-from rigup.systemd.quoting import command_line
+from rigup.systemd.nftables import NFT, replacing
+from rigup.systemd.quoting import command_line, unit_file
 from rigup.systemd.service import SANDBOX
 
 TABLE = "inet rigup_gateway_cache"
@@ -28,7 +28,7 @@ def smg_unit(plan: GatewayPlan, locked: LockedSmg) -> str:
     command = ("/usr/bin/python3", "-I", f"{PROGRAMS}/{CACHE_PROGRAM}", smg_folder(locked), *smg_command(plan))
     # what HAProxy tells it when it starts, so that another name is a restart
     models = "".join(f"# serves {route.model}\n" for route in cached_routes(plan))
-    return models + _text(
+    return models + unit_file(
         {
             "Unit": (
                 f"Description=rigup gateway: smg {locked.version}",
@@ -61,21 +61,11 @@ def smg_unit(plan: GatewayPlan, locked: LockedSmg) -> str:
 def ports_unit(plan: GatewayPlan) -> str:
     """The text of the unit that closes the ports to other users. A firewall often begins with "flush ruleset"."""
     port = plan.gateway.cache_port
-    chain = f"add chain {TABLE} output {{ type filter hook output priority filter - 10; policy accept; }}"
     refuse = (
         f"ip daddr 127.0.0.0/8 tcp dport {{ {port}, {port + 1} }} tcp flags & (syn | ack) == syn "
         f"meta skuid != {{ root, {USER}, {SMG_USER} }} reject with tcp reset"
     )
-    load = "; ".join(
-        (
-            f"add table {TABLE}",
-            f"delete table {TABLE}",
-            f"add table {TABLE}",
-            chain,
-            f"add rule {TABLE} output {refuse}",
-        )
-    )
-    return _text(
+    return unit_file(
         {
             "Unit": (
                 "Description=rigup gateway: the ports between HAProxy and smg are closed to other users",
@@ -85,13 +75,9 @@ def ports_unit(plan: GatewayPlan) -> str:
             "Service": (
                 "Type=oneshot",
                 "RemainAfterExit=yes",
-                f"ExecStart={command_line((NFT, load))}",
+                f"ExecStart={command_line((NFT, replacing(TABLE, refuse, hook='output')))}",
                 f"ExecStop=-{command_line((NFT, f'delete table {TABLE}'))}",
             ),
             "Install": (f"WantedBy=multi-user.target {UNIT}",),
         }
     )
-
-
-def _text(sections: dict[str, tuple[str, ...]]) -> str:
-    return "\n".join(f"[{name}]\n" + "".join(f"{line}\n" for line in lines) for name, lines in sections.items())

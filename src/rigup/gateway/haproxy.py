@@ -136,7 +136,7 @@ def _own_error(status: int, text: str) -> str:
 
 def _frontend(plan: GatewayPlan) -> list[str]:
     gateway = plan.gateway
-    tls = f" ssl crt {ACME_FILE if gateway.tls.acme else CERTIFICATE_FILE} alpn h2,http/1.1" if gateway.tls else ""
+    tls = f" ssl crt {ACME_FILE if gateway.acme else CERTIFICATE_FILE} alpn h2,http/1.1" if gateway.tls else ""
     largest = gateway.body_limit_mib * MIB
     return [
         f"bind {_place(gateway.listen, gateway.port)}{tls}",

@@ -53,8 +53,8 @@ def read_gateway(data: object, where: str, os: str | None = None) -> Gateway:
         if port in taken:
             raise InputError(f"{where}.{key}: {port} is taken by gateway.{taken[port]}", "choose another port")
         taken[port] = key
-    if gateway.tls and gateway.tls.acme:
-        _check_acme(gateway, gateway.tls.acme, f"{where}.tls.acme")
+    if gateway.acme:
+        _check_acme(gateway, gateway.acme, f"{where}.tls.acme")
     if gateway.shared_address:
         _check_shared(gateway, gateway.shared_address, where)
     check_system(where, os)
@@ -112,7 +112,7 @@ def check_ports(
 def _ports(gateway: Gateway) -> tuple[tuple[str, int], ...]:
     """The ports that a gateway listens on, by key; smg has two."""
     own: tuple[tuple[str, int], ...] = (("port", gateway.port), ("metrics_port", gateway.metrics_port))
-    if gateway.tls and gateway.tls.acme:
+    if gateway.acme:
         own += (("tls.acme", HTTP), ("tls.acme", ACME_PORT))
     if gateway.kind != CACHE_AWARE:
         return own

@@ -10,6 +10,7 @@ import hashlib
 
 from rigup.gateway.paths import SHARED_FILE, UNIT, USER
 from rigup.gateway_settings import GatewayPlan
+from rigup.systemd.quoting import unit_file
 from rigup.systemd.service import SANDBOX
 
 PACKAGE = "keepalived"
@@ -94,5 +95,4 @@ def keepalived_unit(configuration: str) -> str:
         "Install": ("WantedBy=multi-user.target",),
     }
     digest = hashlib.sha256(configuration.encode()).hexdigest()
-    sections = "\n".join(f"[{name}]\n" + "".join(f"{line}\n" for line in part) for name, part in lines.items())
-    return f"{sections}\n{DIGEST}{digest}\n"
+    return f"{unit_file(lines)}\n{DIGEST}{digest}\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rigup.gateway.haproxy import MOST_CONNECTIONS
 from rigup.gateway.paths import CONFIGURATION_FILE, RUNTIME_FOLDER, USER
 from rigup.gateway_settings import Gateway
+from rigup.systemd.quoting import unit_file
 from rigup.systemd.service import SANDBOX
 from rigup.units import MIB
 
@@ -21,7 +22,7 @@ _CAPABILITIES = ("CapabilityBoundingSet=", "AmbientCapabilities=")
 
 def gateway_unit(gateway: Gateway) -> str:
     """The text of the unit. A reload starts new processes that take over the sockets; old ones finish their streams."""
-    low = gateway.port < FIRST_FREE_PORT or (gateway.tls is not None and gateway.tls.acme is not None)
+    low = gateway.port < FIRST_FREE_PORT or gateway.acme is not None
     capabilities = [f"{line}CAP_NET_BIND_SERVICE" if low else line for line in _CAPABILITIES]
     lines = {
         "Unit": (
@@ -60,4 +61,4 @@ def gateway_unit(gateway: Gateway) -> str:
         ),
         "Install": ("WantedBy=multi-user.target",),
     }
-    return "\n".join(f"[{name}]\n" + "".join(f"{line}\n" for line in part) for name, part in lines.items())
+    return unit_file(lines)

@@ -34,10 +34,14 @@ def table(service: str) -> str:
 
 def load(plan: BoundPlan) -> tuple[str, ...]:
     """The command that loads the table of a plan with addresses, replacing an existing one in one step."""
-    name = table(plan.service.name)
-    chain = f"add chain {name} input {{ type filter hook input priority filter - 10; policy accept; }}"
-    rules = (f"add rule {name} input {rule}" for rule in _rules(plan))
-    return (NFT, "; ".join((f"add table {name}", f"delete table {name}", f"add table {name}", chain, *rules)))
+    return (NFT, replacing(table(plan.service.name), *_rules(plan)))
+
+
+def replacing(name: str, *rules: str, hook: str = "input") -> str:
+    """What nft executes to have a table, by family and name, with these rules at a hook, in one step."""
+    chain = f"add chain {name} {hook} {{ type filter hook {hook} priority filter - 10; policy accept; }}"
+    added = (f"add rule {name} {hook} {rule}" for rule in rules)
+    return "; ".join((f"add table {name}", f"delete table {name}", f"add table {name}", chain, *added))
 
 
 def unload(service: str) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from rigup import layout
 from rigup.plan import BoundPlan, Plan
 from rigup.systemd.api_key import wants_key
-from rigup.systemd.nftables import NFT
+from rigup.systemd.nftables import NFT, replacing
 from rigup.systemd.quoting import command_line
 
 TEMPLATE = "closed-port@"
@@ -67,9 +67,4 @@ def _name(port: str) -> str:
 
 def _table(port: str, which: str) -> str:
     """What nft executes to replace the table in one step. which: sockets that are refused; "" for every one."""
-    name = _name(port)
-    chain = f"add chain {name} input {{ type filter hook input priority filter - 10; policy accept; }}"
-    refuse = f"tcp dport {port} tcp flags & (syn | ack) == syn {which}reject with tcp reset"
-    return "; ".join(
-        (f"add table {name}", f"delete table {name}", f"add table {name}", chain, f"add rule {name} input {refuse}")
-    )
+    return replacing(_name(port), f"tcp dport {port} tcp flags & (syn | ack) == syn {which}reject with tcp reset")

@@ -12,7 +12,7 @@ from rigup.systemd.api_key import CREDENTIAL_NAME, wants_key
 from rigup.systemd.draining import stop_lines, stop_seconds
 from rigup.systemd.key_wrapper import wrapped
 from rigup.systemd.port_guard import start_lines
-from rigup.systemd.quoting import command_line
+from rigup.systemd.quoting import command_line, unit_file
 from rigup.systemd.service import caches, unit, unit_section
 
 SECRETS = "/run/secrets"
@@ -40,7 +40,7 @@ def quadlet(plan: BoundPlan, build_folder: str) -> str:
         "Service": _service(plan, cache),
         "Install": ("WantedBy=multi-user.target",),
     }
-    return "\n".join(f"[{name}]\n" + "".join(f"{line}\n" for line in lines) for name, lines in sections.items())
+    return unit_file(sections)
 
 
 def secret_name(service: str) -> str:

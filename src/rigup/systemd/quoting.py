@@ -1,14 +1,20 @@
-"""Quoting for systemd unit files, all in this module. Source: systemd.service(5), systemd.syntax(7)."""
+"""The form of systemd's unit files, and all quoting in them. Source: systemd.service(5), systemd.syntax(7)."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 
 # systemd itself expands these for a running service; everything else that looks like a variable is literal.
 EXPANDED = ("${CREDENTIALS_DIRECTORY}", "${RUNTIME_DIRECTORY}")
 _PLAIN = re.compile(r"[A-Za-z0-9_@+=:,./-]+")
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "%": "%%", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 _SPLIT = re.compile("(" + "|".join(re.escape(name) for name in EXPANDED) + ")")
+
+
+def unit_file(sections: Mapping[str, Iterable[str]]) -> str:
+    """The text of a file with these sections, each of whole lines; ends with a newline."""
+    return "\n".join(f"[{name}]\n" + "".join(f"{line}\n" for line in lines) for name, lines in sections.items())
 
 
 def command_line(words: tuple[str, ...]) -> str:

@@ -12,7 +12,7 @@ from rigup.systemd.key_wrapper import wrapped
 from rigup.systemd.nftables import is_closed, load, unload
 from rigup.systemd.port_guard import closing_unit, is_guarded, start_lines
 from rigup.systemd.presets import preset_lines
-from rigup.systemd.quoting import command_line, environment_line, plain_text
+from rigup.systemd.quoting import command_line, environment_line, plain_text, unit_file
 from rigup.systemd.ray import VARIABLES, with_ray
 from rigup.systemd.run_together import watched
 from rigup.systemd.visible_gpus import with_its_gpus
@@ -56,7 +56,7 @@ def unit(plan: BoundPlan, build_folder: str) -> str:
         "Service": (*_process(plan, build_folder), *_folders(plan, build_folder), *_sandbox(plan)),
         "Install": ("WantedBy=multi-user.target",),
     }
-    return "\n".join(f"[{name}]\n" + "".join(f"{line}\n" for line in lines) for name, lines in sections.items())
+    return unit_file(sections)
 
 
 def user_name(service: str) -> str:

@@ -13,7 +13,7 @@ from rigup.host import Host
 from rigup.operations.primitives import remote
 from rigup.operations.primitives.steps import step
 from rigup.operations.primitives.text_files import TextFiles
-from rigup.operations.primitives.units import State, unit_states
+from rigup.operations.primitives.units import unit_state
 from rigup.systemd.power_limit import NVIDIA_SMI, PATH, UNIT, power_unit
 
 
@@ -34,7 +34,7 @@ def power_limit(limit_w: int | None, probe: Probe, restart: bool = False) -> Gen
             host.noop("rigup sets no power limit")
         return
     _refuse(host.name, limit_w, probe.gpus)
-    unit = unit_states(host, UNIT).get(UNIT, State())
+    unit = unit_state(host, UNIT)
     limited = bool(probe.gpus) and all(gpu.power.limit_w == limit_w for gpu in probe.gpus)
     if there == text.strip() and unit.is_right and limited and not restart:
         host.noop(f"every GPU is limited to {limit_w} W")

@@ -19,18 +19,17 @@ from rigup.gateway.paths import (
     ACME_UNIT_FILE,
 )
 from rigup.host import Host
+from rigup.operations.gateway.removal import remove_part
 from rigup.operations.primitives import remote
 from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.primitives.steps import step
 from rigup.operations.primitives.text_files import TextFiles
-from rigup.operations.primitives.units import State, unit_states
+from rigup.operations.primitives.units import unit_state
 
 STEP = "gateway"
 SECONDS = 330
 LOG = f"on the host: journalctl -u {ACME_UNIT}"
 _SAYS_NOTHING = ("Saving debug log", "Ask for help", "See the logfile", "Please see the logfile", "An unexpected error")
-# The unit's file is removed last: while it exists, an interrupted removal is repeated.
-_REMOVE = 'systemctl --quiet disable --now "$1" 2>/dev/null || true; shift; rm -rf -- "$@"; systemctl daemon-reload'
 
 
 @operation()
@@ -41,9 +40,8 @@ def acme_certificate(units: Mapping[str, str], directory: str) -> Generator[Func
     + directory: of the ACME server
     """
     there = host.get_fact(TextFiles, paths=tuple(units))
-    state = unit_states(host, ACME_TIMER).get(ACME_TIMER, State())
     right = there == {path: text.strip() for path, text in units.items()}
-    if right and state.is_right and host.get_fact(File, path=ACME_FILE):
+    if right and unit_state(host, ACME_TIMER).is_right and host.get_fact(File, path=ACME_FILE):
         host.noop("the certificate is there")
         return
     yield step(_obtain, dict(units), directory)
@@ -93,5 +91,5 @@ def no_acme_certificate() -> Generator[FunctionCommand, None, None]:
 
 def remove(host: Host) -> None:
     """Removes the timer, the certificate and certbot's account."""
-    words = (ACME_TIMER, ACME_FOLDER, ACME_STATE, ACME_TIMER_FILE, ACME_UNIT_FILE)
-    remote.script(host, _REMOVE, *words, doing="removing the certificate")
+    paths = (ACME_FOLDER, ACME_STATE, ACME_TIMER_FILE, ACME_UNIT_FILE)
+    remove_part(host, [ACME_TIMER], paths, "removing the certificate")

@@ -43,13 +43,14 @@ from rigup.operations.gateway.admin import (
     state_commands,
     tell,
 )
+from rigup.operations.gateway.http_status import http_status
 from rigup.operations.gateway.removal import STOP_SECONDS, remove
 from rigup.operations.primitives import remote
 from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.primitives.root_files import FileDigests
 from rigup.operations.primitives.steps import step
 from rigup.operations.primitives.text_files import TextFiles
-from rigup.operations.primitives.units import State, unit_states
+from rigup.operations.primitives.units import unit_state
 
 STEP = "gateway"
 MODE = "640"
@@ -94,11 +95,10 @@ def running_gateway(files: GatewayFiles, urls: tuple[tuple[str, str], ...]) -> G
     right = {name: f"{_digest(text)} regular file|{MODE}|root:{USER}" for name, text in wanted.items()}
     answers = host.get_fact(AdminAnswers, commands=state_commands(files.maps))
     unit = host.get_fact(TextFiles, paths=(UNIT_FILE,)).get(UNIT_FILE, "")
-    state = unit_states(host, UNIT).get(UNIT, State())
     if (
         there == right
         and unit == files.unit.strip()
-        and state.is_right
+        and unit_state(host, UNIT).is_right
         and is_current(answers, files.digest, files.maps, _drained(host))
     ):
         host.noop("the gateway is up to date")
@@ -205,12 +205,10 @@ def _complaint(host: Host) -> str:
 
 
 def _ask(host: Host, urls: tuple[tuple[str, str], ...]) -> None:
-    """Raises HostFailed unless the gateway answers as it must. The certificate need not be for this address."""
+    """Raises HostFailed unless the gateway answers as it must."""
     for url, status in urls:
-        words = ("curl", "--silent", "--insecure", "--max-time", "10", "--output", "/dev/null", "--write-out")
-        output = remote.run(host, *words, "%{http_code}", url)
-        if output.stdout.strip() != status:
-            raise HostFailed(f"{host.name}: the gateway answers {url} with {output.stdout.strip()}, not {status}", LOG)
+        if (found := http_status(host, url, 10)) != status:
+            raise HostFailed(f"{host.name}: the gateway answers {url} with {found}, not {status}", LOG)
 
 
 def _go_back(host: Host, unit: str) -> None:

@@ -6,8 +6,7 @@ HAProxy chooses by itself meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from dataclasses import dataclass
+from collections.abc import Generator, Mapping
 
 import gevent
 from pyinfra import host
@@ -29,11 +28,13 @@ from rigup.gateway.paths import (
 )
 from rigup.host import Host
 from rigup.operations.builds.wheels import have_wheel
+from rigup.operations.gateway.http_status import http_status
+from rigup.operations.gateway.removal import remove_part
 from rigup.operations.primitives import remote
 from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.primitives.steps import step
 from rigup.operations.primitives.text_files import TextFiles
-from rigup.operations.primitives.units import State, unit_states
+from rigup.operations.primitives.units import unit_state
 from rigup.settings import PackageSource
 
 STEP = "gateway"
@@ -45,22 +46,6 @@ _UNPACK = (
     'PYTHONDONTWRITEBYTECODE=1 python3 -I "$4" "$1/.new"; mv -T -- "$1/.new" "$3"'
 )
 _STOP = 'systemctl --quiet stop "$1" 2>/dev/null || true'
-_REMOVE = (
-    'systemctl --quiet disable --now "$1" "$2" 2>/dev/null || true; shift 2; rm -rf -- "$@"; systemctl daemon-reload'
-)
-
-
-@dataclass(frozen=True)
-class SmgFiles:
-    """The texts of both units: of smg, and of the one that closes its ports."""
-
-    unit: str
-    ports: str
-
-    @property
-    def by_path(self) -> dict[str, str]:
-        """Both, as they are to lie on the host."""
-        return {SMG_UNIT_FILE: self.unit, PORTS_UNIT_FILE: self.ports}
 
 
 @operation()
@@ -91,56 +76,52 @@ def _install(host: Host, locked: LockedSmg, architecture: str, source: PackageSo
 
 
 @operation()
-def smg_ready_for(files: SmgFiles) -> Generator[FunctionCommand, None, None]:
+def smg_ready_for(units: Mapping[str, str]) -> Generator[FunctionCommand, None, None]:
     """Ensures that no smg runs whose backends are other ones than those of HAProxy's next configuration.
 
-    + files: both units
+    + units: the texts of both units, by path
     """
-    if host.get_fact(TextFiles, paths=tuple(files.by_path)) == _stripped(files) and _is_right(PORTS_UNIT):
+    if _are_there(units) and unit_state(host, PORTS_UNIT).is_right:
         host.noop("its backends are up to date")
         return
-    yield step(_prepare, files)
+    yield step(_prepare, units)
 
 
-def _prepare(host: Host, files: SmgFiles) -> None:
+def _prepare(host: Host, units: Mapping[str, str]) -> None:
     remote.script(host, _STOP, SMG_UNIT, timeout=GRACE_SECONDS + 60)
-    remote.write_file(host, PORTS_UNIT_FILE, files.ports.rstrip("\n"))
+    remote.write_file(host, PORTS_UNIT_FILE, units[PORTS_UNIT_FILE].rstrip("\n"))
     close = 'systemctl daemon-reload; systemctl --quiet enable "$1"; systemctl restart "$1"'
     remote.script(host, close, PORTS_UNIT, doing="closing smg's ports to other users")
 
 
 @operation()
-def running_smg(files: SmgFiles, port: int) -> Generator[FunctionCommand, None, None]:
+def running_smg(units: Mapping[str, str], port: int) -> Generator[FunctionCommand, None, None]:
     """Ensures that smg runs, and has found its backends.
 
-    + files: both units
+    + units: the texts of both units, by path
     + port: where it says that it is ready
     """
-    if host.get_fact(TextFiles, paths=tuple(files.by_path)) == _stripped(files) and _is_right(SMG_UNIT):
+    if _are_there(units) and unit_state(host, SMG_UNIT).is_right:
         host.noop("smg is up to date")
         return
-    yield step(_start, files, port)
+    yield step(_start, units, port)
 
 
-def _start(host: Host, files: SmgFiles, port: int) -> None:
+def _start(host: Host, units: Mapping[str, str], port: int) -> None:
     # the unit's file is written last: until then, an interrupted change is repeated
-    remote.write_file(host, SMG_UNIT_FILE, files.unit.rstrip("\n"))
+    remote.write_file(host, SMG_UNIT_FILE, units[SMG_UNIT_FILE].rstrip("\n"))
     start = 'systemctl daemon-reload; systemctl reset-failed "$1" 2>/dev/null || true; systemctl restart "$1"'
     remote.script(host, start, SMG_UNIT, doing="starting smg", timeout=GRACE_SECONDS + 60)
     remote.check_output(host, "systemctl", "--quiet", "enable", SMG_UNIT)
-    words = ("curl", "--silent", "--output", "/dev/null", "--max-time", "3", "--write-out", "%{http_code}")
     url = f"http://127.0.0.1:{port}/health"
     with gevent.Timeout(READY_SECONDS, HostFailed(f"{host.name}: smg does not answer {url}", LOG)):
-        while remote.run(host, *words, url).stdout.strip() != "200":
+        while http_status(host, url, 3) != "200":
             gevent.sleep(0.5)
 
 
-def _stripped(files: SmgFiles) -> dict[str, str]:
-    return {path: text.strip() for path, text in files.by_path.items()}
-
-
-def _is_right(unit: str) -> bool:
-    return unit_states(host, unit).get(unit, State()).is_right
+def _are_there(units: Mapping[str, str]) -> bool:
+    there: dict[str, str] = host.get_fact(TextFiles, paths=tuple(units))
+    return there == {path: text.strip() for path, text in units.items()}
 
 
 @operation()
@@ -154,5 +135,5 @@ def no_smg() -> Generator[FunctionCommand, None, None]:
 
 def remove(host: Host) -> None:
     """Stops smg once it has answered what it has begun, and removes its files, its units last."""
-    words = (SMG_UNIT, PORTS_UNIT, SMG_FOLDER, SMG_UNIT_FILE, PORTS_UNIT_FILE)
-    remote.script(host, _REMOVE, *words, doing="removing smg", timeout=GRACE_SECONDS + 60)
+    paths = (SMG_FOLDER, SMG_UNIT_FILE, PORTS_UNIT_FILE)
+    remove_part(host, (SMG_UNIT, PORTS_UNIT), paths, "removing smg", GRACE_SECONDS + 60)

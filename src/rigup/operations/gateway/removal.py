@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 
 from pyinfra import host
 from pyinfra.api import FunctionCommand, operation
@@ -34,6 +34,7 @@ from rigup.operations.primitives.steps import step
 from rigup.operations.primitives.text_files import TextFiles
 
 STOP_SECONDS = 180
+# $1 units, then paths, in the order of their removal.
 _REMOVE = (
     'for unit in $1; do systemctl --quiet disable --now "$unit" 2>/dev/null || true; done; shift; rm -rf -- "$@"; '
     "systemctl daemon-reload"
@@ -59,20 +60,15 @@ def no_gateway() -> Generator[FunctionCommand, None, None]:
 
 def remove(host: Host) -> None:
     """Stops the gateway and removes its files."""
-    # The unit's file is removed last: while it exists, an interrupted removal is repeated.
-    units, folders = (
-        f"{SHARED_UNIT} {UNIT} {SMG_UNIT} {PORTS_UNIT} {ACME_TIMER}",
-        (FOLDER, CANDIDATE, PREVIOUS, SMG_FOLDER, ACME_FOLDER, ACME_STATE),
-    )
-    words = (
-        units,
-        *folders,
-        SHARED_FILE,
-        SHARED_UNIT_FILE,
-        SMG_UNIT_FILE,
-        PORTS_UNIT_FILE,
-        ACME_TIMER_FILE,
-        ACME_UNIT_FILE,
-        UNIT_FILE,
-    )
-    remote.script(host, _REMOVE, *words, doing="removing the gateway", timeout=STOP_SECONDS)
+    units = (SHARED_UNIT, UNIT, SMG_UNIT, PORTS_UNIT, ACME_TIMER)
+    folders = (FOLDER, CANDIDATE, PREVIOUS, SMG_FOLDER, ACME_FOLDER, ACME_STATE)
+    beside = (SHARED_FILE, SHARED_UNIT_FILE, SMG_UNIT_FILE, PORTS_UNIT_FILE, ACME_TIMER_FILE, ACME_UNIT_FILE)
+    remove_part(host, units, (*folders, *beside, UNIT_FILE), "removing the gateway", STOP_SECONDS)
+
+
+def remove_part(host: Host, units: Iterable[str], paths: Iterable[str], doing: str, timeout: float = 60) -> None:
+    """Stops units, then removes paths in their order.
+
+    A unit's file comes last: while it exists, an interrupted removal is repeated. doing: for messages.
+    """
+    remote.script(host, _REMOVE, " ".join(units), *paths, doing=doing, timeout=timeout)

@@ -13,21 +13,18 @@ from rigup.errors import HostFailed
 from rigup.gateway.keepalived import DIGEST, PROGRAM
 from rigup.gateway.paths import SHARED_FILE, SHARED_UNIT, SHARED_UNIT_FILE
 from rigup.host import Host
+from rigup.operations.gateway.http_status import http_status
+from rigup.operations.gateway.removal import remove_part
 from rigup.operations.primitives import remote
 from rigup.operations.primitives.steps import step
 from rigup.operations.primitives.text_files import TextFiles
-from rigup.operations.primitives.units import State, unit_states
+from rigup.operations.primitives.units import unit_state
 
 HELD_SECONDS = 20.0
 CANDIDATE = f"{SHARED_FILE}.candidate"
 LOG = f"on the host: journalctl -u {SHARED_UNIT}"
 _COMPLAINT = re.compile(r"\bLine [0-9]+\)")
 _FILES = (SHARED_FILE, SHARED_UNIT_FILE)
-# The unit's file is removed last: while it exists, an interrupted removal is repeated.
-_REMOVE = (
-    'systemctl --quiet disable --now "$1" 2>/dev/null || true; shift; rm -f -- "$1" "$2"; rm -f -- "$3"; '
-    "systemctl daemon-reload"
-)
 
 
 @operation()
@@ -39,8 +36,8 @@ def shared_address(interface: str, configuration: str, unit: str, url: str) -> G
     + url: what must be answered at the shared address, by the gateway that has it
     """
     there = host.get_fact(TextFiles, paths=_FILES)
-    state = unit_states(host, SHARED_UNIT).get(SHARED_UNIT, State())
-    if there == {SHARED_FILE: configuration.strip(), SHARED_UNIT_FILE: unit.strip()} and state.is_right:
+    wanted = {SHARED_FILE: configuration.strip(), SHARED_UNIT_FILE: unit.strip()}
+    if there == wanted and unit_state(host, SHARED_UNIT).is_right:
         host.noop("keepalived is up to date")
         return
     yield step(_place, interface, configuration, unit, url)
@@ -79,19 +76,8 @@ def _unit_of(text: str) -> str:
 
 def _ask(host: Host, url: str) -> None:
     """Raises HostFailed unless somebody answers at the shared address."""
-    words = (
-        "curl",
-        "--silent",
-        "--insecure",
-        "--max-time",
-        "3",
-        "--output",
-        "/dev/null",
-        "--write-out",
-        "%{http_code}",
-    )
     with gevent.Timeout(HELD_SECONDS, HostFailed(f"{host.name}: no gateway answers {url}", LOG)):
-        while remote.run(host, *words, url).stdout.strip() != "200":
+        while http_status(host, url, 3) != "200":
             gevent.sleep(0.5)
 
 
@@ -106,5 +92,4 @@ def no_shared_address() -> Generator[FunctionCommand, None, None]:
 
 def remove(host: Host) -> None:
     """Gives the address to another gateway."""
-    words = (SHARED_UNIT, SHARED_FILE, CANDIDATE, SHARED_UNIT_FILE)
-    remote.script(host, _REMOVE, *words, doing="giving up the shared address")
+    remove_part(host, [SHARED_UNIT], (SHARED_FILE, CANDIDATE, SHARED_UNIT_FILE), "giving up the shared address")

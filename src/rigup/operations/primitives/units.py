@@ -89,6 +89,11 @@ def unit_states(host: Host, *units: str) -> dict[str, State]:
     return states
 
 
+def unit_state(host: Host, unit: str) -> State:
+    """The state of one unit; empty for one that systemd does not know."""
+    return unit_states(host, unit).get(unit, State())
+
+
 def service_state(host: Host, service: str) -> State:
     """The state of a service's unit; empty for an unknown service."""
     return unit_states(host).get(layout.unit_name(service), State())

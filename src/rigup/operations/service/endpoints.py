@@ -32,7 +32,7 @@ class Endpoint:
     @property
     def key_file(self) -> str:
         """Where the host has its API key, if it has one."""
-        return f"{layout.service_folder(self.first or self.service)}/api-key"
+        return layout.api_key_file(self.first or self.service)
 
     @property
     def port(self) -> int:

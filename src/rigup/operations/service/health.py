@@ -120,7 +120,7 @@ def request_of(plan: Plan, question: str = QUESTION, max_tokens: int = 48) -> di
         "model": plan.served_name,
         "question": question,
         "max_tokens": max_tokens,
-        "key_file": f"{layout.service_folder(name)}/api-key" if wants_key(plan.service) else None,
+        "key_file": layout.api_key_file(name) if wants_key(plan.service) else None,
         **_ROUND,
         "unit": layout.unit_name(name),
         "swaps": bool(plan.members),
@@ -145,7 +145,7 @@ def ask_release(
     """
     address, name = address_and_model(command)
     timeout_s = max(ANSWER_SECONDS, int(wait_s)) if "--models-preset" in command else ANSWER_SECONDS
-    key_file = f"{layout.service_folder(service)}/api-key"
+    key_file = layout.api_key_file(service)
     request = {
         "url": address,
         "health": "/health",
@@ -201,7 +201,7 @@ def _ask_once(host: Host, request: dict[str, Any]) -> Reply:
 
 def endpoint(plan: Plan) -> str:
     """The service's address on its own host."""
-    return local_address(plan.service.listen, str(plan.service.port))
+    return local_address(plan.service.listen, plan.service.port)
 
 
 def address_and_model(command: Sequence[str]) -> tuple[str, str]:
@@ -211,8 +211,8 @@ def address_and_model(command: Sequence[str]) -> tuple[str, str]:
     return local_address(given.get("--host", "127.0.0.1"), given.get("--port", "8000")), name
 
 
-def local_address(listen: str, port: str) -> str:
+def local_address(listen: str, port: int | str, tls: bool = False) -> str:
     """The URL at which the host itself reaches a service that listens there."""
     any_address = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104  connected to, not bound
     address = any_address.get(listen, f"[{listen}]" if ":" in listen else listen)
-    return f"http://{address}:{port}"
+    return f"{'https' if tls else 'http'}://{address}:{port}"

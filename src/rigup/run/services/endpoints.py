@@ -55,8 +55,8 @@ def _of_host(run: HostsRun, entry: HostEntry, wanted: Sequence[str]) -> list[End
         found += [endpoint] if endpoint else []
     if "gateway" in entry.data and GATEWAY in (wanted or (GATEWAY,)):
         gateway = read_gateway(entry.data["gateway"], f"{entry.origins['gateway']}: gateway")
-        url = local_address(gateway.listen, str(gateway.port))
-        found.append(Endpoint(entry.name, GATEWAY, url.replace("http:", "https:", 1) if gateway.tls else url, ""))
+        url = local_address(gateway.listen, gateway.port, tls=gateway.tls is not None)
+        found.append(Endpoint(entry.name, GATEWAY, url, ""))
     return found
 
 

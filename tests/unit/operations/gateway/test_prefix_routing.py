@@ -14,7 +14,7 @@ from rigup.operations.primitives import remote
 from rigup.settings import PackageSource
 from tests.gateways import SMG
 
-FILES = prefix_routing.SmgFiles("[Service]\nunit\n", "[Service]\nports\n")
+UNITS = {SMG_UNIT_FILE: "[Service]\nunit\n", PORTS_UNIT_FILE: "[Service]\nports\n"}
 
 
 @pytest.fixture
@@ -35,8 +35,8 @@ def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_it_ends_before_its_ports_are_closed_and_its_unit_is_written_last(done: list[str]) -> None:
     host: Any = Mock()
-    prefix_routing._prepare(host, FILES)
-    prefix_routing._start(host, FILES, 8406)
+    prefix_routing._prepare(host, UNITS)
+    prefix_routing._start(host, UNITS, 8406)
     stop, *rest = done
     assert "stop" in stop and stop.endswith(SMG_UNIT)
     assert [line for line in rest if line.startswith("write")] == [f"write {PORTS_UNIT_FILE}", f"write {SMG_UNIT_FILE}"]

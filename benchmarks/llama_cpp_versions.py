@@ -20,8 +20,7 @@ from rigup import catalogue
 from rigup.cache import cache_folder
 from rigup.catalogue.catalogue import FOLDER, load_catalogue
 from rigup.lock import LockedSource
-from rigup.lockfile.package_abilities import abilities_with_archive, write_abilities
-from rigup.lockfile.package_options import names_with_archive, write_names
+from rigup.lockfile.package_lists import abilities_with_archive, names_with_archive, write_abilities, write_names
 from rigup.operations.builds.controller import compiled, own_os
 from rigup.operations.builds.source import name_of
 from rigup.project.inventory import load_project, toolkit_root

@@ -48,7 +48,7 @@ _ENVIRONMENTS = (
 _LOCKING = (
     "src/rigup/sources/hub.py",
     "src/rigup/lockfile/entries.py",
-    "src/rigup/lockfile/package_options.py",
+    "src/rigup/lockfile/package_lists.py",
     "src/rigup/lockfile/needs.py",
     "src/rigup/lockfile/package_diff.py",
     "src/rigup/lockfile/resolver.py",

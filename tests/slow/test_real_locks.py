@@ -14,7 +14,7 @@ from rigup.catalogue.option_names import known_options, known_variables, load_na
 from rigup.lab.hub.server_process import StandInHub
 from rigup.lock import Lock, load_lock
 from rigup.lockfile.package_diff import package_versions
-from rigup.lockfile.package_options import names_with, write_names
+from rigup.lockfile.package_lists import names_with, write_names
 from rigup.lockfile.text import lock_text
 from rigup.sources.python_environment import Resolution, resolve_environment
 from rigup.sources.wheel_tags import target_tags

@@ -14,7 +14,6 @@ from rigup.project.inventory import HostEntry
 from rigup.units import bytes_text
 
 if TYPE_CHECKING:
-    from rigup.connection.connections import Connections
     from rigup.host import Host
 
 HINT = "on the host: check that the file is complete"
@@ -95,12 +94,10 @@ class HostReader:
             connections = Connections({entry.name: entry.data}, self._password)
             self._open.callback(connections.leave)
             pyinfra_internals.set_stage(connections.state, "connect")
-            self._hosts[entry.name] = self._reached(entry.name, connections)
+            host: Any = next(iter(connections.state.inventory))
+            if not connections.handshake(host).probe.os:
+                raise HostFailed(
+                    f"{entry.name}: no response from the host probe", f"check that 'ssh {entry.name} true' works"
+                )
+            self._hosts[entry.name] = host
         return self._hosts[entry.name]
-
-    def _reached(self, name: str, connections: Connections) -> Host:
-        host: Any = next(iter(connections.state.inventory))
-        if not connections.handshake(host).probe.os:
-            raise HostFailed(f"{name}: no response from the host probe", f"check that 'ssh {name} true' works")
-        found: Host = host
-        return found

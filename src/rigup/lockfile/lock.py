@@ -12,8 +12,7 @@ from rigup.errors import InputError, Refused
 from rigup.lock import Lock, LockedCheckpoint, load_lock
 from rigup.lockfile.entries import EntryChange, changes, with_entries, with_moe_configs
 from rigup.lockfile.needs import Name, Needs, inputs_digest, needs_of, needs_of_project, suffices
-from rigup.lockfile.package_abilities import write_abilities
-from rigup.lockfile.package_options import write_names
+from rigup.lockfile.package_lists import write_abilities, write_names
 from rigup.lockfile.resolver import Resolver
 from rigup.lockfile.text import lock_text
 from rigup.lockfile.upgrade import (

@@ -22,8 +22,7 @@ from rigup.errors import InputError, Unreachable
 from rigup.lock import LockedCheckpoint, LockedFile, LockedSource
 from rigup.lockfile.host_reader import HostReader
 from rigup.lockfile.needs import BuildName, Name, build_label
-from rigup.lockfile.package_abilities import abilities_with_archive, abilities_with_wheel
-from rigup.lockfile.package_options import names_with, names_with_archive
+from rigup.lockfile.package_lists import abilities_with_archive, abilities_with_wheel, names_with, names_with_archive
 from rigup.plan import Plan
 from rigup.project.inventory import HostEntry, Project
 from rigup.project.settings import hub_address, ollama_address, read_settings

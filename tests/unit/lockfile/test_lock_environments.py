@@ -14,7 +14,7 @@ from rigup.catalogue.option_names import NameList, known_options, known_variable
 from rigup.errors import InputError
 from rigup.lock import Lock
 from rigup.lockfile import lock as locking
-from rigup.lockfile import package_options, resolver
+from rigup.lockfile import package_lists, resolver
 from rigup.lockfile.entries import changes
 from rigup.lockfile.package_diff import PackageMove
 from rigup.project import inventory
@@ -122,7 +122,7 @@ def test_names_of_another_wheel_are_planned_with_and_written_with_the_lock_alone
             {**names, **wheel, "options": options, "variables": known_variables("vllm", "0.33.0")}
         )
 
-    monkeypatch.setattr(package_options, "_read", read)
+    monkeypatch.setattr(package_lists, "_read", read)
     index.wheel = "b" * 64
     lists = fleet.root / "catalogue/engines/flags"
     if knows_all:

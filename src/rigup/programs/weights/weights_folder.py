@@ -109,7 +109,7 @@ class FetchJob:
 
 
 class Download(Protocol):
-    """One run of a job, as the code for shared downloads uses it. fetch_weights.py implements it."""
+    """One run of a job, as the code for shared downloads uses it: `Fetch` in fetch_weights.py, which says more."""
 
     job: FetchJob
     pending: dict[str, File]
@@ -117,29 +117,14 @@ class Download(Protocol):
     problem: str
     doing: str
 
-    def part(self, file: File) -> Path:
-        """The file into which a download is written."""
-
-    def hub_transfer(self, file: File, part: Path | None = None) -> str:
-        """curl's configuration for a file from the hub; part: the file to write to, if not the usual one."""
-
-    def verify(self, file: File, path: Path) -> None:
-        """Hashes a file of the right size in the background."""
-
-    def judge(self, file: File, transfer: Any) -> None:
-        """Acts on the end of a transfer from the hub."""
-
-    def take_hashes(self, wait: bool) -> None:
-        """Accepts or rejects hashed files."""
-
-    def pause(self, tries: int) -> float:
-        """Seconds to pause after this many tries without progress."""
-
-    def require_disk(self) -> None:
-        """Raises FetchError when the missing files do not fit."""
-
-    def report(self, final: bool = False) -> None:
-        """Reports the progress."""
+    def part(self, file: File) -> Path: ...
+    def hub_transfer(self, file: File, part: Path | None = None) -> str: ...
+    def verify(self, file: File, path: Path) -> None: ...
+    def judge(self, file: File, transfer: Any) -> None: ...
+    def take_hashes(self, wait: bool) -> None: ...
+    def pause(self, tries: int) -> float: ...
+    def require_disk(self) -> None: ...
+    def report(self, final: bool = False) -> None: ...
 
 
 def load_job(path: Path) -> FetchJob:

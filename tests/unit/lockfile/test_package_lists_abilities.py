@@ -12,7 +12,7 @@ from rigup.artifacts import LockedEnvironment
 from rigup.cache import cache_folder
 from rigup.catalogue.abilities import load_ability_lists, package
 from rigup.lock import LockedSource
-from rigup.lockfile.package_abilities import abilities_with_archive, abilities_with_wheel, write_abilities
+from rigup.lockfile.package_lists import abilities_with_archive, abilities_with_wheel, write_abilities
 from rigup.sources.package_index import IndexFile
 from rigup.sources.python_environment import Resolution
 from tests.serving import serving

@@ -13,7 +13,7 @@ from rigup.catalogue.catalogue import FOLDER, NAME_LISTS, load_catalogue
 from rigup.catalogue.option_names import load_name_lists, package
 from rigup.errors import InputError
 from rigup.lock import Lock
-from rigup.lockfile.package_options import names_with, write_names
+from rigup.lockfile.package_lists import names_with, write_names
 from rigup.planner.inputs.rig_and_services import read_rig
 from rigup.project.planning import plan_service
 from rigup.service import Service

@@ -1,4 +1,4 @@
-"""Reads the options and variables of an engine from its locked package and keeps them beside the lock."""
+"""Reads from locked packages what they accept and what they can serve, and keeps both lists beside the lock."""
 
 from __future__ import annotations
 
@@ -7,8 +7,17 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from rigup.cache import cache_folder
-from rigup.catalogue.engine_packages.reading import UNREADABLE, archive_names, problem_of, read_names
-from rigup.catalogue.option_names import NameList, name_list_text, package
+from rigup.catalogue import abilities, option_names
+from rigup.catalogue.abilities import AbilityList, ability_list_text
+from rigup.catalogue.engine_packages.reading import (
+    UNREADABLE,
+    archive_abilities,
+    archive_names,
+    problem_of,
+    read_names,
+    wheel_abilities,
+)
+from rigup.catalogue.option_names import NameList, name_list_text
 from rigup.errors import InputError
 from rigup.lock import LockedSource
 from rigup.plain_values import cut
@@ -17,36 +26,38 @@ from rigup.sources.python_environment import Resolution
 from rigup.sources.remote_wheel import open_wheel
 
 Names = tuple[NameList, ...]
+Abilities = tuple[AbilityList, ...]
+Log = Callable[[str], None]
 _PLAIN = re.compile(r"[!-~]{1,200}")
 
 
-def names_with(there: Names, resolved: Resolution, log: Callable[[str], None]) -> Names:
+def names_with(there: Names, resolved: Resolution, log: Log) -> Names:
     """A fleet's name lists plus that of a newly locked engine wheel, unless the toolkit has it; replaces its old lists.
 
     Writes nothing. Raises InputError if the names cannot be read.
     """
     environment, wheel = resolved.environment, resolved.engine
     kept = _less_older(there, environment.name, str(wheel.sha256))
-    listed = package(environment.engine, environment.version).get("sha256")
+    listed = option_names.package(environment.engine, environment.version).get("sha256")
     if wheel.sha256 == listed or any(names.of_build(environment.name) for names in kept):
         return kept
     log(f"reading the options of {environment.engine} {environment.version} from {wheel.name}")
     return (*kept, _read(resolved))
 
 
-def names_with_archive(there: Names, source: LockedSource, log: Callable[[str], None]) -> Names:
+def names_with_archive(there: Names, source: LockedSource, log: Log) -> Names:
     """The same for a release that is built from source, whose archive lies in the cache."""
     build = (source.engine, source.version, "", "")
     kept = _less_older(there, build, source.sha256)
-    if package(source.engine, source.version) or any(names.of_build(build) for names in kept):
+    if option_names.package(source.engine, source.version) or any(names.of_build(build) for names in kept):
         return kept
-    file, archive = f"{source.engine}-{source.version}.tar.gz", cache_folder() / "sources" / source.sha256
+    archive = cache_folder() / "sources" / source.sha256
     log(f"reading the options of {source.engine} {source.version} from its source archive")
     options, variables = _names(source.address, lambda: archive_names(archive, source.root))
     found = NameList(
         engine=source.engine,
         version=source.version,
-        file=file,
+        file=f"{source.engine}-{source.version}.tar.gz",
         sha256=source.sha256,
         options=options,
         variables=variables,
@@ -54,13 +65,44 @@ def names_with_archive(there: Names, source: LockedSource, log: Callable[[str], 
     return (*kept, found)
 
 
+def abilities_with_wheel(there: Abilities, resolved: Resolution, log: Log) -> Abilities:
+    """A fleet's lists, with that of a release from wheels unless the toolkit or the fleet has it. Nothing is written.
+
+    Reports a wheel that is not as expected; its release then counts as not read. Raises what `open_wheel` does.
+    """
+    environment, wheel = resolved.environment, resolved.engine
+    sha256 = str(wheel.sha256)
+
+    def read() -> AbilityList:
+        with open_wheel(wheel) as opened:
+            return wheel_abilities(environment.engine, environment.version, opened, wheel.name, sha256)
+
+    return _with_abilities(there, environment.engine, environment.version, sha256, read, log)
+
+
+def abilities_with_archive(there: Abilities, source: LockedSource, log: Log) -> Abilities:
+    """The same for a release that is built from source, whose archive lies in the cache."""
+    name = f"{source.engine}-{source.version}.tar.gz"
+
+    def read() -> AbilityList:
+        archive = cache_folder() / "sources" / source.sha256
+        return archive_abilities(source.version, archive, source.root, name, source.sha256)
+
+    return _with_abilities(there, source.engine, source.version, source.sha256, read, log)
+
+
 def write_names(folder: Path, names: Names) -> None:
     """Makes the folder contain exactly these lists. Raises InputError if it cannot be written."""
-    write_lists(folder, {one.file: name_list_text(one) for one in names})
+    _write(folder, {one.file: name_list_text(one) for one in names})
 
 
-def write_lists(folder: Path, texts: Mapping[str, str]) -> None:
-    """Makes the folder contain exactly these lists, by package. Raises InputError if it cannot be written."""
+def write_abilities(folder: Path, lists: Abilities) -> None:
+    """Makes the folder contain exactly these lists. Raises InputError if it cannot be written."""
+    _write(folder, {one.file: ability_list_text(one) for one in lists})
+
+
+def _write(folder: Path, texts: Mapping[str, str]) -> None:
+    """Makes the folder contain exactly these texts, by package."""
     wanted = {folder / f"{name}.json": text.encode() for name, text in texts.items()}
     try:
         for path, content in wanted.items():
@@ -82,10 +124,7 @@ def _read(resolved: Resolution) -> NameList:
     with open_wheel(wheel) as opened:
         options, variables = _names(wheel.name, lambda: read_names(environment.engine, opened))
     return NameList(
-        engine=environment.engine,
-        version=environment.version,
-        variant=environment.variant,
-        architecture=environment.architecture,
+        **environment.model_dump(include={"engine", "version", "variant", "architecture"}),
         file=wheel.name,
         sha256=str(wheel.sha256),
         options=options,
@@ -103,3 +142,18 @@ def _names(package: str, read: Callable[[], tuple[set[str], set[str]]]) -> tuple
         hint = "use a version that rigup has been tested with"
         raise InputError(f"{package}: cannot read its options: {problem}", hint) from None
     return frozenset(options), frozenset(variables)
+
+
+def _with_abilities(
+    there: Abilities, engine: str, version: str, sha256: str, read: Callable[[], AbilityList], log: Log
+) -> Abilities:
+    others = tuple(one for one in there if (one.engine, one.version) != (engine, version))
+    known = any(one.sha256 == sha256 for one in there if one not in others)
+    if known or abilities.package(engine, version):
+        return there
+    log(f"reading what {engine} {version} can serve from its package")
+    try:
+        return (*others, read())
+    except UNREADABLE as error:
+        log(f"{engine} {version}: cannot read what it can serve: {cut(problem_of(error))}")
+        return others

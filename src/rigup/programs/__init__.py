@@ -1,6 +1,6 @@
-"""Programs that run on hosts. Each is one file for Python 3.10's standard library, so that copying it installs it.
+"""Programs that run on hosts, whose Python may be 3.10. Those that need more than its standard library say so.
 
-File names are unique: on a host all programs share one folder and import one another by name.
+Copying a file installs it. File names are unique: on a host all share one folder and import one another by name.
 """
 
 from __future__ import annotations

@@ -7,7 +7,6 @@ The job: {"uv": {"file", "sha256"}, "python", "python_from": "uv" | "os", "pytho
 null for uv's default, "cache": uv's cache, "provides": {distribution: version}, "work", "result", "checks": [[argv,
 expected text]], "manifest"}. `result` must be the environment's final path, since scripts and pyvenv.cfg contain it:
 systemd mounts the unfinished folder there. manifest.json is written last, so a result without one is unfinished.
-Python 3.10 standard library only.
 """
 
 from __future__ import annotations

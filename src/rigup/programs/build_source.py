@@ -5,7 +5,6 @@ usage: build_source.py JOB.json
 The job: {"archive", "sha256", "root", "flags": [cmake flags], "cmake": text for CMake to read after each project(),
 "targets": [...], "work": folder for the build, "result": folder to install to, "check": argv whose output must contain
 "expect"}. The archive is verified first; `result` gets a manifest.json last, so a result without one is unfinished.
-Python 3.10 standard library only.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 usage: check_build.py FOLDER EXPECTED PROGRAM [ARGUMENT ...]
 
 PROGRAM is relative to FOLDER. Exits with an error line unless it succeeds and its output contains EXPECTED.
-Python 3.10 standard library only.
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ uvicorn as vLLM and SGLang configure it. A connection that is left is therefore 
 
 Without nft new requests are still answered, and this ends at the first moment without connections.
 After SECONDS the unit's main process is killed, since llama-server would wait for its clients without answering them.
-Python 3.10 standard library only.
 """
 
 from __future__ import annotations

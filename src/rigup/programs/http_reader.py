@@ -1,7 +1,7 @@
 """Parses HTTP/1.1 responses and server-sent events incrementally and within bounds.
 
 Used by every program that talks to an endpoint. http.client blocks on one connection at a time and limits neither
-time nor size; a benchmark reads thousands of connections in one thread. Python 3.11 standard library only.
+time nor size; a benchmark reads thousands of connections in one thread.
 """
 
 from __future__ import annotations

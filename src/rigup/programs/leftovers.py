@@ -6,7 +6,6 @@ usage: leftovers.py BUILDS WEIGHTS SERVICES PACKAGES CACHE
 "weights": {folder: bytes},
 "needed_builds", "needed_weights": those of every retained release, "running": builds that a process runs from,
 "jobs": rigup units that are active}. Fails if a release cannot be read, so that nothing is taken for unneeded.
-Python 3.10 standard library only.
 """
 
 from __future__ import annotations

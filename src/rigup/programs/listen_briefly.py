@@ -4,7 +4,7 @@ usage: listen_briefly.py SECONDS ADDRESS PORT...
 
 Prints "PORT ok" or "PORT <problem>" for each; port 0 lets the kernel choose a port, which is printed.
 Then prints "pid <process>" and returns: that process keeps listening until it is ended, or for SECONDS. It closes every
-connection at once. Python 3.10 standard library only.
+connection at once.
 """
 
 from __future__ import annotations

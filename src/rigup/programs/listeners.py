@@ -11,7 +11,6 @@ usage: listeners.py UNIT HOST PORT
 
 Runs as root. Prints a line with "ok" or the port's owner; then, after each line on standard input, checks again for a
 connection made since: "ok" if it leads to the unit.
-Python 3.11 standard library only.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ usage: pull_image.py REPOSITORY@sha256:DIGEST FOLDER
 
 FOLDER: podman's image storage.
 
-podman keeps each complete layer, so an interrupted pull continues. Python 3.10 standard library only.
+podman keeps each complete layer, so an interrupted pull continues.
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ usage: release_metrics.py FILE [SERVICES APPLIES SOCKET]
 
 FILE is replaced atomically. SERVICES is the folder of the services, APPLIES the record of applies, SOCKET that of a
 gateway.
-Python 3.10 standard library only.
 """
 
 from __future__ import annotations

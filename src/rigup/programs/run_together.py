@@ -13,7 +13,6 @@ itself ends this program with status 1, so that systemd starts it again. Unknown
 
 A host that systemd stops says so to the head, and keeps its engine until the head is done with the requests in flight:
 until no connection leads to the API's PORT, for SECONDS at most.
-Python 3.10 standard library only.
 """
 
 from __future__ import annotations

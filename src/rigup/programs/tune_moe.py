@@ -6,7 +6,7 @@ JOB: {"work": folder, "python": interpreter of the build, "tune": [argv], "measu
 "variable": name, "baseline": folder or null, "tokens": [n], "below": "" or "configs"}. Each argv of "tune" is for one
 number of tokens and writes a table into its working directory. "measure" runs `runs` times with and without the tuned
 table, alternating, on the first GPU. WORK/modules precedes the build's own modules, so that `tuner_ray.py` acts as
-`ray`. WORK/result.json holds name, table, Triton's version and all times in microseconds. Python 3.10 standard library.
+`ray`. WORK/result.json holds name, table, Triton's version and all times in microseconds.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The tuners hand each number of tokens to a worker with one GPU. rigup starts one such process per GPU, each for its own
 numbers, so a worker here is an ordinary object. A search writes its progress, such as "12/640", to the file
-RIGUP_PROGRESS. Only the parts of Ray that vLLM's and SGLang's tuners use exist. Python 3.10 standard library only.
+RIGUP_PROGRESS. Only the parts of Ray that vLLM's and SGLang's tuners use exist.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Reports a program's progress to systemd, if systemd runs it; rigup reads it from the unit's StatusText.
 
-Part of the programs that report progress; on a host they share one folder. Python 3.10 standard library only.
+Part of the programs that report progress; on a host they share one folder.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Parses untrusted data in a separate process without root privileges, with limits on time and memory.
-
-Python 3.11 standard library only.
-"""
+"""Parses untrusted data in a separate process without root privileges, with limits on time and memory."""
 
 from __future__ import annotations
 

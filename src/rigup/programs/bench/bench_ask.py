@@ -1,4 +1,4 @@
-"""Single blocking requests, used before an endpoint is measured. Python 3.10 standard library."""
+"""Single blocking requests, used before an endpoint is measured."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Detects an endpoint's engine, model and request format before it is measured.
-
-Python 3.10 standard library only.
-"""
+"""Detects an endpoint's engine, model and request format before it is measured."""
 
 from __future__ import annotations
 

@@ -3,7 +3,6 @@
 A level with a duration begins with a run-in that is not counted: every stream's first answer has a random length, so
 that the streams do not run in step. Then the window opens. Requests that begin within it are counted, and the load
 continues until the last of them has ended. A level with a number of requests has no run-in and counts all of them.
-Python 3.10 standard library only.
 """
 
 from __future__ import annotations

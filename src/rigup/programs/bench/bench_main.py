@@ -8,7 +8,7 @@ from the user. End of file on standard input means: stop now and report the resu
     {"progress": {...}}   twice a second              {"level": {...}}      the result of one level
     {"end": {...}}        the last line, or           {"error": {"kind", "message", "hint"}}
 
-Python 3.10 standard library only, and nvidia-ml-py where GPUs are watched.
+Needs nvidia-ml-py where GPUs are watched.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Random prompts of an exact length, made before they are needed. Python 3.10 standard library only.
+"""Random prompts of an exact length, made before they are needed.
 
 A prompt is a slice of one long random sequence. Two prompts start at different places, so that neither is a prefix of
 the other and an engine's prefix cache does not help. Cutting a slice takes microseconds.

@@ -1,4 +1,4 @@
-"""Computes the figures of one level from its request records. Python 3.10 standard library only.
+"""Computes the figures of one level from its request records.
 
 Each figure is also computed for equal parts of the level in sequence: their spread is the noise.
 """

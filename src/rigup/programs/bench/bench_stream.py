@@ -1,7 +1,7 @@
 """One of several concurrent streams: sends a request and records when each part of the answer arrived.
 
 On Linux the kernel timestamps each packet, so that a busy client does not lengthen the latency. The delay until the
-client read the packet is recorded separately. Python 3.10 standard library only.
+client read the packet is recorded separately.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The address of an endpoint that is measured or evaluated, and its request heads. Python 3.11 standard library.
+"""The address of an endpoint that is measured or evaluated, and its request heads.
 
 `check` is called with every new connection before a request, with the API key, is sent on it.
 """

@@ -1,7 +1,7 @@
 """Samples the engine's running and queued requests, and the GPUs by NVML, twice a second.
 
-Separate processes take the samples, since a hanging driver may never answer. Python 3.10 standard library, and
-nvidia-ml-py where GPUs are watched.
+Separate processes take the samples, since a hanging driver may never answer. Needs nvidia-ml-py where
+GPUs are watched.
 """
 
 from __future__ import annotations

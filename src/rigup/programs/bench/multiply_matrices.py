@@ -2,7 +2,7 @@
 
 Runs with the Python of an engine's environment, for its torch. Standard input: {"seconds": n}. Prints one line,
 {"seconds": ..., "gpus": [...]} with rows of `load_of_gpus`, or {"error": ...}. Takes 384 MiB of each card beside CUDA's
-own. Python 3.10 standard library, torch and nvidia-ml-py.
+own. Needs torch and nvidia-ml-py.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ usage: gateway_admin.py SOCKET < COMMANDS
 
 COMMANDS: a JSON list of texts; one with several lines has a payload, as in "add map". Prints a JSON list with the
 answer to each; that to "show map" is the SHA-256 of its sorted entries, some of which are keys. Ends with 1 and one
-line of text if the socket does not answer. Python 3.10 standard library only.
+line of text if the socket does not answer.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 usage: gateway_cache.py FOLDER [OPTION...]
 
 OPTION: of `smg launch`; none to see whether it can be loaded. It is started without its own command line, which needs
-packages that routing by HTTP does not. Python 3.10 standard library only.
+packages that routing by HTTP does not.
 """
 
 from __future__ import annotations

@@ -5,8 +5,7 @@ usage: gateway_certificate.py obtain ADDRESS PORT WORD...
 
 obtain: as the unprivileged user. certbot, with these words, answers at PORT of loopback if somebody, which is HAProxy,
 listens on port 80 of ADDRESS; otherwise on port 80 itself. deploy: as root. Reads with the rights of that user what
-certbot has kept as LINEAGE, and has HAProxy take it over; what was there comes back if HAProxy refuses it. Python 3.10
-standard library only.
+certbot has kept as LINEAGE, and has HAProxy take it over; what was there comes back if HAProxy refuses it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Parallel downloads, one curl process each; a download continues where an earlier one stopped.
 
-Part of fetch_weights.py, which is in the same folder on a host. Python 3.10 standard library only; curl 7.75 or later.
+Part of fetch_weights.py, which is in the same folder on a host. Needs curl 7.75 or later.
 
 The kernel ends a curl that writes more than its file may hold (RLIMIT_FSIZE): curl's own `max-filesize` checks only the
 size that a server announces.

@@ -11,7 +11,6 @@ Work files are next to the folder: FOLDER.incoming/parts/PATH.part grows, FOLDER
 hashed, and one rename creates FOLDER. Files that join an existing FOLDER are renamed into it one by one after they are
 verified, and the receipt is replaced last. FOLDER.lock lets one fetcher run at a time: the second waits. The exit
 codes are the EXIT_ constants of weights_folder.py, and 128 + the number of the signal that stopped the program.
-Python 3.10 standard library only.
 """
 
 from __future__ import annotations

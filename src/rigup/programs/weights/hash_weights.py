@@ -3,8 +3,7 @@
     hash_weights.py JOB    JOB as for fetch_weights.py; needs weights_folder.py and unit_status.py in its folder
 
 The files are seen in the job's folder, as the services see them; `place` is the folder in which they really are, for
-messages. Nothing but the receipt is written. The exit codes are the EXIT_ constants of weights_folder.py. Python 3.10
-standard library only.
+messages. Nothing but the receipt is written. The exit codes are the EXIT_ constants of weights_folder.py.
 """
 
 from __future__ import annotations

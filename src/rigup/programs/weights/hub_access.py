@@ -1,6 +1,6 @@
 """The hub's token on a host, and messages for a hub that denies access.
 
-Part of fetch_weights.py, which is in the same folder on a host. Python 3.10 standard library only.
+Part of fetch_weights.py, which is in the same folder on a host.
 """
 
 from __future__ import annotations

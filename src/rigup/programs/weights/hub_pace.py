@@ -1,6 +1,6 @@
 """The hub's speed and failures as seen by one host, and a sample download if nothing else measures the speed.
 
-Part of fetch_weights.py, for shared downloads. Python 3.10 standard library only.
+Part of fetch_weights.py, for shared downloads.
 """
 
 from __future__ import annotations

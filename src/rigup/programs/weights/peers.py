@@ -6,7 +6,7 @@ and the hub's speed; a file is accepted only if its hash is right.
 
     peers.py JOB    print the names of the peers of a download that answer now, as a JSON list
 
-Part of fetch_weights.py. Python 3.10 standard library only.
+Part of fetch_weights.py.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
 nginx serves FOLDER/files (links, by sha256) and FOLDER/state, read-only, to the addresses in `allow` only. At the start
 this program adds the files of complete checkpoints; a running fetch_weights.py adds the files that it verifies. The
 program ends, and removes the links, when no request has arrived for `idle_s` seconds.
-It needs weights_folder.py, peers.py, hub_pace.py, curl_transfers.py and unit_status.py in its folder. Python 3.10
-standard library only; nginx 1.18 or later.
+It needs weights_folder.py, peers.py, hub_pace.py, curl_transfers.py and unit_status.py in its folder, and nginx
+1.18 or later.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Decides which host asks the hub for which file, and what a host takes next from its peers.
 
 Every host computes the same answer on its own, so no coordinator is needed, and the loss of a host does no harm.
-Pure: no clock, disk or network. Part of fetch_weights.py. Python 3.10 standard library only.
+Pure: no clock, disk or network. Part of fetch_weights.py.
 """
 
 from __future__ import annotations

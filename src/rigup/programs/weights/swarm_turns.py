@@ -1,6 +1,6 @@
 """Which host may ask the hub for a file, as one host sees its peers: which has it, is getting it, or is quiet.
 
-Part of fetch_weights.py, for shared downloads. Python 3.10 standard library only.
+Part of fetch_weights.py, for shared downloads.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The job (which files a folder of weights should hold), the receipt (which were verified), and the comparison.
 
 Part of fetch_weights.py, which is in the same folder on a host. As a program it reads a job from standard input and
-prints the same as `fetch_weights.py --check`, in half the time. Python 3.10 standard library only.
+prints the same as `fetch_weights.py --check`, in half the time.
 """
 
 from __future__ import annotations

@@ -98,27 +98,6 @@ def _hashes(wheels: dict[str, IndexFile]) -> dict[str, str]:
     return dict(sorted((wheel.name, str(wheel.sha256)) for wheel in wheels.values()))
 
 
-def _wheels(
-    program: Path,
-    what: str,
-    recipe: EnvironmentRecipe,
-    version: str,
-    python: str,
-    architecture: Architecture,
-    indexes: dict[str, str],
-) -> dict[str, IndexFile]:
-    """The best wheel of each package that uv chooses, with its sha256, by normalised name."""
-    tags = target_tags(architecture, recipe.python)
-    found: dict[str, IndexFile] = {}
-    for entry in _resolved(program, what, recipe, version, python, architecture, indexes)["packages"]:
-        name = str(entry["name"])
-        wheel = best_wheel([_file(given) for given in entry.get("wheels", [])], tags)
-        if wheel is None:
-            raise InputError(f"{what}: {name} is not built for {_platform(architecture, recipe.python)}", _where(name))
-        found[canonicalize_name(name)] = replace(wheel, sha256=wheel.sha256 or _hashed(wheel))
-    return found
-
-
 def _with_ray(what: str, recipe: EnvironmentRecipe) -> EnvironmentRecipe:
     """The recipe with Ray added to its requirements."""
     if recipe.ray is None:
@@ -164,7 +143,7 @@ def _require_release(what: str, recipe: EnvironmentRecipe, version: str, archite
         )
 
 
-def _resolved(
+def _wheels(
     program: Path,
     what: str,
     recipe: EnvironmentRecipe,
@@ -172,8 +151,8 @@ def _resolved(
     python: str,
     architecture: Architecture,
     indexes: dict[str, str],
-) -> dict[str, Any]:
-    """uv's result, in the format of PEP 751."""
+) -> dict[str, IndexFile]:
+    """The best wheel of each package that uv chooses, with its sha256, by normalised name."""
     with tempfile.TemporaryDirectory(prefix="rigup-lock-") as folder:
         asked, given = Path(folder), Path(folder) / "pylock.toml"
         (asked / "pyproject.toml").write_text(_question(recipe, version, indexes))
@@ -188,7 +167,16 @@ def _resolved(
             raise Unreachable(f"{what}: the package index responds too slowly", "run the same command again") from None
         if done.returncode or not given.exists():
             raise _refusal(what, done.stderr, _platform(architecture, recipe.python))
-        return tomllib.loads(given.read_text())
+        answer = tomllib.loads(given.read_text())
+    tags = target_tags(architecture, recipe.python)
+    found: dict[str, IndexFile] = {}
+    for entry in answer["packages"]:
+        name = str(entry["name"])
+        wheel = best_wheel([_file(each) for each in entry.get("wheels", [])], tags)
+        if wheel is None:
+            raise InputError(f"{what}: {name} is not built for {_platform(architecture, recipe.python)}", _where(name))
+        found[canonicalize_name(name)] = replace(wheel, sha256=wheel.sha256 or _hashed(wheel))
+    return found
 
 
 def _question(recipe: EnvironmentRecipe, version: str, indexes: dict[str, str]) -> str:

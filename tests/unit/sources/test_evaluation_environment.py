@@ -41,6 +41,12 @@ def test_a_release_that_is_not_there_is_told_with_those_that_are(index: StandInI
     assert caught.value.hint == "choose from: 0.5.0.dev1, 0.4.13"
 
 
+def test_a_file_that_only_looks_like_a_wheel_is_passed_over(index: StandInIndex) -> None:
+    index.files["simple"]["lm_eval-9.whl"] = b"no tags"
+    with pytest.raises(InputError, match=r"has no lm_eval 0\.4\.99$"):
+        resolve_harness(local_uv(), "0.4.99")
+
+
 def test_the_newest_release_is_locked_and_made_once_without_what_has_no_wheel(index: StandInIndex) -> None:
     said: list[str] = []
     locked = resolve_harness(local_uv())

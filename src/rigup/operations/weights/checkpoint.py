@@ -165,7 +165,7 @@ def _send(host: Host, job: dict[str, Any], wheelhouse: Path | None, part: Shared
     assert wheelhouse is not None
     share = None
     if part:
-        from rigup.programs.weights.swarm_order import owners
+        from rigup.programs.weights.swarm_turns import owners
 
         mine = part.fetchers.index(part.server.member.name)
         files = [(file["path"], file["size"]) for file in offered(job, wheelhouse)]

@@ -31,7 +31,6 @@ PROGRAMS = (
     "peers.py",
     "serve_weights.py",
     "swarm.py",
-    "swarm_order.py",
     "swarm_turns.py",
     "unit_status.py",
     "weights_folder.py",

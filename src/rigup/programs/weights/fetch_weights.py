@@ -5,7 +5,7 @@
 
 JOB is a JSON file, or "-" for standard input: see `FetchJob` in weights_folder.py. The program needs
 weights_folder.py, curl_transfers.py, hub_access.py and unit_status.py in its folder. A job with `sharing`, which also
-downloads from other hosts, needs swarm.py, swarm_order.py, swarm_turns.py, hub_pace.py and peers.py as well.
+downloads from other hosts, needs swarm.py, swarm_turns.py, hub_pace.py and peers.py as well.
 
 Work files are next to the folder: FOLDER.incoming/parts/PATH.part grows, FOLDER.incoming/verified/PATH is complete and
 hashed, and one rename creates FOLDER. Files that join an existing FOLDER are renamed into it one by one after they are

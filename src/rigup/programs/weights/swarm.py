@@ -1,7 +1,7 @@
 """A download shared by the hosts of a fleet: one host gets each file from the hub, all others get it from peers.
 
 No host coordinates. Each host downloads from its peers what they have, and from the hub the files whose turn it has by
-`swarm_order`; if the peer whose turn it is makes no progress, the next one takes over. Every host gets all files as
+`swarm_turns`; if the peer whose turn it is makes no progress, the next one takes over. Every host gets all files as
 long as it can reach the hub, or peers that together have all of them. A faulty peer delays a download by a bounded
 time only, as rigup compares it with the hub. Part of fetch_weights.py.
 """
@@ -17,19 +17,17 @@ from pathlib import Path
 
 if __package__:
     from rigup.programs.weights import curl_transfers as curl
-    from rigup.programs.weights import swarm_order as order
     from rigup.programs.weights import weights_folder as weights
     from rigup.programs.weights.hub_pace import SAMPLE, TIMES_SLOWER, HubPace
     from rigup.programs.weights.peers import Offer, Peers, PeerSharing, PeerView
-    from rigup.programs.weights.swarm_turns import Turns
+    from rigup.programs.weights.swarm_turns import Turns, opened, rarest_first
     from rigup.programs.weights.weights_folder import Download, FetchError, File, size_of
 else:
     import curl_transfers as curl  # type: ignore[import-not-found, no-redef]
-    import swarm_order as order  # type: ignore[import-not-found, no-redef]
     import weights_folder as weights  # type: ignore[import-not-found, no-redef]
     from hub_pace import SAMPLE, TIMES_SLOWER, HubPace  # type: ignore[import-not-found, no-redef]
     from peers import Offer, Peers, PeerSharing, PeerView  # type: ignore[import-not-found, no-redef]
-    from swarm_turns import Turns  # type: ignore[import-not-found, no-redef]
+    from swarm_turns import Turns, opened, rarest_first  # type: ignore[import-not-found, no-redef]
     from weights_folder import Download, FetchError, File, size_of  # type: ignore[no-redef]
 
 TICK_S = 0.2
@@ -136,7 +134,7 @@ class PeerDownload:
         sources = {path: self.turns.sources_of(file, self.hub_is_useless) for path, file in files.items()}
         copies = {path: len(views) for path, views in sources.items()}
         places = {path: self.turns.files[path].place for path in files}
-        for path in order.rarest_first(files, copies, places, len(self.turns.files)):
+        for path in rarest_first(files, copies, places, len(self.turns.files)):
             if sum(loads.values()) >= self.lan_transfers:
                 return
             view = min(sources[path], key=lambda view: (loads[view.name], random.random()))
@@ -152,15 +150,15 @@ class PeerDownload:
         held = frozenset().union(*(view.have for view in self.turns.live if not view.slow))
         pending = self.fetch.pending
         undone = [path for path in self.turns.files if path in pending and pending[path].sha256 not in held]
-        opened = order.opened(undone, self.fetch.job.parallel)
+        allowed = opened(undone, self.fetch.job.parallel)
         for path, entry in self.turns.files.items():
-            entry.opened = (entry.opened or now) if path in opened else 0.0
+            entry.opened = (entry.opened or now) if path in allowed else 0.0
         for file in sorted(
             self.open_files(), key=lambda file: (self.turns.turn(file), self.turns.files[file.path].place)
         ):
             if running >= self.fetch.job.hub_transfers:
                 return
-            if (file.path in opened or file.path not in undone) and self.turns.is_next(
+            if (file.path in allowed or file.path not in undone) and self.turns.is_next(
                 file, size_of(self.fetch.part(file)) or 0
             ):
                 self.begin(file, None)

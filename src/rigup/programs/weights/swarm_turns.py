@@ -1,4 +1,7 @@
-"""Which host may ask the hub for a file, as one host sees its peers: which has it, is getting it, or is quiet.
+"""Which host asks the hub for which file, and what a host takes next from its peers.
+
+Every host computes the same order on its own, so no coordinator is needed, and the loss of a host does no harm. What a
+host sees of its peers (which has a file, is getting it, or is quiet) decides whose turn it is.
 
 Part of fetch_weights.py, for shared downloads.
 """
@@ -6,17 +9,72 @@ Part of fetch_weights.py, for shared downloads.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 if __package__:
-    from rigup.programs.weights import swarm_order as order
     from rigup.programs.weights.peers import HASHED_PER_S, PeerSharing, PeerView
     from rigup.programs.weights.weights_folder import File
 else:
-    import swarm_order as order  # type: ignore[import-not-found, no-redef]
     from peers import HASHED_PER_S, PeerSharing, PeerView  # type: ignore[import-not-found, no-redef]
     from weights_folder import File  # type: ignore[import-not-found, no-redef]
+
+
+def owners(files: Iterable[tuple[str, int]], fetchers: Sequence[str]) -> dict[str, int]:
+    """The index of the fetcher that is first to ask the hub for each file, by path; files are (path, bytes).
+
+    The result is in the order in which the files are requested: the largest first, each by the fetcher with the fewest
+    bytes so far, so that the hub's bytes are split evenly.
+    """
+    load = [0] * len(fetchers)
+    found: dict[str, int] = {}
+    for path, size in sorted(files, key=lambda file: (-file[1], file[0])):
+        least = min(range(len(load)), key=lambda index: (load[index], index))
+        load[least] += size
+        found[path] = least
+    return found
+
+
+def rank(owner: int, mine: int, count: int) -> int:
+    """How many hosts come before this one at the hub: 0 for the owner."""
+    return (mine - owner) % count
+
+
+def opened(undone: Sequence[str], most: int) -> set[str]:
+    """The files that may come from the hub now: the first `most`, in the common order, that no host has yet.
+
+    All hosts together then ask the hub for as many files at a time as one host would, and pass on complete files while
+    the rest arrives.
+    """
+    return set(undone[:most])
+
+
+def may_ask_hub(rank: int, quiet_s: float, patience_s: float) -> bool:
+    """Whether it is this host's turn for a file without progress for `quiet_s` seconds."""
+    return quiet_s >= rank * patience_s
+
+
+def gives_way(mine: tuple[int, int], others: Iterable[tuple[int, int]]) -> bool:
+    """Whether to leave a file to other hosts that get it from the hub as well: (bytes so far, rank) of each.
+
+    The host with the most bytes continues; among equals, the one with the lowest rank.
+    """
+    return any((count, -rank) > (mine[0], -mine[1]) for count, rank in others)
+
+
+def rarest_first(paths: Iterable[str], copies: Mapping[str, int], place: Mapping[str, int], count: int) -> list[str]:
+    """The files that a peer has, in the order to take them: those with the fewest copies first, so that they spread.
+
+    place: each file's position in this host's own order; the hosts of a swarm begin at different positions.
+    """
+    there = [path for path in paths if copies.get(path, 0)]
+    return sorted(there, key=lambda path: (copies[path], place[path] % max(1, count), path))
+
+
+def places(paths: Sequence[str], mine: int, fetchers: int) -> dict[str, int]:
+    """Each file's position in the order of fetcher number `mine`: the list, rotated to where its share begins."""
+    begin = mine * len(paths) // max(1, fetchers)
+    return {path: (index - begin) % len(paths) for index, path in enumerate(paths)}
 
 
 @dataclass
@@ -43,10 +101,10 @@ class Turns:
 
     def __init__(self, sharing: PeerSharing, files: Sequence[File]) -> None:
         count, mine = len(sharing.fetchers), sharing.fetchers.index(sharing.name)
-        owners = order.owners([(file.path, file.size) for file in files], sharing.fetchers)
-        places = order.places([file.path for file in files], mine, count)
+        first = owners([(file.path, file.size) for file in files], sharing.fetchers)
+        place = places([file.path for file in files], mine, count)
         self.sharing = sharing
-        self.files = {path: Entry(order.rank(owner, mine, count), places[path]) for path, owner in owners.items()}
+        self.files = {path: Entry(rank(owner, mine, count), place[path]) for path, owner in first.items()}
         self.live: list[PeerView] = []
         self.began = time.monotonic()
 
@@ -70,18 +128,18 @@ class Turns:
 
     def ahead(self, file: File, count: int) -> bool:
         """Whether a peer gets this file from the hub, makes progress, and takes precedence over this host."""
-        now, rank = time.monotonic(), self.files[file.path].rank
+        now, mine = time.monotonic(), self.files[file.path].rank
         fetchers = self.sharing.fetchers
         own = fetchers.index(self.sharing.name)
         others = [
-            (view.fetching[file.sha256], (rank - own + fetchers.index(view.name)) % len(fetchers))
+            (view.fetching[file.sha256], (mine - own + fetchers.index(view.name)) % len(fetchers))
             for view in self.live
             if file.sha256 in view.fetching
             and view.name in fetchers
             and not view.unheeded
             and now - view.moved.get(file.sha256, 0.0) < self.patience_s
         ]
-        return order.gives_way((count, rank), others)
+        return gives_way((count, mine), others)
 
     def quiet_s(self, file: File, since: float = 0.0) -> float:
         """Seconds without progress with a file on any host, counted from `since` at the earliest."""
@@ -106,6 +164,6 @@ class Turns:
     def is_next(self, file: File, count: int) -> bool:
         """Whether this host must ask the hub for a file now; count: bytes of it that this host has."""
         quiet_s = self.quiet_s(file, self.files[file.path].opened)
-        if self.offered(file) or not order.may_ask_hub(self.turn(file), quiet_s, self.patience_s):
+        if self.offered(file) or not may_ask_hub(self.turn(file), quiet_s, self.patience_s):
             return False
         return not self.ahead(file, count)

@@ -86,6 +86,6 @@ sys.exit(serve_weights.main([{str(path)!r}]))
 
 def test_what_runs_on_a_host_needs_the_standard_library_alone() -> None:
     programs = [str(Path(serve_weights.__file__).parents[depth]) for depth in (0, 1)]
-    for name in ("serve_weights", "swarm", "swarm_order", "swarm_turns", "peers", "hub_pace"):
+    for name in ("serve_weights", "swarm", "swarm_turns", "peers", "hub_pace"):
         words = [sys.executable, "-S", "-I", "-c", f"import sys; sys.path[:0] = {programs!r}; import {name}"]
         assert subprocess.run(words, capture_output=True, text=True).stderr == ""

@@ -33,7 +33,7 @@ class Host:
         (self.sharing / "files").mkdir(parents=True)
         self.server = StandInPeer(self.sharing)
         self.weights = Weights(weights.hub, weights.root, home, weights.repo, weights.contents, dict(weights.options))
-        for program in ("swarm.py", "swarm_order.py", "swarm_turns.py", "peers.py", "hub_pace.py"):
+        for program in ("swarm.py", "swarm_turns.py", "peers.py", "hub_pace.py"):
             (self.weights.home / program).write_bytes(program_file(program).read_bytes())
 
     def job(self, hosts: list[Host], patience_s: float = 1.0, **changes: Any) -> Path:

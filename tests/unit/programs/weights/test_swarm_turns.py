@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rigup.programs.weights import swarm_order as order
+from rigup.programs.weights import swarm_turns as order
 
 HOSTS = ("a", "b", "c")
 

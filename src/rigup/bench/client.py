@@ -22,10 +22,7 @@ from rigup.programs import program_file
 # in import order
 MODULES = (
     *("http_reader", "listeners", "unprivileged"),
-    *(
-        f"bench.bench_{name}"
-        for name in ("target", "ask", "prompts", "endpoint", "stream", "statistics", "load", "watch")
-    ),
+    *(f"bench.bench_{name}" for name in ("target", "prompts", "endpoint", "stream", "statistics", "load", "watch")),
 )
 MAIN = "bench.bench_main"
 

@@ -31,9 +31,8 @@ from rigup.operations.primitives import jobs, remote
 from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.service.health import endpoint
 from rigup.plan import BoundPlan, Plan
-from rigup.programs.bench.bench_ask import ask_json
 from rigup.programs.bench.bench_endpoint import LONGEST_NAME
-from rigup.programs.bench.bench_target import EndpointError, Target
+from rigup.programs.bench.bench_target import EndpointError, Target, ask_json
 from rigup.run.service_run import about
 from rigup.systemd.api_key import wants_key
 

@@ -7,10 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from rigup.programs.bench.bench_ask import reached
 from rigup.programs.bench.bench_endpoint import open_endpoint
 from rigup.programs.bench.bench_load import Level, Load
-from rigup.programs.bench.bench_target import Target
+from rigup.programs.bench.bench_target import Target, reached
 from tests.unit.bench.conftest import Engine
 
 

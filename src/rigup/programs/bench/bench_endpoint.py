@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
-from rigup.programs.bench.bench_ask import ask, ask_json, complaint, parsed
 from rigup.programs.bench.bench_prompts import COMMON, Form, Prompts, sample_text
-from rigup.programs.bench.bench_target import EndpointError, Target
+from rigup.programs.bench.bench_target import EndpointError, Target, ask, ask_json, complaint, parsed
 from rigup.programs.http_reader import printable
 
 # each engine's value of `owned_by` in /v1/models

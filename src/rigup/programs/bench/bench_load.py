@@ -15,10 +15,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from rigup.programs.bench.bench_ask import reached
 from rigup.programs.bench.bench_endpoint import Endpoint
 from rigup.programs.bench.bench_prompts import Prompts
 from rigup.programs.bench.bench_stream import RequestRecord, Stream
+from rigup.programs.bench.bench_target import reached
 
 TICK_SECONDS = 0.1
 REPORT_SECONDS = 0.5

@@ -17,9 +17,8 @@ from array import array
 from collections.abc import Callable
 from typing import Any
 
-from rigup.programs.bench.bench_ask import complaint, words
 from rigup.programs.bench.bench_endpoint import count, error_in
-from rigup.programs.bench.bench_target import Target
+from rigup.programs.bench.bench_target import Target, complaint, words
 from rigup.programs.http_reader import Response, parsed
 
 CHUNK = 1 << 18

@@ -14,10 +14,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from rigup.programs.bench.bench_ask import ask
 from rigup.programs.bench.bench_endpoint import metric
 from rigup.programs.bench.bench_statistics import percentile
-from rigup.programs.bench.bench_target import EndpointError, Target
+from rigup.programs.bench.bench_target import EndpointError, Target, ask
 
 EVERY_SECONDS = 0.5
 RUNNING = ("vllm:num_requests_running", "sglang:num_running_reqs", "llamacpp:requests_processing")

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rigup.errors import HostFailed, InputError
-from rigup.programs.bench.bench_ask import complaint, parsed
-from rigup.programs.bench.bench_target import Target
+from rigup.programs.bench.bench_target import Target, complaint, parsed
 from rigup.programs.http_reader import CHUNK, Response
 from rigup.programs.http_reader import printable as one_line
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import shlex
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from rigup.errors import HostFailed, InputError, Refused
-from rigup.lab.folder import lab_folders, lab_root, make_folder, remove_tree
+from rigup.lab.folder import lab_folders, lab_root, locked, make_folder, remove_tree
 from rigup.lab.packages.registries import debian_mirrors, sources
 from rigup.lab.process import run, tail
 from rigup.units import seconds_text
@@ -50,7 +48,7 @@ def ensure(suite: str, log: Log, fresh: bool = False) -> str:
     """
     if suite not in SUITES:
         raise InputError(f"--suite: {suite} is not one of {', '.join(SUITES)}", f"--suite {SUITES[0]}")
-    with _alone():
+    with locked(make_folder(lab_root() / "base") / "lock"):
         return _ensure(suite, log, fresh)
 
 
@@ -118,13 +116,6 @@ def _like_ubuntu(debian: Path) -> tuple[str, ...]:
 
 def _customised(recipe: Path) -> str:
     return f'--customize-hook=sh {shlex.quote(str(recipe / "customise"))} "$1"'
-
-
-@contextmanager
-def _alone() -> Iterator[None]:
-    with (make_folder(lab_root() / "base") / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _in_use() -> dict[str, str]:

@@ -17,8 +17,8 @@ from rigup.lab.base import image
 from rigup.lab.cgroup import Cgroup
 from rigup.lab.folder import LabFolder, LabRecord, make_folder
 from rigup.lab.gpus import setup
+from rigup.lab.machine import OFF, POWER_BUTTON
 from rigup.lab.network import addresses, network
-from rigup.lab.power import OFF, POWER_BUTTON
 from rigup.lab.process import environment, run
 
 REBOOT = 133

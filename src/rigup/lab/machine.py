@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import socket
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 from rigup.errors import HostFailed, InputError
-from rigup.lab import power, process
+from rigup.lab import process
 from rigup.lab.access import host_data
 from rigup.lab.cgroup import Cgroup
 from rigup.lab.folder import LabFolder, LabRecord
 from rigup.lab.network import addresses, network
 
 BOOT_SECONDS = 60
+POWER_BUTTON = signal.SIGUSR1
+"""To a machine's holder."""
+OFF = "off"
+"""A file in the machine's folder that exists while the power button has an effect."""
 RATE = re.compile(r"^[1-9][0-9]*[kmg]bit$")
 
 
@@ -133,7 +138,7 @@ class Machine:
     def power_on(self, wait: bool = True) -> None:
         """Boots a machine that is off, and waits for SSH unless its cable is cut; does nothing if it is on."""
         self._check_network()
-        off = self.folder / power.OFF
+        off = self.folder / OFF
         process.wait_for(lambda: self.on or off.exists() or self._holder is None, 10)
         if not self.on:
             pid = self._holder
@@ -142,7 +147,7 @@ class Machine:
                     f"{self.name}: its disk is gone", f"create a new one: rigup lab up --name {self.record.name}"
                 )
             self.connect()
-            os.kill(pid, power.POWER_BUTTON)
+            os.kill(pid, POWER_BUTTON)
             process.wait_for(lambda: self.on, 10)
         if wait and self.cable.plugged:
             self.wait_for_ssh()
@@ -157,7 +162,7 @@ class Machine:
             self.power_on(wait=False)
             return
         self._cgroup.kill()
-        (self.folder / power.OFF).unlink(missing_ok=True)
+        (self.folder / OFF).unlink(missing_ok=True)
         self.connect()
         alone = ["unshare", "--mount", "--propagation", "slave"]
         arguments = (self.record.name, str(self.index))

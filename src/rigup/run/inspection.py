@@ -10,6 +10,7 @@ from rigup.errors import HostFailed
 from rigup.facts.probe import Probe
 from rigup.host import Host, state_of
 from rigup.operations.builds.source import name_of
+from rigup.operations.primitives import remote
 from rigup.operations.service.health import Answers
 from rigup.operations.service.history import damage_hint
 from rigup.plan import BoundPlan, Finding
@@ -92,7 +93,7 @@ class Inspection(Run):
     def refresh(self) -> None:
         """Probes and verifies again, over the connections that are still open."""
         for host in self.context.state.inventory:
-            if host.connected and not _is_open(host):
+            if host.connected and not remote.is_open(host):
                 host.connected = False
                 host.connector.disconnect()
             state_of(host, Answers).by_service.clear()
@@ -117,9 +118,3 @@ class Inspection(Run):
 def _as_drift(found: Finding) -> Drift:
     what: What = "driver" if found.rule == "host-driver" else "gpus" if found.rule.startswith("host-gpu") else "host"
     return Drift(what, found.message, hint=found.hint)
-
-
-def _is_open(host: Host) -> bool:
-    """Whether the connection to a host is open, as far as this machine can tell."""
-    transport = host.connector.client.get_transport() if host.connector.client else None
-    return bool(transport and transport.is_active())

@@ -12,7 +12,6 @@ from typing import Any
 
 import gevent
 
-from rigup import layout
 from rigup.catalogue.drivers import driver_facts
 from rigup.errors import RigupError
 from rigup.facts.engine_memory import WORDS, Parts, read_log
@@ -22,17 +21,11 @@ from rigup.host import Host
 from rigup.operations.primitives import remote
 from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.service.gpu_binding import VISIBLE
+from rigup.operations.service.start_log import lines_of_start
 from rigup.plan import Parallel, Plan
 from rigup.run.context import RunContext
 from rigup.systemd.release import GPUS_KEY
 
-# The lines come before the first request; rigup does not read a log of months to its end.
-_LINES = 20_000
-_JOURNAL = (
-    'id=$(systemctl show --property=InvocationID --value "$1"); [ -n "$id" ] || exit 0; '
-    'journalctl --quiet --no-pager --output=cat "_SYSTEMD_INVOCATION_ID=$id" | head -n "$2" | '
-    'grep -E "$3" | head -n 2000; true'
-)
 _PROBE_SECONDS = 120
 _KEPT_PARTS = {"graphs_counted"}
 
@@ -61,12 +54,10 @@ def memory_of(run: RunContext) -> dict[tuple[str, str], list[dict[str, Any]]]:
 
 def _asked(host: Host, plan: Plan) -> list[str]:
     """The lines about memory in the log of the service's current start; empty if it cannot be read."""
-    unit = layout.unit_name(plan.service.name)
     try:
-        output = remote.run(host, "sh", "-c", _JOURNAL, "rigup", unit, str(_LINES), WORDS, timeout=30)
+        return lines_of_start(host, plan.service.name, WORDS)
     except (RigupError, *remote.CONNECTION_ERRORS):
         return []
-    return output.stdout.splitlines()
 
 
 def rows(plan: Plan, probe: Probe, lines: Iterable[str]) -> list[dict[str, Any]]:

@@ -8,21 +8,18 @@ debian/                               the lab's additions to Debian: dkms, and h
 
 from __future__ import annotations
 
-import fcntl
 import gzip
 import hashlib
 import os
 import shutil
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from email.utils import formatdate
 from pathlib import Path
 
 from rigup.errors import MissingTool
 from rigup.lab import process
-from rigup.lab.folder import lab_folders, lab_root, make_folder, remove_tree, write
+from rigup.lab.folder import lab_folders, lab_root, locked, make_folder, remove_tree, write
 from rigup.lab.gpus.description import NVML
 from rigup.lab.packages.nvidia_repository_packages import BuiltPackage, Site, build
 from rigup.lab.process import environment, run
@@ -90,7 +87,7 @@ def ensure() -> Path:
         packages = sorted({PACKAGE_OF.get(tool, "libc6-dev") for tool in missing})
         install = f"apt-get install --no-install-recommends {' '.join(packages)}"
         raise MissingTool(f"simulated GPUs require {', '.join(missing)}", install)
-    with _alone():
+    with locked(make_folder(lab_root() / "nvidia") / "repositories.lock"):
         folder = lab_root() / "nvidia" / _content()
         if not folder.exists():
             if not any(process.running(lab.path / f"{SERVER}.pid") for lab in lab_folders()):
@@ -167,7 +164,7 @@ def _fingerprint(name: str) -> str:
     """The fingerprint of the key of that name; the key is made on the first call."""
     kept = make_folder(lab_root() / "nvidia" / "keys") / f"{name}.fingerprint"
     if not kept.exists():
-        with _alone("keys"):
+        with locked(lab_root() / "nvidia" / "keys.lock"):
             if not kept.exists():
                 write(kept, _make_key(name))
                 _end_agent()
@@ -184,14 +181,6 @@ def _make_key(name: str) -> str:
 def _end_agent() -> None:
     """Ends gpg's background process, which keeps keys in memory: these do not need it."""
     run(["gpgconf", "--homedir", _gpg()[2], "--kill", "gpg-agent"], check=False)
-
-
-@contextmanager
-def _alone(what: str = "repositories") -> Iterator[None]:
-    """One process at a time; a second one waits."""
-    with (make_folder(lab_root() / "nvidia") / f"{what}.lock").open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
 
 
 def settings(suite: str) -> dict[str, str]:

@@ -173,6 +173,18 @@ def install(host: Host, step: str, packages: Iterable[str]) -> None:
         run(host, step, "apt-get", "-q", "-y", *_KEEP_CONFIGURATION, *wanted)
 
 
+def install_without_service(host: Host, step: str, package: str) -> None:
+    """Updates lists and installs a package whose service of the same name neither starts nor is enabled."""
+    unit = f"{package}.service"
+    remote.run(host, "systemctl", "mask", "--quiet", unit)
+    try:
+        update(host, step)
+        install(host, step, [package])
+    finally:
+        remote.run(host, "systemctl", "unmask", "--quiet", unit)
+        remote.run(host, "systemctl", "disable", "--quiet", unit)
+
+
 def download(host: Host, step: str, packages: Iterable[str], without: Iterable[str]) -> None:
     """Downloads what `install` of these needs if those in `without` go; changes nothing else."""
     without_them = (f"{name}-" for name in without)

@@ -6,15 +6,15 @@ apt refuses to work if two sources with the same address are signed by different
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from rigup.errors import HostFailed
 from rigup.host import Host
 from rigup.operations.primitives import remote
+from rigup.operations.primitives.command_parts import FILE_MARK
 
 MAIN = "/etc/apt/sources.list"  # contains the system's own archive
 _FILES = f"{MAIN} /etc/apt/sources.list.d/*.list /etc/apt/sources.list.d/*.sources"
-MARK = "##rigup-file##"
 _OFF = re.compile(r"^Enabled:\s*(no|false|without|off|disable|0)\s*$", re.IGNORECASE | re.MULTILINE)
 _ADDRESSES = re.compile(r"^URIs:((?:.*\n?)(?:[ \t]+\S.*\n?)*)", re.IGNORECASE | re.MULTILINE)
 # Matches everything except a plain "no": apt accepts many words for yes.
@@ -30,22 +30,11 @@ mv -f "$file.rigup-new" "$file"
 
 
 def question(named: str) -> str:
-    """sh that prints every file that contains `named` (part of an address), in the format of `answer`."""
+    """sh that prints every file that contains `named` (part of an address), in the format of `files_of`."""
     return (
         f"for file in {_FILES}; do grep -qsF '{named}' \"$file\" && "
-        f'{{ echo \'{MARK}\' "$file"; cat "$file"; echo; }}; done; true'
+        f'{{ echo \'{FILE_MARK}\' "$file"; cat "$file"; echo; }}; done; true'
     )
-
-
-def answer(lines: Iterable[str]) -> dict[str, str]:
-    """The files' texts by path; lines before the first file are ignored."""
-    parts: dict[str, list[str]] = {}
-    for line in lines:
-        if line.startswith(MARK):
-            parts[line.removeprefix(MARK).strip()] = []
-        elif parts:
-            parts[next(reversed(parts))].append(line)
-    return {path: "\n".join(found).strip() for path, found in parts.items()}
 
 
 def naming(files: Mapping[str, str], named: str) -> dict[str, list[str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 
 from pyinfra import host
@@ -14,6 +14,7 @@ from rigup.errors import HostFailed
 from rigup.host import Host
 from rigup.operations.apt import commands, foreign_sources, openpgp
 from rigup.operations.primitives import remote
+from rigup.operations.primitives.command_parts import FILE_MARK, files_of
 from rigup.operations.primitives.steps import step
 from rigup.plan import DriverRepository
 from rigup.systemd.driver_files import KEYRING, SOURCE, source
@@ -40,11 +41,11 @@ class NvidiaSources(FactBase[Sources]):
         return Sources()
 
     def command(self) -> str:
-        keyring = f"echo '{foreign_sources.MARK} keyring'; base64 -w0 {KEYRING} 2>/dev/null; echo"
+        keyring = f"echo '{FILE_MARK} keyring'; base64 -w0 {KEYRING} 2>/dev/null; echo"
         return f"{keyring}; {foreign_sources.question(NVIDIA)}"
 
     def process(self, output: list[str]) -> Sources:
-        files = foreign_sources.answer(output)
+        files = files_of(output)
         keyring, own = files.pop("keyring", ""), files.pop(SOURCE, "")
         return Sources(own, _decoded(keyring), tuple(files.items()))
 
@@ -65,12 +66,9 @@ def nvidia_repository(repository: DriverRepository) -> Generator[FunctionCommand
 
 def is_right(there: Sources, repository: DriverRepository) -> bool:
     """Whether the host has this repository with this key, and no other source of NVIDIA's packages."""
-    try:
-        keys = openpgp.fingerprints(there.keyring)
-    except ValueError:
-        return False
     others = foreign_sources.naming(dict(there.others), NVIDIA)
-    return there.own == source(repository).strip() and keys == (repository.fingerprint,) and not others
+    trusted = openpgp.holds_only(there.keyring, repository.fingerprint)
+    return there.own == source(repository).strip() and trusted and not others
 
 
 def refuse_unclear(name: str, there: Sources) -> None:
@@ -80,11 +78,23 @@ def refuse_unclear(name: str, there: Sources) -> None:
 
 def provide(host: Host, repository: DriverRepository) -> None:
     """Adds the repository as a separate source with its checked key, and disables other sources of it."""
-    key = fetched_key(host, repository)
-    foreign_sources.put_aside(host, dict(host.get_fact(NvidiaSources).others), NVIDIA, SOURCE)
-    remote.make_folders(host, KEYRING.rpartition("/")[0])
-    remote.write_file(host, KEYRING, key)
-    remote.write_file(host, SOURCE, source(repository))
+    others = dict(host.get_fact(NvidiaSources).others)
+    replace_sources(host, fetched_key(host, repository), KEYRING, others, NVIDIA, {SOURCE: source(repository)})
+
+
+def replace_sources(
+    host: Host, key: bytes, keyring: str, others: Mapping[str, str], named: str, files: Mapping[str, str]
+) -> None:
+    """Disables sources of a repository, and writes rigup's with its key.
+
+    others: texts of apt's files by path. named: the part of an address that identifies the repository. files: of
+    rigup's, by path; the source is the first.
+    """
+    foreign_sources.put_aside(host, others, named, next(iter(files)))
+    remote.make_folders(host, keyring.rpartition("/")[0])
+    remote.write_file(host, keyring, key)
+    for path, text in files.items():
+        remote.write_file(host, path, text.rstrip("\n"))
 
 
 def fetched_key(host: Host, repository: DriverRepository, setting: str = "nvidia") -> bytes:
@@ -103,7 +113,7 @@ def fetched_key(host: Host, repository: DriverRepository, setting: str = "nvidia
         )
     try:
         found = openpgp.fingerprints(data)
-    except (ValueError, binascii.Error) as error:
+    except ValueError as error:
         raise HostFailed(
             f"{host.name}: {repository.key_address}: {error}", "check that the address is NVIDIA's repository"
         ) from None
@@ -116,14 +126,17 @@ def fetched_key(host: Host, repository: DriverRepository, setting: str = "nvidia
     return openpgp.binary(data)
 
 
-def refresh(host: Host, step: str, repository: DriverRepository) -> None:
-    """Fetches the repository's package list. Raises HostFailed if that fails or its signature is wrong."""
+def refresh(host: Host, step: str, repository: DriverRepository, source: str = SOURCE, setting: str = "nvidia") -> None:
+    """Fetches the repository's package list. Raises HostFailed if that fails or its signature is wrong.
+
+    source: its file. setting: as for `fetched_key`.
+    """
     try:
-        commands.update(host, step, SOURCE)
+        commands.update(host, step, source)
     except HostFailed as error:
         raise HostFailed(
             error.message.replace(f"{host.name}: {step}:", f"{host.name}: {repository.address}:", 1),
-            "check the host's network, or set a mirror: nvidia_repository in group_data",
+            f"check the host's network, or set a mirror: {setting}_repository in group_data",
         ) from None
 
 

@@ -27,6 +27,14 @@ def fingerprints(data: bytes) -> tuple[str, ...]:
     return tuple(_fingerprint(body) for body in found)
 
 
+def holds_only(data: bytes, fingerprint: str) -> bool:
+    """Whether this is a key file with one key, of this fingerprint."""
+    try:
+        return fingerprints(data) == (fingerprint,)
+    except ValueError:
+        return False
+
+
 def binary(data: bytes) -> bytes:
     """The same keys without armour, as apt requires in a file that ends in .gpg."""
     return b"".join(_unarmoured(block) for block in _ARMOUR.findall(data)) or data

@@ -13,9 +13,9 @@ from rigup.catalogue.tools.containers import container_facts
 from rigup.errors import HostFailed
 from rigup.host import Host
 from rigup.operations.apt import commands, foreign_sources, openpgp
-from rigup.operations.apt.nvidia_repository import fetched_key
+from rigup.operations.apt.nvidia_repository import fetched_key, refresh, replace_sources
 from rigup.operations.primitives import remote
-from rigup.operations.primitives.command_parts import PART_END, parts_of
+from rigup.operations.primitives.command_parts import PART_END, files_of, parts_of
 from rigup.operations.primitives.steps import step
 from rigup.plan import DriverRepository
 from rigup.systemd.container_files import KEYRING, SOURCE, toolkit_files
@@ -59,7 +59,7 @@ class ToolkitStateFact(FactBase[ToolkitState]):
     def process(self, output: list[str]) -> ToolkitState:
         *words, files = [*parts_of(output), [], [], [], []][:4]
         version, keyring, described = ([line.strip() for line in part if line.strip()] for part in words)
-        others = foreign_sources.answer(files)
+        others = files_of(files)
         others.pop(SOURCE, None)
         return ToolkitState(
             commands.upstream(version[0]) if version else "",
@@ -80,8 +80,8 @@ def container_toolkit(repository: DriverRepository, driver: str) -> Generator[Fu
     named = named_in(repository)
     there = host.get_fact(ToolkitStateFact, package=toolkit.package, named=named)
     others = dict(there.others)
-    installed = there.version == toolkit.version and _trusts(there.keyring, repository)
-    installed = installed and not foreign_sources.naming(others, named)
+    trusted = openpgp.holds_only(there.keyring, repository.fingerprint)
+    installed = there.version == toolkit.version and trusted and not foreign_sources.naming(others, named)
     if installed and there.described == (driver,):
         host.noop(f"{toolkit.package} {toolkit.version} describes driver {driver}")
         return
@@ -93,13 +93,6 @@ def container_toolkit(repository: DriverRepository, driver: str) -> Generator[Fu
 def named_in(repository: DriverRepository) -> str:
     """The part of an address that identifies the repository; a source may write the architecture as $(ARCH)."""
     return repository.address.removesuffix(f"{repository.architecture}/")
-
-
-def _trusts(keyring: bytes, repository: DriverRepository) -> bool:
-    try:
-        return openpgp.fingerprints(keyring) == (repository.fingerprint,)
-    except ValueError:
-        return False
 
 
 def _have(host: Host, repository: DriverRepository, driver: str, installed: bool) -> None:
@@ -122,17 +115,7 @@ def _install(host: Host, repository: DriverRepository) -> None:
     toolkit = container_facts().toolkit
     key, named = fetched_key(host, repository, SETTING), named_in(repository)
     others = host.get_fact(ToolkitStateFact, package=toolkit.package, named=named).others
-    foreign_sources.put_aside(host, dict(others), named, SOURCE)
-    remote.make_folders(host, KEYRING.rpartition("/")[0])
-    remote.write_file(host, KEYRING, key)
-    for path, text in toolkit_files(repository).items():
-        remote.write_file(host, path, text.rstrip("\n"))
-    try:
-        commands.update(host, STEP, SOURCE)
-    except HostFailed as error:
-        raise HostFailed(
-            error.message.replace(f"{host.name}: {STEP}:", f"{host.name}: {repository.address}:", 1),
-            f"check the host's network, or set a mirror: {SETTING}_repository in group_data",
-        ) from None
+    replace_sources(host, key, KEYRING, dict(others), named, toolkit_files(repository))
+    refresh(host, STEP, repository, SOURCE, SETTING)
     wanted = {toolkit.package: toolkit.version}
     commands.install(host, STEP, commands.exact(host.name, wanted, commands.versions(host, [toolkit.package])))

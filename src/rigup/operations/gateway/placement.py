@@ -56,7 +56,6 @@ STEP = "gateway"
 MODE = "640"
 READY_SECONDS = 20.0
 LOG = f"on the host: journalctl -u {UNIT}"
-_PACKAGE_UNIT = "haproxy.service"
 _KEEP = 'rm -rf -- "$2"; [ ! -d "$1" ] || cp -a -- "$1" "$2"'
 _RESTORE = 'rm -rf -- "$1"; [ ! -d "$2" ] || mv -T -- "$2" "$1"'
 _NAMES = tuple(path.rpartition("/")[2] for path in EVERY_FILE)
@@ -73,14 +72,7 @@ def installed_haproxy() -> Generator[FunctionCommand, None, None]:
 
 def _install(host: Host) -> None:
     report(Progress(host.name, STEP, text="installing haproxy"))
-    remote.run(host, "systemctl", "mask", "--quiet", _PACKAGE_UNIT)
-    try:
-        apt.wait_for_lock(host, STEP)
-        apt.update(host, STEP)
-        apt.install(host, STEP, [PACKAGE])
-    finally:
-        remote.run(host, "systemctl", "unmask", "--quiet", _PACKAGE_UNIT)
-        remote.run(host, "systemctl", "disable", "--quiet", _PACKAGE_UNIT)
+    apt.install_without_service(host, STEP, PACKAGE)
 
 
 @operation()
@@ -199,9 +191,7 @@ def _reload(host: Host) -> None:
 
 
 def _complaint(host: Host) -> str:
-    words = ("journalctl", "--no-pager", "-o", "cat", "-n", "30", "-u", UNIT)
-    lines = remote.run(host, *words).stdout.splitlines()
-    return next((line for line in reversed(lines) if "[ALERT]" in line), "no output")
+    return next((line for line in reversed(remote.log_lines(host, UNIT, 30)) if "[ALERT]" in line), "no output")
 
 
 def _ask(host: Host, urls: tuple[tuple[str, str], ...]) -> None:

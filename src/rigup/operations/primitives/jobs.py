@@ -264,9 +264,9 @@ def _beside(text: str, job: Job) -> str:
 
 
 def _last_words(host: Host, job: Job) -> str:
-    lines = remote.run(host, "journalctl", "--no-pager", "-o", "cat", "-n", "40", "-u", job.unit).stdout.splitlines()
-    own = [line for line in lines if line.strip() and not line.startswith((f"{job.unit}", "Started ", "Starting "))]
-    return own[-1].strip() if own else "exited without output"
+    lines = remote.log_lines(host, job.unit, 40)
+    own = [line for line in lines if not line.startswith((job.unit, "Started ", "Starting "))]
+    return own[-1] if own else "exited without output"
 
 
 def _ended(host: Host, job: Job) -> bool:

@@ -198,7 +198,7 @@ def reconnect(host: Host, always: bool = False) -> bool:
     """
     connection = state_of(host, _Connection)
     with connection.lock:
-        if not always and time.monotonic() - connection.made < YOUNG_SECONDS and _alive(host):
+        if not always and time.monotonic() - connection.made < YOUNG_SECONDS and is_open(host):
             return True
         try:
             host.connected = False
@@ -213,9 +213,16 @@ def reconnect(host: Host, always: bool = False) -> bool:
         return True
 
 
-def _alive(host: Host) -> bool:
+def is_open(host: Host) -> bool:
+    """Whether the connection to a host is open, as far as this machine can tell."""
     transport = host.connector.client.get_transport() if host.connector.client else None
     return bool(transport and transport.is_active())
+
+
+def log_lines(host: Host, unit: str, most: int) -> list[str]:
+    """The last lines of a unit's log, without blank ones."""
+    lines = run(host, "journalctl", "--no-pager", "-o", "cat", "-n", str(most), "-u", unit).stdout.splitlines()
+    return [line.strip() for line in lines if line.strip()]
 
 
 def _sudo(host: Host) -> bool:

@@ -9,9 +9,8 @@ from pyinfra.api import FactBase, FunctionCommand, operation
 
 from rigup.host import Host
 from rigup.operations.primitives import remote
+from rigup.operations.primitives.command_parts import FILE_MARK, files_of
 from rigup.operations.primitives.steps import step
-
-_MARK = "##rigup-file##"
 
 
 class TextFiles(FactBase[dict[str, str]]):
@@ -22,16 +21,13 @@ class TextFiles(FactBase[dict[str, str]]):
         return {}
 
     def command(self, paths: tuple[str, ...]) -> str:
-        return "; ".join(f"[ -f {path} ] && {{ echo '{_MARK}{path}'; cat {path}; echo; }}" for path in paths) + "; true"
+        return (
+            "; ".join(f"[ -f {path} ] && {{ echo '{FILE_MARK}{path}'; cat {path}; echo; }}" for path in paths)
+            + "; true"
+        )
 
     def process(self, output: list[str]) -> dict[str, str]:
-        files: dict[str, list[str]] = {}
-        for line in output:
-            if line.startswith(_MARK):
-                files[line.removeprefix(_MARK)] = []
-            elif files:
-                files[next(reversed(files))].append(line)
-        return {path: "\n".join(lines).strip() for path, lines in files.items()}
+        return files_of(output)
 
 
 @operation()

@@ -119,12 +119,8 @@ def _start(host: Host, units: tuple[str, ...]) -> None:
         remote.run(host, "systemctl", "reset-failed", unit)
         remote.run(host, "systemctl", "--quiet", "enable", unit)
         if not remote.run(host, "systemctl", "restart", unit, timeout=START_SECONDS).ok:
-            lines = remote.run(
-                host, "journalctl", "--no-pager", "-o", "cat", "-n", "20", "-u", unit
-            ).stdout.splitlines()
-            own = [
-                line for line in lines if line.strip() and not line.startswith((unit, "Starting ", "Failed to start"))
-            ]
+            lines = remote.log_lines(host, unit, 20)
+            own = [line for line in lines if not line.startswith((unit, "Starting ", "Failed to start"))]
             raise HostFailed(
                 f"{host.name}: {unit} does not start: {own[-1] if own else 'no output'}",
                 f"on the host: journalctl -u {unit}",

@@ -21,6 +21,7 @@ from rigup.host import Host
 from rigup.operations.primitives import remote
 from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.primitives.steps import step
+from rigup.operations.service.start_log import lines_of_start
 from rigup.plan import MoeFolder, Plan
 
 SUMS = ".sha256"
@@ -30,13 +31,7 @@ OURS, ENGINES, DEFAULT, UNSAID = "ours", "engine's", "default (slower)", "not sa
 # fused_moe_triton_config.py; for another version of Triton it logs "Fallback to ... use MoE kernel config from".
 _READ = re.compile(r"(?:Using configuration from|[Uu]s(?:e|ing) MoE kernel config from) (/.+?\.json)")
 _NONE_READ = re.compile(r"Using default MoE (?:kernel )?config\.")
-# The lines come before the first request; rigup does not read a log of months to its end.
-_LINES = 20_000
-_JOURNAL = (
-    'id=$(systemctl show --property=InvocationID --value "$1"); [ -n "$id" ] || exit 0; '
-    'journalctl --quiet --no-pager --output=cat "_SYSTEMD_INVOCATION_ID=$id" | head -n "$2" | '
-    'grep -E "MoE (kernel )?config|MoE layer" | head -n 500; true'
-)
+_LOGGED = "MoE (kernel )?config|MoE layer"
 
 
 class MoeFolderIntact(FactBase[bool]):
@@ -147,9 +142,7 @@ def after_start(host: Host, plan: Plan, keep: tuple[str, ...]) -> None:
 
 def kernels_in_use(host: Host, plan: Plan) -> str:
     """The tuned kernels that the running service uses, according to its log; see `judge`."""
-    unit = layout.unit_name(plan.service.name)
-    output = remote.run(host, "sh", "-c", _JOURNAL, "rigup", unit, str(_LINES), timeout=30)
-    return judge(output.stdout.splitlines(), plan.moe_folder)
+    return judge(lines_of_start(host, plan.service.name, _LOGGED), plan.moe_folder)
 
 
 def judge(lines: Iterable[str], folder: MoeFolder | None) -> str:

@@ -136,7 +136,7 @@ def release(
     + check: called with the host after the unit is started; raises if the service does not answer
     + check_earlier: the same for a restored release, which may have another address or model name
     + restart: restart even if the release is unchanged (because a secret changed)
-    + settle: returns the release when it is executed, for values that were unknown at the comparison
+    + rebind: returns the release when it is executed, for values that were unknown at the comparison
     + part: this host's part in a multi-host service, whose hosts change together or not at all
     """
     running = host.get_fact(CurrentRelease, service=wanted.service)

@@ -1,4 +1,4 @@
-"""What a service's log says about a start that failed."""
+"""What a service's log says about its start."""
 
 from __future__ import annotations
 
@@ -16,6 +16,21 @@ from rigup.printable import printable
 
 SHOWN_LINES = 15
 READ_LINES = 1000
+# The lines of a start come before the first request; rigup does not read a log of months to its end.
+_OF_START = (
+    'id=$(systemctl show --property=InvocationID --value "$1"); [ -n "$id" ] || exit 0; '
+    'journalctl --quiet --no-pager --output=cat "_SYSTEMD_INVOCATION_ID=$id" | head -n 20000 | '
+    'grep -E "$2" | head -n 2000; true'
+)
+
+
+def lines_of_start(host: Host, service: str, pattern: str) -> list[str]:
+    """The lines of the log since a running service was started that match grep's `pattern`.
+
+    Raises one of CONNECTION_ERRORS.
+    """
+    words = (layout.unit_name(service), pattern)
+    return remote.run(host, "sh", "-c", _OF_START, "rigup", *words, timeout=30).stdout.splitlines()
 
 
 def explained(host: Host, service: str, began: float, problem: str) -> str:

@@ -203,7 +203,7 @@ def serve(host: Host, server: WeightsServer) -> None:
     words += [f"--uid={layout.WORKER_USER}", f"--gid={layout.WORKER_USER}"]
     words += [f"--property={value}" for value in (*SANDBOX, *(f"IPAddressAllow={one}" for one in server.allow))]
     if not remote.run(host, *words, "python3", f"{layout.PROGRAMS}/serve_weights.py", path).ok:
-        lines = remote.run(host, "journalctl", "--no-pager", "-o", "cat", "-n", "20", "-u", UNIT).stdout.splitlines()
+        lines = remote.log_lines(host, UNIT, 20)
         errors = [line.removeprefix("error: ") for line in lines if line.startswith(("error: ", "nginx: "))]
         raise HostFailed(
             f"{host.name}: cannot share weights: {errors[-1] if errors else 'the server did not start'}",
@@ -285,10 +285,4 @@ def _have_nginx(host: Host) -> None:
     if remote.run(host, "test", "-x", "/usr/sbin/nginx").ok:
         return
     report(Progress(host.name, STEP, text="installing nginx to share weights"))
-    remote.run(host, "systemctl", "mask", "--quiet", "nginx.service")
-    try:
-        commands.update(host, STEP)
-        commands.install(host, STEP, ["nginx"])
-    finally:
-        remote.run(host, "systemctl", "unmask", "--quiet", "nginx.service")
-        remote.run(host, "systemctl", "disable", "--quiet", "nginx.service")
+    commands.install_without_service(host, STEP, "nginx")

@@ -57,11 +57,14 @@ class TransferSummary:
         return sum(sum(sources.values()) for sources in self.taken.values()) - self.hub_bytes
 
 
-def planned_sharing(context: RunContext) -> tuple[DownloadGroup, ...]:
-    """The download groups of a run after its comparison. Runs nothing on hosts."""
-    settings = {name: of_host.weights or WeightsSettings() for name, of_host in context.settings.items()}
-    names = set(context.results)
-    return download_groups(context.plans, settings, _lacking(context, names), _ready(context, names))
+def planned_sharing(context: RunContext, names: Collection[str] | None = None) -> tuple[DownloadGroup, ...]:
+    """The download groups of a run after its comparison, or of these hosts of it. Runs nothing on hosts."""
+    turn = context.results.keys() if names is None else names
+    return download_groups(context.plans, _settings(context), _lacking(context, turn), _ready(context, turn))
+
+
+def _settings(context: RunContext) -> dict[str, WeightsSettings]:
+    return {name: of_host.weights or WeightsSettings() for name, of_host in context.settings.items()}
 
 
 def _lacking(context: RunContext, names: Collection[str]) -> dict[str, set[str]]:
@@ -90,8 +93,7 @@ class WeightsDistribution:
     def __init__(self, context: RunContext, names: Collection[str] | None, summaries: list[TransferSummary]) -> None:
         self.context = context
         self.summaries = summaries
-        self.names = set(context.results if names is None else names)
-        self.settings = {name: of_host.weights or WeightsSettings() for name, of_host in context.settings.items()}
+        self.names, self.settings = names, _settings(context)
         self.hosts = {host.name: host for host in context.state.inventory}
         self.found: tuple[DownloadGroup, ...] = ()
         self.groups: tuple[DownloadGroup, ...] = ()
@@ -102,9 +104,7 @@ class WeightsDistribution:
         self.over = False
 
     def __enter__(self) -> Self:
-        self.found = found = download_groups(
-            self.context.plans, self.settings, _lacking(self.context, self.names), _ready(self.context, self.names)
-        )
+        self.found = found = planned_sharing(self.context, self.names)
         if not found:
             return self
         members = {name for group in found for name in group.members}

@@ -10,6 +10,7 @@ import pytest
 from rigup.errors import HostFailed
 from rigup.operations.apt import foreign_sources
 from rigup.operations.apt.foreign_sources import naming, put_aside, question, refuse_unclear
+from rigup.operations.primitives.command_parts import files_of
 from tests.unit.local_host import LocalHost
 
 NAMED = "/compute/cuda/repos/"
@@ -96,4 +97,4 @@ def test_files_are_read_by_what_they_name(tmp_path: Path, monkeypatch: pytest.Mo
     stands(tmp_path, "debian.list", ARCHIVE)
     monkeypatch.setattr(foreign_sources, "_FILES", f"{tmp_path}/missing {tmp_path}/*.list")
     done = subprocess.run(["sh", "-c", question(NAMED)], capture_output=True, text=True, check=True)
-    assert foreign_sources.answer(["banner", *done.stdout.splitlines()]) == {f"{tmp_path}/a b.list": CUDA}
+    assert files_of(["banner", *done.stdout.splitlines()]) == {f"{tmp_path}/a b.list": CUDA}

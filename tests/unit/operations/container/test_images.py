@@ -13,10 +13,10 @@ import pytest
 
 from rigup.artifacts import LockedImage
 from rigup.errors import HostFailed
-from rigup.operations.apt import foreign_sources
 from rigup.operations.builds.source import name_of
 from rigup.operations.container import nvidia_container_toolkit as toolkit
 from rigup.operations.container.nvidia_container_toolkit import ToolkitStateFact
+from rigup.operations.primitives.command_parts import FILE_MARK
 from rigup.plan import Build
 from rigup.programs import program_file
 from rigup.systemd.container_files import mirrors, toolkit_files, toolkit_repository
@@ -79,7 +79,7 @@ def test_a_source_of_the_toolkit_as_nvidias_guide_writes_it_is_put_aside_before_
     assert toolkit.named_in(repository) == "https://nvidia.github.io/libnvidia-container/stable/deb/"
     path = "/etc/apt/sources.list.d/nvidia-container-toolkit.list"
     line = f"deb [signed-by=/usr/share/keyrings/nvidia.gpg] {toolkit.named_in(repository)}$(ARCH) /"
-    mark = foreign_sources.MARK
+    mark = FILE_MARK
     files = [f"{mark} {path}", line, "", f"{mark} {toolkit.SOURCE}", *"Types: deb\n\nURIs: x".splitlines()]
     standing = ToolkitStateFact().process(["1-1", "##rigup-part##", "##rigup-part##", "##rigup-part##", *files])
     assert standing.others == ((path, line),)

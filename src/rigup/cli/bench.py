@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rigup.cli.output.lines import print_json
-from rigup.cli.output.typed_words import add_number, decimal_number
+from rigup.cli.output.typed_words import add_decimal, add_number
 from rigup.cli.sessions import service_run
 from rigup.errors import InputError
 
@@ -43,18 +43,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--input", metavar="N,N,...", help="set the prompt lengths in tokens")
     add_number(parser, "--output", "set the answer length in tokens")
-    parser.add_argument(
-        "--seconds", type=decimal_number("--seconds"), metavar="S", help="measure each level for this long"
-    )
+    add_decimal(parser, "--seconds", "measure each level for this long", metavar="S")
     add_number(parser, "--requests", "send this many requests per level instead of --seconds")
     add_number(parser, "--warmup", "send N requests before the first level (default 1)", 1, 0, 1000)
-    parser.add_argument(
-        "--timeout",
-        type=decimal_number("--timeout"),
-        default=300,
-        metavar="S",
-        help="fail a stream that is silent for S seconds (default 300)",
-    )
+    add_decimal(parser, "--timeout", "fail a stream that is silent for S seconds (default 300)", 300, metavar="S")
     parser.add_argument(
         "--chat", action="store_true", help="use /v1/chat/completions (for servers without /v1/completions)"
     )

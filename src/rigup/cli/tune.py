@@ -7,7 +7,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
-from rigup.cli.output.lines import print_json
+from rigup.cli.output.lines import Lines, lines, print_json
 from rigup.cli.output.typed_words import add_number
 from rigup.cli.sessions import session as hosts
 from rigup.errors import InputError, Refused
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rigup.lock import LockedSource
     from rigup.plan import Plan
     from rigup.project.inventory import Project
+    from rigup.run.result import HostResult
     from rigup.tuning.run import TuningResult
 
 EPILOG = """\
@@ -52,7 +53,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Runs tune and returns its exit code."""
     hosts.patch_for_many_hosts()
-    from rigup.cli.output.console import Console
     from rigup.run.gateways.drains import drains_of
     from rigup.tuning.run import TuningRequest, TuningRun, tuner_files
 
@@ -61,21 +61,21 @@ def run(args: argparse.Namespace) -> int:
     args.limit = args.host or ",".join(group)
     plan = _plan(args)
     project, opened = hosts.open_run(args, lambda: TuningRun, args.service)
-    console = Console(stderr=args.json)
+    out = lines(stderr=args.json)
     with hosts.watched(opened) as (run, view):
-        tuner, source = _source(project, plan, console)
+        tuner, source = _source(project, plan, out)
         with view:
             files = tuner_files(tuner, source, plan.host)
             run.connect(take_lease=False)
         name = run.idle_host()
-        if name is None or not _agreed(name, run.serving(name), args.yes, console):
-            return _show_results(args, project, None, list(run.results.values()), console)
+        if name is None or not _agreed(name, run.serving(name), args.yes, out):
+            return _show_results(args, project, None, list(run.results.values()), out)
         with view:
             own = next(each for each in run.plans[name] if each.service.name == plan.service.name)
             with drains_of(run.context, args.allow_outage) as drains:
                 run.tune(name, TuningRequest(own, source, files, tokens, args.runs), drains)
         results, outcome = list(run.results.values()), run.outcome
-    return _show_results(args, project, outcome, results, console)
+    return _show_results(args, project, outcome, results, out)
 
 
 def _tokens(args: argparse.Namespace) -> tuple[int, ...]:
@@ -151,7 +151,7 @@ def _plan(args: argparse.Namespace) -> Plan:
     return found[0]
 
 
-def _source(project: Project, plan: Plan, console: Any) -> tuple[Any, LockedSource]:
+def _source(project: Project, plan: Plan, out: Lines) -> tuple[Any, LockedSource]:
     """The tuner and its pinned archive; an archive that is not in the lock is pinned and written to it."""
     from rigup.cache import cache_folder
     from rigup.catalogue.tools.tuners import tuner
@@ -171,14 +171,14 @@ def _source(project: Project, plan: Plan, console: Any) -> tuple[Any, LockedSour
         return found, locked
     if not path.exists():
         raise Refused(f"{path.name} does not exist; the tuner's archive must be pinned in it", "run rigup lock")
-    console.print(f"downloading the tuner of {engine} {version}: {found.archive}", highlight=False)
+    out.say(f"downloading the tuner of {engine} {version}: {found.archive}")
     source = pin_source(engine, version, found.archive, found.root, cache_folder() / "sources")
     write_lock(path, with_entries(lock, sources=[source]))
-    console.print(f"+ source {engine} {version}  {source.address} sha256 {source.sha256[:12]}", highlight=False)
+    out.say(f"+ source {engine} {version}  {source.address} sha256 {source.sha256[:12]}")
     return found, source
 
 
-def _agreed(name: str, serving: tuple[str, ...], yes: bool, console: Any) -> bool:
+def _agreed(name: str, serving: tuple[str, ...], yes: bool, out: Lines) -> bool:
     """Asks whether the services of a host may be stopped for a while; True if none runs."""
     from rigup.cli.apply import says_yes
 
@@ -187,11 +187,11 @@ def _agreed(name: str, serving: tuple[str, ...], yes: bool, console: Any) -> boo
     what = f"{name} serves {', '.join(serving)}, which must stop while rigup tunes"
     if not sys.stdin.isatty():
         raise InputError(f"{what}; standard input is not a terminal", "pass --yes, or name another host with --host")
-    return says_yes(console, f"{what}. This may take hours. Continue?")
+    return says_yes(out, f"{what}. This may take hours. Continue?")
 
 
 def _show_results(
-    args: argparse.Namespace, project: Project, outcome: TuningResult | None, results: list[Any], console: Any
+    args: argparse.Namespace, project: Project, outcome: TuningResult | None, results: list[HostResult], out: Lines
 ) -> int:
     """Keeps a faster kernel, shows the outcome, and returns the exit code."""
     from rigup.catalogue.moe_configs import path_of
@@ -208,18 +208,17 @@ def _show_results(
         output |= {"gain": as_json(outcome.gain), "triton": outcome.tuned.triton} if outcome else {}
         print_json({**summary.as_json(results), **output})
     elif outcome is not None:
-        console.print(f"{outcome.tuned.title}: {outcome.gain.text}", highlight=False, soft_wrap=True)
+        out.say(f"{outcome.tuned.title}: {outcome.gain.text}")
         if outcome.gain.slower:
-            slower = ", ".join(str(count) for count in outcome.gain.slower)
-            console.print(f"slower in every run for {slower} tokens", highlight=False)
+            out.say(f"slower in every run for {', '.join(map(str, outcome.gain.slower))} tokens")
         if kept:
             where = kept.relative_to(project.root)
             locked = path_of(outcome.tuned) in load_lock(own_lock(project)).moe_configs
             lock = "rigup lock --upgrade moe-configs" if locked else "rigup lock"
-            console.print(f"wrote {where}; run {lock}, then rigup apply", soft_wrap=True, highlight=False)
+            out.say(f"wrote {where}; run {lock}, then rigup apply")
         else:
-            console.print("discarded: not faster than before by more than the noise between runs")
+            out.say("discarded: not faster than before by more than the noise between runs")
     if not args.json and any(result.errors for result in results):
-        summary.show_results(results, console)
+        summary.show_results(results, out)
     failed = exit_code(results)
     return failed if failed else 0 if kept else 1

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from rigup.artifacts import LockedEnvironment, LockedUv
 from rigup.cli import main, tune
+from rigup.cli.output.console import Console
 from rigup.cli.sessions import session as hosts
 from rigup.connection import connections, signals
 from rigup.errors import Refused, Unreachable

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from rich.console import Console
 
+from rigup.cli.output.console import Console
 from rigup.cli.schema.documents import adapter_of
 from rigup.cli.verify import as_json
 from rigup.cli.verify.link_tables import show

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from rigup.cli.output.lines import print_json
-from rigup.cli.output.typed_words import add_number, decimal_number
+from rigup.cli.output.typed_words import add_decimal, add_number
 from rigup.cli.sessions import session as hosts
 from rigup.errors import InputError
 from rigup.service import Preference
@@ -45,18 +45,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help='inventory file (default: the only file in inventories/), or GPUs: "4x RTX 3090", several with commas',
     )
     parser.add_argument("--model", metavar="NAME", help="show which rigs can serve this model instead")
-    parser.add_argument(
-        "--host-memory", type=decimal_number("--host-memory"), metavar="GIB", help="host memory of a rig named here"
-    )
+    add_decimal(parser, "--host-memory", "host memory of a rig named here", metavar="GIB")
     parser.add_argument("--sort", choices=get_args(Preference), help="what comes first (default: quality, then speed)")
     add_number(parser, "--min-context", "list only models with this many tokens of context", 0, 0)
-    parser.add_argument(
-        "--min-speed",
-        type=decimal_number("--min-speed"),
-        default=0.0,
-        metavar="N",
-        help="list only models with this many tokens/s, at the low end of the estimate",
-    )
+    speed = "list only models with this many tokens/s, at the low end of the estimate"
+    add_decimal(parser, "--min-speed", speed, 0.0)
     parser.add_argument(
         "--commercial", action="store_true", help="list only models whose license is known to allow commercial use"
     )

@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from rich.console import Console
-from rich.markup import escape
 from rich.text import Text
 
 from rigup.bench.comparison import FAILED, FigureChange
+from rigup.cli.output.console import Console
 from rigup.cli.output.table import Column, Table
 
 LATENCIES = ("ttft_ms", "tpot_ms", "itl_ms")
@@ -26,19 +25,19 @@ def show_result(result: dict[str, Any], console: Console) -> None:
     """Prints one result: the endpoint, a row per level, single runs if they are few, and notes."""
     endpoint = result["endpoint"]
     engine = f"{endpoint.get('engine', '')} {endpoint.get('version', '')}".strip()
-    title = f"[bold]{escape(result['host'])} {escape(result['service'])}[/]"
-    console.print(f"{title}: {escape(endpoint.get('model', ''))} on {escape(engine)}", highlight=False, soft_wrap=True)
+    console.say((f"{result['host']} {result['service']}", "bold"), f": {endpoint.get('model', '')} on {engine}")
     console.print(_levels(result), soft_wrap=True)
-    console.print("latencies in ms", style="dim")
+    console.say(("latencies in ms", "dim"))
     for level in result["levels"]:
         if level["concurrency"] == 1 and level["each"]:
-            console.print(_runs(level), highlight=False, soft_wrap=True)
+            runs = ", ".join(f"{run['tokens'] / run['seconds']:.1f}" for run in level["each"])
+            console.say(f"  {level['input']:,} in, {level['output']} out, each request separately: {runs} tok/s")
         for error, count in level["failures"].items():
-            console.print(f"  [red]{level['concurrency']} at once: {count}x {escape(error)}[/]", soft_wrap=True)
+            console.say("  ", (f"{level['concurrency']} at once: {count}x {error}", "red"))
     for line in (*_gpus(result["levels"]), *_lateness(result["levels"])):
-        console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
+        console.say(f"  {line}")
     for note in result["notes"]:
-        console.print(f"  [yellow]{escape(note)}[/]", highlight=False, soft_wrap=True)
+        console.say("  ", (note, "yellow"))
 
 
 def _levels(result: dict[str, Any]) -> Table:
@@ -80,11 +79,6 @@ def _engine(engine: dict[str, Any] | None) -> Text:
         return Text("unknown")
     text = f"{engine['running_most']} + {engine['queued']:.0f}"
     return Text(f"{text} capped", "yellow") if engine["capped"] else Text(text)
-
-
-def _runs(level: dict[str, Any]) -> str:
-    rows = [f"{run['tokens'] / run['seconds']:.1f}" for run in level["each"]]
-    return f"  {level['input']:,} in, {level['output']} out, each request separately: {', '.join(rows)} tok/s"
 
 
 def _gpus(levels: Sequence[dict[str, Any]]) -> list[str]:
@@ -148,11 +142,10 @@ def show_changes(
 ) -> None:
     """Prints a row per figure, and other differences between the two results."""
     for name, old, new in differ:
-        console.print(f"{name}: {escape(str(old))} -> {escape(str(new))}", highlight=False, soft_wrap=True)
+        console.say(f"{name}: {old} -> {new}")
     for result in results:
         if not result["complete"]:
-            words = f"the run of {result['began']} is incomplete: {result['why']}"
-            console.print(words, style="yellow", markup=False, highlight=False)
+            console.say((f"the run of {result['began']} is incomplete: {result['why']}", "yellow"))
     table = Table(
         (
             *(Column(name, rank, right=True) for name, rank in (("at once", 0), ("in", 3), ("out", 4))),

@@ -7,8 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from rigup.cli.output.console import Console
     from rigup.evaluation.comparison import ScoreDifference
 
 COLOURS = {"better": "green", "worse": "red", "unknown": "yellow"}
@@ -17,13 +16,9 @@ Conditions = Sequence[tuple[str, Any, Any]]
 
 def show_result(result: dict[str, Any], console: Console) -> None:
     """Prints a row per score, with its standard error."""
-    from rich.markup import escape
-
     from rigup.cli.output.table import Column, Table
 
-    console.print(
-        f"[bold]{escape(name_of(result['endpoint']))}[/], lm_eval {escape(result['harness'])}", soft_wrap=True
-    )
+    console.say((name_of(result["endpoint"]), "bold"), f", lm_eval {result['harness']}")
     table = Table(
         (Column("task", narrowest=16, middle=True), Column("score of"), Column("value"), Column("questions", rank=1))
     )
@@ -60,10 +55,10 @@ def show_differences(
     from rigup.cli.output.table import Column, Table
 
     for mark, result in zip("AB", results, strict=True):
-        console.print(f"{mark}  {name_of(result['endpoint'])}, {result['began']}", markup=False, soft_wrap=True)
+        console.say(f"{mark}  {name_of(result['endpoint'])}, {result['began']}")
     for what, before, after in differ:
-        words = f"different conditions: {what}: {_shown(before)} and {_shown(after)}"
-        console.print(words, style="yellow", markup=False, soft_wrap=True)
+        first, second = ("unknown" if value is None else value for value in (before, after))
+        console.say((f"different conditions: {what}: {first} and {second}", "yellow"))
     table = Table(
         (
             Column("task", narrowest=12, middle=True),
@@ -81,10 +76,6 @@ def show_differences(
         figures = (f"{one.before:.4f}", f"{one.after:.4f}", f"{one.change:+.4f}{stderr}{paired}")
         table.add(one.task, _metric(one.metric, one.filter), *figures, verdict, style=COLOURS.get(one.verdict, ""))
     console.print(table, soft_wrap=True)
-
-
-def _shown(value: Any) -> str:
-    return "unknown" if value is None else str(value)
 
 
 def differences_as_json(found: Sequence[ScoreDifference], differ: Conditions) -> dict[str, Any]:

@@ -56,15 +56,17 @@ def add_number(
     parser.add_argument(flag, type=whole_number(flag, *bounds), default=default, metavar=metavar, help=text)
 
 
-def decimal_number(flag: str) -> Callable[[str], float]:
-    """Returns an argparse type for a number with an optional decimal point. It raises InputError naming the flag."""
+def add_decimal(
+    parser: argparse.ArgumentParser, flag: str, text: str, default: float | None = None, metavar: str = "N"
+) -> None:
+    """Adds an option that takes a number with an optional decimal point. text: its help."""
 
     def read(text: str) -> float:
         if not _DECIMAL.fullmatch(text):
             raise InputError(f'{flag}: "{_cut(text)}" is not a number', "write it in the digits 0 to 9, such as 2.5")
         return float(text)
 
-    return read
+    parser.add_argument(flag, type=read, default=default, metavar=metavar, help=text)
 
 
 def _cut(text: str) -> str:

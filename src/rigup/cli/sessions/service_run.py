@@ -105,7 +105,7 @@ def store_and_show(
     for one in found:
         try:
             file = str(keep(one))
-            console.print(f"stored in {file}", highlight=False, markup=False, soft_wrap=True)
+            console.say(f"stored in {file}")
         except InputError as error:
             file, problems[error.message] = None, error
         stored.append({"file": file, **one})

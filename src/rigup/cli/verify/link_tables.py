@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.markup import escape
-
 from rigup.catalogue.gpu_names import short_name
+from rigup.cli.output.console import Console
 from rigup.cli.output.table import Column, Table
 from rigup.preflight.links import LinkFinding, unmeasured
 
@@ -33,23 +31,22 @@ def show(
     """Prints the links of one host, what was seen of its cards under load, then its problems and notes."""
     cards = {gpu.index: short_name(gpu.name) for gpu in probe.gpus} if probe else {}
     paths = {(pair.first, pair.second): pair.path for pair in probe.gpu_pairs} if probe else {}
-    console.print(f"[bold]{escape(host)}[/]", soft_wrap=True)
+    console.say((host, "bold"))
     _table(_GPUS, [_gpu(link, cards.get(link.gpu, "")) for link in links.gpus], console)
     if links.pairs:
         _table(_PAIRS, [_pair(link, paths) for link in links.pairs], console)
     if why := unmeasured((*links.gpus, *links.pairs)):
-        console.print(f"  not measured: {escape(why)}", soft_wrap=True)
+        console.say(f"  not measured: {why}")
     if load:
         _table(_LOADS, [_loaded(gpu) for gpu in load.gpus], console)
-        console.print(f"  loaded for {load.seconds:.0f} s by {escape(load.by)}", soft_wrap=True)
+        console.say(f"  loaded for {load.seconds:.0f} s by {load.by}")
     said = list(found)
     for one in said:
-        colour, word = ("red", "problem") if one.problem else ("yellow", "note")
-        console.print(f"  [{colour}]{word}[/] {escape(one.message)}", soft_wrap=True)
+        console.say("  ", ("problem", "red") if one.problem else ("note", "yellow"), f" {one.message}")
         if one.hint:
-            console.print(f"          hint: {escape(one.hint)}", soft_wrap=True)
+            console.say(f"          hint: {one.hint}")
     if not any(one.problem for one in said):
-        console.print("  [green]no problem found[/]")
+        console.say("  ", ("no problem found", "green"))
 
 
 def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]], console: Console) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
+from rigup.cli.output.console import Console
 from rigup.cli.sessions import service_run
 from rigup.errors import InputError
 
